@@ -1,0 +1,1 @@
+// Removed with the first source file of this folder.

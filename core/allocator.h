@@ -1,0 +1,47 @@
+// The host allocator: 64-byte aligned blocks, kept in free lists by size class, so that a training
+// step that has run once never calls malloc again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tapestry {
+
+struct MemoryStats {
+  int64_t bytes_in_use = 0;    ///< handed out now, rounded up to size classes
+  int64_t peak_bytes = 0;      ///< most of bytes_in_use since reset_peak_bytes()
+  int64_t bytes_reserved = 0;  ///< taken from the system: in use and in free lists
+  int64_t system_calls = 0;    ///< how often a block had to be taken from the system
+};
+
+/// `bytes` >= 0 of uninitialised memory, aligned to 64 bytes. Thread-safe.
+/// Throws Error(kOutOfMemory) with the sizes.
+void* host_allocate(int64_t bytes);
+
+/// Gives back what host_allocate(bytes) returned; `bytes` must be the same. Thread-safe.
+void host_free(void* pointer, int64_t bytes) noexcept;
+
+MemoryStats host_memory();
+void reset_peak_bytes();
+
+/// Returns every free block to the system.
+void release_free_memory();
+
+/// host_allocate as a standard allocator, for small objects with shared ownership.
+template <class T>
+struct HostAllocator {
+  using value_type = T;
+  HostAllocator() = default;
+  template <class U>
+  HostAllocator(const HostAllocator<U>&) {}
+  T* allocate(size_t n) {
+    return static_cast<T*>(host_allocate(static_cast<int64_t>(n * sizeof(T))));
+  }
+  void deallocate(T* pointer, size_t n) noexcept {
+    host_free(pointer, static_cast<int64_t>(n * sizeof(T)));
+  }
+  template <class U>
+  bool operator==(const HostAllocator<U>&) const { return true; }
+};
+
+}  // namespace tapestry

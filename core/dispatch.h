@@ -1,0 +1,53 @@
+// From a run-time device and dtype to a kernel overload, without macros or virtual functions:
+//
+//   dispatch(x, [&](auto device, auto type) {
+//     using T = decltype(type);
+//     kernels::softmax(device, x.data<T>(), y.data<T>(), rows, cols);
+//   });
+//
+// Kernels are overloads on the device tag. This file holds the only #ifdef of CUDA in a header.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace tapestry {
+
+struct Cpu {};
+
+/// A kernel that has no Cuda overload yet is reached through this conversion, and says so.
+struct Cuda {
+  operator Cpu() const {
+    throw Error(ErrorKind::kRuntime, "[dispatch] this operation has no CUDA kernel yet.");
+  }
+};
+
+/// Calls f(Cpu{}) or f(Cuda{}).
+template <class F>
+void dispatch_device(Device device, F&& f) {
+  if (device.is_cpu()) return f(Cpu{});
+#ifdef TAPESTRY_CUDA
+  return f(Cuda{});
+#else
+  fail(ErrorKind::kRuntime, "[dispatch] this build has no CUDA.");
+#endif
+}
+
+/// Calls f(float{}) or f(double{}); throws on an integer dtype.
+template <class F>
+void dispatch_floating(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(float{});
+    case DType::kFloat64: return f(double{});
+    default: fail(ErrorKind::kRuntime, "[dispatch] expected a floating dtype, got ", dtype, '.');
+  }
+}
+
+/// Calls f(device tag, element of the type) for a floating tensor.
+template <class F>
+void dispatch(const Tensor& tensor, F&& f) {
+  dispatch_device(tensor.device(), [&](auto device) {
+    dispatch_floating(tensor.dtype(), [&](auto type) { f(device, type); });
+  });
+}
+
+}  // namespace tapestry

@@ -1,0 +1,58 @@
+// Cross-entropy with label smoothing and an ignored label, alone and fused with the classifier.
+//
+// For a row with logits z, target c, V classes and smoothing e (PyTorch's definition: the target
+// distribution is (1 - e) one_hot(c) + e / V):
+//   nll  = logsumexp(z) - z_c
+//   loss = (1 - e) * nll + e * (logsumexp(z) - mean(z))
+//   dz   = softmax(z) - (1 - e) one_hot(c) - e / V
+// Rows whose target is `ignore_index` give loss 0 and gradient 0.
+#pragma once
+
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+struct CrossEntropyShape {
+  int64_t rows = 0;
+  int64_t classes = 0;
+  double label_smoothing = 0;
+  int32_t ignore_index = -1;
+};
+
+/// Sums over the rows that count, in double and in row order.
+struct CrossEntropySums {
+  double loss = 0;
+  double nll = 0;
+  int64_t correct = 0;  ///< rows whose largest logit is the target's (the lowest index wins a tie)
+};
+
+/// x (rows, in), W (classes, in), bias (classes) or null, targets (rows).
+/// When `dx` is not null the gradients of (loss sum * grad_scale) are computed in the same pass:
+/// dx and dW (and db when there is a bias) are written (kSet).
+template <class T>
+struct LinearCrossEntropy {
+  int64_t in = 0;
+  const T* x = nullptr;
+  const T* weight = nullptr;
+  const T* bias = nullptr;
+  const int32_t* targets = nullptr;
+  double grad_scale = 1;
+  T* dx = nullptr;
+  T* d_weight = nullptr;
+  T* d_bias = nullptr;
+};
+
+namespace kernels {
+
+/// logits (rows, classes). When `dlogits` is not null it receives grad_scale * dz.
+template <class T>
+CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits,
+                               const int32_t* targets, double grad_scale, T* dlogits);
+
+/// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing.
+template <class T>
+CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
+                                      const LinearCrossEntropy<T>& args);
+
+}  // namespace kernels
+}  // namespace tapestry

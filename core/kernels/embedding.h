@@ -1,0 +1,35 @@
+// Token embedding, fused with scale, positions and dropout.
+#pragma once
+
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+/// ids (rows) int32 in [0, vocab). Row r stands at position position_offset + r % length.
+struct EmbeddingShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t vocab = 0;
+  int64_t length = 1;
+  int64_t position_offset = 0;
+  double scale = 1;
+};
+
+namespace kernels {
+
+/// y[r] = dropout(scale * table[ids[r]] + positions[position(r)]); `positions` may be null. The
+/// caller has checked that ids are in range.
+template <class T>
+void embedding(Cpu, const EmbeddingShape& shape, const int32_t* ids, const T* table,
+               const T* positions, const Dropout& dropout, T* y);
+
+/// d_table (=|+=) scatter of scale * dropout(dy), each row's addends in the order of r;
+/// d_positions (=|+=) likewise over the rows at each position, all other rows of the table untouched
+/// under kAdd and zero under kSet (`position_rows` rows). Either may be null.
+template <class T>
+void embedding_backward(Cpu, const EmbeddingShape& shape, const int32_t* ids, const T* dy,
+                        const Dropout& dropout, T* d_table, Write d_table_write, T* d_positions,
+                        int64_t position_rows, Write d_positions_write);
+
+}  // namespace kernels
+}  // namespace tapestry

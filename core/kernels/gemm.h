@@ -1,0 +1,46 @@
+// Matrix products: single-threaded OpenBLAS per tile, tiles cut by shape alone.
+#pragma once
+
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+/// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major with leading dimensions;
+/// op transposes when the flag is set (A is then stored (k, m)). `batch` products follow each other
+/// at the given element strides (0 repeats an operand).
+template <class T>
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  int64_t lda = 0;
+  bool trans_a = false;
+  const T* b = nullptr;
+  int64_t ldb = 0;
+  bool trans_b = false;
+  T* c = nullptr;
+  int64_t ldc = 0;
+  double alpha = 1;
+  double beta = 0;
+  int64_t batch = 1;
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+};
+
+namespace kernels {
+
+/// On all threads; bit-identical for any number of them.
+template <class T>
+void gemm(Cpu, const Gemm<T>& args);
+
+/// One product on the calling thread, for kernels that tile by themselves. batch must be 1.
+template <class T>
+void gemm_tile(Cpu, const Gemm<T>& args);
+
+}  // namespace kernels
+
+/// What the BLAS runs on: "OpenBLAS 0.3.21, core Haswell". Loads it on the first call.
+std::string blas_description();
+
+/// Not empty when the loaded BLAS is slower than this processor allows: a warning to print.
+std::string blas_warning();
+
+}  // namespace tapestry

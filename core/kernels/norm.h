@@ -1,0 +1,66 @@
+// Layer and RMS normalisation, fused with the residual addition and the dropout before it.
+#pragma once
+
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+enum class NormKind {
+  kLayer,  ///< (s - mean) / sqrt(var + eps) * gamma + beta, biased variance
+  kRms,    ///< s / sqrt(mean(s^2) + eps) * gamma
+};
+
+struct NormShape {
+  NormKind kind = NormKind::kLayer;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  double eps = 1e-5;
+};
+
+/// s = residual + dropout(x); y = norm(s). Null pointers leave a part out: `residual` (s = x, dropout
+/// must be off), `beta`, and `sum`, which receives s (needed by backward when there is a residual).
+template <class T>
+struct NormForward {
+  const T* x;
+  const T* residual;
+  Dropout dropout;
+  const T* gamma;
+  const T* beta;
+  T* sum;
+  T* y;
+  T* mean;  ///< (rows); null for RMS
+  T* rstd;  ///< (rows): 1 / sqrt(var + eps)
+};
+
+/// ds = d norm(s) (dy) + dsum, and from it every gradient that is asked for (not null):
+/// d_residual (=|+=) ds, dx (=|+=) dropout(ds), d_gamma (=|+=) sum dy * xhat, d_beta (=|+=) sum dy.
+/// `dsum` is the gradient that reaches s by another way (pre-norm blocks), or null; `dy` may be null
+/// when only dsum came.
+template <class T>
+struct NormBackward {
+  const T* sum;
+  const T* gamma;
+  const T* mean;
+  const T* rstd;
+  const T* dy;
+  const T* dsum;
+  Dropout dropout;
+  T* dx;
+  Write dx_write;
+  T* d_residual;
+  Write d_residual_write;
+  T* d_gamma;
+  Write d_gamma_write;
+  T* d_beta;
+  Write d_beta_write;
+};
+
+namespace kernels {
+
+template <class T>
+void norm(Cpu, const NormShape& shape, const NormForward<T>& args);
+template <class T>
+void norm_backward(Cpu, const NormShape& shape, const NormBackward<T>& args);
+
+}  // namespace kernels
+}  // namespace tapestry

@@ -1,0 +1,42 @@
+// One set of threads for the whole process. Work is cut into tiles by shape alone; which thread runs
+// a tile never changes what it computes, so results do not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace tapestry {
+
+/// Sets the number of threads that run tiles, the caller's included; 0 means all cores.
+/// Call it while no parallel_for runs.
+void set_num_threads(int threads);
+int num_threads();
+
+namespace internal {
+using TileFunction = void (*)(void* context, int64_t tile);
+void run_tiles(int64_t tiles, TileFunction function, void* context);
+}  // namespace internal
+
+/// Calls f(tile) once for each tile in [0, tiles), on all threads, and returns when every call has.
+/// A nested call runs on the calling thread. The first exception thrown by f is thrown again here.
+template <class F>
+void parallel_for(int64_t tiles, F&& f) {
+  using Function = std::remove_reference_t<F>;
+  internal::run_tiles(
+      tiles,
+      [](void* context, int64_t tile) { (*static_cast<Function*>(context))(tile); },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+/// Cuts [0, total) into tiles of `grain` and calls f(begin, end) for each.
+template <class F>
+void parallel_ranges(int64_t total, int64_t grain, F&& f) {
+  const int64_t tiles = (total + grain - 1) / grain;
+  parallel_for(tiles, [&](int64_t tile) {
+    const int64_t begin = tile * grain;
+    f(begin, begin + grain < total ? begin + grain : total);
+  });
+}
+
+}  // namespace tapestry

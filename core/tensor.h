@@ -1,0 +1,91 @@
+// Dense, contiguous, row-major tensors of rank 0 to 4 with shared storage. No strides, no views but
+// reshape() and leading-axis slices, no gradients: those live in autograd/.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/shape.h"
+
+namespace tapestry {
+
+class Tensor {
+ public:
+  /// An undefined tensor: defined() is false and nothing else may be asked of it.
+  Tensor() = default;
+
+  /// Uninitialised elements.
+  static Tensor empty(const Shape& shape, DType dtype = DType::kFloat32, Device device = {});
+  static Tensor zeros(const Shape& shape, DType dtype = DType::kFloat32, Device device = {});
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::kFloat32,
+                     Device device = {});
+  static Tensor empty_like(const Tensor& other) {
+    return empty(other.shape(), other.dtype(), other.device());
+  }
+  /// Copies `values` (row-major). Throws when their count is not the shape's.
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+    check(static_cast<int64_t>(values.size()) == shape.numel(), "tensor", "shape ", shape,
+          " needs ", shape.numel(), " values, got ", values.size(), '.');
+    Tensor tensor = empty(shape, dtype_of<T>, device);
+    tensor.copy_from_host(values.data());
+    return tensor;
+  }
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  int64_t numel() const { return shape_.numel(); }
+  int64_t bytes() const { return numel() * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
+
+  /// The elements; on the device that holds them. Throws when T is not the dtype.
+  template <class T>
+  T* data() const {
+    check(defined() && dtype_ == dtype_of<T>, "tensor", "expected ", dtype_of<T>, " elements, got ",
+          defined() ? name_of(dtype_) : "an undefined tensor", '.');
+    return static_cast<T*>(raw());
+  }
+  /// The first byte, whatever the dtype.
+  void* raw() const { return pointer_; }
+
+  /// Same storage, other shape. Throws when the element counts differ.
+  Tensor reshape(const Shape& shape) const;
+  /// Rows [begin, end) of the first axis; shares storage.
+  Tensor slice(int64_t begin, int64_t end) const;
+
+  /// A copy with its own storage.
+  Tensor clone() const;
+  /// This tensor where it is already there, else a copy.
+  Tensor to(Device device) const;
+  Tensor to(DType dtype) const;
+
+  /// Overwrites the elements with another tensor's of the same shape and dtype, or from host memory.
+  void copy_from(const Tensor& source);
+  void copy_from_host(const void* source);
+  void fill(double value);
+
+  template <class T>
+  std::vector<T> to_vector() const {
+    std::vector<T> values(static_cast<size_t>(numel()));
+    const Tensor host = to(dtype_of<T>).to(Device{});
+    std::copy_n(host.data<T>(), values.size(), values.begin());
+    return values;
+  }
+  /// The value of a tensor with one element.
+  double item() const;
+
+ private:
+  std::shared_ptr<void> storage_;
+  void* pointer_ = nullptr;
+  Shape shape_;
+  DType dtype_ = DType::kFloat32;
+  Device device_;
+};
+
+}  // namespace tapestry
