@@ -1,0 +1,155 @@
+// The differentiable vocabulary. Every function computes a value and, while a tape is alive and an
+// input needs a gradient, records its backward. Shapes in comments: B batch, S source, T target,
+// D model, H heads, G key/value heads, K head size, F feed-forward, V vocabulary, N rows.
+// All throw Error with the operation's name and the actual shapes when the inputs do not fit.
+#pragma once
+
+#include <vector>
+
+#include "autograd/tape.h"
+#include "autograd/var.h"
+#include "core/kernels/linear.h"
+#include "core/kernels/norm.h"
+#include "core/kernels/unary.h"
+
+namespace tapestry {
+
+// ---- Arithmetic (ops_arithmetic.cpp); operands broadcast as in NumPy.
+Var add(const Var& a, const Var& b);
+Var sub(const Var& a, const Var& b);
+Var mul(const Var& a, const Var& b);
+Var div(const Var& a, const Var& b);
+/// alpha * x + beta
+Var affine(const Var& x, double alpha, double beta);
+
+inline Var operator+(const Var& a, const Var& b) { return add(a, b); }
+inline Var operator-(const Var& a, const Var& b) { return sub(a, b); }
+inline Var operator*(const Var& a, const Var& b) { return mul(a, b); }
+inline Var operator/(const Var& a, const Var& b) { return div(a, b); }
+inline Var operator*(double alpha, const Var& x) { return affine(x, alpha, 0); }
+inline Var operator+(const Var& x, double beta) { return affine(x, 1, beta); }
+inline Var operator-(const Var& x) { return affine(x, -1, 0); }
+
+// ---- Element-wise functions (ops_activation.cpp)
+Var unary(Unary f, const Var& x);
+inline Var relu(const Var& x) { return unary(Unary::kRelu, x); }
+inline Var gelu(const Var& x) { return unary(Unary::kGelu, x); }
+inline Var gelu_tanh(const Var& x) { return unary(Unary::kGeluTanh, x); }
+inline Var silu(const Var& x) { return unary(Unary::kSilu, x); }
+inline Var tanh(const Var& x) { return unary(Unary::kTanh, x); }
+inline Var sigmoid(const Var& x) { return unary(Unary::kSigmoid, x); }
+inline Var exp(const Var& x) { return unary(Unary::kExp, x); }
+inline Var log(const Var& x) { return unary(Unary::kLog, x); }
+inline Var sqrt(const Var& x) { return unary(Unary::kSqrt, x); }
+
+/// Over the last axis; a row of -inf alone gives zeros.
+Var softmax(const Var& x);
+Var log_softmax(const Var& x);
+/// x with `value` where the mask is not 0. The mask (int32) covers x's leading axes, its trailing
+/// axes, or both: its shape must equal x's after broadcasting over leading or trailing axes.
+Var masked_fill(const Var& x, const Tensor& mask, double value);
+/// Inverted dropout; the identity when p is 0 or no tape is alive.
+Var dropout(const Var& x, double p);
+
+// ---- Shapes and reductions (ops_shape.cpp)
+Var reshape(const Var& x, const Shape& shape);
+/// Axis i of the result is axis order[i] of x.
+Var permute(const Var& x, const std::vector<int>& order);
+Var concat(const std::vector<Var>& parts, int axis);
+/// Elements [begin, end) of `axis`.
+Var slice(const Var& x, int axis, int64_t begin, int64_t end);
+/// Over all elements (a scalar), or over one axis, which disappears.
+Var sum(const Var& x);
+Var mean(const Var& x);
+Var sum(const Var& x, int axis);
+Var mean(const Var& x, int axis);
+
+// ---- Products (ops_matmul.cpp)
+struct MatmulOptions {
+  bool trans_a = false;
+  bool trans_b = false;
+};
+/// op(a) (..., m, k) times op(b) (..., k, n), batched over equal leading axes; a matrix b (rank 2)
+/// meets every batch of a.
+Var matmul(const Var& a, const Var& b, const MatmulOptions& options = {});
+/// act(x W^T + bias): x (..., in), W (out, in), bias (out) or undefined -> (..., out).
+Var linear(const Var& x, const Var& weight, const Var& bias = {},
+           Activation activation = Activation::kNone);
+
+// ---- Norms and embedding (ops_norm.cpp)
+struct NormOptions {
+  NormKind kind = NormKind::kLayer;
+  double eps = 1e-5;
+  double dropout = 0;  ///< of the sub-layer output, before the residual addition
+};
+/// norm(x) * gamma + beta over the last axis (Ba et al. 2016; RMS: Zhang and Sennrich 2019); x
+/// (..., D), gamma (D), beta (D) or undefined.
+Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& options = {});
+
+struct ResidualNorm {
+  Var normed;  ///< norm(sum): what a post-norm block passes on
+  Var sum;     ///< residual + dropout(x): what a pre-norm block passes on
+};
+/// The residual addition, the dropout before it and the norm after it in one pass.
+ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta,
+                           const NormOptions& options = {});
+
+struct EmbeddingOptions {
+  double scale = 1;
+  double dropout = 0;
+  int64_t position_offset = 0;  ///< position of the first column of ids
+};
+/// dropout(scale * table[ids] + positions): ids (B, T) int32, table (V, D), positions
+/// (>= offset + T, D) or undefined -> (B, T, D).
+Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
+              const EmbeddingOptions& options = {});
+
+// ---- Attention (ops_attention.cpp)
+struct AttentionOptions {
+  int64_t heads = 1;
+  int64_t kv_heads = 0;  ///< G; 0: as many as heads
+  bool causal = false;   ///< query t sees keys j <= t + (S - T)
+  Tensor key_lengths;    ///< (B) int32 or undefined: keys at or after the length are masked
+  double dropout = 0;    ///< of the attention weights
+};
+/// Fused multi-head attention (Vaswani et al. 2017; memory linear in S after Dao et al. 2022).
+/// q (B, T, H*K), k and v (B, S, G*K) -> (B, T, H*K). A query that sees no key gives 0.
+Var attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
+/// The same on packed projections: qkv (B, T, (H + 2G) * K) ...
+Var attention(const Var& qkv, const AttentionOptions& options);
+/// ... and q (B, T, H*K) with kv (B, S, 2G * K).
+Var attention(const Var& q, const Var& kv, const AttentionOptions& options);
+
+struct AttentionWeights {
+  Var out;      ///< (B, T, H*K)
+  Var weights;  ///< (B, H, T, S), after softmax, before dropout
+};
+/// The same attention composed of matmul and softmax exactly as document 001 derives it. For tests,
+/// reading and attention maps: it stores B x H x T x S weights.
+AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
+                                     const AttentionOptions& options);
+
+// ---- Losses (ops_loss.cpp)
+struct CrossEntropyOptions {
+  double label_smoothing = 0;
+  int32_t ignore_index = -1;
+  /// What the summed loss is divided by; 0: the number of rows that count. An accumulated update
+  /// passes the real tokens of all its micro-batches, so that its gradient equals the big batch's.
+  double normalizer = 0;
+};
+struct CrossEntropy {
+  Var loss;               ///< scalar: smoothed loss summed over real tokens / normalizer
+  double loss_sum = 0;    ///< smoothed loss summed over real tokens
+  double nll_sum = 0;     ///< true negative log-likelihood, likewise
+  int64_t tokens = 0;     ///< rows whose target is not ignored
+  int64_t correct = 0;    ///< rows whose most probable class is the target
+};
+/// logits (..., V), targets (...) int32.
+CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
+                           const CrossEntropyOptions& options = {});
+/// cross_entropy(linear(x, weight, bias), targets) by row chunks: x (..., D), weight (V, D), bias (V)
+/// or undefined. The logits of the whole batch are never stored.
+CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
+                                  const Tensor& targets, const CrossEntropyOptions& options = {});
+
+}  // namespace tapestry

@@ -1,0 +1,114 @@
+// The tape: a flat list of the operations of one forward pass, walked backwards once.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <initializer_list>
+#include <new>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "autograd/var.h"
+#include "core/allocator.h"
+
+namespace tapestry {
+
+/// Records while it is alive (on the thread that made it), so evaluation and decoding need no guard.
+/// Tapes nest: the innermost one records. Dropout and other training-only behaviour is on exactly
+/// while a tape is alive.
+class Tape {
+ public:
+  /// `random` names the draws of this pass: (seed, step), and the first stream to hand out.
+  explicit Tape(PhiloxKey random = {});
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// The recording tape of this thread, or null.
+  static Tape* current();
+
+  /// The key of the next random operation of this pass: streams are numbered in the order of calls.
+  PhiloxKey next_random();
+
+  /// Walks the tape from its end. Each node is popped after it ran, so activations and intermediate
+  /// gradients are freed on the way; gradients add up in the leaves. `loss` has one element and its
+  /// own gradient is `seed`. The tape is empty afterwards. Throws when loss was not recorded here.
+  void backward(const Var& loss, double seed = 1.0);
+  /// The same from any value and the gradient that reaches it.
+  void backward(const Var& output, Tensor gradient);
+
+  size_t size() const { return nodes_.size(); }
+
+  /// Records an operation: gives `output` a gradient, and keeps `backward`, called with output's
+  /// gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive and one of
+  /// the inputs needs a gradient.
+  template <class F>
+  static void record(std::initializer_list<const Var*> inputs, Var& output, F backward) {
+    record_outputs(inputs, std::array{&output}, std::move(backward));
+  }
+  /// With two outputs: an argument of `backward` is undefined when no gradient reached that output.
+  template <class F>
+  static void record(std::initializer_list<const Var*> inputs, Var& first, Var& second,
+                     F backward) {
+    record_outputs(inputs, std::array{&first, &second}, std::move(backward));
+  }
+  /// True when an operation on these inputs would be recorded: what backward needs must be saved.
+  static bool records(std::initializer_list<const Var*> inputs);
+  template <std::same_as<Var>... V>
+  static bool records(const V&... inputs) {
+    return records({&inputs...});
+  }
+
+ private:
+  // A node owns its closure in memory of the caching allocator: no malloc in a warm step.
+  struct Node {
+    void* closure;
+    int64_t bytes;
+    void (*run)(void* closure);
+    void (*destroy)(void* closure);
+  };
+
+  template <size_t N, class F>
+  struct Closure {
+    std::array<std::shared_ptr<Gradient>, N> outputs;
+    F backward;
+
+    static void run(void* self) {
+      auto& closure = *static_cast<Closure*>(self);
+      std::array<Tensor, N> gradients;
+      bool any = false;
+      for (size_t i = 0; i < N; ++i) {
+        if (!closure.outputs[i]->filled()) continue;
+        gradients[i] = closure.outputs[i]->take();
+        any = true;
+      }
+      if (any) std::apply(closure.backward, std::move(gradients));
+    }
+    static void destroy(void* self) { static_cast<Closure*>(self)->~Closure(); }
+  };
+
+  template <size_t N, class F>
+  static void record_outputs(std::initializer_list<const Var*> inputs,
+                             const std::array<Var*, N>& outputs, F backward) {
+    if (!records(inputs)) return;
+    using Record = Closure<N, F>;
+    static_assert(alignof(Record) <= 64);
+    void* memory = host_allocate(sizeof(Record));
+    auto* closure = new (memory) Record{{}, std::move(backward)};
+    for (size_t i = 0; i < N; ++i) {
+      outputs[i]->gradient_ =
+          std::allocate_shared<Gradient>(HostAllocator<Gradient>(), outputs[i]->value_);
+      closure->outputs[i] = outputs[i]->gradient_;
+    }
+    current()->nodes_.push_back({memory, sizeof(Record), &Record::run, &Record::destroy});
+  }
+
+  void pop();
+
+  std::vector<Node, HostAllocator<Node>> nodes_;
+  PhiloxKey random_;
+  Tape* outer_;
+};
+
+}  // namespace tapestry
