@@ -25,7 +25,7 @@ PhiloxKey Tape::next_random() {
   return key;
 }
 
-bool Tape::records(std::initializer_list<const Var*> inputs) {
+bool Tape::records(std::span<const Var* const> inputs) {
   if (recording == nullptr) return false;
   for (const Var* input : inputs) {
     if (input->needs_grad()) return true;

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <initializer_list>
 #include <new>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -45,19 +46,25 @@ class Tape {
   /// the inputs needs a gradient.
   template <class F>
   static void record(std::initializer_list<const Var*> inputs, Var& output, F backward) {
+    record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&output},
+                   std::move(backward));
+  }
+  template <class F>
+  static void record(std::span<const Var* const> inputs, Var& output, F backward) {
     record_outputs(inputs, std::array{&output}, std::move(backward));
   }
   /// With two outputs: an argument of `backward` is undefined when no gradient reached that output.
   template <class F>
   static void record(std::initializer_list<const Var*> inputs, Var& first, Var& second,
                      F backward) {
-    record_outputs(inputs, std::array{&first, &second}, std::move(backward));
+    record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&first, &second},
+                   std::move(backward));
   }
   /// True when an operation on these inputs would be recorded: what backward needs must be saved.
-  static bool records(std::initializer_list<const Var*> inputs);
+  static bool records(std::span<const Var* const> inputs);
   template <std::same_as<Var>... V>
   static bool records(const V&... inputs) {
-    return records({&inputs...});
+    return records(std::array<const Var*, sizeof...(V)>{&inputs...});
   }
 
  private:
@@ -89,7 +96,7 @@ class Tape {
   };
 
   template <size_t N, class F>
-  static void record_outputs(std::initializer_list<const Var*> inputs,
+  static void record_outputs(std::span<const Var* const> inputs,
                              const std::array<Var*, N>& outputs, F backward) {
     if (!records(inputs)) return;
     using Record = Closure<N, F>;

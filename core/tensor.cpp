@@ -106,17 +106,17 @@ Tensor Tensor::to(DType dtype) const {
   return result;
 }
 
-void Tensor::copy_from(const Tensor& source) {
+void Tensor::copy_from(const Tensor& source) const {
   check(source.shape_ == shape_ && source.dtype_ == dtype_, "copy", "the source is ",
         source.dtype_, ' ', source.shape_, ", the target ", dtype_, ' ', shape_, '.');
   copy_from_host(source.raw());
 }
 
-void Tensor::copy_from_host(const void* source) {
+void Tensor::copy_from_host(const void* source) const {
   if (bytes() > 0) std::memmove(raw(), source, bytes());
 }
 
-void Tensor::fill(double value) {
+void Tensor::fill(double value) const {
   switch (dtype_) {
     case DType::kFloat32: std::fill_n(data<float>(), numel(), static_cast<float>(value)); break;
     case DType::kFloat64: std::fill_n(data<double>(), numel(), value); break;

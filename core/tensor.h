@@ -66,9 +66,9 @@ class Tensor {
   Tensor to(DType dtype) const;
 
   /// Overwrites the elements with another tensor's of the same shape and dtype, or from host memory.
-  void copy_from(const Tensor& source);
-  void copy_from_host(const void* source);
-  void fill(double value);
+  void copy_from(const Tensor& source) const;
+  void copy_from_host(const void* source) const;
+  void fill(double value) const;
 
   template <class T>
   std::vector<T> to_vector() const {

@@ -1,0 +1,143 @@
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/softmax.h"
+
+namespace tapestry {
+namespace {
+
+// Whether f' is computed from x or from y = f(x); only that tensor is kept.
+bool derivative_reads_input(Unary f) {
+  return f == Unary::kGelu || f == Unary::kGeluTanh || f == Unary::kSilu || f == Unary::kLog;
+}
+
+}  // namespace
+
+// y = f(x).  dx = f'(x) dy.
+Var unary(Unary f, const Var& x) {
+  Var y = Tensor::empty_like(x.value());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::unary(device, f, x.value().data<T>(), y.value().data<T>(), y.value().numel());
+  });
+  const bool reads_input = derivative_reads_input(f);
+  Tape::record({&x}, y,
+               [f, vx = reads_input ? x.value() : Tensor(),
+                vy = reads_input ? Tensor() : y.value(), dx = gradient_of(x)](Tensor dy) {
+                 const auto [target, write] = dx->target();
+                 dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+                   using T = decltype(type);
+                   kernels::unary_backward(device, f, data_or_null<T>(vx), data_or_null<T>(vy),
+                                           dy.data<T>(), target.data<T>(), dy.numel(), write);
+                 });
+               });
+  return y;
+}
+
+// y_i = exp(x_i - c) / sum_j exp(x_j - c).  dx = y (dy - sum(dy y)).
+Var softmax(const Var& x) {
+  Var y = Tensor::empty_like(x.value());
+  const int64_t rows = x.shape().rows(), cols = x.shape().cols();
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::softmax(device, x.value().data<T>(), y.value().data<T>(), rows, cols);
+  });
+  Tape::record({&x}, y, [rows, cols, vy = y.value(), dx = gradient_of(x)](Tensor dy) {
+    const auto [target, write] = dx->target();
+    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+      using T = decltype(type);
+      kernels::softmax_backward(device, vy.data<T>(), dy.data<T>(), target.data<T>(), rows, cols,
+                                write);
+    });
+  });
+  return y;
+}
+
+// y = x - logsumexp(x).  dx = dy - exp(y) sum(dy).
+Var log_softmax(const Var& x) {
+  Var y = Tensor::empty_like(x.value());
+  const int64_t rows = x.shape().rows(), cols = x.shape().cols();
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::log_softmax(device, x.value().data<T>(), y.value().data<T>(), rows, cols);
+  });
+  Tape::record({&x}, y, [rows, cols, vy = y.value(), dx = gradient_of(x)](Tensor dy) {
+    const auto [target, write] = dx->target();
+    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+      using T = decltype(type);
+      kernels::log_softmax_backward(device, vy.data<T>(), dy.data<T>(), target.data<T>(), rows,
+                                    cols, write);
+    });
+  });
+  return y;
+}
+
+namespace {
+
+// Where a mask's elements stand in x: as x's leading axes (then each covers `inner` elements) or as
+// its trailing axes (then it repeats).
+struct MaskPlan {
+  int64_t count;
+  int64_t inner;
+};
+
+MaskPlan mask_plan(const Shape& x, const Shape& mask) {
+  auto matches_from = [&](int first) {
+    for (int i = 0; i < mask.rank(); ++i) {
+      if (mask[i] != x[first + i]) return false;
+    }
+    return true;
+  };
+  check(mask.rank() <= x.rank(), "masked_fill", "the mask is ", mask, ", x ", x, '.');
+  const int64_t count = mask.numel();
+  if (matches_from(x.rank() - mask.rank())) return {count, 1};
+  check(matches_from(0), "masked_fill",
+        "the mask must have x's leading or trailing sizes: the mask is ", mask, ", x ", x, '.');
+  return {count, x.numel() / count};
+}
+
+}  // namespace
+
+// y = mask ? value : x.  dx = mask ? 0 : dy.
+Var masked_fill(const Var& x, const Tensor& mask, double value) {
+  Var y = Tensor::empty_like(x.value());
+  if (x.value().numel() == 0) return y;
+  const MaskPlan plan = mask_plan(x.shape(), mask.shape());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::masked_fill(device, x.value().data<T>(), mask.data<int32_t>(), plan.count, plan.inner,
+                         value, y.value().data<T>(), y.value().numel(), Write::kSet);
+  });
+  Tape::record({&x}, y, [plan, mask, dx = gradient_of(x)](Tensor dy) {
+    const auto [target, write] = dx->target();
+    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+      using T = decltype(type);
+      kernels::masked_fill(device, dy.data<T>(), mask.data<int32_t>(), plan.count, plan.inner, 0.0,
+                           target.data<T>(), dy.numel(), write);
+    });
+  });
+  return y;
+}
+
+// y = x * keep / (1 - p).  dx = dy * keep / (1 - p), with the draws made again.
+Var dropout(const Var& x, double p) {
+  check(p >= 0 && p < 1, "dropout", "the probability must be in [0, 1), got ", p, '.');
+  if (p == 0 || Tape::current() == nullptr) return x;
+  const Dropout drop{static_cast<float>(p), Tape::current()->next_random()};
+  Var y = Tensor::empty_like(x.value());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::dropout(device, drop, x.value().data<T>(), y.value().data<T>(), y.value().numel(),
+                     Write::kSet);
+  });
+  Tape::record({&x}, y, [drop, dx = gradient_of(x)](Tensor dy) {
+    const auto [target, write] = dx->target();
+    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+      using T = decltype(type);
+      kernels::dropout(device, drop, dy.data<T>(), target.data<T>(), dy.numel(), write);
+    });
+  });
+  return y;
+}
+
+}  // namespace tapestry

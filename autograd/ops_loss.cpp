@@ -1,0 +1,123 @@
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/elementwise.h"
+
+namespace tapestry {
+namespace {
+
+struct Problem {
+  CrossEntropyShape shape;
+  int64_t tokens = 0;
+  double normalizer = 1;
+};
+
+// Checks the targets, counts the real ones and settles the normalizer.
+Problem make_problem(const char* who, int64_t rows, int64_t classes, const Tensor& targets,
+                     const CrossEntropyOptions& options) {
+  check(targets.defined() && targets.dtype() == DType::kInt32 && targets.numel() == rows, who,
+        "expected ", rows, " int32 targets, got ",
+        targets.defined() ? targets.shape().str() : "none", '.');
+  check(options.label_smoothing >= 0 && options.label_smoothing < 1, who,
+        "label smoothing must be in [0, 1), got ", options.label_smoothing, '.');
+  Problem problem{{rows, classes, options.label_smoothing, options.ignore_index}, 0, 1};
+  const Tensor host = targets.to(Device{});
+  const int32_t* target = host.data<int32_t>();
+  for (int64_t i = 0; i < rows; ++i) {
+    if (target[i] == options.ignore_index) continue;
+    check(target[i] >= 0 && target[i] < classes, who, "targets must be in [0, ", classes,
+          "), got ", target[i], " at row ", i, '.');
+    ++problem.tokens;
+  }
+  problem.normalizer = options.normalizer > 0 ? options.normalizer
+                                              : static_cast<double>(std::max<int64_t>(
+                                                    problem.tokens, 1));
+  return problem;
+}
+
+CrossEntropy make_result(const Problem& problem, const CrossEntropySums& sums, DType dtype,
+                         Device device) {
+  return {Tensor::full({}, sums.loss / problem.normalizer, dtype, device), sums.loss, sums.nll,
+          problem.tokens, sums.correct};
+}
+
+// The gradients were computed in the forward pass for dloss = 1.
+void deliver(const GradientRef& gradient, Tensor computed, double dloss) {
+  if (!gradient) return;
+  if (dloss == 1.0) return gradient->accept(std::move(computed));
+  const auto [target, write] = gradient->target();
+  dispatch(computed, [&, target = target, write = write](auto device, auto type) {
+    using T = decltype(type);
+    kernels::affine(device, dloss, computed.data<T>(), 0.0, target.data<T>(), target.numel(),
+                    write);
+  });
+}
+
+}  // namespace
+
+// loss = sum over real rows of (1 - e) nll + e (logsumexp(z) - mean(z)), divided by the normalizer.
+// dz = (softmax(z) - (1 - e) one_hot - e / V) / normalizer.
+CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
+                           const CrossEntropyOptions& options) {
+  const Problem problem = make_problem("cross_entropy", logits.shape().rows(),
+                                       logits.shape().cols(), targets, options);
+  Tensor dlogits = Tape::records(logits) ? Tensor::empty_like(logits.value()) : Tensor();
+  CrossEntropySums sums;
+  dispatch(logits.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    sums = kernels::cross_entropy(device, problem.shape, logits.value().data<T>(),
+                                  targets.data<int32_t>(), 1.0 / problem.normalizer,
+                                  data_or_null<T>(dlogits));
+  });
+  CrossEntropy result =
+      make_result(problem, sums, logits.dtype(), logits.value().device());
+  Tape::record({&logits}, result.loss, [dlogits, gradient = gradient_of(logits)](Tensor dloss) {
+    deliver(gradient, dlogits, dloss.item());
+  });
+  return result;
+}
+
+// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed while
+// a chunk's dz is at hand, so backward has only to deliver them.
+CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
+                                  const Tensor& targets, const CrossEntropyOptions& options) {
+  check_same_kind("linear_cross_entropy", x, weight);
+  check_same_kind("linear_cross_entropy", x, bias);
+  check(weight.shape().rank() == 2 && x.shape().cols() == weight.shape()[1],
+        "linear_cross_entropy", "x is ", x.shape(), ", weight is ", weight.shape(), '.');
+  check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear_cross_entropy",
+        "weight is ", weight.shape(), ", bias is ", bias.shape(), '.');
+  const Problem problem = make_problem("linear_cross_entropy", x.shape().rows(),
+                                       weight.shape()[0], targets, options);
+  const bool recording = Tape::records(x, weight, bias);
+  Tensor dx = recording ? Tensor::empty_like(x.value()) : Tensor();
+  Tensor dw = recording ? Tensor::empty_like(weight.value()) : Tensor();
+  Tensor db = recording && bias.defined() ? Tensor::empty_like(bias.value()) : Tensor();
+  CrossEntropySums sums;
+  dispatch(x.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    LinearCrossEntropy<T> args;
+    args.in = x.shape().cols();
+    args.x = x.value().data<T>();
+    args.weight = weight.value().data<T>();
+    args.bias = data_or_null<T>(bias.value());
+    args.targets = targets.data<int32_t>();
+    args.grad_scale = 1.0 / problem.normalizer;
+    args.dx = data_or_null<T>(dx);
+    args.d_weight = data_or_null<T>(dw);
+    args.d_bias = data_or_null<T>(db);
+    sums = kernels::linear_cross_entropy(device, problem.shape, args);
+  });
+  CrossEntropy result = make_result(problem, sums, x.dtype(), x.value().device());
+  Tape::record({&x, &weight, &bias}, result.loss,
+               [dx, dw, db, gx = gradient_of(x), gw = gradient_of(weight),
+                gb = gradient_of(bias)](Tensor dloss) mutable {
+                 const double scale = dloss.item();
+                 deliver(gx, std::move(dx), scale);
+                 deliver(gw, std::move(dw), scale);
+                 deliver(gb, std::move(db), scale);
+               });
+  return result;
+}
+
+}  // namespace tapestry

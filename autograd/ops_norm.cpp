@@ -1,0 +1,186 @@
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "core/kernels/embedding.h"
+
+namespace tapestry {
+namespace {
+
+// Statistics of the rows, as backward needs them.
+struct NormStats {
+  Tensor mean, rstd;
+};
+
+void check_norm(const Var& x, const Var& gamma, const Var& beta) {
+  check_same_kind("norm", x, gamma);
+  check_same_kind("norm", x, beta);
+  check(x.shape().rank() >= 1 && gamma.shape() == Shape{x.shape()[-1]} &&
+            (!beta.defined() || beta.shape() == gamma.shape()),
+        "norm", "x is ", x.shape(), ", gamma ", gamma.shape(), ", beta ", beta.shape(), '.');
+}
+
+NormShape norm_shape(const Var& x, const NormOptions& options) {
+  return {options.kind, x.shape().rows(), x.shape().cols(), options.eps};
+}
+
+NormStats empty_stats(const Var& x, const NormShape& shape) {
+  const Device device = x.value().device();
+  return {shape.kind == NormKind::kLayer ? Tensor::empty({shape.rows}, x.dtype(), device)
+                                         : Tensor(),
+          Tensor::empty({shape.rows}, x.dtype(), device)};
+}
+
+}  // namespace
+
+// xhat = (x - mean) / sqrt(var + eps), y = gamma xhat + beta.
+// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = gamma dy; dgamma = sum dy xhat,
+// dbeta = sum dy. RMS leaves the two means of x and g out.
+Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& options) {
+  check_norm(x, gamma, beta);
+  const NormShape shape = norm_shape(x, options);
+  const NormStats stats = empty_stats(x, shape);
+  Var y = Tensor::empty_like(x.value());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    NormForward<T> args{};
+    args.x = x.value().data<T>();
+    args.gamma = gamma.value().data<T>();
+    args.beta = data_or_null<T>(beta.value());
+    args.y = y.value().data<T>();
+    args.mean = data_or_null<T>(stats.mean);
+    args.rstd = stats.rstd.data<T>();
+    kernels::norm(device, shape, args);
+  });
+  Tape::record({&x, &gamma, &beta}, y,
+               [shape, stats, vx = x.value(), vg = gamma.value(), gx = gradient_of(x),
+                gg = gradient_of(gamma), gb = gradient_of(beta)](Tensor dy) {
+                 const auto dx = target_of(gx), dg = target_of(gg), db = target_of(gb);
+                 dispatch(dy, [&](auto device, auto type) {
+                   using T = decltype(type);
+                   NormBackward<T> args{};
+                   args.sum = vx.data<T>();
+                   args.gamma = vg.data<T>();
+                   args.mean = data_or_null<T>(stats.mean);
+                   args.rstd = stats.rstd.data<T>();
+                   args.dy = dy.data<T>();
+                   args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
+                   args.d_gamma = data_or_null<T>(dg.tensor), args.d_gamma_write = dg.write;
+                   args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
+                   kernels::norm_backward(device, shape, args);
+                 });
+               });
+  return y;
+}
+
+// s = residual + dropout(x), y = norm(s).  ds = d norm(dy) + dsum, d residual = ds,
+// dx = dropout(ds) with the draws made again.
+ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta,
+                           const NormOptions& options) {
+  check_norm(x, gamma, beta);
+  check_same_kind("residual_norm", x, residual);
+  check(x.shape() == residual.shape(), "residual_norm", "x is ", x.shape(), ", residual ",
+        residual.shape(), '.');
+  check(options.dropout >= 0 && options.dropout < 1, "residual_norm",
+        "the dropout probability must be in [0, 1), got ", options.dropout, '.');
+  const NormShape shape = norm_shape(x, options);
+  const NormStats stats = empty_stats(x, shape);
+  Dropout drop;
+  if (options.dropout > 0 && Tape::current() != nullptr) {
+    drop = {static_cast<float>(options.dropout), Tape::current()->next_random()};
+  }
+  ResidualNorm result{Tensor::empty_like(x.value()), Tensor::empty_like(x.value())};
+  dispatch(x.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    NormForward<T> args{};
+    args.x = x.value().data<T>();
+    args.residual = residual.value().data<T>();
+    args.dropout = drop;
+    args.gamma = gamma.value().data<T>();
+    args.beta = data_or_null<T>(beta.value());
+    args.sum = result.sum.value().data<T>();
+    args.y = result.normed.value().data<T>();
+    args.mean = data_or_null<T>(stats.mean);
+    args.rstd = stats.rstd.data<T>();
+    kernels::norm(device, shape, args);
+  });
+  Tape::record(
+      {&x, &residual, &gamma, &beta}, result.normed, result.sum,
+      [shape, stats, drop, vs = result.sum.value(), vg = gamma.value(), gx = gradient_of(x),
+       gr = gradient_of(residual), gg = gradient_of(gamma),
+       gb = gradient_of(beta)](Tensor dy, Tensor dsum) {
+        // Without dy the norm's parameters get nothing.
+        const GradientRef none;
+        const auto dx = target_of(gx), dr = target_of(gr);
+        const auto dg = target_of(dy.defined() ? gg : none);
+        const auto db = target_of(dy.defined() ? gb : none);
+        dispatch(vs, [&](auto device, auto type) {
+          using T = decltype(type);
+          NormBackward<T> args{};
+          args.sum = vs.data<T>();
+          args.gamma = vg.data<T>();
+          args.mean = data_or_null<T>(stats.mean);
+          args.rstd = stats.rstd.data<T>();
+          args.dy = data_or_null<T>(dy);
+          args.dsum = data_or_null<T>(dsum);
+          args.dropout = drop;
+          args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
+          args.d_residual = data_or_null<T>(dr.tensor), args.d_residual_write = dr.write;
+          args.d_gamma = data_or_null<T>(dg.tensor), args.d_gamma_write = dg.write;
+          args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
+          kernels::norm_backward(device, shape, args);
+        });
+      });
+  return result;
+}
+
+// y = dropout(scale E[ids] + P).  dE is the scatter of scale dropout(dy), dP its sum over the batch.
+Var embedding(const Tensor& ids, const Var& table, const Var& positions,
+              const EmbeddingOptions& options) {
+  check(ids.defined() && ids.dtype() == DType::kInt32 && ids.shape().rank() == 2, "embedding",
+        "ids must be (B, T) int32.");
+  check_same_kind("embedding", table, positions);
+  check(table.shape().rank() == 2, "embedding", "the table must be (V, D), got ", table.shape(),
+        '.');
+  check(options.dropout >= 0 && options.dropout < 1, "embedding",
+        "the dropout probability must be in [0, 1), got ", options.dropout, '.');
+  const EmbeddingShape shape{ids.numel(),       table.shape()[1],        table.shape()[0],
+                             ids.shape()[1],    options.position_offset, options.scale};
+  if (positions.defined()) {
+    check(positions.shape().rank() == 2 && positions.shape()[1] == shape.cols &&
+              positions.shape()[0] >= shape.position_offset + shape.length,
+          "embedding", "positions ", shape.position_offset, " to ",
+          shape.position_offset + shape.length - 1, " of width ", shape.cols,
+          " are needed, the table of positions is ", positions.shape(), '.');
+  }
+  if (ids.device().is_cpu()) {
+    const int32_t* id = ids.data<int32_t>();
+    for (int64_t i = 0; i < shape.rows; ++i) {
+      check(id[i] >= 0 && id[i] < shape.vocab, "embedding", "ids must be in [0, ", shape.vocab,
+            "), got ", id[i], " at (", i / shape.length, ", ", i % shape.length, ").");
+    }
+  }
+  Dropout drop;
+  if (options.dropout > 0 && Tape::current() != nullptr) {
+    drop = {static_cast<float>(options.dropout), Tape::current()->next_random()};
+  }
+  Var y = Tensor::empty({ids.shape()[0], ids.shape()[1], shape.cols}, table.dtype(),
+                        table.value().device());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::embedding(device, shape, ids.data<int32_t>(), table.value().data<T>(),
+                       data_or_null<T>(positions.value()), drop, y.value().data<T>());
+  });
+  Tape::record({&table, &positions}, y,
+               [shape, drop, ids, gt = gradient_of(table), gp = gradient_of(positions)](Tensor dy) {
+                 const auto dt = target_of(gt), dp = target_of(gp);
+                 dispatch(dy, [&](auto device, auto type) {
+                   using T = decltype(type);
+                   kernels::embedding_backward(
+                       device, shape, ids.data<int32_t>(), dy.data<T>(), drop,
+                       data_or_null<T>(dt.tensor), dt.write, data_or_null<T>(dp.tensor),
+                       dp.tensor.defined() ? dp.tensor.shape()[0] : 0, dp.write);
+                 });
+               });
+  return y;
+}
+
+}  // namespace tapestry
