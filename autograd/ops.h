@@ -109,7 +109,7 @@ struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 0;  ///< G; 0: as many as heads
   bool causal = false;   ///< query t sees keys j <= t + (S - T)
-  Tensor key_lengths;    ///< (B) int32 or undefined: keys at or after the length are masked
+  Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
   double dropout = 0;    ///< of the attention weights
 };
 /// Fused multi-head attention (Vaswani et al. 2017; memory linear in S after Dao et al. 2022).

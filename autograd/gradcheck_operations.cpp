@@ -1,0 +1,204 @@
+#include <cmath>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+
+namespace tapestry {
+namespace {
+
+// Distinct random inputs for the table: uniform in [low, high), away from 0 by `gap` (kinks).
+class Inputs {
+ public:
+  Var draw(const Shape& shape, double low = -1.5, double high = 1.5, double gap = 0) {
+    Tensor value = Tensor::empty(shape, DType::kFloat64);
+    double* x = value.data<double>();
+    for (int64_t i = 0; i < value.numel(); ++i) {
+      x[i] = low + (high - low) * to_uniform(philox_bits({21, 0, stream_}, i));
+      if (std::abs(x[i]) < gap) x[i] += x[i] < 0 ? -gap : gap;
+    }
+    ++stream_;
+    return Var::parameter(value);
+  }
+
+ private:
+  uint32_t stream_ = 0;
+};
+
+Tensor ints(const std::vector<int32_t>& values, const Shape& shape) {
+  return Tensor::from<int32_t>(values, shape);
+}
+
+using Cases = std::vector<GradcheckCase>;
+
+void add_arithmetic(Cases& cases, Inputs& in) {
+  const Var a = in.draw({3, 4, 5}), b = in.draw({3, 4, 5}), row = in.draw({5});
+  const Var column = in.draw({4, 1}), positive = in.draw({3, 1, 5}, 0.5, 2.0);
+  cases.push_back({"add", {a, b}, [=] { return a + b; }});
+  cases.push_back({"add broadcast row", {a, row}, [=] { return a + row; }});
+  cases.push_back({"add broadcast both", {row, column}, [=] { return row + column; }});
+  cases.push_back({"sub", {a, column}, [=] { return a - column; }});
+  cases.push_back({"mul", {a, b}, [=] { return a * b; }});
+  cases.push_back({"mul broadcast", {a, column}, [=] { return a * column; }});
+  cases.push_back({"mul with itself", {a}, [=] { return a * a; }});
+  cases.push_back({"div", {a, positive}, [=] { return a / positive; }});
+  cases.push_back({"div broadcast scalar", {row, positive},
+                   [=] { return sum(row) / positive; }});
+  cases.push_back({"affine", {a}, [=] { return affine(a, -2.5, 0.5); }});
+  cases.push_back({"used three times", {a, row}, [=] { return a * row + (a - row) * a; }});
+  const Var frozen = in.draw({4, 5});
+  frozen.set_requires_grad(false);
+  cases.push_back({"frozen operand", {a, frozen}, [=] { return a * frozen + frozen; }});
+}
+
+void add_activations(Cases& cases, Inputs& in) {
+  const Var x = in.draw({3, 33}, -3, 3), positive = in.draw({3, 33}, 0.3, 3);
+  const Var off_kink = in.draw({3, 33}, -3, 3, 0.05);
+  cases.push_back({"relu", {off_kink}, [=] { return relu(off_kink); }});
+  cases.push_back({"gelu", {x}, [=] { return gelu(x); }});
+  cases.push_back({"gelu_tanh", {x}, [=] { return gelu_tanh(x); }});
+  cases.push_back({"silu", {x}, [=] { return silu(x); }});
+  cases.push_back({"tanh", {x}, [=] { return tanh(x); }});
+  cases.push_back({"sigmoid", {x}, [=] { return sigmoid(x); }});
+  cases.push_back({"exp", {x}, [=] { return exp(x); }});
+  cases.push_back({"log", {positive}, [=] { return log(positive); }});
+  cases.push_back({"sqrt", {positive}, [=] { return sqrt(positive); }});
+  cases.push_back({"softmax", {x}, [=] { return softmax(x); }});
+  cases.push_back({"log_softmax", {x}, [=] { return log_softmax(x); }});
+  const Tensor mask = ints({1, 0, 0, 1, 1, 0}, {2, 3});
+  const Var batch = in.draw({2, 3, 4}), square = in.draw({4, 2, 3});
+  cases.push_back({"masked_fill leading", {batch}, [=] { return masked_fill(batch, mask, 7); }});
+  cases.push_back({"masked_fill trailing", {square},
+                   [=] { return softmax(masked_fill(square, mask, -INFINITY)); }});
+  cases.push_back({"dropout", {x}, [=] { return dropout(x, 0.4) * x; }});
+}
+
+void add_shapes(Cases& cases, Inputs& in) {
+  const Var x = in.draw({2, 3, 4, 5}), a = in.draw({2, 3, 4}), b = in.draw({2, 2, 4});
+  cases.push_back({"reshape", {x}, [=] { return reshape(x, {6, 20}) * reshape(x, {6, 20}); }});
+  cases.push_back({"permute 0213", {x}, [=] { return permute(x, {0, 2, 1, 3}); }});
+  cases.push_back({"permute 3120", {x}, [=] { return permute(x, {3, 1, 2, 0}); }});
+  cases.push_back({"concat middle", {a, b}, [=] { return concat({a, b, a}, 1); }});
+  cases.push_back({"concat last", {a}, [=] { return concat({a, 2.0 * a}, -1); }});
+  cases.push_back({"slice", {x}, [=] { return slice(x, 1, 1, 3); }});
+  cases.push_back({"slice twice", {a}, [=] { return slice(a, 2, 0, 3) * slice(a, 2, 1, 4); }});
+  cases.push_back({"sum", {a}, [=] { return sum(a * a); }});
+  cases.push_back({"mean", {a}, [=] { return mean(a * a); }});
+  cases.push_back({"sum axis 1", {x}, [=] { return sum(x, 1); }});
+  cases.push_back({"mean axis -1", {x}, [=] { return mean(x * x, -1); }});
+}
+
+void add_products(Cases& cases, Inputs& in) {
+  const Var a = in.draw({5, 7}), b = in.draw({7, 4}), at = in.draw({7, 5}), bt = in.draw({4, 7});
+  const Var ba = in.draw({2, 3, 5, 7}), bb = in.draw({2, 3, 7, 4}), bat = in.draw({3, 7, 5});
+  cases.push_back({"matmul", {a, b}, [=] { return matmul(a, b); }});
+  cases.push_back({"matmul A^T", {at, b}, [=] { return matmul(at, b, {.trans_a = true}); }});
+  cases.push_back({"matmul B^T", {a, bt}, [=] { return matmul(a, bt, {.trans_b = true}); }});
+  cases.push_back(
+      {"matmul A^T B^T", {at, bt}, [=] { return matmul(at, bt, {.trans_a = true, .trans_b = true}); }});
+  cases.push_back({"matmul batched", {ba, bb}, [=] { return matmul(ba, bb); }});
+  cases.push_back({"matmul shared B", {ba, b}, [=] { return matmul(ba, b); }});
+  cases.push_back({"matmul shared B, A^T", {bat, b}, [=] { return matmul(bat, b, {.trans_a = true}); }});
+  const Var x = in.draw({2, 3, 6}), w = in.draw({5, 6}), bias = in.draw({5});
+  cases.push_back({"linear", {x, w, bias}, [=] { return linear(x, w, bias); }});
+  cases.push_back({"linear no bias", {x, w}, [=] { return linear(x, w); }});
+  cases.push_back({"linear gelu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kGelu); }});
+  cases.push_back(
+      {"linear gelu_tanh", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kGeluTanh); }});
+  cases.push_back({"linear silu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kSilu); }});
+  // Positive inputs keep the pre-activations away from relu's kink: about half get bias -9.
+  const Var px = in.draw({4, 6}, 0.2, 1), pw = in.draw({5, 6}, 0.2, 1);
+  const Var signs = Var::parameter(Tensor::from<double>({1, -9, 0.5, -9, 1}, {5}));
+  cases.push_back(
+      {"linear relu", {px, pw, signs}, [=] { return linear(px, pw, signs, Activation::kRelu); }});
+}
+
+void add_norms(Cases& cases, Inputs& in) {
+  const Var x = in.draw({2, 3, 9}), r = in.draw({2, 3, 9}), g = in.draw({9}, 0.5, 1.5);
+  const Var b = in.draw({9});
+  const NormOptions rms{.kind = NormKind::kRms}, drop{.dropout = 0.3};
+  cases.push_back({"layer_norm", {x, g, b}, [=] { return norm(x, g, b); }});
+  cases.push_back({"rms_norm", {x, g}, [=] { return norm(x, g, {}, rms); }});
+  cases.push_back({"residual layer_norm", {x, r, g, b},
+                   [=] { return residual_norm(x, r, g, b, drop).normed; }});
+  cases.push_back({"residual layer_norm, both outputs", {x, r, g, b}, [=] {
+                     const auto [y, s] = residual_norm(x, r, g, b, drop);
+                     return y * s;
+                   }});
+  cases.push_back({"residual layer_norm, sum only", {x, r, g, b},
+                   [=] { return residual_norm(x, r, g, b, drop).sum; }});
+  cases.push_back({"residual rms_norm", {x, r, g},
+                   [=] { return residual_norm(x, x * r, g, {}, rms).normed; }});
+  const Tensor ids = ints({1, 4, 1, 0, 4, 4}, {2, 3});
+  const Var table = in.draw({6, 5}), positions = in.draw({5, 5});
+  cases.push_back({"embedding", {table, positions}, [=] {
+                     return embedding(ids, table, positions,
+                                      {.scale = 2, .dropout = 0.2, .position_offset = 1});
+                   }});
+  cases.push_back({"embedding used twice", {table},
+                   [=] { return embedding(ids, table) * embedding(ids, table); }});
+}
+
+void add_attention(Cases& cases, Inputs& in) {
+  const Var q = in.draw({2, 3, 8}), k = in.draw({2, 5, 8}), v = in.draw({2, 5, 8});
+  const Tensor lengths = ints({5, 2}, {2});
+  const auto both = [&](const std::string& name, std::vector<Var> inputs, auto call) {
+    cases.push_back({"attention " + name, inputs,
+                     [=] { return call([](auto&&... x) { return attention(x...); }); }});
+    cases.push_back({"attention_reference " + name, inputs, [=] {
+                       return call([](auto&&... x) { return attention_reference(x...).out; });
+                     }});
+  };
+  both("cross, lengths", {q, k, v}, [=](auto f) {
+    return f(q, k, v, AttentionOptions{.heads = 2, .key_lengths = lengths});
+  });
+  both("causal, offset", {q, k, v},
+       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .causal = true}); });
+  both("dropout", {q, k, v}, [=](auto f) {
+    return f(q, k, v, AttentionOptions{.heads = 2, .causal = true, .dropout = 0.3});
+  });
+  const Var kg = in.draw({2, 5, 4}), vg = in.draw({2, 5, 4});
+  both("grouped heads", {q, kg, vg}, [=](auto f) {
+    return f(q, kg, vg, AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
+  });
+  const Var qkv = in.draw({2, 5, 16}), kv = in.draw({2, 5, 16});
+  cases.push_back({"attention packed qkv", {qkv}, [=] {
+                     return attention(qkv, AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
+                   }});
+  cases.push_back({"attention packed kv", {q, kv}, [=] {
+                     return attention(q, kv, AttentionOptions{.heads = 2, .key_lengths = lengths});
+                   }});
+  cases.push_back({"attention, one value three times", {k},
+                   [=] { return attention(k, k, k, AttentionOptions{.heads = 2}); }});
+}
+
+void add_losses(Cases& cases, Inputs& in) {
+  const Var logits = in.draw({2, 3, 7}, -3, 3), x = in.draw({2, 3, 4}), w = in.draw({7, 4});
+  const Var b = in.draw({7});
+  const Tensor targets = ints({3, 0, -1, 6, 6, -1}, {2, 3});
+  const CrossEntropyOptions smooth{.label_smoothing = 0.1};
+  cases.push_back({"cross_entropy", {logits}, [=] { return cross_entropy(logits, targets).loss; }});
+  cases.push_back({"cross_entropy smoothed", {logits},
+                   [=] { return 3.0 * cross_entropy(logits, targets, smooth).loss; }});
+  cases.push_back({"linear_cross_entropy", {x, w, b},
+                   [=] { return linear_cross_entropy(x, w, b, targets, smooth).loss; }});
+  cases.push_back({"linear_cross_entropy scaled", {x, w}, [=] {
+                     return 0.5 * linear_cross_entropy(x, w, {}, targets, smooth).loss + sum(x * x);
+                   }});
+}
+
+}  // namespace
+
+std::vector<GradcheckCase> operation_gradchecks() {
+  Cases cases;
+  Inputs in;
+  add_arithmetic(cases, in);
+  add_activations(cases, in);
+  add_shapes(cases, in);
+  add_products(cases, in);
+  add_norms(cases, in);
+  add_attention(cases, in);
+  add_losses(cases, in);
+  return cases;
+}
+
+}  // namespace tapestry
