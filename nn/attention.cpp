@@ -1,0 +1,105 @@
+#include "nn/attention.h"
+
+#include <algorithm>
+
+#include "core/kernels/elementwise.h"
+
+namespace tapestry {
+namespace {
+
+// Copies the first `length` tokens of every row between caches of different capacity.
+void copy_tokens(const Tensor& from, const Tensor& to, int64_t offset, int64_t length) {
+  dispatch(to, [&](auto device, auto type) {
+    using T = decltype(type);
+    const int64_t width = to.shape()[2];
+    kernels::copy_block(device, from.data<T>(), from.shape()[1] * width,
+                        to.data<T>() + offset * width, to.shape()[1] * width, to.shape()[0],
+                        length * width, Write::kSet);
+  });
+}
+
+}  // namespace
+
+void KeyValueCache::append(const Tensor& token) {
+  const int64_t rows = token.shape()[0], width = token.shape()[2];
+  if (!kv.defined() || length == kv.shape()[1]) {
+    const int64_t capacity = std::max<int64_t>(16, 2 * length);
+    Tensor grown = Tensor::empty({rows, capacity, width}, token.dtype(), token.device());
+    if (length > 0) copy_tokens(kv, grown, 0, length);
+    kv = std::move(grown);
+  }
+  check(kv.shape()[0] == rows && kv.shape()[2] == width, "cache", "the cache is ", kv.shape(),
+        ", the token ", token.shape(), '.');
+  copy_tokens(token, kv, length, 1);
+  ++length;
+}
+
+void KeyValueCache::select(const Tensor& rows) {
+  if (kv.defined()) kv = gather_rows(kv, rows);
+}
+
+Tensor gather_rows(const Tensor& x, const Tensor& rows) {
+  const int64_t count = rows.numel();
+  const Var table = x.reshape({x.shape()[0], x.numel() / std::max<int64_t>(1, x.shape()[0])});
+  return embedding(rows.reshape({1, count}), table).value().reshape(x.shape().with(0, count));
+}
+
+void MultiHeadAttention::validate(const Options& options) {
+  const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
+  if (options.heads <= 0 || options.hidden_size % options.heads != 0) {
+    fail(ErrorKind::kConfig, "[attention] hidden_size must be a multiple of num_attention_heads, got ",
+         options.hidden_size, " and ", options.heads, '.');
+  }
+  if (kv_heads <= 0 || options.heads % kv_heads != 0) {
+    fail(ErrorKind::kConfig,
+         "[attention] num_key_value_heads must divide num_attention_heads, got ", kv_heads,
+         " and ", options.heads, '.');
+  }
+}
+
+SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
+    : options((MultiHeadAttention::validate(options), options)),
+      qkv({.in = options.hidden_size,
+           .out = options.hidden_size + options.kv_width(),
+           .bias = options.bias},
+          scope / "qkv"),
+      out({.in = options.hidden_size, .out = options.hidden_size, .bias = options.bias},
+          scope / "out") {}
+
+Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal) const {
+  return out(attention(qkv(x), {.heads = options.heads,
+                                .kv_heads = options.kv_heads,
+                                .causal = causal,
+                                .key_lengths = lengths,
+                                .dropout = options.dropout}));
+}
+
+Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
+  const int64_t width = options.hidden_size;
+  const Var packed = qkv(x);
+  cache.append(slice(packed, 2, width, width + options.kv_width()).value());
+  // The cache has room for more tokens than it holds; attention stops at the length.
+  const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
+                                      DType::kInt32, x.value().device());
+  return out(attention(slice(packed, 2, 0, width), cache.kv,
+                       {.heads = options.heads,
+                        .kv_heads = options.kv_heads,
+                        .key_lengths = lengths}));
+}
+
+CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
+    : options((MultiHeadAttention::validate(options), options)),
+      q({.in = options.hidden_size, .out = options.hidden_size, .bias = options.bias}, scope / "q"),
+      kv({.in = options.hidden_size, .out = options.kv_width(), .bias = options.bias},
+         scope / "kv"),
+      out({.in = options.hidden_size, .out = options.hidden_size, .bias = options.bias},
+          scope / "out") {}
+
+Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const {
+  return out(attention(q(x), memory_kv, {.heads = options.heads,
+                                         .kv_heads = options.kv_heads,
+                                         .key_lengths = memory_lengths,
+                                         .dropout = options.dropout}));
+}
+
+}  // namespace tapestry

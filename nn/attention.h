@@ -1,0 +1,65 @@
+#pragma once
+
+#include "nn/layers.h"
+
+namespace tapestry {
+
+/// Keys and values of the tokens decoded so far, for each of R rows.
+struct KeyValueCache {
+  Tensor kv;           ///< (R, capacity, 2G * K)
+  int64_t length = 0;  ///< tokens held
+
+  /// Appends one token's keys and values for every row: (R, 1, 2G * K). Grows by doubling.
+  void append(const Tensor& token);
+  /// Row i becomes what row rows[i] was: beams follow their parents, finished sentences leave.
+  void select(const Tensor& rows);
+};
+
+/// Rows `rows` (int32, any length) of a tensor's first axis.
+Tensor gather_rows(const Tensor& x, const Tensor& rows);
+
+/// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed in
+/// one matrix. With fewer key/value heads than heads it is grouped-query attention.
+struct MultiHeadAttention {
+  struct Options {
+    int64_t hidden_size = 0;
+    int64_t heads = 1;
+    int64_t kv_heads = 0;  ///< 0: as many as heads
+    double dropout = 0;    ///< of the attention weights
+    bool bias = true;
+    int64_t head_size() const { return hidden_size / heads; }
+    int64_t kv_width() const { return 2 * (kv_heads == 0 ? heads : kv_heads) * head_size(); }
+  };
+  /// Throws Error(kConfig) when heads do not divide hidden_size or kv_heads do not divide heads.
+  static void validate(const Options& options);
+};
+
+/// Keys, values and queries all come from x (B, T, D).
+struct SelfAttention {
+  using Options = MultiHeadAttention::Options;
+  SelfAttention(const Options& options, const ParamScope& scope);
+
+  Var operator()(const Var& x, const Tensor& lengths, bool causal) const;
+  /// One more token x (R, 1, D) after those in the cache. Decoding only: nothing is recorded.
+  Var step(const Var& x, KeyValueCache& cache) const;
+
+  Options options;
+  Linear qkv, out;
+};
+
+/// Queries come from x (B, T, D), keys and values from a memory (B, S, D).
+struct CrossAttention {
+  using Options = MultiHeadAttention::Options;
+  CrossAttention(const Options& options, const ParamScope& scope);
+
+  Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const {
+    return attend(x, kv(memory), memory_lengths);
+  }
+  /// With the memory's keys and values, kv(memory), computed before.
+  Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const;
+
+  Options options;
+  Linear q, kv, out;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,124 @@
+// The encoder-decoder Transformer (Vaswani et al. 2017; documents 001 and 002).
+#pragma once
+
+#include <vector>
+
+#include "nn/attention.h"
+
+namespace tapestry {
+
+enum class PositionEmbedding { kSinusoidal, kLearned, kNone };
+
+/// The one place of each default of a model. Names and meanings follow Hugging Face.
+struct ModelOptions {
+  int64_t hidden_size = 256;             ///< D
+  int64_t intermediate_size = 1024;      ///< F
+  int64_t num_attention_heads = 4;       ///< H
+  int64_t num_key_value_heads = 0;       ///< G; 0: as many as heads
+  int64_t encoder_layers = 3;
+  int64_t decoder_layers = 3;
+  Activation hidden_act = Activation::kRelu;
+  NormKind norm = NormKind::kLayer;
+  NormPosition norm_position = NormPosition::kPost;
+  double norm_eps = 1e-5;
+  PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
+  int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
+  bool tie_word_embeddings = true;         ///< classifier = target embedding (= source embedding)
+  bool scale_embeddings = true;            ///< by sqrt(D)
+  double dropout = 0.1;             ///< of embeddings and sub-layer outputs
+  double attention_dropout = 0.0;   ///< of attention weights
+  double activation_dropout = 0.0;  ///< inside the feed-forward network
+};
+
+/// Sizes that come from the tokenizer, not from the config.
+struct Vocabulary {
+  int64_t source_size = 0;
+  int64_t target_size = 0;
+  bool shared = true;  ///< one vocabulary for both sides: with tied embeddings, one table
+  int32_t pad_id = 0;
+};
+
+struct EncoderLayer {
+  EncoderLayer(const ModelOptions& options, const ParamScope& scope);
+  Var operator()(const Var& x, const Tensor& lengths) const;
+
+  SelfAttention self_attention;
+  Residual self_attention_norm;
+  FeedForward feed_forward;
+  Residual feed_forward_norm;
+};
+
+/// What a decoder layer keeps between two steps of decoding.
+struct DecoderLayerCache {
+  KeyValueCache self;
+  Var memory_kv;  ///< (B, S, 2G * K)
+};
+
+struct DecoderLayer {
+  DecoderLayer(const ModelOptions& options, const ParamScope& scope);
+  Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const;
+  /// One more token of each row: x (R, 1, D), the R = B * beams rows of a sentence side by side.
+  Var step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const;
+
+  SelfAttention self_attention;
+  Residual self_attention_norm;
+  CrossAttention cross_attention;
+  Residual cross_attention_norm;
+  FeedForward feed_forward;
+  Residual feed_forward_norm;
+};
+
+/// Token embedding with positions and dropout.
+struct InputEmbedding {
+  InputEmbedding(const ModelOptions& options, const Var& table, const ParamScope& scope);
+  /// ids (B, T), the first column at position `offset` -> (B, T, D).
+  Var operator()(const Tensor& ids, int64_t offset = 0) const;
+
+  Var table, positions;
+  EmbeddingOptions options;
+};
+
+struct EncoderDecoder {
+  EncoderDecoder(const ModelOptions& options, const Vocabulary& vocabulary,
+                 const ParamScope& scope);
+
+  /// source (B, S) int32, lengths (B) -> (B, S, D).
+  Var encode(const Tensor& source, const Tensor& source_lengths) const;
+  /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D).
+  Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
+  /// hidden (..., D) -> logits (..., V).
+  Var logits(const Var& hidden) const { return linear(hidden, output); }
+
+  struct Batch {
+    Tensor source;          ///< (B, S)
+    Tensor source_lengths;  ///< (B)
+    Tensor target_in;       ///< (B, T): bos, y_1, ...
+    Tensor target_out;      ///< (B, T): y_1, ..., eos, padding
+  };
+  /// Cross-entropy of target_out; padding does not count.
+  CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
+
+  /// Decoding state of B sentences, R = B * beams rows.
+  struct State {
+    std::vector<DecoderLayerCache> layers;
+    Tensor memory_lengths;  ///< (B)
+    int64_t position = 0;
+
+    /// Keeps sentences[i] as sentence i, and rows[i] as row i.
+    void select(const Tensor& sentences, const Tensor& rows);
+    void select_rows(const Tensor& rows);
+  };
+  State start(const Tensor& source, const Tensor& source_lengths) const;
+  /// Feeds one token to each row (R) int32 and returns the logits of the next one (R, V).
+  Tensor step(const Tensor& tokens, State& state) const;
+
+  ModelOptions options;
+  Vocabulary vocabulary;
+  Var source_table, target_table, output;
+  InputEmbedding source_embedding, target_embedding;
+  std::vector<EncoderLayer> encoder_layers;
+  std::vector<DecoderLayer> decoder_layers;
+  std::vector<Norm> encoder_norm, decoder_norm;  ///< one each in pre-norm models, else none
+};
+
+}  // namespace tapestry
