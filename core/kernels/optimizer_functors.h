@@ -1,0 +1,139 @@
+// The update rules, one element at a time. Each functor is built from the numbers of its step and
+// called with the parameter p, the transformed gradient g (clipped, no weight decay yet) and a pointer
+// to kStates state values; p and the state are updated in place.
+#pragma once
+
+#include <cmath>
+
+#include "core/kernels/optimizer.h"
+
+namespace tapestry {
+
+/// p -= lr * (g + weight_decay * p)
+template <class T>
+struct SgdRule {
+  T lr, weight_decay;
+  explicit SgdRule(const SgdStep& s) : lr(s.learning_rate), weight_decay(s.weight_decay) {}
+  void operator()(T& p, T g, T*) const {
+    g += weight_decay * p;
+    p -= lr * g;
+  }
+};
+
+/// v = momentum * v + g;  p -= lr * v, or with Nesterov's look-ahead p -= lr * (g + momentum * v)
+template <class T>
+struct MomentumRule {
+  T lr, weight_decay, momentum;
+  bool nesterov;
+  explicit MomentumRule(const MomentumStep& s)
+      : lr(s.learning_rate),
+        weight_decay(s.weight_decay),
+        momentum(s.momentum),
+        nesterov(s.nesterov) {}
+  void operator()(T& p, T g, T* state) const {
+    T& v = state[0];
+    g += weight_decay * p;
+    v = momentum * v + g;
+    p -= lr * (nesterov ? g + momentum * v : v);
+  }
+};
+
+/// s += g^2;  p -= lr * g / (sqrt(s) + eps)
+template <class T>
+struct AdagradRule {
+  T lr, weight_decay, eps;
+  explicit AdagradRule(const AdagradStep& s)
+      : lr(s.learning_rate), weight_decay(s.weight_decay), eps(s.eps) {}
+  void operator()(T& p, T g, T* state) const {
+    T& sum = state[0];
+    g += weight_decay * p;
+    sum += g * g;
+    p -= lr * g / (std::sqrt(sum) + eps);
+  }
+};
+
+/// s = alpha * s + (1 - alpha) * g^2;  p -= lr * g / (sqrt(s) + eps)
+template <class T>
+struct RmspropRule {
+  T lr, weight_decay, alpha, one_minus_alpha, eps;
+  explicit RmspropRule(const RmspropStep& s)
+      : lr(s.learning_rate),
+        weight_decay(s.weight_decay),
+        alpha(s.alpha),
+        one_minus_alpha(1 - s.alpha),
+        eps(s.eps) {}
+  void operator()(T& p, T g, T* state) const {
+    T& square = state[0];
+    g += weight_decay * p;
+    square = alpha * square + one_minus_alpha * (g * g);
+    p -= lr * g / (std::sqrt(square) + eps);
+  }
+};
+
+/// s = rho * s + (1 - rho) * g^2;  u = g * sqrt(a + eps) / sqrt(s + eps);
+/// a = rho * a + (1 - rho) * u^2;  p -= lr * u   (Zeiler 2012: eps inside the roots)
+template <class T>
+struct AdadeltaRule {
+  T lr, weight_decay, rho, one_minus_rho, eps;
+  explicit AdadeltaRule(const AdadeltaStep& s)
+      : lr(s.learning_rate),
+        weight_decay(s.weight_decay),
+        rho(s.rho),
+        one_minus_rho(1 - s.rho),
+        eps(s.eps) {}
+  void operator()(T& p, T g, T* state) const {
+    T& square = state[0];
+    T& accumulated = state[1];
+    g += weight_decay * p;
+    square = rho * square + one_minus_rho * (g * g);
+    const T update = std::sqrt(accumulated + eps) / std::sqrt(square + eps) * g;
+    accumulated = rho * accumulated + one_minus_rho * (update * update);
+    p -= lr * update;
+  }
+};
+
+/// m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;
+/// p -= lr * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)   (Kingma & Ba 2015).
+/// Decoupled (Loshchilov & Hutter 2019): g is left alone, and p first shrinks to
+/// (1 - lr * weight_decay) * p.
+template <class T>
+struct AdamRule {
+  T beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
+  T step_size;     // lr / bias_correction1
+  T root_scale;    // 1 / sqrt(bias_correction2)
+  T weight_decay;  // of the gradient; 0 when decoupled
+  T shrink;        // of the parameter; 1 unless decoupled
+  explicit AdamRule(const AdamStep& s)
+      : beta1(s.beta1),
+        one_minus_beta1(1 - s.beta1),
+        beta2(s.beta2),
+        one_minus_beta2(1 - s.beta2),
+        eps(s.eps),
+        step_size(s.learning_rate / s.bias_correction1),
+        root_scale(1 / std::sqrt(s.bias_correction2)),
+        weight_decay(s.decoupled ? 0 : s.weight_decay),
+        shrink(s.decoupled ? 1 - s.learning_rate * s.weight_decay : 1) {}
+  void operator()(T& p, T g, T* state) const {
+    T& m = state[0];
+    T& v = state[1];
+    g += weight_decay * p;
+    m = beta1 * m + one_minus_beta1 * g;
+    v = beta2 * v + one_minus_beta2 * (g * g);
+    p = shrink * p - step_size * (m / (std::sqrt(v) * root_scale + eps));
+  }
+};
+
+template <class T>
+SgdRule<T> rule_of(const SgdStep& step) { return SgdRule<T>(step); }
+template <class T>
+MomentumRule<T> rule_of(const MomentumStep& step) { return MomentumRule<T>(step); }
+template <class T>
+AdagradRule<T> rule_of(const AdagradStep& step) { return AdagradRule<T>(step); }
+template <class T>
+RmspropRule<T> rule_of(const RmspropStep& step) { return RmspropRule<T>(step); }
+template <class T>
+AdadeltaRule<T> rule_of(const AdadeltaStep& step) { return AdadeltaRule<T>(step); }
+template <class T>
+AdamRule<T> rule_of(const AdamStep& step) { return AdamRule<T>(step); }
+
+}  // namespace tapestry

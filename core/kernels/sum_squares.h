@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+/// The elements of one tensor.
+template <class T>
+struct ElementSpan {
+  const T* x;
+  int64_t n;
+};
+
+namespace kernels {
+
+/// The sum of x^2 over all elements of all tensors, in double: partial sums of fixed chunks, added in
+/// order, so the result does not depend on the number of threads. Not finite exactly when an element
+/// is not (or, in float64, when the sum overflows): one pass gives the global norm and the check.
+template <class T>
+double sum_squares(Cpu, std::span<const ElementSpan<T>> tensors);
+
+}  // namespace kernels
+}  // namespace tapestry
