@@ -1,0 +1,158 @@
+#include "core/blas_cpu.h"
+
+#include <cpuid.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/kernels/gemm.h"
+
+namespace tapestry {
+namespace {
+
+// CBLAS's enumerations, whose values its standard fixes.
+constexpr int kRowMajor = 101;
+constexpr int kNoTrans = 111;
+constexpr int kTrans = 112;
+
+using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int,
+                       float, float*, int);
+using Dgemm = void (*)(int, int, int, int, int, int, double, const double*, int, const double*, int,
+                       double, double*, int);
+
+constexpr const char* kLibrary = "libopenblas.so.0";
+constexpr const char* kCoreVariable = "OPENBLAS_CORETYPE";
+
+class OpenBlas {
+ public:
+  OpenBlas() {
+    const CpuTraits cpu = this_cpu();
+    const bool forced_by_user = std::getenv(kCoreVariable) != nullptr;
+    const std::string wanted = openblas_core_for(cpu);
+    // The library reads both variables in its constructor and never again.
+    if (!forced_by_user && !wanted.empty()) setenv(kCoreVariable, wanted.c_str(), 1);
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    handle_ = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) {
+      fail(ErrorKind::kRuntime, "[blas] expected OpenBLAS (Debian package libopenblas0), got: ",
+           dlerror(), '.');
+    }
+    sgemm = symbol<Sgemm>("cblas_sgemm");
+    dgemm = symbol<Dgemm>("cblas_dgemm");
+    symbol<void (*)(int)>("openblas_set_num_threads")(1);
+    const std::string core = symbol<char* (*)()>("openblas_get_corename")();
+    description = concat(version(symbol<char* (*)()>("openblas_get_config")()), ", core ", core);
+    warning = openblas_core_warning(core, cpu, forced_by_user);
+  }
+
+  Sgemm sgemm;
+  Dgemm dgemm;
+  std::string description;
+  std::string warning;
+
+ private:
+  template <class F>
+  F symbol(const char* name) {
+    void* address = dlsym(handle_, name);
+    check(address != nullptr, "blas", "expected ", name, " in ", kLibrary, ", got: ", dlerror(),
+          '.');
+    return reinterpret_cast<F>(address);
+  }
+
+  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..." -> "OpenBLAS 0.3.21"
+  static std::string version(const std::string& config) {
+    const size_t name_end = config.find(' ');
+    if (name_end == std::string::npos) return config;
+    return config.substr(0, config.find(' ', name_end + 1));
+  }
+
+  void* handle_ = nullptr;
+};
+
+// Never unloaded: kernels may run until the very end of the process.
+const OpenBlas& openblas() {
+  static const OpenBlas* instance = new OpenBlas;
+  return *instance;
+}
+
+bool equal_ignoring_case(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+}  // namespace
+
+CpuTraits this_cpu() {
+  CpuTraits cpu;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
+    cpu.amd = ebx == signature_AMD_ebx && ecx == signature_AMD_ecx && edx == signature_AMD_edx;
+  }
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
+    cpu.family = static_cast<int>(eax >> 8 & 0xf);
+    if (cpu.family == 0xf) cpu.family += static_cast<int>(eax >> 20 & 0xff);
+  }
+  // These ask the operating system as well: it must save the wide registers.
+  cpu.avx = __builtin_cpu_supports("avx");
+  cpu.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  cpu.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+  return cpu;
+}
+
+std::string openblas_core_for(const CpuTraits& cpu) {
+  // Zen 4 (family 0x19) executes 512-bit instructions in halves, so AVX2 kernels win there. Measured
+  // on its 256^3 products, GFLOP/s a thread: Haswell 109, SkylakeX 103, Zen 103. Zen 5 has full units.
+  const bool halves = cpu.amd && cpu.family == 0x19;
+  if (cpu.avx512 && !halves) return "SkylakeX";
+  if (cpu.avx2) return "Haswell";
+  // Before Zen, AMD's AVX processors have kernels of their own, which OpenBLAS picks by itself.
+  if (cpu.avx && !cpu.amd) return "Sandybridge";
+  return "";
+}
+
+bool is_sse_core(const std::string& core) {
+  static constexpr std::array kCores = {
+      "Katmai",   "Coppermine", "Northwood", "Prescott", "Banias",  "Atom",
+      "Core2",    "Penryn",     "Dunnington", "Nehalem", "Athlon",  "Opteron",
+      "Opteron_SSE3", "Barcelona", "Bobcat", "Nano",    "Unknown",
+  };
+  return std::any_of(kCores.begin(), kCores.end(),
+                     [&](const char* name) { return equal_ignoring_case(core, name); });
+}
+
+std::string openblas_core_warning(const std::string& core, const CpuTraits& cpu,
+                                  bool forced_by_user) {
+  if (!cpu.avx || !is_sse_core(core)) return "";
+  const std::string better = openblas_core_for(cpu);
+  return concat("OpenBLAS runs the SSE kernels '", core, "' on a processor with ",
+                cpu.avx512 ? "AVX-512" : cpu.avx2 ? "AVX2" : "AVX",
+                ": matrix products will be several times slower than they could be. ",
+                forced_by_user ? "OPENBLAS_CORETYPE asks for it; unset the variable" :
+                                 "Set the variable OPENBLAS_CORETYPE",
+                better.empty() || forced_by_user ? std::string() : " to " + better, '.');
+}
+
+template <>
+void blas_product(const BlasProduct<float>& p) {
+  openblas().sgemm(kRowMajor, p.trans_a ? kTrans : kNoTrans, p.trans_b ? kTrans : kNoTrans, p.m,
+                   p.n, p.k, static_cast<float>(p.alpha), p.a, p.lda, p.b, p.ldb,
+                   static_cast<float>(p.beta), p.c, p.ldc);
+}
+
+template <>
+void blas_product(const BlasProduct<double>& p) {
+  openblas().dgemm(kRowMajor, p.trans_a ? kTrans : kNoTrans, p.trans_b ? kTrans : kNoTrans, p.m,
+                   p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc);
+}
+
+std::string blas_description() { return openblas().description; }
+std::string blas_warning() { return openblas().warning; }
+
+}  // namespace tapestry

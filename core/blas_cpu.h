@@ -1,0 +1,49 @@
+// The loaded BLAS: single-threaded OpenBLAS with the kernels that suit this processor. Only core's
+// CPU kernels include this; everybody else goes through core/kernels/gemm.h.
+#pragma once
+
+#include <string>
+
+namespace tapestry {
+
+/// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major.
+template <class T>
+struct BlasProduct {
+  int m, n, k;
+  const T* a;
+  int lda;
+  bool trans_a;
+  const T* b;
+  int ldb;
+  bool trans_b;
+  T* c;
+  int ldc;
+  double alpha, beta;
+};
+
+/// One product on the calling thread; any number of threads may call it at once. Loads the library
+/// on the first call. Throws Error(kRuntime) when it cannot be loaded.
+template <class T>
+void blas_product(const BlasProduct<T>& product);
+
+/// What is known of a processor: enough to choose OpenBLAS's kernels.
+struct CpuTraits {
+  bool amd = false;
+  bool avx = false, avx2 = false, avx512 = false;  ///< avx512: the F, CD, BW, DQ and VL of Skylake-X
+  int family = 0;                                  ///< as CPUID counts: 0x19 is Zen 3 and 4
+};
+
+CpuTraits this_cpu();
+
+/// The value of OPENBLAS_CORETYPE for a processor; empty where OpenBLAS's own choice is right.
+std::string openblas_core_for(const CpuTraits& cpu);
+
+/// True for the OpenBLAS cores that stop at SSE.
+bool is_sse_core(const std::string& core);
+
+/// Empty, or the warning for running kernels `core` on `cpu`; `forced_by_user` names
+/// OPENBLAS_CORETYPE as the culprit.
+std::string openblas_core_warning(const std::string& core, const CpuTraits& cpu,
+                                  bool forced_by_user);
+
+}  // namespace tapestry

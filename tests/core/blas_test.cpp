@@ -1,0 +1,78 @@
+#include "core/blas_cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "core/kernels/gemm.h"
+
+namespace tapestry {
+namespace {
+
+constexpr CpuTraits kEmeraldRapids = {
+    .amd = false, .avx = true, .avx2 = true, .avx512 = true, .family = 6};
+
+TEST(Blas, ChoosesTheCoreFromTheProcessor) {
+  EXPECT_EQ(openblas_core_for(kEmeraldRapids), "SkylakeX");
+  EXPECT_EQ(openblas_core_for({.amd = false, .avx = true, .avx2 = true, .family = 6}), "Haswell");
+  EXPECT_EQ(openblas_core_for({.amd = false, .avx = true, .family = 6}), "Sandybridge");
+  EXPECT_EQ(openblas_core_for({.amd = false, .family = 6}), "");
+  EXPECT_EQ(openblas_core_for({.amd = true, .avx = true, .avx2 = true, .family = 0x17}), "Haswell");
+  EXPECT_EQ(openblas_core_for(
+                {.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x19}),
+            "Haswell");
+  EXPECT_EQ(openblas_core_for(
+                {.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x1a}),
+            "SkylakeX");
+  EXPECT_EQ(openblas_core_for({.amd = true, .avx = true, .family = 0x15}), "");
+}
+
+TEST(Blas, WarnsOfSseKernelsOnAnAvxProcessor) {
+  const std::string chosen = openblas_core_warning("Prescott", kEmeraldRapids, false);
+  EXPECT_NE(chosen.find("Prescott"), std::string::npos);
+  EXPECT_NE(chosen.find("AVX-512"), std::string::npos);
+  EXPECT_NE(chosen.find("OPENBLAS_CORETYPE to SkylakeX"), std::string::npos);
+  const std::string forced = openblas_core_warning("nehalem", kEmeraldRapids, true);
+  EXPECT_NE(forced.find("unset"), std::string::npos);
+  EXPECT_EQ(openblas_core_warning("SkylakeX", kEmeraldRapids, false), "");
+  EXPECT_EQ(openblas_core_warning("Haswell", kEmeraldRapids, true), "");
+  EXPECT_EQ(openblas_core_warning("Prescott", {.amd = false, .family = 6}, false), "");
+}
+
+TEST(Blas, RunsTheChosenCoreOnThisMachine) {
+  const std::string description = blas_description();
+  EXPECT_EQ(description.find("OpenBLAS 0."), 0u) << description;
+  const char* wanted = std::getenv("OPENBLAS_CORETYPE");
+  if (wanted != nullptr) {
+    EXPECT_NE(description.find(wanted), std::string::npos) << description;
+  }
+  const size_t core = description.rfind(' ') + 1;
+  EXPECT_EQ(blas_warning().empty(), !(this_cpu().avx && is_sse_core(description.substr(core))));
+}
+
+// Many threads call the single-threaded library at once; each must get its own product.
+TEST(Blas, ConcurrentCallsDoNotDisturbEachOther) {
+  constexpr int kSize = 96;
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(8, 0);
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([t, &wrong] {
+      const std::vector<float> a(kSize * kSize, static_cast<float>(t + 1));
+      const std::vector<float> b(kSize * kSize, 1.0f);
+      std::vector<float> c(kSize * kSize);
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        blas_product<float>({.m = kSize, .n = kSize, .k = kSize, .a = a.data(), .lda = kSize,
+                             .trans_a = false, .b = b.data(), .ldb = kSize, .trans_b = true,
+                             .c = c.data(), .ldc = kSize, .alpha = 1, .beta = 0});
+        for (float value : c) wrong[t] += value != static_cast<float>(kSize * (t + 1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(8, 0));
+}
+
+}  // namespace
+}  // namespace tapestry
