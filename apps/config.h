@@ -1,0 +1,90 @@
+// The configuration of one run: every option struct of the libraries, and the options of the
+// trainer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/config_pending.h"
+#include "core/dtype.h"
+#include "nn/decoding.h"
+#include "nn/transformer.h"
+
+namespace tapestry {
+
+using pending::BatchOptions;
+using pending::CorpusOptions;
+using pending::CorpusSpec;
+using pending::OptimizerOptions;
+using pending::ScheduleOptions;
+using pending::TokenizerOptions;
+
+enum class Task { kTranslation };
+enum class ModelType { kEncoderDecoder };
+
+struct DataOptions {
+  std::vector<CorpusSpec> train;
+  std::vector<CorpusSpec> valid;  ///< empty: no validation
+  CorpusOptions corpus;
+};
+
+/// What the training loop itself decides.
+struct TrainingOptions {
+  int64_t gradient_accumulation_steps = 1;  ///< batches per update
+  int64_t max_steps = 0;                    ///< updates; must be given
+  double max_hours = 0;                     ///< saves and stops after this long; 0: no limit
+  double label_smoothing = 0.0;
+  double max_grad_norm = 0;  ///< clips the global norm; 0: off
+  double clip_value = 0;     ///< clips each element; 0: off
+  double ema_decay = 0;      ///< exponential moving average of the weights; 0: off
+  int64_t logging_steps = 50;
+  int64_t eval_steps = 500;      ///< validates every so many updates and at the end; 0: only then
+  int64_t eval_batch_size = 64;  ///< sentences decoded at a time
+  int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
+  int64_t save_total_limit = 3;  ///< checkpoints kept besides best and last; 0: all
+  int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
+  std::string metric_for_best_model = "bleu";  ///< bleu | chrf (higher is better), nll | loss | ppl
+};
+
+struct EvaluationOptions {
+  std::string bleu_tokenize = "13a";  ///< 13a | none
+  bool lowercase = false;
+};
+
+struct Config {
+  Task task = Task::kTranslation;
+  uint64_t seed = 1;
+  std::string device = "auto";  ///< for parse_device()
+  int threads = 0;              ///< 0: all cores
+  DType dtype = DType::kFloat32;
+  std::string output_dir;  ///< absolute
+  DataOptions data;
+  TokenizerOptions tokenizer;
+  ModelType model_type = ModelType::kEncoderDecoder;
+  ModelOptions model;
+  BatchOptions batch;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  TrainingOptions training;
+  SearchOptions generation;
+  EvaluationOptions evaluation;
+};
+
+/// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
+/// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,
+/// mistyped and missing keys, values out of range, input files that cannot be read.
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// The same for text; `name` stands in the locations, relative paths start at `directory`.
+Config parse_config(const std::string& text, const std::string& name = "config",
+                    const std::string& directory = "");
+
+/// Reads the config.json of a checkpoint: input files need not exist on this machine.
+Config load_checkpoint_config(const std::string& json, const std::string& name);
+
+/// Every key with its value; reads back to an equal Config.
+std::string to_yaml(const Config& config);
+std::string to_json(const Config& config);
+
+}  // namespace tapestry

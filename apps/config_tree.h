@@ -1,0 +1,80 @@
+// YAML text as a tree that remembers where every key and value stands. yaml-cpp's own Node drops
+// duplicate keys without a word, so the tree is built from its parser events instead.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tapestry {
+
+/// Where a piece of the configuration was written.
+struct ConfigLocation {
+  std::string where;      ///< "configs/base.yaml:12:3" or "command line: training.max_steps=9"
+  std::string directory;  ///< relative data paths start here; empty: the working directory
+  int64_t order = 0;      ///< errors are reported in this order
+};
+
+struct ConfigEntry;
+
+struct ConfigNode {
+  enum class Kind { kNull, kScalar, kList, kMap };
+
+  Kind kind = Kind::kNull;
+  std::string text;                  ///< kScalar
+  bool quoted = false;               ///< kScalar: written in quotes, so surely a string
+  std::vector<ConfigNode> items;     ///< kList
+  std::vector<ConfigEntry> entries;  ///< kMap, in file order, duplicates included
+  ConfigLocation location;
+
+  static ConfigNode map(ConfigLocation location = {});
+  static ConfigNode list(ConfigLocation location = {});
+  static ConfigNode scalar(std::string text, bool quoted);
+
+  /// The first entry with this key, or nullptr.
+  const ConfigEntry* find(const std::string& key) const;
+  ConfigEntry* find(const std::string& key);
+  /// "'abc'", "4096.5", "a list", "a map" or "nothing", for messages.
+  std::string describe() const;
+};
+
+struct ConfigEntry {
+  std::string key;
+  ConfigLocation location;
+  ConfigNode value;
+};
+
+/// One complaint; read_config collects all of them before it throws.
+struct ConfigProblem {
+  int64_t order = 0;
+  std::string text;
+};
+
+/// Parses one YAML (or JSON) document. `name` stands in the locations; `directory` is where its
+/// relative data paths start. Throws Error(kConfig) with `name:line:column` on a syntax error, a
+/// second document, an anchor, an alias, a merge key, a tag or a key that is no plain text.
+ConfigNode parse_config_text(const std::string& text, const std::string& name,
+                             const std::string& directory);
+
+/// Parses the file at `path`. Throws Error(kConfig) also when it cannot be read.
+ConfigNode parse_config_file(const std::string& path);
+
+/// Applies one command-line override "section.key=value" (the value is YAML, the path may count
+/// list entries from 0: data.train.0.source=...). `index` orders it among the overrides. Returns
+/// false and appends to `problems` when the override makes no sense.
+bool apply_override(ConfigNode& root, const std::string& override_text, int index,
+                    std::vector<ConfigProblem>& problems);
+
+/// YAML in block style that parses back to an equal tree.
+std::string to_yaml(const ConfigNode& node);
+/// The same tree as indented JSON.
+std::string to_json(const ConfigNode& node);
+
+/// YAML 1.2 core numbers, whole text or nothing: "1e-4", ".5", "-3".
+bool parse_yaml_double(const std::string& text, double& value);
+bool parse_yaml_integer(const std::string& text, int64_t& value);
+
+/// The shortest decimal text that reads back to the same double.
+std::string shortest(double value);
+
+}  // namespace tapestry
