@@ -1,0 +1,175 @@
+#include "data/batching.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <numeric>
+
+#include "core/philox.h"
+
+namespace tapestry {
+namespace {
+
+// Rows carry one token more than the pieces: eos of the source, bos or eos of the target.
+int64_t source_length(const ParallelCorpus& corpus, int64_t i) { return corpus.source.length(i) + 1; }
+int64_t target_length(const ParallelCorpus& corpus, int64_t i) { return corpus.target.length(i) + 1; }
+
+template <class T>
+void shuffle(std::vector<T>& values, uint64_t seed, int64_t epoch, std::string_view name) {
+  const PhiloxKey key{seed, static_cast<uint32_t>(epoch), stream_of(name.data(), name.size())};
+  for (size_t i = values.size(); i > 1; --i) {
+    std::swap(values[i - 1], values[philox_below(key, i, i)]);
+  }
+}
+
+// Stable, so ties keep the shuffled order. Source lengths run up and down in turn from one target
+// length to the next: a batch that spans two target lengths then meets similar source lengths.
+void sort_by_length(const ParallelCorpus& corpus, std::vector<int64_t>& order) {
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const int64_t target_a = target_length(corpus, a), target_b = target_length(corpus, b);
+    if (target_a != target_b) return target_a < target_b;
+    const int64_t source_a = source_length(corpus, a), source_b = source_length(corpus, b);
+    return target_a % 2 == 0 ? source_a < source_b : source_a > source_b;
+  });
+}
+
+void fill_row(int32_t* row, std::span<const int32_t> tokens, int64_t width) {
+  std::copy(tokens.begin(), tokens.end(), row);
+  std::fill(row + tokens.size(), row + width, kPadId);
+}
+
+}  // namespace
+
+void BatchOptions::validate() const {
+  if (batch_type != "tokens" && batch_type != "sentences") {
+    fail(ErrorKind::kConfig, "[data] batch_type is tokens or sentences, got '", batch_type, "'.");
+  }
+  if (batch_size < 1) {
+    fail(ErrorKind::kConfig, "[data] batch_size is 1 or more, got ", batch_size, '.');
+  }
+}
+
+EpochPlan::EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch)
+    : order_(static_cast<size_t>(corpus.size())) {
+  options.validate();
+  if (corpus.size() == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
+  std::iota(order_.begin(), order_.end(), int64_t{0});
+  if (options.shuffle) shuffle(order_, options.seed, epoch, "data.sentences");
+  sort_by_length(corpus, order_);
+
+  const bool by_tokens = options.batch_type == "tokens";
+  int64_t begin = 0, widest = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    const int64_t pair = order_[static_cast<size_t>(i)];
+    const int64_t width = std::max(source_length(corpus, pair), target_length(corpus, pair));
+    if (by_tokens && width > options.batch_size) {
+      fail(ErrorKind::kConfig, "[data] batch_size of ", options.batch_size,
+           " tokens must hold every pair, pair ", pair + 1, " has ", width, " tokens on a side.");
+    }
+    const int64_t rows = i - begin + 1;
+    const int64_t cost = by_tokens ? rows * std::max(widest, width) : rows;
+    if (cost > options.batch_size) {
+      ranges_.push_back({begin, i});
+      begin = i;
+      widest = 0;
+    }
+    widest = std::max(widest, width);
+  }
+  ranges_.push_back({begin, corpus.size()});
+  if (options.shuffle) shuffle(ranges_, options.seed, epoch, "data.batches");
+}
+
+std::span<const int64_t> EpochPlan::batch(int64_t i) const {
+  check(i >= 0 && i < batches(), "data", "batch is in [0, ", batches(), "), got ", i, '.');
+  const Range range = ranges_[static_cast<size_t>(i)];
+  return {order_.data() + range.begin, static_cast<size_t>(range.end - range.begin)};
+}
+
+TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
+                                        std::span<const int64_t> indices) {
+  const auto rows = static_cast<int64_t>(indices.size());
+  check(rows > 0, "data", "expected a batch of at least one pair, got none.");
+  TranslationBatch batch;
+  int64_t source_width = 0, target_width = 0;
+  for (const int64_t pair : indices) {
+    source_width = std::max(source_width, source_length(corpus, pair));
+    target_width = std::max(target_width, target_length(corpus, pair));
+    batch.source_tokens += source_length(corpus, pair);
+    batch.target_tokens += target_length(corpus, pair);
+  }
+  batch.sentences = rows;
+  batch.indices.assign(indices.begin(), indices.end());
+  batch.source = Tensor::empty({rows, source_width}, DType::kInt32);
+  batch.source_lengths = Tensor::empty({rows}, DType::kInt32);
+  batch.target_in = Tensor::empty({rows, target_width}, DType::kInt32);
+  batch.target_out = Tensor::empty({rows, target_width}, DType::kInt32);
+  batch.target_lengths = Tensor::empty({rows}, DType::kInt32);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t pair = indices[static_cast<size_t>(row)];
+    int32_t* const source = batch.source.data<int32_t>() + row * source_width;
+    int32_t* const in = batch.target_in.data<int32_t>() + row * target_width;
+    int32_t* const out = batch.target_out.data<int32_t>() + row * target_width;
+    fill_row(source, corpus.source[pair], source_width);
+    source[corpus.source.length(pair)] = kEosId;
+    in[0] = kBosId;
+    fill_row(in + 1, corpus.target[pair], target_width - 1);
+    fill_row(out, corpus.target[pair], target_width);
+    out[corpus.target.length(pair)] = kEosId;
+    batch.source_lengths.data<int32_t>()[row] = static_cast<int32_t>(source_length(corpus, pair));
+    batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(target_length(corpus, pair));
+  }
+  return batch;
+}
+
+double PaddingReport::waste() const {
+  const auto cells = static_cast<double>(source_cells + target_cells);
+  return 1.0 - static_cast<double>(source_tokens + target_tokens) / cells;
+}
+
+std::string PaddingReport::summary() const {
+  const auto percent = [](int64_t tokens, int64_t cells) {
+    return 100.0 * (1.0 - static_cast<double>(tokens) / static_cast<double>(cells));
+  };
+  return concat(batches, " batches, padding ", std::fixed, std::setprecision(1),
+                percent(source_tokens, source_cells), " % of source, ",
+                percent(target_tokens, target_cells), " % of target");
+}
+
+PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan) {
+  PaddingReport report;
+  report.batches = plan.batches();
+  for (int64_t i = 0; i < plan.batches(); ++i) {
+    int64_t source_width = 0, target_width = 0;
+    const auto pairs = plan.batch(i);
+    for (const int64_t pair : pairs) {
+      source_width = std::max(source_width, source_length(corpus, pair));
+      target_width = std::max(target_width, target_length(corpus, pair));
+      report.source_tokens += source_length(corpus, pair);
+      report.target_tokens += target_length(corpus, pair);
+    }
+    report.source_cells += source_width * static_cast<int64_t>(pairs.size());
+    report.target_cells += target_width * static_cast<int64_t>(pairs.size());
+  }
+  return report;
+}
+
+TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
+                                       DataPosition start)
+    : corpus_(corpus),
+      options_(options),
+      plan_(corpus, options, start.epoch),
+      position_(start) {
+  if (start.epoch < 0 || start.batch < 0 || start.batch > plan_.batches()) {
+    fail(ErrorKind::kData, "[data] epoch ", start.epoch, " has ", plan_.batches(),
+         " batches, the saved position is batch ", start.batch, ": the data or batch_size changed.");
+  }
+}
+
+TranslationBatch TranslationBatches::next() {
+  if (position_.batch == plan_.batches()) {
+    position_ = {position_.epoch + 1, 0};
+    plan_ = EpochPlan(corpus_, options_, position_.epoch);
+  }
+  return make_translation_batch(corpus_, plan_.batch(position_.batch++));
+}
+
+}  // namespace tapestry

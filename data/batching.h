@@ -1,0 +1,105 @@
+// Batches of sentence pairs of similar length, in an order that is a function of (seed, epoch).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/corpus.h"
+
+namespace tapestry {
+
+struct BatchOptions {
+  std::string batch_type = "tokens";  ///< tokens | sentences
+  /// tokens: max(B * S, B * T) of a batch is at most this, padding included. sentences: B is.
+  int64_t batch_size = 4096;
+  bool shuffle = true;  ///< false: the order of lengths, the same in every epoch
+  uint64_t seed = 1;
+
+  void validate() const;
+};
+
+/// A translation batch on the CPU; all tensors int32, short rows filled with the pad id.
+struct TranslationBatch {
+  Tensor source;          ///< (B, S): x, eos
+  Tensor source_lengths;  ///< (B): tokens of each row, eos included
+  Tensor target_in;       ///< (B, T): bos, y
+  Tensor target_out;      ///< (B, T): y, eos
+  Tensor target_lengths;  ///< (B): tokens of each row of target_in and of target_out
+  int64_t sentences = 0;
+  int64_t source_tokens = 0;  ///< without padding: sums of the lengths
+  int64_t target_tokens = 0;
+  std::vector<int64_t> indices;  ///< row -> number of the pair in the corpus
+};
+
+/// A place between two batches: `batch` batches of epoch `epoch` have been taken, the next one to be
+/// taken has that number. Both count from 0.
+struct DataPosition {
+  int64_t epoch = 0;
+  int64_t batch = 0;
+  bool operator==(const DataPosition&) const = default;
+};
+
+/// One epoch cut into batches: every pair of the corpus once.
+class EpochPlan {
+ public:
+  /// Shuffles (Philox, key (seed, epoch)), sorts by target then source length, keeping the shuffled
+  /// order within ties, cuts by the budget, shuffles the batches.
+  /// Throws Error(kConfig) when a pair alone exceeds a budget of tokens, Error(kData) for an empty
+  /// corpus.
+  EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch);
+
+  int64_t batches() const { return static_cast<int64_t>(ranges_.size()); }
+  /// Pair numbers of batch `i`.
+  std::span<const int64_t> batch(int64_t i) const;
+
+ private:
+  struct Range {
+    int64_t begin, end;
+  };
+  std::vector<int64_t> order_;
+  std::vector<Range> ranges_;
+};
+
+/// The batch of these pairs, in this order.
+TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
+                                        std::span<const int64_t> indices);
+
+/// How much of the cells of a plan's batches is padding.
+struct PaddingReport {
+  int64_t batches = 0;
+  int64_t source_cells = 0, source_tokens = 0;  ///< sum of B * S, of those that are no padding
+  int64_t target_cells = 0, target_tokens = 0;
+
+  /// Share of padding over both sides, in [0, 1).
+  double waste() const;
+  /// "112 batches, padding 1.2 % of source, 0.4 % of target"
+  std::string summary() const;
+};
+PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan);
+
+/// Walks through batches, epoch after epoch.
+class TranslationBatches {
+ public:
+  /// `corpus` must outlive this. Starts at `start`, which may lie at the end of an epoch.
+  /// Throws Error(kData) when that epoch has fewer batches than start.batch.
+  TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
+                     DataPosition start = {});
+
+  TranslationBatch next();
+  /// After the batch returned last; {e, batches} after the last one of epoch e. A walk that starts
+  /// here continues with the very same batches.
+  DataPosition position() const { return position_; }
+  /// Batches of the epoch that position() is in.
+  int64_t batches_in_epoch() const { return plan_.batches(); }
+
+ private:
+  const ParallelCorpus& corpus_;
+  BatchOptions options_;
+  EpochPlan plan_;
+  DataPosition position_;
+};
+
+}  // namespace tapestry

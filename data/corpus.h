@@ -1,0 +1,186 @@
+// Corpora: files of sentences to token ids, with a count for everything that is left out.
+//
+// A pair is kept or dropped as a whole, so sides never shift apart. Nothing is dropped without a count:
+//
+//   reason          a pair is dropped when
+//   invalid_utf8    a side is not well-formed UTF-8
+//   nul_byte        a side holds a NUL byte (binary data, UTF-16)
+//   missing_column  a TSV line has fewer columns than asked for
+//   empty           a side has no character but white space
+//   overlong        a side has more than max_length tokens (and overlong is "drop")
+//   malformed       a Ding line has no " :: " or unbalanced brackets
+//   unaligned       a Ding line has other numbers of "|" parts on its sides
+//   too_short       a Ding phrase has fewer than two words on a side
+//   duplicate       the same Ding phrase pair came before
+//
+// Errors instead: files of a pair with different numbers of lines, a corpus of which nothing is left,
+// and everything in data/text.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace tapestry {
+
+/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text.
+struct CorpusSpec {
+  std::string source;  ///< file with one sentence per line
+  std::string target;  ///< file with the translation of each line
+  std::string tsv;     ///< one file with tab-separated columns
+  int64_t source_column = 1;  ///< of tsv, from 1 as cut(1) counts
+  int64_t target_column = 2;
+  std::string ding;                 ///< Ding dictionary file, see data/ding.h
+  std::string direction = "de-en";  ///< of ding: de-en | en-de
+  std::string text;                 ///< file with one sentence per line, no translation
+  /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. The part is a hash of the
+  /// source text alone, so the same text is always in the same part, whatever else the file holds.
+  std::string split = "all";
+  int64_t limit = 0;  ///< read no further than this many usable pairs; 0: all
+
+  enum class Kind { kParallel, kTsv, kDing, kText };
+  /// Throws Error(kConfig) when the members contradict each other.
+  Kind kind() const;
+  void validate() const;
+  /// The file names, for messages.
+  std::string str() const;
+};
+
+enum class Drop : int {
+  kInvalidUtf8,
+  kNulByte,
+  kMissingColumn,
+  kEmpty,
+  kOverlong,
+  kMalformed,
+  kUnaligned,
+  kTooShort,
+  kDuplicate,
+};
+constexpr int kDropReasons = 9;
+/// "invalid_utf8", as in the table above.
+const char* name_of(Drop reason);
+
+struct FilterCounts {
+  int64_t read = 0;         ///< pairs found, whatever became of them
+  int64_t kept = 0;
+  int64_t truncated = 0;    ///< kept, cut to max_length
+  int64_t other_split = 0;  ///< left out since they belong to another split
+  std::array<int64_t, kDropReasons> dropped{};
+  /// "file:line" of the first one dropped for a reason.
+  std::array<std::string, kDropReasons> first{};
+
+  int64_t of(Drop reason) const { return dropped[static_cast<size_t>(reason)]; }
+  int64_t total_dropped() const;
+  void drop(Drop reason, const std::string& place);
+  void add(const FilterCounts& other);
+  /// "29000 read, 28990 kept; dropped: 7 empty (first train.de:12), 3 overlong (first ...)"
+  std::string summary() const;
+};
+
+/// Sentences before tokenisation.
+struct TextPair {
+  std::string source;
+  std::string target;  ///< empty for kText
+  std::string place;   ///< "file:line", for messages
+};
+
+/// Streams the usable pairs of one corpus; every filter but the length one is behind it.
+class PairReader {
+ public:
+  virtual ~PairReader() = default;
+  /// False at the end. Throws Error(kData) as the table above tells.
+  virtual bool next(TextPair& pair) = 0;
+  /// What was read so far; `kept` counts the pairs returned.
+  const FilterCounts& counts() const { return counts_; }
+
+ protected:
+  FilterCounts counts_;
+};
+std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec);
+
+/// Lists of ids or bytes, end to end in one block.
+template <class T>
+class Ragged {
+ public:
+  int64_t size() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  std::span<const T> operator[](int64_t i) const {
+    const auto begin = static_cast<size_t>(offsets_[static_cast<size_t>(i)]);
+    const auto end = static_cast<size_t>(offsets_[static_cast<size_t>(i) + 1]);
+    return {values_.data() + begin, end - begin};
+  }
+  int64_t length(int64_t i) const {
+    return offsets_[static_cast<size_t>(i) + 1] - offsets_[static_cast<size_t>(i)];
+  }
+  int64_t total() const { return offsets_.back(); }
+  template <class Range>
+  void push_back(const Range& values) {
+    values_.insert(values_.end(), values.begin(), values.end());
+    offsets_.push_back(static_cast<int64_t>(values_.size()));
+  }
+
+ private:
+  std::vector<T> values_;
+  std::vector<int64_t> offsets_ = {0};
+};
+
+using TokenLists = Ragged<int32_t>;
+
+class TextLists : public Ragged<char> {
+ public:
+  std::string_view operator[](int64_t i) const {
+    const auto bytes = Ragged<char>::operator[](i);
+    return {bytes.data(), bytes.size()};
+  }
+};
+
+struct CorpusOptions {
+  /// Most tokens of a side: its pieces and one more, the eos of the source or the bos or eos of the
+  /// target. So no row of a batch is longer than max_length.
+  int64_t max_length = 128;
+  std::string overlong = "drop";  ///< drop | truncate (keep the first pieces) | error
+  bool keep_text = false;         ///< also keep the raw text (references of a validation set)
+
+  void validate() const;
+};
+
+/// Token ids without bos and eos. Pair i is source[i], target[i].
+struct ParallelCorpus {
+  TokenLists source;
+  TokenLists target;
+  TextLists source_text;  ///< filled with keep_text only; never truncated
+  TextLists target_text;
+  FilterCounts counts;
+
+  int64_t size() const { return source.size(); }
+};
+
+/// Reads and encodes the corpora one after the other (in parallel, in blocks; the result does not
+/// depend on the number of threads). Throws Error(kData) when a corpus leaves nothing, Error(kConfig)
+/// for bad options or a spec without a target side.
+ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
+                             const CorpusOptions& options);
+
+/// The same for text without translations; of a parallel spec the source side is taken.
+struct TextCorpus {
+  TokenLists tokens;
+  TextLists text;
+  FilterCounts counts;
+
+  int64_t size() const { return tokens.size(); }
+};
+TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                     const CorpusOptions& options);
+
+/// Trains on the corpora what `options` ask for: one model on both sides together, or one per side.
+/// kText corpora give source lines only, and one shared model.
+TokenizerPair train_tokenizers(const TokenizerOptions& options,
+                               const std::vector<CorpusSpec>& specs, uint64_t seed);
+
+}  // namespace tapestry

@@ -1,0 +1,189 @@
+// Encoding of corpora: blocks of raw pairs are read, encoded on all threads, then filtered by length in
+// order.
+#include "core/error.h"
+#include "core/parallel.h"
+#include "data/corpus.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kBlockPairs = 1 << 15;
+constexpr int64_t kTilePairs = 64;
+
+struct EncodedPair {
+  TextPair text;
+  std::vector<int32_t> source;
+  std::vector<int32_t> target;
+};
+
+// Applies the length rule; false when the pair is dropped.
+bool fit_length(EncodedPair& pair, const CorpusOptions& options, FilterCounts& counts) {
+  const auto most = static_cast<size_t>(options.max_length - 1);
+  if (pair.source.size() <= most && pair.target.size() <= most) {
+    ++counts.kept;
+    return true;
+  }
+  if (options.overlong == "error") {
+    const bool source = pair.source.size() > most;
+    fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
+         (source ? pair.source : pair.target).size() + 1, source ? " source" : " target",
+         " tokens, max_length is ", options.max_length, '.');
+  }
+  if (options.overlong == "drop") {
+    counts.drop(Drop::kOverlong, pair.text.place);
+    return false;
+  }
+  if (pair.source.size() > most) pair.source.resize(most);
+  if (pair.target.size() > most) pair.target.resize(most);
+  ++counts.truncated;
+  ++counts.kept;
+  return true;
+}
+
+// Streams one corpus through the tokenizers to `accept`; the target tokenizer may be null.
+template <class Accept>
+FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
+                           const Tokenizer* target_tokenizer, const CorpusOptions& options,
+                           Accept&& accept) {
+  const auto reader = open_corpus(spec);
+  FilterCounts lengths;
+  std::vector<EncodedPair> block;
+  for (bool more = true; more;) {
+    block.clear();
+    TextPair text;
+    while (static_cast<int64_t>(block.size()) < kBlockPairs && (more = reader->next(text))) {
+      block.push_back({std::move(text), {}, {}});
+    }
+    const auto pairs = static_cast<int64_t>(block.size());
+    parallel_ranges(pairs, kTilePairs, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        EncodedPair& pair = block[static_cast<size_t>(i)];
+        pair.source = source_tokenizer.encode(pair.text.source);
+        if (target_tokenizer != nullptr) pair.target = target_tokenizer->encode(pair.text.target);
+      }
+    });
+    for (EncodedPair& pair : block) {
+      if (fit_length(pair, options, lengths)) accept(pair);
+    }
+  }
+  FilterCounts counts = reader->counts();
+  counts.kept = 0;
+  counts.add(lengths);
+  if (counts.kept == 0) {
+    fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), '.');
+  }
+  return counts;
+}
+
+// The lines of all corpora on the asked-for sides, one stream.
+class SideLines {
+ public:
+  SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target)
+      : specs_(specs), source_(source), target_(target) {}
+
+  bool next(std::string& line) {
+    if (pending_target_) {
+      pending_target_ = false;
+      line = std::move(pair_.target);
+      return true;
+    }
+    while (true) {
+      if (reader_ == nullptr) {
+        if (next_spec_ == specs_.size()) return false;
+        reader_ = open_corpus(specs_[next_spec_++]);
+      }
+      if (reader_->next(pair_)) break;
+      reader_.reset();
+    }
+    const bool has_target = specs_[next_spec_ - 1].kind() != CorpusSpec::Kind::kText;
+    pending_target_ = source_ && target_ && has_target;
+    line = std::move(source_ || !has_target ? pair_.source : pair_.target);
+    return true;
+  }
+
+ private:
+  const std::vector<CorpusSpec>& specs_;
+  const bool source_;
+  const bool target_;
+  size_t next_spec_ = 0;
+  std::unique_ptr<PairReader> reader_;
+  TextPair pair_;
+  bool pending_target_ = false;
+};
+
+void check_not_empty(const std::vector<CorpusSpec>& specs) {
+  if (specs.empty()) fail(ErrorKind::kConfig, "[data] expected at least one corpus, got none.");
+}
+
+bool has_targets(const std::vector<CorpusSpec>& specs) {
+  for (const CorpusSpec& spec : specs) {
+    if (spec.kind() != CorpusSpec::Kind::kText) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void CorpusOptions::validate() const {
+  if (max_length < 2) {
+    fail(ErrorKind::kConfig, "[data] max_length is 2 or more, got ", max_length, '.');
+  }
+  if (overlong != "drop" && overlong != "truncate" && overlong != "error") {
+    fail(ErrorKind::kConfig, "[data] overlong is one of drop, truncate, error, got '", overlong,
+         "'.");
+  }
+}
+
+ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
+                             const CorpusOptions& options) {
+  options.validate();
+  check_not_empty(specs);
+  ParallelCorpus corpus;
+  for (const CorpusSpec& spec : specs) {
+    if (spec.kind() == CorpusSpec::Kind::kText) {
+      fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.text, '.');
+    }
+    corpus.counts.add(encode_corpus(spec, *tokenizers.source, tokenizers.target.get(), options,
+                                    [&](const EncodedPair& pair) {
+                                      corpus.source.push_back(pair.source);
+                                      corpus.target.push_back(pair.target);
+                                      if (!options.keep_text) return;
+                                      corpus.source_text.push_back(pair.text.source);
+                                      corpus.target_text.push_back(pair.text.target);
+                                    }));
+  }
+  return corpus;
+}
+
+TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                     const CorpusOptions& options) {
+  options.validate();
+  check_not_empty(specs);
+  TextCorpus corpus;
+  for (const CorpusSpec& spec : specs) {
+    corpus.counts.add(
+        encode_corpus(spec, tokenizer, nullptr, options, [&](const EncodedPair& pair) {
+          corpus.tokens.push_back(pair.source);
+          if (options.keep_text) corpus.text.push_back(pair.text.source);
+        }));
+  }
+  return corpus;
+}
+
+TokenizerPair train_tokenizers(const TokenizerOptions& options,
+                               const std::vector<CorpusSpec>& specs, uint64_t seed) {
+  options.validate();
+  check_not_empty(specs);
+  const auto train = [&](bool source, bool target) {
+    SideLines lines(specs, source, target);
+    return train_sentencepiece(
+        options, [&](std::string& line) { return lines.next(line); }, seed);
+  };
+  if (options.share || !has_targets(specs)) {
+    const auto joint = train(true, true);
+    return {joint, joint};
+  }
+  return {train(true, false), train(false, true)};
+}
+
+}  // namespace tapestry

@@ -1,0 +1,121 @@
+// Batches prepared ahead on a background thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "data/batching.h"
+
+namespace tapestry {
+
+/// Calls `produce` on its own thread, `depth` results ahead, and hands them out in order. The first
+/// exception of `produce` ends the thread; next() throws it after the results before it, and on every
+/// call from then on. `produce` must not use parallel_for: the threads belong to the consumer.
+template <class Item>
+class Prefetcher {
+ public:
+  explicit Prefetcher(std::function<Item()> produce, size_t depth = 4)
+      : produce_(std::move(produce)), depth_(depth) {
+    check(depth > 0, "data", "a queue holds at least one item, got 0.");
+    thread_ = std::thread([this] { run(); });
+  }
+  /// Waits for the item in the making, at most.
+  ~Prefetcher() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// Blocks until the next item is ready.
+  Item next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !items_.empty() || error_; });
+    if (items_.empty()) std::rethrow_exception(error_);
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    lock.unlock();
+    changed_.notify_all();
+    return item;
+  }
+
+ private:
+  void run() {
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return stop_ || items_.size() < depth_; });
+        if (stop_) return;
+      }
+      try {
+        Item item = produce_();
+        std::lock_guard lock(mutex_);
+        items_.push_back(std::move(item));
+      } catch (...) {
+        std::lock_guard lock(mutex_);
+        error_ = std::current_exception();
+      }
+      changed_.notify_all();
+      if (error_) return;
+    }
+  }
+
+  std::function<Item()> produce_;
+  const size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  std::exception_ptr error_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+/// TranslationBatches on a background thread: the same batches, the same positions.
+class TranslationLoader {
+ public:
+  struct Item {
+    TranslationBatch batch;
+    DataPosition position;         ///< after this batch: what a checkpoint stores
+    int64_t batches_in_epoch = 0;  ///< position.batch == batches_in_epoch: the epoch's last batch
+  };
+
+  /// `corpus` must outlive this. To resume, pass a stored position as `start`. Errors of the plan of
+  /// the first epoch are thrown here.
+  TranslationLoader(const ParallelCorpus& corpus, const BatchOptions& options,
+                    DataPosition start = {}, size_t depth = 4)
+      : batches_(corpus, options, start),
+        position_(start),
+        queue_([this] { return produce(); }, depth) {}
+
+  /// Blocks until the next batch is ready.
+  Item next() {
+    Item item = queue_.next();
+    position_ = item.position;
+    return item;
+  }
+  /// After the batch returned last: a loader that starts here continues with the next one.
+  DataPosition position() const { return position_; }
+
+ private:
+  Item produce() {
+    TranslationBatch batch = batches_.next();
+    return {std::move(batch), batches_.position(), batches_.batches_in_epoch()};
+  }
+
+  TranslationBatches batches_;  // touched by the queue's thread only
+  DataPosition position_;
+  Prefetcher<Item> queue_;
+};
+
+}  // namespace tapestry

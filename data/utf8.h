@@ -1,0 +1,33 @@
+// UTF-8 and the few Unicode facts that text files and metrics need.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tapestry {
+
+/// Byte offset of the first byte that is not part of well-formed UTF-8 (Unicode 15, table 3-7: no
+/// surrogates, no overlong forms, nothing above U+10FFFF), or npos when `text` is well formed.
+size_t find_invalid_utf8(std::string_view text);
+
+/// The code point that starts at `position`, which moves past it. An ill-formed byte gives U+FFFD and
+/// moves by one.
+char32_t next_code_point(std::string_view text, size_t& position);
+
+/// Code points of `text`; ill-formed bytes give U+FFFD each.
+std::u32string decode_utf8(std::string_view text);
+
+void append_utf8(std::string& out, char32_t code_point);
+
+/// White space as Python's str.split() and str.strip() see it.
+bool is_space(char32_t code_point);
+
+/// True when `text` holds nothing but white space.
+bool is_blank(std::string_view text);
+
+/// Lower case as Python's str.lower(): simple mappings by the C library's Unicode tables, final sigma,
+/// and U+0130.
+std::string lower_case(std::string_view text);
+
+}  // namespace tapestry
