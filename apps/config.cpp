@@ -64,11 +64,15 @@ void bind_tokenizer(ConfigSection& s, TokenizerOptions& tokenizer) {
   s.read_choice("algorithm", tokenizer.algorithm, names({"bpe", "unigram", "char"}));
   s.read("vocab_size", tokenizer.vocab_size, between(8, 1 << 24));
   s.read("share", tokenizer.share);
-  s.read("character_coverage", tokenizer.character_coverage, between(0.9, 1));
+  s.read("character_coverage", tokenizer.character_coverage, between(0.98, 1));
   s.read("byte_fallback", tokenizer.byte_fallback);
   s.read_choice("normalization", tokenizer.normalization,
                 names({"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"}));
   s.read("max_sentences", tokenizer.max_sentences, at_least(0));
+  if (tokenizer.byte_fallback && tokenizer.vocab_size < 261) {
+    s.complain("vocab_size", "'tokenizer.vocab_size' must be at least 261 with byte_fallback, got ",
+               tokenizer.vocab_size, '.');
+  }
 }
 
 void check_model(ConfigSection& s, const ModelOptions& model) {
@@ -158,6 +162,12 @@ void bind_training(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
   s.read_choice("batch_type", config.batch.batch_type, names({"tokens", "sentences"}));
   s.read("batch_size", config.batch.batch_size, positive());
+  const int64_t max_length = config.data.corpus.max_length;
+  if (config.batch.batch_type == "tokens" && config.batch.batch_size < max_length) {
+    s.complain("batch_size",
+               "'training.batch_size' (tokens) must hold a sentence of data.max_length, got ",
+               config.batch.batch_size, " and ", max_length, '.');
+  }
   s.read("gradient_accumulation_steps", training.gradient_accumulation_steps, positive());
   s.require("max_steps", training.max_steps, positive());
   s.read("max_hours", training.max_hours, at_least(0));
@@ -223,6 +233,7 @@ void bind_config(ConfigSection& s, Config& config) {
   s.demand("output_dir");
   s.read_output_path("output_dir", config.output_dir);
   s.section("data", [&](ConfigSection& d) { bind_data(d, config.data); });
+  config.batch.seed = config.seed;
   s.section("tokenizer", [&](ConfigSection& t) { bind_tokenizer(t, config.tokenizer); });
   s.section("model", [&](ConfigSection& m) {
     bind_model(m, config);

@@ -8,17 +8,15 @@
 
 #include "apps/config_pending.h"
 #include "core/dtype.h"
+#include "data/batching.h"
+#include "data/corpus.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
 
 namespace tapestry {
 
-using pending::BatchOptions;
-using pending::CorpusOptions;
-using pending::CorpusSpec;
 using pending::OptimizerOptions;
 using pending::ScheduleOptions;
-using pending::TokenizerOptions;
 
 enum class Task { kTranslation };
 enum class ModelType { kEncoderDecoder };

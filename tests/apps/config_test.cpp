@@ -278,6 +278,16 @@ const Broken kBroken[] = {
      {"model.max_position_embeddings=32"},
      "command line: model.max_position_embeddings=32: 'model.max_position_embeddings' must be at "
      "least data.max_length, got 32 and 64."},
+    {"BatchSmallerThanASentence",
+     "  batch_size: 63\n",
+     {},
+     "c.yaml:10:15: 'training.batch_size' (tokens) must hold a sentence of data.max_length, got 63 "
+     "and 64."},
+    {"BytesNeedAVocabulary",
+     "",
+     {"tokenizer={vocab_size: 260, byte_fallback: true}"},
+     "command line: tokenizer={vocab_size: 260, byte_fallback: true}: 'tokenizer.vocab_size' must "
+     "be at least 261 with byte_fallback, got 260."},
     {"UnknownChoice",
      "  lr_scheduler_type: inverse_sqr\n",
      {},
