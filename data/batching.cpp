@@ -10,8 +10,12 @@ namespace tapestry {
 namespace {
 
 // Rows carry one token more than the pieces: eos of the source, bos or eos of the target.
-int64_t source_length(const ParallelCorpus& corpus, int64_t i) { return corpus.source.length(i) + 1; }
-int64_t target_length(const ParallelCorpus& corpus, int64_t i) { return corpus.target.length(i) + 1; }
+int64_t source_length(const ParallelCorpus& corpus, int64_t i) {
+  return corpus.source.length(i) + 1;
+}
+int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
+  return corpus.target.length(i) + 1;
+}
 
 template <class T>
 void shuffle(std::vector<T>& values, uint64_t seed, int64_t epoch, std::string_view name) {
@@ -154,13 +158,11 @@ PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan) {
 
 TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                                        DataPosition start)
-    : corpus_(corpus),
-      options_(options),
-      plan_(corpus, options, start.epoch),
-      position_(start) {
+    : corpus_(corpus), options_(options), plan_(corpus, options, start.epoch), position_(start) {
   if (start.epoch < 0 || start.batch < 0 || start.batch > plan_.batches()) {
     fail(ErrorKind::kData, "[data] epoch ", start.epoch, " has ", plan_.batches(),
-         " batches, the saved position is batch ", start.batch, ": the data or batch_size changed.");
+         " batches, the saved position is batch ", start.batch,
+         ": the data or batch_size changed.");
   }
 }
 

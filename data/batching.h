@@ -34,8 +34,8 @@ struct TranslationBatch {
   std::vector<int64_t> indices;  ///< row -> number of the pair in the corpus
 };
 
-/// A place between two batches: `batch` batches of epoch `epoch` have been taken, the next one to be
-/// taken has that number. Both count from 0.
+/// A place between two batches: `batch` batches of epoch `epoch` have been taken, the next one to
+/// be taken has that number. Both count from 0.
 struct DataPosition {
   int64_t epoch = 0;
   int64_t batch = 0;

@@ -37,7 +37,8 @@ class FilteringReader : public PairReader {
   }
 
  protected:
-  // The next pair as it stands in the file. Subclasses count what they drop themselves, as read too.
+  // The next pair as it stands in the file. Subclasses count what they drop themselves, as read
+  // too.
   virtual bool fetch(TextPair& pair) = 0;
   virtual bool drops_kind(const TextPair&) { return false; }
 
@@ -52,7 +53,9 @@ class FilteringReader : public PairReader {
     const auto is_invalid = [](const std::string& text) {
       return find_invalid_utf8(text) != std::string::npos;
     };
-    const auto has_nul = [](const std::string& text) { return text.find('\0') != std::string::npos; };
+    const auto has_nul = [](const std::string& text) {
+      return text.find('\0') != std::string::npos;
+    };
     if (any(is_invalid)) {
       drop(Drop::kInvalidUtf8, pair.place);
     } else if (any(has_nul)) {
@@ -218,8 +221,10 @@ CorpusSpec::Kind CorpusSpec::kind() const {
     fail_config(concat("a corpus has source and target, got only ",
                        source.empty() ? "target " : "source ", str(), '.'));
   }
-  return parallel ? Kind::kParallel
-                  : !tsv.empty() ? Kind::kTsv : !ding.empty() ? Kind::kDing : Kind::kText;
+  return parallel        ? Kind::kParallel
+         : !tsv.empty()  ? Kind::kTsv
+         : !ding.empty() ? Kind::kDing
+                         : Kind::kText;
 }
 
 void CorpusSpec::validate() const {
@@ -281,7 +286,8 @@ std::string FilterCounts::summary() const {
   const char* separator = "; dropped: ";
   for (size_t i = 0; i < dropped.size(); ++i) {
     if (dropped[i] == 0) continue;
-    text += concat(separator, dropped[i], ' ', name_of(static_cast<Drop>(i)), " (first ", first[i], ')');
+    text += concat(separator, dropped[i], ' ', name_of(static_cast<Drop>(i)), " (first ", first[i],
+                   ')');
     separator = ", ";
   }
   return text;
@@ -290,10 +296,14 @@ std::string FilterCounts::summary() const {
 std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec) {
   spec.validate();
   switch (spec.kind()) {
-    case CorpusSpec::Kind::kParallel: return std::make_unique<ParallelReader>(spec);
-    case CorpusSpec::Kind::kTsv: return std::make_unique<TsvReader>(spec);
-    case CorpusSpec::Kind::kDing: return std::make_unique<DingReader>(spec);
-    case CorpusSpec::Kind::kText: return std::make_unique<TextReader>(spec);
+    case CorpusSpec::Kind::kParallel:
+      return std::make_unique<ParallelReader>(spec);
+    case CorpusSpec::Kind::kTsv:
+      return std::make_unique<TsvReader>(spec);
+    case CorpusSpec::Kind::kDing:
+      return std::make_unique<DingReader>(spec);
+    case CorpusSpec::Kind::kText:
+      return std::make_unique<TextReader>(spec);
   }
   return nullptr;
 }

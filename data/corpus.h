@@ -1,6 +1,7 @@
 // Corpora: files of sentences to token ids, with a count for everything that is left out.
 //
-// A pair is kept or dropped as a whole, so sides never shift apart. Nothing is dropped without a count:
+// A pair is kept or dropped as a whole, so sides never shift apart. Nothing is dropped without a
+// count:
 //
 //   reason          a pair is dropped when
 //   invalid_utf8    a side is not well-formed UTF-8
@@ -13,8 +14,8 @@
 //   too_short       a Ding phrase has fewer than two words on a side
 //   duplicate       the same Ding phrase pair came before
 //
-// Errors instead: files of a pair with different numbers of lines, a corpus of which nothing is left,
-// and everything in data/text.h.
+// Errors instead: files of a pair with different numbers of lines, a corpus of which nothing is
+// left, and everything in data/text.h.
 #pragma once
 
 #include <array>
@@ -31,16 +32,17 @@ namespace tapestry {
 
 /// One corpus of a list. Set exactly one of: source and target, tsv, ding, text.
 struct CorpusSpec {
-  std::string source;  ///< file with one sentence per line
-  std::string target;  ///< file with the translation of each line
-  std::string tsv;     ///< one file with tab-separated columns
+  std::string source;         ///< file with one sentence per line
+  std::string target;         ///< file with the translation of each line
+  std::string tsv;            ///< one file with tab-separated columns
   int64_t source_column = 1;  ///< of tsv, from 1 as cut(1) counts
   int64_t target_column = 2;
   std::string ding;                 ///< Ding dictionary file, see data/ding.h
   std::string direction = "de-en";  ///< of ding: de-en | en-de
   std::string text;                 ///< file with one sentence per line, no translation
-  /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. The part is a hash of the
-  /// source text alone, so the same text is always in the same part, whatever else the file holds.
+  /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. The part is a hash of
+  /// the source text alone, so the same text is always in the same part, whatever else the file
+  /// holds.
   std::string split = "all";
   int64_t limit = 0;  ///< read no further than this many usable pairs; 0: all
 
@@ -68,7 +70,7 @@ constexpr int kDropReasons = 9;
 const char* name_of(Drop reason);
 
 struct FilterCounts {
-  int64_t read = 0;         ///< pairs found, whatever became of them
+  int64_t read = 0;  ///< pairs found, whatever became of them
   int64_t kept = 0;
   int64_t truncated = 0;    ///< kept, cut to max_length
   int64_t other_split = 0;  ///< left out since they belong to another split
@@ -162,8 +164,8 @@ struct ParallelCorpus {
 };
 
 /// Reads and encodes the corpora one after the other (in parallel, in blocks; the result does not
-/// depend on the number of threads). Throws Error(kData) when a corpus leaves nothing, Error(kConfig)
-/// for bad options or a spec without a target side.
+/// depend on the number of threads). Throws Error(kData) when a corpus leaves nothing,
+/// Error(kConfig) for bad options or a spec without a target side.
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options);
 

@@ -1,5 +1,5 @@
-// Encoding of corpora: blocks of raw pairs are read, encoded on all threads, then filtered by length in
-// order.
+// Encoding of corpora: blocks of raw pairs are read, encoded on all threads, then filtered by
+// length in order.
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/corpus.h"
@@ -141,7 +141,8 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
   ParallelCorpus corpus;
   for (const CorpusSpec& spec : specs) {
     if (spec.kind() == CorpusSpec::Kind::kText) {
-      fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.text, '.');
+      fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.text,
+           '.');
     }
     corpus.counts.add(encode_corpus(spec, *tokenizers.source, tokenizers.target.get(), options,
                                     [&](const EncodedPair& pair) {

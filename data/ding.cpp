@@ -28,8 +28,8 @@ size_t end_of_abbreviation(std::string_view text, size_t begin) {
   const size_t end = text.find_first_of("/|;", begin + 1);
   if (end == std::string_view::npos || text[end] != '/') return std::string_view::npos;
   if (text[begin + 1] == ' ' || text[end - 1] == ' ') return std::string_view::npos;
-  const bool closed = end + 1 == text.size() || std::string_view(" ;,|").find(text[end + 1]) !=
-                                                    std::string_view::npos;
+  const bool closed = end + 1 == text.size() ||
+                      std::string_view(" ;,|").find(text[end + 1]) != std::string_view::npos;
   return closed ? end + 1 : std::string_view::npos;
 }
 

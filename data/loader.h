@@ -16,8 +16,9 @@
 namespace tapestry {
 
 /// Calls `produce` on its own thread, `depth` results ahead, and hands them out in order. The first
-/// exception of `produce` ends the thread; next() throws it after the results before it, and on every
-/// call from then on. `produce` must not use parallel_for: the threads belong to the consumer.
+/// exception of `produce` ends the thread; next() throws it after the results before it, and on
+/// every call from then on. `produce` must not use parallel_for: the threads belong to the
+/// consumer.
 template <class Item>
 class Prefetcher {
  public:
@@ -90,8 +91,8 @@ class TranslationLoader {
     int64_t batches_in_epoch = 0;  ///< position.batch == batches_in_epoch: the epoch's last batch
   };
 
-  /// `corpus` must outlive this. To resume, pass a stored position as `start`. Errors of the plan of
-  /// the first epoch are thrown here.
+  /// `corpus` must outlive this. To resume, pass a stored position as `start`. Errors of the plan
+  /// of the first epoch are thrown here.
   TranslationLoader(const ParallelCorpus& corpus, const BatchOptions& options,
                     DataPosition start = {}, size_t depth = 4)
       : batches_(corpus, options, start),

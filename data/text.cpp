@@ -160,8 +160,8 @@ class ByteSource {
   }
 
   [[noreturn]] void fail_gzip(int64_t line, const std::string& what) const {
-    fail_data(file_.path(), concat(what, " at compressed byte ", file_.consumed(), ", after line ",
-                                   line, '.'));
+    fail_data(file_.path(),
+              concat(what, " at compressed byte ", file_.consumed(), ", after line ", line, '.'));
   }
 
   RawFile file_;
@@ -183,7 +183,8 @@ struct LineReader::State {
     return end > 0;
   }
 
-  // Moves bytes up to the next LF (which is consumed, not kept) to `line`; false at the end of file.
+  // Moves bytes up to the next LF (which is consumed, not kept) to `line`; false at the end of
+  // file.
   bool read_line(std::string& line) {
     bool any = false;
     while (true) {
@@ -191,13 +192,14 @@ struct LineReader::State {
       any = true;
       const char* const start = buffer.data() + begin;
       const void* const feed = std::memchr(start, '\n', end - begin);
-      const size_t count =
-          feed != nullptr ? static_cast<size_t>(static_cast<const char*>(feed) - start) : end - begin;
+      const size_t count = feed != nullptr
+                               ? static_cast<size_t>(static_cast<const char*>(feed) - start)
+                               : end - begin;
       line.append(start, count);
       begin += count + (feed != nullptr ? 1 : 0);
       if (static_cast<int64_t>(line.size()) > kMaxLineBytes) {
-        fail_data(path, concat("has a line ", line_number + 1, " of more than ", kMaxLineBytes >> 20,
-                               " MiB, expected a text file."));
+        fail_data(path, concat("has a line ", line_number + 1, " of more than ",
+                               kMaxLineBytes >> 20, " MiB, expected a text file."));
       }
       if (feed != nullptr) return true;
     }

@@ -19,8 +19,8 @@ namespace tapestry {
 ///  - NUL and ill-formed UTF-8 come through as they are: corpora drop and count such lines.
 ///
 /// Throws Error(kData), naming the file and the place, when the file cannot be opened or read, is a
-/// directory, is empty (no byte of text), is a truncated or damaged gzip stream, or has a line longer
-/// than kMaxLineBytes.
+/// directory, is empty (no byte of text), is a truncated or damaged gzip stream, or has a line
+/// longer than kMaxLineBytes.
 class LineReader {
  public:
   static constexpr int64_t kMaxLineBytes = int64_t{64} << 20;

@@ -32,14 +32,14 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceTokenizer(const std::string& bytes, const std::string& name) : bytes_(bytes) {
     const auto status = processor_.LoadFromSerializedProto(bytes_);
     if (!status.ok()) {
-      fail(ErrorKind::kData, "[tokenizer] ", name, " is no SentencePiece model: ",
-           status.message(), '.');
+      fail(ErrorKind::kData, "[tokenizer] ", name, " is no SentencePiece model: ", status.message(),
+           '.');
     }
     if (processor_.pad_id() != kPadId || processor_.unk_id() != kUnkId ||
         processor_.bos_id() != kBosId || processor_.eos_id() != kEosId) {
-      fail(ErrorKind::kData, "[tokenizer] ", name, " must have the ids pad 0, unk 1, bos 2, eos 3, got ",
-           processor_.pad_id(), ", ", processor_.unk_id(), ", ", processor_.bos_id(), ", ",
-           processor_.eos_id(), '.');
+      fail(ErrorKind::kData, "[tokenizer] ", name,
+           " must have the ids pad 0, unk 1, bos 2, eos 3, got ", processor_.pad_id(), ", ",
+           processor_.unk_id(), ", ", processor_.bos_id(), ", ", processor_.eos_id(), '.');
     }
   }
 
@@ -94,8 +94,8 @@ std::vector<std::string> sample_lines(const LineSource& lines, int64_t limit, ui
       kept.emplace_back(i, line);
       continue;
     }
-    const auto slot = static_cast<int64_t>(philox_below(key, static_cast<uint64_t>(i),
-                                                        static_cast<uint64_t>(i) + 1));
+    const auto slot = static_cast<int64_t>(
+        philox_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1));
     if (slot < limit) kept[static_cast<size_t>(slot)] = {i, line};
   }
   std::sort(kept.begin(), kept.end(),
@@ -130,7 +130,8 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
       {"unk_id", std::to_string(kUnkId)},
       {"bos_id", std::to_string(kBosId)},
       {"eos_id", std::to_string(kEosId)},
-      // Sums of the unigram trainer are cut by thread: a fixed number keeps them the same everywhere.
+      // Sums of the unigram trainer are cut by thread: a fixed number keeps them the same
+      // everywhere.
       {"num_threads", "4"},
       {"minloglevel", kSilent},
   };
@@ -147,14 +148,17 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
   };
   const std::string largest = first_number_after("set it to a value <=");
   if (!largest.empty()) {
-    fail_option(concat("vocab_size ", options.vocab_size, " is too large for this text, the largest "
-                       "possible is ", largest, '.'));
+    fail_option(concat("vocab_size ", options.vocab_size,
+                       " is too large for this text, the largest "
+                       "possible is ",
+                       largest, '.'));
   }
   const std::string needed = first_number_after("vs ");
   if (message.find("smaller than required_chars") != std::string::npos) {
-    fail_option(concat("vocab_size ", options.vocab_size, " is too small for this text, its characters "
-                       "and the reserved pieces need ", needed.empty() ? "more" : needed,
-                       "; or lower character_coverage."));
+    fail_option(concat("vocab_size ", options.vocab_size,
+                       " is too small for this text, its characters "
+                       "and the reserved pieces need ",
+                       needed.empty() ? "more" : needed, "; or lower character_coverage."));
   }
   fail_option(concat("SentencePiece cannot train on this text: ", message, '.'));
 }
@@ -191,8 +195,8 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& opt
     static std::mutex mutex;
     std::lock_guard lock(mutex);
     VectorIterator iterator(sample);
-    const auto status = sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options),
-                                                                   &iterator, &model);
+    const auto status =
+        sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options), &iterator, &model);
     if (!status.ok()) fail_training(options, status.message());
   }
   return load_sentencepiece(model, "the trained model");
@@ -218,7 +222,9 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
   if (pair.source == nullptr || pair.target == nullptr) {
     fail(ErrorKind::kData,
          "[tokenizer] expected tokenizer.model, or source.model and target.model, got ",
-         pair.source ? "source.model only." : pair.target ? "target.model only." : "neither.");
+         pair.source   ? "source.model only."
+         : pair.target ? "target.model only."
+                       : "neither.");
   }
   return pair;
 }

@@ -1,4 +1,5 @@
-// Text to token ids and back. Tokenizers are trained in process and travel as bytes inside a checkpoint.
+// Text to token ids and back. Tokenizers are trained in process and travel as bytes inside a
+// checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,14 @@ constexpr int32_t kBosId = 2;
 constexpr int32_t kEosId = 3;
 
 struct TokenizerOptions {
-  std::string type = "sentencepiece";   ///< the only type so far
-  std::string algorithm = "bpe";        ///< bpe | unigram | char
-  int64_t vocab_size = 8000;            ///< ids 0 to 3 included; for char: at most this many
-  bool share = true;                    ///< one model for both sides, else one per side
-  double character_coverage = 1.0;      ///< share of the characters of the text that get a piece
-  bool byte_fallback = false;           ///< unknown characters become bytes (256 more pieces)
+  std::string type = "sentencepiece";      ///< the only type so far
+  std::string algorithm = "bpe";           ///< bpe | unigram | char
+  int64_t vocab_size = 8000;               ///< ids 0 to 3 included; for char: at most this many
+  bool share = true;                       ///< one model for both sides, else one per side
+  double character_coverage = 1.0;         ///< share of the characters of the text that get a piece
+  bool byte_fallback = false;              ///< unknown characters become bytes (256 more pieces)
   std::string normalization = "nmt_nfkc";  ///< nmt_nfkc | nmt_nfkc_cf | nfkc | nfkc_cf | identity
-  int64_t max_sentences = 1000000;      ///< lines a model is trained on, drawn evenly; 0: all
+  int64_t max_sentences = 1000000;         ///< lines a model is trained on, drawn evenly; 0: all
 
   /// Throws Error(kConfig) naming the first bad member.
   void validate() const;
@@ -55,14 +56,14 @@ class Tokenizer {
 /// Sets `line` to the next line to learn from; false at the end.
 using LineSource = std::function<bool(std::string& line)>;
 
-/// Trains a SentencePiece model. The result depends on the options, the lines and `seed` only, which
-/// draws the max_sentences lines. Lines over 4192 bytes are not learned from.
-/// Throws Error(kConfig) for a vocab_size that does not fit the text, telling the limit.
+/// Trains a SentencePiece model. The result depends on the options, the lines and `seed` only,
+/// which draws the max_sentences lines. Lines over 4192 bytes are not learned from. Throws
+/// Error(kConfig) for a vocab_size that does not fit the text, telling the limit.
 std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
                                                      const LineSource& lines, uint64_t seed);
 
-/// From the bytes of a SentencePiece model. Throws Error(kData) when they are none, or when its ids of
-/// pad, unk, bos and eos are not 0, 1, 2 and 3; `name` is for the message.
+/// From the bytes of a SentencePiece model. Throws Error(kData) when they are none, or when its ids
+/// of pad, unk, bos and eos are not 0, 1, 2 and 3; `name` is for the message.
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
                                                     const std::string& name);
 

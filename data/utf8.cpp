@@ -38,8 +38,9 @@ locale_t unicode_locale() {
   return locale;
 }
 
-// Letters around a sigma decide its form; combining marks, apostrophes and the like are looked through.
-// The C library has no such table, so alphabetic stands for "cased" and punctuation for "ignorable".
+// Letters around a sigma decide its form; combining marks, apostrophes and the like are looked
+// through. The C library has no such table, so alphabetic stands for "cased" and punctuation for
+// "ignorable".
 bool is_cased(char32_t c) {
   const auto wide = static_cast<wint_t>(c);
   return iswupper_l(wide, unicode_locale()) || iswlower_l(wide, unicode_locale());

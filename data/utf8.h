@@ -11,8 +11,8 @@ namespace tapestry {
 /// surrogates, no overlong forms, nothing above U+10FFFF), or npos when `text` is well formed.
 size_t find_invalid_utf8(std::string_view text);
 
-/// The code point that starts at `position`, which moves past it. An ill-formed byte gives U+FFFD and
-/// moves by one.
+/// The code point that starts at `position`, which moves past it. An ill-formed byte gives U+FFFD
+/// and moves by one.
 char32_t next_code_point(std::string_view text, size_t& position);
 
 /// Code points of `text`; ill-formed bytes give U+FFFD each.
@@ -26,8 +26,8 @@ bool is_space(char32_t code_point);
 /// True when `text` holds nothing but white space.
 bool is_blank(std::string_view text);
 
-/// Lower case as Python's str.lower(): simple mappings by the C library's Unicode tables, final sigma,
-/// and U+0130.
+/// Lower case as Python's str.lower(): simple mappings by the C library's Unicode tables, final
+/// sigma, and U+0130.
 std::string lower_case(std::string_view text);
 
 }  // namespace tapestry

@@ -1,0 +1,72 @@
+// Corpus BLEU and chrF with one reference per sentence, equal to sacreBLEU's figures.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapestry {
+
+struct BleuOptions {
+  std::string tokenize = "13a";  ///< 13a | none (split at white space)
+  bool lowercase = false;
+
+  void validate() const;
+};
+
+/// Corpus BLEU (Papineni et al. 2002) over 1- to 4-grams. Orders without a match are smoothed
+/// exponentially, as in mteval-v13a.
+struct BleuScore {
+  static constexpr int kOrders = 4;
+
+  double score = 0;                          ///< in [0, 100]
+  std::array<double, kOrders> precisions{};  ///< in [0, 100]
+  std::array<int64_t, kOrders> correct{};    ///< matched n-grams
+  std::array<int64_t, kOrders> total{};      ///< n-grams of the hypotheses
+  double brevity_penalty = 0;
+  int64_t hypothesis_tokens = 0;
+  int64_t reference_tokens = 0;
+  int64_t sentences = 0;
+  /// "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:tapestry-0.1.0"
+  std::string signature;
+
+  /// sacreBLEU's line: "BLEU|<signature> = 41.02 71.4/48.9/35.1/25.6 (BP = 1.000 ratio = ...)"
+  std::string str() const;
+};
+
+/// Throws Error(kData) when the numbers of lines differ or are 0, Error(kConfig) for bad options.
+BleuScore corpus_bleu(const std::vector<std::string>& hypotheses,
+                      const std::vector<std::string>& references, const BleuOptions& options = {});
+
+struct ChrfOptions {
+  int char_order = 6;
+  int word_order = 0;  ///< 2: chrF++
+  int beta = 2;        ///< weight of recall
+  bool lowercase = false;
+
+  void validate() const;
+};
+
+/// Corpus chrF (Popovic 2015, 2017): F-score of the precisions and recalls averaged over the orders
+/// that both sides have. White space is left out of character n-grams.
+struct ChrfScore {
+  double score = 0;  ///< in [0, 100]
+  int64_t sentences = 0;
+  std::string name;  ///< "chrF2", "chrF2++"
+  std::string
+      signature;  ///< "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:tapestry-0.1.0"
+
+  /// "chrF2|<signature> = 63.10"
+  std::string str() const;
+};
+
+/// Throws as corpus_bleu does.
+ChrfScore corpus_chrf(const std::vector<std::string>& hypotheses,
+                      const std::vector<std::string>& references, const ChrfOptions& options = {});
+
+/// The tokens of mteval-v13a, separated by single spaces.
+std::string tokenize_13a(std::string_view line);
+
+}  // namespace tapestry
