@@ -1,0 +1,396 @@
+#include "core/kernels/elementwise.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/kernels/scratch.h"
+#include "core/kernels/simd_select.h"
+#include "core/kernels/tiling.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/elementwise_cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "core/kernels/simd-inl.h"
+
+#ifndef TAPESTRY_ELEMENTWISE_ROWS
+#define TAPESTRY_ELEMENTWISE_ROWS
+namespace tapestry {
+
+// One operand of a row: a vector, or one value for all of it.
+template <class T>
+struct RowOperand {
+  const T* data;
+  bool is_vector;
+};
+
+// One row of n elements each.
+template <class T>
+struct ElementwiseRows {
+  // y (=|+=) a op b
+  void (*binary)(Binary op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write write);
+  // y (=|+=) -dy * a / b^2
+  void (*quotient)(RowOperand<T> a, RowOperand<T> b, const T* dy, T* y, int64_t n, Write write);
+  void (*affine)(T alpha, const T* x, T beta, T* y, int64_t n, Write write);
+  void (*masked_fill)(const T* x, const int32_t* mask, T value, T* y, int64_t n, Write write);
+};
+
+}  // namespace tapestry
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Calls f(load) with load(io, i) giving the operand's vector at i.
+template <class T, class F>
+HWY_INLINE void with_operand(RowOperand<T> operand, F f) {
+  const Tag<T> d;
+  if (operand.is_vector) {
+    f([&](auto io, int64_t i) HWY_ATTR { return io.load(d, operand.data + i); });
+  } else {
+    const auto value = hn::Set(d, *operand.data);
+    f([&](auto, int64_t) HWY_ATTR { return value; });
+  }
+}
+
+template <class T, class Op>
+HWY_INLINE void binary_row(Op op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write write) {
+  const Tag<T> d;
+  with_write(write, [&](auto mode) HWY_ATTR {
+    with_operand(a, [&](auto load_a) HWY_ATTR {
+      with_operand(b, [&](auto load_b) HWY_ATTR {
+        each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+          deliver(mode, io, d, op(load_a(io, i), load_b(io, i)), y + i);
+        });
+      });
+    });
+  });
+}
+
+template <class T>
+void binary(Binary op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write write) {
+  using V = hn::Vec<Tag<T>>;
+  const auto add = [](V p, V q) HWY_ATTR { return hn::Add(p, q); };
+  const auto sub = [](V p, V q) HWY_ATTR { return hn::Sub(p, q); };
+  const auto mul = [](V p, V q) HWY_ATTR { return hn::Mul(p, q); };
+  const auto div = [](V p, V q) HWY_ATTR { return hn::Div(p, q); };
+  switch (op) {
+    case Binary::kAdd: return binary_row(add, a, b, y, n, write);
+    case Binary::kSub: return binary_row(sub, a, b, y, n, write);
+    case Binary::kMul: return binary_row(mul, a, b, y, n, write);
+    case Binary::kDiv: return binary_row(div, a, b, y, n, write);
+  }
+}
+
+template <class T>
+void quotient(RowOperand<T> a, RowOperand<T> b, const T* dy, T* y, int64_t n, Write write) {
+  const Tag<T> d;
+  with_write(write, [&](auto mode) HWY_ATTR {
+    with_operand(a, [&](auto load_a) HWY_ATTR {
+      with_operand(b, [&](auto load_b) HWY_ATTR {
+        each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+          const auto q = io.or_else(d, load_b(io, i), hn::Set(d, T{1}));
+          const auto g = hn::Div(hn::Mul(io.load(d, dy + i), load_a(io, i)), hn::Mul(q, q));
+          deliver(mode, io, d, hn::Neg(g), y + i);
+        });
+      });
+    });
+  });
+}
+
+template <class T>
+void affine(T alpha, const T* x, T beta, T* y, int64_t n, Write write) {
+  const Tag<T> d;
+  const auto factor = hn::Set(d, alpha), offset = hn::Set(d, beta);
+  with_write(write, [&](auto mode) HWY_ATTR {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+      deliver(mode, io, d, hn::MulAdd(io.load(d, x + i), factor, offset), y + i);
+    });
+  });
+}
+
+template <class Io, class D>
+HWY_INLINE hn::Mask<D> load_mask(Io io, D d, const int32_t* mask) {
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<int32_t, D> di32;
+  const auto words = io.load(di32, mask);
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::RebindMask(d, hn::Ne(words, hn::Zero(di)));
+  } else {
+    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(di, words), hn::Zero(di)));
+  }
+}
+
+template <class T>
+void masked_fill(const T* x, const int32_t* mask, T value, T* y, int64_t n, Write write) {
+  const Tag<T> d;
+  const auto filler = hn::Set(d, write == Write::kSet ? value : T{0});
+  with_write(write, [&](auto mode) HWY_ATTR {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+      const auto kept = hn::IfThenElse(load_mask(io, d, mask + i), filler, io.load(d, x + i));
+      deliver(mode, io, d, kept, y + i);
+    });
+  });
+}
+
+template <class T>
+constexpr ElementwiseRows<T> kFunctions = {binary<T>, quotient<T>, affine<T>, masked_fill<T>};
+
+const PerType<ElementwiseRows>* elementwise_rows() {
+  static constexpr PerType<ElementwiseRows> functions = {kFunctions<float>, kFunctions<double>};
+  return &functions;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tapestry {
+namespace {
+
+HWY_EXPORT(elementwise_rows);
+
+template <class T>
+const ElementwiseRows<T>& rows_of() {
+  return HWY_DYNAMIC_DISPATCH(elementwise_rows)()->of<T>();
+}
+
+// A plan without axes of size 1, neighbours merged where both operands allow it: same shapes become
+// one axis, a bias two. The innermost strides are 0 or 1.
+struct Loops {
+  int rank = 0;
+  int64_t size[Shape::kMaxRank] = {};
+  int64_t a_stride[Shape::kMaxRank] = {};
+  int64_t b_stride[Shape::kMaxRank] = {};
+  int64_t rows = 1;
+  int64_t cols = 1;
+  bool a_is_vector = false;
+  bool b_is_vector = false;
+
+  explicit Loops(const BroadcastPlan& plan) {
+    for (int axis = 0; axis < Shape::kMaxRank; ++axis) {
+      if (plan.size[axis] != 1) push(plan.size[axis], plan.a_stride[axis], plan.b_stride[axis]);
+    }
+    if (rank == 0) return;
+    for (int axis = 0; axis < rank - 1; ++axis) rows *= size[axis];
+    cols = size[rank - 1];
+    a_is_vector = a_stride[rank - 1] != 0;
+    b_is_vector = b_stride[rank - 1] != 0;
+  }
+
+  // Where row `row` of each operand begins.
+  void offsets(int64_t row, int64_t& a, int64_t& b) const {
+    a = b = 0;
+    for (int axis = rank - 2; axis >= 0; --axis) {
+      const int64_t i = axis == 0 ? row : row % size[axis];
+      row /= size[axis];
+      a += i * a_stride[axis];
+      b += i * b_stride[axis];
+    }
+  }
+
+ private:
+  void push(int64_t n, int64_t a, int64_t b) {
+    if (rank > 0 && a_stride[rank - 1] == n * a && b_stride[rank - 1] == n * b) {
+      size[rank - 1] *= n;
+      a_stride[rank - 1] = a;
+      b_stride[rank - 1] = b;
+      return;
+    }
+    size[rank] = n;
+    a_stride[rank] = a;
+    b_stride[rank] = b;
+    ++rank;
+  }
+};
+
+// Calls f(a, b, index of the first result, count) for each row of results, or piece of a long one.
+template <class T, class F>
+void each_row(const BroadcastPlan& plan, const T* a, const T* b, F&& f) {
+  const Loops loops(plan);
+  parallel_rows(loops.rows, loops.cols, [&](int64_t row, int64_t begin, int64_t end) {
+    int64_t a_offset, b_offset;
+    loops.offsets(row, a_offset, b_offset);
+    f(RowOperand<T>{a + a_offset + (loops.a_is_vector ? begin : 0), loops.a_is_vector},
+      RowOperand<T>{b + b_offset + (loops.b_is_vector ? begin : 0), loops.b_is_vector},
+      row * loops.cols + begin, end - begin);
+  });
+}
+
+int64_t numel(const BroadcastPlan& plan) {
+  int64_t count = 1;
+  for (const int64_t size : plan.size) count *= size;
+  return count;
+}
+
+// The plan with operand a replaced by a dense tensor of the result's shape.
+BroadcastPlan with_dense_a(BroadcastPlan plan) {
+  int64_t stride = 1;
+  for (int axis = Shape::kMaxRank - 1; axis >= 0; --axis) {
+    plan.a_stride[axis] = plan.size[axis] == 1 ? 0 : stride;
+    stride *= plan.size[axis];
+  }
+  return plan;
+}
+
+bool is_broadcast(const BroadcastPlan& plan, const int64_t (&strides)[Shape::kMaxRank]) {
+  for (int axis = 0; axis < Shape::kMaxRank; ++axis) {
+    if (plan.size[axis] != 1 && strides[axis] == 0) return true;
+  }
+  return false;
+}
+
+// y (=|+=) scale * the sum of the full-sized x over the axes on which `strides` are 0.
+template <class T>
+void sum_to_operand(const BroadcastPlan& plan, const int64_t (&strides)[Shape::kMaxRank],
+                    const T* x, T* y, double scale, Write write) {
+  int64_t inner = 1, outer = numel(plan);
+  int axis = Shape::kMaxRank - 1;
+  const auto is_reduced = [&](int i) { return plan.size[i] != 1 && strides[i] == 0; };
+  for (; axis >= 0 && !is_reduced(axis); --axis) inner *= plan.size[axis];
+  int64_t n = 1;
+  for (; axis >= 0 && (plan.size[axis] == 1 || is_reduced(axis)); --axis) n *= plan.size[axis];
+  outer = 1;
+  BroadcastPlan rest;  // what remains to be summed when another reduced axis lies further out
+  for (int i = 0; i <= axis; ++i) outer *= rest.size[i] = plan.size[i];
+  rest.size[Shape::kMaxRank - 1] *= inner;
+  int64_t rest_strides[Shape::kMaxRank] = {};
+  for (int i = 0; i <= axis; ++i) rest_strides[i] = strides[i];
+  rest_strides[Shape::kMaxRank - 1] = 1;
+  if (axis < 0 || !is_broadcast(rest, rest_strides)) {
+    return kernels::sum_axis(Cpu{}, x, y, outer, n, inner, scale, write);
+  }
+  const Scratch<T> partial(outer * inner);
+  kernels::sum_axis(Cpu{}, x, partial.data(), outer, n, inner, 1, Write::kSet);
+  sum_to_operand(rest, rest_strides, partial.data(), y, scale, write);
+}
+
+// y (=|+=) x
+template <class T>
+void copy_row(const ElementwiseRows<T>& row, const T* x, T* y, int64_t n, Write write) {
+  if (write == Write::kAdd) return row.affine(T{1}, x, T{0}, y, n, write);
+  if (x != y) std::copy_n(x, n, y);
+}
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void binary(Cpu, Binary op, const BroadcastPlan& plan, const T* a, const T* b, T* y) {
+  const auto row = rows_of<T>().binary;
+  each_row(plan, a, b, [&](RowOperand<T> p, RowOperand<T> q, int64_t i, int64_t n) {
+    row(op, p, q, y + i, n, Write::kSet);
+  });
+}
+
+template <class T>
+void binary_backward(Cpu, Binary op, int wrt, const BroadcastPlan& plan, const T* a, const T* b,
+                     const T* dy, T* d_operand, Write write) {
+  const auto& strides = wrt == 0 ? plan.a_stride : plan.b_stride;
+  const bool reduced = is_broadcast(plan, strides);
+  const int64_t n = numel(plan);
+  if (op == Binary::kAdd || op == Binary::kSub) {
+    const double sign = op == Binary::kSub && wrt == 1 ? -1 : 1;
+    if (!reduced) return affine(Cpu{}, sign, dy, 0, d_operand, n, write);
+    return sum_to_operand(plan, strides, dy, d_operand, sign, write);
+  }
+  const Scratch<T> full(reduced ? n : 0);
+  T* const out = reduced ? full.data() : d_operand;
+  const Write out_write = reduced ? Write::kSet : write;
+  if (op == Binary::kDiv && wrt == 1) {
+    const auto row = rows_of<T>().quotient;
+    each_row(plan, a, b, [&](RowOperand<T> p, RowOperand<T> q, int64_t i, int64_t count) {
+      row(p, q, dy + i, out + i, count, out_write);
+    });
+  } else {
+    const auto row = rows_of<T>().binary;
+    BroadcastPlan other = plan;
+    if (wrt == 1) std::swap(other.a_stride, other.b_stride);
+    each_row(with_dense_a(other), dy, wrt == 0 ? b : a,
+             [&](RowOperand<T> p, RowOperand<T> q, int64_t i, int64_t count) {
+               row(op, p, q, out + i, count, out_write);
+             });
+  }
+  if (reduced) sum_to_operand(plan, strides, full.data(), d_operand, 1, write);
+}
+
+template <class T>
+void affine(Cpu, double alpha, const T* x, double beta, T* y, int64_t n, Write write) {
+  const auto row = rows_of<T>().affine;
+  parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
+    row(static_cast<T>(alpha), x + begin, static_cast<T>(beta), y + begin, end - begin, write);
+  });
+}
+
+template <class T>
+void masked_fill(Cpu, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
+                 T* y, int64_t n, Write write) {
+  const auto& row = rows_of<T>();
+  const T filler = static_cast<T>(value);
+  const auto fill_run = [&](int64_t i, int64_t count, bool masked) {
+    if (!masked) return copy_row(row, x + i, y + i, count, write);
+    if (write == Write::kSet) std::fill_n(y + i, count, filler);
+  };
+  parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin, count; i < end; i += count) {
+      const int64_t m = i / inner % mask_n;
+      if (inner == 1) {
+        count = std::min(mask_n - m, end - i);
+        row.masked_fill(x + i, mask + m, filler, y + i, count, write);
+      } else {
+        count = std::min(inner - i % inner, end - i);
+        fill_run(i, count, mask[m] != 0);
+      }
+    }
+  });
+}
+
+template <class T>
+void broadcast_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
+                    Write write) {
+  const auto& row = rows_of<T>();
+  const T factor = static_cast<T>(scale);
+  if (inner == 1) {
+    parallel_rows(outer, n, [&](int64_t o, int64_t begin, int64_t end) {
+      const T value = factor * x[o], zero = 0;
+      row.binary(Binary::kAdd, {&value, false}, {&zero, false}, y + o * n + begin, end - begin,
+                 write);
+    });
+    return;
+  }
+  parallel_rows(outer * n, inner, [&](int64_t r, int64_t begin, int64_t end) {
+    row.affine(factor, x + r / n * inner + begin, T{0}, y + r * inner + begin, end - begin, write);
+  });
+}
+
+template <class T>
+void copy_block(Cpu, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows,
+                int64_t cols, Write write) {
+  const auto& row = rows_of<T>();
+  if (x_stride == cols && y_stride == cols) cols *= std::exchange(rows, 1);
+  parallel_rows(rows, cols, [&](int64_t r, int64_t begin, int64_t end) {
+    copy_row(row, x + r * x_stride + begin, y + r * y_stride + begin, end - begin, write);
+  });
+}
+
+#define TAPESTRY_INSTANTIATE(T)                                                                   \
+  template void binary(Cpu, Binary, const BroadcastPlan&, const T*, const T*, T*);                \
+  template void binary_backward(Cpu, Binary, int, const BroadcastPlan&, const T*, const T*,       \
+                                const T*, T*, Write);                                             \
+  template void affine(Cpu, double, const T*, double, T*, int64_t, Write);                        \
+  template void masked_fill(Cpu, const T*, const int32_t*, int64_t, int64_t, double, T*, int64_t, \
+                            Write);                                                               \
+  template void broadcast_axis(Cpu, const T*, T*, int64_t, int64_t, int64_t, double, Write);      \
+  template void copy_block(Cpu, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);
+TAPESTRY_INSTANTIATE(float)
+TAPESTRY_INSTANTIATE(double)
+#undef TAPESTRY_INSTANTIATE
+
+}  // namespace kernels
+}  // namespace tapestry
+#endif  // HWY_ONCE

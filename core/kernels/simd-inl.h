@@ -1,0 +1,157 @@
+// What the vectorised kernels share, compiled once per Highway target: loops over ragged lengths, the
+// two ways to deliver a result, and an exponential for arguments that are not positive.
+#if defined(TAPESTRY_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TAPESTRY_KERNELS_SIMD_INL_H_
+#undef TAPESTRY_KERNELS_SIMD_INL_H_
+#else
+#define TAPESTRY_KERNELS_SIMD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/kernels/common.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+
+template <class T>
+HWY_INLINE int64_t lanes_of() {
+  return static_cast<int64_t>(hn::Lanes(Tag<T>()));
+}
+
+/// Whole vectors to and from memory of any alignment.
+struct Whole {
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+    return hn::LoadU(d, p);
+  }
+  template <class D, class V>
+  HWY_INLINE void store(D d, V v, hn::TFromD<D>* p) const {
+    hn::StoreU(v, d, p);
+  }
+  /// `v`, or `other` in the lanes that are not there.
+  template <class D, class V>
+  HWY_INLINE V or_else(D, V v, V) const {
+    return v;
+  }
+};
+
+/// The first n lanes of a vector, 0 < n < Lanes(d); a load gives zeros in the others. Touches no memory
+/// behind the last of the n.
+struct Part {
+  int64_t n;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
+#else
+    HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)] = {};
+    std::memcpy(buffer, p, static_cast<size_t>(n) * sizeof(*p));
+    return hn::Load(d, buffer);
+#endif
+  }
+  template <class D, class V>
+  HWY_INLINE void store(D d, V v, hn::TFromD<D>* p) const {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
+#else
+    HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
+    hn::Store(v, d, buffer);
+    std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(*p));
+#endif
+  }
+  template <class D, class V>
+  HWY_INLINE V or_else(D d, V v, V other) const {
+    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n)), v, other);
+  }
+};
+
+/// Calls body(io, i) for each vector that covers [0, n), i the index of its first element and io a
+/// Whole, or a Part at the end.
+template <class D, class Body>
+HWY_INLINE void each_vector(D d, int64_t n, Body body) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) body(Whole{}, i);
+  if (i < n) body(Part{n - i}, i);
+}
+
+template <Write kWrite>
+using WriteConstant = std::integral_constant<Write, kWrite>;
+
+/// *p (=|+=) v
+template <Write kWrite, class Io, class D, class V>
+HWY_INLINE void deliver(WriteConstant<kWrite>, Io io, D d, V v, hn::TFromD<D>* p) {
+  if constexpr (kWrite == Write::kAdd) v = hn::Add(io.load(d, p), v);
+  io.store(d, v, p);
+}
+
+/// Calls f(WriteConstant) so that loops are compiled for each mode.
+template <class F>
+HWY_INLINE void with_write(Write write, F f) {
+  if (write == Write::kSet) {
+    f(WriteConstant<Write::kSet>());
+  } else {
+    f(WriteConstant<Write::kAdd>());
+  }
+}
+
+template <class D, class V>
+HWY_INLINE hn::TFromD<D> sum_lanes(D d, V v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
+template <class D, class V>
+HWY_INLINE hn::TFromD<D> max_lanes(D d, V v) {
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+}
+
+/// e^x for x <= 0: -inf gives 0, a result below the smallest normal number gives 0, NaN stays NaN
+/// (a softmax must not hide one). In float: Cody-Waite reduction to [-ln2/2, ln2/2] and the Taylor
+/// polynomial of degree 7, within 1.5 ulp.
+template <class D, class V>
+HWY_INLINE V exp_negative(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+  } else {
+    const hn::RebindToSigned<D> di;
+    // Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the mantissa.
+    const V shift = hn::Set(d, 12582912.0f);
+    const V low = hn::Set(d, -87.0f);
+    const V clamped = hn::Max(low, x);  // x86's max gives its second operand when one is NaN
+    const V shifted = hn::MulAdd(clamped, hn::Set(d, 1.44269504f), shift);
+    const V n = hn::Sub(shifted, shift);
+    V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
+    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+    V p = hn::Set(d, 1.0f / 5040);
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
+    p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+    const auto bits = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+    const V power = hn::BitCast(d, hn::Add(bits, hn::BitCast(di, hn::Set(d, 1.0f))));
+    return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(p, power));
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,139 @@
+// The scalar maths of core/kernels/unary.h, for host and device. Each functor gives
+//   f(x)      the function
+//   df(v)     its derivative, from v = x or v = f(x), as kNeeds says
+// The vectorised forms in unary_simd-inl.h are tested against these.
+#pragma once
+
+#include <cmath>
+
+#ifdef __CUDACC__
+#define TAPESTRY_HOST_DEVICE __host__ __device__
+#else
+#define TAPESTRY_HOST_DEVICE
+#endif
+
+namespace tapestry::functors {
+
+enum class Needs { kInput, kOutput, kEither };
+
+struct Relu {
+  static constexpr Needs kNeeds = Needs::kEither;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return x < 0 ? T(0) : x;  // NaN stays NaN
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T x_or_y) {
+    return x_or_y > 0 ? T(1) : T(0);
+  }
+};
+
+/// x * Phi(x); the derivative is Phi(x) + x * phi(x).
+struct Gelu {
+  static constexpr Needs kNeeds = Needs::kInput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T phi(T x) {  // the normal distribution function, exact far to the left
+    return T(0.5) * std::erfc(x * T(-0.70710678118654752440));
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return x * phi(x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T x) {
+    return phi(x) + x * T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
+  }
+};
+
+struct GeluTanh {
+  static constexpr Needs kNeeds = Needs::kInput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T inner(T x) {
+    return T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return T(0.5) * x * (T(1) + std::tanh(inner(x)));
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T x) {
+    const T t = std::tanh(inner(x));
+    const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
+    return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope;
+  }
+};
+
+struct Sigmoid {
+  static constexpr Needs kNeeds = Needs::kOutput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return T(1) / (T(1) + std::exp(-x));
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T y) {
+    return y * (T(1) - y);
+  }
+};
+
+struct Silu {
+  static constexpr Needs kNeeds = Needs::kInput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return x * Sigmoid::f(x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T x) {
+    const T s = Sigmoid::f(x);
+    return s * (T(1) + x * (T(1) - s));
+  }
+};
+
+struct Tanh {
+  static constexpr Needs kNeeds = Needs::kOutput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return std::tanh(x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T y) {
+    return T(1) - y * y;
+  }
+};
+
+struct Exp {
+  static constexpr Needs kNeeds = Needs::kOutput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return std::exp(x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T y) {
+    return y;
+  }
+};
+
+struct Log {
+  static constexpr Needs kNeeds = Needs::kInput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return std::log(x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T x) {
+    return T(1) / x;
+  }
+};
+
+struct Sqrt {
+  static constexpr Needs kNeeds = Needs::kOutput;
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    return std::sqrt(x);
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T y) {
+    return T(0.5) / y;
+  }
+};
+
+}  // namespace tapestry::functors
