@@ -44,7 +44,7 @@ void add_arithmetic(Cases& cases, Inputs& in) {
   cases.push_back({"div broadcast scalar", {row, positive},
                    [=] { return sum(row) / positive; }});
   cases.push_back({"affine", {a}, [=] { return affine(a, -2.5, 0.5); }});
-  cases.push_back({"used three times", {a, row}, [=] { return a * row + (a - row) * a; }});
+  cases.push_back({"used three times", {a, row}, [=] { return a * row + (a - 2.0 * row) * a; }});
   const Var frozen = in.draw({4, 5});
   frozen.set_requires_grad(false);
   cases.push_back({"frozen operand", {a, frozen}, [=] { return a * frozen + frozen; }});
