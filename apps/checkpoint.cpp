@@ -24,6 +24,13 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kPrefix = "checkpoint-";
 
+constexpr const char* kFormat = "tapestry checkpoint 1";
+
+// Tells a test how far the protocol has come.
+void reached(const std::string& stage) {
+  if (internal::checkpoint_stage_hook != nullptr) internal::checkpoint_stage_hook(stage.c_str());
+}
+
 [[noreturn]] void system_failure(const std::string& action, const std::string& path) {
   fail(ErrorKind::kRuntime, "[checkpoint] cannot ", action, ' ', path, ": ", std::strerror(errno),
        '.');
@@ -47,6 +54,7 @@ class Descriptor {
 void flush_folder(const std::string& path) {
   const Descriptor folder(path, O_RDONLY | O_DIRECTORY);
   if (fsync(folder.get()) != 0) system_failure("flush", path);
+  reached("folder flushed");
 }
 
 void write_file(const std::string& path, const std::string& bytes) {
@@ -58,10 +66,12 @@ void write_file(const std::string& path, const std::string& bytes) {
     done += static_cast<size_t>(count);
   }
   if (fsync(file.get()) != 0) system_failure("flush", path);
+  reached("file written");
 }
 
 void rename_path(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) system_failure("rename " + from + " to", to);
+  reached("renamed");
 }
 
 std::string checksum(const std::string& bytes) {
@@ -76,7 +86,37 @@ std::string manifest_of(const CheckpointFiles& files) {
   for (const auto& [name, bytes] : files) {
     entries[name] = {{"bytes", bytes.size()}, {"xxh3_64", checksum(bytes)}};
   }
-  return Json{{"format", "tapestry checkpoint 1"}, {"files", entries}}.dump(2) + "\n";
+  return Json{{"format", kFormat}, {"files", entries}}.dump(2) + "\n";
+}
+
+struct ManifestEntry {
+  uint64_t bytes;
+  std::string checksum;
+};
+
+// A name in a manifest stays inside its folder.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name[0] != '.' && name.find('/') == std::string::npos;
+}
+
+std::map<std::string, ManifestEntry> read_manifest(const std::string& path) {
+  const Json manifest = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  std::map<std::string, ManifestEntry> entries;
+  try {  // nlohmann throws where a key is missing or has another type
+    if (manifest.at("format").get<std::string>() != kFormat) {
+      fail(ErrorKind::kData, "[checkpoint] ", path, " has format ", manifest.at("format").dump(),
+           ", expected \"", kFormat, "\".");
+    }
+    for (const auto& [name, entry] : manifest.at("files").get_ref<const Json::object_t&>()) {
+      if (!is_plain_name(name)) {
+        fail(ErrorKind::kData, "[checkpoint] ", path, " names '", name, "', expected a file name.");
+      }
+      entries[name] = {entry.at("bytes"), entry.at("xxh3_64")};
+    }
+  } catch (const Json::exception&) {
+    fail(ErrorKind::kData, "[checkpoint] ", path, " is damaged: it is no list of files.");
+  }
+  return entries;
 }
 
 std::string parent_of(const std::string& path) {
@@ -91,6 +131,24 @@ int64_t step_of(const std::string& name) {
   const char* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + std::strlen(kPrefix), end, step);
   return error == std::errc() && rest == end ? step : -1;
+}
+
+// Steps with a checkpoint folder, ascending.
+std::vector<int64_t> steps_in(const std::string& run_folder) {
+  std::vector<int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(run_folder)) {
+    const int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0 && entry.is_directory()) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// True for what only an interrupted commit leaves behind.
+bool is_left_over(const std::string& name) {
+  const bool ours =
+      name.starts_with(kPrefix) || name.starts_with("best.") || name.starts_with("last.");
+  return ours && name.find(".tmp-") != std::string::npos;
 }
 
 // The step that a link in the run folder names, or -1.
@@ -150,22 +208,17 @@ void write_checkpoint(const std::string& folder, const CheckpointFiles& files) {
 }
 
 CheckpointFiles read_checkpoint(const std::string& folder) {
-  const std::string manifest_path = folder + "/" + kManifest;
-  const Json manifest = Json::parse(read_file(manifest_path), nullptr, false);
-  if (manifest.is_discarded() || !manifest.contains("files") || !manifest["files"].is_object()) {
-    fail(ErrorKind::kData, "[checkpoint] ", manifest_path, " is damaged.");
-  }
   CheckpointFiles files;
-  for (const auto& [name, entry] : manifest["files"].items()) {
+  for (const auto& [name, entry] : read_manifest(folder + "/" + kManifest)) {
     const std::string path = folder + "/" + name;
     std::string bytes = read_file(path);
-    if (bytes.size() != entry.value("bytes", uint64_t{0})) {
-      fail(ErrorKind::kData, "[checkpoint] ", path, " has ", bytes.size(), " bytes, its manifest says ",
-           entry.value("bytes", uint64_t{0}), '.');
+    if (bytes.size() != entry.bytes) {
+      fail(ErrorKind::kData, "[checkpoint] ", path, " has ", bytes.size(),
+           " bytes, its manifest says ", entry.bytes, '.');
     }
-    if (checksum(bytes) != entry.value("xxh3_64", "")) {
-      fail(ErrorKind::kData, "[checkpoint] ", path, " is damaged: its checksum is ", checksum(bytes),
-           ", its manifest says ", entry.value("xxh3_64", "nothing"), '.');
+    if (checksum(bytes) != entry.checksum) {
+      fail(ErrorKind::kData, "[checkpoint] ", path, " is damaged: its checksum is ",
+           checksum(bytes), ", its manifest says ", entry.checksum, '.');
     }
     files[name] = std::move(bytes);
   }
@@ -176,6 +229,13 @@ std::string resolve_checkpoint(const std::string& path) {
   if (fs::exists(path + "/" + kManifest)) return path;
   for (const char* link : {"/best", "/last"}) {
     if (fs::exists(path + link + "/" + kManifest)) return path + link;
+  }
+  if (fs::is_directory(path)) {  // links lost, as when the folder was copied without them
+    const std::vector<int64_t> steps = steps_in(path);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      const std::string folder = concat(path, '/', kPrefix, *step);
+      if (fs::exists(folder + "/" + kManifest)) return folder;
+    }
   }
   fail(ErrorKind::kData, "[checkpoint] ", path,
        " is neither a checkpoint nor a run folder with one.");
@@ -198,6 +258,7 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
   }
   for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
+    if (!is_left_over(name)) continue;
     // A replaced folder that never got its successor is still the only copy: it goes back.
     if (const size_t old = name.find(".old.tmp-"); old != std::string::npos) {
       const std::string original = file(name.substr(0, old));
@@ -206,7 +267,7 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
         continue;
       }
     }
-    if (name.find(".tmp-") != std::string::npos) fs::remove_all(entry.path(), error);
+    fs::remove_all(entry.path(), error);
   }
 }
 
@@ -214,15 +275,7 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) close(lock_);
 }
 
-std::vector<int64_t> RunFolder::steps() const {
-  std::vector<int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(path_)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory()) steps.push_back(step);
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
+std::vector<int64_t> RunFolder::steps() const { return steps_in(path_); }
 
 std::string RunFolder::checkpoint_path(int64_t step) const {
   return file(kPrefix + std::to_string(step));
@@ -234,6 +287,7 @@ void RunFolder::point(const std::string& link, int64_t step) const {
   if (symlink((kPrefix + std::to_string(step)).c_str(), temporary.c_str()) != 0) {
     system_failure("create", temporary);
   }
+  reached("link made");
   rename_path(temporary, file(link));
   flush_folder(path_);
 }
@@ -253,7 +307,9 @@ void RunFolder::commit(int64_t step, const CheckpointFiles& files, bool best, in
     // Out of sight first: an interrupted deletion must not look like a damaged checkpoint.
     const std::string doomed = concat(checkpoint_path(old), ".tmp-", getpid());
     fs::rename(checkpoint_path(old), doomed, error);
+    reached("out of sight");
     fs::remove_all(doomed, error);
+    reached("deleted");
     --excess;
   }
 }

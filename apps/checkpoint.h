@@ -17,9 +17,9 @@ using CheckpointFiles = std::map<std::string, std::string>;
 /// Reads a file whole. Throws Error(kData) naming it.
 std::string read_file(const std::string& path);
 
-/// Writes <folder>: first <folder>.tmp-<pid>, every file and the folder flushed to disk, then a rename
-/// and a flush of the parent. An existing <folder> is replaced. Throws Error(kRuntime) with the
-/// system's reason (a full disk, say) and leaves what was there before untouched.
+/// Writes <folder>: first <folder>.tmp-<pid>, every file and the folder flushed to disk, then a
+/// rename and a flush of the parent. An existing <folder> is replaced. Throws Error(kRuntime) with
+/// the system's reason (a full disk, say) and leaves what was there before untouched.
 void write_checkpoint(const std::string& folder, const CheckpointFiles& files);
 
 /// Reads a checkpoint folder and verifies its manifest. Throws Error(kData) naming the file that is
@@ -29,6 +29,11 @@ CheckpointFiles read_checkpoint(const std::string& folder);
 /// What a model folder on a command line means: a checkpoint itself, or a run folder, whose `best`
 /// checkpoint is taken, else its newest one.
 std::string resolve_checkpoint(const std::string& path);
+
+namespace internal {
+/// Called after each stage of the commit protocol; tests end the process there.
+inline void (*checkpoint_stage_hook)(const char* stage) = nullptr;
+}  // namespace internal
 
 /// output_dir of one training. Holds a lock: a second training in the same folder is refused.
 class RunFolder {
@@ -47,8 +52,8 @@ class RunFolder {
   std::vector<int64_t> steps() const;
   std::string checkpoint_path(int64_t step) const;
 
-  /// Commits checkpoint-<step>, moves `last` (and `best`, if it is the best one), and only then deletes
-  /// the oldest beyond `keep` (0: keep all), never one that a link names.
+  /// Commits checkpoint-<step>, moves `last` (and `best`, if it is the best one), and only then
+  /// deletes the oldest beyond `keep` (0: keep all), never one that a link names.
   void commit(int64_t step, const CheckpointFiles& files, bool best, int64_t keep);
 
   struct Loaded {

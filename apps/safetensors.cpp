@@ -15,9 +15,12 @@ constexpr uint64_t kAlignment = 64;
 
 const char* code_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return "F32";
-    case DType::kFloat64: return "F64";
-    case DType::kInt32: return "I32";
+    case DType::kFloat32:
+      return "F32";
+    case DType::kFloat64:
+      return "F64";
+    case DType::kInt32:
+      return "I32";
   }
   return "?";
 }
@@ -40,9 +43,15 @@ Json parse_header(const std::string& text, const std::string& name) {
     return true;
   };
   const Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (header.is_discarded() || !header.is_object()) broken(name, "the header is not a JSON object.");
+  if (header.is_discarded() || !header.is_object())
+    broken(name, "the header is not a JSON object.");
   if (!duplicate.empty()) broken(name, "the header names '", duplicate, "' twice.");
   return header;
+}
+
+bool is_text_map(const Json& value) {
+  return value.is_object() &&
+         std::all_of(value.begin(), value.end(), [](const Json& text) { return text.is_string(); });
 }
 
 struct Entry {
@@ -53,10 +62,10 @@ struct Entry {
 };
 
 Entry parse_entry(const std::string& key, const Json& value, const std::string& name) {
-  const bool complete = value.is_object() && value.contains("dtype") && value["dtype"].is_string() &&
-                        value.contains("shape") && value["shape"].is_array() &&
-                        value.contains("data_offsets") && value["data_offsets"].is_array() &&
-                        value["data_offsets"].size() == 2 &&
+  const bool complete = value.is_object() && value.contains("dtype") &&
+                        value["dtype"].is_string() && value.contains("shape") &&
+                        value["shape"].is_array() && value.contains("data_offsets") &&
+                        value["data_offsets"].is_array() && value["data_offsets"].size() == 2 &&
                         value["data_offsets"][0].is_number_unsigned() &&
                         value["data_offsets"][1].is_number_unsigned();
   if (!complete) broken(name, "'", key, "' needs dtype, shape and two data_offsets.");
@@ -75,8 +84,9 @@ Entry parse_entry(const std::string& key, const Json& value, const std::string& 
   std::vector<int64_t> sizes;
   uint64_t total = static_cast<uint64_t>(size_of(entry.dtype));
   for (const Json& size : value["shape"]) {
-    if (!size.is_number_unsigned() ||
-        __builtin_mul_overflow(total, size.get<uint64_t>(), &total) || total >> 62 != 0) {
+    constexpr uint64_t kMaxSize = uint64_t{1} << 62;
+    if (!size.is_number_unsigned() || size.get<uint64_t>() > kMaxSize ||
+        __builtin_mul_overflow(total, size.get<uint64_t>(), &total) || total > kMaxSize) {
       broken(name, "'", key, "' has an impossible shape ", value["shape"].dump(), '.');
     }
     sizes.push_back(size);
@@ -128,7 +138,8 @@ NamedTensors parse_safetensors(const std::string& bytes, const std::string& name
     length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
   }
   if (length > kMaxHeaderBytes) {
-    broken(name, "the header claims ", length, " bytes, at most ", kMaxHeaderBytes, " are allowed.");
+    broken(name, "the header claims ", length, " bytes, at most ", kMaxHeaderBytes,
+           " are allowed.");
   }
   if (length > bytes.size() - 8) {
     broken(name, "the header claims ", length, " bytes, the file has ", bytes.size() - 8, " left.");
@@ -136,7 +147,11 @@ NamedTensors parse_safetensors(const std::string& bytes, const std::string& name
   const Json header = parse_header(bytes.substr(8, length), name);
   std::vector<Entry> entries;
   for (const auto& [key, value] : header.items()) {
-    if (key != "__metadata__") entries.push_back(parse_entry(key, value, name));
+    if (key != "__metadata__") {
+      entries.push_back(parse_entry(key, value, name));
+    } else if (!is_text_map(value)) {
+      broken(name, "__metadata__ must be an object of strings.");
+    }
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

@@ -17,9 +17,9 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 std::string safetensors_bytes(const NamedTensors& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
-/// Parses such bytes (F32, F64, I32); `name` is the file's, for messages. Checks before it reads: header
-/// at most 100 MB, offsets contiguous from 0 in file order, shape product without overflow and equal to
-/// the byte count, exact file length, no duplicate keys. Throws Error(kData).
+/// Parses such bytes (F32, F64, I32); `name` is the file's, for messages. Checks before it reads:
+/// header at most 100 MB, offsets contiguous from 0 in file order, shape product without overflow
+/// and equal to the byte count, exact file length, no duplicate keys. Throws Error(kData).
 NamedTensors parse_safetensors(const std::string& bytes, const std::string& name);
 
 }  // namespace tapestry
