@@ -131,6 +131,9 @@ const Violation kViolations[] = {
     {"ProductOverflows",  // 4 * 2^32 * 2^32 is 4 * 0 in 64 bits
      file_of(entry(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])"), 0),
      "'w' has an impossible shape [4294967296,4294967296]."},
+    {"ProductTooLargeForASignedNumber",  // 4 * 2^31 * 2^30 is 2^63
+     file_of(entry(R"("dtype":"F32","shape":[2147483648,1073741824],"data_offsets":[0,0])"), 0),
+     "'w' has an impossible shape [2147483648,1073741824]."},
     {"SizeOverflowsBehindAZero",
      file_of(entry(R"("dtype":"F32","shape":[0,9223372036854775808],"data_offsets":[0,0])"), 0),
      "'w' has an impossible shape [0,9223372036854775808]."},
