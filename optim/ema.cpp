@@ -1,0 +1,60 @@
+#include "optim/ema.h"
+
+#include <algorithm>
+
+#include "core/kernels/optimizer.h"
+
+namespace tapestry {
+
+Ema::Ema(const EmaOptions& options, NamedVars params)
+    : options_(options),
+      params_(std::move(params)),
+      num_updates_(Tensor::zeros({}, DType::kInt32)) {
+  if (!(options_.decay >= 0 && options_.decay < 1)) {
+    fail(ErrorKind::kConfig, "[ema] decay must be in [0, 1), got ", options_.decay, '.');
+  }
+  check_parameters("ema", params_);
+  for (const auto& [name, var] : params_) averages_.push_back(var.value().clone());
+}
+
+void Ema::update() {
+  check(!swapped_, "ema", "update() while the averages are swapped in.");
+  if (params_.empty()) return;
+  const double t = ++*num_updates_.data<int32_t>();
+  const double decay =
+      options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
+  dispatch(averages_.front(), [&](auto device, auto type) {
+    using T = decltype(type);
+    std::vector<AverageUpdate<T>> updates;
+    updates.reserve(params_.size());
+    for (size_t i = 0; i < params_.size(); ++i) {
+      const Tensor& value = params_[i].second.value();
+      updates.push_back({averages_[i].template data<T>(), value.data<T>(), value.numel()});
+    }
+    kernels::moving_average<T>(device, decay, updates);
+  });
+}
+
+void Ema::swap() {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    Tensor value = params_[i].second.value();
+    const Tensor trained = value.clone();
+    value.copy_from(averages_[i]);
+    averages_[i].copy_from(trained);
+  }
+  swapped_ = !swapped_;
+}
+
+NamedTensors Ema::state() const {
+  check(!swapped_, "ema", "state() while the averages are swapped in.");
+  NamedTensors state;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    state.emplace_back("average/" + params_[i].first, averages_[i]);
+  }
+  state.emplace_back("num_updates", num_updates_);
+  return state;
+}
+
+void Ema::load_state(const NamedTensors& source) { copy_named("ema", source, state()); }
+
+}  // namespace tapestry

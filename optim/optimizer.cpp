@@ -1,0 +1,197 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/optimizer.h"
+#include "core/kernels/sum_squares.h"
+
+namespace tapestry {
+namespace {
+
+template <class... Parts>
+void require(bool ok, const Parts&... parts) {
+  if (!ok) fail(ErrorKind::kConfig, "[optimizer] ", parts...);
+}
+
+bool is_fraction(double x) { return x >= 0 && x < 1; }
+bool is_positive_or_0(double x) { return std::isfinite(x) && x >= 0; }
+
+void validate(const OptimizerOptions& options) {
+  require(is_positive_or_0(options.weight_decay), "weight_decay must be 0 or more, got ",
+          options.weight_decay, '.');
+  require(is_fraction(options.momentum), "momentum must be in [0, 1), got ", options.momentum, '.');
+  require(is_fraction(options.alpha), "alpha must be in [0, 1), got ", options.alpha, '.');
+  require(is_fraction(options.rho), "rho must be in [0, 1), got ", options.rho, '.');
+  require(is_fraction(options.betas[0]) && is_fraction(options.betas[1]),
+          "betas must be in [0, 1), got ", options.betas[0], " and ", options.betas[1], '.');
+  require(is_positive_or_0(options.eps), "eps must be 0 or more, got ", options.eps, '.');
+}
+
+bool is_adam(OptimizerType type) {
+  return type == OptimizerType::kAdam || type == OptimizerType::kAdamW;
+}
+
+// The names of a rule's state tensors, as in PyTorch.
+std::vector<const char*> state_names(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kSgd: return {};
+    case OptimizerType::kMomentum:
+    case OptimizerType::kNesterov: return {"momentum_buffer"};
+    case OptimizerType::kAdagrad: return {"sum"};
+    case OptimizerType::kRmsprop: return {"square_avg"};
+    case OptimizerType::kAdadelta: return {"square_avg", "acc_delta"};
+    case OptimizerType::kAdam:
+    case OptimizerType::kAdamW: return {"exp_avg", "exp_avg_sq"};
+  }
+  return {};
+}
+
+// Undefined for a parameter that this update leaves alone.
+Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tensor(); }
+
+// PyTorch's clip_grad_norm_, its 1e-6 included.
+double norm_clip_factor(double norm, double max_norm) {
+  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> groups)
+    : options_(options) {
+  validate(options_);
+  const size_t states = state_names(options_.type).size();
+  NamedVars all;
+  for (const ParamGroup& group : groups) {
+    const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
+    require(is_positive_or_0(weight_decay), "weight_decay must be 0 or more, got ", weight_decay,
+            '.');
+    require(is_positive_or_0(group.learning_rate_scale),
+            "learning_rate_scale must be 0 or more, got ", group.learning_rate_scale, '.');
+    for (const auto& [name, var] : group.params) {
+      all.emplace_back(name, var);
+      slots_.push_back({name, var, group.learning_rate_scale, weight_decay, {}, {}});
+    }
+  }
+  check_parameters("optimizer", all);
+  for (Slot& slot : slots_) {
+    const Tensor& value = slot.var.value();
+    for (size_t k = 0; k < states; ++k) {
+      slot.state[k] = Tensor::zeros(value.shape(), value.dtype(), value.device());
+    }
+    if (is_adam(options_.type)) slot.step = Tensor::zeros({}, DType::kInt32);
+  }
+}
+
+StepResult Optimizer::step(double learning_rate, const ClipOptions& clip, double gradient_scale) {
+  check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
+        learning_rate, '.');
+  const double norm = std::abs(gradient_scale) * gradient_norm();
+  if (!std::isfinite(norm)) return {norm, false};
+  const double scale = gradient_scale * norm_clip_factor(norm, clip.max_grad_norm);
+  const double limit = clip.clip_value > 0 ? clip.clip_value : GradientTransform().limit;
+  update(learning_rate, scale, limit);
+  return {norm, true};
+}
+
+double Optimizer::gradient_norm() const {
+  if (slots_.empty()) return 0;
+  double sum = 0;
+  dispatch(slots_.front().var.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    std::vector<ElementSpan<T>> gradients;
+    gradients.reserve(slots_.size());
+    for (const Slot& slot : slots_) {
+      const Tensor gradient = gradient_of(slot.var);
+      if (!gradient.defined()) continue;
+      check(gradient.shape() == slot.var.shape(), "optimizer", "the gradient of ", slot.name,
+            " is ", gradient.shape(), ", the parameter ", slot.var.shape(), '.');
+      gradients.push_back({gradient.data<T>(), gradient.numel()});
+    }
+    sum = kernels::sum_squares<T>(device, gradients);
+  });
+  return std::sqrt(sum);
+}
+
+void Optimizer::update(double learning_rate, double scale, double limit) {
+  const OptimizerOptions& o = options_;
+  const auto run = [&](auto make_step) { update_with(learning_rate, scale, limit, make_step); };
+  switch (o.type) {
+    case OptimizerType::kSgd:
+      return run([](double lr, double decay, const Slot&) { return SgdStep{lr, decay}; });
+    case OptimizerType::kMomentum:
+    case OptimizerType::kNesterov:
+      return run([&](double lr, double decay, const Slot&) {
+        return MomentumStep{lr, decay, o.momentum, o.type == OptimizerType::kNesterov};
+      });
+    case OptimizerType::kAdagrad:
+      return run([&](double lr, double decay, const Slot&) {
+        return AdagradStep{lr, decay, o.eps};
+      });
+    case OptimizerType::kRmsprop:
+      return run([&](double lr, double decay, const Slot&) {
+        return RmspropStep{lr, decay, o.alpha, o.eps};
+      });
+    case OptimizerType::kAdadelta:
+      return run([&](double lr, double decay, const Slot&) {
+        return AdadeltaStep{lr, decay, o.rho, o.eps};
+      });
+    case OptimizerType::kAdam:
+    case OptimizerType::kAdamW:
+      return run([&](double lr, double decay, const Slot& slot) {
+        const double t = ++*slot.step.data<int32_t>();
+        return AdamStep{.learning_rate = lr,
+                        .weight_decay = decay,
+                        .beta1 = o.betas[0],
+                        .beta2 = o.betas[1],
+                        .eps = o.eps,
+                        .decoupled = o.type == OptimizerType::kAdamW,
+                        .bias_correction1 = 1 - std::pow(o.betas[0], t),
+                        .bias_correction2 = 1 - std::pow(o.betas[1], t)};
+      });
+  }
+}
+
+// make_step(learning rate, weight decay, slot) gives the numbers of the rule for one parameter.
+template <class MakeStep>
+void Optimizer::update_with(double learning_rate, double scale, double limit, MakeStep make_step) {
+  using Step = std::invoke_result_t<MakeStep, double, double, const Slot&>;
+  if (slots_.empty()) return;
+  dispatch(slots_.front().var.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    std::vector<ParameterUpdate<T, Step>> updates;
+    updates.reserve(slots_.size());
+    for (const Slot& slot : slots_) {
+      const Tensor gradient = gradient_of(slot.var);
+      if (!gradient.defined()) continue;
+      const Step step =
+          make_step(learning_rate * slot.learning_rate_scale, slot.weight_decay, slot);
+      auto& update = updates.emplace_back(ParameterUpdate<T, Step>{
+          step, slot.var.value().template data<T>(), gradient.data<T>(), {}, gradient.numel()});
+      for (int k = 0; k < Step::kStates; ++k) update.state[k] = slot.state[k].template data<T>();
+    }
+    kernels::optimizer_step<T, Step>(device, updates, {scale, limit});
+  });
+}
+
+void Optimizer::zero_grad() const {
+  for (const Slot& slot : slots_) slot.var.zero_grad();
+}
+
+NamedTensors Optimizer::state() const {
+  const std::vector<const char*> names = state_names(options_.type);
+  NamedTensors state;
+  for (const Slot& slot : slots_) {
+    for (size_t k = 0; k < names.size(); ++k) {
+      state.emplace_back(concat(names[k], '/', slot.name), slot.state[k]);
+    }
+    if (slot.step.defined()) state.emplace_back("step/" + slot.name, slot.step);
+  }
+  return state;
+}
+
+void Optimizer::load_state(const NamedTensors& source) {
+  copy_named("optimizer", source, state());
+}
+
+}  // namespace tapestry

@@ -1,0 +1,119 @@
+// The eight optimizers: one class over the fused kernels of core/kernels/optimizer.h. Trajectories
+// equal PyTorch's.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optim/named.h"
+
+namespace tapestry {
+
+enum class OptimizerType {
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdagrad,
+  kRmsprop,
+  kAdadelta,
+  kAdam,   ///< weight decay as a part of the gradient (L2)
+  kAdamW,  ///< weight decay decoupled from the gradient
+};
+
+/// "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw".
+/// Throws Error(kConfig) on anything else.
+OptimizerType parse_optimizer(const std::string& name);
+const char* name_of(OptimizerType type);
+
+/// A rule ignores the numbers that it does not know. Take optimizer_defaults() and change what is to
+/// differ: eps and weight_decay have another default for each rule.
+struct OptimizerOptions {
+  OptimizerType type = OptimizerType::kAdam;
+  double weight_decay = 0;
+  double momentum = 0.9;              ///< momentum, nesterov
+  double alpha = 0.99;                ///< rmsprop
+  double rho = 0.9;                   ///< adadelta
+  std::array<double, 2> betas = {0.9, 0.999};  ///< adam, adamw
+  double eps = 1e-8;                  ///< adagrad, rmsprop, adadelta, adam, adamw
+};
+
+/// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6). PyTorch
+/// has no momentum rule of its own; 0.9 is the usual value (document 004).
+OptimizerOptions optimizer_defaults(OptimizerType type);
+
+/// PyTorch's default learning rate: 1e-3 (adagrad and rmsprop 1e-2, adadelta 1). SGD has none there;
+/// 1e-2 is document 004's.
+double default_learning_rate(OptimizerType type);
+
+/// Parameters that share settings.
+struct ParamGroup {
+  NamedVars params;
+  double learning_rate_scale = 1;
+  std::optional<double> weight_decay = {};  ///< unset: the optimizer's
+};
+
+/// Two groups: the parameters for which `decays(name, var)` holds, with the optimizer's weight decay,
+/// and the others with none. Without a predicate matrices decay; biases and norms (rank < 2) do not.
+std::vector<ParamGroup> weight_decay_groups(
+    const NamedVars& params,
+    const std::function<bool(const std::string& name, const Var& var)>& decays = nullptr);
+
+/// 0 switches a limit off. With both, the norm is clipped first.
+struct ClipOptions {
+  double max_grad_norm = 0;  ///< the global L2 norm is scaled down to this (PyTorch's clip_grad_norm_)
+  double clip_value = 0;     ///< each element is clamped to [-clip_value, clip_value]
+};
+
+struct StepResult {
+  double grad_norm;  ///< global L2 norm before clipping, gradient_scale included
+  bool finite;       ///< false: a gradient is not finite, and the update was skipped
+};
+
+class Optimizer {
+ public:
+  /// Allocates the state of all parameters. Throws Error(kConfig) on impossible options and like
+  /// check_parameters().
+  Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> groups);
+  Optimizer(const OptimizerOptions& options, const NamedVars& params)
+      : Optimizer(options, std::vector<ParamGroup>{ParamGroup{params}}) {}
+
+  /// One update of every parameter that has a gradient; frozen ones and those that no gradient
+  /// reached stay as they are, state included. The gradients count as multiplied by gradient_scale
+  /// (1 / tokens, say, when sums were accumulated) and are themselves left alone. When one of them is
+  /// not finite, nothing changes and the result says so.
+  StepResult step(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1);
+
+  void zero_grad() const;
+
+  /// The state for checkpoints, sharing storage with this object: "exp_avg/<parameter>" and so on,
+  /// named as in PyTorch; "step/<parameter>" counts Adam's applied updates.
+  NamedTensors state() const;
+  /// Overwrites the state. Throws, and changes nothing, when names, shapes or dtypes differ.
+  void load_state(const NamedTensors& state);
+
+  const OptimizerOptions& options() const { return options_; }
+
+ private:
+  // A parameter with its settings and state.
+  struct Slot {
+    std::string name;
+    Var var;
+    double learning_rate_scale;
+    double weight_decay;
+    std::array<Tensor, 2> state;
+    Tensor step;  // one int32
+  };
+
+  void update(double learning_rate, double scale, double limit);
+  template <class MakeStep>
+  void update_with(double learning_rate, double scale, double limit, MakeStep make_step);
+  double gradient_norm() const;
+
+  OptimizerOptions options_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace tapestry

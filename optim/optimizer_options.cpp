@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <iterator>
+
+#include "optim/optimizer.h"
+
+namespace tapestry {
+namespace {
+
+// In the order of OptimizerType.
+constexpr const char* kNames[] = {"sgd",     "momentum", "nesterov", "adagrad",
+                                  "rmsprop", "adadelta", "adam",     "adamw"};
+
+}  // namespace
+
+OptimizerType parse_optimizer(const std::string& name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) {
+    std::string known;
+    for (const char* candidate : kNames) known += (known.empty() ? "" : ", ") + std::string(candidate);
+    fail(ErrorKind::kConfig, "[optimizer] expected one of ", known, ", got '", name, "'.");
+  }
+  return static_cast<OptimizerType>(found - std::begin(kNames));
+}
+
+const char* name_of(OptimizerType type) { return kNames[static_cast<int>(type)]; }
+
+OptimizerOptions optimizer_defaults(OptimizerType type) {
+  OptimizerOptions options;
+  options.type = type;
+  if (type == OptimizerType::kAdamW) options.weight_decay = 1e-2;
+  if (type == OptimizerType::kAdagrad) options.eps = 1e-10;
+  if (type == OptimizerType::kAdadelta) options.eps = 1e-6;
+  return options;
+}
+
+double default_learning_rate(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kAdadelta: return 1;
+    case OptimizerType::kAdam:
+    case OptimizerType::kAdamW: return 1e-3;
+    default: return 1e-2;
+  }
+}
+
+std::vector<ParamGroup> weight_decay_groups(
+    const NamedVars& params,
+    const std::function<bool(const std::string& name, const Var& var)>& decays) {
+  std::vector<ParamGroup> groups(2);
+  groups[1].weight_decay = 0;
+  for (const auto& [name, var] : params) {
+    const bool decay = decays ? decays(name, var) : var.shape().rank() >= 2;
+    groups[decay ? 0 : 1].params.emplace_back(name, var);
+  }
+  return groups;
+}
+
+}  // namespace tapestry

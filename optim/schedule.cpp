@@ -1,0 +1,124 @@
+#include "optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+// In the order of ScheduleType.
+constexpr const char* kNames[] = {"constant", "linear",     "cosine", "inverse_sqrt",
+                                  "noam",     "polynomial", "step"};
+
+template <class... Parts>
+void require(bool ok, const Parts&... parts) {
+  if (!ok) fail(ErrorKind::kConfig, "[schedule] ", parts...);
+}
+
+// The part of the decay that is still to come, from 1 at the end of the warm-up to 0 at max_steps.
+double remaining(const ScheduleOptions& options, int64_t step) {
+  if (step >= options.max_steps) return 0;
+  return static_cast<double>(options.max_steps - step) /
+         static_cast<double>(options.max_steps - options.warmup_steps);
+}
+
+double noam(const ScheduleOptions& options, double factor, double step) {
+  const double warmup = static_cast<double>(options.warmup_steps);
+  return factor / std::sqrt(static_cast<double>(options.model_size)) *
+         std::min(1 / std::sqrt(step), step / (warmup * std::sqrt(warmup)));
+}
+
+double after_warmup(const ScheduleOptions& options, double base, int64_t step) {
+  const double low = options.min_learning_rate;
+  switch (options.type) {
+    case ScheduleType::kConstant: return base;
+    case ScheduleType::kLinear: return low + (base - low) * remaining(options, step);
+    case ScheduleType::kCosine: {
+      const double angle = std::numbers::pi * (1 - remaining(options, step));
+      return low + (base - low) * (1 + std::cos(angle)) / 2;
+    }
+    case ScheduleType::kInverseSqrt:
+      return std::max(low, base * std::sqrt(static_cast<double>(options.warmup_steps) /
+                                            static_cast<double>(step)));
+    case ScheduleType::kNoam:
+      return std::max(low, noam(options, base, static_cast<double>(step)));
+    case ScheduleType::kPolynomial:
+      return low + (base - low) * std::pow(remaining(options, step), options.power);
+    case ScheduleType::kStep: {
+      const int64_t level = (step - 1 - options.warmup_steps) / options.step_size;
+      return std::max(low, base * std::pow(options.gamma, static_cast<double>(level)));
+    }
+  }
+  return base;
+}
+
+}  // namespace
+
+ScheduleType parse_schedule(const std::string& name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) {
+    std::string known;
+    for (const char* candidate : kNames) known += (known.empty() ? "" : ", ") + std::string(candidate);
+    fail(ErrorKind::kConfig, "[schedule] expected one of ", known, ", got '", name, "'.");
+  }
+  return static_cast<ScheduleType>(found - std::begin(kNames));
+}
+
+const char* name_of(ScheduleType type) { return kNames[static_cast<int>(type)]; }
+
+void validate(const ScheduleOptions& options, double base_learning_rate) {
+  const ScheduleType type = options.type;
+  require(std::isfinite(base_learning_rate) && base_learning_rate >= 0,
+          "learning_rate must be 0 or more, got ", base_learning_rate, '.');
+  require(options.warmup_steps >= 0, "warmup_steps must be 0 or more, got ", options.warmup_steps,
+          '.');
+  require(std::isfinite(options.min_learning_rate) && options.min_learning_rate >= 0,
+          "min_learning_rate must be 0 or more, got ", options.min_learning_rate, '.');
+  // Noam's learning_rate is a factor, not a rate that the minimum could be compared with.
+  require(type == ScheduleType::kNoam || options.min_learning_rate <= base_learning_rate,
+          "min_learning_rate must not exceed learning_rate, got ", options.min_learning_rate,
+          " and ", base_learning_rate, '.');
+  switch (type) {
+    case ScheduleType::kConstant: break;
+    case ScheduleType::kPolynomial:
+      require(std::isfinite(options.power) && options.power > 0,
+              "power must be more than 0, got ", options.power, '.');
+      [[fallthrough]];
+    case ScheduleType::kLinear:
+    case ScheduleType::kCosine:
+      require(options.max_steps > 0, name_of(type), " needs max_steps of 1 or more, got ",
+              options.max_steps, '.');
+      break;
+    case ScheduleType::kNoam:
+      require(options.model_size > 0, "noam needs model_size of 1 or more, got ",
+              options.model_size, '.');
+      [[fallthrough]];
+    case ScheduleType::kInverseSqrt:
+      require(options.warmup_steps > 0, name_of(type), " needs warmup_steps of 1 or more, got ",
+              options.warmup_steps, '.');
+      break;
+    case ScheduleType::kStep:
+      require(options.step_size > 0, "step needs step_size of 1 or more, got ", options.step_size,
+              '.');
+      require(std::isfinite(options.gamma) && options.gamma > 0, "gamma must be more than 0, got ",
+              options.gamma, '.');
+      break;
+  }
+}
+
+double learning_rate(const ScheduleOptions& options, double base_learning_rate, int64_t step) {
+  validate(options, base_learning_rate);
+  check(step >= 1, "schedule", "updates are counted from 1, got ", step, '.');
+  if (step > options.warmup_steps) return after_warmup(options, base_learning_rate, step);
+  if (options.type == ScheduleType::kNoam) {
+    return noam(options, base_learning_rate, static_cast<double>(step));
+  }
+  return base_learning_rate * static_cast<double>(step) /
+         static_cast<double>(options.warmup_steps);
+}
+
+}  // namespace tapestry
