@@ -38,6 +38,10 @@ class TrainingTask {
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
+/// Copies tensors into the parameters of the same name. Throws Error(kData), naming `file`, unless
+/// names and shapes agree exactly.
+void load_parameters(const ParamStore& store, const NamedTensors& tensors, const std::string& file);
+
 /// True for metrics that are better when they are larger (bleu, chrf, accuracy).
 bool larger_is_better(const std::string& metric);
 

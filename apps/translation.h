@@ -49,10 +49,6 @@ class TranslationModel {
   EncoderDecoder model_;
 };
 
-/// Copies tensors into the parameters of the same name. Throws Error(kData), naming `file`, unless
-/// names and shapes agree exactly.
-void load_parameters(const ParamStore& store, const NamedTensors& tensors, const std::string& file);
-
 class TranslationTask : public TrainingTask {
  public:
   /// Trains the tokenizers when `tokenizers` is empty, reads and encodes the corpora. `report` hears

@@ -1,0 +1,46 @@
+// What a run tells: messages to stderr and train.log, numbers to metrics.jsonl, progress to a terminal.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapestry {
+
+class RunLog {
+ public:
+  /// Messages go to stderr alone.
+  RunLog();
+  /// Messages also go to <folder>/train.log, metrics to <folder>/metrics.jsonl. Lines of metrics.jsonl
+  /// behind `resumed_step` are cut off: the run writes them again.
+  RunLog(const std::string& folder, int64_t resumed_step);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  void info(const std::string& message);
+  void warn(const std::string& message);
+
+  /// One line of metrics.jsonl: {"step": step, "kind": kind, ...values}.
+  void metrics(int64_t step, const std::string& kind,
+               const std::vector<std::pair<std::string, double>>& values);
+
+  /// Redraws the progress line of a terminal; does nothing when stderr is none.
+  void progress(int64_t step, int64_t total, const std::string& status);
+  bool on_terminal() const { return on_terminal_; }
+
+ private:
+  void clear_progress();
+
+  struct Sinks;
+  std::unique_ptr<Sinks> sinks_;
+  bool on_terminal_ = false;
+  bool progress_shown_ = false;
+};
+
+/// "1h 02m", "3m 20s", "12s"
+std::string duration_text(double seconds);
+
+}  // namespace tapestry

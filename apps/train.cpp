@@ -1,0 +1,83 @@
+#include <filesystem>
+#include <fstream>
+
+#include "apps/checkpoint.h"
+#include "apps/commands.h"
+#include "apps/config.h"
+#include "apps/log.h"
+#include "apps/signals.h"
+#include "apps/trainer.h"
+#include "apps/translation.h"
+#include "core/kernels/gemm.h"
+#include "core/parallel.h"
+
+namespace tapestry {
+namespace {
+
+// What a run starts from: a checkpoint of its own folder, one given by path, or nothing.
+std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, RunFolder& folder,
+                                               std::string& note) {
+  if (arguments.resume == "auto") {
+    auto newest = folder.newest([&](const std::string& reason) { note += reason + "\n"; });
+    if (!newest) {
+      if (!folder.steps().empty()) {
+        fail(ErrorKind::kData, "[train] no checkpoint in ", folder.path(), " is whole:\n", note,
+             "Use --resume never with another output_dir to start anew.");
+      }
+      return std::nullopt;
+    }
+    return std::move(newest->files);
+  }
+  if (arguments.resume == "never") {
+    if (!folder.steps().empty()) {
+      fail(ErrorKind::kConfig, "[train] ", folder.path(), " holds ", folder.steps().size(),
+           " checkpoints; --resume never would overwrite them. Choose another output_dir.");
+    }
+    return std::nullopt;
+  }
+  return read_checkpoint(resolve_checkpoint(arguments.resume));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  out.flush();
+  if (!out) fail(ErrorKind::kRuntime, "[train] cannot write ", path, '.');
+}
+
+}  // namespace
+
+int run_train(const TrainArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  const Device device = parse_device(config.device);
+  set_num_threads(config.threads);
+  install_signal_handlers();
+  RunFolder folder(config.output_dir);
+  std::string note;
+  const std::optional<CheckpointFiles> checkpoint = find_checkpoint(arguments, folder, note);
+  TrainerState state;
+  TokenizerPair tokenizers;
+  if (checkpoint) {
+    state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
+    std::map<std::string, std::string> files;
+    for (const std::string& name : kTokenizerFileNames) {
+      if (checkpoint->contains(name)) files[name] = checkpoint->at(name);
+    }
+    tokenizers = load_tokenizers(files);
+  }
+  RunLog log(folder.path(), state.step);
+  write_text(folder.file("config.yaml"), to_yaml(config));
+  if (!note.empty()) log.warn(note);
+  log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
+  if (const std::string warning = blas_warning(); !warning.empty()) log.warn(warning);
+
+  TranslationTask task(config, tokenizers, state.position,
+                       [&](const std::string& message) { log.info(message); });
+  log.info(concat("model: ", task.parameters().elements(), " parameters in ",
+                  task.parameters().parameters().size(), " tensors"));
+  if (checkpoint) log.info(concat("resuming after update ", state.step));
+  Trainer trainer(config, task, folder, log, checkpoint ? &*checkpoint : nullptr);
+  return trainer.run();
+}
+
+}  // namespace tapestry

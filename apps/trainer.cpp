@@ -1,0 +1,301 @@
+#include "apps/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/signals.h"
+#include "core/allocator.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostSkippedInARow = 10;
+// Random streams set aside for each micro-batch of an update.
+constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
+constexpr std::string_view kTrainedPrefix = "parameter/";
+
+NamedVars named_parameters(const ParamStore& store) {
+  NamedVars params;
+  for (const Parameter& parameter : store.parameters()) {
+    params.emplace_back(parameter.name, parameter.var);
+  }
+  return params;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const TrainerState& state) {
+  return Json{{"step", state.step},
+              {"epoch", state.position.epoch},
+              {"batch", state.position.batch},
+              {"best_metric", state.best_metric},
+              {"best_step", state.best_step},
+              {"validations_without_best", state.validations_without_best},
+              {"skipped_updates", state.skipped_updates},
+              {"skipped_in_a_row", state.skipped_in_a_row},
+              {"seconds", state.seconds}}
+      .dump(2);
+}
+
+TrainerState parse_trainer_state(const std::string& json, const std::string& name) {
+  try {
+    const Json value = Json::parse(json);
+    TrainerState state;
+    state.step = value.at("step");
+    state.position = {value.at("epoch"), value.at("batch")};
+    state.best_metric = value.at("best_metric");
+    state.best_step = value.at("best_step");
+    state.validations_without_best = value.at("validations_without_best");
+    state.skipped_updates = value.at("skipped_updates");
+    state.skipped_in_a_row = value.at("skipped_in_a_row");
+    state.seconds = value.at("seconds");
+    return state;
+  } catch (const Json::exception& error) {
+    fail(ErrorKind::kData, "[checkpoint] ", name, ": ", error.what());
+  }
+}
+
+Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
+                 const CheckpointFiles* checkpoint)
+    : config_(config),
+      task_(task),
+      folder_(folder),
+      log_(log),
+      params_(named_parameters(task.parameters())),
+      optimizer_(config.optimizer, weight_decay_groups(params_)) {
+  if (checkpoint != nullptr) {
+    state_ = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
+    saved_step_ = state_.step;
+    load_training_tensors(*checkpoint);
+  } else if (config.training.ema_decay > 0) {
+    ema_ = std::make_unique<Ema>(EmaOptions{.decay = config.training.ema_decay}, params_);
+  }
+}
+
+// The reverse of save().
+void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
+  NamedTensors model = parse_safetensors(checkpoint.at("model.safetensors"), "model.safetensors");
+  NamedTensors optimizer, averages, trained;
+  for (auto& [name, tensor] :
+       parse_safetensors(checkpoint.at("optimizer.safetensors"), "optimizer.safetensors")) {
+    if (name.starts_with(kTrainedPrefix)) {
+      trained.emplace_back(name.substr(kTrainedPrefix.size()), tensor);
+    } else if (name.starts_with("average/") || name == "num_updates") {
+      averages.emplace_back(name, tensor);
+    } else {
+      optimizer.emplace_back(name, tensor);
+    }
+  }
+  load_parameters(task_.parameters(), trained.empty() ? model : trained, "the checkpoint");
+  optimizer_.load_state(optimizer);
+  if (config_.training.ema_decay <= 0) return;
+  ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay}, params_);
+  if (!averages.empty()) ema_->load_state(averages);
+}
+
+Trainer::Update Trainer::train_one_update() {
+  const TrainingOptions& training = config_.training;
+  const UpdateSize size = task_.next_update(training.gradient_accumulation_steps);
+  Update update{.source_tokens = size.source_tokens, .target_tokens = size.target_tokens};
+  const CrossEntropyOptions options{.label_smoothing = training.label_smoothing,
+                                    .normalizer = static_cast<double>(size.target_tokens)};
+  for (int64_t i = 0; i < size.micro_batches; ++i) {
+    Tape tape({.seed = config_.seed,
+               .step = static_cast<uint32_t>(state_.step),
+               .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
+    const CrossEntropy result = task_.loss(i, options);
+    update.loss += result.loss_sum / options.normalizer;
+    update.nll += result.nll_sum / options.normalizer;
+    if (!std::isfinite(update.loss)) break;
+    tape.backward(result.loss);
+  }
+  if (std::isfinite(update.loss)) {
+    const double rate = learning_rate(config_.schedule, config_.learning_rate, state_.step + 1);
+    const StepResult result = optimizer_.step(
+        rate, {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value});
+    update.grad_norm = result.grad_norm;
+    update.applied = result.finite;
+  }
+  optimizer_.zero_grad();
+  if (update.applied && ema_) ema_->update();
+  return update;
+}
+
+int Trainer::run() {
+  const TrainingOptions& training = config_.training;
+  const double started = now() - state_.seconds;
+  const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
+  while (state_.step < training.max_steps && !patience_is_over()) {
+    const double before = now();
+    const Update update = train_one_update();
+    ++state_.step;
+    state_.position = task_.position();
+    state_.seconds = now() - started;
+    if (!update.applied) report_skipped(update);
+    report(update, now() - before);
+
+    const bool last = state_.step == training.max_steps;
+    const bool best = (due(training.eval_steps) || last) && validate();
+    state_.seconds = now() - started;
+    if (due(training.save_steps) || best || last || patience_is_over()) save(best);
+
+    if (const int signal = pending_signal(); signal != 0) {
+      save(false);
+      log_.info(concat("stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM", " after update ",
+                       state_.step, "; the same command goes on from here"));
+      return 128 + signal;
+    }
+    if (training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours && !last) {
+      if (!due(training.eval_steps)) save(validate());
+      save(false);
+      log_.info(concat("stopped after ", duration_text(state_.seconds), " (training.max_hours)"));
+      return 0;
+    }
+  }
+  if (patience_is_over()) {
+    log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
+                     number("%.2f", state_.best_metric), " of update ", state_.best_step, " in ",
+                     state_.validations_without_best, " validations"));
+  }
+  log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
+  return 0;
+}
+
+void Trainer::report_skipped(const Update& update) {
+  ++state_.skipped_updates;
+  ++state_.skipped_in_a_row;
+  const std::string what = std::isfinite(update.loss)
+                               ? concat("gradient norm ", update.grad_norm)
+                               : concat("loss ", update.loss);
+  log_.warn(concat("update ", state_.step, " is skipped: ", what, " is not finite (",
+                   state_.skipped_in_a_row, " in a row, ", state_.skipped_updates, " in all)"));
+  if (state_.skipped_in_a_row < kMostSkippedInARow) return;
+  fail(ErrorKind::kDiverged, "[train] ", kMostSkippedInARow,
+       " updates in a row had no finite loss and gradient, the last at update ", state_.step,
+       "; lower the learning rate or raise warmup_steps. The last good checkpoint is in ",
+       folder_.path(), '.');
+}
+
+void Trainer::report(const Update& update, double seconds) {
+  window_.seconds += seconds;
+  window_.tokens += update.source_tokens + update.target_tokens;
+  if (update.applied) {
+    state_.skipped_in_a_row = 0;
+    window_.target_tokens += update.target_tokens;
+    window_.loss += update.loss * static_cast<double>(update.target_tokens);
+    window_.nll += update.nll * static_cast<double>(update.target_tokens);
+    ++window_.updates;
+  }
+  const int64_t total = config_.training.max_steps;
+  const double loss = window_.loss / std::max<double>(1, static_cast<double>(window_.target_tokens));
+  const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.target_tokens));
+  const double rate = static_cast<double>(window_.tokens) / window_.seconds;
+  const double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
+                      static_cast<double>(total - state_.step);
+  const std::string status = concat("loss ", number("%.3f", loss), "  ", number("%.0f", rate),
+                                    " tokens/s  ", duration_text(left), " left");
+  log_.progress(state_.step, total, status);
+  const int64_t interval = config_.training.logging_steps;
+  if (interval <= 0 || (state_.step % interval != 0 && state_.step != total)) return;
+
+  const double lr = learning_rate(config_.schedule, config_.learning_rate, state_.step);
+  const MemoryStats memory = host_memory();
+  log_.info(concat("update ", state_.step, "  epoch ", state_.position.epoch, "  loss ",
+                   number("%.4f", loss), "  nll ", number("%.4f", nll), "  ppl ",
+                   number("%.2f", std::exp(nll)), "  lr ", number("%.3g", lr), "  grad ",
+                   number("%.3g", update.grad_norm), "  ", number("%.0f", rate), " tokens/s  ",
+                   duration_text(left), " left"));
+  log_.metrics(state_.step, "train",
+               {{"epoch", static_cast<double>(state_.position.epoch)},
+                {"loss", loss},
+                {"nll", nll},
+                {"ppl", std::exp(nll)},
+                {"learning_rate", lr},
+                {"grad_norm", update.grad_norm},
+                {"tokens_per_s", rate},
+                {"skipped_updates", static_cast<double>(state_.skipped_updates)},
+                {"peak_bytes", static_cast<double>(memory.peak_bytes)},
+                {"seconds", state_.seconds}});
+  window_ = {};
+}
+
+bool Trainer::validate() {
+  std::map<std::string, double> metrics;
+  {
+    std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
+    metrics = task_.validate({.label_smoothing = config_.training.label_smoothing});
+  }
+  if (metrics.empty()) return false;
+  std::string text = concat("validation after update ", state_.step, ": ");
+  std::vector<std::pair<std::string, double>> line;
+  for (const auto& [name, value] : metrics) {
+    text += concat(' ', name, ' ', number(larger_is_better(name) ? "%.2f" : "%.4f", value));
+    line.emplace_back(name, value);
+  }
+  line.emplace_back("seconds", state_.seconds);
+  log_.metrics(state_.step, "valid", line);
+
+  const std::string& name = config_.training.metric_for_best_model;
+  const auto found = metrics.find(name);
+  if (found == metrics.end()) {
+    fail(ErrorKind::kConfig, "[train] metric_for_best_model is '", name,
+         "', this task's validation has no such metric.");
+  }
+  const double value = found->second;
+  const bool best = state_.best_step < 0 || (larger_is_better(name) ? value > state_.best_metric
+                                                                    : value < state_.best_metric);
+  if (best) {
+    state_.best_metric = value;
+    state_.best_step = state_.step;
+    state_.validations_without_best = 0;
+  } else {
+    ++state_.validations_without_best;
+  }
+  log_.info(text + (best ? "  (best so far)" : ""));
+  return best;
+}
+
+bool Trainer::patience_is_over() const {
+  const int64_t patience = config_.training.early_stopping_patience;
+  return patience > 0 && state_.validations_without_best >= patience;
+}
+
+// model.safetensors holds what a user wants to translate with: the averages where they are kept. The
+// trained parameters then travel with the optimizer.
+void Trainer::save(bool best) {
+  if (saved_step_ == state_.step && !best) return;
+  CheckpointFiles files = task_.files();
+  NamedTensors model, training = optimizer_.state();
+  for (const auto& [name, var] : params_) model.emplace_back(name, var.value());
+  if (ema_) {
+    for (const auto& [name, tensor] : model) {
+      training.emplace_back(std::string(kTrainedPrefix) + name, tensor.clone());
+    }
+    for (auto& entry : ema_->state()) training.push_back(entry);
+  }
+  {
+    std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
+    files["model.safetensors"] = safetensors_bytes(model, {{"format", "tapestry"}});
+  }
+  files["optimizer.safetensors"] = safetensors_bytes(training);
+  files["trainer_state.json"] = to_json(state_);
+  folder_.commit(state_.step, files, best, config_.training.save_total_limit);
+  saved_step_ = state_.step;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,252 @@
+#include "data/batching.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <set>
+
+#include "core/philox.h"
+#include "data/loader.h"
+#include "tests/data/files.h"
+
+namespace tapestry {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Sentence i has id 4 + i % 90 as its first token, so that batches can be told apart.
+ParallelCorpus make_corpus(int64_t pairs, uint64_t longest = 30) {
+  ParallelCorpus corpus;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const auto draw = static_cast<uint64_t>(2 * i);
+    const auto source = 1 + philox_below({7, 0, 0}, draw, longest);
+    const auto target = 1 + source / 2 + philox_below({7, 0, 0}, draw + 1, 1 + longest / 3);
+    const auto id = static_cast<int32_t>(4 + i % 90);
+    corpus.source.push_back(std::vector<int32_t>(source, id));
+    corpus.target.push_back(std::vector<int32_t>(target, id));
+  }
+  return corpus;
+}
+
+std::vector<std::vector<int64_t>> batches_of(const EpochPlan& plan) {
+  std::vector<std::vector<int64_t>> batches;
+  for (int64_t i = 0; i < plan.batches(); ++i) {
+    const auto pairs = plan.batch(i);
+    batches.emplace_back(pairs.begin(), pairs.end());
+  }
+  return batches;
+}
+
+TEST(Batch, HasTheTensorsOfAWorkedExample) {
+  ParallelCorpus corpus;
+  corpus.source.push_back(std::vector<int32_t>{10, 11, 12});
+  corpus.target.push_back(std::vector<int32_t>{20});
+  corpus.source.push_back(std::vector<int32_t>{13});
+  corpus.target.push_back(std::vector<int32_t>{21, 22});
+  const std::vector<int64_t> indices = {1, 0};
+  const auto batch = make_translation_batch(corpus, indices);
+  EXPECT_EQ(batch.source.shape(), (Shape{2, 4}));
+  EXPECT_EQ(batch.target_in.shape(), (Shape{2, 3}));
+  EXPECT_THAT(batch.source.to_vector<int32_t>(), ElementsAre(13, 3, 0, 0, 10, 11, 12, 3));
+  EXPECT_THAT(batch.source_lengths.to_vector<int32_t>(), ElementsAre(2, 4));
+  EXPECT_THAT(batch.target_in.to_vector<int32_t>(), ElementsAre(2, 21, 22, 2, 20, 0));
+  EXPECT_THAT(batch.target_out.to_vector<int32_t>(), ElementsAre(21, 22, 3, 20, 3, 0));
+  EXPECT_THAT(batch.target_lengths.to_vector<int32_t>(), ElementsAre(3, 2));
+  EXPECT_EQ(batch.sentences, 2);
+  EXPECT_EQ(batch.source_tokens, 6);
+  EXPECT_EQ(batch.target_tokens, 5);
+  EXPECT_THAT(batch.indices, ElementsAre(1, 0));
+}
+
+TEST(Plan, CoversEveryPairOnceWithinTheBudget) {
+  const auto corpus = make_corpus(3000);
+  for (const int64_t budget : {50, 400, 4096, 1000000}) {
+    BatchOptions options;
+    options.batch_size = budget;
+    const EpochPlan plan(corpus, options, 3);
+    std::vector<int> seen(3000, 0);
+    for (const auto& pairs : batches_of(plan)) {
+      for (const int64_t pair : pairs) ++seen[static_cast<size_t>(pair)];
+      const auto batch = make_translation_batch(corpus, pairs);
+      EXPECT_LE(batch.source.numel(), budget);
+      EXPECT_LE(batch.target_in.numel(), budget);
+    }
+    EXPECT_THAT(seen, testing::Each(1));
+  }
+}
+
+TEST(Plan, FillsBatches) {
+  // A batch ends only where the next pair would not fit.
+  const auto corpus = make_corpus(3000);
+  BatchOptions options;
+  options.batch_size = 1024;
+  const EpochPlan plan(corpus, options, 0);
+  int64_t cells = 0;
+  for (const auto& pairs : batches_of(plan)) {
+    const auto batch = make_translation_batch(corpus, pairs);
+    cells += std::max(batch.source.numel(), batch.target_in.numel());
+  }
+  EXPECT_GT(static_cast<double>(cells) / static_cast<double>(plan.batches()), 0.95 * 1024);
+}
+
+TEST(Plan, SentencesAreAnotherBudget) {
+  const auto corpus = make_corpus(100);
+  BatchOptions options;
+  options.batch_type = "sentences";
+  options.batch_size = 32;
+  std::multiset<size_t> sizes;
+  for (const auto& pairs : batches_of(EpochPlan(corpus, options, 0))) sizes.insert(pairs.size());
+  EXPECT_THAT(sizes, ElementsAre(4, 32, 32, 32));
+}
+
+TEST(Plan, IsAFunctionOfSeedAndEpoch) {
+  const auto corpus = make_corpus(2000);
+  BatchOptions options;
+  options.batch_size = 512;
+  const auto first = batches_of(EpochPlan(corpus, options, 0));
+  EXPECT_EQ(first, batches_of(EpochPlan(corpus, options, 0)));
+  const auto second = batches_of(EpochPlan(corpus, options, 1));
+  EXPECT_NE(first, second);
+  // Not only the order of the batches changes, but also who is together.
+  const auto sets = [](const auto& batches) {
+    std::set<std::set<int64_t>> out;
+    for (const auto& batch : batches) out.insert({batch.begin(), batch.end()});
+    return out;
+  };
+  EXPECT_NE(sets(first), sets(second));
+  options.seed = 2;
+  EXPECT_NE(first, batches_of(EpochPlan(corpus, options, 0)));
+}
+
+TEST(Plan, ShufflesBatchesAwayFromTheOrderOfLengths) {
+  const auto corpus = make_corpus(2000);
+  BatchOptions options;
+  options.batch_size = 512;
+  const auto widths = [&](const EpochPlan& plan) {
+    std::vector<int64_t> out;
+    for (const auto& pairs : batches_of(plan)) {
+      out.push_back(make_translation_batch(corpus, pairs).target_in.shape()[1]);
+    }
+    return out;
+  };
+  const auto shuffled = widths(EpochPlan(corpus, options, 0));
+  EXPECT_FALSE(std::is_sorted(shuffled.begin(), shuffled.end()));
+  options.shuffle = false;
+  const auto sorted = widths(EpochPlan(corpus, options, 0));
+  EXPECT_TRUE(std::is_sorted(sorted.begin(), sorted.end()));
+  EXPECT_EQ(batches_of(EpochPlan(corpus, options, 0)), batches_of(EpochPlan(corpus, options, 5)));
+}
+
+TEST(Plan, WastesLittleAndReportsIt) {
+  const auto corpus = make_corpus(20000);
+  BatchOptions options;
+  options.batch_size = 1024;
+  const EpochPlan plan(corpus, options, 0);
+  const PaddingReport report = padding_of(corpus, plan);
+  int64_t cells = 0, tokens = 0;
+  for (const auto& pairs : batches_of(plan)) {
+    const auto batch = make_translation_batch(corpus, pairs);
+    cells += batch.source.numel() + batch.target_in.numel();
+    tokens += batch.source_tokens + batch.target_tokens;
+  }
+  EXPECT_DOUBLE_EQ(report.waste(), 1 - static_cast<double>(tokens) / static_cast<double>(cells));
+  EXPECT_LT(report.waste(), 0.05);
+  EXPECT_THAT(report.summary(), testing::MatchesRegex("[0-9]+ batches, padding [0-9]\\.[0-9] % of "
+                                                      "source, [0-9]\\.[0-9] % of target"));
+}
+
+TEST(Plan, RejectsWhatCannotFit) {
+  const auto corpus = make_corpus(100);
+  BatchOptions options;
+  options.batch_size = 20;
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { EpochPlan(corpus, options, 0); }),
+              testing::MatchesRegex("\\[data\\] batch_size of 20 tokens must hold every pair, pair "
+                                    "[0-9]+ has [0-9]+ tokens on a side\\."));
+  options.batch_type = "words";
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { EpochPlan(corpus, options, 0); }),
+              HasSubstr("'words'"));
+  EXPECT_THAT(error_of(ErrorKind::kConfig,
+                       [&] {
+                         EpochPlan(corpus, {"tokens", 0}, 0);
+                       }),
+              HasSubstr("got 0"));
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { EpochPlan({}, {}, 0); }), HasSubstr("got none"));
+}
+
+TEST(Batches, ContinueExactlyFromEveryPosition) {
+  const auto corpus = make_corpus(150);
+  BatchOptions options;
+  options.batch_size = 200;
+  TranslationBatches whole(corpus, options);
+  const int64_t in_epoch = whole.batches_in_epoch();
+  ASSERT_GT(in_epoch, 5);
+  std::vector<DataPosition> positions = {whole.position()};
+  std::vector<std::vector<int64_t>> expected;
+  for (int64_t i = 0; i < 2 * in_epoch + 3; ++i) {
+    expected.push_back(whole.next().indices);
+    positions.push_back(whole.position());
+  }
+  EXPECT_EQ(positions[0], (DataPosition{0, 0}));
+  EXPECT_EQ(positions[static_cast<size_t>(in_epoch)], (DataPosition{0, in_epoch}));
+  EXPECT_EQ(positions[static_cast<size_t>(in_epoch) + 1], (DataPosition{1, 1}));
+  for (size_t start = 0; start < positions.size(); ++start) {
+    TranslationBatches resumed(corpus, options, positions[start]);
+    TranslationLoader loader(corpus, options, positions[start], 2);
+    EXPECT_EQ(loader.position(), positions[start]);
+    for (size_t i = start; i < expected.size(); ++i) {
+      ASSERT_EQ(resumed.next().indices, expected[i]) << start << ' ' << i;
+      const auto item = loader.next();
+      ASSERT_EQ(item.batch.indices, expected[i]) << start << ' ' << i;
+      ASSERT_EQ(item.position, positions[i + 1]);
+      ASSERT_EQ(loader.position(), positions[i + 1]);
+    }
+  }
+}
+
+TEST(Batches, RejectAPositionOfOtherData) {
+  const auto corpus = make_corpus(50);
+  EXPECT_THAT(error_of(ErrorKind::kData,
+                       [&] {
+                         TranslationBatches(corpus, {}, {0, 999});
+                       }),
+              HasSubstr("the saved position is batch 999: the data or batch_size changed."));
+}
+
+TEST(Queue, HandsOutInOrderAndStaysBounded) {
+  std::atomic<int> made{0};
+  Prefetcher<int> queue([&] { return made++; }, 3);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(queue.next(), i);
+    EXPECT_LE(made.load(), i + 1 + 3 + 1);
+  }
+}
+
+TEST(Queue, ThrowsAfterTheItemsBefore) {
+  int made = 0;
+  Prefetcher<int> queue([&]() -> int {
+    if (made == 2) fail(ErrorKind::kData, "[data] broken.");
+    return made++;
+  });
+  EXPECT_EQ(queue.next(), 0);
+  EXPECT_EQ(queue.next(), 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(error_of(ErrorKind::kData, [&] { queue.next(); }), "[data] broken.");
+  }
+}
+
+TEST(Queue, StopsWithItemsLeftOrNone) {
+  {
+    Prefetcher<int> full([] { return 1; }, 1);
+  }
+  {
+    Prefetcher<int> failed([]() -> int { throw std::runtime_error("x"); });
+  }
+  const auto corpus = make_corpus(500);
+  { TranslationLoader loader(corpus, {}); }
+  TranslationLoader used(corpus, {});
+  used.next();
+}
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,285 @@
+#include "data/tokenizer.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "core/philox.h"
+#include "data/corpus.h"
+#include "tests/data/files.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+
+// Sentences of words of syllables, some rare characters among them.
+std::vector<std::string> sentences(int count, uint64_t seed) {
+  static const std::vector<std::string> kSyllables = {
+      "ka", "lo", "mi", "ne", "tu", "schä", "ßer", "ung", "er", "ein", "st", "pl", "ó", "you"};
+  std::vector<std::string> lines;
+  uint64_t draw = 0;
+  const auto below = [&](uint64_t bound) { return philox_below({seed, 0, 0}, draw++, bound); };
+  for (int i = 0; i < count; ++i) {
+    std::string line;
+    for (uint64_t words = 2 + below(8); words > 0; --words) {
+      for (uint64_t syllables = 1 + below(3); syllables > 0; --syllables) {
+        line += kSyllables[below(kSyllables.size())];
+      }
+      line += words > 1 ? " " : ".";
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+LineSource source_of(const std::vector<std::string>& lines) {
+  return [&lines, next = size_t{0}](std::string& line) mutable {
+    if (next == lines.size()) return false;
+    line = lines[next++];
+    return true;
+  };
+}
+
+std::shared_ptr<const Tokenizer> train(const TokenizerOptions& options,
+                                       const std::vector<std::string>& lines, uint64_t seed = 1) {
+  return train_sentencepiece(options, source_of(lines), seed);
+}
+
+TokenizerOptions options_of(const std::string& algorithm, int64_t vocab_size) {
+  TokenizerOptions options;
+  options.algorithm = algorithm;
+  options.vocab_size = vocab_size;
+  return options;
+}
+
+class Algorithms : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, Algorithms, testing::Values("bpe", "unigram", "char"));
+
+TEST_P(Algorithms, RoundTripAndFixedIds) {
+  const auto lines = sentences(500, 1);
+  const auto tokenizer = train(options_of(GetParam(), 120), lines);
+  const bool by_characters = std::string(GetParam()) == "char";
+  EXPECT_GE(tokenizer->vocab_size(), by_characters ? 20 : 120);
+  EXPECT_LE(tokenizer->vocab_size(), 120);
+  EXPECT_EQ(tokenizer->pad_id(), 0);
+  EXPECT_EQ(tokenizer->piece(0), "<pad>");
+  EXPECT_EQ(tokenizer->piece(1), "<unk>");
+  EXPECT_EQ(tokenizer->piece(2), "<s>");
+  EXPECT_EQ(tokenizer->piece(3), "</s>");
+  for (const std::string& line : sentences(200, 2)) {
+    const auto ids = tokenizer->encode(line);
+    for (const int32_t id : ids) {
+      EXPECT_GT(id, 3);
+      EXPECT_LT(id, tokenizer->vocab_size());
+    }
+    EXPECT_EQ(tokenizer->decode(ids), line);
+  }
+}
+
+TEST_P(Algorithms, SameInputGivesTheSameBytes) {
+  const auto lines = sentences(500, 1);
+  const auto options = options_of(GetParam(), 100);
+  const auto first = train(options, lines);
+  EXPECT_EQ(first->serialized(), train(options, lines)->serialized());
+}
+
+TEST_P(Algorithms, BytesGiveTheSameTokenizer) {
+  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
+  const auto again = load_sentencepiece(tokenizer->serialized(), "file");
+  for (const std::string& line : sentences(50, 3)) {
+    EXPECT_EQ(again->encode(line), tokenizer->encode(line));
+  }
+}
+
+TEST_P(Algorithms, TrainsWithoutAWordOnTheTerminal) {
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  train(options_of(GetParam(), 100), sentences(500, 1));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(SentencePiece, TooLargeAVocabularyTellsTheLimit) {
+  const auto lines = sentences(50, 1);
+  for (const char* algorithm : {"bpe", "unigram"}) {
+    const std::string message =
+        error_of(ErrorKind::kConfig, [&] { train(options_of(algorithm, 50000), lines); });
+    const std::string phrase =
+        "[tokenizer] vocab_size 50000 is too large for this text, the largest possible is ";
+    ASSERT_THAT(message, testing::StartsWith(phrase)) << algorithm;
+    // The limit that it tells must work, and one more must not.
+    const int64_t limit = std::stoll(message.substr(phrase.size()));
+    EXPECT_EQ(train(options_of(algorithm, limit), lines)->vocab_size(), limit) << algorithm;
+    EXPECT_THAT(
+        error_of(ErrorKind::kConfig, [&] { train(options_of(algorithm, limit + 1), lines); }),
+        HasSubstr("is too large"))
+        << algorithm;
+  }
+}
+
+TEST(SentencePiece, TooSmallAVocabularyTellsTheNeed) {
+  for (const char* algorithm : {"bpe", "unigram"}) {
+    EXPECT_THAT(
+        error_of(ErrorKind::kConfig, [&] { train(options_of(algorithm, 6), sentences(50, 1)); }),
+        testing::MatchesRegex("\\[tokenizer\\] vocab_size 6 is too small for this text, its "
+                              "characters and the reserved pieces need [0-9]+; or lower "
+                              "character_coverage\\."));
+  }
+}
+
+TEST(SentencePiece, UnknownCharactersAreUnkOrBytes) {
+  auto options = options_of("bpe", 100);
+  const auto lines = sentences(500, 1);
+  const auto plain = train(options, lines);
+  EXPECT_THAT(plain->encode("ka 犬"), testing::Contains(kUnkId));
+  options.vocab_size = 400;
+  options.byte_fallback = true;
+  const auto bytes = train(options, lines);
+  const std::string rare = "ka 犬 👍 €";
+  EXPECT_THAT(bytes->encode(rare), testing::Not(testing::Contains(kUnkId)));
+  EXPECT_EQ(bytes->decode(bytes->encode(rare)), rare);
+}
+
+TEST(SentencePiece, NormalizationIsAChoice) {
+  auto lines = sentences(500, 1);
+  lines.push_back("ﬁ … ½ 1 2 fi ...");
+  auto options = options_of("bpe", 120);
+  const auto normalized = train(options, lines);
+  EXPECT_EQ(normalized->decode(normalized->encode("ﬁ …")), "fi ...");
+  options.normalization = "identity";
+  const auto identity = train(options, lines);
+  EXPECT_EQ(identity->decode(identity->encode("ﬁ … ½")), "ﬁ … ½");
+}
+
+TEST(SentencePiece, EmptyTextHasNoTokens) {
+  const auto tokenizer = train(options_of("bpe", 100), sentences(500, 1));
+  EXPECT_TRUE(tokenizer->encode("").empty());
+  EXPECT_TRUE(tokenizer->encode("  ").empty());
+  EXPECT_EQ(tokenizer->decode({}), "");
+}
+
+TEST(SentencePiece, DecodeLeavesOutSpecialsAndChecksIds) {
+  const auto tokenizer = train(options_of("bpe", 100), sentences(500, 1));
+  auto ids = tokenizer->encode("ka lo mi.");
+  ids.insert(ids.begin(), kBosId);
+  ids.insert(ids.end(), {kEosId, kPadId, kPadId});
+  EXPECT_EQ(tokenizer->decode(ids), "ka lo mi.");
+  EXPECT_EQ(error_of(ErrorKind::kRuntime, [&] { tokenizer->decode({100}); }),
+            "[tokenizer] ids are in [0, 100), got 100.");
+  EXPECT_EQ(error_of(ErrorKind::kRuntime, [&] { tokenizer->piece(-1); }),
+            "[tokenizer] ids are in [0, 100), got -1.");
+}
+
+TEST(SentencePiece, SampleIsDrawnBySeed) {
+  const auto lines = sentences(2000, 1);
+  auto options = options_of("bpe", 100);
+  options.max_sentences = 100;
+  const auto one = train(options, lines, 1)->serialized();
+  EXPECT_EQ(one, train(options, lines, 1)->serialized());
+  EXPECT_NE(one, train(options, lines, 2)->serialized());
+  // A limit that is not reached draws nothing.
+  options.max_sentences = 2000;
+  const auto all = train(options, lines, 1)->serialized();
+  EXPECT_EQ(all, train(options, lines, 2)->serialized());
+}
+
+TEST(SentencePiece, EncodesFromSeveralThreads) {
+  const auto tokenizer = train(options_of("unigram", 100), sentences(500, 1));
+  const auto lines = sentences(200, 5);
+  std::vector<std::vector<std::vector<int32_t>>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&] {
+      for (const std::string& line : lines) result.push_back(tokenizer->encode(line));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
+TEST(SentencePiece, ForeignBytesAreAnError) {
+  EXPECT_THAT(
+      error_of(ErrorKind::kData, [] { load_sentencepiece("not a model", "a/tokenizer.model"); }),
+      HasSubstr("a/tokenizer.model is no SentencePiece model"));
+  EXPECT_THAT(error_of(ErrorKind::kData, [] { load_sentencepiece("", "x"); }),
+              HasSubstr("x is no"));
+}
+
+TEST(TokenizerOptionsTest, AreChecked) {
+  const auto message = [](auto&& change) {
+    TokenizerOptions options;
+    change(options);
+    return error_of(ErrorKind::kConfig, [&] { options.validate(); });
+  };
+  EXPECT_EQ(message([](auto& o) { o.algorithm = "bpee"; }),
+            "[tokenizer] algorithm is one of bpe, unigram, char, got 'bpee'.");
+  EXPECT_THAT(message([](auto& o) { o.type = "words"; }), HasSubstr("'words'"));
+  EXPECT_THAT(message([](auto& o) { o.normalization = "none"; }), HasSubstr("'none'"));
+  EXPECT_THAT(message([](auto& o) { o.vocab_size = 4; }), HasSubstr("between 5 and"));
+  EXPECT_THAT(message([](auto& o) { o.byte_fallback = true, o.vocab_size = 260; }),
+              HasSubstr("between 261 and"));
+  EXPECT_THAT(message([](auto& o) { o.character_coverage = 0.5; }), HasSubstr("0.5"));
+  EXPECT_THAT(message([](auto& o) { o.character_coverage = std::nan(""); }), HasSubstr("nan"));
+  EXPECT_THAT(message([](auto& o) { o.max_sentences = -1; }), HasSubstr("-1"));
+}
+
+class Pairs : public testing::Test {
+ protected:
+  CorpusSpec spec() {
+    std::string source, target;
+    for (const std::string& line : sentences(300, 1)) source += line + "\n";
+    for (int i = 0; i < 300; ++i) target += "ξένος λόγος " + std::to_string(i) + "\n";
+    CorpusSpec spec;
+    spec.source = folder_.write("a", source);
+    spec.target = folder_.write("b", target);
+    return spec;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Pairs, SharedModelKnowsBothSides) {
+  const auto pair = train_tokenizers(options_of("bpe", 100), {spec()}, 1);
+  EXPECT_TRUE(pair.shared());
+  EXPECT_THAT(pair.source->encode("ka ξένος"), testing::Not(testing::Contains(kUnkId)));
+  EXPECT_THAT(pair.files(),
+              testing::ElementsAre(testing::Pair("tokenizer.model", pair.source->serialized())));
+  const auto again = load_tokenizers(pair.files());
+  EXPECT_TRUE(again.shared());
+  EXPECT_EQ(again.source->serialized(), pair.source->serialized());
+}
+
+TEST_F(Pairs, SeparateModelsKnowTheirSide) {
+  auto options = options_of("bpe", 60);
+  options.share = false;
+  const auto pair = train_tokenizers(options, {spec()}, 1);
+  EXPECT_FALSE(pair.shared());
+  EXPECT_THAT(pair.source->encode("ka lo"), testing::Not(testing::Contains(kUnkId)));
+  EXPECT_THAT(pair.source->encode("ξένος"), testing::Contains(kUnkId));
+  EXPECT_THAT(pair.target->encode("ξένος"), testing::Not(testing::Contains(kUnkId)));
+  EXPECT_THAT(pair.target->encode("ka"), testing::Contains(kUnkId));
+  const auto again = load_tokenizers(pair.files());
+  EXPECT_EQ(again.source->serialized(), pair.source->serialized());
+  EXPECT_EQ(again.target->serialized(), pair.target->serialized());
+}
+
+TEST_F(Pairs, TextAloneTrainsOneModel) {
+  CorpusSpec text;
+  text.text = spec().source;
+  auto options = options_of("bpe", 60);
+  options.share = false;
+  EXPECT_TRUE(train_tokenizers(options, {text}, 1).shared());
+}
+
+TEST(TokenizerFiles, IncompleteSetsAreErrors) {
+  const auto model = train(options_of("bpe", 60), sentences(100, 1))->serialized();
+  EXPECT_THAT(error_of(ErrorKind::kData,
+                       [&] {
+                         load_tokenizers({{"source.model", model}});
+                       }),
+              HasSubstr("got source.model only."));
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { load_tokenizers({}); }), HasSubstr("got neither."));
+}
+
+}  // namespace
+}  // namespace tapestry
