@@ -92,8 +92,7 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
                                        gradient_of(inputs[2])};
   Tape::record({&inputs[0], &inputs[1], &inputs[2]}, y,
                [layout, shape, key_lengths, lse, values, gradients, out = y.value()](Tensor dy) {
-                 std::array<Gradient::Target, 3> targets{
-                     target_of(gradients[0]), target_of(gradients[1]), target_of(gradients[2])};
+                 Targets<3> targets(gradients);
                  dispatch(dy, [&](auto device, auto type) {
                    using T = decltype(type);
                    const auto value = [&](const Operand& o) {
@@ -112,6 +111,7 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
                    args.dv = target(layout.v), args.dv_write = targets[layout.v.input].write;
                    kernels::attention_backward(device, shape, args);
                  });
+                 targets.deliver();
                });
   return y;
 }

@@ -157,18 +157,22 @@ Var linear(const Var& x, const Var& weight, const Var& bias, Activation activati
        vw = x.needs_grad() ? weight.value() : Tensor(),
        vy = activation == Activation::kRelu ? y.value() : Tensor(), gx = gradient_of(x),
        gw = gradient_of(weight), gb = gradient_of(bias)](Tensor dy) {
-        const auto [dx, dx_write] = target_of(gx);
-        const auto [dw, dw_write] = target_of(gw);
-        const auto [db, db_write] = target_of(gb);
-        dispatch(dy, [&, dx = dx, dx_write = dx_write, dw = dw, dw_write = dw_write, db = db,
-                      db_write = db_write](auto device, auto type) {
+        Targets<3> targets({gx, gw, gb});
+        const auto &dx = targets[0], &dw = targets[1], &db = targets[2];
+        dispatch(dy, [&](auto device, auto type) {
           using T = decltype(type);
-          kernels::linear_backward(
-              device, shape,
-              LinearBackward<T>{data_or_null<T>(vx), data_or_null<T>(vw), data_or_null<T>(z),
-                                data_or_null<T>(vy), dy.data<T>(), data_or_null<T>(dx), dx_write,
-                                data_or_null<T>(dw), dw_write, data_or_null<T>(db), db_write});
+          LinearBackward<T> args{};
+          args.x = data_or_null<T>(vx);
+          args.weight = data_or_null<T>(vw);
+          args.z = data_or_null<T>(z);
+          args.y = data_or_null<T>(vy);
+          args.dy = dy.data<T>();
+          args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
+          args.d_weight = data_or_null<T>(dw.tensor), args.d_weight_write = dw.write;
+          args.d_bias = data_or_null<T>(db.tensor), args.d_bias_write = db.write;
+          kernels::linear_backward(device, shape, args);
         });
+        targets.deliver();
       });
   return y;
 }

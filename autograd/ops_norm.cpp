@@ -53,7 +53,8 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
   Tape::record({&x, &gamma, &beta}, y,
                [shape, stats, vx = x.value(), vg = gamma.value(), gx = gradient_of(x),
                 gg = gradient_of(gamma), gb = gradient_of(beta)](Tensor dy) {
-                 const auto dx = target_of(gx), dg = target_of(gg), db = target_of(gb);
+                 Targets<3> targets({gx, gg, gb});
+                 const auto &dx = targets[0], &dg = targets[1], &db = targets[2];
                  dispatch(dy, [&](auto device, auto type) {
                    using T = decltype(type);
                    NormBackward<T> args{};
@@ -67,6 +68,7 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
                    args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
                    kernels::norm_backward(device, shape, args);
                  });
+                 targets.deliver();
                });
   return y;
 }
@@ -109,9 +111,8 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
        gb = gradient_of(beta)](Tensor dy, Tensor dsum) {
         // Without dy the norm's parameters get nothing.
         const GradientRef none;
-        const auto dx = target_of(gx), dr = target_of(gr);
-        const auto dg = target_of(dy.defined() ? gg : none);
-        const auto db = target_of(dy.defined() ? gb : none);
+        Targets<4> targets({gx, gr, dy.defined() ? gg : none, dy.defined() ? gb : none});
+        const auto &dx = targets[0], &dr = targets[1], &dg = targets[2], &db = targets[3];
         dispatch(vs, [&](auto device, auto type) {
           using T = decltype(type);
           NormBackward<T> args{};
@@ -128,6 +129,7 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
           args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
           kernels::norm_backward(device, shape, args);
         });
+        targets.deliver();
       });
   return result;
 }
@@ -171,7 +173,8 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
   });
   Tape::record({&table, &positions}, y,
                [shape, drop, ids, gt = gradient_of(table), gp = gradient_of(positions)](Tensor dy) {
-                 const auto dt = target_of(gt), dp = target_of(gp);
+                 Targets<2> targets({gt, gp});
+                 const auto &dt = targets[0], &dp = targets[1];
                  dispatch(dy, [&](auto device, auto type) {
                    using T = decltype(type);
                    kernels::embedding_backward(
@@ -179,6 +182,7 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
                        data_or_null<T>(dt.tensor), dt.write, data_or_null<T>(dp.tensor),
                        dp.tensor.defined() ? dp.tensor.shape()[0] : 0, dp.write);
                  });
+                 targets.deliver();
                });
   return y;
 }

@@ -1,6 +1,8 @@
 // What the ops_*.cpp files share; not part of the vocabulary.
 #pragma once
 
+#include <array>
+
 #include "autograd/tape.h"
 
 namespace tapestry {
@@ -14,6 +16,41 @@ inline GradientRef gradient_of(const Var& x) { return x.needs_grad() ? x.gradien
 inline Gradient::Target target_of(const GradientRef& gradient) {
   return gradient ? gradient->target() : Gradient::Target{Tensor(), Write::kSet};
 }
+
+/// The targets of a kernel that writes several gradients at once. Where two inputs are the same value
+/// the kernel must not write both into one tensor, in an order that it does not promise: the later
+/// one goes to a tensor of its own, which deliver() adds.
+template <size_t N>
+class Targets {
+ public:
+  explicit Targets(std::array<GradientRef, N> gradients) : gradients_(std::move(gradients)) {
+    for (size_t i = 0; i < N; ++i) {
+      const size_t first = first_use(i);
+      targets_[i] = first == i ? target_of(gradients_[i])
+                               : Gradient::Target{Tensor::empty_like(targets_[first].tensor),
+                                                  Write::kSet};
+    }
+  }
+  const Gradient::Target& operator[](size_t i) const { return targets_[i]; }
+
+  /// Call it after the kernel.
+  void deliver() {
+    for (size_t i = 0; i < N; ++i) {
+      if (first_use(i) != i) gradients_[i]->accept(std::move(targets_[i].tensor));
+    }
+  }
+
+ private:
+  size_t first_use(size_t i) const {
+    for (size_t j = 0; j < i; ++j) {
+      if (gradients_[i] && gradients_[j] == gradients_[i]) return j;
+    }
+    return i;
+  }
+
+  std::array<GradientRef, N> gradients_;
+  std::array<Gradient::Target, N> targets_;
+};
 
 template <class T>
 T* data_or_null(const Tensor& tensor) {
