@@ -7,6 +7,7 @@ namespace {
 
 // y = a op b.  da = sum over broadcast axes of dy * d(a op b)/da, and db likewise.
 Var binary(const char* who, Binary op, const Var& a, const Var& b) {
+  check(b.defined(), who, "an input is undefined.");
   check_same_kind(who, a, b);
   const BroadcastPlan plan = broadcast_plan(who, a.shape(), b.shape());
   Var y = Tensor::empty(broadcast_shapes(who, a.shape(), b.shape()), a.dtype(),

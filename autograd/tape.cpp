@@ -1,5 +1,7 @@
 #include "autograd/tape.h"
 
+#include <algorithm>
+
 namespace tapestry {
 namespace {
 
@@ -33,18 +35,28 @@ bool Tape::records(std::span<const Var* const> inputs) {
   return false;
 }
 
+bool Tape::holds(const Var& value) const {
+  const Gradient* gradient = value.gradient().get();
+  return gradient != nullptr &&
+         std::any_of(nodes_.rbegin(), nodes_.rend(), [gradient](const Node& node) {
+           return node.outputs[0] == gradient || node.outputs[1] == gradient;
+         });
+}
+
 void Tape::backward(const Var& loss, double seed) {
   check(loss.defined() && loss.value().numel() == 1, "backward",
         "the loss must have one element, got ", loss.shape(), '.');
   backward(loss, Tensor::full(loss.shape(), seed, loss.dtype(), loss.value().device()));
 }
 
-void Tape::backward(const Var& output, Tensor gradient) {
-  check(output.needs_grad() && !nodes_.empty(), "backward",
+void Tape::backward(const Var& output, const Tensor& gradient) {
+  check(holds(output), "backward",
         "the value was not recorded on this tape, or depends on no parameter.");
-  check(gradient.shape() == output.shape(), "backward", "the gradient is ", gradient.shape(),
-        ", the value ", output.shape(), '.');
-  output.gradient()->accept(std::move(gradient));
+  check(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), "backward",
+        "the gradient is ", gradient.dtype(), ' ', gradient.shape(), ", the value ",
+        output.dtype(), ' ', output.shape(), '.');
+  // A copy: on its way down it may become a leaf's gradient, to which others are added.
+  output.gradient()->accept(gradient.clone());
   while (!nodes_.empty()) {
     nodes_.back().run(nodes_.back().closure);
     pop();

@@ -36,8 +36,8 @@ class Tape {
   /// gradients are freed on the way; gradients add up in the leaves. `loss` has one element and its
   /// own gradient is `seed`. The tape is empty afterwards. Throws when loss was not recorded here.
   void backward(const Var& loss, double seed = 1.0);
-  /// The same from any value and the gradient that reaches it.
-  void backward(const Var& output, Tensor gradient);
+  /// The same from any value and the gradient that reaches it, which is left as it is.
+  void backward(const Var& output, const Tensor& gradient);
 
   size_t size() const { return nodes_.size(); }
 
@@ -72,6 +72,7 @@ class Tape {
   struct Node {
     void* closure;
     int64_t bytes;
+    std::array<const Gradient*, 2> outputs;  // the second may be null
     void (*run)(void* closure);
     void (*destroy)(void* closure);
   };
@@ -108,9 +109,14 @@ class Tape {
           std::allocate_shared<Gradient>(HostAllocator<Gradient>(), outputs[i]->value_);
       closure->outputs[i] = outputs[i]->gradient_;
     }
-    current()->nodes_.push_back({memory, sizeof(Record), &Record::run, &Record::destroy});
+    static_assert(N == 1 || N == 2);
+    current()->nodes_.push_back(
+        {memory, sizeof(Record),
+         {closure->outputs.front().get(), N == 2 ? closure->outputs.back().get() : nullptr},
+         &Record::run, &Record::destroy});
   }
 
+  bool holds(const Var& value) const;
   void pop();
 
   std::vector<Node, HostAllocator<Node>> nodes_;
