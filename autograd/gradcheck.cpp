@@ -10,6 +10,7 @@ namespace {
 
 constexpr PhiloxKey kFunctionDraws{.seed = 11, .step = 1, .stream = 0};
 constexpr PhiloxKey kWeights{.seed = 12, .step = 1, .stream = 0};
+constexpr PhiloxKey kSamples{.seed = 13, .step = 1, .stream = 0};
 
 // Fixed random projection weights in +-[0.5, 1.5): a plain sum would hide errors that cancel, such
 // as a softmax whose backward is zero.
@@ -59,50 +60,71 @@ class Differences {
   const Tensor& weights_;
 };
 
-}  // namespace
+double largest_magnitude(const Tensor& x) {
+  double largest = 0;
+  if (!x.defined()) return largest;
+  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(x.data<double>()[i]));
+  return largest;
+}
 
-GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements) {
-  GradcheckResult result{test.name, 0, "", test.tolerance, 0, true};
+// One element of each of `samples` equal ranges, at a random place of the range: a fixed stride would
+// see the same columns of every row.
+int64_t sampled_element(int64_t elements, int64_t samples, int64_t sample) {
+  const int64_t begin = sample * elements / samples, end = (sample + 1) * elements / samples;
+  return begin + static_cast<int64_t>(philox_below(kSamples, sample, end - begin));
+}
+
+// The gradient of every input by the tape, undefined where none came, and the weights of L.
+std::vector<Tensor> tape_gradients(const GradcheckCase& test, Tensor& weights) {
   for (const Var& input : test.inputs) {
     check(input.dtype() == DType::kFloat64, "gradcheck", test.name, ": inputs must be float64.");
     input.zero_grad();
   }
+  Tape tape(kFunctionDraws);
+  const Var y = test.function();
+  weights = projection(y.shape());
+  tape.backward(y, weights.clone());
+  std::vector<Tensor> gradients;
+  for (size_t i = 0; i < test.inputs.size(); ++i) {
+    const Var& input = test.inputs[i];
+    check(input.needs_grad() || !input.grad().defined(), "gradcheck", test.name, ": frozen input ",
+          i, " received a gradient.");
+    gradients.push_back(input.grad().defined() ? input.grad().clone() : Tensor());
+    input.zero_grad();
+  }
+  return gradients;
+}
+
+}  // namespace
+
+GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements) {
+  GradcheckResult result{test.name, 0, "", test.tolerance, 0, true};
   Tensor weights;
-  {
-    Tape tape(kFunctionDraws);
-    const Var y = test.function();
-    weights = projection(y.shape());
-    tape.backward(y, weights.clone());
+  const std::vector<Tensor> gradients = tape_gradients(test, weights);
+  double largest_of_all = 0;
+  for (const Tensor& gradient : gradients) {
+    largest_of_all = std::max(largest_of_all, largest_magnitude(gradient));
   }
   const Differences differences(test, weights);
   for (size_t i = 0; i < test.inputs.size(); ++i) {
     const Var& input = test.inputs[i];
-    if (!input.needs_grad()) {
-      check(!input.grad().defined(), "gradcheck", test.name, ": frozen input ", i,
-            " received a gradient.");
-      continue;
-    }
-    const Tensor gradient =
-        input.grad().defined() ? input.grad().clone() : Tensor::zeros(input.shape(), DType::kFloat64);
-    const double* tape_gradient = gradient.data<double>();
-    double largest = 0;
-    for (int64_t j = 0; j < gradient.numel(); ++j) {
-      largest = std::max(largest, std::abs(tape_gradient[j]));
-    }
-    const int64_t stride = std::max<int64_t>(1, gradient.numel() / max_elements);
-    for (int64_t j = 0; j < gradient.numel(); j += stride) {
+    if (!input.needs_grad()) continue;
+    const double floor =
+        std::max({1e-3 * largest_magnitude(gradients[i]), 1e-5 * largest_of_all, 1e-12});
+    const int64_t samples = std::min(max_elements, input.value().numel());
+    for (int64_t sample = 0; sample < samples; ++sample) {
+      const int64_t j = sampled_element(input.value().numel(), samples, sample);
+      const double from_tape = gradients[i].defined() ? gradients[i].data<double>()[j] : 0;
       const double numeric = differences.at(input.value().data<double>()[j]);
-      const double scale =
-          std::max({std::abs(tape_gradient[j]), std::abs(numeric), 1e-3 * largest, 1e-12});
-      const double error = std::abs(tape_gradient[j] - numeric) / scale;
+      const double scale = std::max({std::abs(from_tape), std::abs(numeric), floor});
+      const double error = std::abs(from_tape - numeric) / scale;
       ++result.elements;
       if (!(error <= result.worst_error) || result.worst_place.empty()) {
         result.worst_error = error;
-        result.worst_place = concat("input ", i, " [", j, "]: tape ", tape_gradient[j],
-                                    ", differences ", numeric);
+        result.worst_place =
+            concat("input ", i, " [", j, "]: tape ", from_tape, ", differences ", numeric);
       }
     }
-    input.zero_grad();
   }
   result.passed = result.elements > 0 && result.worst_error <= test.tolerance;
   return result;

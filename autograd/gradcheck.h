@@ -29,8 +29,9 @@ struct GradcheckResult {
 
 /// Compares the tape's gradient of L = sum(w * f()), w fixed random weights, with fourth-order central
 /// differences, element by element. The relative error of an element is
-/// |tape - differences| / max(|tape|, |differences|, 1e-3 * the input's largest |gradient|).
-/// Inputs with more than `max_elements` elements are sampled evenly.
+/// |tape - differences| / max(|tape|, |differences|, 1e-3 * the input's largest |gradient|,
+/// 1e-5 * the largest |gradient| of all inputs). Of inputs with more than `max_elements` elements,
+/// that many are compared, spread over the whole input.
 GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements = 64);
 
 /// Every operation of the vocabulary, with broadcasting, masks, reuse of an input and frozen inputs.
