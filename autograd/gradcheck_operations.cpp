@@ -105,6 +105,7 @@ void add_products(Cases& cases, Inputs& in) {
   cases.push_back(
       {"linear gelu_tanh", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kGeluTanh); }});
   cases.push_back({"linear silu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kSilu); }});
+  cases.push_back({"linear of x and x", {a}, [=] { return linear(a, a); }});
   // Positive inputs keep the pre-activations away from relu's kink: about half get bias -9.
   const Var px = in.draw({4, 6}, 0.2, 1), pw = in.draw({5, 6}, 0.2, 1);
   const Var signs = Var::parameter(Tensor::from<double>({1, -9, 0.5, -9, 1}, {5}));
@@ -128,6 +129,8 @@ void add_norms(Cases& cases, Inputs& in) {
                    [=] { return residual_norm(x, r, g, b, drop).sum; }});
   cases.push_back({"residual rms_norm", {x, r, g},
                    [=] { return residual_norm(x, x * r, g, {}, rms).normed; }});
+  cases.push_back({"residual layer_norm of x and x", {x, g},
+                   [=] { return residual_norm(x, x, g, g, drop).normed; }});
   const Tensor ids = ints({1, 4, 1, 0, 4, 4}, {2, 3});
   const Var table = in.draw({6, 5}), positions = in.draw({5, 5});
   cases.push_back({"embedding", {table, positions}, [=] {
@@ -136,6 +139,8 @@ void add_norms(Cases& cases, Inputs& in) {
                    }});
   cases.push_back({"embedding used twice", {table},
                    [=] { return embedding(ids, table) * embedding(ids, table); }});
+  cases.push_back({"embedding, its own positions", {table},
+                   [=] { return embedding(ids, table, table); }});
 }
 
 void add_attention(Cases& cases, Inputs& in) {
