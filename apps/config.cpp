@@ -132,30 +132,56 @@ void bind_model(ConfigSection& s, Config& config) {
   check_model(s, model);
 }
 
+// The rule comes first: eps and weight_decay have another default for each.
 void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
-  s.read_choice(
-      "name", optimizer.name,
-      names({"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"}));
-  std::vector<double> betas = {optimizer.beta1, optimizer.beta2};
+  OptimizerType type = optimizer.type;
+  s.read_choice("name", type,
+                {{"sgd", OptimizerType::kSgd},
+                 {"momentum", OptimizerType::kMomentum},
+                 {"nesterov", OptimizerType::kNesterov},
+                 {"adagrad", OptimizerType::kAdagrad},
+                 {"rmsprop", OptimizerType::kRmsprop},
+                 {"adadelta", OptimizerType::kAdadelta},
+                 {"adam", OptimizerType::kAdam},
+                 {"adamw", OptimizerType::kAdamW}});
+  if (type != optimizer.type) optimizer = optimizer_defaults(type);
+  s.read("weight_decay", optimizer.weight_decay, at_least(0));
+  s.read("momentum", optimizer.momentum, from_up_to_below(0, 1));
+  s.read("alpha", optimizer.alpha, from_up_to_below(0, 1));
+  s.read("rho", optimizer.rho, from_up_to_below(0, 1));
+  std::vector<double> betas(optimizer.betas.begin(), optimizer.betas.end());
   s.read("betas", betas, from_up_to_below(0, 1));
   if (betas.size() == 2) {
-    optimizer.beta1 = betas[0];
-    optimizer.beta2 = betas[1];
+    optimizer.betas = {betas[0], betas[1]};
   } else {
     s.complain("betas", "'training.optimizer.betas' must be two numbers, got ", betas.size(), '.');
   }
   s.read("eps", optimizer.eps, positive());
-  s.read("weight_decay", optimizer.weight_decay, at_least(0));
-  s.read("momentum", optimizer.momentum, from_up_to_below(0, 1));
 }
 
-void bind_schedule(ConfigSection& s, ScheduleOptions& schedule) {
-  s.read("learning_rate", schedule.learning_rate, positive());
-  s.read_choice(
-      "lr_scheduler_type", schedule.type,
-      names({"constant", "linear", "cosine", "inverse_sqrt", "noam", "polynomial", "step"}));
+void bind_schedule(ConfigSection& s, Config& config) {
+  ScheduleOptions& schedule = config.schedule;
+  s.read("learning_rate", config.learning_rate, positive());
+  s.read_choice("lr_scheduler_type", schedule.type,
+                {{"constant", ScheduleType::kConstant},
+                 {"linear", ScheduleType::kLinear},
+                 {"cosine", ScheduleType::kCosine},
+                 {"inverse_sqrt", ScheduleType::kInverseSqrt},
+                 {"noam", ScheduleType::kNoam},
+                 {"polynomial", ScheduleType::kPolynomial},
+                 {"step", ScheduleType::kStep}});
   s.read("warmup_steps", schedule.warmup_steps, at_least(0));
   s.read("min_learning_rate", schedule.min_learning_rate, at_least(0));
+  s.read("lr_power", schedule.power, positive());
+  s.read("lr_step_size", schedule.step_size, at_least(0));
+  s.read("lr_gamma", schedule.gamma, positive());
+  schedule.max_steps = config.training.max_steps;
+  schedule.model_size = config.model.hidden_size;
+  try {
+    validate(schedule, config.learning_rate);
+  } catch (const Error& error) {
+    s.complain("lr_scheduler_type", error.what());
+  }
 }
 
 void bind_training(ConfigSection& s, Config& config) {
@@ -172,7 +198,7 @@ void bind_training(ConfigSection& s, Config& config) {
   s.require("max_steps", training.max_steps, positive());
   s.read("max_hours", training.max_hours, at_least(0));
   s.section("optimizer", [&](ConfigSection& o) { bind_optimizer(o, config.optimizer); });
-  bind_schedule(s, config.schedule);
+  bind_schedule(s, config);
   s.read("label_smoothing", training.label_smoothing, from_up_to_below(0, 1));
   s.read("max_grad_norm", training.max_grad_norm, at_least(0));
   s.read("clip_value", training.clip_value, at_least(0));

@@ -6,17 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "apps/config_pending.h"
 #include "core/dtype.h"
 #include "data/batching.h"
 #include "data/corpus.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
 
 namespace tapestry {
-
-using pending::OptimizerOptions;
-using pending::ScheduleOptions;
 
 enum class Task { kTranslation };
 enum class ModelType { kEncoderDecoder };
@@ -63,6 +61,7 @@ struct Config {
   ModelOptions model;
   BatchOptions batch;
   OptimizerOptions optimizer;
+  double learning_rate = 5e-4;  ///< the schedule's base rate
   ScheduleOptions schedule;
   TrainingOptions training;
   SearchOptions generation;

@@ -47,7 +47,7 @@ void translate_block(const TranslationModel& model, const std::vector<Line>& lin
       sources.back().resize(longest);
     }
   }
-  const auto results = model.translate(sources, options, arguments.batch_sentences);
+  const auto results = model.translate(sources, options, arguments.batch_size);
   const Tokenizer& tokenizer = *model.tokenizers().target;
   size_t next = 0;
   for (const Line& line : lines) {
@@ -71,13 +71,26 @@ void translate_block(const TranslationModel& model, const std::vector<Line>& lin
 
 }  // namespace
 
-int run_translate(const TranslateArguments& arguments) {
-  set_num_threads(arguments.threads);
-  const auto model = TranslationModel::load(arguments.model);
-  SearchOptions options = model->config().generation;
-  if (arguments.num_beams > 0) options.num_beams = arguments.num_beams;
-  if (arguments.length_penalty >= 0) options.length_penalty = arguments.length_penalty;
+namespace {
+
+// The config's options with those of the command line over them.
+SearchOptions search_options(SearchOptions options, const TranslateArguments& arguments) {
+  options.num_beams = arguments.beam_size.value_or(options.num_beams);
+  options.length_penalty = arguments.length_penalty.value_or(options.length_penalty);
+  options.max_length_ratio = arguments.max_length_ratio.value_or(options.max_length_ratio);
+  if (arguments.length_penalty_type) {
+    options.length_penalty_type = parse_length_penalty(*arguments.length_penalty_type);
+  }
   options.n_best = arguments.n_best;
+  return options;
+}
+
+}  // namespace
+
+int run_translate(const TranslateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  const auto model = TranslationModel::load(arguments.model, arguments.compute.device);
+  const SearchOptions options = search_options(model->config().generation, arguments);
   if (options.n_best < 1 || options.n_best > options.num_beams) {
     fail(ErrorKind::kConfig, "[translate] expected 1 <= --n-best <= --beam-size, got ",
          options.n_best, " and ", options.num_beams, '.');
@@ -101,8 +114,11 @@ int run_translate(const TranslateArguments& arguments) {
 }
 
 int run_score(const ScoreArguments& arguments) {
-  set_num_threads(arguments.threads);
-  const auto model = TranslationModel::load(arguments.model);
+  set_num_threads(arguments.compute.threads);
+  if (arguments.source.empty()) {
+    fail(ErrorKind::kConfig, "[score] a translation model needs --source.");
+  }
+  const auto model = TranslationModel::load(arguments.model, arguments.compute.device);
   CorpusSpec spec;
   spec.source = arguments.source;
   spec.target = arguments.target;
@@ -114,7 +130,7 @@ int run_score(const ScoreArguments& arguments) {
     fail(ErrorKind::kData, "[score] every line needs a score, but not every pair can be used: ",
          pairs.counts.summary());
   }
-  for (const TranslationModel::Score& score : model->score(pairs)) {
+  for (const TranslationModel::Score& score : model->score(pairs, arguments.batch_size)) {
     std::cout << score.log_probability << '\t' << score.tokens << '\n';
   }
   return 0;

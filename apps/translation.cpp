@@ -31,13 +31,15 @@ TranslationModel::TranslationModel(const Config& config, TokenizerPair tokenizer
       store_(config.seed, config.dtype, parse_device(config.device)),
       model_(config.model, vocabulary_of(tokenizers_), store_.root()) {}
 
-std::unique_ptr<TranslationModel> TranslationModel::load(const std::string& path) {
+std::unique_ptr<TranslationModel> TranslationModel::load(const std::string& path,
+                                                         const std::string& device) {
   const std::string folder = resolve_checkpoint(path);
   const CheckpointFiles files = read_checkpoint(folder);
   for (const char* name : {"config.json", "model.safetensors"}) {
     if (!files.contains(name)) fail(ErrorKind::kData, "[checkpoint] ", folder, " has no ", name, '.');
   }
-  const Config config = load_checkpoint_config(files.at("config.json"), folder + "/config.json");
+  Config config = load_checkpoint_config(files.at("config.json"), folder + "/config.json");
+  config.device = device;
   std::map<std::string, std::string> tokenizers;
   for (const std::string& name : kTokenizerFileNames) {
     if (files.contains(name)) tokenizers[name] = files.at(name);
@@ -80,9 +82,14 @@ std::vector<std::vector<Hypothesis>> TranslationModel::translate(
   return results;
 }
 
-std::vector<TranslationModel::Score> TranslationModel::score(const ParallelCorpus& pairs) const {
+std::vector<TranslationModel::Score> TranslationModel::score(const ParallelCorpus& pairs,
+                                                                int64_t batch_sentences) const {
   std::vector<Score> scores(static_cast<size_t>(pairs.size()));
-  const EpochPlan plan(pairs, {.batch_type = "sentences", .batch_size = 64, .shuffle = false}, 0);
+  BatchOptions in_order;
+  in_order.batch_type = "sentences";
+  in_order.batch_size = batch_sentences;
+  in_order.shuffle = false;
+  const EpochPlan plan(pairs, in_order, 0);
   for (int64_t i = 0; i < plan.batches(); ++i) {
     const TranslationBatch batch = make_translation_batch(pairs, plan.batch(i));
     const EncoderDecoder::Batch inputs = on_device(batch, store_.device());

@@ -22,7 +22,8 @@ class TranslationModel {
   TranslationModel(const Config& config, TokenizerPair tokenizers);
   /// From a checkpoint folder or run folder. Throws Error(kData) naming the file and the parameter
   /// that is missing, unknown or has another shape.
-  static std::unique_ptr<TranslationModel> load(const std::string& path);
+  static std::unique_ptr<TranslationModel> load(const std::string& path,
+                                                const std::string& device = "auto");
 
   const Config& config() const { return config_; }
   const TokenizerPair& tokenizers() const { return tokenizers_; }
@@ -40,7 +41,7 @@ class TranslationModel {
     int64_t tokens = 0;          ///< eos included
   };
   /// One score per pair.
-  std::vector<Score> score(const ParallelCorpus& pairs) const;
+  std::vector<Score> score(const ParallelCorpus& pairs, int64_t batch_sentences) const;
 
  private:
   Config config_;

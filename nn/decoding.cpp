@@ -109,6 +109,14 @@ bool is_decided(const Sentence& sentence, double best_live, int64_t length,
 
 }  // namespace
 
+LengthPenalty parse_length_penalty(const std::string& name) {
+  if (name == "none") return LengthPenalty::kNone;
+  if (name == "average") return LengthPenalty::kAverage;
+  if (name == "gnmt") return LengthPenalty::kGnmt;
+  fail(ErrorKind::kConfig, "[beam_search] length_penalty_type is none, average or gnmt, got '", name,
+       "'.");
+}
+
 double normalized_score(double log_probability, int64_t length, const SearchOptions& options) {
   const auto t = static_cast<double>(length);
   switch (options.length_penalty_type) {

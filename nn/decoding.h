@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/tensor.h"
@@ -15,6 +16,9 @@ enum class LengthPenalty {
   kAverage,  ///< / t^a, t tokens with eos (document 001, Beam Search)
   kGnmt,     ///< / ((5 + t) / 6)^a (Wu et al. 2016)
 };
+
+/// "none", "average", "gnmt". Throws Error(kConfig) on anything else.
+LengthPenalty parse_length_penalty(const std::string& name);
 
 struct SearchOptions {
   int64_t num_beams = 5;  ///< 1: greedy search

@@ -85,7 +85,7 @@ TEST_F(ConfigTest, ReadsNumbersAsYamlWritesThem) {
                                              "  label_smoothing: .5\n"
                                              "  max_grad_norm: +2.\n"
                                              "  optimizer: {eps: 1E-9, betas: [0.9, .98]}\n"));
-  EXPECT_EQ(config.schedule.learning_rate, 1e-4);
+  EXPECT_EQ(config.learning_rate, 1e-4);
   EXPECT_EQ(config.training.label_smoothing, 0.5);
   EXPECT_EQ(config.training.max_grad_norm, 2.0);
 }

@@ -1,0 +1,135 @@
+// tapestry average: the mean of the weights of several checkpoints of one run.
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/checkpoint.h"
+#include "apps/commands.h"
+#include "apps/safetensors.h"
+#include "core/parallel.h"
+#include "data/tokenizer.h"
+
+namespace tapestry {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kConfig = "config.json";
+
+const std::string& file_of(const CheckpointFiles& files, const std::string& name,
+                           const std::string& folder) {
+  const auto found = files.find(name);
+  if (found == files.end()) {
+    fail(ErrorKind::kData, "[average] ", folder, " has no ", name, '.');
+  }
+  return found->second;
+}
+
+/// Throws unless both checkpoints name the same tensors, in shape and type, and the same tokens.
+void check_same_model(const NamedTensors& first, const NamedTensors& other,
+                      const std::string& first_folder, const std::string& folder) {
+  if (first.size() != other.size()) {
+    fail(ErrorKind::kData, "[average] ", folder, " has ", other.size(), " tensors, ", first_folder,
+         " has ", first.size(), '.');
+  }
+  for (size_t i = 0; i < first.size(); ++i) {
+    const auto& [key, a] = first[i];
+    const auto& [other_key, b] = other[i];
+    if (key != other_key) {
+      fail(ErrorKind::kData, "[average] ", folder, " has ", other_key, " where ", first_folder,
+           " has ", key, '.');
+    }
+    if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
+      fail(ErrorKind::kData, "[average] ", key, " is ", b.dtype(), ' ', b.shape(), " in ", folder,
+           ", ", a.dtype(), ' ', a.shape(), " in ", first_folder, '.');
+    }
+  }
+}
+
+void check_same_tokenizer(const CheckpointFiles& first, const CheckpointFiles& other,
+                          const std::string& first_folder, const std::string& folder) {
+  for (const std::string& name : kTokenizerFileNames) {
+    const auto a = first.find(name), b = other.find(name);
+    const bool same = a == first.end() ? b == other.end()
+                                       : b != other.end() && a->second == b->second;
+    if (!same) {
+      fail(ErrorKind::kData, "[average] ", name, " differs between ", first_folder, " and ", folder,
+           ": ids would not mean the same tokens.");
+    }
+  }
+}
+
+template <class T>
+void add_elements(std::vector<double>& sum, const Tensor& tensor) {
+  const T* values = tensor.data<T>();
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(values[i]);
+}
+
+template <class T>
+void write_mean(const std::vector<double>& sum, size_t count, Tensor& tensor) {
+  T* values = tensor.data<T>();
+  for (size_t i = 0; i < sum.size(); ++i) {
+    values[i] = static_cast<T>(sum[i] / static_cast<double>(count));
+  }
+}
+
+/// The mean of one tensor over all models, summed in double in the order given.
+Tensor mean_of(const std::vector<NamedTensors>& models, size_t index) {
+  const Tensor& first = models[0][index].second;
+  if (first.dtype() == DType::kInt32) return first;  // counters and ids have no mean
+  std::vector<double> sum(static_cast<size_t>(first.numel()));
+  Tensor mean = Tensor::empty_like(first);
+  const bool single = first.dtype() == DType::kFloat32;
+  for (const NamedTensors& model : models) {
+    const Tensor& tensor = model[index].second;
+    single ? add_elements<float>(sum, tensor) : add_elements<double>(sum, tensor);
+  }
+  single ? write_mean<float>(sum, models.size(), mean)
+         : write_mean<double>(sum, models.size(), mean);
+  return mean;
+}
+
+/// A folder that is no checkpoint is somebody's work.
+void check_output(const std::string& output) {
+  if (!fs::exists(output) || fs::exists(fs::path(output) / "MANIFEST.json")) return;
+  if (fs::is_directory(output) && fs::is_empty(output)) return;
+  fail(ErrorKind::kConfig, "[average] ", output,
+       " exists and is no checkpoint; choose another --output.");
+}
+
+}  // namespace
+
+int run_average(const AverageArguments& arguments) {
+  check_output(arguments.output);
+  std::vector<NamedTensors> models;
+  std::vector<std::string> folders;
+  CheckpointFiles output;
+  for (const std::string& input : arguments.inputs) {
+    const std::string folder = resolve_checkpoint(input);
+    const CheckpointFiles files = read_checkpoint(folder);
+    models.push_back(parse_safetensors(file_of(files, kModel, folder), folder + "/" + kModel));
+    folders.push_back(folder);
+    if (models.size() == 1) {
+      output[kConfig] = file_of(files, kConfig, folder);
+      for (const std::string& name : kTokenizerFileNames) {
+        if (files.contains(name)) output[name] = files.at(name);
+      }
+    } else {
+      check_same_model(models[0], models.back(), folders[0], folder);
+      check_same_tokenizer(output, files, folders[0], folder);
+    }
+  }
+
+  NamedTensors mean;
+  for (size_t i = 0; i < models[0].size(); ++i) {
+    mean.emplace_back(models[0][i].first, mean_of(models, i));
+  }
+  output[kModel] = safetensors_bytes(mean);
+  output["average.json"] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
+  write_checkpoint(arguments.output, output);
+  std::cerr << "averaged " << models.size() << " checkpoints into " << arguments.output << '\n';
+  return 0;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,144 @@
+#include "apps/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+#include <new>
+
+#include "apps/commands.h"
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+using Run = std::function<int()>;
+
+void add_train(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("train", "Train the model of a config file");
+  auto arguments = std::make_shared<TrainArguments>();
+  command->add_option("config", arguments->config, "YAML file")->required();
+  command->add_option("overrides", arguments->overrides, "section.key=value, winning over the file");
+  command->add_option("--resume", arguments->resume,
+                      "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
+      ->capture_default_str();
+  command->callback([&run, arguments] { run = [arguments] { return run_train(*arguments); }; });
+}
+
+void add_translate(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("translate", "Translate standard input line by line");
+  auto arguments = std::make_shared<TranslateArguments>();
+  command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
+  command->add_option("--beam-size", arguments->num_beams, "beams; 1: greedy search (default: the config's)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--length-penalty", arguments->length_penalty,
+                      "exponent of the length penalty (default: the config's)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--n-best", arguments->n_best, "translations of each line, best first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--batch-size", arguments->batch_sentences, "lines translated at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
+      ->check(CLI::IsMember({"jsonl"}));
+  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  command->callback([&run, arguments] { run = [arguments] { return run_translate(*arguments); }; });
+}
+
+void add_score(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "score", "Log-probability and tokens of each target line given its source line");
+  auto arguments = std::make_shared<ScoreArguments>();
+  command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
+  command->add_option("--source", arguments->source, "file")->required();
+  command->add_option("--target", arguments->target, "file")->required();
+  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });
+}
+
+void add_evaluate(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("evaluate", "BLEU and chrF with sacreBLEU's signature");
+  auto arguments = std::make_shared<EvaluateArguments>();
+  command->add_option("--hypothesis", arguments->hypothesis, "file")->required();
+  command->add_option("--reference", arguments->reference, "file")->required();
+  command->add_option("--tokenize", arguments->tokenize, "13a | none")
+      ->check(CLI::IsMember({"13a", "none"}))
+      ->capture_default_str();
+  command->add_flag("--lowercase", arguments->lowercase, "compare lower-cased text");
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([&run, arguments] { run = [arguments] { return run_evaluate(*arguments); }; });
+}
+
+void add_gradcheck(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "gradcheck", "Check every gradient by finite differences; exit code 1 when one fails");
+  auto arguments = std::make_shared<GradcheckArguments>();
+  command->add_option("config", arguments->config, "also check this config's model, made small");
+  command->add_option("--filter", arguments->filter, "only rows whose name holds this");
+  command->callback([&run, arguments] { run = [arguments] { return run_gradcheck(*arguments); }; });
+}
+
+void add_inspect(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("inspect", "Parameters, shapes, memory and tokenizer");
+  auto arguments = std::make_shared<InspectArguments>();
+  command->add_option("path", arguments->path, "checkpoint, run folder or config")->required();
+  command->callback([&run, arguments] { run = [arguments] { return run_inspect(*arguments); }; });
+}
+
+void add_average(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("average", "Average the parameters of checkpoints");
+  auto arguments = std::make_shared<AverageArguments>();
+  command->add_option("checkpoints", arguments->checkpoints, "checkpoint folders")->required();
+  command->add_option("--output", arguments->output, "folder to write")->required();
+  command->callback([&run, arguments] { run = [arguments] { return run_average(*arguments); }; });
+}
+
+void add_bench(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("bench", "Time training steps");
+  auto arguments = std::make_shared<BenchArguments>();
+  command->add_option("config", arguments->config, "YAML file")->required();
+  command->add_option("overrides", arguments->overrides, "section.key=value");
+  command->add_option("--shape", arguments->shape, "BxSxT: synthetic tokens (default: the config's data)");
+  command->add_option("--steps", arguments->steps, "timed steps")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--json", arguments->json, "also write the figures to this file");
+  command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  CLI::App app{"Tapestry trains Transformers from a YAML file."};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tapestry 0.1.0");
+  Run run;
+  add_train(app, run);
+  add_translate(app, run);
+  add_score(app, run);
+  add_evaluate(app, run);
+  add_gradcheck(app, run);
+  add_inspect(app, run);
+  add_average(app, run);
+  add_bench(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(ErrorKind::kConfig);
+  }
+  try {
+    return run();
+  } catch (const Error& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return static_cast<int>(error.kind());
+  } catch (const std::bad_alloc&) {
+    std::cerr << "error: out of memory" << std::endl;
+    return static_cast<int>(ErrorKind::kOutOfMemory);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return static_cast<int>(ErrorKind::kRuntime);
+  }
+}
+
+}  // namespace tapestry
