@@ -13,11 +13,23 @@ namespace {
 
 using Run = std::function<int()>;
 
+void add_compute(CLI::App* command, ComputeArguments& compute) {
+  command->add_option("--device", compute.device, "auto | cpu | cuda | cuda:N")
+      ->capture_default_str();
+  command->add_option("--threads", compute.threads, "CPU threads; 0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
+  command->add_option("config", config, "YAML file")->required();
+  command->add_option("overrides", overrides, "section.key=value, winning over the file");
+}
+
 void add_train(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("train", "Train the model of a config file");
   auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("config", arguments->config, "YAML file")->required();
-  command->add_option("overrides", arguments->overrides, "section.key=value, winning over the file");
+  add_config(command, arguments->config, arguments->overrides);
   command->add_option("--resume", arguments->resume,
                       "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
       ->capture_default_str();
@@ -28,20 +40,27 @@ void add_translate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("translate", "Translate standard input line by line");
   auto arguments = std::make_shared<TranslateArguments>();
   command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
-  command->add_option("--beam-size", arguments->num_beams, "beams; 1: greedy search (default: the config's)")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--beam-size", arguments->beam_size,
+                      "hypotheses kept; 1 is greedy search (default: the config's, like those below)")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--length-penalty", arguments->length_penalty,
-                      "exponent of the length penalty (default: the config's)")
+                      "exponent of the length normalisation")
       ->check(CLI::NonNegativeNumber);
+  command->add_option("--length-penalty-type", arguments->length_penalty_type,
+                      "average | gnmt | none")
+      ->check(CLI::IsMember({"average", "gnmt", "none"}));
+  command->add_option("--max-length-ratio", arguments->max_length_ratio,
+                      "longest output in tokens for each source token, plus 10")
+      ->check(CLI::PositiveNumber);
   command->add_option("--n-best", arguments->n_best, "translations of each line, best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--batch-size", arguments->batch_sentences, "lines translated at a time")
+  command->add_option("--batch-size", arguments->batch_size, "lines translated at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
-  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_translate(*arguments); }; });
 }
 
@@ -52,7 +71,7 @@ void add_score(CLI::App& app, Run& run) {
   command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
   command->add_option("--source", arguments->source, "file")->required();
   command->add_option("--target", arguments->target, "file")->required();
-  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });
 }
 
@@ -74,6 +93,7 @@ void add_gradcheck(CLI::App& app, Run& run) {
       "gradcheck", "Check every gradient by finite differences; exit code 1 when one fails");
   auto arguments = std::make_shared<GradcheckArguments>();
   command->add_option("config", arguments->config, "also check this config's model, made small");
+  command->add_option("overrides", arguments->overrides, "section.key=value");
   command->add_option("--filter", arguments->filter, "only rows whose name holds this");
   command->callback([&run, arguments] { run = [arguments] { return run_gradcheck(*arguments); }; });
 }
@@ -82,13 +102,14 @@ void add_inspect(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("inspect", "Parameters, shapes, memory and tokenizer");
   auto arguments = std::make_shared<InspectArguments>();
   command->add_option("path", arguments->path, "checkpoint, run folder or config")->required();
+  command->add_option("overrides", arguments->overrides, "section.key=value");
   command->callback([&run, arguments] { run = [arguments] { return run_inspect(*arguments); }; });
 }
 
 void add_average(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("average", "Average the parameters of checkpoints");
   auto arguments = std::make_shared<AverageArguments>();
-  command->add_option("checkpoints", arguments->checkpoints, "checkpoint folders")->required();
+  command->add_option("checkpoints", arguments->inputs, "checkpoint folders")->required();
   command->add_option("--output", arguments->output, "folder to write")->required();
   command->callback([&run, arguments] { run = [arguments] { return run_average(*arguments); }; });
 }
@@ -96,11 +117,13 @@ void add_average(CLI::App& app, Run& run) {
 void add_bench(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("bench", "Time training steps");
   auto arguments = std::make_shared<BenchArguments>();
-  command->add_option("config", arguments->config, "YAML file")->required();
-  command->add_option("overrides", arguments->overrides, "section.key=value");
+  add_config(command, arguments->config, arguments->overrides);
   command->add_option("--shape", arguments->shape, "BxSxT: synthetic tokens (default: the config's data)");
   command->add_option("--steps", arguments->steps, "timed steps")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--warmup-steps", arguments->warmup_steps, "steps before those")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--json", arguments->json, "also write the figures to this file");
   command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });

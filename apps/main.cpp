@@ -1,1 +1,3 @@
-int main() { return 0; }
+#include "apps/cli.h"
+
+int main(int argc, char** argv) { return tapestry::run_command_line(argc, argv); }

@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "apps/commands.h"
+#include "apps/translation.h"
+#include "core/allocator.h"
+#include "core/kernels/gemm.h"
+#include "core/parallel.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+struct BatchShape {
+  int64_t sentences = 0, source = 0, target = 0;
+};
+
+BatchShape parse_shape(const std::string& text) {
+  BatchShape shape;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &shape.sentences, &shape.source, &shape.target,
+                  &rest) != 3 ||
+      shape.sentences < 1 || shape.source < 1 || shape.target < 1) {
+    fail(ErrorKind::kConfig, "[bench] --shape must be SENTENCESxSOURCExTARGET, got '", text, "'.");
+  }
+  return shape;
+}
+
+// Uniform random real tokens, no padding: every cell costs what it costs in the formulas.
+EncoderDecoder::Batch synthetic_batch(const BatchShape& shape, int64_t vocab, uint32_t number) {
+  const auto ids = [&](int64_t length, uint32_t stream) {
+    Tensor tensor = Tensor::empty({shape.sentences, length}, DType::kInt32);
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      tensor.data<int32_t>()[i] = static_cast<int32_t>(
+          4 + philox_below({7, number, stream}, static_cast<uint64_t>(i),
+                           static_cast<uint64_t>(vocab - 4)));
+    }
+    return tensor;
+  };
+  return {ids(shape.source, 0), Tensor::full({shape.sentences}, double(shape.source), DType::kInt32),
+          ids(shape.target, 1), ids(shape.target, 2)};
+}
+
+// Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once and
+// backward twice.
+double step_flops(const ModelOptions& m, const BatchShape& s, int64_t vocab) {
+  const double d = double(m.hidden_size), f = double(m.intermediate_size);
+  const int64_t groups = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
+  const double kv = 2 * d * double(groups) / double(m.num_attention_heads);
+  const double b = double(s.sentences), source = double(s.source), target = double(s.target);
+  const double self = d * (d + kv) + d * d, ffn = 2 * d * f;
+  const double encoder = source * (self + ffn) + 2 * source * source * d;
+  const double decoder = target * (self + 2 * d * d + ffn) + source * d * kv +
+                         2 * target * target * d + 2 * target * source * d;
+  const double classifier = target * d * double(vocab);
+  return 6 * b * (double(m.encoder_layers) * encoder + double(m.decoder_layers) * decoder + classifier);
+}
+
+// The machine's SGEMM rate at 1024^3, the best of five.
+double sgemm_peak() {
+  const int64_t n = 1024;
+  const Tensor a = Tensor::full({n, n}, 0.5), b = Tensor::full({n, n}, 0.25), c = Tensor::zeros({n, n});
+  double best = 1e9;
+  for (int i = 0; i < 6; ++i) {
+    Gemm<float> g;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
+    g.a = a.data<float>(), g.b = b.data<float>(), g.c = c.data<float>();
+    const double start = now();
+    kernels::gemm(Cpu{}, g);
+    if (i > 0) best = std::min(best, now() - start);
+  }
+  return 2e-9 * double(n) * double(n) * double(n) / best;
+}
+
+NamedVars named_parameters(const ParamStore& store) {
+  NamedVars params;
+  for (const Parameter& p : store.parameters()) params.emplace_back(p.name, p.var);
+  return params;
+}
+
+struct Measured {
+  std::vector<double> seconds;
+  std::vector<double> tokens;  ///< source + target, real ones
+  double flops = 0;            ///< of one step; 0 when steps differ
+  int64_t system_calls = 0;    ///< allocations that the warm steps took from the system
+  double loss = 0;
+};
+
+// Runs steps as the trainer does: forward, backward, clip, update.
+template <class NextLoss>
+Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
+                   NextLoss next_loss) {
+  Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
+  Measured measured;
+  for (int64_t step = 0; step < arguments.warmup_steps + arguments.steps; ++step) {
+    if (step == arguments.warmup_steps) measured.system_calls = host_memory().system_calls;
+    const double start = now();
+    double tokens = 0;
+    {
+      Tape tape({config.seed, static_cast<uint32_t>(step), 0});
+      const CrossEntropy result = next_loss(tokens);
+      measured.loss = result.loss.value().item();
+      tape.backward(result.loss);
+    }
+    optimizer.step(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
+                                          .clip_value = config.training.clip_value});
+    optimizer.zero_grad();
+    if (step < arguments.warmup_steps) continue;
+    measured.seconds.push_back(now() - start);
+    measured.tokens.push_back(tokens);
+  }
+  measured.system_calls = host_memory().system_calls - measured.system_calls;
+  return measured;
+}
+
+Measured measure_synthetic(const Config& config, const BatchShape& shape,
+                           const BenchArguments& arguments) {
+  const int64_t vocab = config.tokenizer.vocab_size;
+  ParamStore store(config.seed, config.dtype, parse_device(config.device));
+  const EncoderDecoder model(
+      config.model, {.source_size = vocab, .target_size = vocab, .shared = config.tokenizer.share},
+      store.root());
+  std::vector<EncoderDecoder::Batch> batches;
+  for (uint32_t i = 0; i < 4; ++i) batches.push_back(synthetic_batch(shape, vocab, i));
+  size_t next = 0;
+  Measured measured = run_steps(config, store, arguments, [&](double& tokens) {
+    tokens = double(shape.sentences * (shape.source + shape.target));
+    return model.loss(batches[next++ % batches.size()],
+                      {.label_smoothing = config.training.label_smoothing});
+  });
+  measured.flops = step_flops(config.model, shape, vocab);
+  return measured;
+}
+
+Measured measure_data(const Config& config, const BenchArguments& arguments) {
+  TranslationTask task(config, {}, {}, [](const std::string& message) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+  });
+  return run_steps(config, task.parameters(), arguments, [&](double& tokens) {
+    const UpdateSize size = task.next_update(1);
+    tokens = double(size.source_tokens + size.target_tokens);
+    return task.loss(0, {.label_smoothing = config.training.label_smoothing});
+  });
+}
+
+}  // namespace
+
+int run_bench(const BenchArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  set_num_threads(config.threads);
+  const double peak = sgemm_peak();
+  reset_peak_bytes();
+  const Measured measured = arguments.shape.empty()
+                                ? measure_data(config, arguments)
+                                : measure_synthetic(config, parse_shape(arguments.shape), arguments);
+  const double seconds = median(measured.seconds);
+  const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
+  const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
+  Json figures{{"config", arguments.config},
+               {"shape", arguments.shape},
+               {"threads", num_threads()},
+               {"blas", blas_description()},
+               {"steps", arguments.steps},
+               {"median_s", seconds},
+               {"tokens_per_s", arguments.shape.empty() ? tokens / total
+                                                        : measured.tokens[0] / seconds},
+               {"sgemm_peak_gflops", peak},
+               {"peak_memory_bytes", host_memory().peak_bytes},
+               {"system_allocations_in_warm_steps", measured.system_calls},
+               {"loss", measured.loss}};
+  if (measured.flops > 0) {
+    figures["gflops"] = 1e-9 * measured.flops / seconds;
+    figures["share_of_peak"] = 1e-9 * measured.flops / seconds / peak;
+  }
+  for (const auto& [name, value] : figures.items()) {
+    std::printf("%-34s %s\n", name.c_str(), value.is_string() ? value.get<std::string>().c_str()
+                                                              : value.dump().c_str());
+  }
+  if (!arguments.json.empty()) {
+    std::ofstream out(arguments.json);
+    out << figures.dump(2) << '\n';
+    out.flush();
+    if (!out) fail(ErrorKind::kRuntime, "[bench] cannot write ", arguments.json, '.');
+  }
+  return 0;
+}
+
+}  // namespace tapestry
