@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/kernels/scratch.h"
+#include "core/scratch.h"
 #include "core/kernels/simd_select.h"
 #include "core/kernels/tiling.h"
 
@@ -264,7 +264,7 @@ void sum_to_operand(const BroadcastPlan& plan, const int64_t (&strides)[Shape::k
   if (axis < 0 || !is_broadcast(rest, rest_strides)) {
     return kernels::sum_axis(Cpu{}, x, y, outer, n, inner, scale, write);
   }
-  const Scratch<T> partial(outer * inner);
+  Scratch<T> partial(outer * inner);
   kernels::sum_axis(Cpu{}, x, partial.data(), outer, n, inner, 1, Write::kSet);
   sum_to_operand(rest, rest_strides, partial.data(), y, scale, write);
 }
@@ -299,7 +299,7 @@ void binary_backward(Cpu, Binary op, int wrt, const BroadcastPlan& plan, const T
     if (!reduced) return affine(Cpu{}, sign, dy, 0, d_operand, n, write);
     return sum_to_operand(plan, strides, dy, d_operand, sign, write);
   }
-  const Scratch<T> full(reduced ? n : 0);
+  Scratch<T> full(reduced ? n : 0);
   T* const out = reduced ? full.data() : d_operand;
   const Write out_write = reduced ? Write::kSet : write;
   if (op == Binary::kDiv && wrt == 1) {

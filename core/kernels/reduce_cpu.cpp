@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/kernels/elementwise.h"
-#include "core/kernels/scratch.h"
+#include "core/scratch.h"
 #include "core/kernels/simd_select.h"
 #include "core/kernels/tiling.h"
 
@@ -137,7 +137,7 @@ void sum_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, do
   const T factor = static_cast<T>(scale);
   if (n <= block) return sum_blocks(x, y, outer, n, inner, n, factor, write);
   const int64_t blocks = (n + block - 1) / block;
-  const Scratch<T> partial(outer * blocks * inner);
+  Scratch<T> partial(outer * blocks * inner);
   sum_blocks(x, partial.data(), outer, n, inner, block, T{1}, Write::kSet);
   sum_axis(Cpu{}, partial.data(), y, outer, blocks, inner, scale, write);
 }

@@ -130,7 +130,8 @@ HWY_INLINE V exp_negative(D d, V x) {
     // Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the mantissa.
     const V shift = hn::Set(d, 12582912.0f);
     const V low = hn::Set(d, -87.0f);
-    const V clamped = hn::Max(low, x);  // x86's max gives its second operand when one is NaN
+    const auto vanishes = hn::Lt(x, low);
+    const V clamped = hn::IfThenElse(vanishes, low, x);
     const V shifted = hn::MulAdd(clamped, hn::Set(d, 1.44269504f), shift);
     const V n = hn::Sub(shifted, shift);
     V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
@@ -145,7 +146,7 @@ HWY_INLINE V exp_negative(D d, V x) {
     p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
     const auto bits = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
     const V power = hn::BitCast(d, hn::Add(bits, hn::BitCast(di, hn::Set(d, 1.0f))));
-    return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(p, power));
+    return hn::IfThenZeroElse(vanishes, hn::Mul(p, power));
   }
 }
 

@@ -31,25 +31,28 @@ struct Relu {
 /// x * Phi(x); the derivative is Phi(x) + x * phi(x).
 struct Gelu {
   static constexpr Needs kNeeds = Needs::kInput;
+  static constexpr double kDensityAt0 = 0.39894228040143267794;  // 1 / sqrt(2 pi)
   template <class T>
-  TAPESTRY_HOST_DEVICE static T phi(T x) {  // the normal distribution function, exact far to the left
+  TAPESTRY_HOST_DEVICE static T Phi(T x) {  // erfc, unlike erf, is exact far to the left
     return T(0.5) * std::erfc(x * T(-0.70710678118654752440));
   }
   template <class T>
   TAPESTRY_HOST_DEVICE static T f(T x) {
-    return x * phi(x);
+    return x * Phi(x);
   }
   template <class T>
   TAPESTRY_HOST_DEVICE static T df(T x) {
-    return phi(x) + x * T(0.39894228040143267794) * std::exp(T(-0.5) * x * x);
+    return Phi(x) + x * T(kDensityAt0) * std::exp(T(-0.5) * x * x);
   }
 };
 
 struct GeluTanh {
   static constexpr Needs kNeeds = Needs::kInput;
+  static constexpr double kRootTwoOverPi = 0.79788456080286535588;
+  static constexpr double kCubic = 0.044715;
   template <class T>
   TAPESTRY_HOST_DEVICE static T inner(T x) {
-    return T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
+    return T(kRootTwoOverPi) * (x + T(kCubic) * x * x * x);
   }
   template <class T>
   TAPESTRY_HOST_DEVICE static T f(T x) {
@@ -58,7 +61,7 @@ struct GeluTanh {
   template <class T>
   TAPESTRY_HOST_DEVICE static T df(T x) {
     const T t = std::tanh(inner(x));
-    const T slope = T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
+    const T slope = T(kRootTwoOverPi) * (T(1) + T(3 * kCubic) * x * x);
     return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope;
   }
 };

@@ -1,0 +1,116 @@
+// What the kernel tests share: inputs, comparison against doubles, every vector target, any number
+// of threads.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/kernels/common.h"
+#include "core/parallel.h"
+#include "core/philox.h"
+
+namespace tapestry {
+
+/// Uniform values in [low, high), different for each seed.
+template <class T>
+std::vector<T> random_values(int64_t n, uint64_t seed, double low = -2, double high = 2) {
+  std::vector<T> values(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    const double u = to_uniform(philox_bits({seed, 77, 5}, static_cast<uint64_t>(i)));
+    values[static_cast<size_t>(i)] = static_cast<T>(low + u * (high - low));
+  }
+  return values;
+}
+
+inline std::vector<int32_t> random_ints(int64_t n, uint64_t seed, int32_t bound) {
+  std::vector<int32_t> values;
+  for (int64_t i = 0; i < n; ++i) {
+    values.push_back(static_cast<int32_t>(
+        philox_below({seed, 78, 5}, static_cast<uint64_t>(i), static_cast<uint64_t>(bound))));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<double> widen(const std::vector<T>& values) {
+  return {values.begin(), values.end()};
+}
+
+/// Expects |actual - expected| <= units * epsilon of T * (1 + |expected|) everywhere; infinities
+/// and NaN must stand where they are expected. `units` is about the number of roundings on the way.
+template <class T>
+void expect_close(const std::vector<T>& actual, const std::vector<double>& expected, double units) {
+  ASSERT_EQ(actual.size(), expected.size());
+  const double epsilon = std::numeric_limits<T>::epsilon();
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double a = static_cast<double>(actual[i]), e = expected[i];
+    if (std::isnan(e)) {
+      ASSERT_TRUE(std::isnan(a)) << "element " << i << " is " << a << ", not NaN";
+    } else if (std::isinf(e)) {
+      ASSERT_EQ(a, e) << "element " << i;
+    } else {
+      ASSERT_LE(std::abs(a - e), units * epsilon * (1 + std::abs(e)))
+          << "element " << i << " is " << a << ", expected " << e;
+    }
+  }
+}
+
+/// What a kernel should leave in an output that held `before`.
+inline std::vector<double> delivered(const std::vector<double>& result,
+                                     const std::vector<double>& before, Write write) {
+  std::vector<double> expected = result;
+  if (write == Write::kAdd) {
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+  }
+  return expected;
+}
+
+inline constexpr Write kBothWrites[] = {Write::kSet, Write::kAdd};
+
+/// The reference for every dropout: 0 or 1 / (1 - p) for element `index`.
+inline double dropout_factor(const Dropout& dropout, uint64_t index) {
+  if (dropout.p == 0) return 1;
+  const double p = dropout.p;
+  return static_cast<double>(philox_bits(dropout.key, index)) < p * 0x1p32 ? 0 : 1 / (1 - p);
+}
+
+/// Runs the body once for each set of vector instructions that this processor has.
+template <class F>
+void on_every_target(F&& body) {
+  const int64_t supported = hwy::SupportedTargets();
+  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
+    if ((supported & target) == 0 && target != HWY_SCALAR) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    SCOPED_TRACE(hwy::TargetName(target));
+    body();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+/// Expects f() to return the same bits with 1, 2 and 3 threads.
+template <class F>
+void expect_same_for_any_threads(F&& f) {
+  set_num_threads(1);
+  const auto one = f();
+  for (const int threads : {2, 3}) {
+    set_num_threads(threads);
+    const auto many = f();
+    ASSERT_EQ(one.size(), many.size());
+    EXPECT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(one[0])), 0)
+        << threads << " threads";
+  }
+  set_num_threads(0);
+}
+
+template <class T>
+class FloatingTest : public ::testing::Test {};
+using FloatingTypes = ::testing::Types<float, double>;
+
+}  // namespace tapestry
