@@ -154,11 +154,11 @@ int Trainer::run() {
     state_.seconds = now() - started;
     if (due(training.save_steps) || best || last || patience_is_over()) save(best);
 
-    if (const int signal = stop_signal(); signal != 0) {
+    if (const int signal = pending_signal(); signal != 0) {
       save(false);
       log_.info(concat("stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM", " after update ",
                        state_.step, "; the same command goes on from here"));
-      return exit_code_of(signal);
+      return 128 + signal;
     }
     if (training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours && !last) {
       if (!due(training.eval_steps)) save(validate());
