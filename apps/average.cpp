@@ -6,7 +6,7 @@
 #include "apps/checkpoint.h"
 #include "apps/commands.h"
 #include "apps/safetensors.h"
-#include "core/parallel.h"
+#include "core/dispatch.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
@@ -51,8 +51,8 @@ void check_same_tokenizer(const CheckpointFiles& first, const CheckpointFiles& o
                           const std::string& first_folder, const std::string& folder) {
   for (const std::string& name : kTokenizerFileNames) {
     const auto a = first.find(name), b = other.find(name);
-    const bool same = a == first.end() ? b == other.end()
-                                       : b != other.end() && a->second == b->second;
+    const bool same =
+        a == first.end() ? b == other.end() : b != other.end() && a->second == b->second;
     if (!same) {
       fail(ErrorKind::kData, "[average] ", name, " differs between ", first_folder, " and ", folder,
            ": ids would not mean the same tokens.");
@@ -67,28 +67,45 @@ void add_elements(std::vector<double>& sum, const Tensor& tensor) {
 }
 
 template <class T>
-void write_mean(const std::vector<double>& sum, size_t count, Tensor& tensor) {
-  T* values = tensor.data<T>();
+Tensor quotient(const std::vector<double>& sum, size_t count, const Shape& shape) {
+  Tensor mean = Tensor::empty(shape, dtype_of<T>);
+  T* values = mean.data<T>();
   for (size_t i = 0; i < sum.size(); ++i) {
     values[i] = static_cast<T>(sum[i] / static_cast<double>(count));
   }
-}
-
-/// The mean of one tensor over all models, summed in double in the order given.
-Tensor mean_of(const std::vector<NamedTensors>& models, size_t index) {
-  const Tensor& first = models[0][index].second;
-  if (first.dtype() == DType::kInt32) return first;  // counters and ids have no mean
-  std::vector<double> sum(static_cast<size_t>(first.numel()));
-  Tensor mean = Tensor::empty_like(first);
-  const bool single = first.dtype() == DType::kFloat32;
-  for (const NamedTensors& model : models) {
-    const Tensor& tensor = model[index].second;
-    single ? add_elements<float>(sum, tensor) : add_elements<double>(sum, tensor);
-  }
-  single ? write_mean<float>(sum, models.size(), mean)
-         : write_mean<double>(sum, models.size(), mean);
   return mean;
 }
+
+/// Sums of all tensors in double, so that one model at a time is in memory.
+class Sums {
+ public:
+  void add(const NamedTensors& tensors) {
+    sums_.resize(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = tensors[i].second;
+      sums_[i].resize(static_cast<size_t>(tensor.numel()));
+      dispatch_floating(tensor.dtype(),
+                        [&](auto type) { add_elements<decltype(type)>(sums_[i], tensor); });
+    }
+    ++count_;
+  }
+
+  /// The means, with the names, shapes and types of `like`.
+  NamedTensors means(const NamedTensors& like) const {
+    NamedTensors means;
+    for (size_t i = 0; i < like.size(); ++i) {
+      const auto& [name, tensor] = like[i];
+      dispatch_floating(tensor.dtype(), [&, &name = name, &tensor = tensor](auto type) {
+        means.emplace_back(name, quotient<decltype(type)>(sums_[i], count_, tensor.shape()));
+      });
+    }
+    return means;
+  }
+
+ private:
+  std::vector<std::vector<double>> sums_;
+  size_t count_ = 0;
+};
 
 /// A folder that is no checkpoint is somebody's work.
 void check_output(const std::string& output) {
@@ -102,33 +119,33 @@ void check_output(const std::string& output) {
 
 int run_average(const AverageArguments& arguments) {
   check_output(arguments.output);
-  std::vector<NamedTensors> models;
+  Sums sums;
+  NamedTensors first;
   std::vector<std::string> folders;
   CheckpointFiles output;
-  for (const std::string& input : arguments.inputs) {
-    const std::string folder = resolve_checkpoint(input);
+  for (const std::string& path : arguments.inputs) {
+    const std::string folder = resolve_checkpoint(path);
     const CheckpointFiles files = read_checkpoint(folder);
-    models.push_back(parse_safetensors(file_of(files, kModel, folder), folder + "/" + kModel));
-    folders.push_back(folder);
-    if (models.size() == 1) {
+    const NamedTensors model =
+        parse_safetensors(file_of(files, kModel, folder), folder + "/" + kModel);
+    if (folders.empty()) {
+      first = model;
       output[kConfig] = file_of(files, kConfig, folder);
       for (const std::string& name : kTokenizerFileNames) {
         if (files.contains(name)) output[name] = files.at(name);
       }
     } else {
-      check_same_model(models[0], models.back(), folders[0], folder);
+      check_same_model(first, model, folders[0], folder);
       check_same_tokenizer(output, files, folders[0], folder);
     }
+    sums.add(model);
+    folders.push_back(folder);
   }
 
-  NamedTensors mean;
-  for (size_t i = 0; i < models[0].size(); ++i) {
-    mean.emplace_back(models[0][i].first, mean_of(models, i));
-  }
-  output[kModel] = safetensors_bytes(mean);
+  output[kModel] = safetensors_bytes(sums.means(first), {{"format", "tapestry"}});
   output["average.json"] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
   write_checkpoint(arguments.output, output);
-  std::cerr << "averaged " << models.size() << " checkpoints into " << arguments.output << '\n';
+  std::cerr << "averaged " << folders.size() << " checkpoints into " << arguments.output << '\n';
   return 0;
 }
 

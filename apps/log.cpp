@@ -3,6 +3,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -18,20 +19,33 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The step of a line of metrics, or -1 for what a killed run left of a line.
+int64_t step_of(const std::string& line) {
+  const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!entry.is_object() || !entry.contains("step")) return -1;
+  return entry["step"].is_number_integer() ? entry["step"].get<int64_t>() : -1;
+}
+
 // Keeps the lines of a metrics file up to a step. The file is replaced in one move.
 void cut_metrics(const std::string& path, int64_t last_step) {
   std::ifstream in(path);
   if (!in) return;
   const std::string temporary = path + ".tmp";
-  {
-    std::ofstream out(temporary);
-    for (std::string line; std::getline(in, line);) {
-      const Json entry = Json::parse(line, nullptr, false);
-      if (entry.is_discarded() || entry.value("step", int64_t{0}) > last_step) continue;
-      out << line << '\n';
-    }
+  std::ofstream out(temporary);
+  for (std::string line; std::getline(in, line);) {
+    const int64_t step = step_of(line);
+    if (step >= 0 && step <= last_step) out << line << '\n';
   }
+  out.close();
+  if (!out || in.bad()) fail(ErrorKind::kRuntime, "[log] cannot write ", temporary, '.');
   std::filesystem::rename(temporary, path);
+}
+
+// A line longer than the terminal is wide would wrap, and "\r" would no longer reach its start.
+std::string fit_terminal(const std::string& line) {
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return line;
+  return line.substr(0, static_cast<size_t>(size.ws_col) - 1);
 }
 
 }  // namespace
@@ -94,8 +108,8 @@ void RunLog::progress(int64_t step, int64_t total, const std::string& status) {
   const int filled = total > 0 ? static_cast<int>(kWidth * step / total) : 0;
   std::string bar(static_cast<size_t>(filled), '#');
   bar.resize(kWidth, '.');
-  std::fprintf(stderr, "\r\033[K[%s] %lld/%lld  %s", bar.c_str(), static_cast<long long>(step),
-               static_cast<long long>(total), status.c_str());
+  const std::string line = concat('[', bar, "] ", step, '/', total, "  ", status);
+  std::fprintf(stderr, "\r\033[K%s", fit_terminal(line).c_str());
   std::fflush(stderr);
   progress_shown_ = true;
 }

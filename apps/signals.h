@@ -1,12 +1,16 @@
+// SIGINT and SIGTERM as a flag that a training loop asks for between two updates.
 #pragma once
 
 namespace tapestry {
 
-/// From now on the first SIGINT or SIGTERM is remembered instead of ending the process; a second SIGINT
-/// ends it at once.
+/// From here on SIGINT and SIGTERM set the flag instead of ending the process. A second SIGINT ends it
+/// at once, with exit code 130 and without saving.
 void install_signal_handlers();
 
-/// The signal that arrived since, or 0.
-int pending_signal();
+/// The signal that asked the process to stop (the first one), or 0.
+int stop_signal();
+
+/// What the process returns after it has saved and stopped for `signal`: 130 SIGINT, 143 SIGTERM.
+inline int exit_code_of(int signal) { return 128 + signal; }
 
 }  // namespace tapestry

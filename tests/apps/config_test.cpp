@@ -148,7 +148,7 @@ TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
   const std::string yaml = to_yaml(config);
   const Config again = parse_config(yaml);
   EXPECT_EQ(to_yaml(again), yaml);
-  EXPECT_EQ(again.schedule.learning_rate, 3e-5);
+  EXPECT_EQ(again.learning_rate, 3e-5);
   EXPECT_EQ(again.model.hidden_act, Activation::kGeluTanh);
   EXPECT_EQ(again.dtype, DType::kFloat64);
   EXPECT_EQ(again.output_dir, (folder_ / "a b: #c").string());
