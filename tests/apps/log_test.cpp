@@ -89,7 +89,8 @@ TEST_F(LogTest, ResumingCutsWhatIsWrittenAgain) {
 }
 
 TEST_F(LogTest, AFolderThatCannotBeWrittenIsAnError) {
-  EXPECT_THROW(RunLog((folder_ / "none").string(), 0), Error);
+  std::ofstream(folder_ / "file") << "no folder";
+  EXPECT_THROW(RunLog((folder_ / "file").string(), 0), Error);
 }
 
 TEST(DurationText, PicksTheUnit) {
