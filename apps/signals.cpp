@@ -16,7 +16,7 @@ std::atomic<bool> interrupted = false;
 static_assert(std::atomic<int>::is_always_lock_free);  // else a handler must not touch it
 
 void handle(int signal) {
-  if (signal == SIGINT && interrupted.exchange(true)) _exit(exit_code_of(SIGINT));
+  if (signal == SIGINT && interrupted.exchange(true)) _exit(128 + SIGINT);
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
 }
@@ -29,10 +29,11 @@ void install_signal_handlers() {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM}) {
-    check(sigaction(signal, &action, nullptr) == 0, "signals", "cannot handle signal ", signal, '.');
+    check(sigaction(signal, &action, nullptr) == 0, "signals", "cannot handle signal ", signal,
+          '.');
   }
 }
 
-int stop_signal() { return first_signal.load(); }
+int pending_signal() { return first_signal.load(); }
 
 }  // namespace tapestry

@@ -3,14 +3,11 @@
 
 namespace tapestry {
 
-/// From here on SIGINT and SIGTERM set the flag instead of ending the process. A second SIGINT ends it
-/// at once, with exit code 130 and without saving.
+/// From here on SIGINT and SIGTERM set the flag instead of ending the process. A second SIGINT ends
+/// it at once, with exit code 130 and without saving.
 void install_signal_handlers();
 
 /// The signal that asked the process to stop (the first one), or 0.
-int stop_signal();
-
-/// What the process returns after it has saved and stopped for `signal`: 130 SIGINT, 143 SIGTERM.
-inline int exit_code_of(int signal) { return 128 + signal; }
+int pending_signal();
 
 }  // namespace tapestry

@@ -23,14 +23,14 @@ int child_exit_code(const std::function<int()>& f) {
 }
 
 TEST(Signals, NothingIsPendingAtFirst) {
-  EXPECT_EQ(child_exit_code([] { return stop_signal(); }), 0);
+  EXPECT_EQ(child_exit_code([] { return pending_signal(); }), 0);
 }
 
 TEST(Signals, TheFirstOneIsRemembered) {
   for (const int signal : {SIGINT, SIGTERM}) {
     EXPECT_EQ(child_exit_code([signal] {
                 raise(signal);
-                return stop_signal();
+                return pending_signal();
               }),
               signal);
   }
@@ -49,7 +49,7 @@ TEST(Signals, ASecondTerminateDoesNot) {
   EXPECT_EQ(child_exit_code([] {
               raise(SIGTERM);
               raise(SIGTERM);
-              return stop_signal();
+              return pending_signal();
             }),
             SIGTERM);
 }
