@@ -230,6 +230,7 @@ void bind_generation(ConfigSection& s, SearchOptions& search) {
 void bind_evaluation(ConfigSection& s, EvaluationOptions& evaluation) {
   s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, names({"13a", "none"}));
   s.read("lowercase", evaluation.lowercase);
+  s.read("num_beams", evaluation.num_beams, between(1, 1024));
 }
 
 void bind_device(ConfigSection& s, std::string& device) {

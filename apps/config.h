@@ -45,6 +45,7 @@ struct TrainingOptions {
 
 struct EvaluationOptions {
   std::string bleu_tokenize = "13a";  ///< 13a | none
+  int64_t num_beams = 1;  ///< of the translations made while training; 1: greedy, the fastest
   bool lowercase = false;
 };
 

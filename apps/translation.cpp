@@ -174,8 +174,10 @@ std::map<std::string, double> TranslationTask::validate(const CrossEntropyOption
     sources.emplace_back(valid_.source[i].begin(), valid_.source[i].end());
     references.push_back(text_of(valid_.target_text, i));
   }
-  for (const auto& best : model_->translate(sources, config_.generation,
-                                            config_.training.eval_batch_size)) {
+  SearchOptions search = config_.generation;
+  search.num_beams = config_.evaluation.num_beams;
+  for (const auto& best :
+       model_->translate(sources, search, config_.training.eval_batch_size)) {
     hypotheses.push_back(model_->tokenizers().target->decode(best.at(0).tokens));
   }
   const EvaluationOptions& evaluation = config_.evaluation;
