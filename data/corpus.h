@@ -140,6 +140,12 @@ class TextLists : public Ragged<char> {
     const auto bytes = Ragged<char>::operator[](i);
     return {bytes.data(), bytes.size()};
   }
+  /// All of them, as the metrics take references.
+  std::vector<std::string> to_strings() const {
+    std::vector<std::string> texts;
+    for (int64_t i = 0; i < size(); ++i) texts.emplace_back((*this)[i]);
+    return texts;
+  }
 };
 
 struct CorpusOptions {

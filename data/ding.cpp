@@ -1,5 +1,7 @@
 #include "data/ding.h"
 
+#include <algorithm>
+
 namespace tapestry {
 namespace {
 

@@ -51,14 +51,10 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::string decode(const std::vector<int32_t>& ids) const override {
-    std::vector<int> known;
-    known.reserve(ids.size());
-    for (const int32_t id : ids) {
-      check_id(id);
-      if (id != kPadId && id != kBosId && id != kEosId) known.push_back(id);
-    }
+    for (const int32_t id : ids) check_id(id);
+    // pad, bos and eos are control pieces of the model: they have no text.
     std::string text;
-    const auto status = processor_.Decode(known, &text);
+    const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
     check(status.ok(), "tokenizer", "SentencePiece cannot decode: ", status.message(), '.');
     return text;
   }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "core/philox.h"
 #include "data/loader.h"
@@ -115,6 +117,16 @@ TEST(Plan, IsAFunctionOfSeedAndEpoch) {
     return out;
   };
   EXPECT_NE(sets(first), sets(second));
+  // Where no two pairs are of one length, only the order of the batches is left to differ.
+  ParallelCorpus distinct;
+  for (size_t i = 1; i <= 100; ++i) {
+    distinct.source.push_back(std::vector<int32_t>(i, 9));
+    distinct.target.push_back(std::vector<int32_t>(i, 9));
+  }
+  const auto early = batches_of(EpochPlan(distinct, options, 0));
+  const auto late = batches_of(EpochPlan(distinct, options, 1));
+  EXPECT_NE(early, late);
+  EXPECT_EQ(sets(early), sets(late));
   options.seed = 2;
   EXPECT_NE(first, batches_of(EpochPlan(corpus, options, 0)));
 }
@@ -154,6 +166,21 @@ TEST(Plan, WastesLittleAndReportsIt) {
   EXPECT_LT(report.waste(), 0.05);
   EXPECT_THAT(report.summary(), testing::MatchesRegex("[0-9]+ batches, padding [0-9]\\.[0-9] % of "
                                                       "source, [0-9]\\.[0-9] % of target"));
+}
+
+TEST(Plan, SourceLengthsTurnAtEachTargetLength) {
+  ParallelCorpus corpus;
+  for (size_t target = 1; target <= 2; ++target) {
+    for (size_t source = 1; source <= 4; ++source) {
+      corpus.source.push_back(std::vector<int32_t>(source, 9));
+      corpus.target.push_back(std::vector<int32_t>(target, 9));
+    }
+  }
+  // Source lengths 2 3 4 | 5, 5 4 | 3 2 where target lengths change at the comma: 33 cells. Rising
+  // twice, 2 3 4 | 5, 2 3 | 4 5, would take 37.
+  const auto report = padding_of(corpus, EpochPlan(corpus, {"sentences", 3, false}, 0));
+  EXPECT_EQ(report.source_cells, 3 * 4 + 3 * 5 + 2 * 3);
+  EXPECT_EQ(report.source_tokens, 28);
 }
 
 TEST(Plan, RejectsWhatCannotFit) {
@@ -224,10 +251,17 @@ TEST(Queue, HandsOutInOrderAndStaysBounded) {
 
 TEST(Queue, ThrowsAfterTheItemsBefore) {
   int made = 0;
+  std::atomic<bool> thrown{false};
   Prefetcher<int> queue([&]() -> int {
-    if (made == 2) fail(ErrorKind::kData, "[data] broken.");
+    if (made == 2) {
+      thrown = true;
+      fail(ErrorKind::kData, "[data] broken.");
+    }
     return made++;
   });
+  // Give the error time to arrive before the first item is asked for.
+  while (!thrown) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(queue.next(), 0);
   EXPECT_EQ(queue.next(), 1);
   for (int i = 0; i < 2; ++i) {
