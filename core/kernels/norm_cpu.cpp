@@ -62,7 +62,8 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
     const T* x = args.x + r * cols;
     if (args.residual != nullptr) {
       const T* const residual = args.residual + r * cols;
-      T* const sum = args.sum + r * cols;
+      // Without a place of its own the sum waits in y for its turn.
+      T* const sum = (args.sum != nullptr ? args.sum : args.y) + r * cols;
       if (args.dropout.p > 0) {
         each_dropped<T>(args.dropout, r * cols, cols, [&](auto io, int64_t i, auto factor) HWY_ATTR {
           io.store(d, hn::MulAdd(io.load(d, x + i), factor, io.load(d, residual + i)), sum + i);

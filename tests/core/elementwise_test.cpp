@@ -1,7 +1,6 @@
 #include "core/kernels/elementwise.h"
 
 #include <array>
-#include <functional>
 
 #include "core/error.h"
 #include "tests/core/kernel_testing.h"
@@ -41,11 +40,10 @@ double slope(Binary op, int wrt, double a, double b) {
 
 // Sums of positive numbers are compared below, so that rounding errors are relative to the result.
 
-// Calls f(index in the result, index in a, index in b) for every element of the result.
-void each_element(const Shape& a, const Shape& b,
-                  const std::function<void(int64_t, int64_t, int64_t)>& f) {
+// For each element of the result its index in a and in b.
+std::vector<std::array<int64_t, 2>> operand_indices(const Shape& a, const Shape& b) {
   const Shape result = broadcast_shapes("test", a, b);
-  const auto index_in = [&](const Shape& shape, const std::vector<int64_t>& digits) {
+  const auto index_in = [&](const Shape& shape, const std::array<int64_t, 4>& digits) {
     int64_t index = 0;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       const int64_t digit = digits[axis + result.rank() - shape.rank()];
@@ -53,15 +51,17 @@ void each_element(const Shape& a, const Shape& b,
     }
     return index;
   };
+  std::vector<std::array<int64_t, 2>> indices;
   for (int64_t i = 0; i < result.numel(); ++i) {
-    std::vector<int64_t> digits(result.rank());
+    std::array<int64_t, 4> digits = {};
     int64_t rest = i;
     for (int axis = result.rank() - 1; axis >= 0; --axis) {
       digits[axis] = rest % result[axis];
       rest /= result[axis];
     }
-    f(i, index_in(a, digits), index_in(b, digits));
+    indices.push_back({index_in(a, digits), index_in(b, digits)});
   }
+  return indices;
 }
 
 const std::pair<Shape, Shape> kPairs[] = {
@@ -92,22 +92,22 @@ TYPED_TEST_SUITE(ElementwiseTest, FloatingTypes);
 
 TYPED_TEST(ElementwiseTest, BinaryBroadcasts) {
   using T = TypeParam;
-  on_every_target([] {
-    for (const auto& [a_shape, b_shape] : kPairs) {
-      SCOPED_TRACE(a_shape.str() + " " + b_shape.str());
-      const BroadcastPlan plan = broadcast_plan("test", a_shape, b_shape);
-      const std::vector<T> a = random_values<T>(a_shape.numel(), 1);
-      const std::vector<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
+  for (const auto& [a_shape, b_shape] : kPairs) {
+    SCOPED_TRACE(a_shape.str() + " " + b_shape.str());
+    const BroadcastPlan plan = broadcast_plan("test", a_shape, b_shape);
+    const auto indices = operand_indices(a_shape, b_shape);
+    const std::vector<T> a = random_values<T>(a_shape.numel(), 1);
+    const std::vector<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
+    on_every_target([&] {
       for (const Binary op : kOps) {
-        std::vector<T> y(broadcast_shapes("test", a_shape, b_shape).numel());
-        std::vector<double> expected(y.size());
-        each_element(a_shape, b_shape,
-                     [&](int64_t i, int64_t p, int64_t q) { expected[i] = apply(op, a[p], b[q]); });
+        std::vector<T> y(indices.size());
+        std::vector<double> expected;
+        for (const auto& [p, q] : indices) expected.push_back(apply(op, a[p], b[q]));
         kernels::binary(Cpu{}, op, plan, a.data(), b.data(), y.data());
         expect_close(y, expected, 1);
       }
-    }
-  });
+    });
+  }
 }
 
 TYPED_TEST(ElementwiseTest, BinaryBackwardSumsOverBroadcastAxes) {
@@ -117,14 +117,15 @@ TYPED_TEST(ElementwiseTest, BinaryBackwardSumsOverBroadcastAxes) {
     const BroadcastPlan plan = broadcast_plan("test", a_shape, b_shape);
     const std::vector<T> a = random_values<T>(a_shape.numel(), 1, 0.5, 2);
     const std::vector<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
-    const std::vector<T> dy =
-        random_values<T>(broadcast_shapes("test", a_shape, b_shape).numel(), 3, 0.1, 0.2);
+    const auto indices = operand_indices(a_shape, b_shape);
+    const std::vector<T> dy = random_values<T>(static_cast<int64_t>(indices.size()), 3, 0.1, 0.2);
     for (const Binary op : kOps) {
       for (const int wrt : {0, 1}) {
         std::vector<long double> sums(wrt == 0 ? a.size() : b.size());
-        each_element(a_shape, b_shape, [&](int64_t i, int64_t p, int64_t q) {
+        for (size_t i = 0; i < dy.size(); ++i) {
+          const auto [p, q] = indices[i];
           sums[wrt == 0 ? p : q] += dy[i] * slope(op, wrt, a[p], b[q]);
-        });
+        }
         const std::vector<double> expected(sums.begin(), sums.end());
         for (const Write write : kBothWrites) {
           const std::vector<T> before = random_values<T>(expected.size(), 4);

@@ -1,0 +1,108 @@
+#include "core/kernels/embedding.h"
+
+#include "tests/core/kernel_testing.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kRows = 40, kVocab = 150, kLength = 8, kOffset = 3, kPositions = 20;
+const EmbeddingShape kShape{kRows, 0, kVocab, kLength, kOffset, 5.5};
+
+EmbeddingShape shape_of(int64_t cols) {
+  EmbeddingShape shape = kShape;
+  shape.cols = cols;
+  return shape;
+}
+
+const Dropout kDropouts[] = {{0, {}}, {0.25f, {21, 22, 23}}};
+
+// Ids with many repetitions, and the last row of the vocabulary among them.
+std::vector<int32_t> some_ids() {
+  std::vector<int32_t> ids = random_ints(kRows, 1, 12);
+  ids[7] = kVocab - 1;
+  return ids;
+}
+
+template <class T>
+class EmbeddingTest : public FloatingTest<T> {};
+TYPED_TEST_SUITE(EmbeddingTest, FloatingTypes);
+
+TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
+  using T = TypeParam;
+  on_every_target([] {
+    const std::vector<int32_t> ids = some_ids();
+    for (const int64_t cols : {1, 31, 33, 257}) {
+      const std::vector<T> table = random_values<T>(kVocab * cols, 2);
+      const std::vector<T> positions = random_values<T>(kPositions * cols, 3);
+      for (const Dropout& dropout : kDropouts) {
+        for (const bool with_positions : {false, true}) {
+          std::vector<double> expected;
+          for (int64_t r = 0; r < kRows; ++r) {
+            for (int64_t c = 0; c < cols; ++c) {
+              const double position = positions[(kOffset + r % kLength) * cols + c];
+              const double v = 5.5 * table[ids[r] * cols + c] + (with_positions ? position : 0);
+              expected.push_back(v * dropout_factor(dropout, r * cols + c));
+            }
+          }
+          std::vector<T> y(expected.size());
+          kernels::embedding(Cpu{}, shape_of(cols), ids.data(), table.data(),
+                             with_positions ? positions.data() : nullptr, dropout, y.data());
+          expect_close(y, expected, 3);
+        }
+      }
+    }
+  });
+}
+
+TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
+  using T = TypeParam;
+  on_every_target([] {
+    const std::vector<int32_t> ids = some_ids();
+    for (const int64_t cols : {1, 31, 33, 257}) {
+      const std::vector<T> dy = random_values<T>(kRows * cols, 4);
+      for (const Dropout& dropout : kDropouts) {
+        std::vector<double> d_table(kVocab * cols), d_positions(kPositions * cols);
+        for (int64_t r = 0; r < kRows; ++r) {
+          for (int64_t c = 0; c < cols; ++c) {
+            const double g = dy[r * cols + c] * dropout_factor(dropout, r * cols + c);
+            d_table[ids[r] * cols + c] += 5.5 * g;
+            d_positions[(kOffset + r % kLength) * cols + c] += g;
+          }
+        }
+        for (const Write write : kBothWrites) {
+          const std::vector<T> table_before = random_values<T>(kVocab * cols, 5);
+          const std::vector<T> positions_before = random_values<T>(kPositions * cols, 6);
+          std::vector<T> table = table_before, positions = positions_before;
+          kernels::embedding_backward(Cpu{}, shape_of(cols), ids.data(), dy.data(), dropout,
+                                      table.data(), write, positions.data(), kPositions, write);
+          expect_close(table, delivered(d_table, widen(table_before), write), 40);
+          expect_close(positions, delivered(d_positions, widen(positions_before), write), 20);
+        }
+        std::vector<T> alone(kVocab * cols);
+        kernels::embedding_backward<T>(Cpu{}, shape_of(cols), ids.data(), dy.data(), dropout,
+                                       alone.data(), Write::kSet, nullptr, 0, Write::kSet);
+        expect_close(alone, d_table, 40);
+      }
+    }
+  });
+}
+
+TYPED_TEST(EmbeddingTest, SameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  const int64_t rows = 3000, cols = 64, vocab = 500;
+  const EmbeddingShape shape{rows, cols, vocab, 50, 0, 8};
+  std::vector<int32_t> ids = random_ints(rows, 1, vocab);
+  for (int64_t r = 0; r < rows; r += 3) ids[r] = 1;  // a frequent word
+  const std::vector<T> table = random_values<T>(vocab * cols, 2);
+  const Dropout dropout{0.1f, {1, 2, 3}};
+  expect_same_for_any_threads([&] {
+    std::vector<T> y(rows * cols + vocab * cols);
+    kernels::embedding<T>(Cpu{}, shape, ids.data(), table.data(), nullptr, dropout, y.data());
+    kernels::embedding_backward<T>(Cpu{}, shape, ids.data(), y.data(), dropout,
+                                   y.data() + rows * cols, Write::kSet, nullptr, 0, Write::kSet);
+    return y;
+  });
+}
+
+}  // namespace
+}  // namespace tapestry
