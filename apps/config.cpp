@@ -145,18 +145,21 @@ void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
                  {"adam", OptimizerType::kAdam},
                  {"adamw", OptimizerType::kAdamW}});
   if (type != optimizer.type) optimizer = optimizer_defaults(type);
+  const bool momentum = type == OptimizerType::kMomentum || type == OptimizerType::kNesterov;
+  const bool adam = type == OptimizerType::kAdam || type == OptimizerType::kAdamW;
+  const std::string why = concat("with name: ", name_of(type));
   s.read("weight_decay", optimizer.weight_decay, at_least(0));
-  s.read("momentum", optimizer.momentum, from_up_to_below(0, 1));
-  s.read("alpha", optimizer.alpha, from_up_to_below(0, 1));
-  s.read("rho", optimizer.rho, from_up_to_below(0, 1));
+  s.read_if(momentum, why, "momentum", optimizer.momentum, from_up_to_below(0, 1));
+  s.read_if(type == OptimizerType::kRmsprop, why, "alpha", optimizer.alpha, from_up_to_below(0, 1));
+  s.read_if(type == OptimizerType::kAdadelta, why, "rho", optimizer.rho, from_up_to_below(0, 1));
   std::vector<double> betas(optimizer.betas.begin(), optimizer.betas.end());
-  s.read("betas", betas, from_up_to_below(0, 1));
+  s.read_if(adam, why, "betas", betas, from_up_to_below(0, 1));
   if (betas.size() == 2) {
     optimizer.betas = {betas[0], betas[1]};
   } else {
     s.complain("betas", "'training.optimizer.betas' must be two numbers, got ", betas.size(), '.');
   }
-  s.read("eps", optimizer.eps, positive());
+  s.read_if(type != OptimizerType::kSgd && !momentum, why, "eps", optimizer.eps, positive());
 }
 
 void bind_schedule(ConfigSection& s, Config& config) {
@@ -170,13 +173,19 @@ void bind_schedule(ConfigSection& s, Config& config) {
                  {"noam", ScheduleType::kNoam},
                  {"polynomial", ScheduleType::kPolynomial},
                  {"step", ScheduleType::kStep}});
+  const bool polynomial = schedule.type == ScheduleType::kPolynomial;
+  const bool constant = schedule.type == ScheduleType::kConstant;
+  const bool step = schedule.type == ScheduleType::kStep;
+  const std::string why = concat("with lr_scheduler_type: ", name_of(schedule.type));
   s.read("warmup_steps", schedule.warmup_steps, at_least(0));
-  s.read("min_learning_rate", schedule.min_learning_rate, at_least(0));
-  s.read("lr_power", schedule.power, positive());
-  s.read("lr_step_size", schedule.step_size, at_least(0));
-  s.read("lr_gamma", schedule.gamma, positive());
+  s.read_if(!constant, why, "min_learning_rate", schedule.min_learning_rate, at_least(0));
+  s.read_if(polynomial, why, "lr_power", schedule.power, positive());
+  s.read_if(step, why, "lr_step_size", schedule.step_size, at_least(0));
+  s.read_if(step, why, "lr_gamma", schedule.gamma, positive());
   schedule.max_steps = config.training.max_steps;
   schedule.model_size = config.model.hidden_size;
+  const bool told = schedule.max_steps <= 0 || schedule.model_size <= 0;  // what is wrong
+  if (told) return;
   try {
     validate(schedule, config.learning_rate);
   } catch (const Error& error) {
@@ -312,6 +321,7 @@ Config parse_config(const std::string& text, const std::string& name,
 Config load_checkpoint_config(const std::string& json, const std::string& name) {
   ConfigReadOptions options;
   options.check_files = false;
+  options.refuse_unused = false;
   return read_tree(parse_config_text(json, name, ""), options);
 }
 

@@ -242,6 +242,11 @@ void ConfigSection::demand(const std::string& key) {
   complain_at(output_.location, concat("missing key '", key, "' ", place, '.'));
 }
 
+void ConfigSection::refuse(const std::string& key, const std::string& why) {
+  if (take(key) == nullptr || !session_.options().refuse_unused) return;
+  complain(key, '\'', full_name(key), "' has no effect ", why, '.');
+}
+
 void ConfigSection::mistyped(const std::string& key, const char* expected, const ConfigNode& got) {
   complain_at(got.location,
               concat('\'', full_name(key), "' must be ", expected, ", got ", got.describe(), '.'));

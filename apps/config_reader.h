@@ -63,6 +63,18 @@ class ConfigSection {
   template <class T>
   void read(const std::string& key, T& value, const ConfigRange& range = {});
 
+  /// read() where `applies`. Else the key is known but must not be given: it would have no effect
+  /// `why`, as in "with name: adam".
+  template <class T>
+  void read_if(bool applies, const std::string& why, const std::string& key, T& value,
+               const ConfigRange& range = {}) {
+    if (applies) {
+      read(key, value, range);
+    } else {
+      refuse(key, why);
+    }
+  }
+
   /// read(), and an error when the key is absent.
   template <class T>
   void require(const std::string& key, T& value, const ConfigRange& range = {}) {
@@ -107,6 +119,7 @@ class ConfigSection {
   const ConfigNode* take(const std::string& key);
   const ConfigLocation& location_of(const std::string& key) const;
   void complain_at(const ConfigLocation& location, const std::string& text);
+  void refuse(const std::string& key, const std::string& why);
   void mistyped(const std::string& key, const char* expected, const ConfigNode& got);
   void check_range(const std::string& key, double value, const std::string& text,
                    const ConfigRange& range);
@@ -135,8 +148,9 @@ class ConfigSection {
 };
 
 struct ConfigReadOptions {
-  bool require_keys = true;  ///< a demanded key that is absent is an error
-  bool check_files = true;   ///< input files must exist and be readable
+  bool require_keys = true;   ///< a demanded key that is absent is an error
+  bool check_files = true;    ///< input files must exist and be readable
+  bool refuse_unused = true;  ///< a key that has no effect beside the others is an error
 };
 
 /// Reads `root` with `bind`, adds to `problems` (for example of the overrides) and throws one

@@ -87,6 +87,8 @@ TEST_F(ConfigTest, ReadsNumbersAsYamlWritesThem) {
                                              "  optimizer: {eps: 1E-9, betas: [0.9, .98]}\n"));
   EXPECT_EQ(config.learning_rate, 1e-4);
   EXPECT_EQ(config.training.label_smoothing, 0.5);
+  EXPECT_EQ(config.optimizer.eps, 1e-9);
+  EXPECT_EQ(config.optimizer.betas[1], 0.98);
   EXPECT_EQ(config.training.max_grad_norm, 2.0);
 }
 
@@ -156,6 +158,25 @@ TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
   // Every default is spelled out.
   EXPECT_THAT(yaml, testing::HasSubstr("\n  norm_position: post\n"));
   EXPECT_THAT(yaml, testing::HasSubstr("\n    betas: [0.9, "));
+}
+
+TEST_F(ConfigTest, EveryOptimizerAndScheduleReadsBackToTheSameText) {
+  for (const char* optimizer :
+       {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"}) {
+    const Config config = load_config(
+        write(kGood), {concat("training.optimizer={name: ", optimizer, ", weight_decay: 0.5}")});
+    EXPECT_EQ(config.optimizer.weight_decay, 0.5);
+    EXPECT_EQ(config.optimizer.eps, optimizer_defaults(config.optimizer.type).eps);
+    EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+  }
+  for (const char* schedule :
+       {"constant", "linear", "cosine", "inverse_sqrt", "noam", "polynomial"}) {
+    const Config config = load_config(
+        write(kGood), {concat("training.lr_scheduler_type=", schedule), "training.warmup_steps=3"});
+    EXPECT_EQ(config.schedule.max_steps, 10);
+    EXPECT_EQ(config.schedule.model_size, 64);
+    EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+  }
 }
 
 TEST_F(ConfigTest, CheckpointConfigNeedsNoDataFiles) {
@@ -293,6 +314,18 @@ const Broken kBroken[] = {
      {},
      "c.yaml:10:22: 'training.lr_scheduler_type' must be one of constant, linear, cosine, "
      "inverse_sqrt, noam, polynomial, step, got 'inverse_sqr'. Did you mean 'inverse_sqrt'?"},
+    {"KeyOfAnotherOptimizer",
+     "  optimizer: {momentum: 0.9}\n",
+     {},
+     "c.yaml:10:25: 'training.optimizer.momentum' has no effect with name: adam."},
+    {"KeyOfAnotherSchedule",
+     "  lr_power: 2\n",
+     {},
+     "c.yaml:10:13: 'training.lr_power' has no effect with lr_scheduler_type: constant."},
+    {"ScheduleWithoutItsWarmUp",
+     "  lr_scheduler_type: noam\n",
+     {},
+     "c.yaml:10:22: [schedule] noam needs warmup_steps of 1 or more, got 0."},
     {"TaskNotAvailableYet",
      "",
      {"task=clm"},
