@@ -223,7 +223,8 @@ const Broken kBroken[] = {
     {"UnknownKeyWithoutARelative",
      "evaluation: {zzz: 4}\n",
      {},
-     "c.yaml:10:14: unknown key 'zzz' in 'evaluation'; known: bleu_tokenize, lowercase."},
+     "c.yaml:10:14: unknown key 'zzz' in 'evaluation'; known: bleu_tokenize, lowercase, "
+     "num_beams."},
     {"UnknownSection",
      "trainng: {max_steps: 4}\n",
      {},
