@@ -22,13 +22,13 @@ class Ema {
   /// Throws while the averages are swapped in.
   void update();
 
-  /// Exchanges parameters and averages in place: called once, the model evaluates with the averages;
-  /// called again, it is as before, bit for bit. EmaScope does both.
+  /// Exchanges parameters and averages in place: called once, the model evaluates with the
+  /// averages; called again, it is as before, bit for bit. EmaScope does both.
   void swap();
   bool swapped() const { return swapped_; }
 
-  /// "average/<parameter>" for each parameter and "num_updates"; the tensors share storage with this
-  /// object. Throws while the averages are swapped in.
+  /// "average/<parameter>" for each parameter and "num_updates"; the tensors share storage with
+  /// this object. Throws while the averages are swapped in.
   NamedTensors state() const;
   /// Throws, and changes nothing, when names, shapes or dtypes differ.
   void load_state(const NamedTensors& state);

@@ -1,4 +1,5 @@
-// Parameters and state tensors by name: what the optimizer, the average and the checkpoints exchange.
+// Parameters and state tensors by name: what the optimizer, the average and the checkpoints
+// exchange.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@ namespace tapestry {
 using NamedVars = std::vector<std::pair<std::string, Var>>;
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Throws, naming `who`, unless names and tensors are distinct (a tied parameter is listed once) and
-/// all are floating, of one dtype on one device.
+/// Throws, naming `who`, unless names and tensors are distinct (a tied parameter is listed once)
+/// and all are floating, of one dtype on one device.
 void check_parameters(const char* who, const NamedVars& params);
 
-/// Copies every tensor of `source` into the tensor of that name in `target`. Throws, naming `who` and
-/// the tensor, and leaves the target as it was, unless names, shapes and dtypes are the same; the
-/// order may differ.
+/// Copies every tensor of `source` into the tensor of that name in `target`. Throws, naming `who`
+/// and the tensor, and leaves the target as it was, unless names, shapes and dtypes are the same;
+/// the order may differ.
 void copy_named(const char* who, const NamedTensors& source, const NamedTensors& target);
 
 }  // namespace tapestry

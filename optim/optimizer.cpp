@@ -35,14 +35,20 @@ bool is_adam(OptimizerType type) {
 // The names of a rule's state tensors, as in PyTorch.
 std::vector<const char*> state_names(OptimizerType type) {
   switch (type) {
-    case OptimizerType::kSgd: return {};
+    case OptimizerType::kSgd:
+      return {};
     case OptimizerType::kMomentum:
-    case OptimizerType::kNesterov: return {"momentum_buffer"};
-    case OptimizerType::kAdagrad: return {"sum"};
-    case OptimizerType::kRmsprop: return {"square_avg"};
-    case OptimizerType::kAdadelta: return {"square_avg", "acc_delta"};
+    case OptimizerType::kNesterov:
+      return {"momentum_buffer"};
+    case OptimizerType::kAdagrad:
+      return {"sum"};
+    case OptimizerType::kRmsprop:
+      return {"square_avg"};
+    case OptimizerType::kAdadelta:
+      return {"square_avg", "acc_delta"};
     case OptimizerType::kAdam:
-    case OptimizerType::kAdamW: return {"exp_avg", "exp_avg_sq"};
+    case OptimizerType::kAdamW:
+      return {"exp_avg", "exp_avg_sq"};
   }
   return {};
 }
@@ -190,8 +196,6 @@ NamedTensors Optimizer::state() const {
   return state;
 }
 
-void Optimizer::load_state(const NamedTensors& source) {
-  copy_named("optimizer", source, state());
-}
+void Optimizer::load_state(const NamedTensors& source) { copy_named("optimizer", source, state()); }
 
 }  // namespace tapestry

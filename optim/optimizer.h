@@ -28,24 +28,23 @@ enum class OptimizerType {
 OptimizerType parse_optimizer(const std::string& name);
 const char* name_of(OptimizerType type);
 
-/// A rule ignores the numbers that it does not know. Take optimizer_defaults() and change what is to
-/// differ: eps and weight_decay have another default for each rule.
+/// A rule ignores the numbers that it does not know. Take optimizer_defaults() and change what is
+/// to differ: eps and weight_decay have another default for each rule.
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdam;
   double weight_decay = 0;
-  double momentum = 0.9;              ///< momentum, nesterov
-  double alpha = 0.99;                ///< rmsprop
-  double rho = 0.9;                   ///< adadelta
+  double momentum = 0.9;                       ///< momentum, nesterov
+  double alpha = 0.99;                         ///< rmsprop
+  double rho = 0.9;                            ///< adadelta
   std::array<double, 2> betas = {0.9, 0.999};  ///< adam, adamw
-  double eps = 1e-8;                  ///< adagrad, rmsprop, adadelta, adam, adamw
+  double eps = 1e-8;                           ///< adagrad, rmsprop, adadelta, adam, adamw
 };
 
-/// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6). PyTorch
-/// has no momentum rule of its own; 0.9 is the usual value (document 004).
+/// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6).
+/// PyTorch has no momentum rule of its own; 0.9 is the usual value (document 004).
 OptimizerOptions optimizer_defaults(OptimizerType type);
 
-/// PyTorch's default learning rate: 1e-3 (adagrad and rmsprop 1e-2, adadelta 1). SGD has none there;
-/// 1e-2 is document 004's.
+/// PyTorch's default learning rate: 1e-3 (adagrad and rmsprop 1e-2, adadelta 1).
 double default_learning_rate(OptimizerType type);
 
 /// Parameters that share settings.
@@ -55,16 +54,18 @@ struct ParamGroup {
   std::optional<double> weight_decay = {};  ///< unset: the optimizer's
 };
 
-/// Two groups: the parameters for which `decays(name, var)` holds, with the optimizer's weight decay,
-/// and the others with none. Without a predicate matrices decay; biases and norms (rank < 2) do not.
+/// Two groups: the parameters for which `decays(name, var)` holds, with the optimizer's weight
+/// decay, and the others with none. Without a predicate matrices decay; biases and norms (rank < 2)
+/// do not.
 std::vector<ParamGroup> weight_decay_groups(
     const NamedVars& params,
     const std::function<bool(const std::string& name, const Var& var)>& decays = nullptr);
 
 /// 0 switches a limit off. With both, the norm is clipped first.
 struct ClipOptions {
-  double max_grad_norm = 0;  ///< the global L2 norm is scaled down to this (PyTorch's clip_grad_norm_)
-  double clip_value = 0;     ///< each element is clamped to [-clip_value, clip_value]
+  double max_grad_norm =
+      0;                  ///< the global L2 norm is scaled down to this (PyTorch's clip_grad_norm_)
+  double clip_value = 0;  ///< each element is clamped to [-clip_value, clip_value]
 };
 
 struct StepResult {
@@ -82,8 +83,8 @@ class Optimizer {
 
   /// One update of every parameter that has a gradient; frozen ones and those that no gradient
   /// reached stay as they are, state included. The gradients count as multiplied by gradient_scale
-  /// (1 / tokens, say, when sums were accumulated) and are themselves left alone. When one of them is
-  /// not finite, nothing changes and the result says so.
+  /// (1 / tokens, say, when sums were accumulated) and are themselves left alone. When one of them
+  /// is not finite, nothing changes and the result says so.
   StepResult step(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1);
 
   void zero_grad() const;

@@ -16,7 +16,9 @@ OptimizerType parse_optimizer(const std::string& name) {
   const auto found = std::find(std::begin(kNames), std::end(kNames), name);
   if (found == std::end(kNames)) {
     std::string known;
-    for (const char* candidate : kNames) known += (known.empty() ? "" : ", ") + std::string(candidate);
+    for (const char* candidate : kNames) {
+      known += (known.empty() ? "" : ", ") + std::string(candidate);
+    }
     fail(ErrorKind::kConfig, "[optimizer] expected one of ", known, ", got '", name, "'.");
   }
   return static_cast<OptimizerType>(found - std::begin(kNames));
@@ -35,10 +37,13 @@ OptimizerOptions optimizer_defaults(OptimizerType type) {
 
 double default_learning_rate(OptimizerType type) {
   switch (type) {
-    case OptimizerType::kAdadelta: return 1;
-    case OptimizerType::kAdam:
-    case OptimizerType::kAdamW: return 1e-3;
-    default: return 1e-2;
+    case OptimizerType::kAdadelta:
+      return 1;
+    case OptimizerType::kAdagrad:
+    case OptimizerType::kRmsprop:
+      return 1e-2;
+    default:
+      return 1e-3;
   }
 }
 

@@ -35,8 +35,10 @@ double noam(const ScheduleOptions& options, double factor, double step) {
 double after_warmup(const ScheduleOptions& options, double base, int64_t step) {
   const double low = options.min_learning_rate;
   switch (options.type) {
-    case ScheduleType::kConstant: return base;
-    case ScheduleType::kLinear: return low + (base - low) * remaining(options, step);
+    case ScheduleType::kConstant:
+      return base;
+    case ScheduleType::kLinear:
+      return low + (base - low) * remaining(options, step);
     case ScheduleType::kCosine: {
       const double angle = std::numbers::pi * (1 - remaining(options, step));
       return low + (base - low) * (1 + std::cos(angle)) / 2;
@@ -62,7 +64,9 @@ ScheduleType parse_schedule(const std::string& name) {
   const auto found = std::find(std::begin(kNames), std::end(kNames), name);
   if (found == std::end(kNames)) {
     std::string known;
-    for (const char* candidate : kNames) known += (known.empty() ? "" : ", ") + std::string(candidate);
+    for (const char* candidate : kNames) {
+      known += (known.empty() ? "" : ", ") + std::string(candidate);
+    }
     fail(ErrorKind::kConfig, "[schedule] expected one of ", known, ", got '", name, "'.");
   }
   return static_cast<ScheduleType>(found - std::begin(kNames));
@@ -83,10 +87,11 @@ void validate(const ScheduleOptions& options, double base_learning_rate) {
           "min_learning_rate must not exceed learning_rate, got ", options.min_learning_rate,
           " and ", base_learning_rate, '.');
   switch (type) {
-    case ScheduleType::kConstant: break;
+    case ScheduleType::kConstant:
+      break;
     case ScheduleType::kPolynomial:
-      require(std::isfinite(options.power) && options.power > 0,
-              "power must be more than 0, got ", options.power, '.');
+      require(std::isfinite(options.power) && options.power > 0, "power must be more than 0, got ",
+              options.power, '.');
       [[fallthrough]];
     case ScheduleType::kLinear:
     case ScheduleType::kCosine:
@@ -117,8 +122,7 @@ double learning_rate(const ScheduleOptions& options, double base_learning_rate, 
   if (options.type == ScheduleType::kNoam) {
     return noam(options, base_learning_rate, static_cast<double>(step));
   }
-  return base_learning_rate * static_cast<double>(step) /
-         static_cast<double>(options.warmup_steps);
+  return base_learning_rate * static_cast<double>(step) / static_cast<double>(options.warmup_steps);
 }
 
 }  // namespace tapestry

@@ -6,16 +6,16 @@
 
 namespace tapestry {
 
-/// How the learning rate goes on after the warm-up. t is the update, w the warm-up steps, lr the base
-/// rate, low the minimum, and r = (max_steps - t) / (max_steps - w) falls from 1 to 0.
+/// How the learning rate goes on after the warm-up. t is the update, w the warm-up steps, lr the
+/// base rate, low the minimum, and r = (max_steps - t) / (max_steps - w) falls from 1 to 0.
 enum class ScheduleType {
   kConstant,     ///< lr
   kLinear,       ///< low + (lr - low) * r
   kCosine,       ///< low + (lr - low) * (1 + cos(pi * (1 - r))) / 2
   kInverseSqrt,  ///< lr * sqrt(w / t)
-  kNoam,         ///< lr * model_size^-0.5 * min(t^-0.5, t * w^-1.5), warm-up included: lr is a factor
-  kPolynomial,   ///< low + (lr - low) * r^power
-  kStep,         ///< lr * gamma^k, k the number of whole step_size intervals after the warm-up
+  kNoam,  ///< lr * model_size^-0.5 * min(t^-0.5, t * w^-1.5), warm-up included: lr is a factor
+  kPolynomial,  ///< low + (lr - low) * r^power
+  kStep,        ///< lr * gamma^k, k the number of whole step_size intervals after the warm-up
 };
 
 /// "constant", "linear", "cosine", "inverse_sqrt", "noam", "polynomial", "step".
@@ -37,11 +37,11 @@ struct ScheduleOptions {
 /// Throws Error(kConfig) when a number that the schedule needs is missing or impossible.
 void validate(const ScheduleOptions& options, double base_learning_rate);
 
-/// The rate of update `step`, counted from 1 for the first. The warm-up is linear: update t of w uses
-/// lr * t / w, so the first update already moves and update w is the first at full rate. In terms of
-/// Hugging Face's schedulers this is their lambda(step); their own update t uses lambda(t - 1), whose
-/// first rate is 0. Noam is from "Attention Is All You Need" (2017), section 5.3; inverse_sqrt is
-/// fairseq's. Throws like validate(), and when step < 1.
+/// The rate of update `step`, counted from 1 for the first. The warm-up is linear: update t of w
+/// uses lr * t / w, so the first update already moves and update w is the first at full rate. In
+/// terms of Hugging Face's schedulers this is their lambda(step); their own update t uses lambda(t
+/// - 1), whose first rate is 0. Noam is from "Attention Is All You Need" (2017), section 5.3;
+/// inverse_sqrt is fairseq's. Throws like validate(), and when step < 1.
 double learning_rate(const ScheduleOptions& options, double base_learning_rate, int64_t step);
 
 }  // namespace tapestry

@@ -1,5 +1,6 @@
-// The update rules of the optimizers: one fused pass over parameters, gradients and state, in place.
-// The formulas are in optimizer_functors.h, shared by both backends; PyTorch's in all details.
+// The update rules of the optimizers: one fused pass over parameters, gradients and state, in
+// place. The formulas are in optimizer_functors.h, shared by both backends; PyTorch's in all
+// details.
 #pragma once
 
 #include <array>

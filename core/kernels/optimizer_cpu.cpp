@@ -78,8 +78,7 @@ HWY_INLINE void apply(D d, const AdadeltaRule<T>& r, V& p, V g, V* state) {
   const V eps = hn::Set(d, r.eps);
   g = hn::MulAdd(hn::Set(d, r.weight_decay), p, g);
   square = hn::MulAdd(rho, square, hn::Mul(one_minus_rho, hn::Mul(g, g)));
-  const V ratio =
-      hn::Div(hn::Sqrt(hn::Add(accumulated, eps)), hn::Sqrt(hn::Add(square, eps)));
+  const V ratio = hn::Div(hn::Sqrt(hn::Add(accumulated, eps)), hn::Sqrt(hn::Add(square, eps)));
   const V update = hn::Mul(ratio, g);
   accumulated = hn::MulAdd(rho, accumulated, hn::Mul(one_minus_rho, hn::Mul(update, update)));
   p = hn::NegMulAdd(hn::Set(d, r.lr), update, p);
@@ -91,8 +90,7 @@ HWY_INLINE void apply(D d, const AdamRule<T>& r, V& p, V g, V* state) {
   V& v = state[1];
   g = hn::MulAdd(hn::Set(d, r.weight_decay), p, g);
   m = hn::MulAdd(hn::Set(d, r.beta1), m, hn::Mul(hn::Set(d, r.one_minus_beta1), g));
-  v = hn::MulAdd(hn::Set(d, r.beta2), v,
-                 hn::Mul(hn::Set(d, r.one_minus_beta2), hn::Mul(g, g)));
+  v = hn::MulAdd(hn::Set(d, r.beta2), v, hn::Mul(hn::Set(d, r.one_minus_beta2), hn::Mul(g, g)));
   const V root = hn::MulAdd(hn::Sqrt(v), hn::Set(d, r.root_scale), hn::Set(d, r.eps));
   p = hn::NegMulAdd(hn::Set(d, r.step_size), hn::Div(m, root), hn::Mul(hn::Set(d, r.shrink), p));
 }
@@ -147,8 +145,7 @@ void update_piece(const ParameterUpdate<T, Step>& update, const GradientTransfor
   const int64_t lanes = hn::Lanes(hn::ScalableTag<T>());
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    update_lanes(rule, scale, limit, update.param + i, update.grad + i,
-                 advanced(update.state, i));
+    update_lanes(rule, scale, limit, update.param + i, update.grad + i, advanced(update.state, i));
   }
   if (i < end) {
     update_tail(rule, scale, limit, update.param + i, update.grad + i, advanced(update.state, i),
@@ -178,9 +175,8 @@ void average_piece(double decay, const AverageUpdate<T>& update, int64_t begin, 
 
 template <class T>
 RuleTable<T> rule_table() {
-  return {update_piece<T, SgdStep>,     update_piece<T, MomentumStep>,
-          update_piece<T, AdagradStep>, update_piece<T, RmspropStep>,
-          update_piece<T, AdadeltaStep>, update_piece<T, AdamStep>};
+  return {update_piece<T, SgdStep>,     update_piece<T, MomentumStep>, update_piece<T, AdagradStep>,
+          update_piece<T, RmspropStep>, update_piece<T, AdadeltaStep>, update_piece<T, AdamStep>};
 }
 RuleTable<float> rule_table_float() { return rule_table<float>(); }
 RuleTable<double> rule_table_double() { return rule_table<double>(); }
@@ -241,9 +237,9 @@ void moving_average(Cpu, double decay, std::span<const AverageUpdate<double>> up
   });
 }
 
-#define TAPESTRY_INSTANTIATE(Step)                                             \
-  template void optimizer_step(Cpu, std::span<const ParameterUpdate<float, Step>>, \
-                               const GradientTransform&);                      \
+#define TAPESTRY_INSTANTIATE(Step)                                                  \
+  template void optimizer_step(Cpu, std::span<const ParameterUpdate<float, Step>>,  \
+                               const GradientTransform&);                           \
   template void optimizer_step(Cpu, std::span<const ParameterUpdate<double, Step>>, \
                                const GradientTransform&);
 TAPESTRY_INSTANTIATE(SgdStep)

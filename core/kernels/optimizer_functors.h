@@ -1,6 +1,6 @@
 // The update rules, one element at a time. Each functor is built from the numbers of its step and
-// called with the parameter p, the transformed gradient g (clipped, no weight decay yet) and a pointer
-// to kStates state values; p and the state are updated in place.
+// called with the parameter p, the transformed gradient g (clipped, no weight decay yet) and a
+// pointer to kStates state values; p and the state are updated in place.
 #pragma once
 
 #include <cmath>
@@ -124,16 +124,28 @@ struct AdamRule {
 };
 
 template <class T>
-SgdRule<T> rule_of(const SgdStep& step) { return SgdRule<T>(step); }
+SgdRule<T> rule_of(const SgdStep& step) {
+  return SgdRule<T>(step);
+}
 template <class T>
-MomentumRule<T> rule_of(const MomentumStep& step) { return MomentumRule<T>(step); }
+MomentumRule<T> rule_of(const MomentumStep& step) {
+  return MomentumRule<T>(step);
+}
 template <class T>
-AdagradRule<T> rule_of(const AdagradStep& step) { return AdagradRule<T>(step); }
+AdagradRule<T> rule_of(const AdagradStep& step) {
+  return AdagradRule<T>(step);
+}
 template <class T>
-RmspropRule<T> rule_of(const RmspropStep& step) { return RmspropRule<T>(step); }
+RmspropRule<T> rule_of(const RmspropStep& step) {
+  return RmspropRule<T>(step);
+}
 template <class T>
-AdadeltaRule<T> rule_of(const AdadeltaStep& step) { return AdadeltaRule<T>(step); }
+AdadeltaRule<T> rule_of(const AdadeltaStep& step) {
+  return AdadeltaRule<T>(step);
+}
 template <class T>
-AdamRule<T> rule_of(const AdamStep& step) { return AdamRule<T>(step); }
+AdamRule<T> rule_of(const AdamStep& step) {
+  return AdamRule<T>(step);
+}
 
 }  // namespace tapestry

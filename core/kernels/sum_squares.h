@@ -15,9 +15,10 @@ struct ElementSpan {
 
 namespace kernels {
 
-/// The sum of x^2 over all elements of all tensors, in double: partial sums of fixed chunks, added in
-/// order, so the result does not depend on the number of threads. Not finite exactly when an element
-/// is not (or, in float64, when the sum overflows): one pass gives the global norm and the check.
+/// The sum of x^2 over all elements of all tensors, in double: partial sums of fixed chunks, added
+/// in order, so the result does not depend on the number of threads. Not finite exactly when an
+/// element is not (or, in float64, when the sum overflows): one pass gives the global norm and the
+/// check.
 template <class T>
 double sum_squares(Cpu, std::span<const ElementSpan<T>> tensors);
 

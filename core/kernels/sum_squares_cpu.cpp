@@ -15,7 +15,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
-HWY_INLINE hn::Vec<D> load_double(D d, const double* x) { return hn::LoadU(d, x); }
+HWY_INLINE hn::Vec<D> load_double(D d, const double* x) {
+  return hn::LoadU(d, x);
+}
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_double(D d, const float* x) {

@@ -23,12 +23,11 @@ class TensorList {
     for (const auto& item : items) ends_.push_back(total += item.n);
   }
 
-  int64_t chunks() const {
-    return ends_.empty() ? 0 : (ends_.back() + kChunk - 1) / kChunk;
-  }
+  int64_t chunks() const { return ends_.empty() ? 0 : (ends_.back() + kChunk - 1) / kChunk; }
 
   /// Calls f(chunk, tensor, begin, end) on all threads for each piece of a tensor that lies in a
-  /// chunk: elements [begin, end) of tensors[tensor]. Pieces of one chunk come in order on one thread.
+  /// chunk: elements [begin, end) of tensors[tensor]. Pieces of one chunk come in order on one
+  /// thread.
   template <class F>
   void for_each_piece(F&& f) const {
     parallel_for(chunks(), [&](int64_t chunk) {

@@ -23,7 +23,8 @@ template <class T>
 using Values = std::vector<std::vector<T>>;
 
 template <class T>
-Values<T> random_values(uint32_t stream, bool positive, const std::vector<int64_t>& sizes = kSizes) {
+Values<T> random_values(uint32_t stream, bool positive,
+                        const std::vector<int64_t>& sizes = kSizes) {
   Values<T> values;
   uint64_t index = 0;
   for (const int64_t size : sizes) {
@@ -52,8 +53,8 @@ struct Problem {
   std::vector<ParameterUpdate<T, Step>> updates(const Step& step) {
     std::vector<ParameterUpdate<T, Step>> result;
     for (size_t i = 0; i < param.size(); ++i) {
-      ParameterUpdate<T, Step> update{step, param[i].data(), grad[i].data(), {},
-                                      static_cast<int64_t>(param[i].size())};
+      ParameterUpdate<T, Step> update{
+          step, param[i].data(), grad[i].data(), {}, static_cast<int64_t>(param[i].size())};
       for (int k = 0; k < Step::kStates; ++k) update.state[k] = state[k][i].data();
       result.push_back(update);
     }

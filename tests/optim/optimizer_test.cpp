@@ -68,8 +68,7 @@ TEST(UpdateRule, Nesterov) {
 TEST(UpdateRule, Adagrad) {
   const double s1 = 16, p1 = 2 - 0.1 * 4 / (4 + 1e-10);
   const double g2 = -1 + 0.5 * p1;
-  EXPECT_DOUBLE_EQ(after_two_updates(kAdagrad),
-                   p1 - 0.1 * g2 / (std::sqrt(s1 + g2 * g2) + 1e-10));
+  EXPECT_DOUBLE_EQ(after_two_updates(kAdagrad), p1 - 0.1 * g2 / (std::sqrt(s1 + g2 * g2) + 1e-10));
 }
 
 TEST(UpdateRule, Rmsprop) {
@@ -91,8 +90,8 @@ TEST(UpdateRule, Adam) {
   const double p1 = 2 - 0.1 * (m1 / 0.1) / (std::sqrt(v1 / 0.001) + 1e-8);
   const double g2 = -1 + 0.5 * p1;
   const double m2 = 0.9 * m1 + 0.1 * g2, v2 = 0.999 * v1 + 0.001 * g2 * g2;
-  const double expected = p1 - 0.1 * (m2 / (1 - 0.81)) /
-                                   (std::sqrt(v2 / (1 - 0.999 * 0.999)) + 1e-8);
+  const double expected =
+      p1 - 0.1 * (m2 / (1 - 0.81)) / (std::sqrt(v2 / (1 - 0.999 * 0.999)) + 1e-8);
   EXPECT_NEAR(after_two_updates(kAdam), expected, 1e-14);
 }
 
@@ -100,9 +99,8 @@ TEST(UpdateRule, AdamW) {
   const double m1 = 0.1 * 3, v1 = 0.001 * 9;
   const double p1 = 2 * (1 - 0.1 * 0.5) - 0.1 * (m1 / 0.1) / (std::sqrt(v1 / 0.001) + 1e-8);
   const double m2 = 0.9 * m1 - 0.1, v2 = 0.999 * v1 + 0.001;
-  const double expected = p1 * (1 - 0.1 * 0.5) -
-                          0.1 * (m2 / (1 - 0.81)) /
-                              (std::sqrt(v2 / (1 - 0.999 * 0.999)) + 1e-8);
+  const double expected =
+      p1 * (1 - 0.1 * 0.5) - 0.1 * (m2 / (1 - 0.81)) / (std::sqrt(v2 / (1 - 0.999 * 0.999)) + 1e-8);
   EXPECT_NEAR(after_two_updates(kAdamW), expected, 1e-14);
 }
 
@@ -172,8 +170,8 @@ std::vector<double> everything(const Problem& problem, const Optimizer& optimize
 
 TEST(Optimizer, SkipsTheWholeUpdateWhenAGradientIsNotFinite) {
   for (const OptimizerType type : kAll) {
-    for (const double bad : {std::numeric_limits<double>::infinity(),
-                             std::numeric_limits<double>::quiet_NaN()}) {
+    for (const double bad :
+         {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
       const Problem problem = default_problem();
       Optimizer optimizer(optimizer_defaults(type), problem.params());
       problem.backward();
@@ -247,8 +245,7 @@ TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
   EXPECT_EQ(names(kAdagrad), Names{"sum/x.weight"});
   EXPECT_EQ(names(kRmsprop), Names{"square_avg/x.weight"});
   EXPECT_EQ(names(kAdadelta), (Names{"square_avg/x.weight", "acc_delta/x.weight"}));
-  EXPECT_EQ(names(kAdam),
-            (Names{"exp_avg/x.weight", "exp_avg_sq/x.weight", "step/x.weight"}));
+  EXPECT_EQ(names(kAdam), (Names{"exp_avg/x.weight", "exp_avg_sq/x.weight", "step/x.weight"}));
 }
 
 TEST(Optimizer, LoadStateNamesWhatDoesNotFitAndChangesNothing) {
@@ -267,7 +264,9 @@ TEST(Optimizer, LoadStateNamesWhatDoesNotFitAndChangesNothing) {
   };
   EXPECT_EQ(load_with([](NamedTensors& s) { s[3].second = Tensor::zeros({5}, DType::kFloat64); }),
             "[optimizer] exp_avg/b is (5) in the file, the model needs (4).");
-  EXPECT_EQ(load_with([](NamedTensors& s) { s[1].second = Tensor::zeros({3, 4}); }),
+  EXPECT_EQ(load_with([](NamedTensors& s) {
+              s[1].second = Tensor::zeros({3, 4});
+            }),
             "[optimizer] exp_avg_sq/w is float32 in the file, the model needs float64.");
   EXPECT_EQ(load_with([](NamedTensors& s) { s.pop_back(); }),
             "[optimizer] step/b is needed, the file does not hold it.");
@@ -311,32 +310,44 @@ TEST(Optimizer, RefusesImpossibleOptionsAndParameters) {
     change(options);
     return message_of([&] { Optimizer(options, {{"a", a}}); });
   };
-  EXPECT_EQ(error_with([](OptimizerOptions& o) { o.betas = {0.9, 1.0}; }),
+  EXPECT_EQ(error_with([](OptimizerOptions& o) {
+              o.betas = {0.9, 1.0};
+            }),
             "[optimizer] betas must be in [0, 1), got 0.9 and 1.");
   EXPECT_EQ(error_with([](OptimizerOptions& o) { o.weight_decay = -1; }),
             "[optimizer] weight_decay must be 0 or more, got -1.");
   EXPECT_EQ(error_with([](OptimizerOptions& o) { o.eps = NAN; }),
             "[optimizer] eps must be 0 or more, got nan.");
   const OptimizerOptions sgd = optimizer_defaults(kSgd);
-  EXPECT_EQ(message_of([&] { Optimizer(sgd, {{"a", a}, {"tied", a}}); }),
+  EXPECT_EQ(message_of([&] {
+              Optimizer(sgd, {{"a", a}, {"tied", a}});
+            }),
             "[optimizer] parameters 'a' and 'tied' are the same tensor; list it once.");
-  EXPECT_EQ(message_of([&] { Optimizer(sgd, {{"a", a}, {"a", scalar(2)}}); }),
+  EXPECT_EQ(message_of([&] {
+              Optimizer(sgd, {{"a", a}, {"a", scalar(2)}});
+            }),
             "[optimizer] parameter 'a' is listed twice.");
   const Var ids = Var::parameter(Tensor::zeros({2}, DType::kInt32));
-  EXPECT_EQ(message_of([&] { Optimizer(sgd, {{"ids", ids}}); }),
+  EXPECT_EQ(message_of([&] {
+              Optimizer(sgd, {{"ids", ids}});
+            }),
             "[optimizer] expected floating parameters, 'ids' is int32.");
   const Var narrow = Var::parameter(Tensor::zeros({2}));
-  EXPECT_THAT(message_of([&] { Optimizer(sgd, {{"a", a}, {"narrow", narrow}}); }),
+  EXPECT_THAT(message_of([&] {
+                Optimizer(sgd, {{"a", a}, {"narrow", narrow}});
+              }),
               HasSubstr("'narrow' is float32 on cpu, 'a' float64 on cpu."));
   Optimizer fine(sgd, {{"a", a}});
-  EXPECT_THAT(message_of([&] { fine.step(NAN); }), HasSubstr("learning rate of 0 or more, got nan"));
+  EXPECT_THAT(message_of([&] { fine.step(NAN); }),
+              HasSubstr("learning rate of 0 or more, got nan"));
 }
 
 TEST(Optimizer, ParsesEveryName) {
   for (const OptimizerType type : kAll) EXPECT_EQ(parse_optimizer(name_of(type)), type);
-  EXPECT_EQ(message_of([] { parse_optimizer("adamax"); }),
-            "[optimizer] expected one of sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam, "
-            "adamw, got 'adamax'.");
+  EXPECT_EQ(
+      message_of([] { parse_optimizer("adamax"); }),
+      "[optimizer] expected one of sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam, "
+      "adamw, got 'adamax'.");
 }
 
 TEST(WeightDecayGroups, MatricesDecayUnlessAPredicateSaysOtherwise) {

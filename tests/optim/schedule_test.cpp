@@ -96,7 +96,8 @@ TEST(Schedule, NeverFallsBelowTheMinimum) {
   for (const ScheduleType type : kAll) {
     ScheduleOptions options = complete(type);
     options.min_learning_rate = 0.004;
-    const double last = learning_rate(options, 0.3, 110), later = learning_rate(options, 0.3, 100000);
+    const double last = learning_rate(options, 0.3, 110),
+                 later = learning_rate(options, 0.3, 100000);
     EXPECT_GE(last, 0.004) << name_of(type);
     if (type == kConstant) continue;
     EXPECT_DOUBLE_EQ(later, 0.004) << name_of(type);
@@ -142,8 +143,7 @@ TEST(Schedule, RefusesImpossibleOptions) {
   for (const ScheduleType type : kAll) EXPECT_EQ(message_of(complete(type)), "no error");
   for (const ScheduleType type : {kLinear, kCosine, kPolynomial}) {
     EXPECT_EQ(message_of({.type = type}),
-              std::string("[schedule] ") + name_of(type) +
-                  " needs max_steps of 1 or more, got 0.");
+              std::string("[schedule] ") + name_of(type) + " needs max_steps of 1 or more, got 0.");
   }
   EXPECT_EQ(message_of({.type = kInverseSqrt}),
             "[schedule] inverse_sqrt needs warmup_steps of 1 or more, got 0.");

@@ -59,8 +59,8 @@ TEST_P(Trajectory, EqualsPyTorch) {
   ASSERT_TRUE(fixture().contains(c.name));
   const auto& expected = fixture().at(c.name);
   const Problem problem(expected.at(0).at("w"), expected.at(0).at("b"));
-  Optimizer optimizer(c.options, c.groups ? c.groups(problem)
-                                          : std::vector<ParamGroup>{{problem.params()}});
+  Optimizer optimizer(c.options,
+                      c.groups ? c.groups(problem) : std::vector<ParamGroup>{{problem.params()}});
   int compared = 0;
   for (int step = 1; step <= 100; ++step) {
     optimizer.zero_grad();
