@@ -1,0 +1,181 @@
+// The arrows of the design, section 1, read from the sources: core <- autograd <- {nn, optim} <-
+// apps, core <- data <- apps, and the libraries that belong to one folder.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = TAPESTRY_SOURCE_DIR;
+
+const std::map<std::string, std::set<std::string>> kMayUse = {
+    {"core", {"core"}},
+    {"autograd", {"autograd", "core"}},
+    {"nn", {"nn", "autograd", "core"}},
+    {"optim", {"optim", "autograd", "core"}},
+    {"data", {"data", "core"}},
+    {"apps", {"apps", "nn", "optim", "data", "autograd", "core"}},
+};
+
+struct LibraryRule {
+  const char* name;
+  const char* header;  ///< of #include
+  const char* folder;  ///< the only one that may include it
+};
+
+const LibraryRule kLibraries[] = {
+    {"CBLAS", R"((cblas|openblas/|f77blas|mkl).*)", "core"},
+    {"CUDA", R"((cuda|cublas|curand|cudnn|nccl|nvrtc|nvtx|cooperative_groups|cub/|thrust/).*)",
+     "core"},
+    {"yaml-cpp", R"(yaml-cpp/.*)", "apps"},
+    {"spdlog", R"((spdlog|fmt)/.*)", "apps"},
+    {"CLI11", R"(CLI/.*)", "apps"},
+    {"nlohmann-json", R"(nlohmann/.*)", "apps"},
+};
+
+// What a library must not call: it throws, and main prints (decision 12).
+const std::regex kPrintsOrExits(
+    R"(std::(cout|cerr|clog)\b|<iostream>|\b(v?f?printf|puts|putchar|perror|exit|_exit|abort|terminate)\s*\()");
+
+// The source without comments, so that prose is not read as code.
+std::string without_comments(const std::string& source) {
+  std::string code;
+  for (size_t at = 0; at < source.size();) {
+    if (source.compare(at, 2, "//") == 0) {
+      at = source.find('\n', at);
+    } else if (source.compare(at, 2, "/*") == 0) {
+      at = source.find("*/", at);
+      if (at != std::string::npos) at += 2;
+    } else {
+      code += source[at++];
+    }
+  }
+  return code;
+}
+
+// What is wrong with a file of `folder`, one line each.
+std::vector<std::string> violations(const std::string& folder, const std::string& source) {
+  std::vector<std::string> found;
+  const std::string code = without_comments(source);
+  static const std::regex include(R"(#\s*include\s*([<"])([^>"]+)[>"])");
+  for (std::sregex_iterator it(code.begin(), code.end(), include), end; it != end; ++it) {
+    const std::string header = (*it)[2];
+    const std::string first = header.substr(0, header.find('/'));
+    if (first == header && (*it)[1] == "\"") found.push_back(header + " is not root-relative");
+    if ((first == "tests" || kMayUse.contains(first)) && !kMayUse.at(folder).contains(first)) {
+      found.push_back("includes " + header);
+    }
+    for (const LibraryRule& rule : kLibraries) {
+      if (folder != rule.folder && std::regex_match(header, std::regex(rule.header))) {
+        found.push_back(std::string("includes ") + header + ": " + rule.name + " belongs to " +
+                        rule.folder);
+      }
+    }
+  }
+  std::smatch match;
+  if (folder != "core" && std::regex_search(code, match, std::regex(R"(\bcblas_\w+)"))) {
+    found.push_back("calls " + match.str());
+  }
+  if (folder != "apps" && std::regex_search(code, match, kPrintsOrExits)) {
+    found.push_back("libraries do not print or exit: " + match.str());
+  }
+  return found;
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> sources_of(const std::string& folder) {
+  static const std::set<std::string> extensions = {".h", ".cpp", ".cu", ".cuh"};
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+    if (extensions.contains(entry.path().extension())) paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+class Layering : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Layering, SourcesFollowTheArrows) {
+  const auto paths = sources_of(GetParam());
+  EXPECT_FALSE(paths.empty());
+  for (const fs::path& path : paths) {
+    for (const std::string& violation : violations(GetParam(), read(path))) {
+      ADD_FAILURE() << fs::relative(path, kRoot).string() << ": " << violation;
+    }
+  }
+}
+
+TEST_P(Layering, LinkedLibrariesFollowTheArrows) {
+  const std::string cmake = read(kRoot / GetParam() / "CMakeLists.txt");
+  static const std::regex library(R"(\btapestry_(core|autograd|nn|optim|data|apps)\b)");
+  for (std::sregex_iterator it(cmake.begin(), cmake.end(), library), end; it != end; ++it) {
+    EXPECT_TRUE(kMayUse.at(GetParam()).contains((*it)[1])) << it->str();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Layering,
+                         ::testing::Values("core", "autograd", "nn", "optim", "data", "apps"),
+                         [](const auto& info) { return info.param; });
+
+// core/dispatch.h holds the only #ifdef of CUDA that a header may have (decision 3).
+TEST(Layering, OneHeaderKnowsTheBuild) {
+  for (const auto& [folder, _] : kMayUse) {
+    for (const fs::path& path : sources_of(folder)) {
+      const bool may = folder == "core" && path.extension() != ".h";
+      if (may || path == kRoot / "core" / "dispatch.h") continue;
+      EXPECT_EQ(without_comments(read(path)).find("TAPESTRY_CUDA"), std::string::npos) << path;
+    }
+  }
+}
+
+// ---- The check itself
+
+using Found = std::vector<std::string>;
+
+TEST(LayeringCatches, ArrowsThatPointBack) {
+  EXPECT_EQ(violations("core", "#include \"autograd/var.h\"\n"), Found{"includes autograd/var.h"});
+  EXPECT_EQ(violations("nn", "#include \"optim/optimizer.h\"\n"),
+            Found{"includes optim/optimizer.h"});
+  EXPECT_EQ(violations("data", "  # include  <autograd/ops.h>\n"),
+            Found{"includes autograd/ops.h"});
+  EXPECT_EQ(violations("apps", "#include \"tests/autograd/support.h\"\n"),
+            Found{"includes tests/autograd/support.h"});
+  EXPECT_EQ(violations("nn", "#include \"layers.h\"\n"), Found{"layers.h is not root-relative"});
+  EXPECT_EQ(violations("nn", "#include \"nn/layers.h\"\n#include <vector>\n"), Found{});
+}
+
+TEST(LayeringCatches, LibrariesOutOfTheirFolder) {
+  for (const char* header : {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "yaml-cpp/yaml.h",
+                             "spdlog/spdlog.h", "CLI/CLI.hpp", "nlohmann/json.hpp"}) {
+    EXPECT_EQ(violations("nn", std::string("#include <") + header + ">\n").size(), 1u) << header;
+  }
+  EXPECT_EQ(violations("core", "#include <cuda_runtime.h>\n#include <cblas.h>\n"), Found{});
+  EXPECT_EQ(violations("apps", "#include <yaml-cpp/yaml.h>\n"), Found{});
+  EXPECT_EQ(violations("nn", "cblas_sgemm(1);"), Found{"calls cblas_sgemm"});
+}
+
+TEST(LayeringCatches, LibrariesThatPrintOrExit) {
+  EXPECT_EQ(violations("data", "std::cerr << 1;").size(), 1u);
+  EXPECT_EQ(violations("core", "printf(\"\");").size(), 1u);
+  EXPECT_EQ(violations("core", "std::exit(1);").size(), 1u);
+  EXPECT_EQ(violations("core", "std::snprintf(b, 3, \"\");  // printf(\n/* exit(1) */"), Found{});
+  EXPECT_EQ(violations("apps", "std::cerr << 1; exit(1);"), Found{});
+}
+
+}  // namespace
