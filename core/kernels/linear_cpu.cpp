@@ -1,0 +1,222 @@
+#include "core/kernels/linear.h"
+
+#include <algorithm>
+
+#include "core/kernels/gemm.h"
+#include "core/kernels/simd_select.h"
+#include "core/kernels/tile_grid.h"
+#include "core/parallel.h"
+#include "core/scratch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/linear_cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "core/kernels/simd-inl.h"
+#include "core/kernels/unary_simd-inl.h"
+
+#ifndef TAPESTRY_LINEAR_ROWS
+#define TAPESTRY_LINEAR_ROWS
+namespace tapestry {
+
+template <class T>
+struct LinearRows {
+  // n columns of one row: z += bias (if any), then y = act(z); z may be y.
+  void (*finish)(Activation activation, const T* bias, T* z, T* y, int64_t n);
+  // dz = act'(z) * dy from z or y, whichever the activation needs; dz may be null with kNone.
+  // d_bias += dz (if not null).
+  void (*backward)(Activation activation, const T* z, const T* y, const T* dy, T* dz, T* d_bias,
+                   int64_t n);
+  // total (=|+=) sum of `count` rows of n.
+  void (*reduce)(const T* parts, int64_t count, int64_t n, T* total, Write write);
+};
+
+}  // namespace tapestry
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Calls g(functor) for an activation other than kNone.
+template <class G>
+HWY_INLINE void with_activation(Activation activation, G g) {
+  switch (activation) {
+    case Activation::kNone: return;
+    case Activation::kRelu: return g(simd::Relu());
+    case Activation::kGelu: return g(simd::Gelu());
+    case Activation::kGeluTanh: return g(simd::GeluTanh());
+    case Activation::kSilu: return g(simd::Silu());
+  }
+}
+
+template <class T>
+void finish(Activation activation, const T* bias, T* z, T* y, int64_t n) {
+  const Tag<T> d;
+  if (bias != nullptr) {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+      io.store(d, hn::Add(io.load(d, z + i), io.load(d, bias + i)), z + i);
+    });
+  }
+  if (activation == Activation::kNone) {
+    if (y != z) std::copy_n(z, n, y);
+    return;
+  }
+  with_activation(activation, [&](auto functor) HWY_ATTR {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+      io.store(d, functor.f(d, io.load(d, z + i)), y + i);
+    });
+  });
+}
+
+template <class T>
+void add_to(const T* x, T* total, int64_t n) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Add(io.load(d, total + i), io.load(d, x + i)), total + i);
+  });
+}
+
+template <class T>
+void backward(Activation activation, const T* z, const T* y, const T* dy, T* dz, T* d_bias,
+              int64_t n) {
+  const Tag<T> d;
+  if (activation == Activation::kNone) {
+    if (d_bias != nullptr) add_to(dy, d_bias, n);
+    return;
+  }
+  const T* const v = activation == Activation::kRelu ? y : z;
+  with_activation(activation, [&](auto functor) HWY_ATTR {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+      const auto g = hn::Mul(functor.df(d, io.load(d, v + i)), io.load(d, dy + i));
+      io.store(d, g, dz + i);
+      if (d_bias != nullptr) io.store(d, hn::Add(io.load(d, d_bias + i), g), d_bias + i);
+    });
+  });
+}
+
+template <class T>
+void reduce(const T* parts, int64_t count, int64_t n, T* total, Write write) {
+  const Tag<T> d;
+  with_write(write, [&](auto mode) HWY_ATTR {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+      auto sum = hn::Zero(d);
+      for (int64_t p = 0; p < count; ++p) sum = hn::Add(sum, io.load(d, parts + p * n + i));
+      deliver(mode, io, d, sum, total + i);
+    });
+  });
+}
+
+template <class T>
+constexpr LinearRows<T> kFunctions = {finish<T>, backward<T>, reduce<T>};
+
+const PerType<LinearRows>* linear_rows() {
+  static constexpr PerType<LinearRows> functions = {kFunctions<float>, kFunctions<double>};
+  return &functions;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tapestry {
+namespace {
+
+HWY_EXPORT(linear_rows);
+
+template <class T>
+const LinearRows<T>& rows_functions() {
+  return HWY_DYNAMIC_DISPATCH(linear_rows)()->of<T>();
+}
+
+// dz = act'(z) dy into `dz` (unused with kNone), and db, in one pass over the rows.
+template <class T>
+void activation_backward(const LinearShape& shape, const LinearBackward<T>& args, T* dz) {
+  const LinearRows<T>& functions = rows_functions<T>();
+  const int64_t out = shape.out;
+  // At most 64 tiles, so that their partial sums of the bias stay small.
+  const int64_t grain = std::max<int64_t>({1, 16384 / out, (shape.rows + 63) / 64});
+  const int64_t tiles = (shape.rows + grain - 1) / grain;
+  const bool bias = args.d_bias != nullptr;
+  Scratch<T> parts(bias ? std::max<int64_t>(1, tiles) * out : 1);
+  parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
+    T* const part = bias ? parts.data() + begin / grain * out : nullptr;
+    if (bias) std::fill_n(part, out, T{0});
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t i = r * out;
+      functions.backward(shape.activation, args.z != nullptr ? args.z + i : nullptr,
+                         args.y != nullptr ? args.y + i : nullptr, args.dy + i,
+                         dz != nullptr ? dz + i : nullptr, part, out);
+    }
+  });
+  if (bias) functions.reduce(parts.data(), tiles, out, args.d_bias, args.d_bias_write);
+}
+
+double beta_of(Write write) { return write == Write::kAdd ? 1 : 0; }
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
+  const LinearRows<T>& functions = rows_functions<T>();
+  const TileGrid grid = tile_grid(shape.rows, shape.out, shape.in, 1, /*may_cut_k=*/false);
+  T* const z = args.z != nullptr ? args.z : args.y;
+  const bool epilogue =
+      args.bias != nullptr || shape.activation != Activation::kNone || z != args.y;
+  // A tile gets its bias and activation while it is in the cache.
+  parallel_for(grid.m.count() * grid.n.count(), [&](int64_t tile) {
+    const Range rows = grid.m[tile / grid.n.count()], cols = grid.n[tile % grid.n.count()];
+    Gemm<T> g;
+    g.m = rows.size(), g.n = cols.size(), g.k = shape.in;
+    g.a = args.x + rows.begin * shape.in, g.lda = shape.in;
+    g.b = args.weight + cols.begin * shape.in, g.ldb = shape.in, g.trans_b = true;
+    g.c = z + rows.begin * shape.out + cols.begin, g.ldc = shape.out;
+    gemm_tile(Cpu{}, g);
+    if (!epilogue) return;
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      const int64_t i = r * shape.out + cols.begin;
+      functions.finish(shape.activation, args.bias != nullptr ? args.bias + cols.begin : nullptr,
+                       z + i, args.y + i, cols.size());
+    }
+  });
+}
+
+template <class T>
+void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& args) {
+  const bool activated = shape.activation != Activation::kNone;
+  Scratch<T> scratch(activated ? std::max<int64_t>(1, shape.rows * shape.out) : 1);
+  const T* const dz = activated ? scratch.data() : args.dy;
+  if (activated || args.d_bias != nullptr) {
+    activation_backward(shape, args, activated ? scratch.data() : nullptr);
+  }
+  if (args.dx != nullptr) {
+    Gemm<T> g;
+    g.m = shape.rows, g.n = shape.in, g.k = shape.out;
+    g.a = dz, g.lda = shape.out;
+    g.b = args.weight, g.ldb = shape.in;
+    g.c = args.dx, g.ldc = shape.in, g.beta = beta_of(args.dx_write);
+    gemm(Cpu{}, g);
+  }
+  if (args.d_weight != nullptr) {
+    Gemm<T> g;
+    g.m = shape.out, g.n = shape.in, g.k = shape.rows;
+    g.a = dz, g.lda = shape.out, g.trans_a = true;
+    g.b = args.x, g.ldb = shape.in;
+    g.c = args.d_weight, g.ldc = shape.in, g.beta = beta_of(args.d_weight_write);
+    gemm(Cpu{}, g);
+  }
+}
+
+template void linear(Cpu, const LinearShape&, const LinearForward<float>&);
+template void linear(Cpu, const LinearShape&, const LinearForward<double>&);
+template void linear_backward(Cpu, const LinearShape&, const LinearBackward<float>&);
+template void linear_backward(Cpu, const LinearShape&, const LinearBackward<double>&);
+
+}  // namespace kernels
+}  // namespace tapestry
+#endif  // HWY_ONCE
