@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# From a fresh Debian machine to German sentences in English: installs what is missing, builds, trains on
+# the phrases of the Ding dictionary for about five minutes, and translates.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cmake/install-packages.sh quickstart
+cmake --preset release -DBUILD_TESTING=OFF
+cmake --build --preset release --target tapestry
+tapestry=build/release/apps/tapestry
+
+# A second start finds the run finished and goes straight to translating.
+"$tapestry" train configs/ding_de_en.yaml
+
+echo
+echo "Held-out phrases in runs/ding_de_en/metrics.jsonl:"
+grep '"kind":"valid"' runs/ding_de_en/metrics.jsonl | tail -n 1
+echo
+sentences='Guten Morgen!
+ein kleines Haus am See
+Er liest ein gutes Buch.
+die neue Regierung
+Ich habe keine Zeit.
+Wie geht es Ihnen?'
+paste -d '\t' <(echo "$sentences") <(echo "$sentences" | "$tapestry" translate --model runs/ding_de_en) |
+  sed 's/\t/  ->  /'

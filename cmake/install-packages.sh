@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are named and not there yet. Does nothing, and needs no rights, when
+# all are.
+#   cmake/install-packages.sh build|test|quickstart
+set -euo pipefail
+
+build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
+  libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev zlib1g-dev
+  libxxhash-dev"
+case "${1:-}" in
+  build) packages=$build ;;
+  test) packages="$build libgtest-dev libgmock-dev" ;;
+  quickstart) packages="$build trans-de-en" ;;
+  *) echo "usage: $0 build|test|quickstart" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in $packages; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+echo "Installing: ${missing[*]}"
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "These packages need root to install; run: apt-get install ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and runs all tests. With a preset's name, that preset's: release
+# (default), debug (sanitizers) or cuda.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=${1:-release}
+cmake/install-packages.sh test
+cmake --preset "$preset"
+cmake --build --preset "$preset"
+# Each test sets the number of threads it needs; several tests side by side fill the cores.
+ctest --preset "$preset" -j "$(nproc)"
