@@ -140,7 +140,10 @@ int Trainer::run() {
   const TrainingOptions& training = config_.training;
   const double started = now() - state_.seconds;
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
-  while (state_.step < training.max_steps && !patience_is_over()) {
+  const auto time_is_up = [&] {
+    return training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours;
+  };
+  while (state_.step < training.max_steps && !patience_is_over() && !time_is_up()) {
     const double before = now();
     const Update update = train_one_update();
     ++state_.step;
@@ -149,7 +152,7 @@ int Trainer::run() {
     if (!update.applied) report_skipped(update);
     report(update, now() - before);
 
-    const bool last = state_.step == training.max_steps;
+    const bool last = state_.step == training.max_steps || time_is_up();
     const bool best = (due(training.eval_steps) || last) && validate();
     state_.seconds = now() - started;
     if (due(training.save_steps) || best || last || patience_is_over()) save(best);
@@ -159,12 +162,6 @@ int Trainer::run() {
       log_.info(concat("stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM", " after update ",
                        state_.step, "; the same command goes on from here"));
       return 128 + signal;
-    }
-    if (training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours && !last) {
-      if (!due(training.eval_steps)) save(validate());
-      save(false);
-      log_.info(concat("stopped after ", duration_text(state_.seconds), " (training.max_hours)"));
-      return 0;
     }
   }
   if (patience_is_over()) {
