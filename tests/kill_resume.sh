@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Kills a training with SIGKILL at random moments, resumes it each time, and compares the final weights,
+# optimizer state and trainer state with those of an uninterrupted run, and of a run on one thread.
+#   tests/kill_resume.sh TAPESTRY CONFIG [section.key=value ...]     KILLS=20 (how often), SEED=1
+set -euo pipefail
+tapestry=$1; config=$2; shift 2
+kills=${KILLS:-20}
+RANDOM=${SEED:-1}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+train() {  # folder, further overrides
+  local folder=$1; shift
+  "$tapestry" train "$config" "${overrides[@]}" "output_dir=$folder" "$@" 2>"$folder.log"
+}
+overrides=("$@")
+
+start=$(date +%s%N)
+train "$work/whole" threads=2
+whole_ms=$((($(date +%s%N) - start) / 1000000))
+train "$work/single" threads=1
+
+done_kills=0
+while [ "$done_kills" -lt "$kills" ]; do
+  train "$work/killed" threads=2 & pid=$!
+  # Anywhere in a run's length, start-up and checkpoint writing included.
+  sleep "$(awk -v r=$RANDOM -v ms=$whole_ms 'BEGIN { printf "%.3f", r / 32768 * ms / 1000 }')"
+  if kill -9 "$pid" 2>/dev/null; then done_kills=$((done_kills + 1)); fi
+  wait "$pid" 2>/dev/null || true
+  # A run that got to its end starts over, so that every kill hits a training.
+  if grep -q 'done:' "$work/killed.log"; then mv "$work/killed" "$work/finished-$done_kills"; fi
+done
+train "$work/killed" threads=2
+
+last() { readlink -f "$1/last"; }
+same() {
+  for file in model.safetensors optimizer.safetensors; do
+    cmp "$(last "$1")/$file" "$(last "$2")/$file"
+  done
+  diff <(grep -v seconds "$(last "$1")/trainer_state.json") <(grep -v seconds "$(last "$2")/trainer_state.json")
+}
+same "$work/whole" "$work/single"
+compared=0
+for run in "$work"/killed "$work"/finished-*; do
+  [ -d "$run" ] || continue
+  same "$work/whole" "$run"
+  compared=$((compared + 1))
+done
+echo "$done_kills kills, $compared resumed runs: the same bits as the uninterrupted run; 1 and 2 threads too"
