@@ -1,6 +1,7 @@
 #include "apps/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <new>
@@ -30,8 +31,9 @@ void add_train(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("train", "Train the model of a config file");
   auto arguments = std::make_shared<TrainArguments>();
   add_config(command, arguments->config, arguments->overrides);
-  command->add_option("--resume", arguments->resume,
-                      "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
+  command
+      ->add_option("--resume", arguments->resume,
+                   "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
       ->capture_default_str();
   command->callback([&run, arguments] { run = [arguments] { return run_train(*arguments); }; });
 }
@@ -40,17 +42,20 @@ void add_translate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("translate", "Translate standard input line by line");
   auto arguments = std::make_shared<TranslateArguments>();
   command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
-  command->add_option("--beam-size", arguments->beam_size,
-                      "hypotheses kept; 1 is greedy search (default: the config's, like those below)")
+  command
+      ->add_option("--beam-size", arguments->beam_size,
+                   "hypotheses kept; 1 is greedy search (default: the config's, like those below)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--length-penalty", arguments->length_penalty,
-                      "exponent of the length normalisation")
+  command
+      ->add_option("--length-penalty", arguments->length_penalty,
+                   "exponent of the length normalisation")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--length-penalty-type", arguments->length_penalty_type,
-                      "average | gnmt | none")
+  command
+      ->add_option("--length-penalty-type", arguments->length_penalty_type, "average | gnmt | none")
       ->check(CLI::IsMember({"average", "gnmt", "none"}));
-  command->add_option("--max-length-ratio", arguments->max_length_ratio,
-                      "longest output in tokens for each source token, plus 10")
+  command
+      ->add_option("--max-length-ratio", arguments->max_length_ratio,
+                   "longest output in tokens for each source token, plus 10")
       ->check(CLI::PositiveNumber);
   command->add_option("--n-best", arguments->n_best, "translations of each line, best first")
       ->check(CLI::PositiveNumber)
@@ -78,7 +83,7 @@ void add_score(CLI::App& app, Run& run) {
 void add_evaluate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("evaluate", "BLEU and chrF with sacreBLEU's signature");
   auto arguments = std::make_shared<EvaluateArguments>();
-  command->add_option("--hypothesis", arguments->hypothesis, "file")->required();
+  command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input")->required();
   command->add_option("--reference", arguments->reference, "file")->required();
   command->add_option("--tokenize", arguments->tokenize, "13a | none")
       ->check(CLI::IsMember({"13a", "none"}))
@@ -118,7 +123,8 @@ void add_bench(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("bench", "Time training steps");
   auto arguments = std::make_shared<BenchArguments>();
   add_config(command, arguments->config, arguments->overrides);
-  command->add_option("--shape", arguments->shape, "BxSxT: synthetic tokens (default: the config's data)");
+  command->add_option("--shape", arguments->shape,
+                      "BxSxT: synthetic tokens (default: the config's data)");
   command->add_option("--steps", arguments->steps, "timed steps")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -127,6 +133,28 @@ void add_bench(CLI::App& app, Run& run) {
       ->capture_default_str();
   command->add_option("--json", arguments->json, "also write the figures to this file");
   command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });
+}
+
+int report(const std::string& message, ErrorKind kind) {
+  std::cout.flush();  // what was done stands before what failed, also where both go to one file
+  std::cerr << "error: " << message << std::endl;
+  return static_cast<int>(kind);
+}
+
+/// Results that did not reach stdout (a full disk, say) are a failure like any other.
+bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
+
+int run_guarded(const Run& run) {
+  try {
+    const int code = run();
+    return stdout_is_written() ? code : report("cannot write to stdout.", ErrorKind::kRuntime);
+  } catch (const Error& error) {
+    return report(error.what(), error.kind());
+  } catch (const std::bad_alloc&) {
+    return report("out of memory.", ErrorKind::kOutOfMemory);
+  } catch (const std::exception& error) {
+    return report(error.what(), ErrorKind::kRuntime);
+  }
 }
 
 }  // namespace
@@ -146,22 +174,12 @@ int run_command_line(int argc, char** argv) {
   add_bench(app, run);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ErrorKind::kConfig);
+    return report(concat(error.what(), " See tapestry --help."), ErrorKind::kConfig);
   }
-  try {
-    return run();
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << std::endl;
-    return static_cast<int>(error.kind());
-  } catch (const std::bad_alloc&) {
-    std::cerr << "error: out of memory" << std::endl;
-    return static_cast<int>(ErrorKind::kOutOfMemory);
-  } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << std::endl;
-    return static_cast<int>(ErrorKind::kRuntime);
-  }
+  return run_guarded(run);
 }
 
 }  // namespace tapestry
