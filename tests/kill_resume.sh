@@ -11,18 +11,23 @@ trap 'rm -rf "$work"' EXIT
 
 train() {  # folder, further overrides
   local folder=$1; shift
-  "$tapestry" train "$config" "${overrides[@]}" "output_dir=$folder" "$@" 2>"$folder.log"
+  # As a child of its own, so that a signal to the background job reaches it and no shell around it.
+  "${exec[@]}" "$tapestry" train "$config" "${overrides[@]}" "output_dir=$folder" "$@" 2>"$folder.log"
+}
+finish() {  # the same, to its end
+  train "$@" || { echo "training failed:"; tail -n 5 "$1.log"; exit 1; }
 }
 overrides=("$@")
+exec=()
 
 start=$(date +%s%N)
-train "$work/whole" threads=2
+finish "$work/whole" threads=2
 whole_ms=$((($(date +%s%N) - start) / 1000000))
-train "$work/single" threads=1
+finish "$work/single" threads=1
 
 done_kills=0
 while [ "$done_kills" -lt "$kills" ]; do
-  train "$work/killed" threads=2 & pid=$!
+  (exec=(exec); train "$work/killed" threads=2) & pid=$!
   # Anywhere in a run's length, start-up and checkpoint writing included.
   sleep "$(awk -v r=$RANDOM -v ms=$whole_ms 'BEGIN { printf "%.3f", r / 32768 * ms / 1000 }')"
   if kill -9 "$pid" 2>/dev/null; then done_kills=$((done_kills + 1)); fi
@@ -30,7 +35,7 @@ while [ "$done_kills" -lt "$kills" ]; do
   # A run that got to its end starts over, so that every kill hits a training.
   if grep -q 'done:' "$work/killed.log"; then mv "$work/killed" "$work/finished-$done_kills"; fi
 done
-train "$work/killed" threads=2
+finish "$work/killed" threads=2
 
 last() { readlink -f "$1/last"; }
 same() {
