@@ -199,6 +199,13 @@ TEST_F(CliTest, AverageOverwritesNothingButCheckpoints) {
   EXPECT_EQ(tapestry("average a --output mean").code, 0);
 }
 
+TEST_F(CliTest, GradcheckPrintsATableAndJudges) {
+  const Outcome outcome = tapestry("gradcheck --filter softmax");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("softmax"));
+  EXPECT_EQ(tapestry("gradcheck --filter no-such-row").code, 2);
+}
+
 TEST(Configs, EveryExperimentFileIsValid) {
   const std::string file =
       std::string(TAPESTRY_SOURCE_DIR) + "/CMakeLists.txt";  // any file will do

@@ -126,6 +126,14 @@ class TrainingTest : public testing::Test {
     return wait(start(run, overrides));
   }
 
+  /// stdout of `tapestry <arguments>`, which must succeed.
+  std::string output(const std::string& arguments) const {
+    const std::string command = concat("cd '", folder_.string(), "' && '", TAPESTRY_BINARY, "' ",
+                                       arguments, " >out 2>>err");
+    EXPECT_EQ(std::system(command.c_str()), 0) << arguments << '\n' << messages();
+    return read_file(path("out"));
+  }
+
   std::string messages() const { return read_file(path("err")); }
 
   /// What two equal runs must agree on: every file of the last checkpoint, but for time and names.
@@ -272,16 +280,55 @@ TEST_F(TrainingTest, DivergenceIsExitCodeFour) {
   EXPECT_THAT(messages(), HasSubstr("error: [train] 10 updates in a row"));
 }
 
+TEST_F(TrainingTest, InspectShowsACheckpoint) {
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
+  const std::string text = output("inspect run");
+  EXPECT_THAT(text, HasSubstr("\n  hidden_size: 16\n"));
+  EXPECT_THAT(text, HasSubstr("tokenizer: 40 pieces, shared"));
+  EXPECT_THAT(text, HasSubstr("decoder.layers.0.cross_attention.kv.weight               (32, 16)"));
+  EXPECT_THAT(text, HasSubstr(" parameters in 33 tensors, float32"));
+  // The config says as much about the model before there is one.
+  const auto parameters = [](const std::string& all) { return all.substr(all.rfind("\n\n")); };
+  EXPECT_EQ(parameters(output("inspect c.yaml")), parameters(text));
+}
+
+TEST_F(TrainingTest, ScoreGivesOneLineAPair) {
+  ASSERT_EQ(train("run"), 0) << messages();
+  const std::string scores = output("score --model run --source valid.src --target valid.tgt");
+  std::istringstream lines(scores);
+  int count = 0;
+  for (double log_probability = 0, tokens = 0; lines >> log_probability >> tokens; ++count) {
+    EXPECT_LT(log_probability, 0);
+    EXPECT_GE(tokens, 2);
+  }
+  EXPECT_EQ(count, 20);
+  EXPECT_EQ(output("score --model run --source valid.src --target valid.tgt --threads 2"), scores);
+}
+
+TEST_F(TrainingTest, AveragedCheckpointsTranslate) {
+  ASSERT_EQ(train("run", {"training.max_steps=20"}), 0) << messages();
+  output("average run/checkpoint-15 run/checkpoint-20 --output mean");
+  const std::string lines = output("translate --model mean <valid.src");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 20);
+  // The average of a model with itself is that model.
+  output("average run/last run/last run/last --output same");
+  EXPECT_EQ(read_checkpoint(path("same")).at("model.safetensors"),
+            read_checkpoint(path("run") + "/last").at("model.safetensors"));
+}
+
+TEST_F(TrainingTest, BenchWritesItsFigures) {
+  output("bench c.yaml --shape 4x6x5 --steps 2 --warmup-steps 1 --json figures.json");
+  const Json figures = Json::parse(read_file(path("figures.json")));
+  EXPECT_GT(figures.at("tokens_per_s").get<double>(), 0);
+}
+
 TEST_F(TrainingTest, TranslationKeepsLinesAndOrder) {
   ASSERT_EQ(
       train("run", {"training.max_steps=400", "training.eval_steps=0", "training.save_steps=0"}), 0)
       << messages();
   std::ofstream(folder_ / "in") << "ba ce di\n\nfo\n   \ngu ha je ki lo mu ba ce\nfo";
   const auto translate = [&](const std::string& options) {
-    const std::string command = concat("'", TAPESTRY_BINARY, "' translate --model '", path("run"),
-                                       "' ", options, " <'", path("in"), "' >'", path("out"), "'");
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    std::istringstream out(read_file(path("out")));
+    std::istringstream out(output("translate --model run " + options + " <in"));
     std::vector<std::string> lines;
     for (std::string line; std::getline(out, line);) lines.push_back(line);
     return lines;
