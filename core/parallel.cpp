@@ -1,145 +1,226 @@
 #include "core/parallel.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "core/error.h"
 
 namespace tapestry {
 namespace {
 
 thread_local bool inside_tile = false;
 
+class InsideTile {
+ public:
+  InsideTile() { inside_tile = true; }
+  ~InsideTile() { inside_tile = false; }
+};
+
 inline void pause() { __builtin_ia32_pause(); }
 
-// Workers spin for a short while after a job, since the next kernel usually follows at once, and
-// sleep on a condition variable after that.
+// A kernel usually follows the last one at once, so waiting starts with spinning. It soon offers the
+// core to whoever needs it: a machine with other work may have taken it from the very thread that is
+// waited for.
+constexpr int kPauses = 500;  // some 10 us
+constexpr int kYields = 200;  // some 100 us where nobody else wants the core
+
+// True when ready() was within the spinning time.
+template <class Ready>
+bool spin_until(Ready ready) {
+  for (int i = 0; i < kPauses; ++i) {
+    if (ready()) return true;
+    pause();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (ready()) return true;
+    std::this_thread::yield();
+  }
+  return ready();
+}
+
+// One job at a time. Its caller works like everybody else and, when no tiles are left, closes the job:
+// from then on nobody may enter it, and the caller waits for those inside only. So a worker that
+// sleeps through a job, or has no core, delays nothing.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
-  }
-
-  ~ThreadPool() {
-    stop_ = true;
-    generation_.fetch_add(1);
-    {
-      std::lock_guard lock(sleep_mutex_);
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      const int got = this->threads();
+      stop();
+      fail(ErrorKind::kRuntime, "[parallel] expected ", threads, " threads, got ", got,
+           " from the system: ", error.what(), '.');
     }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
   }
+  ~ThreadPool() { stop(); }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  void run(int64_t tiles, internal::TileFunction function, void* context) {
-    std::lock_guard one_job(job_mutex_);
+  // False, with nothing done, when another thread's job runs.
+  bool run(int64_t tiles, internal::TileFunction function, void* context) {
+    std::unique_lock one_job(job_mutex_, std::try_to_lock);
+    if (!one_job) return false;
     function_ = function;
     context_ = context;
     tiles_ = tiles;
-    next_ = 0;
+    next_.store(0, std::memory_order_relaxed);
     error_ = nullptr;
-    running_ = static_cast<int>(workers_.size());
-    generation_.fetch_add(1);
-    if (sleepers_.load() > 0) {
-      {
-        std::lock_guard lock(sleep_mutex_);
-      }
-      wake_.notify_all();
-    }
+    // Publishes the fields above: a worker reads them only after it has entered.
+    state_.store(((state_.load() >> kGenerationShift) + 1) << kGenerationShift | kOpen);
+    wake(tiles - 1);
     take_tiles();
-    while (running_.load(std::memory_order_acquire) > 0) pause();
-    if (error_) std::rethrow_exception(error_);
+    state_.fetch_and(~kOpen);
+    wait_for_workers_inside();
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    return true;
   }
 
  private:
+  // state_: how many workers are inside, whether one may enter, and the number of the job.
+  static constexpr uint64_t kInside = 0xffffff;
+  static constexpr uint64_t kOpen = 1 << 24;
+  static constexpr int kGenerationShift = 25;
+
   void work() {
-    uint64_t seen = 0;
-    while (true) {
-      wait_for_job(seen);
-      seen = generation_.load();
-      if (stop_) return;
+    uint64_t seen = 0;  // the number of the last job that was entered
+    while (wait_for_job(seen)) {
+      if (!enter(seen)) continue;
       take_tiles();
-      running_.fetch_sub(1, std::memory_order_acq_rel);
+      const uint64_t before = state_.fetch_sub(1);
+      if ((before & kInside) == 1 && caller_sleeps_.load()) {
+        { std::lock_guard lock(sleep_mutex_); }
+        left_.notify_one();
+      }
     }
   }
 
-  void wait_for_job(uint64_t seen) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      if (generation_.load() != seen) return;
-      pause();
+  bool is_new_job(uint64_t seen) const {
+    const uint64_t state = state_.load();
+    return (state & kOpen) != 0 && state >> kGenerationShift != seen;
+  }
+
+  // False when the pool stops. A job that came and went meanwhile needs nobody any more.
+  bool wait_for_job(uint64_t seen) {
+    const auto ready = [&] { return stop_.load() || is_new_job(seen); };
+    if (!spin_until(ready)) {
+      std::unique_lock lock(sleep_mutex_);
+      // In this order, with a caller that opens a job and then reads the number of sleepers: either
+      // it sees this sleeper or this sleeper sees the job.
+      sleepers_.fetch_add(1);
+      wake_.wait(lock, ready);
+      sleepers_.fetch_sub(1);
     }
-    std::unique_lock lock(sleep_mutex_);
-    sleepers_.fetch_add(1);
-    wake_.wait(lock, [&] { return generation_.load() != seen; });
-    sleepers_.fetch_sub(1);
+    return !stop_.load();
+  }
+
+  bool enter(uint64_t& seen) {
+    uint64_t state = state_.load();
+    while ((state & kOpen) != 0) {
+      if (state_.compare_exchange_weak(state, state + 1)) {
+        seen = state >> kGenerationShift;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void wake(int64_t wanted) {
+    const int64_t sleepers = sleepers_.load();
+    if (sleepers == 0) return;
+    { std::lock_guard lock(sleep_mutex_); }
+    if (wanted >= sleepers) return wake_.notify_all();
+    for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
   }
 
   void take_tiles() {
-    inside_tile = true;
-    for (int64_t tile; (tile = next_.fetch_add(1)) < tiles_;) {
+    InsideTile inside;
+    int64_t tile;
+    while ((tile = next_.fetch_add(1, std::memory_order_relaxed)) < tiles_) {
       try {
         function_(context_, tile);
       } catch (...) {
         std::lock_guard lock(error_mutex_);
         if (!error_) error_ = std::current_exception();
+        next_.store(tiles_, std::memory_order_relaxed);  // nobody needs the rest
       }
     }
-    inside_tile = false;
   }
 
-  static constexpr int kSpins = 2000;
+  void wait_for_workers_inside() {
+    const auto all_left = [&] { return (state_.load() & kInside) == 0; };
+    if (spin_until(all_left)) return;
+    std::unique_lock lock(sleep_mutex_);
+    caller_sleeps_.store(true);
+    left_.wait(lock, all_left);
+    caller_sleeps_.store(false);
+  }
+
+  void stop() {
+    stop_.store(true);
+    { std::lock_guard lock(sleep_mutex_); }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
 
   std::vector<std::thread> workers_;
   std::mutex job_mutex_, sleep_mutex_, error_mutex_;
-  std::condition_variable wake_;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> sleepers_{0};
-  std::atomic<bool> stop_{false};
+  std::condition_variable wake_, left_;
+  std::atomic<bool> stop_{false}, caller_sleeps_{false};
+  std::atomic<int64_t> sleepers_{0};
   internal::TileFunction function_ = nullptr;
   void* context_ = nullptr;
   int64_t tiles_ = 0;
-  std::atomic<int64_t> next_{0};
-  std::atomic<int> running_{0};
   std::exception_ptr error_;
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<int64_t> next_{0};
 };
 
-std::unique_ptr<ThreadPool>& pool() {
-  static std::unique_ptr<ThreadPool> instance;
-  return instance;
+// The pool is never destroyed at exit: a forked child has none of its threads to join, and idle
+// workers harm nobody.
+std::atomic<ThreadPool*> pool{nullptr};
+std::mutex pool_mutex;
+
+void replace_pool(int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  ThreadPool* const old = pool.load();
+  if (old != nullptr && old->threads() == threads) return;
+  auto fresh = std::make_unique<ThreadPool>(threads);
+  pool.store(fresh.release());
+  delete old;
 }
 
 ThreadPool& started_pool() {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  if (!pool()) set_num_threads(0);
-  return *pool();
+  if (ThreadPool* running = pool.load()) return *running;
+  std::lock_guard lock(pool_mutex);
+  if (pool.load() == nullptr) replace_pool(0);
+  return *pool.load();
 }
 
 }  // namespace
 
 void set_num_threads(int threads) {
-  if (threads <= 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  if (pool() && pool()->threads() == threads) return;
-  pool().reset();
-  pool() = std::make_unique<ThreadPool>(threads);
+  std::lock_guard lock(pool_mutex);
+  replace_pool(threads);
 }
 
 int num_threads() { return started_pool().threads(); }
 
 void internal::run_tiles(int64_t tiles, TileFunction function, void* context) {
   if (tiles <= 0) return;
-  if (inside_tile || tiles == 1) {
-    for (int64_t tile = 0; tile < tiles; ++tile) function(context, tile);
-    return;
-  }
-  started_pool().run(tiles, function, context);
+  const bool alone = inside_tile || tiles == 1;
+  if (!alone && started_pool().run(tiles, function, context)) return;
+  for (int64_t tile = 0; tile < tiles; ++tile) function(context, tile);
 }
 
 }  // namespace tapestry

@@ -9,7 +9,7 @@
 namespace tapestry {
 
 /// Sets the number of threads that run tiles, the caller's included; 0 means all cores.
-/// Call it while no parallel_for runs.
+/// Call it while no parallel_for runs. Throws Error(kRuntime) when the system has not as many.
 void set_num_threads(int threads);
 int num_threads();
 
@@ -19,7 +19,8 @@ void run_tiles(int64_t tiles, TileFunction function, void* context);
 }  // namespace internal
 
 /// Calls f(tile) once for each tile in [0, tiles), on all threads, and returns when every call has.
-/// A nested call runs on the calling thread. The first exception thrown by f is thrown again here.
+/// A nested call, and one made while another thread's runs, gets the calling thread alone. The first
+/// exception thrown by f is thrown again here; tiles that have not begun by then are left out.
 template <class F>
 void parallel_for(int64_t tiles, F&& f) {
   using Function = std::remove_reference_t<F>;
@@ -29,7 +30,7 @@ void parallel_for(int64_t tiles, F&& f) {
       const_cast<void*>(static_cast<const void*>(&f)));
 }
 
-/// Cuts [0, total) into tiles of `grain` and calls f(begin, end) for each.
+/// Cuts [0, total) into tiles of `grain` > 0 and calls f(begin, end) for each.
 template <class F>
 void parallel_ranges(int64_t total, int64_t grain, F&& f) {
   const int64_t tiles = (total + grain - 1) / grain;
