@@ -1,0 +1,49 @@
+// The vectorised passes over rows of logits that both cross-entropies are made of. A row may be seen
+// in pieces (ranges of classes): each piece has its own maximum, and finish_row() puts them together.
+#pragma once
+
+#include <cstdint>
+
+#include "core/kernels/cross_entropy.h"
+
+namespace tapestry {
+
+/// Of one piece of a row of logits v (bias included).
+template <class T>
+struct PieceStats {
+  T max = 0;
+  double sum = 0;    ///< of e^(v - max)
+  double total = 0;  ///< of v
+};
+
+template <class T>
+struct CrossEntropyPasses {
+  /// Stats of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when that is
+  /// not null; e may be z.
+  PieceStats<T> (*exponentials)(const T* z, const T* bias, int64_t n, T* e);
+  /// dz = e * factor - spread, n classes; dz may be e.
+  void (*gradient)(const T* e, T factor, T spread, int64_t n, T* dz);
+  /// y += x, n elements.
+  void (*add)(const T* x, int64_t n, T* y);
+  /// y = sum of `count` > 0 vectors of n elements, `stride` apart.
+  void (*sum)(const T* parts, int64_t stride, int64_t count, int64_t n, T* y);
+};
+
+/// The passes for this processor.
+template <class T>
+const CrossEntropyPasses<T>& cross_entropy_passes();
+
+struct RowLoss {
+  double loss = 0, nll = 0;
+  bool correct = false;
+};
+
+/// The loss of a row whose target has the logit `target_logit`, from the maximum of all its logits and
+/// the sums over all of them (of e^(v - max) and of v).
+RowLoss row_loss(const CrossEntropyShape& shape, double target_logit, double max, double sum,
+                 double total);
+
+/// The sums over all rows, in their order.
+CrossEntropySums total_loss(const RowLoss* rows, int64_t count);
+
+}  // namespace tapestry

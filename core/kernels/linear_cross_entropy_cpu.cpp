@@ -1,0 +1,327 @@
+// A chunk of rows at a time: logits tile by tile, each with its exponentials taken while it is in the
+// cache; then the row sums; then, tile by tile again, dz and both of its products. The logits of a chunk
+// lie tile after tile, so that every product works on dense memory.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/cross_entropy_rows.h"
+#include "core/kernels/gemm.h"
+#include "core/kernels/tile_grid.h"
+#include "core/parallel.h"
+#include "core/scratch.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kTileClasses = 256;
+constexpr int64_t kBlockRows = 512;
+constexpr int64_t kTasks = 8;  // at least, where the shape allows
+constexpr int64_t kLogitBytes = int64_t{64} << 20;
+
+using kernels::Cut;
+using kernels::Range;
+
+// [0, size) in equal pieces of at most `longest`, each a multiple of 16.
+Cut even_cut(int64_t size, int64_t longest) {
+  const int64_t pieces = std::max<int64_t>(1, (size + longest - 1) / longest);
+  const int64_t length = (size + pieces - 1) / pieces;
+  return {size, std::max<int64_t>(16, (length + 15) / 16 * 16)};
+}
+
+// How the work is cut: classes into tiles and these into groups, rows into chunks and these into
+// blocks. A task computes the gradients of one block and one group.
+struct Plan {
+  Plan(int64_t rows, int64_t classes, int64_t element_bytes)
+      : tiles(even_cut(classes, kTileClasses)), groups(tiles.count(), kTasks) {
+    const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
+    const int64_t affordable = std::max<int64_t>(kBlockRows / 4, kLogitBytes / (classes * element_bytes));
+    chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable));
+    block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks).length;
+  }
+
+  // `count` neighbours are dealt to at most `most` groups.
+  struct Groups {
+    Groups(int64_t count_in, int64_t most) : items{count_in, (count_in + most - 1) / most} {}
+    int64_t count() const { return items.count(); }
+    Cut items;
+  };
+
+  Cut blocks(int64_t rows) const { return {rows, block_rows}; }
+  int64_t most_blocks() const { return blocks(chunks.length).count(); }
+
+  Cut tiles;
+  Groups groups;
+  Cut chunks;
+  int64_t block_rows = 0;
+};
+
+// The rows that count, and where each stands in x.
+using RowNumbers = std::vector<int64_t, HostAllocator<int64_t>>;
+
+template <class T>
+class FusedCrossEntropy {
+ public:
+  FusedCrossEntropy(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                    const RowNumbers& rows)
+      : shape_(shape),
+        args_(args),
+        rows_(rows),
+        plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(T)),
+        gradients_(args.dx != nullptr),
+        logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
+        stats_(plan_.tiles.count() * plan_.chunks.length),
+        factors_(plan_.tiles.count() * plan_.chunks.length),
+        target_logits_(plan_.chunks.length),
+        target_leads_(plan_.chunks.length),
+        gathered_(plan_.chunks.length * args.in),
+        dx_parts_(gradients_ ? plan_.groups.count() * plan_.chunks.length * args.in : 0),
+        d_weight_parts_(gradients_ ? (plan_.most_blocks() - 1) * shape.classes * args.in : 0),
+        d_bias_parts_(args.d_bias != nullptr ? (plan_.most_blocks() - 1) * shape.classes : 0),
+        losses_(static_cast<int64_t>(rows.size())) {}
+
+  CrossEntropySums run() {
+    for (int64_t c = 0; c < plan_.chunks.count(); ++c) {
+      chunk_ = plan_.chunks[c];
+      first_chunk_ = c == 0;
+      gather_rows();
+      compute_logits();
+      finish_rows();
+      if (gradients_) {
+        compute_gradients();
+        deliver_dx();
+      }
+    }
+    if (gradients_) add_block_parts();
+    return total_loss(losses_.data(), static_cast<int64_t>(rows_.size()));
+  }
+
+ private:
+  int32_t target(int64_t i) const { return args_.targets[rows_[chunk_.begin + i]]; }
+
+  // Element (0, 0) of a tile: `rows` by `tile width`, dense.
+  T* tile_logits(int64_t tile) {
+    return logits_.data() + tile * plan_.tiles.length * plan_.chunks.length;
+  }
+  int64_t stat_index(int64_t i, int64_t tile) const { return i * plan_.tiles.count() + tile; }
+
+  // The chunk's rows of x, side by side; where they stand when they already do.
+  void gather_rows() {
+    const int64_t* rows = rows_.data() + chunk_.begin;
+    if (rows[chunk_.size() - 1] - rows[0] + 1 == chunk_.size()) {
+      x_ = args_.x + rows[0] * args_.in;
+      return;
+    }
+    x_ = gathered_.data();
+    parallel_ranges(chunk_.size(), 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::copy_n(args_.x + rows[i] * args_.in, args_.in, gathered_.data() + i * args_.in);
+      }
+    });
+  }
+
+  void compute_logits() {
+    const Cut blocks = plan_.blocks(chunk_.size());
+    parallel_for(blocks.count() * plan_.tiles.count(), [&](int64_t task) {
+      const int64_t tile = task / blocks.count();
+      const Range rows = blocks[task % blocks.count()], classes = plan_.tiles[tile];
+      T* const z = tile_logits(tile) + rows.begin * classes.size();
+      Gemm<T> g;
+      g.m = rows.size(), g.n = classes.size(), g.k = args_.in;
+      g.a = x_ + rows.begin * args_.in, g.lda = args_.in;
+      g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in, g.trans_b = true;
+      g.c = z, g.ldc = classes.size();
+      kernels::gemm_tile(Cpu{}, g);
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        take_exponentials(i, tile, classes, z + (i - rows.begin) * classes.size());
+      }
+    });
+  }
+
+  void take_exponentials(int64_t i, int64_t tile, Range classes, T* z) {
+    const T* const bias = args_.bias != nullptr ? args_.bias + classes.begin : nullptr;
+    const int64_t at = target(i) - classes.begin;
+    if (at >= 0 && at < classes.size()) {
+      const auto logit = [&](int64_t j) { return bias != nullptr ? z[j] + bias[j] : z[j]; };
+      const T wanted = logit(at);
+      // Of equal logits the first is the prediction, and soon they are overwritten.
+      bool leads = true;
+      for (int64_t j = 0; j < at && leads; ++j) leads = logit(j) < wanted;
+      target_logits_[i] = wanted;
+      target_leads_[i] = leads;
+    }
+    stats_[stat_index(i, tile)] = passes_.exponentials(z, bias, classes.size(), z);
+  }
+
+  // From the stats of its tiles, the loss of each row and the factors of its exponentials.
+  void finish_rows() {
+    parallel_ranges(chunk_.size(), 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) finish_row(i);
+    });
+  }
+
+  void finish_row(int64_t i) {
+    const int64_t tiles = plan_.tiles.count();
+    const PieceStats<T>* const stats = stats_.data() + stat_index(i, 0);
+    const int64_t target_tile = target(i) / plan_.tiles.length;
+    double max = stats[0].max;
+    bool leads = target_leads_[i];
+    for (int64_t t = 0; t < tiles; ++t) {
+      max = std::max<double>(max, stats[t].max);
+      if (t < target_tile) leads = leads && stats[t].max < target_logits_[i];
+    }
+    double sum = 0, total = 0;
+    T* const factors = factors_.data() + stat_index(i, 0);
+    for (int64_t t = 0; t < tiles; ++t) {
+      const double weight = std::exp(stats[t].max - max);
+      sum += stats[t].sum * weight;
+      total += stats[t].total;
+      factors[t] = static_cast<T>(weight);
+    }
+    const auto scale = static_cast<T>(args_.grad_scale / sum);
+    for (int64_t t = 0; t < tiles; ++t) factors[t] *= scale;
+    RowLoss& loss = losses_[chunk_.begin + i];
+    loss = row_loss(shape_, target_logits_[i], max, sum, total);
+    loss.correct = loss.correct && leads;
+  }
+
+  // dz, dW += dz^T x and dx = dz W. A task holds its own part of dx, since it sees one group of classes
+  // only, and of dW where there are several blocks of rows.
+  void compute_gradients() {
+    const Cut blocks = plan_.blocks(chunk_.size());
+    parallel_for(blocks.count() * plan_.groups.count(), [&](int64_t task) {
+      const int64_t block = task % blocks.count(), group = task / blocks.count();
+      const Range tiles = plan_.groups.items[group];
+      T* const dx = dx_parts_.data() + group * plan_.chunks.length * args_.in;
+      for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+        tile_gradients(block, blocks[block], tile, dx, /*first_of_group=*/tile == tiles.begin);
+      }
+    });
+  }
+
+  void tile_gradients(int64_t block, Range rows, int64_t tile, T* dx, bool first_of_group) {
+    const Range classes = plan_.tiles[tile];
+    T* const dz = tile_logits(tile) + rows.begin * classes.size();
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
+    }
+    // Pieces that a shorter last chunk leaves out keep what the chunks before gave them.
+    T* const d_weight = block == 0 ? args_.d_weight
+                                   : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
+    Gemm<T> w;
+    w.m = classes.size(), w.n = args_.in, w.k = rows.size();
+    w.a = dz, w.lda = classes.size(), w.trans_a = true;
+    w.b = x_ + rows.begin * args_.in, w.ldb = args_.in;
+    w.c = d_weight + classes.begin * args_.in, w.ldc = args_.in, w.beta = first_chunk_ ? 0 : 1;
+    kernels::gemm_tile(Cpu{}, w);
+    Gemm<T> g;
+    g.m = rows.size(), g.n = args_.in, g.k = classes.size();
+    g.a = dz, g.lda = classes.size();
+    g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in;
+    g.c = dx + rows.begin * args_.in, g.ldc = args_.in, g.beta = first_of_group ? 0 : 1;
+    kernels::gemm_tile(Cpu{}, g);
+    if (args_.d_bias != nullptr) add_bias_gradient(block, rows, classes, dz);
+  }
+
+  void logit_gradient(int64_t i, int64_t tile, Range classes, T* dz) {
+    const double spread = args_.grad_scale * shape_.label_smoothing /
+                          static_cast<double>(shape_.classes);
+    passes_.gradient(dz, factors_[stat_index(i, tile)], static_cast<T>(spread), classes.size(), dz);
+    const int64_t at = target(i) - classes.begin;
+    if (at >= 0 && at < classes.size()) {
+      dz[at] -= static_cast<T>(args_.grad_scale * (1 - shape_.label_smoothing));
+    }
+  }
+
+  void add_bias_gradient(int64_t block, Range rows, Range classes, const T* dz) {
+    T* const all = block == 0 ? args_.d_bias : d_bias_parts_.data() + (block - 1) * shape_.classes;
+    T* const d_bias = all + classes.begin;
+    if (first_chunk_) std::fill_n(d_bias, classes.size(), T{0});
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      passes_.add(dz + i * classes.size(), classes.size(), d_bias);
+    }
+  }
+
+  // The rows of dx, from the parts of the groups in order.
+  void deliver_dx() {
+    const int64_t in = args_.in, stride = plan_.chunks.length * in;
+    parallel_ranges(chunk_.size(), 32, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        passes_.sum(dx_parts_.data() + i * in, stride, plan_.groups.count(), in,
+                    args_.dx + rows_[chunk_.begin + i] * in);
+      }
+    });
+  }
+
+  // The blocks' parts of dW and db, in their order. The first chunk has all of the blocks there are.
+  void add_block_parts() {
+    const int64_t parts = plan_.blocks(plan_.chunks[0].size()).count() - 1;
+    const int64_t elements = shape_.classes * args_.in;
+    parallel_ranges(elements, 1 << 14, [&](int64_t begin, int64_t end) {
+      for (int64_t p = 0; p < parts; ++p) {
+        passes_.add(d_weight_parts_.data() + p * elements + begin, end - begin,
+                    args_.d_weight + begin);
+      }
+    });
+    if (args_.d_bias == nullptr) return;
+    for (int64_t p = 0; p < parts; ++p) {
+      passes_.add(d_bias_parts_.data() + p * shape_.classes, shape_.classes, args_.d_bias);
+    }
+  }
+
+  const CrossEntropyShape& shape_;
+  const LinearCrossEntropy<T>& args_;
+  const RowNumbers& rows_;
+  const Plan plan_;
+  const bool gradients_;
+  const CrossEntropyPasses<T>& passes_ = cross_entropy_passes<T>();
+
+  // Of the chunk at hand: its rows among rows_, and their x.
+  Range chunk_{};
+  bool first_chunk_ = true;
+  const T* x_ = nullptr;
+
+  Scratch<T> logits_;
+  Scratch<PieceStats<T>> stats_;  // (row, tile)
+  Scratch<T> factors_;            // (row, tile)
+  Scratch<T> target_logits_;
+  Scratch<char> target_leads_;  // no logit before it in its tile is as large
+  Scratch<T> gathered_;
+  Scratch<T> dx_parts_;        // (group, row, in)
+  Scratch<T> d_weight_parts_;  // (block after the first, class, in)
+  Scratch<T> d_bias_parts_;
+  Scratch<RowLoss> losses_;
+};
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
+                                      const LinearCrossEntropy<T>& args) {
+  RowNumbers rows;
+  rows.reserve(static_cast<size_t>(shape.rows));
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    if (args.targets[r] != shape.ignore_index) {
+      rows.push_back(r);
+    } else if (args.dx != nullptr) {
+      std::fill_n(args.dx + r * args.in, args.in, T{0});
+    }
+  }
+  if (!rows.empty()) return FusedCrossEntropy<T>(shape, args, rows).run();
+  if (args.dx != nullptr) {
+    std::fill_n(args.d_weight, shape.classes * args.in, T{0});
+    if (args.d_bias != nullptr) std::fill_n(args.d_bias, shape.classes, T{0});
+  }
+  return {};
+}
+
+template CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape&,
+                                               const LinearCrossEntropy<float>&);
+template CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape&,
+                                               const LinearCrossEntropy<double>&);
+
+}  // namespace kernels
+}  // namespace tapestry
