@@ -41,7 +41,7 @@ SizeClass size_class(int64_t bytes) {
   return {4 * (power - 7) + static_cast<int>(steps) - 1, (int64_t{1} << power) + steps * quarter};
 }
 
-constexpr int kClasses = 4 * 56;
+constexpr int kClasses = 4 * (48 - 7);  // up to 2^48 bytes
 
 class Pool {
  public:
