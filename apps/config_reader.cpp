@@ -5,7 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <set>
+
+#include "apps/nearest_name.h"
 
 namespace tapestry {
 
@@ -105,46 +106,6 @@ std::string unreadable(const std::string& path) {
   return "";
 }
 
-/// Edits (insert, delete, replace, swap neighbours) that turn a into b.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
-        continue;
-      }
-      const size_t replace = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, replace});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return cost[a.size()][b.size()];
-}
-
-std::string normalized(std::string name) {
-  for (char& c : name) {
-    c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
-std::set<std::string> words_of(const std::string& name) {
-  std::set<std::string> words;
-  std::string word;
-  for (const char c : name + "_") {
-    if (c != '_') {
-      word += c;
-    } else if (!word.empty()) {
-      words.insert(word);
-      word.clear();
-    }
-  }
-  return words;
-}
-
 }  // namespace
 
 ConfigRange positive() {
@@ -175,28 +136,6 @@ ConfigRange from_up_to_below(double low, double high) {
   range.high_open = true;
   range.text = concat("in [", low, ", ", high, ')');
   return range;
-}
-
-std::string nearest_name(const std::string& word, const std::vector<std::string>& candidates) {
-  const std::string wanted = normalized(word);
-  std::string best;
-  size_t best_distance = std::max<size_t>(1, wanted.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(wanted, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  if (!best.empty()) return best;
-  const std::set<std::string> words = words_of(wanted);
-  for (const std::string& candidate : candidates) {
-    const std::set<std::string> others = words_of(candidate);
-    const bool inside = std::includes(others.begin(), others.end(), words.begin(), words.end());
-    const bool around = std::includes(words.begin(), words.end(), others.begin(), others.end());
-    if (inside || around) return candidate;
-  }
-  return "";
 }
 
 ConfigSection::ConfigSection(ConfigSession& session, const ConfigNode& node, std::string path)
@@ -299,9 +238,11 @@ bool ConfigSection::read_double(const std::string& key, double& value, const Con
 void ConfigSection::read_bool(const std::string& key, bool& value) {
   const ConfigNode* node = take(key);
   if (node != nullptr) {
-    const std::string text = node->quoted ? "" : normalized(node->text);
-    if (node->kind == ConfigNode::Kind::kScalar && (text == "true" || text == "false")) {
-      value = text == "true";
+    const std::string text = node->quoted ? "" : node->text;
+    const bool yes = text == "true" || text == "True" || text == "TRUE";  // as YAML 1.2 has it
+    const bool no = text == "false" || text == "False" || text == "FALSE";
+    if (yes || no) {
+      value = yes;
     } else {
       mistyped(key, "true or false", *node);
     }

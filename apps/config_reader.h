@@ -159,10 +159,6 @@ struct ConfigReadOptions {
 ConfigNode read_config(const ConfigNode& root, const std::function<void(ConfigSection&)>& bind,
                        ConfigReadOptions options = {}, std::vector<ConfigProblem> problems = {});
 
-/// The candidate that `word` most likely means, or an empty string: few edits away, or made of the
-/// same words ("num_heads" for "num_attention_heads").
-std::string nearest_name(const std::string& word, const std::vector<std::string>& candidates);
-
 // Implementation of the templates.
 
 template <class T>
