@@ -202,8 +202,11 @@ void Trainer::report(const Update& update, double seconds) {
   const double loss = window_.loss / std::max<double>(1, static_cast<double>(window_.target_tokens));
   const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.target_tokens));
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
-  const double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
-                      static_cast<double>(total - state_.step);
+  double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
+                static_cast<double>(total - state_.step);
+  if (config_.training.max_hours > 0) {
+    left = std::min(left, 3600 * config_.training.max_hours - state_.seconds);
+  }
   const std::string status = concat("loss ", number("%.3f", loss), "  ", number("%.0f", rate),
                                     " tokens/s  ", duration_text(left), " left");
   log_.progress(state_.step, total, status);
