@@ -1,5 +1,6 @@
-// The backward pass of attention (document 001, Derivation (Backprop)), by blocks of queries and keys:
-// with the weights P = exp(scale q k^T - lse), the kept ones P' = dropout(P) and delta = rowsum(dO * O),
+// The backward pass of attention (document 001, Derivation (Backprop)), by blocks of queries and
+// keys. With the weights P = exp(scale q k^T - lse), the kept ones P' = dropout(P) and
+// delta = rowsum(dO * O):
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
 #include <algorithm>
 #include <utility>
@@ -24,9 +25,10 @@ namespace tapestry {
 
 template <class T>
 struct AttentionBackwardTiles {
-  // All gradients of one key/value head and its query heads; computes their deltas (shared, T) itself.
-  void (*group)(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
-                int64_t group);
+  // All gradients of key/value heads [group, last_group) and their query heads; computes their
+  // deltas itself.
+  void (*groups)(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
+                 int64_t group, int64_t last_group);
   // Only dk and dv of one block of keys, or only dq of one block of queries.
   void (*keys)(const AttentionShape& shape, const AttentionBackward<T>& args, const T* deltas,
                int64_t b, int64_t group, int64_t block);
@@ -106,8 +108,8 @@ HWY_INLINE void weight_gradients(T* scores, T* d_weights, const T* factors, int6
   std::fill(d_weights + seen, d_weights + cols, T{0});
 }
 
-// One block of queries against one block of keys at a time: the packed operands, the weights between
-// them, and the sums of the gradients.
+// One block of queries against one block of keys at a time: the packed operands, the weights
+// between them, and the sums of the gradients.
 template <class T>
 class BackwardBlocks {
  public:
@@ -154,7 +156,9 @@ class BackwardBlocks {
   }
 
   // Whether any query sees a key of the block that is loaded; all that follows is for such blocks.
-  bool keys_are_seen() const { return first_key_ < visible_keys(shape_, shape_.queries - 1, length_); }
+  bool keys_are_seen() const {
+    return first_key_ < visible_keys(shape_, shape_.queries - 1, length_);
+  }
 
   void load_queries(int64_t head, int64_t block) {
     head_ = head;
@@ -171,7 +175,8 @@ class BackwardBlocks {
   }
 
   // P' and dS of the loaded blocks. `deltas` are those of the head.
-  void compute_weights(const T* deltas) {
+  void compute_weights(const T* deltas, Ahead& ahead) {
+    const int64_t rows_ahead = ahead.rows_left() * kTileRows / queries_ + 1;
     const T scale = static_cast<T>(shape_.scale);
     const int64_t first_row = weight_row(shape_, b_, head_, first_query_);
     const T* const lse = args_.log_sum_exp + first_row;
@@ -180,6 +185,7 @@ class BackwardBlocks {
       const int64_t most = seen_by(first_query_ + strip + rows - 1);
       T* const weights = weights_ + strip * weight_stride_;
       T* const d_scores = d_scores_ + strip * weight_stride_;
+      ahead.fetch(rows_ahead);
       strip_product<Left::kAsStored>(rows, most, size_, q_.data + strip * q_.stride, q_.stride,
                                      k_transposed_, weights, weight_stride_, false);
       strip_product<Left::kAsStored>(rows, most, size_, d_out_.data + strip * d_out_.stride,
@@ -277,7 +283,7 @@ class BackwardBlocks {
 
 template <class T>
 void backward_group(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
-                    int64_t group) {
+                    int64_t group, Ahead& ahead) {
   const int64_t shared = shape.heads / shape.kv_heads;
   const int64_t query_blocks = (shape.queries + kBackwardQueries - 1) / kBackwardQueries;
   const int64_t key_blocks = (shape.keys + kBackwardKeys - 1) / kBackwardKeys;
@@ -294,7 +300,7 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
       for (int64_t qb = 0; qb < query_blocks; ++qb) {
         blocks.load_queries(group * shared + h, qb);
         if (blocks.queries_see_keys()) {
-          blocks.compute_weights(deltas.data() + h * shape.queries);
+          blocks.compute_weights(deltas.data() + h * shape.queries, ahead);
           blocks.add_key_gradients();
           if (args.dq.data == nullptr) continue;
           blocks.sum_query_gradients(false);
@@ -310,6 +316,25 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
 }
 
 template <class T>
+void backward_groups(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
+                     int64_t group, int64_t last_group) {
+  const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
+  for (; group < last_group; ++group) {
+    Ahead ahead;
+    const int64_t next = group + 1;
+    if (next < last_group) {
+      for (const auto& rows : {args.out, args.d_out, args.q}) {
+        ahead.add(rows, b, 0, next * shared, size, shape.queries);
+      }
+      for (const auto& rows : {args.k, args.v}) ahead.add(rows, b, 0, next, size, shape.keys);
+      ahead.add(args.dq, b, 0, next * shared, size, shape.queries);
+      for (const auto& rows : {args.dk, args.dv}) ahead.add(rows, b, 0, next, size, shape.keys);
+    }
+    backward_group(shape, args, b, group, ahead);
+  }
+}
+
+template <class T>
 void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args, const T* deltas,
                    int64_t b, int64_t group, int64_t block) {
   const int64_t shared = shape.heads / shape.kv_heads;
@@ -318,11 +343,12 @@ void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args
   blocks.load_keys(block);
   blocks.clear_key_gradients();
   const int64_t from = first_viewer(shape, block * kBackwardKeys) / kBackwardQueries;
+  Ahead nothing;
   for (int64_t h = 0; h < shared && blocks.keys_are_seen(); ++h) {
     for (int64_t qb = from; qb < query_blocks; ++qb) {
       blocks.load_queries(group * shared + h, qb);
       if (!blocks.queries_see_keys()) continue;
-      blocks.compute_weights(deltas + h * shape.queries);
+      blocks.compute_weights(deltas + h * shape.queries, nothing);
       blocks.add_key_gradients();
     }
   }
@@ -335,10 +361,11 @@ void backward_queries(const AttentionShape& shape, const AttentionBackward<T>& a
   BackwardBlocks<T> blocks(shape, args, b, head / (shape.heads / shape.kv_heads));
   blocks.load_queries(head, block);
   bool add = false;
+  Ahead nothing;
   for (int64_t kb = 0; kb * kBackwardKeys < shape.keys; ++kb) {
     blocks.load_keys(kb);
     if (!blocks.queries_see_keys()) break;
-    blocks.compute_weights(deltas);
+    blocks.compute_weights(deltas, nothing);
     blocks.sum_query_gradients(add);
     add = true;
   }
@@ -347,7 +374,7 @@ void backward_queries(const AttentionShape& shape, const AttentionBackward<T>& a
 }
 
 template <class T>
-constexpr AttentionBackwardTiles<T> kFunctions = {backward_group<T>, backward_keys<T>,
+constexpr AttentionBackwardTiles<T> kFunctions = {backward_groups<T>, backward_keys<T>,
                                                   backward_queries<T>, head_deltas<T>};
 
 const PerType<AttentionBackwardTiles>* backward_tiles() {
@@ -367,8 +394,8 @@ namespace {
 
 HWY_EXPORT(backward_tiles);
 
-// Below this many key/value heads in the batch, they are too few to be the tiles. Then dk and dv are
-// computed by blocks of keys and dq by blocks of queries, each with weights of its own.
+// Below this many key/value heads in the batch, they are too few to be the tiles. Then dk and dv
+// are computed by blocks of keys and dq by blocks of queries, each with weights of its own.
 constexpr int64_t kLeastGroups = 8;
 
 }  // namespace
@@ -382,8 +409,11 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackwar
   const int64_t query_blocks = (shape.queries + kBackwardQueries - 1) / kBackwardQueries;
   const int64_t key_blocks = (shape.keys + kBackwardKeys - 1) / kBackwardKeys;
   if (groups >= kLeastGroups || (query_blocks <= 1 && key_blocks <= 1)) {
-    parallel_for(groups, [&](int64_t tile) {
-      tiles.group(shape, args, tile / shape.kv_heads, tile % shape.kv_heads);
+    const int64_t each = heads_per_tile(groups, shape.kv_heads);
+    const int64_t pieces = (shape.kv_heads + each - 1) / each;
+    parallel_for(shape.batch * pieces, [&](int64_t tile) {
+      const int64_t group = tile % pieces * each;
+      tiles.groups(shape, args, tile / pieces, group, std::min(group + each, shape.kv_heads));
     });
     return;
   }

@@ -24,9 +24,9 @@ namespace tapestry {
 
 template <class T>
 struct AttentionTiles {
-  // Queries [first, first + count) of one head, by blocks of keys.
+  // Queries [first, first + count) of heads [head, last_head), by blocks of keys.
   void (*block)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
-                int64_t head, int64_t first, int64_t count);
+                int64_t head, int64_t last_head, int64_t first, int64_t count);
   // All queries of heads [first, last), for a few queries: reads keys and values once, as they are.
   void (*few)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
               int64_t first, int64_t last);
@@ -102,13 +102,14 @@ HWY_INLINE void write_log_sum_exp(const RunningSoftmax<T>& state, int64_t n, T* 
   });
 }
 
-// Turns the first `seen` scores of query `i` into weights and brings its softmax up to date. Returns the
-// factor by which what was accumulated before shrinks.
+// Turns the first `seen` scores of query `i` into weights and brings its softmax up to date.
+// Returns the factor by which what was accumulated before shrinks.
 template <class T>
 HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores, int64_t seen,
                             T scale) {
   const T before = state.max[i];
-  const T max = std::max(before, scale * largest_of(scores, seen, -std::numeric_limits<T>::infinity()));
+  const T max =
+      std::max(before, scale * largest_of(scores, seen, -std::numeric_limits<T>::infinity()));
   const T shift = max == -std::numeric_limits<T>::infinity() ? T{0} : max;
   const T sum = exponentials(scores, seen, scale, shift);
   const T shrink = state.sum[i] == 0 ? T{0} : std::exp(before - shift);
@@ -119,7 +120,7 @@ HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores
 
 template <class T>
 void forward_block(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
-                   int64_t head, int64_t first, int64_t count) {
+                   int64_t head, int64_t first, int64_t count, Ahead ahead) {
   const int64_t size = shape.head_size, group = head / (shape.heads / shape.kv_heads);
   const int64_t length = key_length(shape, b);
   // The last query sees the most.
@@ -143,6 +144,7 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
   HWY_ALIGN T factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
   const T scale = static_cast<T>(shape.scale);
+  const int64_t rows_ahead = ahead.rows_left() * kTileRows / count + 1;
 
   for (int64_t first_key = 0; first_key < keys; first_key += kKeyBlock) {
     const int64_t cols = std::min(kKeyBlock, keys - first_key);
@@ -160,6 +162,7 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
         if (first_key == 0) std::fill_n(strip_out, rows * v.stride, T{0});
         continue;
       }
+      ahead.fetch(rows_ahead);
       strip_product<Left::kAsStored>(rows, most, size, at(args.q, b, first + strip, head, size),
                                      args.q.row_stride, k, scores, score_stride, false);
       for (int64_t r = 0; r < rows; ++r) {
@@ -186,6 +189,25 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   }
   if (args.log_sum_exp != nullptr) {
     write_log_sum_exp(state, count, args.log_sum_exp + weight_row(shape, b, head, first));
+  }
+}
+
+template <class T>
+void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                   int64_t head, int64_t last_head, int64_t first, int64_t count) {
+  const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
+  for (; head < last_head; ++head) {
+    Ahead ahead;
+    const int64_t next = head + 1;
+    if (next < last_head) {
+      if (next % shared == 0) {
+        ahead.add(args.k, b, 0, next / shared, size, shape.keys);
+        ahead.add(args.v, b, 0, next / shared, size, shape.keys);
+      }
+      ahead.add(args.q, b, first, next, size, count);
+      ahead.add(args.out, b, first, next, size, count);
+    }
+    forward_block(shape, args, b, head, first, count, ahead);
   }
 }
 
@@ -217,7 +239,8 @@ void forward_few(const AttentionShape& shape, const AttentionForward<T>& args, i
   const int64_t length = key_length(shape, b), heads = last - first;
   Scratch<T> memory(heads * shape.keys + 2 * heads + shape.keys + DropoutFactors<T>::kPadding);
   T* const scores = memory.data();
-  const RunningSoftmax<T> state = {scores + heads * shape.keys, scores + heads * shape.keys + heads};
+  const RunningSoftmax<T> state = {scores + heads * shape.keys,
+                                   scores + heads * shape.keys + heads};
   T* const factor_memory = state.sum + heads;
   for (int64_t t = 0; t < shape.queries; ++t) {
     const int64_t seen = visible_keys(shape, t, length);
@@ -256,7 +279,7 @@ void forward_few(const AttentionShape& shape, const AttentionForward<T>& args, i
 }
 
 template <class T>
-constexpr AttentionTiles<T> kFunctions = {forward_block<T>, forward_few<T>};
+constexpr AttentionTiles<T> kFunctions = {forward_heads<T>, forward_few<T>};
 
 const PerType<AttentionTiles>* attention_tiles() {
   static constexpr PerType<AttentionTiles> functions = {kFunctions<float>, kFunctions<double>};
@@ -277,7 +300,8 @@ HWY_EXPORT(attention_tiles);
 // Up to this many queries packing the keys costs more than it saves.
 constexpr int64_t kFewQueries = 3;
 
-// Queries per tile: many, so that packed keys are used often, unless that leaves threads without work.
+// Queries per tile: many, so that packed keys are used often, unless that leaves threads without
+// work.
 int64_t query_block(const AttentionShape& shape) {
   const int64_t heads = shape.batch * shape.heads;
   for (const int64_t block : {256, 128}) {
@@ -302,10 +326,12 @@ void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args
     return;
   }
   const int64_t size = query_block(shape), blocks = (shape.queries + size - 1) / size;
-  parallel_for(shape.batch * shape.heads * blocks, [&](int64_t tile) {
-    const int64_t first = tile % blocks * size, head = tile / blocks % shape.heads;
-    tiles.block(shape, args, tile / blocks / shape.heads, head, first,
-                std::min(size, shape.queries - first));
+  const int64_t heads = heads_per_tile(shape.batch * shape.heads * blocks, shape.heads);
+  const int64_t pieces = (shape.heads + heads - 1) / heads;
+  parallel_for(shape.batch * pieces * blocks, [&](int64_t tile) {
+    const int64_t first = tile % blocks * size, head = tile / blocks % pieces * heads;
+    tiles.block(shape, args, tile / blocks / pieces, head, std::min(head + heads, shape.heads),
+                first, std::min(size, shape.queries - first));
   });
 }
 

@@ -1,5 +1,5 @@
-// The small matrix products of attention: operands of a few KiB, packed once and used from the cache,
-// where the set-up of a general matrix product would cost as much as the product.
+// The small matrix products of attention: operands of a few KiB, packed once and used from the
+// cache, where the set-up of a general matrix product would cost as much as the product.
 #if defined(TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
@@ -19,8 +19,8 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The accumulators of one tile of a product are kTileRows x kTileVectors registers: 16 of AVX-512's 32,
-// 8 of the 16 that the others have.
+// The accumulators of one tile of a product are kTileRows x kTileVectors registers: 16 of AVX-512's
+// 32, 8 of the 16 that the others have.
 #if HWY_TARGET == HWY_AVX3
 constexpr int64_t kTileRows = 8;
 #else
@@ -105,8 +105,8 @@ HWY_INLINE void panel_product(int64_t rows, int64_t depth, const T* a, int64_t a
   }
 }
 
-// c (rows, cols) (=|+=) op(a) (rows, depth) * b (depth, cols), rows <= kTileRows; cols, and the width of
-// c and b, are rounded up to whole vectors.
+// c (rows, cols) (=|+=) op(a) (rows, depth) * b (depth, cols), rows <= kTileRows; cols, and the
+// width of c and b, are rounded up to whole vectors.
 template <Left kLeft, class T>
 HWY_INLINE void strip_product(int64_t rows, int64_t cols, int64_t depth, const T* a,
                               int64_t a_stride, const Packed<T>& b, T* c, int64_t c_stride,
@@ -160,8 +160,8 @@ HWY_INLINE void transpose_block(const double* x, int64_t stride, double* y, int6
 }
 #endif
 
-// Packs the transpose: row i of `packed` holds element i of each of the `count` rows, in panels; the
-// columns that fill the last panel are zero.
+// Packs the transpose: row i of `packed` holds element i of each of the `count` rows, in panels;
+// the columns that fill the last panel are zero.
 template <class T>
 HWY_INLINE void pack_transposed(const T* x, int64_t stride, int64_t count, int64_t size,
                                 const Packed<T>& packed) {
@@ -179,7 +179,8 @@ HWY_INLINE void pack_transposed(const T* x, int64_t stride, int64_t count, int64
         transpose_block(rows + i, stride, panel + i * packed.stride + col, packed.stride);
       }
       for (; i < size; ++i) {
-        for (int64_t c = 0; c < kBlock; ++c) panel[i * packed.stride + col + c] = rows[c * stride + i];
+        for (int64_t c = 0; c < kBlock; ++c)
+          panel[i * packed.stride + col + c] = rows[c * stride + i];
       }
     }
 #endif

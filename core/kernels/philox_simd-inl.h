@@ -43,6 +43,7 @@ HWY_INLINE void philox_draws(const PhiloxKey& key, uint64_t block, hn::Vec<Tag<u
   auto c3 = hn::Set(d32, key.stream);
   const auto m0 = hn::Set(d32, 0xD2511F53u), m1 = hn::Set(d32, 0xCD9E8D57u);
   auto k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+#pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
     const auto p0 = hn::MulEven(c0, m0), p1 = hn::MulEven(c2, m1);
     const auto high0 = hn::BitCast(d32, hn::ShiftRight<32>(p0));
