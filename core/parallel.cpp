@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -26,24 +27,22 @@ class InsideTile {
 
 inline void pause() { __builtin_ia32_pause(); }
 
-// A kernel usually follows the last one at once, so waiting starts with spinning. It soon offers the
-// core to whoever needs it: a machine with other work may have taken it from the very thread that is
-// waited for.
-constexpr int kPauses = 500;  // some 10 us
-constexpr int kYields = 200;  // some 100 us where nobody else wants the core
+// A kernel usually follows the last one at once, so waiting starts with spinning. Sleeping comes soon,
+// since on a machine with other work the core may be needed by the very thread that is waited for.
+// (Yielding instead would keep this thread at the end of the queue when its work arrives.)
+constexpr std::chrono::microseconds kSpinning{100};
 
 // True when ready() was within the spinning time.
 template <class Ready>
 bool spin_until(Ready ready) {
-  for (int i = 0; i < kPauses; ++i) {
-    if (ready()) return true;
-    pause();
-  }
-  for (int i = 0; i < kYields; ++i) {
-    if (ready()) return true;
-    std::this_thread::yield();
-  }
-  return ready();
+  const auto end = std::chrono::steady_clock::now() + kSpinning;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 // One job at a time. Its caller works like everybody else and, when no tiles are left, closes the job:

@@ -11,6 +11,7 @@ constexpr int64_t kFullTile = 256;
 constexpr int64_t kHalfTile = 128;
 constexpr int64_t kThinTile = 32;
 constexpr int64_t kInnerPiece = 512;
+constexpr int64_t kSmallResult = int64_t{1} << 19;
 constexpr int64_t kMostTiles = 16;
 constexpr int64_t kEnoughTiles = 8;
 constexpr int64_t kMultiple = 32;  // of every micro-kernel's height and width
@@ -34,10 +35,16 @@ TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_
   const int64_t most = std::clamp<int64_t>(affordable, 1, (kMostTiles + batch - 1) / batch);
   const int64_t enough = std::min(most, (kEnoughTiles + batch - 1) / batch);
 
-  int64_t m_parts = parts_of(m, kFullTile, most);
-  int64_t n_parts = parts_of(n, kFullTile, most / m_parts);
-  int64_t k_parts = 1;
+  int64_t m_parts = 1, n_parts = 1, k_parts = 1;
   const auto missing = [&] { return m_parts * n_parts * k_parts < enough; };
+  // The gradient of a weight: few elements, many terms. Whole rows of both operands are read there.
+  if (may_cut_k && k >= 4 * kInnerPiece && m * n <= kSmallResult) {
+    k_parts = parts_of(k, kInnerPiece, enough);
+  }
+  if (missing()) {
+    m_parts = parts_of(m, kFullTile, most / k_parts);
+    n_parts = parts_of(n, kFullTile, most / (m_parts * k_parts));
+  }
   if (missing() && may_cut_k) k_parts = parts_of(k, kInnerPiece, most / (m_parts * n_parts));
   if (missing()) m_parts = parts_of(m, kHalfTile, most / (n_parts * k_parts));
   if (missing()) n_parts = parts_of(n, kHalfTile, most / (m_parts * k_parts));
