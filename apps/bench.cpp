@@ -47,18 +47,19 @@ EncoderDecoder::Batch synthetic_batch(const BatchShape& shape, int64_t vocab, ui
   const auto ids = [&](int64_t length, uint32_t stream) {
     Tensor tensor = Tensor::empty({shape.sentences, length}, DType::kInt32);
     for (int64_t i = 0; i < tensor.numel(); ++i) {
-      tensor.data<int32_t>()[i] = static_cast<int32_t>(
-          4 + philox_below({7, number, stream}, static_cast<uint64_t>(i),
-                           static_cast<uint64_t>(vocab - 4)));
+      tensor.data<int32_t>()[i] =
+          static_cast<int32_t>(4 + philox_below({7, number, stream}, static_cast<uint64_t>(i),
+                                                static_cast<uint64_t>(vocab - 4)));
     }
     return tensor;
   };
-  return {ids(shape.source, 0), Tensor::full({shape.sentences}, double(shape.source), DType::kInt32),
+  return {ids(shape.source, 0),
+          Tensor::full({shape.sentences}, double(shape.source), DType::kInt32),
           ids(shape.target, 1), ids(shape.target, 2)};
 }
 
-// Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once and
-// backward twice.
+// Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once
+// and backward twice.
 double step_flops(const ModelOptions& m, const BatchShape& s, int64_t vocab) {
   const double d = double(m.hidden_size), f = double(m.intermediate_size);
   const int64_t groups = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
@@ -69,13 +70,15 @@ double step_flops(const ModelOptions& m, const BatchShape& s, int64_t vocab) {
   const double decoder = target * (self + 2 * d * d + ffn) + source * d * kv +
                          2 * target * target * d + 2 * target * source * d;
   const double classifier = target * d * double(vocab);
-  return 6 * b * (double(m.encoder_layers) * encoder + double(m.decoder_layers) * decoder + classifier);
+  return 6 * b *
+         (double(m.encoder_layers) * encoder + double(m.decoder_layers) * decoder + classifier);
 }
 
 // The machine's SGEMM rate at 1024^3, the best of five.
 double sgemm_peak() {
   const int64_t n = 1024;
-  const Tensor a = Tensor::full({n, n}, 0.5), b = Tensor::full({n, n}, 0.25), c = Tensor::zeros({n, n});
+  const Tensor a = Tensor::full({n, n}, 0.5), b = Tensor::full({n, n}, 0.25),
+               c = Tensor::zeros({n, n});
   double best = 1e9;
   for (int i = 0; i < 6; ++i) {
     Gemm<float> g;
@@ -166,31 +169,31 @@ int run_bench(const BenchArguments& arguments) {
   set_num_threads(config.threads);
   const double peak = sgemm_peak();
   reset_peak_bytes();
-  const Measured measured = arguments.shape.empty()
-                                ? measure_data(config, arguments)
-                                : measure_synthetic(config, parse_shape(arguments.shape), arguments);
+  const Measured measured =
+      arguments.shape.empty() ? measure_data(config, arguments)
+                              : measure_synthetic(config, parse_shape(arguments.shape), arguments);
   const double seconds = median(measured.seconds);
   const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
   const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
-  Json figures{{"config", arguments.config},
-               {"shape", arguments.shape},
-               {"threads", num_threads()},
-               {"blas", blas_description()},
-               {"steps", arguments.steps},
-               {"median_s", seconds},
-               {"tokens_per_s", arguments.shape.empty() ? tokens / total
-                                                        : measured.tokens[0] / seconds},
-               {"sgemm_peak_gflops", peak},
-               {"peak_memory_bytes", host_memory().peak_bytes},
-               {"system_allocations_in_warm_steps", measured.system_calls},
-               {"loss", measured.loss}};
+  Json figures{
+      {"config", arguments.config},
+      {"shape", arguments.shape},
+      {"threads", num_threads()},
+      {"blas", blas_description()},
+      {"steps", arguments.steps},
+      {"median_s", seconds},
+      {"tokens_per_s", arguments.shape.empty() ? tokens / total : measured.tokens[0] / seconds},
+      {"sgemm_peak_gflops", peak},
+      {"peak_memory_bytes", host_memory().peak_bytes},
+      {"system_allocations_in_warm_steps", measured.system_calls},
+      {"loss", measured.loss}};
   if (measured.flops > 0) {
     figures["gflops"] = 1e-9 * measured.flops / seconds;
     figures["share_of_peak"] = 1e-9 * measured.flops / seconds / peak;
   }
   for (const auto& [name, value] : figures.items()) {
-    std::printf("%-34s %s\n", name.c_str(), value.is_string() ? value.get<std::string>().c_str()
-                                                              : value.dump().c_str());
+    std::printf("%-34s %s\n", name.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
   }
   if (!arguments.json.empty()) {
     std::ofstream out(arguments.json);

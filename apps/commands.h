@@ -1,5 +1,5 @@
-// The subcommands of the binary: what each takes, and the function that does it. Each writes results to
-// stdout and the rest to stderr, and returns the exit code or throws Error.
+// The subcommands of the binary: what each takes, and the function that does it. Each writes
+// results to stdout and the rest to stderr, and returns the exit code or throws Error.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,9 @@ namespace {
 // The config's model with its kinds of layers kept and its sizes made small.
 GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
   ModelOptions options = load_config(path, overrides).model;
-  const int64_t groups =
-      options.num_key_value_heads == 0 ? 0 : options.num_attention_heads / options.num_key_value_heads;
+  const int64_t groups = options.num_key_value_heads == 0
+                             ? 0
+                             : options.num_attention_heads / options.num_key_value_heads;
   options.num_attention_heads = std::min<int64_t>(options.num_attention_heads, 4);
   if (groups > 0) {
     options.num_key_value_heads = std::max<int64_t>(1, options.num_attention_heads / groups);
@@ -33,7 +34,8 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
 int run_gradcheck(const GradcheckArguments& arguments) {
   std::vector<GradcheckCase> cases = operation_gradchecks();
   for (GradcheckCase& test : model_gradchecks()) cases.push_back(std::move(test));
-  if (!arguments.config.empty()) cases.push_back(config_case(arguments.config, arguments.overrides));
+  if (!arguments.config.empty())
+    cases.push_back(config_case(arguments.config, arguments.overrides));
   std::printf("%-52s %10s %10s %9s  %s\n", "gradient of", "worst", "tolerance", "elements",
               "worst element");
   int64_t failed = 0, checked = 0;

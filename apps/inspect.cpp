@@ -14,10 +14,11 @@ void print_parameters(const ParamStore& store) {
                 static_cast<long long>(parameter.var.value().numel()));
   }
   const double bytes = static_cast<double>(store.elements() * size_of(store.dtype()));
-  std::printf("%lld parameters in %zu tensors, %s: %.1f MB; training needs %.1f MB more for gradients "
-              "and Adam's state\n",
-              static_cast<long long>(store.elements()), store.parameters().size(),
-              name_of(store.dtype()), bytes / 1e6, 3 * bytes / 1e6);
+  std::printf(
+      "%lld parameters in %zu tensors, %s: %.1f MB; training needs %.1f MB more for gradients "
+      "and Adam's state\n",
+      static_cast<long long>(store.elements()), store.parameters().size(), name_of(store.dtype()),
+      bytes / 1e6, 3 * bytes / 1e6);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a run tells: messages to stderr and train.log, numbers to metrics.jsonl, progress to a terminal.
+// What a run tells: messages to stderr and train.log, numbers to metrics.jsonl, progress to a
+// terminal.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ class RunLog {
  public:
   /// Messages go to stderr alone.
   RunLog();
-  /// Messages also go to <folder>/train.log, metrics to <folder>/metrics.jsonl. Lines of metrics.jsonl
-  /// behind `resumed_step` are cut off: the run writes them again.
+  /// Messages also go to <folder>/train.log, metrics to <folder>/metrics.jsonl. Lines of
+  /// metrics.jsonl behind `resumed_step` are cut off: the run writes them again.
   RunLog(const std::string& folder, int64_t resumed_step);
   ~RunLog();
   RunLog(const RunLog&) = delete;

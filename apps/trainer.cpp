@@ -176,9 +176,8 @@ int Trainer::run() {
 void Trainer::report_skipped(const Update& update) {
   ++state_.skipped_updates;
   ++state_.skipped_in_a_row;
-  const std::string what = std::isfinite(update.loss)
-                               ? concat("gradient norm ", update.grad_norm)
-                               : concat("loss ", update.loss);
+  const std::string what = std::isfinite(update.loss) ? concat("gradient norm ", update.grad_norm)
+                                                      : concat("loss ", update.loss);
   log_.warn(concat("update ", state_.step, " is skipped: ", what, " is not finite (",
                    state_.skipped_in_a_row, " in a row, ", state_.skipped_updates, " in all)"));
   if (state_.skipped_in_a_row < kMostSkippedInARow) return;
@@ -199,7 +198,8 @@ void Trainer::report(const Update& update, double seconds) {
     ++window_.updates;
   }
   const int64_t total = config_.training.max_steps;
-  const double loss = window_.loss / std::max<double>(1, static_cast<double>(window_.target_tokens));
+  const double loss =
+      window_.loss / std::max<double>(1, static_cast<double>(window_.target_tokens));
   const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.target_tokens));
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
   double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
@@ -275,8 +275,8 @@ bool Trainer::patience_is_over() const {
   return patience > 0 && state_.validations_without_best >= patience;
 }
 
-// model.safetensors holds what a user wants to translate with: the averages where they are kept. The
-// trained parameters then travel with the optimizer.
+// model.safetensors holds what a user wants to translate with: the averages where they are kept.
+// The trained parameters then travel with the optimizer.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   CheckpointFiles files = task_.files();

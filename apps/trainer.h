@@ -18,7 +18,7 @@ struct TrainerState {
   int64_t step = 0;  ///< updates done, skipped ones included
   DataPosition position;
   double best_metric = 0;
-  int64_t best_step = -1;             ///< -1: never validated
+  int64_t best_step = -1;  ///< -1: never validated
   int64_t validations_without_best = 0;
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
@@ -34,8 +34,8 @@ class Trainer {
           const CheckpointFiles* checkpoint);
 
   /// Trains to the end, or until a signal or a time limit: saves, and returns the exit code (0, 130
-  /// for SIGINT, 143 for SIGTERM). Throws Error(kDiverged) after ten updates in a row without a finite
-  /// loss and gradient.
+  /// for SIGINT, 143 for SIGTERM). Throws Error(kDiverged) after ten updates in a row without a
+  /// finite loss and gradient.
   int run();
 
   const TrainerState& state() const { return state_; }

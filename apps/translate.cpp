@@ -11,7 +11,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Lines are read and answered in blocks, so that a long input needs no more memory than a short one.
+// Lines are read and answered in blocks, so that a long input needs no more memory than a short
+// one.
 constexpr size_t kBlockLines = 2000;
 
 struct Line {
@@ -54,8 +55,8 @@ void translate_block(const TranslationModel& model, const std::vector<Line>& lin
     const std::vector<Hypothesis> none;
     const auto& hypotheses = line.empty ? none : results[next++];
     if (arguments.detail == "jsonl") {
-      std::cout << details(line, hypotheses, tokenizer).dump(-1, ' ', false,
-                                                             Json::error_handler_t::replace)
+      std::cout << details(line, hypotheses, tokenizer)
+                       .dump(-1, ' ', false, Json::error_handler_t::replace)
                 << '\n';
     } else if (line.empty) {
       std::cout << '\n';

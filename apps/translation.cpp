@@ -36,7 +36,8 @@ std::unique_ptr<TranslationModel> TranslationModel::load(const std::string& path
   const std::string folder = resolve_checkpoint(path);
   const CheckpointFiles files = read_checkpoint(folder);
   for (const char* name : {"config.json", "model.safetensors"}) {
-    if (!files.contains(name)) fail(ErrorKind::kData, "[checkpoint] ", folder, " has no ", name, '.');
+    if (!files.contains(name))
+      fail(ErrorKind::kData, "[checkpoint] ", folder, " has no ", name, '.');
   }
   Config config = load_checkpoint_config(files.at("config.json"), folder + "/config.json");
   config.device = device;
@@ -83,7 +84,7 @@ std::vector<std::vector<Hypothesis>> TranslationModel::translate(
 }
 
 std::vector<TranslationModel::Score> TranslationModel::score(const ParallelCorpus& pairs,
-                                                                int64_t batch_sentences) const {
+                                                             int64_t batch_sentences) const {
   std::vector<Score> scores(static_cast<size_t>(pairs.size()));
   BatchOptions in_order;
   in_order.batch_type = "sentences";
@@ -111,8 +112,7 @@ std::vector<TranslationModel::Score> TranslationModel::score(const ParallelCorpu
   return scores;
 }
 
-TranslationTask::TranslationTask(const Config& config, TokenizerPair tokenizers,
-                                 DataPosition start,
+TranslationTask::TranslationTask(const Config& config, TokenizerPair tokenizers, DataPosition start,
                                  const std::function<void(const std::string&)>& report)
     : config_(config) {
   if (!tokenizers.source) {
@@ -176,14 +176,13 @@ std::map<std::string, double> TranslationTask::validate(const CrossEntropyOption
   }
   SearchOptions search = config_.generation;
   search.num_beams = config_.evaluation.num_beams;
-  for (const auto& best :
-       model_->translate(sources, search, config_.training.eval_batch_size)) {
+  for (const auto& best : model_->translate(sources, search, config_.training.eval_batch_size)) {
     hypotheses.push_back(model_->tokenizers().target->decode(best.at(0).tokens));
   }
   const EvaluationOptions& evaluation = config_.evaluation;
-  const BleuScore bleu = corpus_bleu(
-      hypotheses, references,
-      {.tokenize = evaluation.bleu_tokenize, .lowercase = evaluation.lowercase});
+  const BleuScore bleu =
+      corpus_bleu(hypotheses, references,
+                  {.tokenize = evaluation.bleu_tokenize, .lowercase = evaluation.lowercase});
   const ChrfScore chrf =
       corpus_chrf(hypotheses, references, ChrfOptions{.lowercase = evaluation.lowercase});
   return {{"loss", loss / tokens},

@@ -30,8 +30,8 @@ class TranslationModel {
   ParamStore& parameters() { return store_; }
   const EncoderDecoder& model() const { return model_; }
 
-  /// Ids without bos and eos -> the n best translations of each, best first. Sentences are batched by
-  /// length; the results are in the order of the input. `progress` hears how many are done.
+  /// Ids without bos and eos -> the n best translations of each, best first. Sentences are batched
+  /// by length; the results are in the order of the input. `progress` hears how many are done.
   std::vector<std::vector<Hypothesis>> translate(
       const std::vector<std::vector<int32_t>>& sources, const SearchOptions& options,
       int64_t batch_sentences, const std::function<void(int64_t)>& progress = {}) const;
@@ -52,8 +52,8 @@ class TranslationModel {
 
 class TranslationTask : public TrainingTask {
  public:
-  /// Trains the tokenizers when `tokenizers` is empty, reads and encodes the corpora. `report` hears
-  /// what was read and what was left out.
+  /// Trains the tokenizers when `tokenizers` is empty, reads and encodes the corpora. `report`
+  /// hears what was read and what was left out.
   TranslationTask(const Config& config, TokenizerPair tokenizers, DataPosition start,
                   const std::function<void(const std::string&)>& report);
 

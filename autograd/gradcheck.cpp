@@ -63,12 +63,13 @@ class Differences {
 double largest_magnitude(const Tensor& x) {
   double largest = 0;
   if (!x.defined()) return largest;
-  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(x.data<double>()[i]));
+  for (int64_t i = 0; i < x.numel(); ++i)
+    largest = std::max(largest, std::abs(x.data<double>()[i]));
   return largest;
 }
 
-// One element of each of `samples` equal ranges, at a random place of the range: a fixed stride would
-// see the same columns of every row.
+// One element of each of `samples` equal ranges, at a random place of the range: a fixed stride
+// would see the same columns of every row.
 int64_t sampled_element(int64_t elements, int64_t samples, int64_t sample) {
   const int64_t begin = sample * elements / samples, end = (sample + 1) * elements / samples;
   return begin + static_cast<int64_t>(philox_below(kSamples, sample, end - begin));

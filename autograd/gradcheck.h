@@ -10,7 +10,8 @@
 namespace tapestry {
 
 /// A differentiable function of some float64 values. `function` is called many times and must be
-/// deterministic: it runs under a fresh tape with the same random key each time, so dropout repeats.
+/// deterministic: it runs under a fresh tape with the same random key each time, so dropout
+/// repeats.
 struct GradcheckCase {
   std::string name;
   std::vector<Var> inputs;
@@ -23,18 +24,19 @@ struct GradcheckResult {
   double worst_error = 0;   ///< relative, see gradcheck()
   std::string worst_place;  ///< "input 1 [17]: tape 0.123, differences 0.124"
   double tolerance = 0;
-  int64_t elements = 0;     ///< how many were compared
+  int64_t elements = 0;  ///< how many were compared
   bool passed = false;
 };
 
-/// Compares the tape's gradient of L = sum(w * f()), w fixed random weights, with fourth-order central
-/// differences, element by element. The relative error of an element is
-/// |tape - differences| / max(|tape|, |differences|, 1e-3 * the input's largest |gradient|,
-/// 1e-5 * the largest |gradient| of all inputs). Of inputs with more than `max_elements` elements,
-/// that many are compared, spread over the whole input.
+/// Compares the tape's gradient of L = sum(w * f()), w fixed random weights, with fourth-order
+/// central differences, element by element. The relative error of an element is |tape -
+/// differences| / max(|tape|, |differences|, 1e-3 * the input's largest |gradient|, 1e-5 * the
+/// largest |gradient| of all inputs). Of inputs with more than `max_elements` elements, that many
+/// are compared, spread over the whole input.
 GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements = 64);
 
-/// Every operation of the vocabulary, with broadcasting, masks, reuse of an input and frozen inputs.
+/// Every operation of the vocabulary, with broadcasting, masks, reuse of an input and frozen
+/// inputs.
 std::vector<GradcheckCase> operation_gradchecks();
 
 }  // namespace tapestry

@@ -41,8 +41,7 @@ void add_arithmetic(Cases& cases, Inputs& in) {
   cases.push_back({"mul broadcast", {a, column}, [=] { return a * column; }});
   cases.push_back({"mul with itself", {a}, [=] { return a * a; }});
   cases.push_back({"div", {a, positive}, [=] { return a / positive; }});
-  cases.push_back({"div broadcast scalar", {row, positive},
-                   [=] { return sum(row) / positive; }});
+  cases.push_back({"div broadcast scalar", {row, positive}, [=] { return sum(row) / positive; }});
   cases.push_back({"affine", {a}, [=] { return affine(a, -2.5, 0.5); }});
   cases.push_back({"used three times", {a, row}, [=] { return a * row + (a - 2.0 * row) * a; }});
   const Var frozen = in.draw({4, 5});
@@ -67,8 +66,9 @@ void add_activations(Cases& cases, Inputs& in) {
   const Tensor mask = ints({1, 0, 0, 1, 1, 0}, {2, 3});
   const Var batch = in.draw({2, 3, 4}), square = in.draw({4, 2, 3});
   cases.push_back({"masked_fill leading", {batch}, [=] { return masked_fill(batch, mask, 7); }});
-  cases.push_back({"masked_fill trailing", {square},
-                   [=] { return softmax(masked_fill(square, mask, -INFINITY)); }});
+  cases.push_back({"masked_fill trailing", {square}, [=] {
+                     return softmax(masked_fill(square, mask, -INFINITY));
+                   }});
   cases.push_back({"dropout", {x}, [=] { return dropout(x, 0.4) * x; }});
 }
 
@@ -93,18 +93,23 @@ void add_products(Cases& cases, Inputs& in) {
   cases.push_back({"matmul", {a, b}, [=] { return matmul(a, b); }});
   cases.push_back({"matmul A^T", {at, b}, [=] { return matmul(at, b, {.trans_a = true}); }});
   cases.push_back({"matmul B^T", {a, bt}, [=] { return matmul(a, bt, {.trans_b = true}); }});
-  cases.push_back(
-      {"matmul A^T B^T", {at, bt}, [=] { return matmul(at, bt, {.trans_a = true, .trans_b = true}); }});
+  cases.push_back({"matmul A^T B^T", {at, bt}, [=] {
+                     return matmul(at, bt, {.trans_a = true, .trans_b = true});
+                   }});
   cases.push_back({"matmul batched", {ba, bb}, [=] { return matmul(ba, bb); }});
   cases.push_back({"matmul shared B", {ba, b}, [=] { return matmul(ba, b); }});
-  cases.push_back({"matmul shared B, A^T", {bat, b}, [=] { return matmul(bat, b, {.trans_a = true}); }});
+  cases.push_back(
+      {"matmul shared B, A^T", {bat, b}, [=] { return matmul(bat, b, {.trans_a = true}); }});
   const Var x = in.draw({2, 3, 6}), w = in.draw({5, 6}), bias = in.draw({5});
   cases.push_back({"linear", {x, w, bias}, [=] { return linear(x, w, bias); }});
   cases.push_back({"linear no bias", {x, w}, [=] { return linear(x, w); }});
-  cases.push_back({"linear gelu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kGelu); }});
   cases.push_back(
-      {"linear gelu_tanh", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kGeluTanh); }});
-  cases.push_back({"linear silu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kSilu); }});
+      {"linear gelu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kGelu); }});
+  cases.push_back({"linear gelu_tanh", {x, w, bias}, [=] {
+                     return linear(x, w, bias, Activation::kGeluTanh);
+                   }});
+  cases.push_back(
+      {"linear silu", {x, w, bias}, [=] { return linear(x, w, bias, Activation::kSilu); }});
   cases.push_back({"linear of x and x", {a}, [=] { return linear(a, a); }});
   // Positive inputs keep the pre-activations away from relu's kink: about half get bias -9.
   const Var px = in.draw({4, 6}, 0.2, 1), pw = in.draw({5, 6}, 0.2, 1);
@@ -119,28 +124,32 @@ void add_norms(Cases& cases, Inputs& in) {
   const NormOptions rms{.kind = NormKind::kRms}, drop{.dropout = 0.3};
   cases.push_back({"layer_norm", {x, g, b}, [=] { return norm(x, g, b); }});
   cases.push_back({"rms_norm", {x, g}, [=] { return norm(x, g, {}, rms); }});
-  cases.push_back({"residual layer_norm", {x, r, g, b},
-                   [=] { return residual_norm(x, r, g, b, drop).normed; }});
+  cases.push_back({"residual layer_norm", {x, r, g, b}, [=] {
+                     return residual_norm(x, r, g, b, drop).normed;
+                   }});
   cases.push_back({"residual layer_norm, both outputs", {x, r, g, b}, [=] {
                      const auto [y, s] = residual_norm(x, r, g, b, drop);
                      return y * s;
                    }});
-  cases.push_back({"residual layer_norm, sum only", {x, r, g, b},
-                   [=] { return residual_norm(x, r, g, b, drop).sum; }});
-  cases.push_back({"residual rms_norm", {x, r, g},
-                   [=] { return residual_norm(x, x * r, g, {}, rms).normed; }});
-  cases.push_back({"residual layer_norm of x and x", {x, g},
-                   [=] { return residual_norm(x, x, g, g, drop).normed; }});
+  cases.push_back({"residual layer_norm, sum only", {x, r, g, b}, [=] {
+                     return residual_norm(x, r, g, b, drop).sum;
+                   }});
+  cases.push_back(
+      {"residual rms_norm", {x, r, g}, [=] { return residual_norm(x, x * r, g, {}, rms).normed; }});
+  cases.push_back({"residual layer_norm of x and x", {x, g}, [=] {
+                     return residual_norm(x, x, g, g, drop).normed;
+                   }});
   const Tensor ids = ints({1, 4, 1, 0, 4, 4}, {2, 3});
   const Var table = in.draw({6, 5}), positions = in.draw({5, 5});
   cases.push_back({"embedding", {table, positions}, [=] {
                      return embedding(ids, table, positions,
                                       {.scale = 2, .dropout = 0.2, .position_offset = 1});
                    }});
-  cases.push_back({"embedding used twice", {table},
-                   [=] { return embedding(ids, table) * embedding(ids, table); }});
-  cases.push_back({"embedding, its own positions", {table},
-                   [=] { return embedding(ids, table, table); }});
+  cases.push_back({"embedding used twice", {table}, [=] {
+                     return embedding(ids, table) * embedding(ids, table);
+                   }});
+  cases.push_back(
+      {"embedding, its own positions", {table}, [=] { return embedding(ids, table, table); }});
 }
 
 void add_attention(Cases& cases, Inputs& in) {
@@ -153,9 +162,8 @@ void add_attention(Cases& cases, Inputs& in) {
                        return call([](auto&&... x) { return attention_reference(x...).out; });
                      }});
   };
-  both("cross, lengths", {q, k, v}, [=](auto f) {
-    return f(q, k, v, AttentionOptions{.heads = 2, .key_lengths = lengths});
-  });
+  both("cross, lengths", {q, k, v},
+       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .key_lengths = lengths}); });
   both("causal, offset", {q, k, v},
        [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .causal = true}); });
   both("dropout", {q, k, v}, [=](auto f) {
@@ -167,13 +175,15 @@ void add_attention(Cases& cases, Inputs& in) {
   });
   const Var qkv = in.draw({2, 5, 16}), kv = in.draw({2, 5, 16});
   cases.push_back({"attention packed qkv", {qkv}, [=] {
-                     return attention(qkv, AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
+                     return attention(qkv,
+                                      AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
                    }});
   cases.push_back({"attention packed kv", {q, kv}, [=] {
                      return attention(q, kv, AttentionOptions{.heads = 2, .key_lengths = lengths});
                    }});
-  cases.push_back({"attention, one value three times", {k},
-                   [=] { return attention(k, k, k, AttentionOptions{.heads = 2}); }});
+  cases.push_back({"attention, one value three times", {k}, [=] {
+                     return attention(k, k, k, AttentionOptions{.heads = 2});
+                   }});
 }
 
 void add_losses(Cases& cases, Inputs& in) {
@@ -182,10 +192,12 @@ void add_losses(Cases& cases, Inputs& in) {
   const Tensor targets = ints({3, 0, -1, 6, 6, -1}, {2, 3});
   const CrossEntropyOptions smooth{.label_smoothing = 0.1};
   cases.push_back({"cross_entropy", {logits}, [=] { return cross_entropy(logits, targets).loss; }});
-  cases.push_back({"cross_entropy smoothed", {logits},
-                   [=] { return 3.0 * cross_entropy(logits, targets, smooth).loss; }});
-  cases.push_back({"linear_cross_entropy", {x, w, b},
-                   [=] { return linear_cross_entropy(x, w, b, targets, smooth).loss; }});
+  cases.push_back({"cross_entropy smoothed", {logits}, [=] {
+                     return 3.0 * cross_entropy(logits, targets, smooth).loss;
+                   }});
+  cases.push_back({"linear_cross_entropy", {x, w, b}, [=] {
+                     return linear_cross_entropy(x, w, b, targets, smooth).loss;
+                   }});
   cases.push_back({"linear_cross_entropy scaled", {x, w}, [=] {
                      return 0.5 * linear_cross_entropy(x, w, {}, targets, smooth).loss + sum(x * x);
                    }});

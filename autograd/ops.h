@@ -107,10 +107,10 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
 // ---- Attention (ops_attention.cpp)
 struct AttentionOptions {
   int64_t heads = 1;
-  int64_t kv_heads = 0;  ///< G; 0: as many as heads
-  bool causal = false;   ///< query t sees keys j <= t + (S - T)
+  int64_t kv_heads = 0;     ///< G; 0: as many as heads
+  bool causal = false;      ///< query t sees keys j <= t + (S - T)
   Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
-  double dropout = 0;    ///< of the attention weights
+  double dropout = 0;       ///< of the attention weights
 };
 /// Fused multi-head attention (Vaswani et al. 2017; memory linear in S after Dao et al. 2022).
 /// q (B, T, H*K), k and v (B, S, G*K) -> (B, T, H*K). A query that sees no key gives 0.
@@ -138,17 +138,17 @@ struct CrossEntropyOptions {
   double normalizer = 0;
 };
 struct CrossEntropy {
-  Var loss;               ///< scalar: smoothed loss summed over real tokens / normalizer
-  double loss_sum = 0;    ///< smoothed loss summed over real tokens
-  double nll_sum = 0;     ///< true negative log-likelihood, likewise
-  int64_t tokens = 0;     ///< rows whose target is not ignored
-  int64_t correct = 0;    ///< rows whose most probable class is the target
+  Var loss;             ///< scalar: smoothed loss summed over real tokens / normalizer
+  double loss_sum = 0;  ///< smoothed loss summed over real tokens
+  double nll_sum = 0;   ///< true negative log-likelihood, likewise
+  int64_t tokens = 0;   ///< rows whose target is not ignored
+  int64_t correct = 0;  ///< rows whose most probable class is the target
 };
 /// logits (..., V), targets (...) int32.
 CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
-/// cross_entropy(linear(x, weight, bias), targets) by row chunks: x (..., D), weight (V, D), bias (V)
-/// or undefined. The logits of the whole batch are never stored.
+/// cross_entropy(linear(x, weight, bias), targets) by row chunks: x (..., D), weight (V, D), bias
+/// (V) or undefined. The logits of the whole batch are never stored.
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options = {});
 

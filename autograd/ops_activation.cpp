@@ -22,8 +22,8 @@ Var unary(Unary f, const Var& x) {
   });
   const bool reads_input = derivative_reads_input(f);
   Tape::record({&x}, y,
-               [f, vx = reads_input ? x.value() : Tensor(),
-                vy = reads_input ? Tensor() : y.value(), dx = gradient_of(x)](Tensor dy) {
+               [f, vx = reads_input ? x.value() : Tensor(), vy = reads_input ? Tensor() : y.value(),
+                dx = gradient_of(x)](Tensor dy) {
                  const auto [target, write] = dx->target();
                  dispatch(dy, [&, target = target, write = write](auto device, auto type) {
                    using T = decltype(type);

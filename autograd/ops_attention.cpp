@@ -73,9 +73,9 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
   Var y = Tensor::empty({shape.batch, shape.queries, shape.heads * shape.head_size}, q.dtype(),
                         q.device());
   const bool recording = Tape::records(inputs[0], inputs[1], inputs[2]);
-  const Tensor lse = recording ? Tensor::empty({shape.batch, shape.heads, shape.queries}, q.dtype(),
-                                               q.device())
-                               : Tensor();
+  const Tensor lse =
+      recording ? Tensor::empty({shape.batch, shape.heads, shape.queries}, q.dtype(), q.device())
+                : Tensor();
   dispatch(q, [&](auto device, auto type) {
     using T = decltype(type);
     AttentionForward<T> args;
@@ -121,8 +121,8 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
 Var attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options) {
   const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
   const int64_t head_size = head_size_of(q, options.heads, "q");
-  check(head_size_of(k, kv_heads, "k") == head_size && head_size_of(v, kv_heads, "v") == head_size &&
-            k.shape() == v.shape(),
+  check(head_size_of(k, kv_heads, "k") == head_size &&
+            head_size_of(v, kv_heads, "v") == head_size && k.shape() == v.shape(),
         "attention", "head sizes or lengths differ: q is ", q.shape(), " with ", options.heads,
         " heads, k is ", k.shape(), " and v is ", v.shape(), " with ", kv_heads, '.');
   return fused({q, k, v}, {{0, 0}, {1, 0}, {2, 0}}, attention_shape(q, k, head_size, options),
@@ -140,9 +140,9 @@ Var attention(const Var& qkv, const AttentionOptions& options) {
 Var attention(const Var& q, const Var& kv, const AttentionOptions& options) {
   const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
   const int64_t head_size = head_size_of(q, options.heads, "q");
-  check(head_size_of(kv, 2 * kv_heads, "kv") == head_size, "attention",
-        "head sizes differ: q is ", q.shape(), " with ", options.heads, " heads, kv is ",
-        kv.shape(), " with 2 x ", kv_heads, '.');
+  check(head_size_of(kv, 2 * kv_heads, "kv") == head_size, "attention", "head sizes differ: q is ",
+        q.shape(), " with ", options.heads, " heads, kv is ", kv.shape(), " with 2 x ", kv_heads,
+        '.');
   return fused({q, kv, {}}, {{0, 0}, {1, 0}, {1, kv_heads * head_size}},
                attention_shape(q, kv, head_size, options), options.key_lengths);
 }

@@ -25,13 +25,13 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, const Tenso
   const int32_t* target = host.data<int32_t>();
   for (int64_t i = 0; i < rows; ++i) {
     if (target[i] == options.ignore_index) continue;
-    check(target[i] >= 0 && target[i] < classes, who, "targets must be in [0, ", classes,
-          "), got ", target[i], " at row ", i, '.');
+    check(target[i] >= 0 && target[i] < classes, who, "targets must be in [0, ", classes, "), got ",
+          target[i], " at row ", i, '.');
     ++problem.tokens;
   }
-  problem.normalizer = options.normalizer > 0 ? options.normalizer
-                                              : static_cast<double>(std::max<int64_t>(
-                                                    problem.tokens, 1));
+  problem.normalizer = options.normalizer > 0
+                           ? options.normalizer
+                           : static_cast<double>(std::max<int64_t>(problem.tokens, 1));
   return problem;
 }
 
@@ -59,8 +59,8 @@ void deliver(const GradientRef& gradient, Tensor computed, double dloss) {
 // dz = (softmax(z) - (1 - e) one_hot - e / V) / normalizer.
 CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options) {
-  const Problem problem = make_problem("cross_entropy", logits.shape().rows(),
-                                       logits.shape().cols(), targets, options);
+  const Problem problem =
+      make_problem("cross_entropy", logits.shape().rows(), logits.shape().cols(), targets, options);
   Tensor dlogits = Tape::records(logits) ? Tensor::empty_like(logits.value()) : Tensor();
   CrossEntropySums sums;
   dispatch(logits.value(), [&](auto device, auto type) {
@@ -69,26 +69,25 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                                   targets.data<int32_t>(), 1.0 / problem.normalizer,
                                   data_or_null<T>(dlogits));
   });
-  CrossEntropy result =
-      make_result(problem, sums, logits.dtype(), logits.value().device());
+  CrossEntropy result = make_result(problem, sums, logits.dtype(), logits.value().device());
   Tape::record({&logits}, result.loss, [dlogits, gradient = gradient_of(logits)](Tensor dloss) {
     deliver(gradient, dlogits, dloss.item());
   });
   return result;
 }
 
-// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed while
-// a chunk's dz is at hand, so backward has only to deliver them.
+// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed
+// while a chunk's dz is at hand, so backward has only to deliver them.
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options) {
   check_same_kind("linear_cross_entropy", x, weight);
   check_same_kind("linear_cross_entropy", x, bias);
-  check(weight.shape().rank() == 2 && x.shape().cols() == weight.shape()[1],
-        "linear_cross_entropy", "x is ", x.shape(), ", weight is ", weight.shape(), '.');
+  check(weight.shape().rank() == 2 && x.shape().cols() == weight.shape()[1], "linear_cross_entropy",
+        "x is ", x.shape(), ", weight is ", weight.shape(), '.');
   check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear_cross_entropy",
         "weight is ", weight.shape(), ", bias is ", bias.shape(), '.');
-  const Problem problem = make_problem("linear_cross_entropy", x.shape().rows(),
-                                       weight.shape()[0], targets, options);
+  const Problem problem =
+      make_problem("linear_cross_entropy", x.shape().rows(), weight.shape()[0], targets, options);
   const bool recording = Tape::records(x, weight, bias);
   Tensor dx = recording ? Tensor::empty_like(x.value()) : Tensor();
   Tensor dw = recording ? Tensor::empty_like(weight.value()) : Tensor();

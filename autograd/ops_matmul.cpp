@@ -101,31 +101,31 @@ Var matmul(const Var& a, const Var& b, const MatmulOptions& options) {
     using T = decltype(type);
     kernels::gemm(device, product<T>(s, a.value(), b.value(), c.value()));
   });
-  Tape::record({&a, &b}, c,
-               [s, va = b.needs_grad() ? a.value() : Tensor(),
-                vb = a.needs_grad() ? b.value() : Tensor(), da = gradient_of(a),
-                db = gradient_of(b)](Tensor dc) {
-                 dispatch(dc, [&](auto device, auto type) {
-                   using T = decltype(type);
-                   if (da) {
-                     const auto [target, write] = da->target();
-                     kernels::gemm(device, product_wrt_a<T>(s, vb, dc, target, write));
-                   }
-                   if (!db) return;
-                   const auto [target, write] = db->target();
-                   if (!s.shared_b || s.batch == 1) {
-                     kernels::gemm(device, product_wrt_b<T>(s, va, dc, target, write));
-                     return;
-                   }
-                   for (int64_t i = 0; i < s.batch; ++i) {  // a shared B sums over the batch
-                     Gemm<T> g = product_wrt_b<T>(s, va, dc, target, i == 0 ? write : Write::kAdd);
-                     g.batch = 1;
-                     g.a += i * g.stride_a;
-                     g.b += i * g.stride_b;
-                     kernels::gemm(device, g);
-                   }
-                 });
-               });
+  Tape::record(
+      {&a, &b}, c,
+      [s, va = b.needs_grad() ? a.value() : Tensor(), vb = a.needs_grad() ? b.value() : Tensor(),
+       da = gradient_of(a), db = gradient_of(b)](Tensor dc) {
+        dispatch(dc, [&](auto device, auto type) {
+          using T = decltype(type);
+          if (da) {
+            const auto [target, write] = da->target();
+            kernels::gemm(device, product_wrt_a<T>(s, vb, dc, target, write));
+          }
+          if (!db) return;
+          const auto [target, write] = db->target();
+          if (!s.shared_b || s.batch == 1) {
+            kernels::gemm(device, product_wrt_b<T>(s, va, dc, target, write));
+            return;
+          }
+          for (int64_t i = 0; i < s.batch; ++i) {  // a shared B sums over the batch
+            Gemm<T> g = product_wrt_b<T>(s, va, dc, target, i == 0 ? write : Write::kAdd);
+            g.batch = 1;
+            g.a += i * g.stride_a;
+            g.b += i * g.stride_b;
+            kernels::gemm(device, g);
+          }
+        });
+      });
   return c;
 }
 
@@ -133,10 +133,8 @@ Var matmul(const Var& a, const Var& b, const MatmulOptions& options) {
 Var linear(const Var& x, const Var& weight, const Var& bias, Activation activation) {
   check_same_kind("linear", x, weight);
   check_same_kind("linear", x, bias);
-  check(weight.shape().rank() == 2 && x.shape().rank() >= 1 &&
-            x.shape()[-1] == weight.shape()[1],
-        "linear", "inner dimensions differ: x is ", x.shape(), ", weight is ", weight.shape(),
-        '.');
+  check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == weight.shape()[1],
+        "linear", "inner dimensions differ: x is ", x.shape(), ", weight is ", weight.shape(), '.');
   check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear", "weight is ",
         weight.shape(), ", bias is ", bias.shape(), '.');
   const LinearShape shape{x.shape().rows(), weight.shape()[1], weight.shape()[0], activation};
@@ -146,34 +144,33 @@ Var linear(const Var& x, const Var& weight, const Var& bias, Activation activati
   const Tensor z = keeps_z ? Tensor::empty_like(y.value()) : Tensor();
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
-    kernels::linear(device, shape,
-                    LinearForward<T>{x.value().data<T>(), weight.value().data<T>(),
-                                     data_or_null<T>(bias.value()), data_or_null<T>(z),
-                                     y.value().data<T>()});
+    kernels::linear(
+        device, shape,
+        LinearForward<T>{x.value().data<T>(), weight.value().data<T>(),
+                         data_or_null<T>(bias.value()), data_or_null<T>(z), y.value().data<T>()});
   });
-  Tape::record(
-      {&x, &weight, &bias}, y,
-      [shape, z, vx = weight.needs_grad() ? x.value() : Tensor(),
-       vw = x.needs_grad() ? weight.value() : Tensor(),
-       vy = activation == Activation::kRelu ? y.value() : Tensor(), gx = gradient_of(x),
-       gw = gradient_of(weight), gb = gradient_of(bias)](Tensor dy) {
-        Targets<3> targets({gx, gw, gb});
-        const auto &dx = targets[0], &dw = targets[1], &db = targets[2];
-        dispatch(dy, [&](auto device, auto type) {
-          using T = decltype(type);
-          LinearBackward<T> args{};
-          args.x = data_or_null<T>(vx);
-          args.weight = data_or_null<T>(vw);
-          args.z = data_or_null<T>(z);
-          args.y = data_or_null<T>(vy);
-          args.dy = dy.data<T>();
-          args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
-          args.d_weight = data_or_null<T>(dw.tensor), args.d_weight_write = dw.write;
-          args.d_bias = data_or_null<T>(db.tensor), args.d_bias_write = db.write;
-          kernels::linear_backward(device, shape, args);
-        });
-        targets.deliver();
-      });
+  Tape::record({&x, &weight, &bias}, y,
+               [shape, z, vx = weight.needs_grad() ? x.value() : Tensor(),
+                vw = x.needs_grad() ? weight.value() : Tensor(),
+                vy = activation == Activation::kRelu ? y.value() : Tensor(), gx = gradient_of(x),
+                gw = gradient_of(weight), gb = gradient_of(bias)](Tensor dy) {
+                 Targets<3> targets({gx, gw, gb});
+                 const auto &dx = targets[0], &dw = targets[1], &db = targets[2];
+                 dispatch(dy, [&](auto device, auto type) {
+                   using T = decltype(type);
+                   LinearBackward<T> args{};
+                   args.x = data_or_null<T>(vx);
+                   args.weight = data_or_null<T>(vw);
+                   args.z = data_or_null<T>(z);
+                   args.y = data_or_null<T>(vy);
+                   args.dy = dy.data<T>();
+                   args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
+                   args.d_weight = data_or_null<T>(dw.tensor), args.d_weight_write = dw.write;
+                   args.d_bias = data_or_null<T>(db.tensor), args.d_bias_write = db.write;
+                   kernels::linear_backward(device, shape, args);
+                 });
+                 targets.deliver();
+               });
   return y;
 }
 

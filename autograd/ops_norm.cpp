@@ -24,9 +24,9 @@ NormShape norm_shape(const Var& x, const NormOptions& options) {
 
 NormStats empty_stats(const Var& x, const NormShape& shape) {
   const Device device = x.value().device();
-  return {shape.kind == NormKind::kLayer ? Tensor::empty({shape.rows}, x.dtype(), device)
-                                         : Tensor(),
-          Tensor::empty({shape.rows}, x.dtype(), device)};
+  return {
+      shape.kind == NormKind::kLayer ? Tensor::empty({shape.rows}, x.dtype(), device) : Tensor(),
+      Tensor::empty({shape.rows}, x.dtype(), device)};
 }
 
 }  // namespace
@@ -104,37 +104,37 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
     args.rstd = stats.rstd.data<T>();
     kernels::norm(device, shape, args);
   });
-  Tape::record(
-      {&x, &residual, &gamma, &beta}, result.normed, result.sum,
-      [shape, stats, drop, vs = result.sum.value(), vg = gamma.value(), gx = gradient_of(x),
-       gr = gradient_of(residual), gg = gradient_of(gamma),
-       gb = gradient_of(beta)](Tensor dy, Tensor dsum) {
-        // Without dy the norm's parameters get nothing.
-        const GradientRef none;
-        Targets<4> targets({gx, gr, dy.defined() ? gg : none, dy.defined() ? gb : none});
-        const auto &dx = targets[0], &dr = targets[1], &dg = targets[2], &db = targets[3];
-        dispatch(vs, [&](auto device, auto type) {
-          using T = decltype(type);
-          NormBackward<T> args{};
-          args.sum = vs.data<T>();
-          args.gamma = vg.data<T>();
-          args.mean = data_or_null<T>(stats.mean);
-          args.rstd = stats.rstd.data<T>();
-          args.dy = data_or_null<T>(dy);
-          args.dsum = data_or_null<T>(dsum);
-          args.dropout = drop;
-          args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
-          args.d_residual = data_or_null<T>(dr.tensor), args.d_residual_write = dr.write;
-          args.d_gamma = data_or_null<T>(dg.tensor), args.d_gamma_write = dg.write;
-          args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
-          kernels::norm_backward(device, shape, args);
-        });
-        targets.deliver();
-      });
+  Tape::record({&x, &residual, &gamma, &beta}, result.normed, result.sum,
+               [shape, stats, drop, vs = result.sum.value(), vg = gamma.value(),
+                gx = gradient_of(x), gr = gradient_of(residual), gg = gradient_of(gamma),
+                gb = gradient_of(beta)](Tensor dy, Tensor dsum) {
+                 // Without dy the norm's parameters get nothing.
+                 const GradientRef none;
+                 Targets<4> targets({gx, gr, dy.defined() ? gg : none, dy.defined() ? gb : none});
+                 const auto &dx = targets[0], &dr = targets[1], &dg = targets[2], &db = targets[3];
+                 dispatch(vs, [&](auto device, auto type) {
+                   using T = decltype(type);
+                   NormBackward<T> args{};
+                   args.sum = vs.data<T>();
+                   args.gamma = vg.data<T>();
+                   args.mean = data_or_null<T>(stats.mean);
+                   args.rstd = stats.rstd.data<T>();
+                   args.dy = data_or_null<T>(dy);
+                   args.dsum = data_or_null<T>(dsum);
+                   args.dropout = drop;
+                   args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
+                   args.d_residual = data_or_null<T>(dr.tensor), args.d_residual_write = dr.write;
+                   args.d_gamma = data_or_null<T>(dg.tensor), args.d_gamma_write = dg.write;
+                   args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
+                   kernels::norm_backward(device, shape, args);
+                 });
+                 targets.deliver();
+               });
   return result;
 }
 
-// y = dropout(scale E[ids] + P).  dE is the scatter of scale dropout(dy), dP its sum over the batch.
+// y = dropout(scale E[ids] + P).  dE is the scatter of scale dropout(dy), dP its sum over the
+// batch.
 Var embedding(const Tensor& ids, const Var& table, const Var& positions,
               const EmbeddingOptions& options) {
   check(ids.defined() && ids.dtype() == DType::kInt32 && ids.shape().rank() == 2, "embedding",
@@ -144,8 +144,8 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
         '.');
   check(options.dropout >= 0 && options.dropout < 1, "embedding",
         "the dropout probability must be in [0, 1), got ", options.dropout, '.');
-  const EmbeddingShape shape{ids.numel(),       table.shape()[1],        table.shape()[0],
-                             ids.shape()[1],    options.position_offset, options.scale};
+  const EmbeddingShape shape{ids.numel(),    table.shape()[1],        table.shape()[0],
+                             ids.shape()[1], options.position_offset, options.scale};
   if (positions.defined()) {
     check(positions.shape().rank() == 2 && positions.shape()[1] == shape.cols &&
               positions.shape()[0] >= shape.position_offset + shape.length,

@@ -131,8 +131,7 @@ Var concat(const std::vector<Var>& parts, int axis) {
   int64_t size = 0;
   for (const Var& part : parts) {
     check_same_kind("concat", parts[0], part);
-    check(part.shape().rank() == first.rank() &&
-              part.shape().with(axis, first[axis]) == first,
+    check(part.shape().rank() == first.rank() && part.shape().with(axis, first[axis]) == first,
           "concat", "parts differ outside axis ", axis, ": ", first, " and ", part.shape(), '.');
     size += part.shape()[axis];
   }

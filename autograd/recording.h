@@ -17,18 +17,18 @@ inline Gradient::Target target_of(const GradientRef& gradient) {
   return gradient ? gradient->target() : Gradient::Target{Tensor(), Write::kSet};
 }
 
-/// The targets of a kernel that writes several gradients at once. Where two inputs are the same value
-/// the kernel must not write both into one tensor, in an order that it does not promise: the later
-/// one goes to a tensor of its own, which deliver() adds.
+/// The targets of a kernel that writes several gradients at once. Where two inputs are the same
+/// value the kernel must not write both into one tensor, in an order that it does not promise: the
+/// later one goes to a tensor of its own, which deliver() adds.
 template <size_t N>
 class Targets {
  public:
   explicit Targets(std::array<GradientRef, N> gradients) : gradients_(std::move(gradients)) {
     for (size_t i = 0; i < N; ++i) {
       const size_t first = first_use(i);
-      targets_[i] = first == i ? target_of(gradients_[i])
-                               : Gradient::Target{Tensor::empty_like(targets_[first].tensor),
-                                                  Write::kSet};
+      targets_[i] = first == i
+                        ? target_of(gradients_[i])
+                        : Gradient::Target{Tensor::empty_like(targets_[first].tensor), Write::kSet};
     }
   }
   const Gradient::Target& operator[](size_t i) const { return targets_[i]; }

@@ -53,8 +53,8 @@ void Tape::backward(const Var& output, const Tensor& gradient) {
   check(holds(output), "backward",
         "the value was not recorded on this tape, or depends on no parameter.");
   check(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), "backward",
-        "the gradient is ", gradient.dtype(), ' ', gradient.shape(), ", the value ",
-        output.dtype(), ' ', output.shape(), '.');
+        "the gradient is ", gradient.dtype(), ' ', gradient.shape(), ", the value ", output.dtype(),
+        ' ', output.shape(), '.');
   // A copy: on its way down it may become a leaf's gradient, to which others are added.
   output.gradient()->accept(gradient.clone());
   while (!nodes_.empty()) {

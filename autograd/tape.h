@@ -15,9 +15,9 @@
 
 namespace tapestry {
 
-/// Records while it is alive (on the thread that made it), so evaluation and decoding need no guard.
-/// Tapes nest: the innermost one records. Dropout and other training-only behaviour is on exactly
-/// while a tape is alive.
+/// Records while it is alive (on the thread that made it), so evaluation and decoding need no
+/// guard. Tapes nest: the innermost one records. Dropout and other training-only behaviour is on
+/// exactly while a tape is alive.
 class Tape {
  public:
   /// `random` names the draws of this pass: (seed, step), and the first stream to hand out.
@@ -42,8 +42,8 @@ class Tape {
   size_t size() const { return nodes_.size(); }
 
   /// Records an operation: gives `output` a gradient, and keeps `backward`, called with output's
-  /// gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive and one of
-  /// the inputs needs a gradient.
+  /// gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive and one
+  /// of the inputs needs a gradient.
   template <class F>
   static void record(std::initializer_list<const Var*> inputs, Var& output, F backward) {
     record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&output},
@@ -97,8 +97,8 @@ class Tape {
   };
 
   template <size_t N, class F>
-  static void record_outputs(std::span<const Var* const> inputs,
-                             const std::array<Var*, N>& outputs, F backward) {
+  static void record_outputs(std::span<const Var* const> inputs, const std::array<Var*, N>& outputs,
+                             F backward) {
     if (!records(inputs)) return;
     using Record = Closure<N, F>;
     static_assert(alignof(Record) <= 64);
@@ -111,9 +111,11 @@ class Tape {
     }
     static_assert(N == 1 || N == 2);
     current()->nodes_.push_back(
-        {memory, sizeof(Record),
+        {memory,
+         sizeof(Record),
          {closure->outputs.front().get(), N == 2 ? closure->outputs.back().get() : nullptr},
-         &Record::run, &Record::destroy});
+         &Record::run,
+         &Record::destroy});
   }
 
   bool holds(const Var& value) const;

@@ -35,8 +35,8 @@ class Gradient {
   /// Forgets the contributions; the memory is used again by the next one.
   void clear() { filled_ = false; }
 
-  bool enabled = true;   ///< false: frozen, nothing flows here
-  bool retained = false; ///< an intermediate whose gradient stays readable after backward
+  bool enabled = true;    ///< false: frozen, nothing flows here
+  bool retained = false;  ///< an intermediate whose gradient stays readable after backward
 
  private:
   Shape shape_;

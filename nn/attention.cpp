@@ -47,13 +47,14 @@ Tensor gather_rows(const Tensor& x, const Tensor& rows) {
 void MultiHeadAttention::validate(const Options& options) {
   const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
   if (options.heads <= 0 || options.hidden_size % options.heads != 0) {
-    fail(ErrorKind::kConfig, "[attention] hidden_size must be a multiple of num_attention_heads, got ",
+    fail(ErrorKind::kConfig,
+         "[attention] hidden_size must be a multiple of num_attention_heads, got ",
          options.hidden_size, " and ", options.heads, '.');
   }
   if (kv_heads <= 0 || options.heads % kv_heads != 0) {
     fail(ErrorKind::kConfig,
-         "[attention] num_key_value_heads must divide num_attention_heads, got ", kv_heads,
-         " and ", options.heads, '.');
+         "[attention] num_key_value_heads must divide num_attention_heads, got ", kv_heads, " and ",
+         options.heads, '.');
   }
 }
 
@@ -81,10 +82,9 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
   // The cache has room for more tokens than it holds; attention stops at the length.
   const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
                                       DType::kInt32, x.value().device());
-  return out(attention(slice(packed, 2, 0, width), cache.kv,
-                       {.heads = options.heads,
-                        .kv_heads = options.kv_heads,
-                        .key_lengths = lengths}));
+  return out(
+      attention(slice(packed, 2, 0, width), cache.kv,
+                {.heads = options.heads, .kv_heads = options.kv_heads, .key_lengths = lengths}));
 }
 
 CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
@@ -96,10 +96,11 @@ CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
           scope / "out") {}
 
 Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const {
-  return out(attention(q(x), memory_kv, {.heads = options.heads,
-                                         .kv_heads = options.kv_heads,
-                                         .key_lengths = memory_lengths,
-                                         .dropout = options.dropout}));
+  return out(attention(q(x), memory_kv,
+                       {.heads = options.heads,
+                        .kv_heads = options.kv_heads,
+                        .key_lengths = memory_lengths,
+                        .dropout = options.dropout}));
 }
 
 }  // namespace tapestry

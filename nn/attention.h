@@ -18,8 +18,8 @@ struct KeyValueCache {
 /// Rows `rows` (int32, any length) of a tensor's first axis.
 Tensor gather_rows(const Tensor& x, const Tensor& rows);
 
-/// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed in
-/// one matrix. With fewer key/value heads than heads it is grouped-query attention.
+/// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed
+/// in one matrix. With fewer key/value heads than heads it is grouped-query attention.
 struct MultiHeadAttention {
   struct Options {
     int64_t hidden_size = 0;

@@ -58,8 +58,7 @@ double token_log_probability(const T* logits, int64_t vocab, double base, int32_
 // reached.
 std::vector<std::vector<Candidate>> best_of_rows(const Tensor& logits, const SearchTask& task,
                                                  const std::vector<double>& scores, int64_t beams,
-                                                 const std::vector<char>& at_limit,
-                                                 size_t count) {
+                                                 const std::vector<char>& at_limit, size_t count) {
   const int64_t rows = logits.shape()[0], vocab = logits.shape()[1];
   const Tensor host = logits.to(Device{});
   std::vector<std::vector<Candidate>> best(static_cast<size_t>(rows));
@@ -70,8 +69,8 @@ std::vector<std::vector<Candidate>> best_of_rows(const Tensor& logits, const Sea
       const T* z = host.data<T>() + row * vocab;
       const auto beam = static_cast<int32_t>(row % beams);
       if (at_limit[row / beams]) {
-        best[row] = {{token_log_probability(z, vocab, scores[row], task.eos_id), beam,
-                      task.eos_id}};
+        best[row] = {
+            {token_log_probability(z, vocab, scores[row], task.eos_id), beam, task.eos_id}};
       } else {
         top_tokens(z, vocab, task.banned, scores[row], beam, count, best[row]);
       }
@@ -113,15 +112,17 @@ LengthPenalty parse_length_penalty(const std::string& name) {
   if (name == "none") return LengthPenalty::kNone;
   if (name == "average") return LengthPenalty::kAverage;
   if (name == "gnmt") return LengthPenalty::kGnmt;
-  fail(ErrorKind::kConfig, "[beam_search] length_penalty_type is none, average or gnmt, got '", name,
-       "'.");
+  fail(ErrorKind::kConfig, "[beam_search] length_penalty_type is none, average or gnmt, got '",
+       name, "'.");
 }
 
 double normalized_score(double log_probability, int64_t length, const SearchOptions& options) {
   const auto t = static_cast<double>(length);
   switch (options.length_penalty_type) {
-    case LengthPenalty::kNone: return log_probability;
-    case LengthPenalty::kAverage: return log_probability / std::pow(t, options.length_penalty);
+    case LengthPenalty::kNone:
+      return log_probability;
+    case LengthPenalty::kAverage:
+      return log_probability / std::pow(t, options.length_penalty);
     case LengthPenalty::kGnmt:
       return log_probability / std::pow((5 + t) / 6, options.length_penalty);
   }

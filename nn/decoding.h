@@ -29,9 +29,9 @@ struct SearchOptions {
 };
 
 struct Hypothesis {
-  std::vector<int32_t> tokens;   ///< without bos and eos
-  double log_probability = 0;    ///< of the tokens and eos
-  double score = 0;              ///< log_probability with the length penalty: what is compared
+  std::vector<int32_t> tokens;  ///< without bos and eos
+  double log_probability = 0;   ///< of the tokens and eos
+  double score = 0;             ///< log_probability with the length penalty: what is compared
 };
 
 /// The model as the search sees it: R = sentences * beams rows, each with its own history.
@@ -56,9 +56,9 @@ struct SearchTask {
 std::vector<Hypothesis> greedy_search(NextToken& model, const SearchTask& task,
                                       const SearchOptions& options);
 
-/// Beam search: finished hypotheses compete by normalised score, and a sentence is done when no live
-/// beam can still win. Returns the n best of each sentence, best first. Ties go to the lower beam,
-/// then the lower id. At the length limit only eos may follow.
+/// Beam search: finished hypotheses compete by normalised score, and a sentence is done when no
+/// live beam can still win. Returns the n best of each sentence, best first. Ties go to the lower
+/// beam, then the lower id. At the length limit only eos may follow.
 std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchTask& task,
                                                  const SearchOptions& options);
 

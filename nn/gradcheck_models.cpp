@@ -119,13 +119,12 @@ std::vector<GradcheckCase> model_gradchecks() {
                                         [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>("Norm, RMS", NormOptions{.kind = NormKind::kRms}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
-  cases.push_back(layer_case<FeedForward>(
-      "FeedForward",
-      FeedForward::Options{.hidden_size = 8,
-                           .intermediate_size = 12,
-                           .activation = Activation::kSilu,
-                           .dropout = 0.2},
-      {x}, [=](const FeedForward& f) { return f(x); }));
+  cases.push_back(layer_case<FeedForward>("FeedForward",
+                                          FeedForward::Options{.hidden_size = 8,
+                                                               .intermediate_size = 12,
+                                                               .activation = Activation::kSilu,
+                                                               .dropout = 0.2},
+                                          {x}, [=](const FeedForward& f) { return f(x); }));
   for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
     cases.push_back(layer_case<Residual>(
         position == NormPosition::kPost ? "Residual, post-norm" : "Residual, pre-norm",
@@ -136,21 +135,19 @@ std::vector<GradcheckCase> model_gradchecks() {
   MultiHeadAttention::Options grouped = attention;
   grouped.heads = 4;
   grouped.kv_heads = 2;
-  cases.push_back(layer_case<SelfAttention>(
-      "SelfAttention, lengths", attention, {x},
-      [=](const SelfAttention& f) { return f(x, x_lengths, false); }));
-  cases.push_back(layer_case<SelfAttention>("SelfAttention, causal, grouped", grouped, {x},
-                                            [=](const SelfAttention& f) { return f(x, {}, true); }));
   cases.push_back(
-      layer_case<CrossAttention>("CrossAttention", attention, {x, memory}, [=](const auto& f) {
-        return f(x, memory, lengths);
-      }));
+      layer_case<SelfAttention>("SelfAttention, lengths", attention, {x},
+                                [=](const SelfAttention& f) { return f(x, x_lengths, false); }));
+  cases.push_back(
+      layer_case<SelfAttention>("SelfAttention, causal, grouped", grouped, {x},
+                                [=](const SelfAttention& f) { return f(x, {}, true); }));
+  cases.push_back(layer_case<CrossAttention>("CrossAttention", attention, {x, memory},
+                                             [=](const auto& f) { return f(x, memory, lengths); }));
   for (const auto& [name, options] : {std::pair{"post-norm", post}, std::pair{"pre-norm", pre}}) {
     cases.push_back(layer_case<EncoderLayer>(concat("EncoderLayer, ", name), options, {x},
                                              [=](const auto& f) { return f(x, x_lengths); }));
-    cases.push_back(layer_case<DecoderLayer>(
-        concat("DecoderLayer, ", name), options, {x, memory},
-        [=](const auto& f) { return f(x, memory, lengths); }));
+    cases.push_back(layer_case<DecoderLayer>(concat("DecoderLayer, ", name), options, {x, memory},
+                                             [=](const auto& f) { return f(x, memory, lengths); }));
   }
   cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, post-norm, tied", post));
   cases.push_back(

@@ -5,8 +5,8 @@
 namespace tapestry {
 
 Linear::Linear(const Options& options, const ParamScope& scope)
-    : weight(scope.create("weight", {options.out, options.in},
-                          Init::xavier(options.out, options.in))),
+    : weight(
+          scope.create("weight", {options.out, options.in}, Init::xavier(options.out, options.in))),
       bias(options.bias ? scope.create("bias", {options.out}, Init::zeros()) : Var()),
       activation(options.activation) {}
 

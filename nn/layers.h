@@ -75,8 +75,8 @@ struct Residual {
   NormPosition position;
 };
 
-/// The sinusoidal table (length, size): row p holds sin(p w_i) in column 2i and cos(p w_i) in column
-/// 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5; document 001).
+/// The sinusoidal table (length, size): row p holds sin(p w_i) in column 2i and cos(p w_i) in
+/// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5; document 001).
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device = {});
 
 }  // namespace tapestry

@@ -45,8 +45,8 @@ const Var& ParamStore::create(const std::string& name, const Shape& shape, const
 }
 
 ParamScope ParamScope::operator/(std::string_view name) const {
-  return ParamScope(store_, prefix_.empty() ? std::string(name)
-                                            : prefix_ + '.' + std::string(name));
+  return ParamScope(store_,
+                    prefix_.empty() ? std::string(name) : prefix_ + '.' + std::string(name));
 }
 
 Var ParamScope::create(std::string_view name, const Shape& shape, const Init& init) const {

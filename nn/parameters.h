@@ -11,8 +11,8 @@
 
 namespace tapestry {
 
-/// How a parameter starts. Draws depend on the seed and the parameter's path alone, so adding a layer
-/// does not change the others.
+/// How a parameter starts. Draws depend on the seed and the parameter's path alone, so adding a
+/// layer does not change the others.
 struct Init {
   enum class Kind { kConstant, kNormal, kUniform };
   Kind kind;

@@ -55,25 +55,24 @@ DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
       feed_forward(feed_forward_options(options), scope / "feed_forward"),
       feed_forward_norm(residual_options(options), scope / "feed_forward_norm") {}
 
-// Padding in the target needs no mask: a real token never looks ahead to it, and the loss ignores it.
+// Padding in the target needs no mask: a real token never looks ahead to it, and the loss ignores
+// it.
 Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const {
-  const Var h = self_attention_norm(
-      x, [&](const Var& x) { return self_attention(x, {}, /*causal=*/true); });
+  const Var h =
+      self_attention_norm(x, [&](const Var& x) { return self_attention(x, {}, /*causal=*/true); });
   const Var c = cross_attention_norm(
       h, [&](const Var& h) { return cross_attention(h, memory, memory_lengths); });
   return feed_forward_norm(c, feed_forward);
 }
 
-Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths,
-                       DecoderLayerCache& cache) const {
-  const Var h = self_attention_norm(
-      x, [&](const Var& x) { return self_attention.step(x, cache.self); });
+Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const {
+  const Var h =
+      self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache.self); });
   // The beams of a sentence are the queries of one attention: its memory is never repeated.
   const int64_t sentences = memory_lengths.numel(), rows = x.shape()[0], size = x.shape()[2];
   const Var c = cross_attention_norm(h, [&](const Var& h) {
     const Var beams = reshape(h, {sentences, rows / sentences, size});
-    return reshape(cross_attention.attend(beams, cache.memory_kv, memory_lengths),
-                   {rows, 1, size});
+    return reshape(cross_attention.attend(beams, cache.memory_kv, memory_lengths), {rows, 1, size});
   });
   return feed_forward_norm(c, feed_forward);
 }

@@ -11,10 +11,10 @@ enum class PositionEmbedding { kSinusoidal, kLearned, kNone };
 
 /// The one place of each default of a model. Names and meanings follow Hugging Face.
 struct ModelOptions {
-  int64_t hidden_size = 256;             ///< D
-  int64_t intermediate_size = 1024;      ///< F
-  int64_t num_attention_heads = 4;       ///< H
-  int64_t num_key_value_heads = 0;       ///< G; 0: as many as heads
+  int64_t hidden_size = 256;         ///< D
+  int64_t intermediate_size = 1024;  ///< F
+  int64_t num_attention_heads = 4;   ///< H
+  int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
   int64_t encoder_layers = 3;
   int64_t decoder_layers = 3;
   Activation hidden_act = Activation::kRelu;
@@ -25,9 +25,9 @@ struct ModelOptions {
   int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
   bool tie_word_embeddings = true;         ///< classifier = target embedding (= source embedding)
   bool scale_embeddings = true;            ///< by sqrt(D)
-  double dropout = 0.1;             ///< of embeddings and sub-layer outputs
-  double attention_dropout = 0.0;   ///< of attention weights
-  double activation_dropout = 0.0;  ///< inside the feed-forward network
+  double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
+  double attention_dropout = 0.0;          ///< of attention weights
+  double activation_dropout = 0.0;         ///< inside the feed-forward network
 };
 
 /// Sizes that come from the tokenizer, not from the config.
