@@ -24,8 +24,8 @@ TEST_P(ShippedConfig, DescribesAModel) {
   const std::string file = TAPESTRY_SOURCE_DIR "/README.md";
   std::vector<std::string> overrides;
   const bool ding = GetParam().find("ding") != std::string::npos;
-  for (const std::string part : {"data.train.", "data.valid."}) {
-    for (const std::string key : ding ? std::vector<std::string>{"ding"}
+  for (const std::string& part : std::vector<std::string>{"data.train.", "data.valid."}) {
+    for (const std::string& key : ding ? std::vector<std::string>{"ding"}
                                       : std::vector<std::string>{"source", "target"}) {
       overrides.push_back(part + key + "=" + file);
     }
