@@ -109,11 +109,12 @@ void bind_model(ConfigSection& s, Config& config) {
   s.read("encoder_layers", model.encoder_layers, positive());
   s.read("decoder_layers", model.decoder_layers, positive());
   s.read_choice("hidden_act", model.hidden_act,
-                {{"relu", Activation::kRelu},
-                 {"gelu", Activation::kGelu},
-                 {"gelu_tanh", Activation::kGeluTanh},
-                 {"silu", Activation::kSilu},
-                 {"swiglu", Activation::kSilu, false}});
+                {{"relu", {Activation::kRelu}},
+                 {"gelu", {Activation::kGelu}},
+                 {"gelu_tanh", {Activation::kGeluTanh}},
+                 {"silu", {Activation::kSilu}},
+                 {"swiglu", {Activation::kSilu, /*gated=*/true}},
+                 {"geglu", {Activation::kGelu, /*gated=*/true}}});
   s.read_choice("norm", model.norm, {{"layernorm", NormKind::kLayer}, {"rmsnorm", NormKind::kRms}});
   s.read_choice("norm_position", model.norm_position,
                 {{"post", NormPosition::kPost}, {"pre", NormPosition::kPre}});

@@ -61,6 +61,10 @@ void add_activations(Cases& cases, Inputs& in) {
   cases.push_back({"exp", {x}, [=] { return exp(x); }});
   cases.push_back({"log", {positive}, [=] { return log(positive); }});
   cases.push_back({"sqrt", {positive}, [=] { return sqrt(positive); }});
+  const Var pairs = in.draw({2, 3, 34}, -3, 3);
+  cases.push_back({"glu silu", {pairs}, [=] { return glu(Unary::kSilu, pairs); }});
+  cases.push_back({"glu gelu", {pairs}, [=] { return glu(Unary::kGelu, pairs); }});
+  cases.push_back({"glu gelu_tanh", {pairs}, [=] { return glu(Unary::kGeluTanh, pairs); }});
   cases.push_back({"softmax", {x}, [=] { return softmax(x); }});
   cases.push_back({"log_softmax", {x}, [=] { return log_softmax(x); }});
   const Tensor mask = ints({1, 0, 0, 1, 1, 0}, {2, 3});
@@ -173,6 +177,15 @@ void add_attention(Cases& cases, Inputs& in) {
   both("grouped heads", {q, kg, vg}, [=](auto f) {
     return f(q, kg, vg, AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
   });
+  const Var row = in.draw({2, 5, 16});
+  const Tensor angles = in.draw({7, 6}).value();
+  for (const RopeLayout layout : {RopeLayout::kHalf, RopeLayout::kInterleaved}) {
+    cases.push_back({layout == RopeLayout::kHalf ? "rope, halves" : "rope, interleaved", {row}, [=] {
+                       const RopeOptions options{
+                           .heads = 2, .position_offset = 1, .layout = layout};
+                       return rope(row, angles, options) * row;
+                     }});
+  }
   const Var qkv = in.draw({2, 5, 16}), kv = in.draw({2, 5, 16});
   cases.push_back({"attention packed qkv", {qkv}, [=] {
                      return attention(qkv,

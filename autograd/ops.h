@@ -10,6 +10,7 @@
 #include "autograd/var.h"
 #include "core/kernels/linear.h"
 #include "core/kernels/norm.h"
+#include "core/kernels/rope.h"
 #include "core/kernels/unary.h"
 
 namespace tapestry {
@@ -41,6 +42,10 @@ inline Var sigmoid(const Var& x) { return unary(Unary::kSigmoid, x); }
 inline Var exp(const Var& x) { return unary(Unary::kExp, x); }
 inline Var log(const Var& x) { return unary(Unary::kLog, x); }
 inline Var sqrt(const Var& x) { return unary(Unary::kSqrt, x); }
+
+/// f(a) * b for x = [a | b] split in the middle of the last axis: (..., 2F) -> (..., F); f is relu,
+/// gelu, gelu_tanh or silu (swiglu; Shazeer 2020).
+Var glu(Unary f, const Var& x);
 
 /// Over the last axis; a row of -inf alone gives zeros.
 Var softmax(const Var& x);
@@ -105,6 +110,15 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
               const EmbeddingOptions& options = {});
 
 // ---- Attention (ops_attention.cpp)
+struct RopeOptions {
+  int64_t heads = 1;  ///< to turn; what stands behind them in a row is copied
+  int64_t position_offset = 0;
+  RopeLayout layout = RopeLayout::kHalf;
+};
+/// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other columns;
+/// table (positions, K) holds K/2 cosines and K/2 sines of each position.
+Var rope(const Var& x, const Tensor& table, const RopeOptions& options);
+
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 0;     ///< G; 0: as many as heads

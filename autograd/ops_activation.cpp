@@ -1,6 +1,7 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/glu.h"
 #include "core/kernels/softmax.h"
 
 namespace tapestry {
@@ -31,6 +32,30 @@ Var unary(Unary f, const Var& x) {
                                            dy.data<T>(), target.data<T>(), dy.numel(), write);
                  });
                });
+  return y;
+}
+
+// y = f(a) b with x = [a | b].  da = f'(a) b dy, db = f(a) dy.
+Var glu(Unary f, const Var& x) {
+  check(f == Unary::kRelu || f == Unary::kGelu || f == Unary::kGeluTanh || f == Unary::kSilu, "glu",
+        "the gate must be relu, gelu, gelu_tanh or silu.");
+  const Shape& shape = x.shape();
+  check(shape.rank() >= 1 && shape[-1] % 2 == 0, "glu", "the last axis must be even, x is ", shape,
+        '.');
+  const int64_t rows = shape.rows(), cols = shape.cols() / 2;
+  Var y = Tensor::empty(shape.with(shape.rank() - 1, cols), x.dtype(), x.value().device());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::glu(device, f, x.value().data<T>(), y.value().data<T>(), rows, cols);
+  });
+  Tape::record({&x}, y, [f, rows, cols, vx = x.value(), dx = gradient_of(x)](Tensor dy) {
+    const auto [target, write] = dx->target();
+    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+      using T = decltype(type);
+      kernels::glu_backward(device, f, vx.data<T>(), dy.data<T>(), target.data<T>(), rows, cols,
+                            write);
+    });
+  });
   return y;
 }
 

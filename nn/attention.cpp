@@ -20,18 +20,18 @@ void copy_tokens(const Tensor& from, const Tensor& to, int64_t offset, int64_t l
 
 }  // namespace
 
-void KeyValueCache::append(const Tensor& token) {
-  const int64_t rows = token.shape()[0], width = token.shape()[2];
-  if (!kv.defined() || length == kv.shape()[1]) {
-    const int64_t capacity = std::max<int64_t>(16, 2 * length);
-    Tensor grown = Tensor::empty({rows, capacity, width}, token.dtype(), token.device());
+void KeyValueCache::append(const Tensor& tokens) {
+  const int64_t rows = tokens.shape()[0], count = tokens.shape()[1], width = tokens.shape()[2];
+  if (!kv.defined() || length + count > kv.shape()[1]) {
+    const int64_t capacity = std::max<int64_t>(16, 2 * length + count);
+    Tensor grown = Tensor::empty({rows, capacity, width}, tokens.dtype(), tokens.device());
     if (length > 0) copy_tokens(kv, grown, 0, length);
     kv = std::move(grown);
   }
   check(kv.shape()[0] == rows && kv.shape()[2] == width, "cache", "the cache is ", kv.shape(),
-        ", the token ", token.shape(), '.');
-  copy_tokens(token, kv, length, 1);
-  ++length;
+        ", the tokens ", tokens.shape(), '.');
+  copy_tokens(tokens, kv, length, count);
+  length += count;
 }
 
 void KeyValueCache::select(const Tensor& rows) {
@@ -56,29 +56,59 @@ void MultiHeadAttention::validate(const Options& options) {
          "[attention] num_key_value_heads must divide num_attention_heads, got ", kv_heads, " and ",
          options.heads, '.');
   }
+  if (options.rope_positions > 0 && options.head_size() % 2 != 0) {
+    fail(ErrorKind::kConfig, "[attention] rotary positions need heads of even size, got ",
+         options.head_size(), '.');
+  }
 }
 
 SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
     : options((MultiHeadAttention::validate(options), options)),
       qkv({.in = options.hidden_size,
            .out = options.hidden_size + options.kv_width(),
-           .bias = options.bias},
+           .bias = options.bias,
+           .deviation = options.in_deviation},
           scope / "qkv"),
-      out({.in = options.hidden_size, .out = options.hidden_size, .bias = options.bias},
-          scope / "out") {}
+      out({.in = options.hidden_size,
+           .out = options.hidden_size,
+           .bias = options.bias,
+           .deviation = options.out_deviation},
+          scope / "out"),
+      rope_angles(options.rope_positions > 0
+                      ? rope_table(options.rope_positions, options.head_size(), options.rope_theta,
+                                   scope.dtype(), scope.device())
+                      : Tensor()) {}
+
+// Queries, keys and values side by side; with rotary positions the queries and keys are turned.
+Var SelfAttention::project(const Var& x, int64_t position_offset) const {
+  const Var packed = qkv(x);
+  if (!rope_angles.defined()) return packed;
+  const int64_t keys = options.kv_heads == 0 ? options.heads : options.kv_heads;
+  return rope(packed, rope_angles,
+              {.heads = options.heads + keys,
+               .position_offset = position_offset,
+               .layout = options.rope_layout});
+}
 
 Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal) const {
-  return out(attention(qkv(x), {.heads = options.heads,
-                                .kv_heads = options.kv_heads,
-                                .causal = causal,
-                                .key_lengths = lengths,
-                                .dropout = options.dropout}));
+  return out(attention(project(x, 0), {.heads = options.heads,
+                                       .kv_heads = options.kv_heads,
+                                       .causal = causal,
+                                       .key_lengths = lengths,
+                                       .dropout = options.dropout}));
 }
 
 Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
-  const int64_t width = options.hidden_size;
-  const Var packed = qkv(x);
+  const int64_t width = options.hidden_size, count = x.shape()[1];
+  const Var packed = project(x, cache.length);
+  const bool first = cache.length == 0;
   cache.append(slice(packed, 2, width, width + options.kv_width()).value());
+  if (first) {
+    return out(
+        attention(packed, {.heads = options.heads, .kv_heads = options.kv_heads, .causal = true}));
+  }
+  check(count == 1, "attention", "after the first step one token follows at a time, got ", count,
+        '.');
   // The cache has room for more tokens than it holds; attention stops at the length.
   const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
                                       DType::kInt32, x.value().device());
@@ -89,10 +119,20 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
 
 CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
     : options((MultiHeadAttention::validate(options), options)),
-      q({.in = options.hidden_size, .out = options.hidden_size, .bias = options.bias}, scope / "q"),
-      kv({.in = options.hidden_size, .out = options.kv_width(), .bias = options.bias},
+      q({.in = options.hidden_size,
+         .out = options.hidden_size,
+         .bias = options.bias,
+         .deviation = options.in_deviation},
+        scope / "q"),
+      kv({.in = options.hidden_size,
+          .out = options.kv_width(),
+          .bias = options.bias,
+          .deviation = options.in_deviation},
          scope / "kv"),
-      out({.in = options.hidden_size, .out = options.hidden_size, .bias = options.bias},
+      out({.in = options.hidden_size,
+           .out = options.hidden_size,
+           .bias = options.bias,
+           .deviation = options.out_deviation},
           scope / "out") {}
 
 Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const {

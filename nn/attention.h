@@ -9,8 +9,8 @@ struct KeyValueCache {
   Tensor kv;           ///< (R, capacity, 2G * K)
   int64_t length = 0;  ///< tokens held
 
-  /// Appends one token's keys and values for every row: (R, 1, 2G * K). Grows by doubling.
-  void append(const Tensor& token);
+  /// Appends the keys and values of n tokens for every row: (R, n, 2G * K). Grows by doubling.
+  void append(const Tensor& tokens);
   /// Row i becomes what row rows[i] was: beams follow their parents, finished sentences leave.
   void select(const Tensor& rows);
 };
@@ -27,10 +27,15 @@ struct MultiHeadAttention {
     int64_t kv_heads = 0;  ///< 0: as many as heads
     double dropout = 0;    ///< of the attention weights
     bool bias = true;
+    double in_deviation = 0, out_deviation = 0;  ///< as in Linear::Options
+    int64_t rope_positions = 0;  ///< self-attention turns queries and keys; 0: it does not
+    double rope_theta = 10000;
+    RopeLayout rope_layout = RopeLayout::kHalf;
     int64_t head_size() const { return hidden_size / heads; }
     int64_t kv_width() const { return 2 * (kv_heads == 0 ? heads : kv_heads) * head_size(); }
   };
-  /// Throws Error(kConfig) when heads do not divide hidden_size or kv_heads do not divide heads.
+  /// Throws Error(kConfig) when heads do not divide hidden_size, kv_heads do not divide heads, or
+  /// heads to turn have an odd size.
   static void validate(const Options& options);
 };
 
@@ -40,11 +45,16 @@ struct SelfAttention {
   SelfAttention(const Options& options, const ParamScope& scope);
 
   Var operator()(const Var& x, const Tensor& lengths, bool causal) const;
-  /// One more token x (R, 1, D) after those in the cache. Decoding only: nothing is recorded.
+  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal.
+  /// Decoding only: nothing is recorded.
   Var step(const Var& x, KeyValueCache& cache) const;
 
   Options options;
   Linear qkv, out;
+  Tensor rope_angles;  ///< (rope_positions, K) or undefined
+
+ private:
+  Var project(const Var& x, int64_t position_offset) const;
 };
 
 /// Queries come from x (B, T, D), keys and values from a memory (B, S, D).

@@ -72,30 +72,74 @@ ModelOptions small_options() {
 }
 
 struct SmallNorm : Norm {
-  SmallNorm(const NormOptions& options, const ParamScope& scope) : Norm(6, options, scope) {}
+  SmallNorm(const Norm::Options& options, const ParamScope& scope) : Norm(6, options, scope) {}
 };
 
 }  // namespace
 
+namespace {
+
+// A model that takes more than options, with its store.
+template <class Model>
+struct BuiltModel {
+  template <class... Arguments>
+  explicit BuiltModel(const Arguments&... arguments)
+      : store(kSeed, DType::kFloat64), model(arguments..., store.root()) {}
+  ParamStore store;
+  Model model;
+};
+
+// The case of a model's loss by all of its parameters.
+template <class Model, class Loss>
+GradcheckCase loss_case(const std::string& name, const ModelOptions& options,
+                        std::shared_ptr<BuiltModel<Model>> built, Loss loss) {
+  GradcheckCase result{name, disturbed_parameters(built->store),
+                       [built, loss] { return loss(built->model); }};
+  // A kinked activation makes differences across the kink wrong, not the gradient.
+  if (options.hidden_act.activation == Activation::kRelu) result.tolerance = 1e-4;
+  return result;
+}
+
+constexpr LanguageModel::Vocabulary kVocabulary{.size = 11, .pad_id = 0};
+
+}  // namespace
+
 GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options) {
-  struct Model {
-    explicit Model(const ModelOptions& options)
-        : store(kSeed, DType::kFloat64),
-          model(options, {.source_size = 11, .target_size = 11}, store.root()) {}
-    ParamStore store;
-    EncoderDecoder model;
-  };
-  auto built = std::make_shared<Model>(options);
+  const Vocabulary vocabulary{.source_size = 11, .target_size = 11};
   const EncoderDecoder::Batch batch{Tensor::from<int32_t>({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}),
                                     lengths_of({4, 2}),
                                     Tensor::from<int32_t>({2, 6, 8, 2, 10, 0}, {2, 3}),
                                     Tensor::from<int32_t>({6, 8, 3, 10, 3, 0}, {2, 3})};
-  GradcheckCase result{name, disturbed_parameters(built->store), [built, batch] {
-                         return built->model.loss(batch, {.label_smoothing = 0.1}).loss;
-                       }};
-  // A kinked activation makes differences across the kink wrong, not the gradient.
-  if (options.hidden_act == Activation::kRelu) result.tolerance = 1e-4;
-  return result;
+  return loss_case(name, options,
+                   std::make_shared<BuiltModel<EncoderDecoder>>(options, vocabulary),
+                   [batch](const EncoderDecoder& model) {
+                     return model.loss(batch, {.label_smoothing = 0.1}).loss;
+                   });
+}
+
+GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptions& options,
+                                       bool causal) {
+  LanguageModel::Batch batch{Tensor::from<int32_t>({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4}),
+                             Tensor::from<int32_t>({7, 5, 9, 3, 6, 3, 0, 0}, {2, 4}),
+                             lengths_of({4, 3})};
+  if (!causal) batch.targets = Tensor::from<int32_t>({0, 8, 0, 9, 0, 7, 0, 0}, {2, 4});
+  if (options.type_vocab_size > 1) {
+    batch.segments = Tensor::from<int32_t>({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
+  }
+  return loss_case(
+      name, options, std::make_shared<BuiltModel<LanguageModel>>(options, kVocabulary, causal),
+      [batch](const LanguageModel& model) { return model.loss(batch, {}).loss; });
+}
+
+GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options) {
+  const Tensor ids = Tensor::from<int32_t>({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4});
+  const Tensor lengths = lengths_of({4, 3}), labels = Tensor::from<int32_t>({2, 0}, {2});
+  return loss_case(
+      name, options,
+      std::make_shared<BuiltModel<SequenceClassifier>>(options, kVocabulary, int64_t{3}),
+      [=](const SequenceClassifier& model) {
+        return cross_entropy(model(ids, lengths), labels).loss;
+      });
 }
 
 std::vector<GradcheckCase> model_gradchecks() {
@@ -115,20 +159,20 @@ std::vector<GradcheckCase> model_gradchecks() {
   cases.push_back(layer_case<Linear>(
       "Linear", Linear::Options{.in = 6, .out = 5, .activation = Activation::kGeluTanh}, {narrow},
       [=](const Linear& f) { return f(narrow); }));
-  cases.push_back(layer_case<SmallNorm>("Norm, layer", NormOptions{}, {narrow},
+  cases.push_back(layer_case<SmallNorm>("Norm, layer", Norm::Options{}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
-  cases.push_back(layer_case<SmallNorm>("Norm, RMS", NormOptions{.kind = NormKind::kRms}, {narrow},
+  cases.push_back(layer_case<SmallNorm>("Norm, RMS", Norm::Options{{.kind = NormKind::kRms}, true}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<FeedForward>("FeedForward",
                                           FeedForward::Options{.hidden_size = 8,
                                                                .intermediate_size = 12,
-                                                               .activation = Activation::kSilu,
+                                                               .act = Activation::kSilu,
                                                                .dropout = 0.2},
                                           {x}, [=](const FeedForward& f) { return f(x); }));
   for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
     cases.push_back(layer_case<Residual>(
         position == NormPosition::kPost ? "Residual, post-norm" : "Residual, pre-norm",
-        Residual::Options{.hidden_size = 8, .position = position, .norm = {.dropout = 0.2}}, {x},
+        Residual::Options{.hidden_size = 8, .position = position, .norm = {{.dropout = 0.2}, true}}, {x},
         [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
   }
   const MultiHeadAttention::Options attention{.hidden_size = 8, .heads = 2, .dropout = 0.1};
@@ -152,6 +196,30 @@ std::vector<GradcheckCase> model_gradchecks() {
   cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, post-norm, tied", post));
   cases.push_back(
       encoder_decoder_gradcheck("EncoderDecoder, pre-norm, RMS, grouped, learned, untied", pre));
+  ModelOptions gpt = small_options();
+  gpt.norm_position = NormPosition::kPre;
+  gpt.hidden_act = Activation::kGeluTanh;
+  gpt.position_embedding = PositionEmbedding::kLearned;
+  gpt.scale_embeddings = false;
+  gpt.initializer_range = 0.3;
+  cases.push_back(language_model_gradcheck("LanguageModel, GPT-2", gpt, true));
+  ModelOptions llama = gpt;
+  llama.hidden_size = 16;
+  llama.num_attention_heads = 4;
+  llama.num_key_value_heads = 2;
+  llama.norm = NormKind::kRms;
+  llama.bias = false;
+  llama.hidden_act = {Activation::kSilu, /*gated=*/true};
+  llama.position_embedding = PositionEmbedding::kRope;
+  llama.tie_word_embeddings = false;
+  cases.push_back(language_model_gradcheck("LanguageModel, Llama", llama, true));
+  ModelOptions bert = gpt;
+  bert.norm_position = NormPosition::kPost;
+  bert.hidden_act = Activation::kGelu;
+  bert.embedding_norm = true;
+  bert.type_vocab_size = 2;
+  cases.push_back(language_model_gradcheck("LanguageModel, BERT", bert, false));
+  cases.push_back(classifier_gradcheck("SequenceClassifier", bert));
   return cases;
 }
 

@@ -5,14 +5,21 @@
 #include <vector>
 
 #include "autograd/gradcheck.h"
+#include "nn/language_model.h"
 #include "nn/transformer.h"
 
 namespace tapestry {
 
-/// Every layer, and tiny encoder-decoders of both norm placements; dropout is on.
+/// Every layer, and tiny models of every kind and norm placement; dropout is on.
 std::vector<GradcheckCase> model_gradchecks();
 
 /// The loss of an encoder-decoder with these options on a small batch, by all of its parameters.
 GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options);
+
+/// The loss of a causal or masked language model with these options, likewise.
+GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptions& options,
+                                       bool causal);
+/// The loss of a sequence classifier, likewise.
+GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options);
 
 }  // namespace tapestry

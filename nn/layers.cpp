@@ -5,23 +5,51 @@
 namespace tapestry {
 
 Linear::Linear(const Options& options, const ParamScope& scope)
-    : weight(
-          scope.create("weight", {options.out, options.in}, Init::xavier(options.out, options.in))),
+    : weight(scope.create("weight", {options.out, options.in},
+                          options.deviation > 0 ? Init::normal(options.deviation)
+                                                : Init::xavier(options.out, options.in))),
       bias(options.bias ? scope.create("bias", {options.out}, Init::zeros()) : Var()),
       activation(options.activation) {}
 
-Norm::Norm(int64_t size, const NormOptions& options, const ParamScope& scope)
+Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
     : weight(scope.create("weight", {size}, Init::ones())),
-      bias(options.kind == NormKind::kLayer ? scope.create("bias", {size}, Init::zeros()) : Var()),
+      bias(options.kind == NormKind::kLayer && options.bias
+               ? scope.create("bias", {size}, Init::zeros())
+               : Var()),
       options(options) {}
 
+namespace {
+
+Unary gate_of(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu: return Unary::kRelu;
+    case Activation::kGelu: return Unary::kGelu;
+    case Activation::kGeluTanh: return Unary::kGeluTanh;
+    default: return Unary::kSilu;
+  }
+}
+
+}  // namespace
+
 FeedForward::FeedForward(const Options& options, const ParamScope& scope)
-    : up({.in = options.hidden_size,
-          .out = options.intermediate_size,
-          .activation = options.activation},
+    : act(options.act),
+      up({.in = options.hidden_size,
+          .out = (act.gated ? 2 : 1) * options.intermediate_size,
+          .bias = options.bias,
+          .activation = act.gated ? Activation::kNone : act.activation,
+          .deviation = options.up_deviation},
          scope / "up"),
-      down({.in = options.intermediate_size, .out = options.hidden_size}, scope / "down"),
+      down({.in = options.intermediate_size,
+            .out = options.hidden_size,
+            .bias = options.bias,
+            .deviation = options.down_deviation},
+           scope / "down"),
       dropout(options.dropout) {}
+
+Var FeedForward::operator()(const Var& x) const {
+  const Var h = act.gated ? glu(gate_of(act.activation), up(x)) : up(x);
+  return down(tapestry::dropout(h, dropout));
+}
 
 Residual::Residual(const Options& options, const ParamScope& scope)
     : norm(options.hidden_size, options.norm, scope), position(options.position) {}
@@ -33,6 +61,19 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
     for (int64_t i = 0; i < size; ++i, ++element) {
       const double frequency = std::pow(10000.0, -static_cast<double>(i / 2 * 2) / size);
       *element = i % 2 == 0 ? std::sin(p * frequency) : std::cos(p * frequency);
+    }
+  }
+  return table.to(dtype).to(device);
+}
+
+Tensor rope_table(int64_t length, int64_t size, double theta, DType dtype, Device device) {
+  Tensor table = Tensor::empty({length, size}, DType::kFloat64);
+  for (int64_t p = 0; p < length; ++p) {
+    double* const row = table.data<double>() + p * size;
+    for (int64_t i = 0; i < size / 2; ++i) {
+      const double angle = p * std::pow(theta, -2.0 * static_cast<double>(i) / size);
+      row[i] = std::cos(angle);
+      row[size / 2 + i] = std::sin(angle);
     }
   }
   return table.to(dtype).to(device);

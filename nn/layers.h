@@ -7,13 +7,14 @@
 
 namespace tapestry {
 
-/// act(x W^T + b), W (out, in), Xavier uniform; the bias starts at 0.
+/// act(x W^T + b), W (out, in); the bias starts at 0.
 struct Linear {
   struct Options {
     int64_t in = 0;
     int64_t out = 0;
     bool bias = true;
     Activation activation = Activation::kNone;
+    double deviation = 0;  ///< W starts as N(0, deviation^2); 0: Xavier uniform
   };
 
   Linear(const Options& options, const ParamScope& scope);
@@ -25,25 +26,44 @@ struct Linear {
 
 /// Layer or RMS normalisation over the last axis; gamma starts at 1, beta (layer only) at 0.
 struct Norm {
-  Norm(int64_t size, const NormOptions& options, const ParamScope& scope);
+  struct Options : NormOptions {
+    bool bias = true;  ///< layer norm has a beta
+  };
+
+  Norm(int64_t size, const Options& options, const ParamScope& scope);
   Var operator()(const Var& x) const { return norm(x, weight, bias, options); }
 
   Var weight, bias;
-  NormOptions options;
+  Options options;
 };
 
-/// Position-wise feed-forward network: down(act(up(x))) (Vaswani et al. 2017, 3.3).
+/// What a feed-forward network does between its two matrices. Gated: act(gate(x)) * up(x), silu
+/// giving swiglu and gelu geglu (Shazeer 2020).
+struct HiddenAct {
+  HiddenAct(Activation activation = Activation::kRelu, bool gated = false)
+      : activation(activation), gated(gated) {}
+  bool operator==(const HiddenAct&) const = default;
+
+  Activation activation;
+  bool gated;
+};
+
+/// Position-wise feed-forward network: down(act(up(x))) (Vaswani et al. 2017, 3.3). A gated one
+/// keeps gate and up in one matrix (2F, D), the gate's rows first.
 struct FeedForward {
   struct Options {
     int64_t hidden_size = 0;
     int64_t intermediate_size = 0;
-    Activation activation = Activation::kRelu;
+    HiddenAct act = {};
     double dropout = 0;  ///< of the activations
+    bool bias = true;
+    double up_deviation = 0, down_deviation = 0;  ///< as in Linear::Options
   };
 
   FeedForward(const Options& options, const ParamScope& scope);
-  Var operator()(const Var& x) const { return down(tapestry::dropout(up(x), dropout)); }
+  Var operator()(const Var& x) const;
 
+  HiddenAct act;
   Linear up, down;
   double dropout;
 };
@@ -58,7 +78,7 @@ struct Residual {
   struct Options {
     int64_t hidden_size = 0;
     NormPosition position = NormPosition::kPost;
-    NormOptions norm;  ///< norm.dropout is the dropout of f's output
+    Norm::Options norm;  ///< norm.dropout is the dropout of f's output
   };
 
   Residual(const Options& options, const ParamScope& scope);
@@ -78,5 +98,9 @@ struct Residual {
 /// The sinusoidal table (length, size): row p holds sin(p w_i) in column 2i and cos(p w_i) in
 /// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5; document 001).
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device = {});
+
+/// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), w_i = theta^(-2i /
+/// size), i from 0 to size / 2 - 1, size the head's (documents 000 and 004).
+Tensor rope_table(int64_t length, int64_t size, double theta, DType dtype, Device device = {});
 
 }  // namespace tapestry

@@ -1,58 +1,16 @@
 #include "nn/transformer.h"
 
-#include <cmath>
-
 namespace tapestry {
-namespace {
-
-MultiHeadAttention::Options attention_options(const ModelOptions& o) {
-  return {.hidden_size = o.hidden_size,
-          .heads = o.num_attention_heads,
-          .kv_heads = o.num_key_value_heads,
-          .dropout = o.attention_dropout};
-}
-
-FeedForward::Options feed_forward_options(const ModelOptions& o) {
-  return {.hidden_size = o.hidden_size,
-          .intermediate_size = o.intermediate_size,
-          .activation = o.hidden_act,
-          .dropout = o.activation_dropout};
-}
-
-NormOptions norm_options(const ModelOptions& o) {
-  return {.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout};
-}
-
-Residual::Options residual_options(const ModelOptions& o) {
-  return {.hidden_size = o.hidden_size, .position = o.norm_position, .norm = norm_options(o)};
-}
-
-// N(0, 1/D), so that scaling by sqrt(D) gives embeddings of unit variance and a tied classifier
-// starts with logits of order 1.
-Var embedding_table(const ParamScope& scope, int64_t vocab, int64_t size) {
-  return scope.create("weight", {vocab, size}, Init::normal(1 / std::sqrt(double(size))));
-}
-
-}  // namespace
-
-EncoderLayer::EncoderLayer(const ModelOptions& options, const ParamScope& scope)
-    : self_attention(attention_options(options), scope / "self_attention"),
-      self_attention_norm(residual_options(options), scope / "self_attention_norm"),
-      feed_forward(feed_forward_options(options), scope / "feed_forward"),
-      feed_forward_norm(residual_options(options), scope / "feed_forward_norm") {}
-
-Var EncoderLayer::operator()(const Var& x, const Tensor& lengths) const {
-  const Var h = self_attention_norm(
-      x, [&](const Var& x) { return self_attention(x, lengths, /*causal=*/false); });
-  return feed_forward_norm(h, feed_forward);
-}
 
 DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
-    : self_attention(attention_options(options), scope / "self_attention"),
+    : self_attention(attention_options(options, 3 * options.decoder_layers),
+                     scope / "self_attention"),
       self_attention_norm(residual_options(options), scope / "self_attention_norm"),
-      cross_attention(attention_options(options), scope / "cross_attention"),
+      cross_attention(attention_options(options, 3 * options.decoder_layers),
+                      scope / "cross_attention"),
       cross_attention_norm(residual_options(options), scope / "cross_attention_norm"),
-      feed_forward(feed_forward_options(options), scope / "feed_forward"),
+      feed_forward(feed_forward_options(options, 3 * options.decoder_layers),
+                   scope / "feed_forward"),
       feed_forward_norm(residual_options(options), scope / "feed_forward_norm") {}
 
 // Padding in the target needs no mask: a real token never looks ahead to it, and the loss ignores
@@ -77,25 +35,6 @@ Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerC
   return feed_forward_norm(c, feed_forward);
 }
 
-InputEmbedding::InputEmbedding(const ModelOptions& o, const Var& table, const ParamScope& scope)
-    : table(table),
-      options{.scale = o.scale_embeddings ? std::sqrt(double(o.hidden_size)) : 1.0,
-              .dropout = o.dropout,
-              .position_offset = 0} {
-  if (o.position_embedding == PositionEmbedding::kSinusoidal) {
-    positions = sinusoidal_positions(o.max_position_embeddings, o.hidden_size, scope.dtype(),
-                                     scope.device());
-  } else if (o.position_embedding == PositionEmbedding::kLearned) {
-    positions = embedding_table(scope / "positions", o.max_position_embeddings, o.hidden_size);
-  }
-}
-
-Var InputEmbedding::operator()(const Tensor& ids, int64_t offset) const {
-  EmbeddingOptions with_offset = options;
-  with_offset.position_offset = offset;
-  return embedding(ids, table, positions, with_offset);
-}
-
 namespace {
 
 bool one_table(const ModelOptions& options, const Vocabulary& vocabulary) {
@@ -103,21 +42,30 @@ bool one_table(const ModelOptions& options, const Vocabulary& vocabulary) {
 }
 
 Var make_source_table(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope) {
-  return embedding_table(one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding",
-                         v.source_size, o.hidden_size);
+  return embedding_table(
+      o, v.source_size, one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding");
 }
 
 Var make_target_table(const ModelOptions& o, const Vocabulary& v, const Var& source_table,
                       const ParamScope& scope) {
   if (one_table(o, v)) return source_table;
-  return embedding_table(scope / "decoder" / "embedding", v.target_size, o.hidden_size);
+  return embedding_table(o, v.target_size, scope / "decoder" / "embedding");
 }
 
 Var make_output(const ModelOptions& o, const Vocabulary& v, const Var& target_table,
                 const ParamScope& scope) {
   if (o.tie_word_embeddings) return target_table;
-  return (scope / "output")
-      .create("weight", {v.target_size, o.hidden_size}, Init::xavier(v.target_size, o.hidden_size));
+  return Linear({.in = o.hidden_size,
+                 .out = v.target_size,
+                 .bias = false,
+                 .deviation = o.initializer_range},
+                scope / "output")
+      .weight;
+}
+
+ModelOptions encoder_options(ModelOptions options) {
+  options.num_hidden_layers = options.encoder_layers;
+  return options;
 }
 
 }  // namespace
@@ -129,27 +77,15 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
       source_table(make_source_table(options, vocabulary, scope)),
       target_table(make_target_table(options, vocabulary, source_table, scope)),
       output(make_output(options, vocabulary, target_table, scope)),
-      source_embedding(options, source_table, scope / "encoder"),
+      encoder(encoder_options(options), source_table, /*causal=*/false, scope / "encoder"),
       target_embedding(options, target_table, scope / "decoder") {
-  for (int64_t i = 0; i < options.encoder_layers; ++i) {
-    encoder_layers.emplace_back(options, scope / "encoder" / "layers" / i);
-  }
   for (int64_t i = 0; i < options.decoder_layers; ++i) {
     decoder_layers.emplace_back(options, scope / "decoder" / "layers" / i);
   }
   if (options.norm_position == NormPosition::kPre) {
-    encoder_norm.emplace_back(options.hidden_size, norm_options(options),
-                              scope / "encoder" / "norm");
     decoder_norm.emplace_back(options.hidden_size, norm_options(options),
                               scope / "decoder" / "norm");
   }
-}
-
-Var EncoderDecoder::encode(const Tensor& source, const Tensor& source_lengths) const {
-  Var x = source_embedding(source);
-  for (const EncoderLayer& layer : encoder_layers) x = layer(x, source_lengths);
-  for (const Norm& norm : encoder_norm) x = norm(x);
-  return x;
 }
 
 Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,

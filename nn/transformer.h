@@ -3,32 +3,9 @@
 
 #include <vector>
 
-#include "nn/attention.h"
+#include "nn/trunk.h"
 
 namespace tapestry {
-
-enum class PositionEmbedding { kSinusoidal, kLearned, kNone };
-
-/// The one place of each default of a model. Names and meanings follow Hugging Face.
-struct ModelOptions {
-  int64_t hidden_size = 256;         ///< D
-  int64_t intermediate_size = 1024;  ///< F
-  int64_t num_attention_heads = 4;   ///< H
-  int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
-  int64_t encoder_layers = 3;
-  int64_t decoder_layers = 3;
-  Activation hidden_act = Activation::kRelu;
-  NormKind norm = NormKind::kLayer;
-  NormPosition norm_position = NormPosition::kPost;
-  double norm_eps = 1e-5;
-  PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
-  int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
-  bool tie_word_embeddings = true;         ///< classifier = target embedding (= source embedding)
-  bool scale_embeddings = true;            ///< by sqrt(D)
-  double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
-  double attention_dropout = 0.0;          ///< of attention weights
-  double activation_dropout = 0.0;         ///< inside the feed-forward network
-};
 
 /// Sizes that come from the tokenizer, not from the config.
 struct Vocabulary {
@@ -36,16 +13,6 @@ struct Vocabulary {
   int64_t target_size = 0;
   bool shared = true;  ///< one vocabulary for both sides: with tied embeddings, one table
   int32_t pad_id = 0;
-};
-
-struct EncoderLayer {
-  EncoderLayer(const ModelOptions& options, const ParamScope& scope);
-  Var operator()(const Var& x, const Tensor& lengths) const;
-
-  SelfAttention self_attention;
-  Residual self_attention_norm;
-  FeedForward feed_forward;
-  Residual feed_forward_norm;
 };
 
 /// What a decoder layer keeps between two steps of decoding.
@@ -68,22 +35,14 @@ struct DecoderLayer {
   Residual feed_forward_norm;
 };
 
-/// Token embedding with positions and dropout.
-struct InputEmbedding {
-  InputEmbedding(const ModelOptions& options, const Var& table, const ParamScope& scope);
-  /// ids (B, T), the first column at position `offset` -> (B, T, D).
-  Var operator()(const Tensor& ids, int64_t offset = 0) const;
-
-  Var table, positions;
-  EmbeddingOptions options;
-};
-
 struct EncoderDecoder {
   EncoderDecoder(const ModelOptions& options, const Vocabulary& vocabulary,
                  const ParamScope& scope);
 
   /// source (B, S) int32, lengths (B) -> (B, S, D).
-  Var encode(const Tensor& source, const Tensor& source_lengths) const;
+  Var encode(const Tensor& source, const Tensor& source_lengths) const {
+    return encoder(source, source_lengths);
+  }
   /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D).
   Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
   /// hidden (..., D) -> logits (..., V).
@@ -115,10 +74,10 @@ struct EncoderDecoder {
   ModelOptions options;
   Vocabulary vocabulary;
   Var source_table, target_table, output;
-  InputEmbedding source_embedding, target_embedding;
-  std::vector<EncoderLayer> encoder_layers;
+  Trunk encoder;
+  InputEmbedding target_embedding;
   std::vector<DecoderLayer> decoder_layers;
-  std::vector<Norm> encoder_norm, decoder_norm;  ///< one each in pre-norm models, else none
+  std::vector<Norm> decoder_norm;  ///< one in pre-norm models, else none
 };
 
 }  // namespace tapestry

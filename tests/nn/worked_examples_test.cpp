@@ -148,7 +148,7 @@ TEST(Document003, FeedForwardBlock) {
 // Document 003, 6. Add & Layer Normalization: x = (2, 4), sublayer(x) = (1, 3).
 TEST(Document003, AddAndLayerNorm) {
   ParamStore store(1, DType::kFloat64);
-  const Residual block({.hidden_size = 2, .norm = {.eps = 0}}, store.root());
+  const Residual block({.hidden_size = 2, .norm = {{.eps = 0}, true}}, store.root());
   const Var x = doubles({2, 4}, {1, 2});
   const Var y = block(x, [](const Var&) { return Var(doubles({1, 3}, {1, 2})); });
   EXPECT_LT(distance(y.value(), doubles({-1, 1}, {1, 2})), 1e-14);

@@ -1,0 +1,36 @@
+// Rotary position embedding (Su et al. 2021; documents 000 and 004): pair i of each head is turned by
+// the angle p * theta_i, p the row's position, so that q_m . k_n depends on m - n alone.
+#pragma once
+
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+/// Which elements of a head of size K are pair i.
+enum class RopeLayout {
+  kHalf,         ///< i and i + K/2 (Llama's checkpoints)
+  kInterleaved,  ///< 2i and 2i + 1 (the paper)
+};
+
+/// Rows of `width` columns. The first heads * head_size of them are heads to turn, the rest is
+/// copied. Row r stands at position position_offset + r % length.
+struct RopeShape {
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t head_size = 0;
+  int64_t length = 1;
+  int64_t position_offset = 0;
+  RopeLayout layout = RopeLayout::kHalf;
+  bool inverse = false;  ///< turns back: what backward does
+};
+
+namespace kernels {
+
+/// y (=|+=) the turned x. `table` (positions, K): K/2 cosines, then K/2 sines of each position.
+/// y may be x under kSet.
+template <class T>
+void rope(Cpu, const RopeShape& shape, const T* x, const T* table, T* y, Write write);
+
+}  // namespace kernels
+}  // namespace tapestry

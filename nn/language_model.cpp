@@ -1,0 +1,137 @@
+#include "nn/language_model.h"
+
+#include <algorithm>
+
+namespace tapestry {
+namespace {
+
+// The places that have a target, in the flattened batch, and their targets.
+struct Places {
+  Tensor rows;     ///< (1, M) int32
+  Tensor targets;  ///< (M) int32
+};
+
+Places places_with_target(const Tensor& targets, int32_t pad_id) {
+  std::vector<int32_t> rows, wanted;
+  const auto ids = targets.to_vector<int32_t>();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == pad_id) continue;
+    rows.push_back(static_cast<int32_t>(i));
+    wanted.push_back(ids[i]);
+  }
+  const auto count = static_cast<int64_t>(rows.size());
+  return {Tensor::from(rows, {1, count}, targets.device()),
+          Tensor::from(wanted, {count}, targets.device())};
+}
+
+Var make_output(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
+  if (o.tie_word_embeddings) return table;
+  return Linear({.in = o.hidden_size,
+                 .out = vocab,
+                 .bias = false,
+                 .deviation = o.initializer_range},
+                scope / "output")
+      .weight;
+}
+
+}  // namespace
+
+MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& scope)
+    : dense({.in = o.hidden_size,
+             .out = o.hidden_size,
+             .bias = o.bias,
+             .activation = o.hidden_act.activation,
+             .deviation = o.initializer_range},
+            scope / "dense"),
+      norm(o.hidden_size, norm_options(o), scope / "norm"),
+      bias(scope.create("bias", {vocab}, Init::zeros())) {}
+
+LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& vocabulary, bool causal,
+                             const ParamScope& scope)
+    : options(options),
+      vocabulary(vocabulary),
+      table(embedding_table(options, vocabulary.size, scope / "embedding")),
+      output(make_output(options, vocabulary.size, table, scope)),
+      trunk(options, table, causal, scope) {
+  if (!causal) head.emplace(options, vocabulary.size, scope / "head");
+}
+
+Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
+  const Var x = trunk(ids, lengths, segments);
+  return head ? (*head)(x) : x;
+}
+
+CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
+  loss_options.ignore_index = vocabulary.pad_id;
+  Var x = trunk(batch.ids, batch.lengths, batch.segments);
+  if (!head) return linear_cross_entropy(x, output, {}, batch.targets, loss_options);
+  // An embedding lookup in the hidden states picks the rows that have a target, about one in seven.
+  const Places places = places_with_target(batch.targets, vocabulary.pad_id);
+  x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
+  x = reshape(x, {places.targets.numel(), options.hidden_size});
+  return linear_cross_entropy((*head)(x), output, head->bias, places.targets, loss_options);
+}
+
+Tensor LanguageModel::step(const Tensor& ids, std::vector<KeyValueCache>& caches) const {
+  const Var x = trunk.step(ids, caches);
+  const int64_t rows = ids.shape()[0], count = ids.shape()[1];
+  return logits(reshape(slice(x, 1, count - 1, count), {rows, options.hidden_size})).value();
+}
+
+Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
+  const size_t rows = histories_.size();
+  check(rows > 0 && !tokens.empty() && tokens.size() % rows == 0, "decoding",
+        "expected the same number of tokens for each of ", rows, " rows, got ", tokens.size(),
+        " tokens.");
+  size_t count = tokens.size() / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(row * count);
+    histories_[row].insert(histories_[row].end(), first,
+                           first + static_cast<std::ptrdiff_t>(count));
+  }
+  const auto positions = static_cast<size_t>(model_.options.max_position_embeddings);
+  if (histories_[0].size() > positions) {
+    const size_t kept = std::max<size_t>(1, positions / 2);
+    for (auto& history : histories_) {
+      history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(kept));
+    }
+    caches_.clear();
+    count = kept;
+  }
+  std::vector<int32_t> fed;
+  for (const auto& history : histories_) {
+    fed.insert(fed.end(), history.end() - static_cast<std::ptrdiff_t>(count), history.end());
+  }
+  const Device device = model_.table.value().device();
+  return model_.step(Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)},
+                                  device),
+                     caches_);
+}
+
+void LanguageModelSteps::select(const std::vector<int32_t>&, const std::vector<int32_t>& rows) {
+  std::vector<std::vector<int32_t>> kept;
+  for (const int32_t row : rows) kept.push_back(histories_[static_cast<size_t>(row)]);
+  histories_ = std::move(kept);
+  const Tensor ids = Tensor::from(rows, {static_cast<int64_t>(rows.size())},
+                                  model_.table.value().device());
+  for (KeyValueCache& cache : caches_) cache.select(ids);
+}
+
+SequenceClassifier::SequenceClassifier(const ModelOptions& o,
+                                       const LanguageModel::Vocabulary& vocabulary,
+                                       int64_t classes, const ParamScope& scope)
+    : dropout(o.dropout),
+      trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
+      pooler({.in = o.hidden_size, .out = o.hidden_size, .deviation = o.initializer_range},
+             scope / "pooler"),
+      classifier({.in = o.hidden_size, .out = classes, .deviation = o.initializer_range},
+                 scope / "classifier") {}
+
+Var SequenceClassifier::operator()(const Tensor& ids, const Tensor& lengths,
+                                   const Tensor& segments) const {
+  const Var x = slice(trunk(ids, lengths, segments), 1, 0, 1);
+  const Var first = reshape(x, {x.shape()[0], x.shape()[2]});
+  return classifier(tapestry::dropout(tanh(pooler(first)), dropout));
+}
+
+}  // namespace tapestry

@@ -1,0 +1,86 @@
+// Models over one sequence: causal and masked language models, and classifiers of whole sequences.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "nn/decoding.h"
+#include "nn/trunk.h"
+
+namespace tapestry {
+
+/// What a masked model does with a hidden state before the classifier: norm(act(dense(x))), and the
+/// classifier's bias (Devlin et al. 2019).
+struct MaskedHead {
+  MaskedHead(const ModelOptions& options, int64_t vocab, const ParamScope& scope);
+  Var operator()(const Var& x) const { return norm(dense(x)); }
+
+  Linear dense;
+  Norm norm;
+  Var bias;  ///< (V)
+};
+
+/// A trunk with a classifier over the vocabulary: causal (GPT-2, Llama) or masked (BERT, RoBERTa).
+struct LanguageModel {
+  struct Vocabulary {
+    int64_t size = 0;
+    int32_t pad_id = 0;
+  };
+  LanguageModel(const ModelOptions& options, const Vocabulary& vocabulary, bool causal,
+                const ParamScope& scope);
+
+  struct Batch {
+    Tensor ids;      ///< (B, T) int32
+    Tensor targets;  ///< (B, T): the token to predict at each place, pad_id where there is none
+    Tensor lengths = {};   ///< (B), or undefined: every row is full
+    Tensor segments = {};  ///< (B, T), or undefined: all 0
+  };
+  /// Cross-entropy at the places that have a target. A masked model computes its head there alone.
+  CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
+
+  /// ids (B, T), lengths (B) or undefined, -> hidden states (B, T, D) after the head's transform.
+  Var hidden(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
+  /// hidden (..., D) -> logits (..., V).
+  Var logits(const Var& hidden) const { return linear(hidden, output, output_bias()); }
+
+  /// Feeds n tokens to each row: ids (R, n) -> logits (R, V) of the next one. Causal models only.
+  Tensor step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
+
+  Var output_bias() const { return head ? head->bias : Var(); }
+
+  ModelOptions options;
+  Vocabulary vocabulary;
+  Var table, output;
+  Trunk trunk;
+  std::optional<MaskedHead> head;
+};
+
+/// Feeds a causal model for a search (nn/decoding.h). A sequence that outgrows the model's positions
+/// goes on from its last half, read again.
+class LanguageModelSteps : public NextToken {
+ public:
+  LanguageModelSteps(const LanguageModel& model, int64_t rows)
+      : model_(model), histories_(static_cast<size_t>(rows)) {}
+  Tensor step(const std::vector<int32_t>& tokens) override;
+  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override;
+
+ private:
+  const LanguageModel& model_;
+  std::vector<std::vector<int32_t>> histories_;  ///< per row, what the caches hold
+  std::vector<KeyValueCache> caches_;
+};
+
+/// A trunk with a classifier of its first token: tanh(pooler(x_0)), dropout, classifier (Devlin et
+/// al. 2019).
+struct SequenceClassifier {
+  SequenceClassifier(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
+                     int64_t classes, const ParamScope& scope);
+  /// ids (B, T), lengths (B) -> logits (B, classes).
+  Var operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments = {}) const;
+
+  double dropout;
+  Trunk trunk;
+  Linear pooler, classifier;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,51 @@
+// What a model is made of: one place for each default, and how its layers take them.
+#pragma once
+
+#include "nn/attention.h"
+
+namespace tapestry {
+
+enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kNone };
+
+/// Names and meanings follow Hugging Face.
+struct ModelOptions {
+  int64_t hidden_size = 256;         ///< D
+  int64_t intermediate_size = 1024;  ///< F
+  int64_t num_attention_heads = 4;   ///< H
+  int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
+  int64_t encoder_layers = 3;        ///< of an encoder-decoder, like decoder_layers
+  int64_t decoder_layers = 3;
+  int64_t num_hidden_layers = 4;  ///< of an encoder or a decoder alone
+  HiddenAct hidden_act = {};
+  NormKind norm = NormKind::kLayer;
+  NormPosition norm_position = NormPosition::kPost;
+  double norm_eps = 1e-5;
+  bool bias = true;  ///< linear layers and layer norms have one
+  PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
+  int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
+  double rope_theta = 10000;
+  RopeLayout rope_layout = RopeLayout::kHalf;
+  int64_t type_vocab_size = 0;      ///< segment embeddings (BERT's 2); 0: none
+  bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
+  bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
+  bool scale_embeddings = true;     ///< by sqrt(D)
+  /// Matrices and embeddings start as N(0, range^2); in a pre-norm model the projections back into
+  /// the residual stream as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
+  /// 0: Xavier uniform, embeddings N(0, 1 / D).
+  double initializer_range = 0;
+  double dropout = 0.1;             ///< of embeddings and sub-layer outputs
+  double attention_dropout = 0.0;   ///< of attention weights
+  double activation_dropout = 0.0;  ///< inside the feed-forward network
+};
+
+/// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
+MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
+FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t branches);
+Norm::Options norm_options(const ModelOptions& options);
+Residual::Options residual_options(const ModelOptions& options);
+
+/// A new parameter "<scope>.weight" (rows, D). Without initializer_range N(0, 1/D), so that scaling
+/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of order 1.
+Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
+
+}  // namespace tapestry

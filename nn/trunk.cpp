@@ -1,0 +1,83 @@
+#include "nn/trunk.h"
+
+#include <cmath>
+
+namespace tapestry {
+
+InputEmbedding::InputEmbedding(const ModelOptions& o, const Var& table, const ParamScope& scope)
+    : table(table),
+      options{.scale = o.scale_embeddings ? std::sqrt(double(o.hidden_size)) : 1.0,
+              .dropout = o.dropout,
+              .position_offset = 0} {
+  if (o.position_embedding == PositionEmbedding::kSinusoidal) {
+    positions = sinusoidal_positions(o.max_position_embeddings, o.hidden_size, scope.dtype(),
+                                     scope.device());
+  } else if (o.position_embedding == PositionEmbedding::kLearned) {
+    positions = embedding_table(o, o.max_position_embeddings, scope / "positions");
+  }
+  if (o.type_vocab_size > 0) {
+    segment_table = embedding_table(o, o.type_vocab_size, scope / "segments");
+  }
+  if (o.embedding_norm) {
+    norm.emplace_back(o.hidden_size, norm_options(o), scope / "embedding_norm");
+  }
+}
+
+Var InputEmbedding::operator()(const Tensor& ids, int64_t offset, const Tensor& segments) const {
+  EmbeddingOptions at_offset = options;
+  at_offset.position_offset = offset;
+  if (!segment_table.defined() && norm.empty()) return embedding(ids, table, positions, at_offset);
+  at_offset.dropout = 0;  // of the sum, at the end
+  Var x = embedding(ids, table, positions, at_offset);
+  if (segment_table.defined()) {
+    x = x + (segments.defined() ? embedding(segments, segment_table)
+                                : reshape(slice(segment_table, 0, 0, 1), {x.shape()[2]}));
+  }
+  for (const Norm& f : norm) x = f(x);
+  return dropout(x, options.dropout);
+}
+
+EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
+    : self_attention(attention_options(o, 2 * o.num_hidden_layers), scope / "self_attention"),
+      self_attention_norm(residual_options(o), scope / "self_attention_norm"),
+      feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
+      feed_forward_norm(residual_options(o), scope / "feed_forward_norm") {}
+
+Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal) const {
+  const Var h =
+      self_attention_norm(x, [&](const Var& x) { return self_attention(x, lengths, causal); });
+  return feed_forward_norm(h, feed_forward);
+}
+
+Var EncoderLayer::step(const Var& x, KeyValueCache& cache) const {
+  const Var h = self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache); });
+  return feed_forward_norm(h, feed_forward);
+}
+
+Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope)
+    : causal(causal), embedding(options, table, scope) {
+  for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
+    layers.emplace_back(options, scope / "layers" / i);
+  }
+  if (options.norm_position == NormPosition::kPre) {
+    norm.emplace_back(options.hidden_size, norm_options(options), scope / "norm");
+  }
+}
+
+Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
+  Var x = embedding(ids, 0, segments);
+  for (const EncoderLayer& layer : layers) x = layer(x, lengths, causal);
+  for (const Norm& f : norm) x = f(x);
+  return x;
+}
+
+Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches) const {
+  check(causal, "trunk", "only a causal model can be fed step by step.");
+  caches.resize(layers.size());
+  Var x = embedding(ids, caches.empty() ? 0 : caches[0].length);
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i].step(x, caches[i]);
+  for (const Norm& f : norm) x = f(x);
+  return x;
+}
+
+}  // namespace tapestry

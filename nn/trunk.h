@@ -1,0 +1,51 @@
+// A stack of self-attention layers over embedded tokens: the encoder of an encoder-decoder, a causal
+// language model (GPT-2, Llama) and a masked one (BERT) without their heads.
+#pragma once
+
+#include <vector>
+
+#include "nn/model_options.h"
+
+namespace tapestry {
+
+/// Token embedding with positions, segments, norm and dropout.
+struct InputEmbedding {
+  InputEmbedding(const ModelOptions& options, const Var& table, const ParamScope& scope);
+  /// ids (B, T), the first column at position `offset`; segments (B, T) in [0, type_vocab_size), or
+  /// undefined: all 0 -> (B, T, D).
+  Var operator()(const Tensor& ids, int64_t offset = 0, const Tensor& segments = {}) const;
+
+  Var table, positions, segment_table;
+  EmbeddingOptions options;
+  std::vector<Norm> norm;  ///< one with embedding_norm, else none
+};
+
+/// Self-attention and feed-forward network (Vaswani et al. 2017, 3.1).
+struct EncoderLayer {
+  EncoderLayer(const ModelOptions& options, const ParamScope& scope);
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
+  Var operator()(const Var& x, const Tensor& lengths, bool causal = false) const;
+  /// n more tokens of each row: x (R, n, D). Causal, decoding only.
+  Var step(const Var& x, KeyValueCache& cache) const;
+
+  SelfAttention self_attention;
+  Residual self_attention_norm;
+  FeedForward feed_forward;
+  Residual feed_forward_norm;
+};
+
+struct Trunk {
+  /// options.num_hidden_layers layers over the embedding `table` (V, D).
+  Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope);
+  /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
+  Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
+  /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache a layer. Causal trunks only.
+  Var step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
+
+  bool causal;
+  InputEmbedding embedding;
+  std::vector<EncoderLayer> layers;
+  std::vector<Norm> norm;  ///< one in pre-norm models, else none
+};
+
+}  // namespace tapestry
