@@ -6,7 +6,8 @@
 #include <numeric>
 
 #include "apps/commands.h"
-#include "apps/translation.h"
+#include "apps/model_bundle.h"
+#include "apps/training.h"
 #include "core/allocator.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
@@ -27,51 +28,57 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+// Rows of source and target tokens; of target tokens alone for a model over one sequence.
 struct BatchShape {
-  int64_t sentences = 0, source = 0, target = 0;
+  int64_t rows = 0, source = 0, target = 0;
+  int64_t tokens() const { return rows * (source + target); }
 };
 
-BatchShape parse_shape(const std::string& text) {
+BatchShape parse_shape(const std::string& text, bool both_sides) {
   BatchShape shape;
   char rest = 0;
-  if (std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &shape.sentences, &shape.source, &shape.target,
-                  &rest) != 3 ||
-      shape.sentences < 1 || shape.source < 1 || shape.target < 1) {
-    fail(ErrorKind::kConfig, "[bench] --shape must be SENTENCESxSOURCExTARGET, got '", text, "'.");
+  const bool read =
+      both_sides ? std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &shape.rows, &shape.source,
+                               &shape.target, &rest) == 3 &&
+                       shape.source >= 1
+                 : std::sscanf(text.c_str(), "%ldx%ld%c", &shape.rows, &shape.target, &rest) == 2;
+  if (!read || shape.rows < 1 || shape.target < 1) {
+    fail(ErrorKind::kConfig, "[bench] --shape must be ",
+         both_sides ? "SENTENCESxSOURCExTARGET" : "ROWSxTOKENS", ", got '", text, "'.");
   }
   return shape;
 }
 
 // Uniform random real tokens, no padding: every cell costs what it costs in the formulas.
-EncoderDecoder::Batch synthetic_batch(const BatchShape& shape, int64_t vocab, uint32_t number) {
-  const auto ids = [&](int64_t length, uint32_t stream) {
-    Tensor tensor = Tensor::empty({shape.sentences, length}, DType::kInt32);
-    for (int64_t i = 0; i < tensor.numel(); ++i) {
-      tensor.data<int32_t>()[i] =
-          static_cast<int32_t>(4 + philox_below({7, number, stream}, static_cast<uint64_t>(i),
-                                                static_cast<uint64_t>(vocab - 4)));
-    }
-    return tensor;
-  };
-  return {ids(shape.source, 0),
-          Tensor::full({shape.sentences}, double(shape.source), DType::kInt32),
-          ids(shape.target, 1), ids(shape.target, 2)};
+Tensor synthetic_ids(int64_t rows, int64_t length, int64_t vocab, uint32_t number,
+                     uint32_t stream) {
+  Tensor tensor = Tensor::empty({rows, length}, DType::kInt32);
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    tensor.data<int32_t>()[i] =
+        static_cast<int32_t>(4 + philox_below({7, number, stream}, static_cast<uint64_t>(i),
+                                              static_cast<uint64_t>(vocab - 4)));
+  }
+  return tensor;
 }
 
 // Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once
 // and backward twice.
-double step_flops(const ModelOptions& m, const BatchShape& s, int64_t vocab) {
+double step_flops(const Config& config, const BatchShape& s) {
+  const ModelOptions& m = config.model;
   const double d = double(m.hidden_size), f = double(m.intermediate_size);
   const int64_t groups = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
   const double kv = 2 * d * double(groups) / double(m.num_attention_heads);
-  const double b = double(s.sentences), source = double(s.source), target = double(s.target);
-  const double self = d * (d + kv) + d * d, ffn = 2 * d * f;
-  const double encoder = source * (self + ffn) + 2 * source * source * d;
-  const double decoder = target * (self + 2 * d * d + ffn) + source * d * kv +
-                         2 * target * target * d + 2 * target * source * d;
-  const double classifier = target * d * double(vocab);
+  const double b = double(s.rows), source = double(s.source), target = double(s.target);
+  const double self = d * (d + kv) + d * d, ffn = (m.hidden_act.gated ? 3 : 2) * d * f;
+  const auto layer = [&](double length) {
+    return length * (self + ffn) + 2 * length * length * d;
+  };
+  const double classifier = target * d * double(config.tokenizer.vocab_size);
+  if (s.source == 0) return 6 * b * (double(m.num_hidden_layers) * layer(target) + classifier);
+  const double cross = 2 * target * d * d + source * d * kv + 2 * target * source * d;
   return 6 * b *
-         (double(m.encoder_layers) * encoder + double(m.decoder_layers) * decoder + classifier);
+         (double(m.encoder_layers) * layer(source) +
+          double(m.decoder_layers) * (layer(target) + cross) + classifier);
 }
 
 // The machine's SGEMM rate at 1024^3, the best of five.
@@ -132,33 +139,61 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   return measured;
 }
 
-Measured measure_synthetic(const Config& config, const BatchShape& shape,
-                           const BenchArguments& arguments) {
+Measured measure_synthetic(const Config& config, const BenchArguments& arguments) {
+  const bool both_sides = config.model_type == ModelType::kEncoderDecoder;
+  const BatchShape shape = parse_shape(arguments.shape, both_sides);
   const int64_t vocab = config.tokenizer.vocab_size;
-  ParamStore store(config.seed, config.dtype, parse_device(config.device));
-  const EncoderDecoder model(
-      config.model, {.source_size = vocab, .target_size = vocab, .shared = config.tokenizer.share},
-      store.root());
-  std::vector<EncoderDecoder::Batch> batches;
-  for (uint32_t i = 0; i < 4; ++i) batches.push_back(synthetic_batch(shape, vocab, i));
-  size_t next = 0;
-  Measured measured = run_steps(config, store, arguments, [&](double& tokens) {
-    tokens = double(shape.sentences * (shape.source + shape.target));
-    return model.loss(batches[next++ % batches.size()],
-                      {.label_smoothing = config.training.label_smoothing});
-  });
-  measured.flops = step_flops(config.model, shape, vocab);
+  const Device device = parse_device(config.device);
+  const CrossEntropyOptions options{.label_smoothing = config.training.label_smoothing};
+  constexpr uint32_t kBatches = 4;
+  const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
+    return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
+  };
+  ParamStore store(config.seed, config.dtype, device);
+  uint32_t next = 0;
+  Measured measured;
+  if (both_sides) {
+    const EncoderDecoder model(
+        config.model,
+        {.source_size = vocab, .target_size = vocab, .shared = config.tokenizer.share},
+        store.root());
+    const Tensor lengths = Tensor::full({shape.rows}, double(shape.source), DType::kInt32, device);
+    std::vector<EncoderDecoder::Batch> batches;
+    for (uint32_t i = 0; i < kBatches; ++i) {
+      batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1),
+                         ids(shape.target, i, 2)});
+    }
+    measured = run_steps(config, store, arguments, [&](double& tokens) {
+      tokens = double(shape.tokens());
+      return model.loss(batches[next++ % kBatches], options);
+    });
+  } else if (config.task == Task::kClm) {
+    const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
+    std::vector<LanguageModel::Batch> batches;
+    for (uint32_t i = 0; i < kBatches; ++i) {
+      batches.push_back({ids(shape.target, i, 0), ids(shape.target, i, 1)});
+    }
+    measured = run_steps(config, store, arguments, [&](double& tokens) {
+      tokens = double(shape.tokens());
+      return model.loss(batches[next++ % kBatches], options);
+    });
+  } else {
+    fail(ErrorKind::kConfig, "[bench] task ", name_of(config.task),
+         " has no synthetic batches; leave --shape out to use the config's data.");
+  }
+  measured.flops = step_flops(config, shape);
   return measured;
 }
 
 Measured measure_data(const Config& config, const BenchArguments& arguments) {
-  TranslationTask task(config, {}, {}, [](const std::string& message) {
-    std::fprintf(stderr, "%s\n", message.c_str());
-  });
-  return run_steps(config, task.parameters(), arguments, [&](double& tokens) {
-    const UpdateSize size = task.next_update(1);
-    tokens = double(size.source_tokens + size.target_tokens);
-    return task.loss(0, {.label_smoothing = config.training.label_smoothing});
+  const std::unique_ptr<TrainingTask> task =
+      make_task(config, {}, {}, [](const std::string& message) {
+        std::fprintf(stderr, "%s\n", message.c_str());
+      });
+  return run_steps(config, task->parameters(), arguments, [&](double& tokens) {
+    const UpdateSize size = task->next_update(1);
+    tokens = double(size.tokens);
+    return task->loss(0, {.label_smoothing = config.training.label_smoothing});
   });
 }
 
@@ -169,9 +204,8 @@ int run_bench(const BenchArguments& arguments) {
   set_num_threads(config.threads);
   const double peak = sgemm_peak();
   reset_peak_bytes();
-  const Measured measured =
-      arguments.shape.empty() ? measure_data(config, arguments)
-                              : measure_synthetic(config, parse_shape(arguments.shape), arguments);
+  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments)
+                                                    : measure_synthetic(config, arguments);
   const double seconds = median(measured.seconds);
   const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
   const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);

@@ -38,58 +38,139 @@ void add_train(CLI::App& app, Run& run) {
   command->callback([&run, arguments] { run = [arguments] { return run_train(*arguments); }; });
 }
 
+void add_model(CLI::App* command, std::string& model, ComputeArguments& compute) {
+  command->add_option("--model", model, "checkpoint or run folder")->required();
+  add_compute(command, compute);
+}
+
+// What is not given comes from the model's config.
+void add_search(CLI::App* command, SearchArguments& search) {
+  command
+      ->add_option("--beam-size", search.beam_size,
+                   "hypotheses kept; 1 is greedy search, or sampling (default: the config's, like "
+                   "those below)")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--length-penalty", search.length_penalty, "exponent of the length normalisation")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--length-penalty-type", search.length_penalty_type, "average | gnmt | none")
+      ->check(CLI::IsMember({"average", "gnmt", "none"}));
+  command->add_option("--n-best", search.n_best, "results of each line, best first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--do-sample,!--no-do-sample", search.do_sample,
+                    "draw tokens instead of taking the most probable ones");
+  command->add_option("--temperature", search.temperature, "logits are divided by it")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--top-k", search.top_k, "draw among so many tokens; 0: among all")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-p", search.top_p, "draw from the nucleus of this probability")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--frequency-penalty", search.frequency_penalty,
+                      "taken from a logit for each time its token was generated");
+  command->add_option("--presence-penalty", search.presence_penalty,
+                      "taken from a logit if its token was generated");
+  command->add_option("--repetition-penalty", search.repetition_penalty,
+                      "divides (multiplies, if negative) logits of tokens in the sequence")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
+                      "no n-gram comes twice; 0: off")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--min-new-tokens", search.min_new_tokens, "tokens before an end")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--max-new-tokens", search.max_new_tokens, "most tokens; 0: no such limit")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", search.seed, "of the draws");
+}
+
 void add_translate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("translate", "Translate standard input line by line");
   auto arguments = std::make_shared<TranslateArguments>();
-  command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
-  command
-      ->add_option("--beam-size", arguments->beam_size,
-                   "hypotheses kept; 1 is greedy search (default: the config's, like those below)")
-      ->check(CLI::Range(1, 1024));
-  command
-      ->add_option("--length-penalty", arguments->length_penalty,
-                   "exponent of the length normalisation")
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option("--length-penalty-type", arguments->length_penalty_type, "average | gnmt | none")
-      ->check(CLI::IsMember({"average", "gnmt", "none"}));
+  add_model(command, arguments->model, arguments->compute);
+  add_search(command, arguments->search);
   command
       ->add_option("--max-length-ratio", arguments->max_length_ratio,
                    "longest output in tokens for each source token, plus 10")
       ->check(CLI::PositiveNumber);
-  command->add_option("--n-best", arguments->n_best, "translations of each line, best first")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
   command->add_option("--batch-size", arguments->batch_size, "lines translated at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
-  add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_translate(*arguments); }; });
+}
+
+void add_generate(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "generate", "Continue a prompt, or each line of standard input, with a causal language model");
+  auto arguments = std::make_shared<GenerateArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--prompt", arguments->prompt, "text to continue, instead of standard input");
+  command->add_option("--samples", arguments->samples, "continuations of each prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_search(command, arguments->search);
+  command->add_option("--stop", arguments->stop, "text that ends a continuation; may be repeated");
+  command->add_option("--batch-size", arguments->batch_size, "sequences at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
+      ->check(CLI::IsMember({"jsonl"}));
+  command->callback([&run, arguments] { run = [arguments] { return run_generate(*arguments); }; });
+}
+
+void add_fill_mask(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "fill-mask", "The most probable words for each <mask> in lines of standard input");
+  auto arguments = std::make_shared<FillMaskArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--top-k", arguments->top_k, "words for each mask")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([&run, arguments] { run = [arguments] { return run_fill_mask(*arguments); }; });
+}
+
+void add_classify(CLI::App& app, Run& run) {
+  auto* command =
+      app.add_subcommand("classify", "The class of each line of standard input, with its probability");
+  auto arguments = std::make_shared<ClassifyArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->callback([&run, arguments] { run = [arguments] { return run_classify(*arguments); }; });
 }
 
 void add_score(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "score", "Log-probability and tokens of each target line given its source line");
+      "score", "Log-probability and tokens of each target line, given its source line if there is one");
   auto arguments = std::make_shared<ScoreArguments>();
-  command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
-  command->add_option("--source", arguments->source, "file")->required();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--source", arguments->source, "file, for a translation model");
   command->add_option("--target", arguments->target, "file")->required();
-  add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });
 }
 
 void add_evaluate(CLI::App& app, Run& run) {
-  auto* command = app.add_subcommand("evaluate", "BLEU and chrF with sacreBLEU's signature");
+  auto* command = app.add_subcommand(
+      "evaluate", "BLEU and chrF with sacreBLEU's signature, or a language model's perplexity");
   auto arguments = std::make_shared<EvaluateArguments>();
-  command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input")->required();
-  command->add_option("--reference", arguments->reference, "file")->required();
+  auto* hypothesis =
+      command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
+  auto* reference = command->add_option("--reference", arguments->reference, "file");
   command->add_option("--tokenize", arguments->tokenize, "13a | none")
       ->check(CLI::IsMember({"13a", "none"}))
       ->capture_default_str();
   command->add_flag("--lowercase", arguments->lowercase, "compare lower-cased text");
+  auto* model = command->add_option("--model", arguments->model, "of a language model");
+  auto* text = command->add_option("--text", arguments->text, "file to measure the model on");
+  command
+      ->add_option("--documents", arguments->documents,
+                   "lines | paragraphs | fortunes | file (default: as in the training)")
+      ->check(CLI::IsMember({"lines", "paragraphs", "fortunes", "file"}));
   command->add_flag("--json", arguments->json, "one JSON object");
+  hypothesis->needs(reference)->excludes(model);
+  reference->needs(hypothesis);
+  model->needs(text);
+  text->needs(model);
+  add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_evaluate(*arguments); }; });
 }
 
@@ -124,7 +205,8 @@ void add_bench(CLI::App& app, Run& run) {
   auto arguments = std::make_shared<BenchArguments>();
   add_config(command, arguments->config, arguments->overrides);
   command->add_option("--shape", arguments->shape,
-                      "BxSxT: synthetic tokens (default: the config's data)");
+                      "BxSxT, or BxT for a language model: synthetic tokens (default: the config's "
+                      "data)");
   command->add_option("--steps", arguments->steps, "timed steps")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -166,6 +248,9 @@ int run_command_line(int argc, char** argv) {
   Run run;
   add_train(app, run);
   add_translate(app, run);
+  add_generate(app, run);
+  add_fill_mask(app, run);
+  add_classify(app, run);
   add_score(app, run);
   add_evaluate(app, run);
   add_gradcheck(app, run);

@@ -21,33 +21,76 @@ struct ComputeArguments {
   int threads = 0;  ///< 0: all cores
 };
 
-/// stdin to stdout, one line each. What is unset comes from the checkpoint's config.
-struct TranslateArguments {
-  std::string model;
-  ComputeArguments compute;
+/// How to choose tokens. What is unset comes from the checkpoint's config.
+struct SearchArguments {
   std::optional<int64_t> beam_size;
   std::optional<double> length_penalty;
   std::optional<std::string> length_penalty_type;  ///< average | gnmt | none
-  std::optional<double> max_length_ratio;
+  std::optional<bool> do_sample;
+  std::optional<double> temperature;
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> frequency_penalty, presence_penalty, repetition_penalty;
+  std::optional<int64_t> no_repeat_ngram_size;
+  std::optional<int64_t> min_new_tokens, max_new_tokens;
+  std::optional<uint64_t> seed;
   int64_t n_best = 1;
+};
+
+/// stdin to stdout, one line each.
+struct TranslateArguments {
+  std::string model;
+  ComputeArguments compute;
+  SearchArguments search;
+  std::optional<double> max_length_ratio;
   int64_t batch_size = 64;  ///< sentences searched at a time
   std::string detail;       ///< "" or "jsonl"
+};
+
+/// Continues one prompt, or each line of stdin. On a terminal the text appears as it is made.
+struct GenerateArguments {
+  std::string model;
+  ComputeArguments compute;
+  SearchArguments search;
+  std::optional<std::string> prompt;  ///< unset: one prompt a line from stdin
+  int64_t samples = 1;                ///< continuations of each prompt
+  std::vector<std::string> stop;      ///< text that ends a continuation, and is left out
+  int64_t batch_size = 64;            ///< sequences at a time
+  std::string detail;                 ///< "" or "jsonl"
+};
+
+/// Lines with <mask> in them to the most probable words at each.
+struct FillMaskArguments {
+  std::string model;
+  ComputeArguments compute;
+  int64_t top_k = 5;
+};
+
+/// Lines to the most probable class of each, with its probability.
+struct ClassifyArguments {
+  std::string model;
+  ComputeArguments compute;
 };
 
 struct ScoreArguments {
   std::string model;
   ComputeArguments compute;
-  std::string source;
+  std::string source;  ///< of a translation model
   std::string target;
   int64_t batch_size = 64;
 };
 
+/// Of translations (hypothesis and reference), or of a language model on a text (model and text).
 struct EvaluateArguments {
   std::string hypothesis;  ///< "-": stdin
   std::string reference;
   std::string tokenize = "13a";
   bool lowercase = false;
   bool json = false;
+  std::string model;
+  std::string text;
+  std::string documents;  ///< of text, as in a config; "": as in the training
+  ComputeArguments compute;
 };
 
 struct GradcheckArguments {
@@ -69,7 +112,9 @@ struct AverageArguments {
 struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
-  std::string shape;  ///< "128x32x32" (sentences, source and target tokens) or empty: the data
+  /// "128x32x32" (sentences, source and target tokens), "12x64" (rows and tokens of a language
+  /// model) or empty: the data
+  std::string shape;
   int64_t steps = 10;
   int64_t warmup_steps = 2;
   std::string json;  ///< file to write, or empty
@@ -77,6 +122,9 @@ struct BenchArguments {
 
 int run_train(const TrainArguments& arguments);
 int run_translate(const TranslateArguments& arguments);
+int run_generate(const GenerateArguments& arguments);
+int run_fill_mask(const FillMaskArguments& arguments);
+int run_classify(const ClassifyArguments& arguments);
 int run_score(const ScoreArguments& arguments);
 int run_evaluate(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);

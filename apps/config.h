@@ -9,20 +9,37 @@
 #include "core/dtype.h"
 #include "data/batching.h"
 #include "data/corpus.h"
+#include "data/denoising.h"
+#include "data/masking.h"
 #include "nn/decoding.h"
-#include "nn/transformer.h"
+#include "nn/model_options.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
 namespace tapestry {
 
-enum class Task { kTranslation };
-enum class ModelType { kEncoderDecoder };
+enum class Task {
+  kTranslation,
+  kClm,             ///< causal language model
+  kMlm,             ///< masked language model
+  kDenoising,       ///< encoder-decoder that restores corrupted text
+  kClassification,  ///< of texts
+};
+enum class ModelType { kEncoderDecoder, kEncoder, kDecoder };
+
+/// As in a config.
+const char* name_of(Task task);
+const char* name_of(ModelType type);
+/// The metrics of a task's validation, first the one that by default tells the best model.
+std::vector<std::string> metrics_of(Task task);
 
 struct DataOptions {
   std::vector<CorpusSpec> train;
   std::vector<CorpusSpec> valid;  ///< empty: no validation
   CorpusOptions corpus;
+  int64_t block_size = 256;         ///< clm, mlm: tokens of a row
+  bool cache = true;                ///< clm, mlm: token ids are kept in output_dir
+  std::vector<std::string> labels;  ///< classification: the classes; empty: those of the data
 };
 
 /// What the training loop itself decides.
@@ -40,7 +57,8 @@ struct TrainingOptions {
   int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
   int64_t save_total_limit = 3;  ///< checkpoints kept besides best and last; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
-  std::string metric_for_best_model = "bleu";  ///< bleu | chrf (higher is better), nll | loss | ppl
+  std::string metric_for_best_model = "bleu";  ///< one of metrics_of(task)
+  std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
 };
 
 struct EvaluationOptions {
@@ -56,8 +74,11 @@ struct Config {
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
   std::string output_dir;  ///< absolute
+  std::string init_from;   ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;
   TokenizerOptions tokenizer;
+  MaskingOptions masking;
+  DenoisingOptions denoising;
   ModelType model_type = ModelType::kEncoderDecoder;
   ModelOptions model;
   BatchOptions batch;

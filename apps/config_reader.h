@@ -87,6 +87,17 @@ class ConfigSection {
   void read_choice(const std::string& key, E& value,
                    const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices);
 
+  /// read_choice() where `applies`, as read_if().
+  template <class E>
+  void read_choice_if(bool applies, const std::string& why, const std::string& key, E& value,
+                      const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices) {
+    if (applies) {
+      read_choice(key, value, choices);
+    } else {
+      refuse(key, why);
+    }
+  }
+
   /// Reads the path of a file that must exist and be readable (see ConfigReadOptions), and makes it
   /// absolute: relative to the file that names it, or to the working directory on a command line.
   /// An empty path stays empty and means none.
@@ -96,6 +107,16 @@ class ConfigSection {
 
   /// Reads the map under `key` with `bind`; absent or empty, every key keeps its default.
   void section(const std::string& key, const std::function<void(ConfigSection&)>& bind);
+
+  /// section() where `applies`, as read_if().
+  void section_if(bool applies, const std::string& why, const std::string& key,
+                  const std::function<void(ConfigSection&)>& bind) {
+    if (applies) {
+      section(key, bind);
+    } else {
+      refuse(key, why);
+    }
+  }
 
   /// Reads a list of maps, or one map as a list of one, with bind(ConfigSection&, T&).
   template <class T, class Bind>

@@ -1,20 +1,15 @@
-// tapestry evaluate: BLEU and chrF of a file of translations.
+// tapestry evaluate: BLEU and chrF of a file of translations, or a language model's perplexity.
+#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/commands.h"
+#include "apps/filter.h"
+#include "apps/language_modelling.h"
+#include "core/parallel.h"
 #include "data/metrics.h"
-#include "data/text.h"
 
 namespace tapestry {
 namespace {
-
-std::vector<std::string> read_lines(const std::string& path) {
-  LineReader reader(path == "-" ? "/dev/stdin" : path);
-  std::vector<std::string> lines;
-  for (std::string line; reader.next(line);) lines.push_back(line);
-  return lines;
-}
 
 std::string json_of(const BleuScore& bleu, const ChrfScore& chrf) {
   nlohmann::ordered_json out;
@@ -31,7 +26,47 @@ std::string json_of(const BleuScore& bleu, const ChrfScore& chrf) {
 
 }  // namespace
 
+namespace {
+
+int evaluate_language_model(const EvaluateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  const auto model = TextModel::load(arguments.model, arguments.compute.device, "evaluate --text",
+                                     {Task::kClm, Task::kMlm});
+  CorpusSpec spec;
+  spec.text = arguments.text;
+  spec.documents = arguments.documents.empty() ? model->config.data.train.at(0).documents
+                                               : arguments.documents;
+  const TokenStream text = load_token_stream({spec}, *model->tokenizers.source);
+  const TextQuality quality = text_quality(*model, text);
+  const double nll = quality.nll / static_cast<double>(quality.tokens);
+  if (arguments.json) {
+    nlohmann::ordered_json out{{"nll", nll},
+                               {"perplexity", quality.perplexity()},
+                               {"accuracy", quality.accuracy},
+                               {"tokens", quality.tokens},
+                               {"characters", text.characters()}};
+    if (quality.bits_per_character > 0) out["bits_per_character"] = quality.bits_per_character;
+    std::cout << out.dump() << '\n';
+    return 0;
+  }
+  std::printf("nll %.4f  perplexity %.3f  accuracy %.2f %%  tokens %lld  characters %lld", nll,
+              quality.perplexity(), quality.accuracy, static_cast<long long>(quality.tokens),
+              static_cast<long long>(text.characters()));
+  if (quality.bits_per_character > 0) {
+    std::printf("  bits per character %.4f", quality.bits_per_character);
+  }
+  std::printf("\n");
+  return 0;
+}
+
+}  // namespace
+
 int run_evaluate(const EvaluateArguments& arguments) {
+  if (!arguments.model.empty()) return evaluate_language_model(arguments);
+  if (arguments.hypothesis.empty()) {
+    fail(ErrorKind::kConfig,
+         "[evaluate] give --hypothesis and --reference, or --model and --text.");
+  }
   BleuOptions bleu_options;
   bleu_options.tokenize = arguments.tokenize;
   bleu_options.lowercase = arguments.lowercase;

@@ -13,7 +13,8 @@ namespace {
 
 // The config's model with its kinds of layers kept and its sizes made small.
 GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
-  ModelOptions options = load_config(path, overrides).model;
+  const Config config = load_config(path, overrides);
+  ModelOptions options = config.model;
   const int64_t groups = options.num_key_value_heads == 0
                              ? 0
                              : options.num_attention_heads / options.num_key_value_heads;
@@ -25,8 +26,17 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
   options.intermediate_size = 2 * options.hidden_size;
   options.encoder_layers = std::min<int64_t>(options.encoder_layers, 2);
   options.decoder_layers = std::min<int64_t>(options.decoder_layers, 2);
+  options.num_hidden_layers = std::min<int64_t>(options.num_hidden_layers, 2);
   options.max_position_embeddings = 16;
-  return encoder_decoder_gradcheck("model of " + path, options);
+  const std::string name = "model of " + path;
+  switch (config.task) {
+    case Task::kTranslation:
+    case Task::kDenoising: return encoder_decoder_gradcheck(name, options);
+    case Task::kClm: return language_model_gradcheck(name, options, /*causal=*/true);
+    case Task::kMlm: return language_model_gradcheck(name, options, /*causal=*/false);
+    case Task::kClassification: return classifier_gradcheck(name, options);
+  }
+  fail(ErrorKind::kConfig, "[gradcheck] there is no such task.");
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "apps/commands.h"
-#include "apps/translation.h"
+#include "apps/model_bundle.h"
 
 namespace tapestry {
 namespace {
@@ -23,25 +23,56 @@ void print_parameters(const ParamStore& store) {
 
 }  // namespace
 
+namespace {
+
+// Stands for a tokenizer that is not trained yet: it has a size and nothing else.
+class UntrainedTokenizer : public Tokenizer {
+ public:
+  explicit UntrainedTokenizer(int64_t size) : size_(size) {}
+  std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  std::string decode(const std::vector<int32_t>&) const override { return ""; }
+  int64_t vocab_size() const override { return size_; }
+  std::string piece(int32_t) const override { return ""; }
+  const std::string& serialized() const override { return nothing_; }
+
+ private:
+  int64_t size_;
+  std::string nothing_;
+};
+
+template <class Model>
+void print_model(const Config& config, const TokenizerPair& tokenizers) {
+  const ModelBundle<Model> bundle(config, tokenizers);
+  print_parameters(bundle.store);
+}
+
+void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
+  config.device = "cpu";
+  switch (config.task) {
+    case Task::kTranslation:
+    case Task::kDenoising: return print_model<EncoderDecoder>(config, tokenizers);
+    case Task::kClm:
+    case Task::kMlm: return print_model<LanguageModel>(config, tokenizers);
+    case Task::kClassification: return print_model<SequenceClassifier>(config, tokenizers);
+  }
+}
+
+}  // namespace
+
 int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     // The vocabulary is not known before the tokenizer is trained: the size asked for stands in.
     const Config config = load_config(arguments.path, arguments.overrides);
-    ParamStore store(config.seed, config.dtype);
-    const EncoderDecoder model(config.model,
-                               {.source_size = config.tokenizer.vocab_size,
-                                .target_size = config.tokenizer.vocab_size,
-                                .shared = config.tokenizer.share},
-                               store.root());
+    const auto one = std::make_shared<UntrainedTokenizer>(config.tokenizer.vocab_size);
+    const auto other = std::make_shared<UntrainedTokenizer>(config.tokenizer.vocab_size);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    print_parameters(store);
+    print_model_of_task(config, {one, config.tokenizer.share ? one : other});
     return 0;
   }
-  const std::string folder = resolve_checkpoint(arguments.path);
-  const auto model = TranslationModel::load(folder);
-  std::cout << "checkpoint " << std::filesystem::canonical(folder).string() << "\n\n"
-            << to_yaml(model->config()) << '\n';
-  const TokenizerPair& tokenizers = model->tokenizers();
+  const ModelFiles files = read_model_files(arguments.path);
+  std::cout << "checkpoint " << std::filesystem::canonical(files.folder).string() << "\n\n"
+            << to_yaml(files.config) << '\n';
+  const TokenizerPair& tokenizers = files.tokenizers;
   std::cout << "tokenizer: " << tokenizers.source->vocab_size() << " pieces"
             << (tokenizers.shared() ? ", shared" : " on the source side, ");
   if (!tokenizers.shared()) std::cout << tokenizers.target->vocab_size() << " on the target side";
@@ -50,7 +81,7 @@ int run_inspect(const InspectArguments& arguments) {
     std::cout << ' ' << tokenizers.source->piece(id);
   }
   std::cout << "\n\n" << std::flush;
-  print_parameters(model->parameters());
+  print_model_of_task(files.config, tokenizers);
   return 0;
 }
 

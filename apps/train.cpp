@@ -7,7 +7,7 @@
 #include "apps/log.h"
 #include "apps/signals.h"
 #include "apps/trainer.h"
-#include "apps/translation.h"
+#include "apps/model_bundle.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
 
@@ -38,6 +38,15 @@ std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, 
   return read_checkpoint(resolve_checkpoint(arguments.resume));
 }
 
+// A pre-trained model understands its own ids alone: where the config names a tokenizer's file too,
+// it must be the same.
+void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
+  if (config.tokenizer.path.empty()) return;
+  const std::shared_ptr<const Tokenizer> own = read_tokenizer(config.tokenizer);
+  check_same_vocabulary(pretrained.tokenizers, pretrained.folder, {own, own},
+                        config.tokenizer.path);
+}
+
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream out(path);
   out << text;
@@ -59,11 +68,13 @@ int run_train(const TrainArguments& arguments) {
   TokenizerPair tokenizers;
   if (checkpoint) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
-    std::map<std::string, std::string> files;
-    for (const std::string& name : kTokenizerFileNames) {
-      if (checkpoint->contains(name)) files[name] = checkpoint->at(name);
-    }
-    tokenizers = load_tokenizers(files);
+    tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
+  }
+  std::optional<ModelFiles> pretrained;
+  if (!checkpoint && !config.init_from.empty()) {
+    pretrained = read_model_files(config.init_from);
+    tokenizers = pretrained->tokenizers;
+    check_own_tokenizer(config, *pretrained);
   }
   RunLog log(folder.path(), state.step);
   write_text(folder.file("config.yaml"), to_yaml(config));
@@ -71,12 +82,19 @@ int run_train(const TrainArguments& arguments) {
   log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn(warning);
 
-  TranslationTask task(config, tokenizers, state.position,
-                       [&](const std::string& message) { log.info(message); });
-  log.info(concat("model: ", task.parameters().elements(), " parameters in ",
-                  task.parameters().parameters().size(), " tensors"));
+  const std::unique_ptr<TrainingTask> task =
+      make_task(config, tokenizers, state.position,
+                [&](const std::string& message) { log.info(message); });
+  const ParamStore& store = task->parameters();
+  log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
+                  " tensors"));
+  if (pretrained) {
+    const std::string file = pretrained->folder + "/model.safetensors";
+    log.info("init_from: " + take_over_parameters(
+                                 store, parse_safetensors(pretrained->tensors, file), file));
+  }
   if (checkpoint) log.info(concat("resuming after update ", state.step));
-  Trainer trainer(config, task, folder, log, checkpoint ? &*checkpoint : nullptr);
+  Trainer trainer(config, *task, folder, log, checkpoint ? &*checkpoint : nullptr);
   return trainer.run();
 }
 

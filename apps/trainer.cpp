@@ -27,6 +27,28 @@ NamedVars named_parameters(const ParamStore& store) {
   return params;
 }
 
+// Those that no pattern freezes; the others ask for no gradient from here on.
+NamedVars trained_parameters(const NamedVars& params, const std::vector<std::string>& frozen) {
+  NamedVars trained = params;
+  for (const std::string& pattern : frozen) {
+    bool found = false;
+    for (const auto& [name, var] : params) {
+      if (!matches(name, pattern)) continue;
+      found = true;
+      var.set_requires_grad(false);
+      std::erase_if(trained, [&](const auto& entry) { return entry.first == name; });
+    }
+    if (!found) {
+      fail(ErrorKind::kConfig, "[train] training.freeze: no parameter's name matches '", pattern,
+           "'; tapestry inspect lists them.");
+    }
+  }
+  if (trained.empty()) {
+    fail(ErrorKind::kConfig, "[train] training.freeze leaves no parameter to train.");
+  }
+  return trained;
+}
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -77,13 +99,14 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
       folder_(folder),
       log_(log),
       params_(named_parameters(task.parameters())),
-      optimizer_(config.optimizer, weight_decay_groups(params_)) {
+      trained_(trained_parameters(params_, config.training.freeze)),
+      optimizer_(config.optimizer, weight_decay_groups(trained_)) {
   if (checkpoint != nullptr) {
     state_ = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
     saved_step_ = state_.step;
     load_training_tensors(*checkpoint);
   } else if (config.training.ema_decay > 0) {
-    ema_ = std::make_unique<Ema>(EmaOptions{.decay = config.training.ema_decay}, params_);
+    ema_ = std::make_unique<Ema>(EmaOptions{.decay = config.training.ema_decay}, trained_);
   }
 }
 
@@ -104,16 +127,16 @@ void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
   load_parameters(task_.parameters(), trained.empty() ? model : trained, "the checkpoint");
   optimizer_.load_state(optimizer);
   if (config_.training.ema_decay <= 0) return;
-  ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay}, params_);
+  ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay}, trained_);
   if (!averages.empty()) ema_->load_state(averages);
 }
 
 Trainer::Update Trainer::train_one_update() {
   const TrainingOptions& training = config_.training;
   const UpdateSize size = task_.next_update(training.gradient_accumulation_steps);
-  Update update{.source_tokens = size.source_tokens, .target_tokens = size.target_tokens};
+  Update update{.tokens = size.tokens, .targets = size.targets};
   const CrossEntropyOptions options{.label_smoothing = training.label_smoothing,
-                                    .normalizer = static_cast<double>(size.target_tokens)};
+                                    .normalizer = static_cast<double>(size.targets)};
   for (int64_t i = 0; i < size.micro_batches; ++i) {
     Tape tape({.seed = config_.seed,
                .step = static_cast<uint32_t>(state_.step),
@@ -189,18 +212,18 @@ void Trainer::report_skipped(const Update& update) {
 
 void Trainer::report(const Update& update, double seconds) {
   window_.seconds += seconds;
-  window_.tokens += update.source_tokens + update.target_tokens;
+  window_.tokens += update.tokens;
   if (update.applied) {
     state_.skipped_in_a_row = 0;
-    window_.target_tokens += update.target_tokens;
-    window_.loss += update.loss * static_cast<double>(update.target_tokens);
-    window_.nll += update.nll * static_cast<double>(update.target_tokens);
+    window_.targets += update.targets;
+    window_.loss += update.loss * static_cast<double>(update.targets);
+    window_.nll += update.nll * static_cast<double>(update.targets);
     ++window_.updates;
   }
   const int64_t total = config_.training.max_steps;
   const double loss =
-      window_.loss / std::max<double>(1, static_cast<double>(window_.target_tokens));
-  const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.target_tokens));
+      window_.loss / std::max<double>(1, static_cast<double>(window_.targets));
+  const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.targets));
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
   double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
                 static_cast<double>(total - state_.step);

@@ -42,15 +42,15 @@ class Trainer {
 
  private:
   struct Update {
-    double loss = 0, nll = 0;  ///< per real target token
+    double loss = 0, nll = 0;  ///< per target
     double grad_norm = 0;
-    int64_t source_tokens = 0, target_tokens = 0;
+    int64_t tokens = 0, targets = 0;  ///< see UpdateSize
     bool applied = false;
   };
   /// What was logged last, and what came since.
   struct Window {
     double seconds = 0, loss = 0, nll = 0;
-    int64_t updates = 0, tokens = 0, target_tokens = 0;
+    int64_t updates = 0, tokens = 0, targets = 0;
   };
 
   Update train_one_update();
@@ -66,7 +66,8 @@ class Trainer {
   TrainingTask& task_;
   RunFolder& folder_;
   RunLog& log_;
-  NamedVars params_;
+  NamedVars params_;   ///< all of the model
+  NamedVars trained_;  ///< without those that are frozen
   Optimizer optimizer_;
   std::unique_ptr<Ema> ema_;
   TrainerState state_;

@@ -1,0 +1,29 @@
+// How each section of a config is read, in the order of its keys. Every bind_... reads one section into
+// the options of the libraries and complains about values that do not fit together.
+#pragma once
+
+#include "apps/config.h"
+#include "apps/config_reader.h"
+
+namespace tapestry {
+
+/// Choices that are their own values.
+inline std::vector<ConfigChoice<std::string>> names(std::initializer_list<const char*> list) {
+  std::vector<ConfigChoice<std::string>> choices;
+  for (const char* name : list) choices.push_back({name, name});
+  return choices;
+}
+
+/// A task reads text without translations into blocks of one length.
+inline bool reads_blocks(Task task) { return task == Task::kClm || task == Task::kMlm; }
+
+void bind_data(ConfigSection& s, Config& config);
+void bind_tokenizer(ConfigSection& s, Config& config);
+void bind_masking(ConfigSection& s, Config& config);
+void bind_denoising(ConfigSection& s, Config& config);
+void bind_model(ConfigSection& s, Config& config);
+void bind_training(ConfigSection& s, Config& config);
+void bind_generation(ConfigSection& s, Config& config);
+void bind_evaluation(ConfigSection& s, Config& config);
+
+}  // namespace tapestry

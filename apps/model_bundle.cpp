@@ -1,0 +1,73 @@
+#include "apps/model_bundle.h"
+
+#include <algorithm>
+
+#include "apps/checkpoint.h"
+#include "apps/training.h"
+
+namespace tapestry {
+
+template <>
+EncoderDecoder build_model(const Config& config, const TokenizerPair& tokenizers,
+                           const ParamScope& scope) {
+  return EncoderDecoder(config.model,
+                        {.source_size = tokenizers.source->vocab_size(),
+                         .target_size = tokenizers.target->vocab_size(),
+                         .shared = tokenizers.shared(),
+                         .pad_id = kPadId},
+                        scope);
+}
+
+template <>
+LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
+                          const ParamScope& scope) {
+  return LanguageModel(config.model,
+                       {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+                       /*causal=*/config.task == Task::kClm, scope);
+}
+
+template <>
+SequenceClassifier build_model(const Config& config, const TokenizerPair& tokenizers,
+                               const ParamScope& scope) {
+  return SequenceClassifier(config.model,
+                            {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+                            static_cast<int64_t>(config.data.labels.size()), scope);
+}
+
+ModelFiles read_model_files(const std::string& path) {
+  ModelFiles model{.folder = resolve_checkpoint(path)};
+  CheckpointFiles files = read_checkpoint(model.folder);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    if (!files.contains(name))
+      fail(ErrorKind::kData, "[checkpoint] ", model.folder, " has no ", name, '.');
+  }
+  model.config = load_checkpoint_config(files.at("config.json"), model.folder + "/config.json");
+  model.tokenizers = load_tokenizers(tokenizer_files(files));
+  model.tensors = std::move(files.at("model.safetensors"));
+  return model;
+}
+
+template <class Model>
+std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(const std::string& path,
+                                                             const std::string& device,
+                                                             const std::string& who,
+                                                             const std::vector<Task>& tasks) {
+  ModelFiles files = read_model_files(path);
+  if (std::find(tasks.begin(), tasks.end(), files.config.task) == tasks.end()) {
+    std::string needed;
+    for (const Task task : tasks) needed += (needed.empty() ? "" : " or ") + std::string(name_of(task));
+    fail(ErrorKind::kData, '[', who, "] expected a model of task ", needed, ", ", files.folder,
+         " holds one of task ", name_of(files.config.task), '.');
+  }
+  files.config.device = device;
+  auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers));
+  const std::string file = files.folder + "/model.safetensors";
+  load_parameters(bundle->store, parse_safetensors(files.tensors, file), file);
+  return bundle;
+}
+
+template struct ModelBundle<EncoderDecoder>;
+template struct ModelBundle<LanguageModel>;
+template struct ModelBundle<SequenceClassifier>;
+
+}  // namespace tapestry
