@@ -28,7 +28,8 @@ class MaskingVocabulary {
   explicit MaskingVocabulary(const Tokenizer& tokenizer);
 
   int32_t mask_id() const { return mask_id_; }
-  bool starts_word(int32_t id) const { return starts_word_[static_cast<size_t>(id)]; }
+  /// Throws on an id outside the vocabulary.
+  bool starts_word(int32_t id) const;
   /// Ids of pieces of text: no pad, unk, bos, eos, mask or sentinel.
   const std::vector<int32_t>& ordinary_ids() const { return ordinary_ids_; }
 
