@@ -4,7 +4,7 @@
 #include <iomanip>
 #include <numeric>
 
-#include "core/philox.h"
+#include "data/draws.h"
 
 namespace tapestry {
 namespace {
@@ -17,22 +17,14 @@ int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
   return corpus.target.length(i) + 1;
 }
 
-template <class T>
-void shuffle(std::vector<T>& values, uint64_t seed, int64_t epoch, std::string_view name) {
-  const PhiloxKey key{seed, static_cast<uint32_t>(epoch), stream_of(name.data(), name.size())};
-  for (size_t i = values.size(); i > 1; --i) {
-    std::swap(values[i - 1], values[philox_below(key, i, i)]);
-  }
-}
-
 // Stable, so ties keep the shuffled order. Source lengths run up and down in turn from one target
 // length to the next: a batch that spans two target lengths then meets similar source lengths.
-void sort_by_length(const ParallelCorpus& corpus, std::vector<int64_t>& order) {
+void sort_by_length(const RowLengths& lengths, std::vector<int64_t>& order) {
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const int64_t target_a = target_length(corpus, a), target_b = target_length(corpus, b);
-    if (target_a != target_b) return target_a < target_b;
-    const int64_t source_a = source_length(corpus, a), source_b = source_length(corpus, b);
-    return target_a % 2 == 0 ? source_a < source_b : source_a > source_b;
+    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    if (lengths.target[i] != lengths.target[j]) return lengths.target[i] < lengths.target[j];
+    return lengths.target[i] % 2 == 0 ? lengths.source[i] < lengths.source[j]
+                                      : lengths.source[i] > lengths.source[j];
   });
 }
 
@@ -52,19 +44,29 @@ void BatchOptions::validate() const {
   }
 }
 
-EpochPlan::EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch)
-    : order_(static_cast<size_t>(corpus.size())) {
+RowLengths lengths_of(const ParallelCorpus& corpus) {
+  RowLengths lengths;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    lengths.source.push_back(source_length(corpus, i));
+    lengths.target.push_back(target_length(corpus, i));
+  }
+  return lengths;
+}
+
+EpochPlan::EpochPlan(const RowLengths& lengths, const BatchOptions& options, int64_t epoch)
+    : order_(lengths.source.size()) {
   options.validate();
-  if (corpus.size() == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
+  const auto all = static_cast<int64_t>(order_.size());
+  if (all == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
   std::iota(order_.begin(), order_.end(), int64_t{0});
-  if (options.shuffle) shuffle(order_, options.seed, epoch, "data.sentences");
-  sort_by_length(corpus, order_);
+  if (options.shuffle) shuffle(order_, draw_key(options.seed, epoch, "data.sentences"));
+  sort_by_length(lengths, order_);
 
   const bool by_tokens = options.batch_type == "tokens";
   int64_t begin = 0, widest = 0;
-  for (int64_t i = 0; i < corpus.size(); ++i) {
-    const int64_t pair = order_[static_cast<size_t>(i)];
-    const int64_t width = std::max(source_length(corpus, pair), target_length(corpus, pair));
+  for (int64_t i = 0; i < all; ++i) {
+    const auto pair = static_cast<size_t>(order_[static_cast<size_t>(i)]);
+    const int64_t width = std::max(lengths.source[pair], lengths.target[pair]);
     if (by_tokens && width > options.batch_size) {
       fail(ErrorKind::kConfig, "[data] batch_size of ", options.batch_size,
            " tokens must hold every pair, pair ", pair + 1, " has ", width, " tokens on a side.");
@@ -78,8 +80,20 @@ EpochPlan::EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, 
     }
     widest = std::max(widest, width);
   }
-  ranges_.push_back({begin, corpus.size()});
-  if (options.shuffle) shuffle(ranges_, options.seed, epoch, "data.batches");
+  ranges_.push_back({begin, all});
+  if (options.shuffle) shuffle(ranges_, draw_key(options.seed, epoch, "data.batches"));
+}
+
+EpochPlan EpochPlan::of_equal_rows(int64_t rows, int64_t batch_size, bool shuffled, uint64_t seed,
+                                   int64_t epoch) {
+  EpochPlan plan;
+  plan.order_.resize(static_cast<size_t>(rows));
+  std::iota(plan.order_.begin(), plan.order_.end(), int64_t{0});
+  if (shuffled) shuffle(plan.order_, draw_key(seed, epoch, "data.rows"));
+  for (int64_t begin = 0; begin < rows; begin += batch_size) {
+    plan.ranges_.push_back({begin, std::min(begin + batch_size, rows)});
+  }
+  return plan;
 }
 
 std::span<const int64_t> EpochPlan::batch(int64_t i) const {
@@ -156,9 +170,8 @@ PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan) {
   return report;
 }
 
-TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
-                                       DataPosition start)
-    : corpus_(corpus), options_(options), plan_(corpus, options, start.epoch), position_(start) {
+EpochWalk::EpochWalk(MakePlan make_plan, DataPosition start)
+    : make_plan_(std::move(make_plan)), plan_(make_plan_(start.epoch)), position_(start) {
   if (start.epoch < 0 || start.batch < 0 || start.batch > plan_.batches()) {
     fail(ErrorKind::kData, "[data] epoch ", start.epoch, " has ", plan_.batches(),
          " batches, the saved position is batch ", start.batch,
@@ -166,12 +179,18 @@ TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const Batch
   }
 }
 
-TranslationBatch TranslationBatches::next() {
+std::span<const int64_t> EpochWalk::next() {
   if (position_.batch == plan_.batches()) {
     position_ = {position_.epoch + 1, 0};
-    plan_ = EpochPlan(corpus_, options_, position_.epoch);
+    plan_ = make_plan_(position_.epoch);
   }
-  return make_translation_batch(corpus_, plan_.batch(position_.batch++));
+  return plan_.batch(position_.batch++);
 }
+
+TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
+                                       DataPosition start)
+    : corpus_(&corpus),
+      walk_([&corpus, options](int64_t epoch) { return EpochPlan(corpus, options, epoch); },
+            start) {}
 
 }  // namespace tapestry

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,25 +43,64 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
-/// One epoch cut into batches: every pair of the corpus once.
+/// Tokens of each row, specials included; source[i] and target[i] are the same where rows have one
+/// side.
+struct RowLengths {
+  std::vector<int64_t> source;
+  std::vector<int64_t> target;
+};
+RowLengths lengths_of(const ParallelCorpus& corpus);
+
+/// One epoch cut into batches: every row of the corpus once.
 class EpochPlan {
  public:
-  /// Shuffles (Philox, key (seed, epoch)), sorts by target then source length, keeping the shuffled
-  /// order within ties, cuts by the budget, shuffles the batches.
-  /// Throws Error(kConfig) when a pair alone exceeds a budget of tokens, Error(kData) for an empty
+  /// Batches of similar length. Shuffles (Philox, key (seed, epoch)), sorts by target then source
+  /// length, keeping the shuffled order within ties, cuts by the budget, shuffles the batches.
+  /// Throws Error(kConfig) when a row alone exceeds a budget of tokens, Error(kData) for an empty
   /// corpus.
-  EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch);
+  EpochPlan(const RowLengths& lengths, const BatchOptions& options, int64_t epoch);
+  EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch)
+      : EpochPlan(lengths_of(corpus), options, epoch) {}
+
+  /// Batches of `batch_size` of `rows` rows of one length, shuffled or in order; the last one may
+  /// be short.
+  static EpochPlan of_equal_rows(int64_t rows, int64_t batch_size, bool shuffle, uint64_t seed,
+                                 int64_t epoch);
 
   int64_t batches() const { return static_cast<int64_t>(ranges_.size()); }
-  /// Pair numbers of batch `i`.
+  /// Row numbers of batch `i`.
   std::span<const int64_t> batch(int64_t i) const;
 
  private:
+  EpochPlan() = default;
+
   struct Range {
     int64_t begin, end;
   };
   std::vector<int64_t> order_;
   std::vector<Range> ranges_;
+};
+
+/// Walks through the batches of one epoch's plan after the other: what all kinds of batches share.
+class EpochWalk {
+ public:
+  using MakePlan = std::function<EpochPlan(int64_t epoch)>;
+
+  /// Starts at `start`, which may lie at the end of an epoch. Throws Error(kData) when that epoch
+  /// has fewer batches than start.batch.
+  EpochWalk(MakePlan make_plan, DataPosition start);
+
+  /// Row numbers of the next batch, valid until the next call.
+  std::span<const int64_t> next();
+  /// After the batch returned last; {e, batches} after the last one of epoch e.
+  DataPosition position() const { return position_; }
+  /// Batches of the epoch that position() is in.
+  int64_t batches_in_epoch() const { return plan_.batches(); }
+
+ private:
+  MakePlan make_plan_;
+  EpochPlan plan_;
+  DataPosition position_;
 };
 
 /// The batch of these pairs, in this order.
@@ -80,26 +120,23 @@ struct PaddingReport {
 };
 PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan);
 
-/// Walks through batches, epoch after epoch.
+/// Walks through batches, epoch after epoch. Every class named ...Batches has these members; Loader
+/// (data/loader.h) runs any of them on a background thread.
 class TranslationBatches {
  public:
-  /// `corpus` must outlive this. Starts at `start`, which may lie at the end of an epoch.
-  /// Throws Error(kData) when that epoch has fewer batches than start.batch.
+  /// `corpus` must outlive this. Throws as EpochWalk does.
   TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                      DataPosition start = {});
 
-  TranslationBatch next();
-  /// After the batch returned last; {e, batches} after the last one of epoch e. A walk that starts
-  /// here continues with the very same batches.
-  DataPosition position() const { return position_; }
+  TranslationBatch next() { return make_translation_batch(*corpus_, walk_.next()); }
+  /// After the batch returned last. A walk that starts here continues with the very same batches.
+  DataPosition position() const { return walk_.position(); }
   /// Batches of the epoch that position() is in.
-  int64_t batches_in_epoch() const { return plan_.batches(); }
+  int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
 
  private:
-  const ParallelCorpus& corpus_;
-  BatchOptions options_;
-  EpochPlan plan_;
-  DataPosition position_;
+  const ParallelCorpus* corpus_;
+  EpochWalk walk_;
 };
 
 }  // namespace tapestry

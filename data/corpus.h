@@ -7,15 +7,17 @@
 //   invalid_utf8    a side is not well-formed UTF-8
 //   nul_byte        a side holds a NUL byte (binary data, UTF-16)
 //   missing_column  a TSV line has fewer columns than asked for
-//   empty           a side has no character but white space
-//   overlong        a side has more than max_length tokens (and overlong is "drop")
+//   empty           a side (a document, a label) has no character but white space
+//   overlong        a side has more than max_length tokens (and overlong is "drop"); token streams
+//                   have no such limit
 //   malformed       a Ding line has no " :: " or unbalanced brackets
 //   unaligned       a Ding line has other numbers of "|" parts on its sides
 //   too_short       a Ding phrase has fewer than two words on a side
 //   duplicate       the same Ding phrase pair came before
 //
 // Errors instead: files of a pair with different numbers of lines, a corpus of which nothing is
-// left, and everything in data/text.h.
+// left, ill-formed UTF-8 or a NUL byte in a file that is one document, and everything in
+// data/text.h.
 #pragma once
 
 #include <array>
@@ -30,7 +32,8 @@
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text.
+/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text. A tsv with a
+/// label_column is a corpus for classification.
 struct CorpusSpec {
   std::string source;         ///< file with one sentence per line
   std::string target;         ///< file with the translation of each line
@@ -39,16 +42,27 @@ struct CorpusSpec {
   int64_t target_column = 2;
   std::string ding;                 ///< Ding dictionary file, see data/ding.h
   std::string direction = "de-en";  ///< of ding: de-en | en-de
-  std::string text;                 ///< file with one sentence per line, no translation
+  int64_t label_column = 0;         ///< of tsv: the class of the text; 0: a translation corpus
+  int64_t text_column = 0;          ///< of tsv, with label_column
+  std::string text;                 ///< file of text without translation
+  /// What one document of text is: lines (each line), paragraphs (lines up to a blank one),
+  /// fortunes (lines up to one that is exactly "%") or file (all of it). Line ends inside a
+  /// document are kept, each as LF.
+  std::string documents = "lines";
+  /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n.
+  double range_begin = 0;
+  double range_end = 1;
   /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. The part is a hash of
   /// the source text alone, so the same text is always in the same part, whatever else the file
   /// holds.
   std::string split = "all";
   int64_t limit = 0;  ///< read no further than this many usable pairs; 0: all
 
-  enum class Kind { kParallel, kTsv, kDing, kText };
+  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled };
   /// Throws Error(kConfig) when the members contradict each other.
   Kind kind() const;
+  /// Whether its pairs are translations: not so for kText and kLabelled.
+  bool has_target() const;
   void validate() const;
   /// The file names, for messages.
   std::string str() const;
@@ -89,8 +103,8 @@ struct FilterCounts {
 /// Sentences before tokenisation.
 struct TextPair {
   std::string source;
-  std::string target;  ///< empty for kText
-  std::string place;   ///< "file:line", for messages
+  std::string target;  ///< empty for kText, the label for kLabelled
+  std::string place;   ///< "file:line" of its first line, for messages
 };
 
 /// Streams the usable pairs of one corpus; every filter but the length one is behind it.
@@ -150,7 +164,7 @@ class TextLists : public Ragged<char> {
 
 struct CorpusOptions {
   /// Most tokens of a side: its pieces and one more, the eos of the source or the bos or eos of the
-  /// target. So no row of a batch is longer than max_length.
+  /// target (bos and eos for classification). So no row of a batch is longer than max_length.
   int64_t max_length = 128;
   std::string overlong = "drop";  ///< drop | truncate (keep the first pieces) | error
   bool keep_text = false;         ///< also keep the raw text (references of a validation set)
@@ -175,7 +189,7 @@ struct ParallelCorpus {
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options);
 
-/// The same for text without translations; of a parallel spec the source side is taken.
+/// The same for text without translations; of the other kinds the source side is taken.
 struct TextCorpus {
   TokenLists tokens;
   TextLists text;
@@ -186,8 +200,9 @@ struct TextCorpus {
 TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                      const CorpusOptions& options);
 
-/// Trains on the corpora what `options` ask for: one model on both sides together, or one per side.
-/// kText corpora give source lines only, and one shared model.
+/// What `options` ask for: the file at options.path, or trained on the corpora, one on both sides
+/// together or one per side. Corpora without targets give one shared tokenizer. A vocabulary of
+/// characters knows those of `specs` only: list validation text too where it must lack none.
 TokenizerPair train_tokenizers(const TokenizerOptions& options,
                                const std::vector<CorpusSpec>& specs, uint64_t seed);
 

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/corpus.h"
+#include "data/encode_corpus.h"
 
 namespace tapestry {
 namespace {
@@ -10,26 +11,20 @@ namespace {
 constexpr int64_t kBlockPairs = 1 << 15;
 constexpr int64_t kTilePairs = 64;
 
-struct EncodedPair {
-  TextPair text;
-  std::vector<int32_t> source;
-  std::vector<int32_t> target;
-};
-
 // Applies the length rule; false when the pair is dropped.
-bool fit_length(EncodedPair& pair, const CorpusOptions& options, FilterCounts& counts) {
-  const auto most = static_cast<size_t>(options.max_length - 1);
+bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
   if (pair.source.size() <= most && pair.target.size() <= most) {
     ++counts.kept;
     return true;
   }
-  if (options.overlong == "error") {
+  if (rule.overlong == "error") {
     const bool source = pair.source.size() > most;
     fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
-         (source ? pair.source : pair.target).size() + 1, source ? " source" : " target",
-         " tokens, max_length is ", options.max_length, '.');
+         static_cast<int64_t>((source ? pair.source : pair.target).size()) + rule.specials,
+         source ? " source" : " target", " tokens, max_length is ", rule.max_length, '.');
   }
-  if (options.overlong == "drop") {
+  if (rule.overlong == "drop") {
     counts.drop(Drop::kOverlong, pair.text.place);
     return false;
   }
@@ -40,42 +35,7 @@ bool fit_length(EncodedPair& pair, const CorpusOptions& options, FilterCounts& c
   return true;
 }
 
-// Streams one corpus through the tokenizers to `accept`; the target tokenizer may be null.
-template <class Accept>
-FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
-                           const Tokenizer* target_tokenizer, const CorpusOptions& options,
-                           Accept&& accept) {
-  const auto reader = open_corpus(spec);
-  FilterCounts lengths;
-  std::vector<EncodedPair> block;
-  for (bool more = true; more;) {
-    block.clear();
-    TextPair text;
-    while (static_cast<int64_t>(block.size()) < kBlockPairs && (more = reader->next(text))) {
-      block.push_back({std::move(text), {}, {}});
-    }
-    const auto pairs = static_cast<int64_t>(block.size());
-    parallel_ranges(pairs, kTilePairs, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        EncodedPair& pair = block[static_cast<size_t>(i)];
-        pair.source = source_tokenizer.encode(pair.text.source);
-        if (target_tokenizer != nullptr) pair.target = target_tokenizer->encode(pair.text.target);
-      }
-    });
-    for (EncodedPair& pair : block) {
-      if (fit_length(pair, options, lengths)) accept(pair);
-    }
-  }
-  FilterCounts counts = reader->counts();
-  counts.kept = 0;
-  counts.add(lengths);
-  if (counts.kept == 0) {
-    fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), '.');
-  }
-  return counts;
-}
-
-// The lines of all corpora on the asked-for sides, one stream.
+// The texts of all corpora on the asked-for sides, one stream.
 class SideLines {
  public:
   SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target)
@@ -95,7 +55,7 @@ class SideLines {
       if (reader_->next(pair_)) break;
       reader_.reset();
     }
-    const bool has_target = specs_[next_spec_ - 1].kind() != CorpusSpec::Kind::kText;
+    const bool has_target = specs_[next_spec_ - 1].has_target();
     pending_target_ = source_ && target_ && has_target;
     line = std::move(source_ || !has_target ? pair_.source : pair_.target);
     return true;
@@ -111,18 +71,51 @@ class SideLines {
   bool pending_target_ = false;
 };
 
-void check_not_empty(const std::vector<CorpusSpec>& specs) {
-  if (specs.empty()) fail(ErrorKind::kConfig, "[data] expected at least one corpus, got none.");
-}
-
 bool has_targets(const std::vector<CorpusSpec>& specs) {
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() != CorpusSpec::Kind::kText) return true;
+    if (spec.has_target()) return true;
   }
   return false;
 }
 
 }  // namespace
+
+FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
+                           const Tokenizer* target_tokenizer, const LengthRule& rule,
+                           const std::function<void(const EncodedPair&)>& accept) {
+  const auto reader = open_corpus(spec);
+  FilterCounts lengths;
+  std::vector<EncodedPair> block;
+  for (bool more = true; more;) {
+    block.clear();
+    TextPair text;
+    while (static_cast<int64_t>(block.size()) < kBlockPairs && (more = reader->next(text))) {
+      block.push_back({std::move(text), {}, {}});
+    }
+    const auto pairs = static_cast<int64_t>(block.size());
+    parallel_ranges(pairs, kTilePairs, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        EncodedPair& pair = block[static_cast<size_t>(i)];
+        pair.source = source_tokenizer.encode(pair.text.source);
+        if (target_tokenizer != nullptr) pair.target = target_tokenizer->encode(pair.text.target);
+      }
+    });
+    for (EncodedPair& pair : block) {
+      if (fit_length(pair, rule, lengths)) accept(pair);
+    }
+  }
+  FilterCounts counts = reader->counts();
+  counts.kept = 0;
+  counts.add(lengths);
+  if (counts.kept == 0) {
+    fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), '.');
+  }
+  return counts;
+}
+
+void check_not_empty(const std::vector<CorpusSpec>& specs) {
+  if (specs.empty()) fail(ErrorKind::kConfig, "[data] expected at least one corpus, got none.");
+}
 
 void CorpusOptions::validate() const {
   if (max_length < 2) {
@@ -138,13 +131,14 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
                              const CorpusOptions& options) {
   options.validate();
   check_not_empty(specs);
+  const LengthRule rule{options.max_length, options.overlong};
   ParallelCorpus corpus;
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() == CorpusSpec::Kind::kText) {
-      fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.text,
+    if (!spec.has_target()) {
+      fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.str(),
            '.');
     }
-    corpus.counts.add(encode_corpus(spec, *tokenizers.source, tokenizers.target.get(), options,
+    corpus.counts.add(encode_corpus(spec, *tokenizers.source, tokenizers.target.get(), rule,
                                     [&](const EncodedPair& pair) {
                                       corpus.source.push_back(pair.source);
                                       corpus.target.push_back(pair.target);
@@ -160,13 +154,13 @@ TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& toke
                      const CorpusOptions& options) {
   options.validate();
   check_not_empty(specs);
+  const LengthRule rule{options.max_length, options.overlong};
   TextCorpus corpus;
   for (const CorpusSpec& spec : specs) {
-    corpus.counts.add(
-        encode_corpus(spec, tokenizer, nullptr, options, [&](const EncodedPair& pair) {
-          corpus.tokens.push_back(pair.source);
-          if (options.keep_text) corpus.text.push_back(pair.text.source);
-        }));
+    corpus.counts.add(encode_corpus(spec, tokenizer, nullptr, rule, [&](const EncodedPair& pair) {
+      corpus.tokens.push_back(pair.source);
+      if (options.keep_text) corpus.text.push_back(pair.text.source);
+    }));
   }
   return corpus;
 }
@@ -174,10 +168,14 @@ TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& toke
 TokenizerPair train_tokenizers(const TokenizerOptions& options,
                                const std::vector<CorpusSpec>& specs, uint64_t seed) {
   options.validate();
+  if (!options.path.empty()) {
+    const auto joint = read_tokenizer(options);
+    return {joint, joint};
+  }
   check_not_empty(specs);
   const auto train = [&](bool source, bool target) {
     SideLines lines(specs, source, target);
-    return train_sentencepiece(
+    return train_tokenizer(
         options, [&](std::string& line) { return lines.next(line); }, seed);
   };
   if (options.share || !has_targets(specs)) {

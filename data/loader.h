@@ -1,6 +1,7 @@
 // Batches prepared ahead on a background thread.
 #pragma once
 
+#include <concepts>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -82,22 +83,27 @@ class Prefetcher {
   std::thread thread_;
 };
 
-/// TranslationBatches on a background thread: the same batches, the same positions.
-class TranslationLoader {
+/// Any walk through batches (TranslationBatches, BlockBatches, ...) on a background thread: the
+/// same batches, the same positions.
+template <class Batches>
+class Loader {
  public:
+  using Batch = decltype(std::declval<Batches&>().next());
   struct Item {
-    TranslationBatch batch;
+    Batch batch;
     DataPosition position;         ///< after this batch: what a checkpoint stores
     int64_t batches_in_epoch = 0;  ///< position.batch == batches_in_epoch: the epoch's last batch
   };
 
-  /// `corpus` must outlive this. To resume, pass a stored position as `start`. Errors of the plan
-  /// of the first epoch are thrown here.
-  TranslationLoader(const ParallelCorpus& corpus, const BatchOptions& options,
-                    DataPosition start = {}, size_t depth = 4)
-      : batches_(corpus, options, start),
-        position_(start),
+  /// What `batches` refers to must outlive this. It starts where `batches` stands.
+  explicit Loader(Batches batches, size_t depth = 4)
+      : batches_(std::move(batches)),
+        position_(batches_.position()),
         queue_([this] { return produce(); }, depth) {}
+  /// The same from the arguments of Batches. Errors of the plan of the first epoch are thrown here.
+  template <class... Args>
+  requires std::constructible_from<Batches, const Args&...>
+  explicit Loader(const Args&... args) : Loader(Batches(args...)) {}
 
   /// Blocks until the next batch is ready.
   Item next() {
@@ -110,13 +116,15 @@ class TranslationLoader {
 
  private:
   Item produce() {
-    TranslationBatch batch = batches_.next();
+    Batch batch = batches_.next();
     return {std::move(batch), batches_.position(), batches_.batches_in_epoch()};
   }
 
-  TranslationBatches batches_;  // touched by the queue's thread only
+  Batches batches_;  // touched by the queue's thread only
   DataPosition position_;
   Prefetcher<Item> queue_;
 };
+
+using TranslationLoader = Loader<TranslationBatches>;
 
 }  // namespace tapestry

@@ -202,7 +202,8 @@ struct LineReader::State {
         fail_data(path, concat("has a line ", line_number + 1, " of more than ",
                                kMaxLineBytes >> 20, " MiB, expected a text file."));
       }
-      if (feed != nullptr) return true;
+      has_line_end = feed != nullptr;
+      if (has_line_end) return true;
     }
   }
 
@@ -212,6 +213,7 @@ struct LineReader::State {
   size_t begin = 0;
   size_t end = 0;
   int64_t line_number = 0;
+  bool has_line_end = false;
 };
 
 LineReader::LineReader(const std::string& path) : state_(std::make_unique<State>(path)) {
@@ -233,6 +235,7 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
+bool LineReader::has_line_end() const { return state_->has_line_end; }
 const std::string& LineReader::path() const { return state_->path; }
 int64_t LineReader::line_number() const { return state_->line_number; }
 std::string LineReader::place() const { return concat(state_->path, ':', state_->line_number); }

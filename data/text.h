@@ -33,6 +33,8 @@ class LineReader {
   /// Sets `line` to the next line without its end; false at the end of the file.
   bool next(std::string& line);
 
+  /// Whether the line returned last ended with LF: not so the last of some files.
+  bool has_line_end() const;
   const std::string& path() const;
   /// Number of the line returned last, from 1; 0 before the first.
   int64_t line_number() const;

@@ -1,24 +1,18 @@
 #include "data/tokenizer.h"
 
-#include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
-
 #include <algorithm>
-#include <mutex>
-#include <unordered_map>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "core/error.h"
-#include "core/philox.h"
+#include "data/tokenizer_types.h"
 
 namespace tapestry {
 namespace {
 
-// A setting of SentencePiece's own log; 0.1.97 has no constant for "nothing".
-constexpr const char* kSilent = "1000";
-
-[[noreturn]] void fail_option(const std::string& what) {
-  fail(ErrorKind::kConfig, "[tokenizer] ", what);
-}
+using tokenizers::fail_option;
 
 void check_one_of(const char* key, const std::string& value, std::vector<std::string> allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
@@ -27,150 +21,77 @@ void check_one_of(const char* key, const std::string& value, std::vector<std::st
   fail_option(concat(key, " is one of ", list, ", got '", value, "'."));
 }
 
-class SentencePieceTokenizer : public Tokenizer {
- public:
-  SentencePieceTokenizer(const std::string& bytes, const std::string& name) : bytes_(bytes) {
-    const auto status = processor_.LoadFromSerializedProto(bytes_);
-    if (!status.ok()) {
-      fail(ErrorKind::kData, "[tokenizer] ", name, " is no SentencePiece model: ", status.message(),
-           '.');
-    }
-    if (processor_.pad_id() != kPadId || processor_.unk_id() != kUnkId ||
-        processor_.bos_id() != kBosId || processor_.eos_id() != kEosId) {
-      fail(ErrorKind::kData, "[tokenizer] ", name,
-           " must have the ids pad 0, unk 1, bos 2, eos 3, got ", processor_.pad_id(), ", ",
-           processor_.unk_id(), ", ", processor_.bos_id(), ", ", processor_.eos_id(), '.');
-    }
+std::string read_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad() || (bytes.empty() && errno != 0)) {
+    fail(ErrorKind::kData, "[tokenizer] ", path, " cannot be read: ", std::strerror(errno), '.');
   }
-
-  std::vector<int32_t> encode(std::string_view text) const override {
-    std::vector<int> ids;
-    const auto status = processor_.Encode(text, &ids);
-    check(status.ok(), "tokenizer", "SentencePiece cannot encode: ", status.message(), '.');
-    return {ids.begin(), ids.end()};
-  }
-
-  std::string decode(const std::vector<int32_t>& ids) const override {
-    for (const int32_t id : ids) check_id(id);
-    // pad, bos and eos are control pieces of the model: they have no text.
-    std::string text;
-    const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-    check(status.ok(), "tokenizer", "SentencePiece cannot decode: ", status.message(), '.');
-    return text;
-  }
-
-  int64_t vocab_size() const override { return processor_.GetPieceSize(); }
-
-  std::string piece(int32_t id) const override {
-    check_id(id);
-    return processor_.IdToPiece(id);
-  }
-
-  const std::string& serialized() const override { return bytes_; }
-
- private:
-  void check_id(int32_t id) const {
-    check(id >= 0 && id < processor_.GetPieceSize(), "tokenizer", "ids are in [0, ",
-          processor_.GetPieceSize(), "), got ", id, '.');
-  }
-
-  std::string bytes_;
-  sentencepiece::SentencePieceProcessor processor_;
-};
-
-// Keeps `limit` lines of a stream, each with the same chance (reservoir sampling, Vitter 1985,
-// algorithm R), in the order of the stream.
-std::vector<std::string> sample_lines(const LineSource& lines, int64_t limit, uint64_t seed) {
-  static constexpr char kStream[] = "tokenizer.sample";
-  const PhiloxKey key{seed, 0, stream_of(kStream, sizeof(kStream) - 1)};
-  std::vector<std::pair<int64_t, std::string>> kept;
-  std::string line;
-  for (int64_t i = 0; lines(line); ++i) {
-    if (limit == 0 || i < limit) {
-      kept.emplace_back(i, line);
-      continue;
-    }
-    const auto slot = static_cast<int64_t>(
-        philox_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1));
-    if (slot < limit) kept[static_cast<size_t>(slot)] = {i, line};
-  }
-  std::sort(kept.begin(), kept.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::string> sample;
-  sample.reserve(kept.size());
-  for (auto& [index, text] : kept) sample.push_back(std::move(text));
-  return sample;
+  return bytes;
 }
 
-class VectorIterator : public sentencepiece::SentenceIterator {
- public:
-  explicit VectorIterator(const std::vector<std::string>& lines) : lines_(lines) {}
-  bool done() const override { return next_ >= lines_.size(); }
-  void Next() override { ++next_; }
-  const std::string& value() const override { return lines_[next_]; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  const std::vector<std::string>& lines_;
-  size_t next_ = 0;
-};
-
-std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options) {
-  return {
-      {"model_type", options.algorithm},
-      {"vocab_size", std::to_string(options.vocab_size)},
-      {"character_coverage", concat(options.character_coverage)},
-      {"byte_fallback", options.byte_fallback ? "true" : "false"},
-      {"normalization_rule_name", options.normalization},
-      {"pad_id", std::to_string(kPadId)},
-      {"unk_id", std::to_string(kUnkId)},
-      {"bos_id", std::to_string(kBosId)},
-      {"eos_id", std::to_string(kEosId)},
-      // Sums of the unigram trainer are cut by thread: a fixed number keeps them the same
-      // everywhere.
-      {"num_threads", "4"},
-      {"minloglevel", kSilent},
-  };
+const char* extension_of(const Tokenizer& tokenizer) {
+  return tokenizers::is_characters(tokenizer.serialized()) ? ".txt" : ".model";
 }
 
-// SentencePiece's reasons in our words. It tells the largest vocabulary at the end of its message.
-[[noreturn]] void fail_training(const TokenizerOptions& options, const std::string& message) {
-  const auto first_number_after = [&](const char* phrase) -> std::string {
-    const size_t at = message.find(phrase);
-    if (at == std::string::npos) return "";
-    const size_t begin = message.find_first_of("0123456789", at + std::string(phrase).size());
-    if (begin == std::string::npos) return "";
-    return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
+void check_same_side(const Tokenizer& a, const std::string& name_a, const Tokenizer& b,
+                     const std::string& name_b) {
+  if (a.serialized() == b.serialized()) return;
+  const auto both = static_cast<int32_t>(std::min(a.vocab_size(), b.vocab_size()));
+  int32_t id = 0;
+  while (id < both && a.piece(id) == b.piece(id)) ++id;
+  const auto piece = [id](const Tokenizer& tokenizer) {
+    return id < tokenizer.vocab_size() ? concat('\'', tokenizer.piece(id), '\'') : "none";
   };
-  const std::string largest = first_number_after("set it to a value <=");
-  if (!largest.empty()) {
-    fail_option(concat("vocab_size ", options.vocab_size,
-                       " is too large for this text, the largest "
-                       "possible is ",
-                       largest, '.'));
-  }
-  const std::string needed = first_number_after("vs ");
-  if (message.find("smaller than required_chars") != std::string::npos) {
-    fail_option(concat("vocab_size ", options.vocab_size,
-                       " is too small for this text, its characters "
-                       "and the reserved pieces need ",
-                       needed.empty() ? "more" : needed, "; or lower character_coverage."));
-  }
-  fail_option(concat("SentencePiece cannot train on this text: ", message, '.'));
+  const std::string where =
+      id == a.vocab_size() && id == b.vocab_size()
+          ? "the pieces are the same, their scores or the normalisation differ."
+          : concat("the first that differs has id ", id, ": ", piece(a), " and ", piece(b), '.');
+  fail(ErrorKind::kData, "[tokenizer] ", name_a, " and ", name_b,
+       " must have the same vocabulary, got ", a.vocab_size(), " and ", b.vocab_size(), " pieces; ",
+       where);
 }
 
 }  // namespace
 
+namespace tokenizers {
+
+void fail_option(const std::string& what) { fail(ErrorKind::kConfig, "[tokenizer] ", what); }
+
+std::vector<std::string> special_pieces(const TokenizerOptions& options) {
+  std::vector<std::string> pieces;
+  if (options.mask_piece) pieces.push_back(kMaskPiece);
+  for (int64_t i = 0; i < options.sentinels; ++i) pieces.push_back(sentinel_piece(i));
+  return pieces;
+}
+
+}  // namespace tokenizers
+
+std::string sentinel_piece(int64_t i) { return concat("<extra_id_", i, '>'); }
+
 void TokenizerOptions::validate() const {
-  check_one_of("type", type, {"sentencepiece"});
+  check_one_of("type", type, {"sentencepiece", "char"});
   check_one_of("algorithm", algorithm, {"bpe", "unigram", "char"});
   check_one_of("normalization", normalization,
                {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"});
-  constexpr int64_t kReserved = kEosId + 1;
-  const int64_t least = kReserved + (byte_fallback ? 256 : 0) + 1;
-  constexpr int64_t kMost = int64_t{1} << 24;
-  if (vocab_size < least || vocab_size > kMost) {
-    fail_option(concat("vocab_size is between ", least, " and ", kMost, ", got ", vocab_size, '.'));
+  constexpr int64_t kMostSentinels = 10000;
+  if (sentinels < 0 || sentinels > kMostSentinels) {
+    fail_option(concat("sentinels is between 0 and ", kMostSentinels, ", got ", sentinels, '.'));
+  }
+  if (!path.empty() && !share) {
+    fail_option(concat("path gives one tokenizer to both sides, expected share, got path ", path,
+                       " without it."));
+  }
+  // The text or the file decides the size of the others.
+  if (type == "sentencepiece" && path.empty()) {
+    const int64_t reserved = kEosId + 1 + sentinels + (mask_piece ? 1 : 0);
+    const int64_t least = reserved + (byte_fallback ? 256 : 0) + 1;
+    constexpr int64_t kMost = int64_t{1} << 24;
+    if (vocab_size < least || vocab_size > kMost) {
+      fail_option(
+          concat("vocab_size is between ", least, " and ", kMost, ", got ", vocab_size, '.'));
+    }
   }
   if (!(character_coverage >= 0.98 && character_coverage <= 1.0)) {
     fail_option(concat("character_coverage is between 0.98 and 1, got ", character_coverage, '.'));
@@ -180,49 +101,88 @@ void TokenizerOptions::validate() const {
   }
 }
 
-std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
-                                                     const LineSource& lines, uint64_t seed) {
-  options.validate();
-  const std::vector<std::string> sample = sample_lines(lines, options.max_sentences, seed);
-  if (sample.empty()) fail(ErrorKind::kData, "[tokenizer] expected lines to learn from, got none.");
-  std::string model;
-  {
-    // The trainer reads process-wide state (its log level).
-    static std::mutex mutex;
-    std::lock_guard lock(mutex);
-    VectorIterator iterator(sample);
-    const auto status =
-        sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options), &iterator, &model);
-    if (!status.ok()) fail_training(options, status.message());
-  }
-  return load_sentencepiece(model, "the trained model");
+bool Tokenizer::starts_word(int32_t id) const {
+  check(id >= 0 && id < vocab_size(), "tokenizer", "ids are in [0, ", vocab_size(), "), got ", id,
+        '.');
+  return true;
 }
 
-std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
-                                                    const std::string& name) {
-  return std::make_shared<SentencePieceTokenizer>(bytes, name);
+std::optional<int32_t> Tokenizer::sentinel_id(int64_t i) const {
+  if (i < 0 || i >= sentinels()) return std::nullopt;
+  return sentinel_ids_[static_cast<size_t>(i)];
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return (id >= 0 && id <= kEosId) || id == mask_id_ ||
+         std::find(sentinel_ids_.begin(), sentinel_ids_.end(), id) != sentinel_ids_.end();
+}
+
+std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
+                                                 const LineSource& lines, uint64_t seed) {
+  options.validate();
+  return options.type == "char" ? tokenizers::train_characters(options, lines)
+                                : tokenizers::train_sentencepiece(options, lines, seed);
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name) {
+  return tokenizers::is_characters(bytes) ? tokenizers::load_characters(bytes, name)
+                                          : tokenizers::load_sentencepiece(bytes, name);
+}
+
+std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options) {
+  options.validate();
+  const std::string bytes = read_file(options.path);
+  const bool characters = tokenizers::is_characters(bytes);
+  if (characters != (options.type == "char")) {
+    fail(ErrorKind::kData, "[tokenizer] ", options.path, " must be of type ", options.type,
+         characters ? ", got a vocabulary of characters." : ", got no vocabulary of characters.");
+  }
+  const auto tokenizer = load_tokenizer(bytes, options.path);
+  if (options.mask_piece && !tokenizer->mask_id()) {
+    fail_option(concat(options.path, " must have the special piece ", kMaskPiece, ", got none."));
+  }
+  if (tokenizer->sentinels() < options.sentinels) {
+    fail_option(concat(options.path, " must have the special pieces ", sentinel_piece(0), " to ",
+                       sentinel_piece(options.sentinels - 1), ", got ", tokenizer->sentinels(),
+                       " of them."));
+  }
+  return tokenizer;
 }
 
 std::map<std::string, std::string> TokenizerPair::files() const {
-  if (shared()) return {{"tokenizer.model", source->serialized()}};
-  return {{"source.model", source->serialized()}, {"target.model", target->serialized()}};
+  const auto name = [](const char* stem, const Tokenizer& tokenizer) {
+    return stem + std::string(extension_of(tokenizer));
+  };
+  if (shared()) return {{name("tokenizer", *source), source->serialized()}};
+  return {{name("source", *source), source->serialized()},
+          {name("target", *target), target->serialized()}};
 }
 
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
-  const auto load = [&](const char* name) -> std::shared_ptr<const Tokenizer> {
-    const auto found = files.find(name);
-    return found == files.end() ? nullptr : load_sentencepiece(found->second, name);
+  const auto load = [&](const std::string& stem) -> std::shared_ptr<const Tokenizer> {
+    for (const char* const extension : {".model", ".txt"}) {
+      const auto found = files.find(stem + extension);
+      if (found != files.end()) return load_tokenizer(found->second, found->first);
+    }
+    return nullptr;
   };
-  if (const auto joint = load("tokenizer.model")) return {joint, joint};
-  TokenizerPair pair{load("source.model"), load("target.model")};
+  if (const auto joint = load("tokenizer")) return {joint, joint};
+  TokenizerPair pair{load("source"), load("target")};
   if (pair.source == nullptr || pair.target == nullptr) {
     fail(ErrorKind::kData,
-         "[tokenizer] expected tokenizer.model, or source.model and target.model, got ",
-         pair.source   ? "source.model only."
-         : pair.target ? "target.model only."
+         "[tokenizer] expected tokenizer.model, or source.model and target.model (or these with "
+         ".txt), got ",
+         pair.source   ? concat("source", extension_of(*pair.source), " only.")
+         : pair.target ? concat("target", extension_of(*pair.target), " only.")
                        : "neither.");
   }
   return pair;
+}
+
+void check_same_vocabulary(const TokenizerPair& a, const std::string& name_a,
+                           const TokenizerPair& b, const std::string& name_b) {
+  check_same_side(*a.source, name_a, *b.source, name_b);
+  check_same_side(*a.target, name_a, *b.target, name_b);
 }
 
 }  // namespace tapestry

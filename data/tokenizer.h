@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,14 +20,19 @@ constexpr int32_t kBosId = 2;
 constexpr int32_t kEosId = 3;
 
 struct TokenizerOptions {
-  std::string type = "sentencepiece";      ///< the only type so far
+  /// sentencepiece: pieces of words. char: every Unicode character of the text, line ends included,
+  /// without normalisation; share, mask_piece and sentinels are then the only options that matter.
+  std::string type = "sentencepiece";
+  std::string path;                        ///< file of a trained tokenizer to take; "": train one
   std::string algorithm = "bpe";           ///< bpe | unigram | char
-  int64_t vocab_size = 8000;               ///< ids 0 to 3 included; for char: at most this many
+  int64_t vocab_size = 8000;               ///< all ids counted; algorithm char: at most this many
   bool share = true;                       ///< one model for both sides, else one per side
   double character_coverage = 1.0;         ///< share of the characters of the text that get a piece
   bool byte_fallback = false;              ///< unknown characters become bytes (256 more pieces)
   std::string normalization = "nmt_nfkc";  ///< nmt_nfkc | nmt_nfkc_cf | nfkc | nfkc_cf | identity
   int64_t max_sentences = 1000000;         ///< lines a model is trained on, drawn evenly; 0: all
+  bool mask_piece = false;                 ///< a piece "<mask>", for masked models and infilling
+  int64_t sentinels = 0;                   ///< pieces "<extra_id_0>", ... for span corruption
 
   /// Throws Error(kConfig) naming the first bad member.
   void validate() const;
@@ -46,26 +52,51 @@ class Tokenizer {
   virtual std::string piece(int32_t id) const = 0;
   /// Everything that is needed to build this tokenizer again.
   virtual const std::string& serialized() const = 0;
+  /// Whether a word begins with `id`, for masking of whole words: SentencePiece's "▁the"; every
+  /// character. Throws on an id outside the vocabulary.
+  virtual bool starts_word(int32_t id) const;
 
   int32_t pad_id() const { return kPadId; }
   int32_t unk_id() const { return kUnkId; }
   int32_t bos_id() const { return kBosId; }
   int32_t eos_id() const { return kEosId; }
+  /// "<mask>" and "<extra_id_i>" where the vocabulary has them. No text encodes to these ids, and
+  /// decode leaves them out.
+  std::optional<int32_t> mask_id() const { return mask_id_; }
+  std::optional<int32_t> sentinel_id(int64_t i) const;
+  int64_t sentinels() const { return static_cast<int64_t>(sentinel_ids_.size()); }
+  /// True for pad, unk, bos, eos, the mask and the sentinels: ids that stand for no piece of text.
+  bool is_special(int32_t id) const;
+
+ protected:
+  std::optional<int32_t> mask_id_;
+  std::vector<int32_t> sentinel_ids_;
 };
+
+/// "<mask>"
+inline constexpr const char* kMaskPiece = "<mask>";
+/// "<extra_id_7>"
+std::string sentinel_piece(int64_t i);
 
 /// Sets `line` to the next line to learn from; false at the end.
 using LineSource = std::function<bool(std::string& line)>;
 
-/// Trains a SentencePiece model. The result depends on the options, the lines and `seed` only,
-/// which draws the max_sentences lines. Lines over 4192 bytes are not learned from. Throws
-/// Error(kConfig) for a vocab_size that does not fit the text, telling the limit.
-std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
-                                                     const LineSource& lines, uint64_t seed);
+/// Trains what the options ask for, a SentencePiece model or a vocabulary of characters. The result
+/// depends on the options, the lines and `seed` only, which draws the max_sentences lines.
+/// SentencePiece learns a text of several lines line by line, and nothing from lines over 4192
+/// bytes. Throws Error(kConfig) for a vocab_size that does not fit the text, telling the limit, and
+/// Error(kData) when there is nothing to learn from.
+std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
+                                                 const LineSource& lines, uint64_t seed);
 
-/// From the bytes of a SentencePiece model. Throws Error(kData) when they are none, or when its ids
-/// of pad, unk, bos and eos are not 0, 1, 2 and 3; `name` is for the message.
-std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
-                                                    const std::string& name);
+/// From serialized() of either type, told apart by the bytes; `name` is for messages. Throws
+/// Error(kData) when they are neither, or when the ids of pad, unk, bos and eos are not 0, 1, 2, 3.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name);
+
+/// The tokenizer of options.path. Throws Error(kData) when the file cannot be read or is no
+/// tokenizer of options.type, Error(kConfig) when it lacks a special piece that the options ask
+/// for.
+std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options);
 
 /// The tokenizers of both sides of a translation; one and the same when shared.
 struct TokenizerPair {
@@ -74,14 +105,20 @@ struct TokenizerPair {
 
   bool shared() const { return source == target; }
   /// File name -> bytes, for a checkpoint: "tokenizer.model", or "source.model" and "target.model".
+  /// Vocabularies of characters end in ".txt" instead.
   std::map<std::string, std::string> files() const;
 };
 
 /// The names that TokenizerPair::files() may use.
-inline const std::vector<std::string> kTokenizerFileNames = {"tokenizer.model", "source.model",
-                                                             "target.model"};
+inline const std::vector<std::string> kTokenizerFileNames = {
+    "tokenizer.model", "source.model", "target.model", "tokenizer.txt", "source.txt", "target.txt"};
 
-/// Inverse of TokenizerPair::files(). Throws Error(kData) when neither set of names is complete.
+/// Inverse of TokenizerPair::files(). Throws Error(kData) when no set of names is complete.
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files);
+
+/// Throws Error(kData) naming both, their sizes and the first piece that differs, unless the
+/// tokenizers are the same to the byte: ids of one mean nothing to a model of the other.
+void check_same_vocabulary(const TokenizerPair& a, const std::string& name_a,
+                           const TokenizerPair& b, const std::string& name_b);
 
 }  // namespace tapestry

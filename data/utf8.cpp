@@ -3,6 +3,8 @@
 #include <locale.h>
 #include <wctype.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace tapestry {
@@ -85,6 +87,12 @@ char32_t next_code_point(std::string_view text, size_t& position) {
   }
   position += static_cast<size_t>(length);
   return code_point;
+}
+
+int64_t count_code_points(std::string_view text) {
+  // Every byte but the trailing ones of a sequence starts a code point.
+  return std::count_if(text.begin(), text.end(),
+                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
 }
 
 std::u32string decode_utf8(std::string_view text) {

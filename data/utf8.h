@@ -15,6 +15,9 @@ size_t find_invalid_utf8(std::string_view text);
 /// and moves by one.
 char32_t next_code_point(std::string_view text, size_t& position);
 
+/// Number of code points of well-formed `text`.
+int64_t count_code_points(std::string_view text);
+
 /// Code points of `text`; ill-formed bytes give U+FFFD each.
 std::u32string decode_utf8(std::string_view text);
 

@@ -198,7 +198,8 @@ TEST(Plan, RejectsWhatCannotFit) {
                          EpochPlan(corpus, {"tokens", 0}, 0);
                        }),
               HasSubstr("got 0"));
-  EXPECT_THAT(error_of(ErrorKind::kData, [&] { EpochPlan({}, {}, 0); }), HasSubstr("got none"));
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { EpochPlan(ParallelCorpus{}, {}, 0); }),
+              HasSubstr("got none"));
 }
 
 TEST(Batches, ContinueExactlyFromEveryPosition) {
@@ -219,7 +220,7 @@ TEST(Batches, ContinueExactlyFromEveryPosition) {
   EXPECT_EQ(positions[static_cast<size_t>(in_epoch) + 1], (DataPosition{1, 1}));
   for (size_t start = 0; start < positions.size(); ++start) {
     TranslationBatches resumed(corpus, options, positions[start]);
-    TranslationLoader loader(corpus, options, positions[start], 2);
+    TranslationLoader loader(TranslationBatches(corpus, options, positions[start]), 2);
     EXPECT_EQ(loader.position(), positions[start]);
     for (size_t i = start; i < expected.size(); ++i) {
       ASSERT_EQ(resumed.next().indices, expected[i]) << start << ' ' << i;
@@ -277,8 +278,8 @@ TEST(Queue, StopsWithItemsLeftOrNone) {
     Prefetcher<int> failed([]() -> int { throw std::runtime_error("x"); });
   }
   const auto corpus = make_corpus(500);
-  { TranslationLoader loader(corpus, {}); }
-  TranslationLoader used(corpus, {});
+  { TranslationLoader loader(corpus, BatchOptions{}); }
+  TranslationLoader used(corpus, BatchOptions{});
   used.next();
 }
 

@@ -43,7 +43,7 @@ LineSource source_of(const std::vector<std::string>& lines) {
 
 std::shared_ptr<const Tokenizer> train(const TokenizerOptions& options,
                                        const std::vector<std::string>& lines, uint64_t seed = 1) {
-  return train_sentencepiece(options, source_of(lines), seed);
+  return train_tokenizer(options, source_of(lines), seed);
 }
 
 TokenizerOptions options_of(const std::string& algorithm, int64_t vocab_size) {
@@ -86,7 +86,7 @@ TEST_P(Algorithms, SameInputGivesTheSameBytes) {
 
 TEST_P(Algorithms, BytesGiveTheSameTokenizer) {
   const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
-  const auto again = load_sentencepiece(tokenizer->serialized(), "file");
+  const auto again = load_tokenizer(tokenizer->serialized(), "file");
   for (const std::string& line : sentences(50, 3)) {
     EXPECT_EQ(again->encode(line), tokenizer->encode(line));
   }
@@ -200,10 +200,9 @@ TEST(SentencePiece, EncodesFromSeveralThreads) {
 
 TEST(SentencePiece, ForeignBytesAreAnError) {
   EXPECT_THAT(
-      error_of(ErrorKind::kData, [] { load_sentencepiece("not a model", "a/tokenizer.model"); }),
+      error_of(ErrorKind::kData, [] { load_tokenizer("not a model", "a/tokenizer.model"); }),
       HasSubstr("a/tokenizer.model is no SentencePiece model"));
-  EXPECT_THAT(error_of(ErrorKind::kData, [] { load_sentencepiece("", "x"); }),
-              HasSubstr("x is no"));
+  EXPECT_THAT(error_of(ErrorKind::kData, [] { load_tokenizer("", "x"); }), HasSubstr("x is no"));
 }
 
 TEST(TokenizerOptionsTest, AreChecked) {

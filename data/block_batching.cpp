@@ -1,0 +1,144 @@
+#include "data/block_batching.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/draws.h"
+
+namespace tapestry {
+namespace {
+
+// One epoch of a stream cut into rows of `width` tokens each, the last one perhaps shorter.
+struct Cut {
+  int64_t offset;
+  int64_t rows;
+};
+
+// `places` is the number of tokens to share out. Both members are functions of (seed, epoch).
+Cut cut_stream(int64_t places, int64_t width, const BlockOptions& options, int64_t epoch) {
+  if (!options.shuffle) return {0, (places + width - 1) / width};
+  // A short stream has room for one whole row at least.
+  const int64_t choices = std::min(width, places - width + 1);
+  const auto offset = static_cast<int64_t>(philox_below(
+      draw_key(options.seed, epoch, "data.offset"), 0, static_cast<uint64_t>(choices)));
+  return {offset, (places - offset) / width};
+}
+
+// Throws unless an epoch has at least one row.
+EpochWalk walk_of(const TokenStream& stream, int64_t places, int64_t width,
+                  const BlockOptions& options, DataPosition start) {
+  options.validate();
+  if (width < 1) {
+    fail(ErrorKind::kConfig, "[data] block_size has room for bos and a token, got ",
+         options.block_size, '.');
+  }
+  const int64_t least = options.shuffle ? width : 1;
+  if (places < least) {
+    fail(ErrorKind::kData, "[data] a text to cut blocks from has at least ",
+         stream.size() - places + least, " tokens, got ", stream.size(), '.');
+  }
+  const auto make_plan = [=](int64_t epoch) {
+    return EpochPlan::of_equal_rows(cut_stream(places, width, options, epoch).rows,
+                                    options.batch_size, options.shuffle, options.seed, epoch);
+  };
+  return EpochWalk(make_plan, start);
+}
+
+// A batch of padding, to be filled row by row.
+BlockBatch empty_batch(int64_t rows, int64_t width) {
+  BlockBatch batch;
+  batch.rows = rows;
+  batch.ids = Tensor::full({rows, width}, kPadId, DType::kInt32);
+  batch.targets = Tensor::full({rows, width}, kPadId, DType::kInt32);
+  batch.lengths = Tensor::full({rows}, static_cast<double>(width), DType::kInt32);
+  return batch;
+}
+
+void fill_row(BlockBatch& batch, int64_t row, std::span<const int32_t> ids,
+              std::span<const int32_t> targets) {
+  const int64_t width = batch.ids.numel() / batch.rows;
+  std::copy(ids.begin(), ids.end(), batch.ids.data<int32_t>() + row * width);
+  std::copy(targets.begin(), targets.end(), batch.targets.data<int32_t>() + row * width);
+  batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(ids.size());
+  batch.tokens += std::count_if(targets.begin(), targets.end(),
+                                [](int32_t target) { return target != kPadId; });
+}
+
+// Whole rows need no lengths.
+BlockBatch finish(BlockBatch batch) {
+  const int64_t width = batch.ids.numel() / batch.rows;
+  const int32_t* const lengths = batch.lengths.data<int32_t>();
+  if (std::all_of(lengths, lengths + batch.rows, [&](int32_t l) { return l == width; })) {
+    batch.lengths = Tensor();
+  }
+  return batch;
+}
+
+}  // namespace
+
+void BlockOptions::validate() const {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (block_size < 1 || block_size > kMost) {
+    fail(ErrorKind::kConfig, "[data] block_size is between 1 and ", kMost, ", got ", block_size,
+         '.');
+  }
+  if (batch_size < 1) {
+    fail(ErrorKind::kConfig, "[data] batch_size is 1 or more, got ", batch_size, '.');
+  }
+}
+
+BlockBatches::BlockBatches(TokenStream stream, const BlockOptions& options, DataPosition start)
+    : stream_(std::move(stream)),
+      options_(options),
+      walk_(walk_of(stream_, stream_.size() - 1, options.block_size, options, start)) {}
+
+BlockBatch BlockBatches::next() {
+  const auto blocks = walk_.next();
+  const int64_t width = options_.block_size;
+  const Cut cut = cut_stream(stream_.size() - 1, width, options_, walk_.position().epoch);
+  const auto rows = static_cast<int64_t>(blocks.size());
+  BlockBatch batch = empty_batch(rows, width);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t begin = cut.offset + blocks[static_cast<size_t>(row)] * width;
+    const auto count = static_cast<size_t>(std::min(width, stream_.size() - 1 - begin));
+    const auto at = static_cast<size_t>(begin);
+    fill_row(batch, row, stream_.tokens().subspan(at, count),
+             stream_.tokens().subspan(at + 1, count));
+  }
+  return finish(std::move(batch));
+}
+
+MaskedBlockBatches::MaskedBlockBatches(TokenStream stream, const Tokenizer& tokenizer,
+                                       const BlockOptions& options, const MaskingOptions& masking,
+                                       DataPosition start)
+    : stream_(std::move(stream)),
+      vocabulary_(tokenizer),
+      options_(options),
+      masking_(masking),
+      walk_(walk_of(stream_, stream_.size(), options.block_size - 1, options, start)) {
+  masking.validate();
+}
+
+BlockBatch MaskedBlockBatches::next() {
+  const auto blocks = walk_.next();
+  const int64_t epoch = walk_.position().epoch;
+  const int64_t width = options_.block_size - 1;
+  const Cut cut = cut_stream(stream_.size(), width, options_, epoch);
+  const PhiloxKey key = draw_key(options_.seed, options_.shuffle ? epoch : 0, "data.mask");
+  const auto rows = static_cast<int64_t>(blocks.size());
+  BlockBatch batch = empty_batch(rows, options_.block_size);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t block = blocks[static_cast<size_t>(row)];
+    const int64_t begin = cut.offset + block * width;
+    const int64_t count = std::min(width, stream_.size() - begin);
+    const auto text =
+        stream_.tokens().subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+    std::vector<int32_t> tokens = {kBosId};
+    tokens.insert(tokens.end(), text.begin(), text.end());
+    const MaskedTokens masked = mask_tokens(tokens, vocabulary_, masking_, key, block);
+    fill_row(batch, row, masked.ids, masked.targets);
+  }
+  return finish(std::move(batch));
+}
+
+}  // namespace tapestry

@@ -1,0 +1,167 @@
+// Every character is a token. The serialized form is text, one piece a line in the order of the
+// ids after the reserved four:
+//
+//   tapestry characters 1
+//   <mask>
+//   U+000A
+//   U+0020
+#include <algorithm>
+#include <cstdio>
+
+#include "core/error.h"
+#include "data/tokenizer_types.h"
+#include "data/utf8.h"
+
+namespace tapestry::tokenizers {
+namespace {
+
+constexpr std::string_view kHeader = "tapestry characters 1\n";
+constexpr char32_t kReplacement = 0xFFFD;
+constexpr char32_t kMostCodePoint = 0x10FFFF;
+
+std::string name_of(char32_t c) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "U+%04X", static_cast<unsigned>(c));
+  return text;
+}
+
+class CharacterTokenizer : public Tokenizer {
+ public:
+  // `characters` ascend.
+  CharacterTokenizer(bool mask, int64_t sentinels, std::vector<char32_t> characters)
+      : characters_(std::move(characters)) {
+    bytes_ = kHeader;
+    int32_t next = kEosId + 1;
+    if (mask) {
+      mask_id_ = next++;
+      bytes_ += std::string(kMaskPiece) + '\n';
+    }
+    for (int64_t i = 0; i < sentinels; ++i) {
+      sentinel_ids_.push_back(next++);
+      bytes_ += sentinel_piece(i) + '\n';
+    }
+    first_ = next;
+    ids_.assign(static_cast<size_t>(characters_.back()) + 1, kUnkId);
+    for (const char32_t c : characters_) {
+      ids_[c] = next++;
+      bytes_ += name_of(c) + '\n';
+    }
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> ids;
+    ids.reserve(text.size());
+    for (size_t i = 0; i < text.size();) {
+      const char32_t c = next_code_point(text, i);
+      ids.push_back(c < ids_.size() ? ids_[c] : kUnkId);
+    }
+    return ids;
+  }
+
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    std::string text;
+    text.reserve(ids.size());
+    for (const int32_t id : ids) {
+      check_id(id);
+      if (id >= first_) append_utf8(text, character(id));
+      if (id == kUnkId) append_utf8(text, kReplacement);
+    }
+    return text;
+  }
+
+  int64_t vocab_size() const override { return first_ + static_cast<int64_t>(characters_.size()); }
+
+  std::string piece(int32_t id) const override {
+    check_id(id);
+    static constexpr const char* kReserved[] = {"<pad>", "<unk>", "<s>", "</s>"};
+    if (id <= kEosId) return kReserved[id];
+    if (id == mask_id_) return kMaskPiece;
+    if (id < first_) return sentinel_piece(id - sentinel_ids_.front());
+    std::string text;
+    append_utf8(text, character(id));
+    return text;
+  }
+
+  const std::string& serialized() const override { return bytes_; }
+
+  bool starts_word(int32_t id) const override {
+    check_id(id);
+    return id >= first_;
+  }
+
+ private:
+  void check_id(int32_t id) const {
+    check(id >= 0 && id < vocab_size(), "tokenizer", "ids are in [0, ", vocab_size(), "), got ", id,
+          '.');
+  }
+  char32_t character(int32_t id) const { return characters_[static_cast<size_t>(id - first_)]; }
+
+  std::vector<char32_t> characters_;  // ids first_, first_ + 1, ...
+  std::vector<int32_t> ids_;          // code point -> id
+  int32_t first_ = 0;
+  std::string bytes_;
+};
+
+// The code point that `line` names; false when it names none.
+bool parse_code_point(const std::string& line, char32_t& c) {
+  unsigned value = 0;
+  constexpr size_t kLongest = 8;  // U+10FFFF
+  if (line.size() > kLongest || std::sscanf(line.c_str(), "U+%X", &value) != 1) return false;
+  c = value;
+  const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
+  return c <= kMostCodePoint && !surrogate && name_of(c) == line;
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& options,
+                                                  const LineSource& lines) {
+  std::vector<bool> seen(kMostCodePoint + 1);
+  std::string line;
+  while (lines(line)) {
+    for (size_t i = 0; i < line.size();) seen[next_code_point(line, i)] = true;
+  }
+  std::vector<char32_t> characters;
+  for (char32_t c = 0; c <= kMostCodePoint; ++c) {
+    if (seen[c]) characters.push_back(c);
+  }
+  if (characters.empty()) {
+    fail(ErrorKind::kData, "[tokenizer] expected text to learn from, got none.");
+  }
+  return std::make_shared<CharacterTokenizer>(options.mask_piece, options.sentinels,
+                                              std::move(characters));
+}
+
+bool is_characters(const std::string& bytes) { return bytes.starts_with(kHeader); }
+
+std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes,
+                                                 const std::string& name) {
+  bool mask = false;
+  int64_t sentinels = 0;
+  std::vector<char32_t> characters;
+  int64_t number = 1;
+  for (size_t begin = kHeader.size(); begin < bytes.size();) {
+    ++number;
+    const size_t end = bytes.find('\n', begin);
+    const std::string line = bytes.substr(begin, end - begin);
+    begin = end == std::string::npos ? bytes.size() : end + 1;
+    char32_t c = 0;
+    if (characters.empty() && sentinels == 0 && !mask && line == kMaskPiece) {
+      mask = true;
+    } else if (characters.empty() && line == sentinel_piece(sentinels)) {
+      ++sentinels;
+    } else if (end != std::string::npos && parse_code_point(line, c) &&
+               (characters.empty() || c > characters.back())) {
+      characters.push_back(c);
+    } else {
+      fail(ErrorKind::kData, "[tokenizer] ", name, ':', number,
+           " must name a special piece or the next character, got '", line, "'.");
+    }
+  }
+  if (characters.empty()) {
+    fail(ErrorKind::kData, "[tokenizer] ", name, " must name at least one character, got none.");
+  }
+  return std::make_shared<CharacterTokenizer>(mask, sentinels, std::move(characters));
+}
+
+}  // namespace tapestry::tokenizers

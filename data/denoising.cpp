@@ -1,0 +1,208 @@
+#include "data/denoising.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "data/draws.h"
+
+namespace tapestry {
+namespace {
+
+// `items` as a sum of `parts` numbers of at least `least` each, all such sums alike (selection
+// sampling of the places to cut at, Knuth volume 2, algorithm 3.4.2 S).
+std::vector<int64_t> random_parts(RowDraws& draws, int64_t items, int64_t parts, int64_t least) {
+  const int64_t shift = 1 - least;
+  items += shift * parts;
+  std::vector<int64_t> sizes;
+  int64_t begin = 0;
+  for (int64_t place = 1; place < items; ++place) {
+    const int64_t cuts_left = parts - 1 - static_cast<int64_t>(sizes.size());
+    if (draws.below(items - place) >= cuts_left) continue;
+    sizes.push_back(place - begin - shift);
+    begin = place;
+  }
+  sizes.push_back(items - begin - shift);
+  return sizes;
+}
+
+// Knuth's product of uniform draws: the mean is small.
+int64_t random_poisson(RowDraws& draws, double mean) {
+  const double bound = std::exp(-mean);
+  int64_t count = 0;
+  for (double product = draws.uniform(); product > bound; product *= draws.uniform()) ++count;
+  return count;
+}
+
+int64_t hidden_tokens(int64_t tokens, const DenoisingOptions& options) {
+  return std::max<int64_t>(1, std::llround(static_cast<double>(tokens) * options.density()));
+}
+
+void append(std::vector<int32_t>& out, std::span<const int32_t> tokens, int64_t begin,
+            int64_t count) {
+  const auto part = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+  out.insert(out.end(), part.begin(), part.end());
+}
+
+void check_fits(std::span<const int32_t> tokens, const DenoisingOptions& options, int64_t text) {
+  if (static_cast<int64_t>(tokens.size()) < options.max_length) return;
+  fail(ErrorKind::kConfig, "[data] max_length of ", options.max_length,
+       " must hold every text and eos, text ", text + 1, " has ", tokens.size(), " tokens.");
+}
+
+}  // namespace
+
+double DenoisingOptions::density() const {
+  if (noise_density > 0) return noise_density;
+  return objective == "infilling" ? 0.3 : 0.15;
+}
+
+void DenoisingOptions::validate() const {
+  if (objective != "span_corruption" && objective != "infilling") {
+    fail(ErrorKind::kConfig, "[data] objective is span_corruption or infilling, got '", objective,
+         "'.");
+  }
+  if (!(noise_density >= 0 && noise_density < 1)) {
+    fail(ErrorKind::kConfig, "[data] noise_density is between 0 (the objective's own) and 1, got ",
+         noise_density, '.');
+  }
+  constexpr double kLongestMean = 100;
+  if (!(mean_span_length >= 1 && mean_span_length <= kLongestMean)) {
+    fail(ErrorKind::kConfig, "[data] mean_span_length is between 1 and ", kLongestMean, ", got ",
+         mean_span_length, '.');
+  }
+  constexpr int64_t kLeast = 4;  // two sentinels, the token between them, and eos
+  if (max_length < kLeast) {
+    fail(ErrorKind::kConfig, "[data] max_length of denoising is ", kLeast, " or more, got ",
+         max_length, '.');
+  }
+}
+
+DenoisingVocabulary::DenoisingVocabulary(const Tokenizer& tokenizer,
+                                         const DenoisingOptions& options) {
+  options.validate();
+  for (int64_t i = 0; i < tokenizer.sentinels(); ++i) {
+    sentinels.push_back(*tokenizer.sentinel_id(i));
+  }
+  if (options.objective == "span_corruption" && sentinels.size() < 2) {
+    fail(ErrorKind::kConfig, "[data] span_corruption needs a tokenizer with 2 sentinels or more, ",
+         "got ", sentinels.size(), '.');
+  }
+  if (options.objective == "infilling" && !tokenizer.mask_id()) {
+    fail(ErrorKind::kConfig, "[data] infilling needs a tokenizer with the piece ", kMaskPiece,
+         ", got one without.");
+  }
+  mask_id = tokenizer.mask_id().value_or(kUnkId);
+}
+
+NoisedText span_corrupt(std::span<const int32_t> tokens, const DenoisingVocabulary& vocabulary,
+                        const DenoisingOptions& options, const PhiloxKey& key, int64_t text) {
+  check_fits(tokens, options, text);
+  const auto all = static_cast<int64_t>(tokens.size());
+  const auto most_spans = static_cast<int64_t>(vocabulary.sentinels.size()) - 1;
+  if (all == 0) return {{}, {vocabulary.sentinels[0]}};
+  const auto spans_of = [&](int64_t hidden) {
+    const auto wanted = std::llround(static_cast<double>(hidden) / options.mean_span_length);
+    return std::clamp<int64_t>(wanted, 1, std::min({hidden, most_spans, all - hidden + 1}));
+  };
+  int64_t hidden = std::min(hidden_tokens(all, options), std::max<int64_t>(1, all - 1));
+  // The target: hidden tokens, a sentinel for each span, the final one, and bos or eos.
+  while (hidden + spans_of(hidden) + 2 > options.max_length) --hidden;
+  const int64_t spans = spans_of(hidden);
+
+  RowDraws draws(key, text);
+  const auto lengths = random_parts(draws, hidden, spans, 1);
+  // Text between two spans has at least a token, before the first and after the last perhaps none.
+  auto gaps = random_parts(draws, all - hidden + 2, spans + 1, 1);
+  --gaps.front();
+  --gaps.back();
+  NoisedText noised;
+  int64_t at = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    append(noised.source, tokens, at, gaps[i]);
+    noised.source.push_back(vocabulary.sentinels[i]);
+    noised.target.push_back(vocabulary.sentinels[i]);
+    append(noised.target, tokens, at + gaps[i], lengths[i]);
+    at += gaps[i] + lengths[i];
+  }
+  append(noised.source, tokens, at, gaps.back());
+  noised.target.push_back(vocabulary.sentinels[lengths.size()]);
+  return noised;
+}
+
+NoisedText infill(std::span<const int32_t> tokens, const DenoisingVocabulary& vocabulary,
+                  const DenoisingOptions& options, const PhiloxKey& key, int64_t text) {
+  check_fits(tokens, options, text);
+  const auto all = static_cast<int64_t>(tokens.size());
+  NoisedText noised{{}, {tokens.begin(), tokens.end()}};
+  if (all == 0) return noised;
+  const int64_t hidden = std::min(hidden_tokens(all, options), all);
+  RowDraws draws(key, text);
+  std::vector<int64_t> lengths;
+  int64_t empty = 0;
+  for (int64_t left = hidden; left > 0;) {
+    const int64_t length = std::min(random_poisson(draws, options.mean_span_length), left);
+    lengths.push_back(length);
+    empty += length == 0;
+    left -= length;
+  }
+  const auto whole = static_cast<int64_t>(lengths.size()) - empty;
+  const int64_t room = options.max_length - 1 - (all - hidden + whole);
+  for (auto it = lengths.begin(); empty > room;) {
+    it = std::find(it, lengths.end(), 0);
+    it = lengths.erase(it);
+    --empty;
+  }
+  // The last span was cut to what was left to hide: it may stand anywhere.
+  draws.shuffle(lengths);
+  const auto gaps = random_parts(draws, all - hidden, static_cast<int64_t>(lengths.size()) + 1, 0);
+  int64_t at = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    append(noised.source, tokens, at, gaps[i]);
+    noised.source.push_back(vocabulary.mask_id);
+    at += gaps[i] + lengths[i];
+  }
+  append(noised.source, tokens, at, gaps.back());
+  return noised;
+}
+
+NoisedText DenoisingBatches::Noise::operator()(int64_t epoch, int64_t text) const {
+  const PhiloxKey key = draw_key(seed, anew ? epoch : 0, "data.noise");
+  const auto tokens = corpus->tokens[text];
+  return options.objective == "infilling" ? infill(tokens, vocabulary, options, key, text)
+                                          : span_corrupt(tokens, vocabulary, options, key, text);
+}
+
+DenoisingBatches::DenoisingBatches(const TextCorpus& corpus, const Tokenizer& tokenizer,
+                                   const DenoisingOptions& options, const BatchOptions& batching,
+                                   DataPosition start)
+    : noise_{&corpus, DenoisingVocabulary(tokenizer, options), options, batching.shuffle,
+             batching.seed},
+      walk_(
+          [noise = noise_, batching](int64_t epoch) {
+            RowLengths lengths;
+            for (int64_t i = 0; i < noise.corpus->size(); ++i) {
+              const NoisedText noised = noise(epoch, i);
+              lengths.source.push_back(static_cast<int64_t>(noised.source.size()) + 1);
+              lengths.target.push_back(static_cast<int64_t>(noised.target.size()) + 1);
+            }
+            return EpochPlan(lengths, batching, epoch);
+          },
+          start) {}
+
+TranslationBatch DenoisingBatches::next() {
+  const auto texts = walk_.next();
+  ParallelCorpus rows;
+  std::vector<int64_t> numbers;
+  for (const int64_t text : texts) {
+    const NoisedText noised = noise_(walk_.position().epoch, text);
+    numbers.push_back(rows.size());
+    rows.source.push_back(noised.source);
+    rows.target.push_back(noised.target);
+  }
+  TranslationBatch batch = make_translation_batch(rows, numbers);
+  batch.indices.assign(texts.begin(), texts.end());
+  return batch;
+}
+
+}  // namespace tapestry

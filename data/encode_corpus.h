@@ -1,0 +1,34 @@
+// Corpora through tokenizers, as all loaders need it; private to data/.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "data/corpus.h"
+
+namespace tapestry {
+
+struct EncodedPair {
+  TextPair text;
+  std::vector<int32_t> source;
+  std::vector<int32_t> target;
+};
+
+/// What fits a row: `max_length` tokens, `specials` of which are bos and eos.
+struct LengthRule {
+  int64_t max_length;
+  std::string overlong;
+  int64_t specials = 1;
+};
+
+/// Streams one corpus through the tokenizers to `accept`, in order; the target tokenizer may be
+/// null. Throws Error(kData) when nothing is left.
+FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
+                           const Tokenizer* target_tokenizer, const LengthRule& rule,
+                           const std::function<void(const EncodedPair&)>& accept);
+
+/// Throws Error(kConfig) for an empty list.
+void check_not_empty(const std::vector<CorpusSpec>& specs);
+
+}  // namespace tapestry

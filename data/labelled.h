@@ -1,0 +1,60 @@
+// Text classification: texts with one label each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/batching.h"
+#include "data/corpus.h"
+
+namespace tapestry {
+
+/// Token ids without bos and eos. Text i has the class labels[i], named label_names[labels[i]].
+struct LabelledCorpus {
+  TokenLists tokens;
+  std::vector<int32_t> labels;
+  std::vector<std::string> label_names;
+  FilterCounts counts;
+
+  int64_t size() const { return tokens.size(); }
+};
+
+/// Reads and encodes TSV corpora with a label_column. The label names are those of the corpora, in
+/// byte order, or `label_names` where given (for validation: those of the training corpus). Throws
+/// Error(kData) when a corpus leaves nothing, has a label that is not among `label_names` (naming
+/// the place), or when fewer than two labels are found; Error(kConfig) for bad options or other
+/// kinds.
+LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                             const CorpusOptions& options,
+                             const std::vector<std::string>& label_names = {});
+
+/// Rows on the CPU; all tensors int32.
+struct LabelledBatch {
+  Tensor ids;                    ///< (B, T): bos, text, eos, filled with the pad id
+  Tensor lengths;                ///< (B): tokens of each row, bos and eos included
+  Tensor labels;                 ///< (B)
+  int64_t rows = 0;              ///< B
+  int64_t tokens = 0;            ///< without padding: sum of the lengths
+  std::vector<int64_t> indices;  ///< row -> number of the text in the corpus
+};
+
+/// Batches of similar length, epoch after epoch.
+class LabelledBatches {
+ public:
+  /// `corpus` must outlive this. Throws as EpochWalk and EpochPlan do.
+  LabelledBatches(const LabelledCorpus& corpus, const BatchOptions& options,
+                  DataPosition start = {});
+
+  LabelledBatch next();
+  /// After the batch returned last. A walk that starts here continues with the very same batches.
+  DataPosition position() const { return walk_.position(); }
+  int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+
+ private:
+  const LabelledCorpus* corpus_;
+  EpochWalk walk_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,107 @@
+#include "data/masking.h"
+
+#include "core/error.h"
+#include "data/draws.h"
+
+namespace tapestry {
+namespace {
+
+// The draw block of a row that no position has.
+constexpr int64_t kFallbackPlace = 0xFFFFFFFF;
+
+bool may_be_masked(int32_t id) { return id != kPadId && id != kBosId && id != kEosId; }
+
+struct Unit {
+  size_t begin, end;
+};
+
+// What is chosen as a whole: the tokens of a word, or each token.
+std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
+                           bool whole_word) {
+  std::vector<Unit> units;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (!may_be_masked(tokens[i])) continue;
+    const bool continues =
+        whole_word && i > 0 && may_be_masked(tokens[i - 1]) && !vocabulary.starts_word(tokens[i]);
+    if (continues) {
+      units.back().end = i + 1;
+    } else {
+      units.push_back({i, i + 1});
+    }
+  }
+  return units;
+}
+
+}  // namespace
+
+void MaskingOptions::validate() const {
+  const auto bad = [](const char* key, const char* expected, double value) {
+    fail(ErrorKind::kConfig, "[data] ", key, " is ", expected, ", got ", value, '.');
+  };
+  if (!(probability > 0 && probability <= 1)) bad("probability", "above 0, up to 1", probability);
+  if (!(mask_share >= 0 && mask_share <= 1)) bad("mask_share", "between 0 and 1", mask_share);
+  if (!(random_share >= 0 && random_share <= 1)) {
+    bad("random_share", "between 0 and 1", random_share);
+  }
+  constexpr double kRounding = 1e-9;
+  if (mask_share + random_share > 1 + kRounding) {
+    bad("mask_share + random_share", "at most 1", mask_share + random_share);
+  }
+}
+
+MaskingVocabulary::MaskingVocabulary(const Tokenizer& tokenizer) {
+  if (!tokenizer.mask_id()) {
+    fail(ErrorKind::kConfig, "[data] masking needs a tokenizer with the piece ", kMaskPiece,
+         ", got one without.");
+  }
+  mask_id_ = *tokenizer.mask_id();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const bool ordinary = !tokenizer.is_special(id);
+    starts_word_.push_back(ordinary && tokenizer.starts_word(id));
+    if (ordinary) ordinary_ids_.push_back(id);
+  }
+}
+
+bool MaskingVocabulary::starts_word(int32_t id) const {
+  check(id >= 0 && id < static_cast<int32_t>(starts_word_.size()), "data", "ids are in [0, ",
+        starts_word_.size(), "), got ", id, '.');
+  return starts_word_[static_cast<size_t>(id)];
+}
+
+MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
+                         const MaskingOptions& options, const PhiloxKey& key, int64_t row) {
+  MaskedTokens masked{{tokens.begin(), tokens.end()}, std::vector<int32_t>(tokens.size(), kPadId)};
+  // Four draws belong to each position: whether it (its word) is chosen, what becomes of it, and
+  // two for the random piece.
+  const auto draws_at = [&](size_t position) {
+    return philox(key, draw_index(row, static_cast<int64_t>(position)));
+  };
+  const auto choose = [&](const Unit& unit) {
+    for (size_t i = unit.begin; i < unit.end; ++i) {
+      masked.targets[i] = tokens[i];
+      const Philox4 draws = draws_at(i);
+      const double fate = to_uniform(draws.v[1]);
+      if (fate < options.mask_share) {
+        masked.ids[i] = vocabulary.mask_id();
+      } else if (fate < options.mask_share + options.random_share) {
+        const auto& ids = vocabulary.ordinary_ids();
+        const uint64_t bits = static_cast<uint64_t>(draws.v[2]) << 32 | draws.v[3];
+        masked.ids[i] =
+            ids[static_cast<size_t>(static_cast<unsigned __int128>(bits) * ids.size() >> 64)];
+      }
+    }
+  };
+  const auto units = units_of(tokens, vocabulary, options.whole_word);
+  bool any = false;
+  for (const Unit& unit : units) {
+    if (to_uniform(draws_at(unit.begin).v[0]) >= options.probability) continue;
+    choose(unit);
+    any = true;
+  }
+  if (!any && !units.empty()) {
+    choose(units[philox_below(key, draw_index(row, kFallbackPlace), units.size())]);
+  }
+  return masked;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,298 @@
+// One reader for each kind of corpus, all behind open_corpus().
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "data/corpus.h"
+#include "data/ding.h"
+#include "data/text.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+// What every kind of corpus shares: checks of the text, the split and the limit.
+class FilteringReader : public PairReader {
+ public:
+  explicit FilteringReader(const CorpusSpec& spec) : spec_(spec) {}
+
+  bool next(TextPair& pair) final {
+    while (spec_.limit == 0 || counts_.kept < spec_.limit) {
+      if (!fetch(pair)) return false;
+      ++counts_.read;
+      if (drops(pair)) continue;
+      if (!in_split(pair.source)) {
+        ++counts_.other_split;
+        continue;
+      }
+      ++counts_.kept;
+      return true;
+    }
+    return false;
+  }
+
+ protected:
+  // The next pair as it stands in the file. Subclasses count what they drop themselves, as read
+  // too.
+  virtual bool fetch(TextPair& pair) = 0;
+  virtual bool drops_kind(const TextPair&) { return false; }
+
+  void drop(Drop reason, const std::string& place) { counts_.drop(reason, place); }
+
+  const CorpusSpec spec_;
+
+ private:
+  bool drops(const TextPair& pair) {
+    const bool both = spec_.kind() != CorpusSpec::Kind::kText;
+    const auto any = [&](auto&& test) { return test(pair.source) || (both && test(pair.target)); };
+    const auto is_invalid = [](const std::string& text) {
+      return find_invalid_utf8(text) != std::string::npos;
+    };
+    const auto has_nul = [](const std::string& text) {
+      return text.find('\0') != std::string::npos;
+    };
+    if (any(is_invalid)) {
+      drop(Drop::kInvalidUtf8, pair.place);
+    } else if (any(has_nul)) {
+      drop(Drop::kNulByte, pair.place);
+    } else if (any([](const std::string& text) { return is_blank(text); })) {
+      drop(Drop::kEmpty, pair.place);
+    } else {
+      return drops_kind(pair);
+    }
+    return true;
+  }
+
+  bool in_split(const std::string& source) const {
+    if (spec_.split == "all") return true;
+    const uint64_t hundredth = XXH3_64bits(source.data(), source.size()) % 100;
+    return spec_.split == (hundredth == 0 ? "test" : hundredth == 1 ? "valid" : "train");
+  }
+};
+
+class ParallelReader : public FilteringReader {
+ public:
+  explicit ParallelReader(const CorpusSpec& spec)
+      : FilteringReader(spec), source_(spec.source), target_(spec.target) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    const bool source = source_.next(pair.source);
+    const bool target = target_.next(pair.target);
+    if (source != target) fail_lengths();
+    pair.place = target_.place();
+    return source;
+  }
+
+ private:
+  [[noreturn]] void fail_lengths() {
+    std::string line;
+    while (source_.next(line)) {
+    }
+    while (target_.next(line)) {
+    }
+    fail(ErrorKind::kData, "[data] ", source_.path(), " has ", source_.line_number(), " lines, ",
+         target_.path(), " has ", target_.line_number(), '.');
+  }
+
+  LineReader source_;
+  LineReader target_;
+};
+
+class TextReader : public FilteringReader {
+ public:
+  explicit TextReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.text) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    pair.target.clear();
+    if (spec_.documents == "file") return fetch_file(pair);
+    if (spec_.documents == "fortunes") {
+      return fetch_group(pair, [](const std::string& line) { return line == "%"; });
+    }
+    if (spec_.documents == "paragraphs") {
+      return fetch_group(pair, [](const std::string& line) { return is_blank(line); });
+    }
+    if (!lines_.next(pair.source)) return false;
+    pair.place = lines_.place();
+    return true;
+  }
+
+ private:
+  // The lines up to the next separator; separators in a row count as one.
+  template <class IsSeparator>
+  bool fetch_group(TextPair& pair, IsSeparator&& is_separator) {
+    bool any = false;
+    while (lines_.next(line_)) {
+      if (is_separator(line_)) {
+        if (any) return true;
+        continue;
+      }
+      if (!any) {
+        pair.source = line_;
+        pair.place = lines_.place();
+      } else {
+        pair.source += '\n';
+        pair.source += line_;
+      }
+      any = true;
+    }
+    return any;
+  }
+
+  // A document that cannot be left out must not be cut short either: dirt in it is an error.
+  bool fetch_file(TextPair& pair) {
+    pair.source.clear();
+    while (lines_.next(line_)) {
+      if (lines_.line_number() == 1) pair.place = lines_.place();
+      const size_t invalid = find_invalid_utf8(line_);
+      const size_t nul = line_.find('\0');
+      if (invalid != std::string::npos || nul != std::string::npos) {
+        fail(ErrorKind::kData, "[data] ", lines_.place(), " has ",
+             invalid < nul ? "ill-formed UTF-8" : "a NUL byte", " at byte ",
+             std::min(invalid, nul) + 1, " of the line, expected text.");
+      }
+      pair.source += line_;
+      if (lines_.has_line_end()) pair.source += '\n';
+    }
+    if (pair.source.empty()) return false;
+    if (spec_.range_begin > 0 || spec_.range_end < 1) {
+      pair.source = cut_range(pair.source, spec_.range_begin, spec_.range_end);
+    }
+    return true;
+  }
+
+  static std::string cut_range(const std::string& text, double begin, double end) {
+    const int64_t all = count_code_points(text);
+    const auto characters = static_cast<double>(all);
+    const auto first = static_cast<int64_t>(std::floor(characters * begin));
+    const auto last = static_cast<int64_t>(std::floor(characters * end));
+    size_t at = 0;
+    for (int64_t i = 0; i < first; ++i) next_code_point(text, at);
+    const size_t from = at;
+    for (int64_t i = first; i < last; ++i) next_code_point(text, at);
+    return text.substr(from, at - from);
+  }
+
+  LineReader lines_;
+  std::string line_;
+};
+
+class TsvReader : public FilteringReader {
+ public:
+  TsvReader(const CorpusSpec& spec, int64_t source_column, int64_t target_column)
+      : FilteringReader(spec),
+        lines_(spec.tsv),
+        source_column_(source_column),
+        target_column_(target_column) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    while (lines_.next(line_)) {
+      pair.place = lines_.place();
+      if (column(source_column_, pair.source) && column(target_column_, pair.target)) {
+        return true;
+      }
+      ++counts_.read;
+      drop(is_blank(line_) ? Drop::kEmpty : Drop::kMissingColumn, pair.place);
+    }
+    return false;
+  }
+
+ private:
+  // TSV has no quoting: a tab always separates.
+  bool column(int64_t number, std::string& out) const {
+    size_t begin = 0;
+    for (int64_t i = 1; i < number; ++i) {
+      const size_t tab = line_.find('\t', begin);
+      if (tab == std::string::npos) return false;
+      begin = tab + 1;
+    }
+    out = line_.substr(begin, line_.find('\t', begin) - begin);
+    return true;
+  }
+
+  LineReader lines_;
+  const int64_t source_column_;
+  const int64_t target_column_;
+  std::string line_;
+};
+
+class DingReader : public FilteringReader {
+ public:
+  explicit DingReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.ding) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    while (next_ == phrases_.size()) {
+      if (!read_line()) return false;
+    }
+    auto& [german, english] = phrases_[next_++];
+    const bool to_english = spec_.direction == "de-en";
+    pair.source = std::move(to_english ? german : english);
+    pair.target = std::move(to_english ? english : german);
+    pair.place = lines_.place();
+    return true;
+  }
+
+  bool drops_kind(const TextPair& pair) override {
+    if (pair.source.find(' ') == std::string::npos || pair.target.find(' ') == std::string::npos) {
+      drop(Drop::kTooShort, pair.place);
+      return true;
+    }
+    // 64 bits over some 10^5 phrases: a false duplicate has a chance of 10^-9.
+    const std::string both = pair.source + '\n' + pair.target;
+    if (!seen_.insert(XXH3_64bits(both.data(), both.size())).second) {
+      drop(Drop::kDuplicate, pair.place);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  bool read_line() {
+    if (!lines_.next(line_)) return false;
+    phrases_.clear();
+    next_ = 0;
+    if (line_.starts_with('#')) return true;
+    Drop reason{};
+    if (is_blank(line_)) {
+      reason = Drop::kEmpty;
+    } else if (parse_ding_line(line_, phrases_, reason)) {
+      return true;
+    }
+    ++counts_.read;
+    drop(reason, lines_.place());
+    return true;
+  }
+
+  LineReader lines_;
+  std::string line_;
+  std::vector<std::pair<std::string, std::string>> phrases_;
+  size_t next_ = 0;
+  std::unordered_set<uint64_t> seen_;
+};
+
+}  // namespace
+
+std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec) {
+  spec.validate();
+  switch (spec.kind()) {
+    case CorpusSpec::Kind::kParallel:
+      return std::make_unique<ParallelReader>(spec);
+    case CorpusSpec::Kind::kTsv:
+      return std::make_unique<TsvReader>(spec, spec.source_column, spec.target_column);
+    case CorpusSpec::Kind::kLabelled:
+      return std::make_unique<TsvReader>(spec, spec.text_column, spec.label_column);
+    case CorpusSpec::Kind::kDing:
+      return std::make_unique<DingReader>(spec);
+    case CorpusSpec::Kind::kText:
+      return std::make_unique<TextReader>(spec);
+  }
+  return nullptr;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,211 @@
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/philox.h"
+#include "data/tokenizer_types.h"
+
+namespace tapestry::tokenizers {
+namespace {
+
+// A setting of SentencePiece's own log; 0.1.97 has no constant for "nothing".
+constexpr const char* kSilent = "1000";
+
+// U+2581, which SentencePiece writes for a space.
+constexpr std::string_view kSpacePiece = "\xE2\x96\x81";
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  SentencePieceTokenizer(const std::string& bytes, const std::string& name) : bytes_(bytes) {
+    const auto status = processor_.LoadFromSerializedProto(bytes_);
+    if (!status.ok()) {
+      fail(ErrorKind::kData, "[tokenizer] ", name, " is no SentencePiece model: ", status.message(),
+           '.');
+    }
+    if (processor_.pad_id() != kPadId || processor_.unk_id() != kUnkId ||
+        processor_.bos_id() != kBosId || processor_.eos_id() != kEosId) {
+      fail(ErrorKind::kData, "[tokenizer] ", name,
+           " must have the ids pad 0, unk 1, bos 2, eos 3, got ", processor_.pad_id(), ", ",
+           processor_.unk_id(), ", ", processor_.bos_id(), ", ", processor_.eos_id(), '.');
+    }
+    mask_id_ = find_control(kMaskPiece);
+    for (int64_t i = 0; const auto id = find_control(sentinel_piece(i)); ++i) {
+      sentinel_ids_.push_back(*id);
+    }
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    check(status.ok(), "tokenizer", "SentencePiece cannot encode: ", status.message(), '.');
+    return {ids.begin(), ids.end()};
+  }
+
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    for (const int32_t id : ids) check_id(id);
+    // All special pieces but unk are control pieces of the model: they have no text.
+    std::string text;
+    const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+    check(status.ok(), "tokenizer", "SentencePiece cannot decode: ", status.message(), '.');
+    return text;
+  }
+
+  int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+
+  std::string piece(int32_t id) const override {
+    check_id(id);
+    return processor_.IdToPiece(id);
+  }
+
+  const std::string& serialized() const override { return bytes_; }
+
+  bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
+
+ private:
+  // Pieces of the same name that text can produce are no special pieces.
+  std::optional<int32_t> find_control(const std::string& name) const {
+    const int id = processor_.PieceToId(name);
+    if (!processor_.IsControl(id)) return std::nullopt;
+    return id;
+  }
+
+  void check_id(int32_t id) const {
+    check(id >= 0 && id < processor_.GetPieceSize(), "tokenizer", "ids are in [0, ",
+          processor_.GetPieceSize(), "), got ", id, '.');
+  }
+
+  std::string bytes_;
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+// Keeps `limit` lines of a stream, each with the same chance (reservoir sampling, Vitter 1985,
+// algorithm R), in the order of the stream.
+std::vector<std::string> sample_lines(const LineSource& lines, int64_t limit, uint64_t seed) {
+  static constexpr char kStream[] = "tokenizer.sample";
+  const PhiloxKey key{seed, 0, stream_of(kStream, sizeof(kStream) - 1)};
+  std::vector<std::pair<int64_t, std::string>> kept;
+  std::string line;
+  for (int64_t i = 0; lines(line); ++i) {
+    if (limit == 0 || i < limit) {
+      kept.emplace_back(i, line);
+      continue;
+    }
+    const auto slot = static_cast<int64_t>(
+        philox_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1));
+    if (slot < limit) kept[static_cast<size_t>(slot)] = {i, line};
+  }
+  std::sort(kept.begin(), kept.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> sample;
+  sample.reserve(kept.size());
+  for (auto& [index, text] : kept) sample.push_back(std::move(text));
+  return sample;
+}
+
+class VectorIterator : public sentencepiece::SentenceIterator {
+ public:
+  explicit VectorIterator(const std::vector<std::string>& lines) : lines_(lines) {}
+  bool done() const override { return next_ >= lines_.size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return lines_[next_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::vector<std::string>& lines_;
+  size_t next_ = 0;
+};
+
+// A text of several lines as its lines: longer ones than SentencePiece takes would be lost to it.
+LineSource split_lines(const LineSource& texts) {
+  return [&texts, text = std::string(), begin = size_t{0}](std::string& line) mutable {
+    while (true) {
+      if (begin >= text.size()) {
+        if (!texts(text)) return false;
+        begin = 0;
+      }
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      line.assign(text, begin, end - begin);
+      begin = end + 1;
+      if (!line.empty()) return true;
+    }
+  };
+}
+
+std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options) {
+  std::string controls;
+  for (const std::string& piece : special_pieces(options)) {
+    controls += (controls.empty() ? "" : ",") + piece;
+  }
+  return {
+      {"control_symbols", controls},
+      {"model_type", options.algorithm},
+      {"vocab_size", std::to_string(options.vocab_size)},
+      {"character_coverage", concat(options.character_coverage)},
+      {"byte_fallback", options.byte_fallback ? "true" : "false"},
+      {"normalization_rule_name", options.normalization},
+      {"pad_id", std::to_string(kPadId)},
+      {"unk_id", std::to_string(kUnkId)},
+      {"bos_id", std::to_string(kBosId)},
+      {"eos_id", std::to_string(kEosId)},
+      // Sums of the unigram trainer are cut by thread: a fixed number keeps them the same
+      // everywhere.
+      {"num_threads", "4"},
+      {"minloglevel", kSilent},
+  };
+}
+
+// SentencePiece's reasons in our words. It tells the largest vocabulary at the end of its message.
+[[noreturn]] void fail_training(const TokenizerOptions& options, const std::string& message) {
+  const auto first_number_after = [&](const char* phrase) -> std::string {
+    const size_t at = message.find(phrase);
+    if (at == std::string::npos) return "";
+    const size_t begin = message.find_first_of("0123456789", at + std::string(phrase).size());
+    if (begin == std::string::npos) return "";
+    return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
+  };
+  const std::string largest = first_number_after("set it to a value <=");
+  if (!largest.empty()) {
+    fail_option(concat("vocab_size ", options.vocab_size,
+                       " is too large for this text, the largest "
+                       "possible is ",
+                       largest, '.'));
+  }
+  const std::string needed = first_number_after("vs ");
+  if (message.find("smaller than required_chars") != std::string::npos) {
+    fail_option(concat("vocab_size ", options.vocab_size,
+                       " is too small for this text, its characters "
+                       "and the reserved pieces need ",
+                       needed.empty() ? "more" : needed, "; or lower character_coverage."));
+  }
+  fail_option(concat("SentencePiece cannot train on this text: ", message, '.'));
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
+                                                     const LineSource& lines, uint64_t seed) {
+  const auto sample = sample_lines(split_lines(lines), options.max_sentences, seed);
+  if (sample.empty()) fail(ErrorKind::kData, "[tokenizer] expected lines to learn from, got none.");
+  std::string model;
+  {
+    // The trainer reads process-wide state (its log level).
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    VectorIterator iterator(sample);
+    const auto status =
+        sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options), &iterator, &model);
+    if (!status.ok()) fail_training(options, status.message());
+  }
+  return load_sentencepiece(model, "the trained model");
+}
+
+std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
+                                                    const std::string& name) {
+  return std::make_shared<SentencePieceTokenizer>(bytes, name);
+}
+
+}  // namespace tapestry::tokenizers
