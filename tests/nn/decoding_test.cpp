@@ -337,7 +337,7 @@ TEST(BeamSearchLimits, BadOptionsAreRefused) {
   TableModel model(table, 1, 2);
   EXPECT_EQ(
       test::error_of([&] { beam_search(model, task_of({4}), {.num_beams = 2, .n_best = 3}); }),
-      "[beam_search] expected 1 <= n_best <= num_beams, got n_best 3 and num_beams 2.");
+      "[search] expected 1 <= n_best <= num_beams, got n_best 3 and num_beams 2.");
 }
 
 TEST(GreedySearch, TakesTheMostProbableTokenOfEachStep) {
@@ -346,7 +346,7 @@ TEST(GreedySearch, TakesTheMostProbableTokenOfEachStep) {
     const Table table(seed, seed % 2 == 0 ? 3 : 1);
     TableModel model(table, 6, 1);
     const SearchOptions options{.num_beams = 1, .length_penalty = 0.7};
-    const auto found = greedy_search(model, task_of(limits), options);
+    const auto found = generate(model, task_of(limits), options);
     for (int32_t s = 0; s < 6; ++s) {
       Tokens history = {kBos};
       Hypothesis expected;
@@ -372,7 +372,7 @@ TEST(GreedySearch, TakesTheMostProbableTokenOfEachStep) {
 TEST(GreedySearch, FinishedSentencesLeaveTheBatch) {
   const Table table(2, 3);
   TableModel model(table, 8, 1);
-  const auto found = greedy_search(model, task_of({1, 2, 3, 4, 5, 6, 7, 20}), {.num_beams = 1});
+  const auto found = generate(model, task_of({1, 2, 3, 4, 5, 6, 7, 20}), {.num_beams = 1});
   size_t longest = 0;
   for (const Hypothesis& h : found) longest = std::max(longest, h.tokens.size());
   EXPECT_EQ(model.steps, static_cast<int>(longest) + 1);
