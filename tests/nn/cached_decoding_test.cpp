@@ -175,12 +175,7 @@ TEST_P(CachedDecoding, TranslateEqualsSearchWithoutCaches) {
                           .eos_id = ids.eos,
                           .banned = {ids.pad, ids.unk, ids.bos},
                           .max_lengths = {13, 12, 11}};  // ceil(ratio * source) + 10
-    std::vector<std::vector<Hypothesis>> expected;
-    if (beams == 1) {
-      for (const Hypothesis& h : greedy_search(uncached, task, options)) expected.push_back({h});
-    } else {
-      expected = beam_search(uncached, task, options);
-    }
+    const auto expected = search(uncached, task, options);
     ASSERT_EQ(found.size(), expected.size());
     for (size_t s = 0; s < found.size(); ++s) {
       ASSERT_EQ(found[s].size(), expected[s].size());

@@ -184,8 +184,7 @@ TEST(Document003, GreedyDecoding) {
   GreedyTable model;
   const SearchTask task{
       .sentences = 1, .bos_id = kStart, .eos_id = kEnd, .banned = {}, .max_lengths = {10}};
-  const auto result =
-      greedy_search(model, task, {.length_penalty_type = LengthPenalty::kNone}).at(0);
+  const auto result = generate(model, task, {.length_penalty_type = LengthPenalty::kNone}).at(0);
   EXPECT_EQ(model.fed, (std::vector<int32_t>{kStart, kThe, kCat, kSat, kOn}));
   EXPECT_EQ(result.tokens, (std::vector<int32_t>{kThe, kCat, kSat, kOn}));
   EXPECT_NEAR(std::exp(result.log_probability), 0.8 * 0.7 * 0.85 * (0.85 / 1.01) * 0.95, 1e-14);

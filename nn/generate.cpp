@@ -1,0 +1,92 @@
+// Greedy search and sampling: one row per sentence, one token after the other.
+#include <numeric>
+
+#include "nn/decoding.h"
+#include "nn/search_rows.h"
+
+namespace tapestry {
+namespace {
+
+// The sentences that are not done, row by row, and what the next step feeds them.
+struct Batch {
+  std::vector<int64_t> sentences;
+  std::vector<int32_t> tokens;
+};
+
+// The first step reads what all prompts have: their first `count` tokens.
+Batch first_batch(const Prompts& prompts, int64_t sentences, int64_t count) {
+  Batch batch;
+  batch.sentences.resize(static_cast<size_t>(sentences));
+  std::iota(batch.sentences.begin(), batch.sentences.end(), 0);
+  for (int64_t i = 0; i < sentences; ++i) {
+    batch.tokens.insert(batch.tokens.end(), prompts[i].begin(), prompts[i].begin() + count);
+  }
+  return batch;
+}
+
+}  // namespace
+
+std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
+                                 const SearchOptions& options, const GenerationHooks& hooks) {
+  // Beams mean nothing here, so that a search's options serve as they are.
+  SearchOptions checked = options;
+  checked.num_beams = checked.n_best = 1;
+  checked.validate();
+  const Prompts prompts(task);
+  std::vector<Hypothesis> results(static_cast<size_t>(task.sentences));
+  if (results.empty()) return results;
+
+  int64_t position = prompts.shortest();  // tokens that each row has been fed
+  Batch batch = first_batch(prompts, task.sentences, position);
+  std::vector<SearchRow> rows;
+  std::vector<std::vector<Candidate>> candidates;
+  for (;; ++position) {
+    const Tensor logits = model.step(batch.tokens);
+    rows.clear();
+    for (const int64_t i : batch.sentences) {
+      const Hypothesis& result = results[i];
+      const auto length = static_cast<int64_t>(result.tokens.size()) + 1;
+      rows.push_back({.context = {prompts[i], result.tokens},
+                      .log_probability = result.log_probability,
+                      .sequence_id = prompts.sequence_id(i),
+                      .only_eos = task.force_eos && length >= task.max_lengths[i],
+                      .idle = position < static_cast<int64_t>(prompts[i].size())});
+    }
+    find_candidates(logits, rows, task, options, 1, candidates);
+
+    Batch next;
+    std::vector<int32_t> kept;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const int64_t i = batch.sentences[row];
+      Hypothesis& result = results[i];
+      int32_t token;
+      if (rows[row].idle) {
+        token = prompts[i][position];
+      } else {
+        token = candidates[row].at(0).token;
+        result.log_probability = candidates[row][0].log_probability;
+        auto length = static_cast<int64_t>(result.tokens.size()) + 1;
+        result.has_eos = token == task.eos_id;
+        bool done = result.has_eos;
+        if (!done) {
+          result.tokens.push_back(token);
+          // Both: the hook hears of the last token too.
+          const bool stopped = hooks.on_token && hooks.on_token(i, result.tokens);
+          done = stopped || length >= task.max_lengths[i];
+        }
+        if (done) {
+          result.score = normalized_score(result.log_probability, length, options);
+          continue;
+        }
+      }
+      next.tokens.push_back(token);
+      next.sentences.push_back(i);
+      kept.push_back(static_cast<int32_t>(row));
+    }
+    if (kept.empty()) return results;
+    if (kept.size() < rows.size()) model.select(kept, kept);
+    batch = std::move(next);
+  }
+}
+
+}  // namespace tapestry

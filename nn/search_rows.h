@@ -1,0 +1,62 @@
+// What greedy search, sampling and beam search share: what to feed, and the candidates of each row.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "nn/decoding.h"
+#include "nn/logits_rules.h"
+
+namespace tapestry {
+
+inline constexpr double kImpossible = -std::numeric_limits<double>::infinity();
+
+/// A continuation of one row by one token.
+struct Candidate {
+  double log_probability;  ///< of the whole sequence
+  int32_t beam;
+  int32_t token;
+  /// Best first; ties go to the lower beam, then the lower id.
+  bool operator<(const Candidate& other) const {
+    if (log_probability != other.log_probability) return log_probability > other.log_probability;
+    if (beam != other.beam) return beam < other.beam;
+    return token < other.token;
+  }
+};
+
+/// One row of a step.
+struct SearchRow {
+  Context context;
+  double log_probability = 0;  ///< of context.generated
+  int32_t beam = 0;
+  int64_t sequence_id = 0;
+  bool only_eos = false;  ///< the limit is reached and eos is forced
+  bool idle = false;      ///< still reads its prompt, or cannot be reached: no candidates
+};
+
+/// The candidates of each row of logits (R, V), best first: the `count` most probable that are
+/// allowed, or the one that is drawn (do_sample). Never none: where nothing else is allowed, eos.
+/// `candidates` is reused from step to step.
+void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
+                     const SearchTask& task, const SearchOptions& options, size_t count,
+                     std::vector<std::vector<Candidate>>& candidates);
+
+/// A checked task with its defaults filled in.
+class Prompts {
+ public:
+  /// Throws Error(kRuntime) unless the task has one limit >= 1 and, where it has any, one prompt of
+  /// tokens and one sequence id per sentence. The task must outlive this.
+  explicit Prompts(const SearchTask& task);
+  std::span<const int32_t> operator[](int64_t sentence) const;
+  int64_t sequence_id(int64_t sentence) const;
+  /// How many tokens the first step reads.
+  int64_t shortest() const;
+
+ private:
+  const SearchTask& task_;
+  std::vector<int32_t> bos_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,265 @@
+// Prompts of different lengths in one batch, independence of the batch and of threads, hooks, and
+// what is refused.
+#include "nn/decoding.h"
+#include "tests/nn/table_model.h"
+
+namespace tapestry {
+namespace {
+
+using namespace test;  // NOLINT: the table and the plain searches
+
+// Lengths 3, 1, 6, 2 and 3: the first step reads one token of each.
+const std::vector<Tokens> kPrompts = {
+    {kBos, 4, 5}, {kBos}, {kBos, 6, 6, 4, 5, 6}, {5, 4}, {kBos, kEos, 4}};
+const std::vector<int64_t> kLimits = {6, 4, 3, 8, 1};
+
+struct Strategy {
+  const char* name;
+  SearchOptions options;
+};
+
+void PrintTo(const Strategy& strategy, std::ostream* out) { *out << strategy.name; }
+
+const Strategy kStrategies[] = {
+    {"greedy", {.num_beams = 1}},
+    {"greedy_with_rules",
+     {.num_beams = 1,
+      .presence_penalty = 0.5,
+      .repetition_penalty = 1.5,
+      .no_repeat_ngram_size = 2,
+      .min_new_tokens = 2}},
+    {"beams", {.num_beams = 3, .n_best = 3}},
+    {"beams_with_rules",
+     {.num_beams = 4,
+      .n_best = 2,
+      .frequency_penalty = 0.5,
+      .repetition_penalty = 1.5,
+      .no_repeat_ngram_size = 2,
+      .min_new_tokens = 2}},
+    {"sampling", {.num_beams = 1, .do_sample = true, .temperature = 1.2, .seed = 8}},
+    {"sampling_with_rules",
+     {.num_beams = 1,
+      .do_sample = true,
+      .top_k = 3,
+      .top_p = 0.9,
+      .frequency_penalty = 0.5,
+      .repetition_penalty = 1.5,
+      .no_repeat_ngram_size = 2,
+      .min_new_tokens = 2,
+      .seed = 9}},
+};
+
+class Prompts : public ::testing::TestWithParam<Strategy> {
+ protected:
+  static SearchTask task() {
+    SearchTask task = task_of(kLimits);
+    task.prompts = kPrompts;
+    task.force_eos = false;
+    return task;
+  }
+  // Sentence s of the table alone: the plain search of it.
+  static std::vector<Hypothesis> alone(const Table& table, int32_t s) {
+    const SearchOptions& options = GetParam().options;
+    const Question question{table, s, kLimits[s], kPrompts[s], false};
+    if (options.num_beams > 1) return plain_beam_search(question, options);
+    return {plain_generate(question, options, s)};
+  }
+};
+
+TEST_P(Prompts, OfDifferentLengthsAreContinuedAsIfAlone) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Table table(seed, seed % 2 == 0 ? 3 : 1);
+    TableModel model(table, 5, GetParam().options.num_beams);
+    const auto found = search(model, task(), GetParam().options);
+    for (int32_t s = 0; s < 5; ++s) {
+      SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));
+      expect_same(found[s], alone(table, s));
+    }
+  }
+}
+
+TEST_P(Prompts, OfOneLengthAreReadInOneStep) {
+  const Table table(3);
+  TableModel model(table, 2, GetParam().options.num_beams);
+  SearchTask task = task_of({1, 1});
+  task.prompts = {{kBos, 4, 5, 6, 4, 4}, {kBos, 6, 5, 4, 4, 5}};
+  search(model, task, GetParam().options);
+  EXPECT_EQ(model.steps, 1);
+}
+
+// Only the sequence ids tell sentences apart: batches of any order and size give the same.
+TEST_P(Prompts, TheOrderAndTheSizeOfBatchesDoNotMatter) {
+  const Table table(5, 1.5);
+  const int64_t beams = GetParam().options.num_beams;
+  const auto run = [&](const std::vector<size_t>& order) {
+    SearchTask batch;
+    batch.sentences = std::ssize(order);
+    batch.banned = {kPad, kUnk, kBos};
+    batch.force_eos = false;
+    for (const size_t i : order) {
+      batch.prompts.push_back(kPrompts[i]);
+      batch.max_lengths.push_back(kLimits[i]);
+      batch.sequence_ids.push_back(100 + static_cast<int64_t>(i));
+    }
+    TableModel model(table, batch.sentences, beams, /*alike=*/true);
+    return search(model, batch, GetParam().options);
+  };
+  const auto together = run({0, 1, 2, 3, 4});
+  const std::vector<size_t> order = {3, 0, 4, 2, 1};
+  const auto shuffled = run(order);
+  for (size_t i = 0; i < order.size(); ++i) expect_same(shuffled[i], together[order[i]], 0);
+  for (size_t i = 0; i < 5; ++i) expect_same(run({i}).at(0), together[i], 0);
+}
+
+TEST_P(Prompts, ThreadsDoNotMatter) {
+  const Table table(6);
+  const int threads = num_threads();
+  std::vector<std::vector<std::vector<Hypothesis>>> results;
+  for (const int count : {1, 2, 5}) {
+    set_num_threads(count);
+    TableModel model(table, 5, GetParam().options.num_beams);
+    results.push_back(search(model, task(), GetParam().options));
+  }
+  set_num_threads(threads);
+  for (size_t s = 0; s < 5; ++s) {
+    expect_same(results[1][s], results[0][s], 0);
+    expect_same(results[2][s], results[0][s], 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Prompts, ::testing::ValuesIn(kStrategies),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Seeds, GiveOtherTexts) {
+  const Table table(2, 0.5);
+  const auto text = [&](uint64_t seed) {
+    TableModel model(table, 1, 1);
+    SearchTask task = task_of({40});
+    task.banned.push_back(kEos);
+    return generate(model, task, {.do_sample = true, .seed = seed}).at(0).tokens;
+  };
+  EXPECT_EQ(text(1), text(1));
+  EXPECT_NE(text(1), text(2));
+}
+
+TEST(Hooks, SeeEachTokenOfEachSentence) {
+  const Table table(7);
+  SearchTask task = task_of({6, 4, 3, 8, 1});
+  task.prompts = kPrompts;
+  TableModel plain(table, 5, 1), watched(table, 5, 1);
+  const auto expected = generate(plain, task, {});
+  std::vector<Tokens> streamed(5);
+  const auto found =
+      generate(watched, task, {}, {.on_token = [&](int64_t sentence, const Tokens& generated) {
+                 streamed[sentence].push_back(generated.back());
+                 EXPECT_EQ(streamed[sentence], generated);
+                 return false;
+               }});
+  expect_same(found, expected, 0);
+  for (size_t s = 0; s < 5; ++s) EXPECT_EQ(streamed[s], expected[s].tokens);
+}
+
+TEST(Hooks, StopTheirSentenceAlone) {
+  const Table table(7, 1);
+  SearchTask task = task_of({20, 20, 20});
+  task.banned.push_back(kEos);
+  TableModel plain(table, 3, 1), stopped(table, 3, 1);
+  const auto full = generate(plain, task, {.do_sample = true});
+  const auto found = generate(stopped, task, {.do_sample = true},
+                              {.on_token = [](int64_t sentence, const Tokens& generated) {
+                                return sentence == 1 && generated.size() == 3;
+                              }});
+  expect_same({found[0]}, {full[0]}, 0);
+  expect_same({found[2]}, {full[2]}, 0);
+  EXPECT_EQ(found[1].tokens, Tokens(full[1].tokens.begin(), full[1].tokens.begin() + 3));
+  EXPECT_FALSE(found[1].has_eos);
+  EXPECT_DOUBLE_EQ(found[1].score, found[1].log_probability / 3);
+  EXPECT_EQ(stopped.live_sentences(), 2);
+}
+
+TEST(GenerationLimit, IsWhatTheModelHasRoomFor) {
+  EXPECT_EQ(generation_limit(1, 16, {}), 16);  // the last token is not fed
+  EXPECT_EQ(generation_limit(16, 16, {}), 1);
+  EXPECT_EQ(generation_limit(4, 16, {.max_new_tokens = 5}), 5);
+  EXPECT_EQ(generation_limit(14, 16, {.max_new_tokens = 5}), 3);
+  EXPECT_EQ(error_of([] { generation_limit(17, 16, {}); }),
+            "[search] the prompt has 17 tokens, the model has positions for 16.");
+}
+
+TEST(SearchOptionsValidate, NamesTheValueThatIsWrong) {
+  const auto error = [](const SearchOptions& options) {
+    return error_of([&] { options.validate(); });
+  };
+  EXPECT_EQ(error({}), "");
+  EXPECT_EQ(error({.num_beams = 1, .do_sample = true, .temperature = 1e-3, .top_p = 1e-9}), "");
+  EXPECT_EQ(error({.num_beams = 0}),
+            "[search] expected 1 <= n_best <= num_beams, got n_best 1 and num_beams 0.");
+  EXPECT_EQ(error({.num_beams = 2, .n_best = 3}),
+            "[search] expected 1 <= n_best <= num_beams, got n_best 3 and num_beams 2.");
+  EXPECT_EQ(error({.num_beams = 4, .do_sample = true}),
+            "[search] expected num_beams 1 with do_sample, got 4.");
+  EXPECT_EQ(error({.temperature = 0}),
+            "[search] expected temperature > 0 (without do_sample the search is greedy), got 0.");
+  EXPECT_EQ(error({.temperature = INFINITY}),
+            "[search] expected temperature > 0 (without do_sample the search is greedy), got inf.");
+  EXPECT_EQ(error({.top_k = -1}), "[search] expected top_k >= 0, got -1.");
+  EXPECT_EQ(error({.top_p = 0}), "[search] expected 0 < top_p <= 1, got 0.");
+  EXPECT_EQ(error({.top_p = 1.5}), "[search] expected 0 < top_p <= 1, got 1.5.");
+  EXPECT_EQ(error({.top_p = NAN}), "[search] expected 0 < top_p <= 1, got nan.");
+  EXPECT_EQ(error({.frequency_penalty = NAN}),
+            "[search] expected a finite frequency_penalty, got nan.");
+  EXPECT_EQ(error({.presence_penalty = INFINITY}),
+            "[search] expected a finite presence_penalty, got inf.");
+  EXPECT_EQ(error({.repetition_penalty = 0}), "[search] expected repetition_penalty > 0, got 0.");
+  EXPECT_EQ(error({.no_repeat_ngram_size = -2}),
+            "[search] expected no_repeat_ngram_size >= 0, got -2.");
+  EXPECT_EQ(error({.min_new_tokens = -1}),
+            "[search] expected min_new_tokens and max_new_tokens >= 0, got -1 and 0.");
+  EXPECT_EQ(error({.min_new_tokens = 6, .max_new_tokens = 5}),
+            "[search] expected min_new_tokens <= max_new_tokens, got 6 and 5.");
+  EXPECT_EQ(error({.max_length_ratio = 0}), "[search] expected max_length_ratio > 0, got 0.");
+  try {
+    SearchOptions{.top_k = -1}.validate();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kConfig);
+  }
+}
+
+TEST(SearchTasks, ThatDoNotFitTogetherAreRefused) {
+  const Table table(1);
+  for (const int64_t beams : {1, 2}) {
+    const auto error = [&](auto&& spoil) {
+      SearchTask task = task_of({4, 4});
+      spoil(task);
+      TableModel model(table, 2, beams);
+      return error_of([&] { search(model, task, {.num_beams = beams}); });
+    };
+    EXPECT_EQ(error([](SearchTask&) {}), "");
+    EXPECT_EQ(error([](SearchTask& t) { t.max_lengths.pop_back(); }),
+              "[search] expected one length limit for each of 2 sentences, got 1.");
+    EXPECT_EQ(error([](SearchTask& t) { t.max_lengths[1] = 0; }),
+              "[search] sentence 1 may have 0 tokens, expected 1 or more.");
+    EXPECT_EQ(error([](SearchTask& t) { t.prompts = {{kBos}}; }),
+              "[search] expected one prompt for each of 2 sentences, got 1.");
+    EXPECT_EQ(error([](SearchTask& t) {
+                t.prompts = {{kBos}, {}};
+              }),
+              "[search] the prompt of sentence 1 is empty.");
+    EXPECT_EQ(error([](SearchTask& t) {
+                t.sequence_ids = {1, 2, 3};
+              }),
+              "[search] expected one sequence id for each of 2 sentences, got 3.");
+    EXPECT_EQ(error([](SearchTask& t) { t.eos_id = 7; }),
+              "[search] eos is 7, the vocabulary has 7 tokens.");
+  }
+  TableModel model(table, 1, 1);
+  EXPECT_EQ(
+      error_of([&] { beam_search(model, task_of({4}), {.num_beams = 1, .do_sample = true}); }),
+      "[beam_search] expected a search without do_sample.");
+  SearchTask nothing = task_of({});
+  EXPECT_TRUE(generate(model, nothing, {}).empty());
+  EXPECT_TRUE(beam_search(model, nothing, {}).empty());
+}
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,294 @@
+// A model that is a random table over whole histories, and the plainest searches on it: every
+// sequence, beam search without early stops, greedy search and sampling of one sentence, with all
+// rules. They share nothing with nn/ but normalized_score() and the uniform numbers.
+#pragma once
+
+#include "nn/decoding.h"
+#include "nn/sampling.h"
+#include "tests/autograd/support.h"
+
+namespace tapestry::test {
+
+inline constexpr int32_t kPad = 0, kUnk = 1, kBos = 2, kEos = 3;
+inline constexpr int64_t kTableVocab = 7;  // and three words
+
+using Tokens = std::vector<int32_t>;
+
+// Logits of the next token after a history: random, the same whenever they are asked for. The
+// sentence is part of the key, so that a search which mixes sentences up is seen.
+class Table {
+ public:
+  explicit Table(uint64_t seed, double spread = 2, DType dtype = DType::kFloat64)
+      : seed_(seed), spread_(spread), dtype_(dtype) {}
+
+  std::vector<double> logits(int32_t sentence, const Tokens& history) const {
+    uint64_t key = seed_ * 1000003 + static_cast<uint64_t>(sentence);
+    for (const int32_t token : history) key = key * 0x9E3779B97F4A7C15u + token + 1;
+    std::vector<double> z;
+    for (int64_t v = 0; v < kTableVocab; ++v)
+      z.push_back(spread_ * philox_normal({.seed = key}, v));
+    if (dtype_ == DType::kFloat32) {
+      for (double& value : z) value = static_cast<float>(value);
+    }
+    return z;
+  }
+  DType dtype() const { return dtype_; }
+
+ private:
+  uint64_t seed_;
+  double spread_;
+  DType dtype_;
+};
+
+// The table as the search sees it; checks that rows and sentences are kept in step.
+class TableModel : public NextToken {
+ public:
+  /// `alike`: every sentence is sentence 0 of the table.
+  TableModel(const Table& table, int64_t sentences, int64_t beams, bool alike = false)
+      : table_(table), beams_(static_cast<size_t>(beams)) {
+    for (int32_t s = 0; s < sentences; ++s) {
+      sentences_.push_back(alike ? 0 : s);
+      for (int64_t b = 0; b < beams; ++b) rows_.push_back({sentences_.back(), {}});
+    }
+  }
+
+  Tensor step(const std::vector<int32_t>& tokens) override {
+    ++steps;
+    const size_t n = tokens.size() / rows_.size();
+    EXPECT_GE(n, 1u);
+    EXPECT_EQ(tokens.size(), rows_.size() * n);
+    EXPECT_TRUE(n == 1 || steps == 1) << n << " tokens in step " << steps;
+    std::vector<double> all;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      auto& history = rows_[i].history;
+      history.insert(history.end(), tokens.begin() + i * n, tokens.begin() + (i + 1) * n);
+      const auto z = table_.logits(rows_[i].sentence, history);
+      all.insert(all.end(), z.begin(), z.end());
+    }
+    return Tensor::from<double>(all, {static_cast<int64_t>(rows_.size()), kTableVocab})
+        .to(table_.dtype());
+  }
+
+  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
+    EXPECT_EQ(rows.size(), sentences.size() * beams_);
+    std::vector<int32_t> kept;
+    std::vector<Row> next;
+    for (const int32_t s : sentences) kept.push_back(sentences_.at(s));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      next.push_back(rows_.at(rows[i]));
+      EXPECT_EQ(next.back().sentence, kept.at(i / beams_)) << "row " << i << " changed sentence";
+    }
+    for (size_t i = 1; i < sentences.size(); ++i) EXPECT_LT(sentences[i - 1], sentences[i]);
+    sentences_ = std::move(kept);
+    rows_ = std::move(next);
+  }
+
+  int64_t live_sentences() const { return static_cast<int64_t>(sentences_.size()); }
+  int steps = 0;
+
+ private:
+  struct Row {
+    int32_t sentence;
+    Tokens history;
+  };
+  const Table& table_;
+  size_t beams_;
+  std::vector<int32_t> sentences_;
+  std::vector<Row> rows_;
+};
+
+inline SearchTask task_of(std::vector<int64_t> max_lengths) {
+  return {.sentences = static_cast<int64_t>(max_lengths.size()),
+          .bos_id = kBos,
+          .eos_id = kEos,
+          .banned = {kPad, kUnk, kBos},
+          .max_lengths = std::move(max_lengths)};
+}
+
+/// One sentence to search.
+struct Question {
+  const Table& table;
+  int32_t sentence;
+  int64_t max_length;
+  Tokens prompt = {kBos};
+  bool force_eos = true;
+};
+
+/// What may follow, as the comments of nn/decoding.h say it.
+struct Choices {
+  std::vector<double> logits, log_probabilities;  ///< after the penalties
+  Tokens allowed;                                 ///< after the bans, in the order of ids
+};
+
+inline Choices choices(const Question& q, const Tokens& generated, const SearchOptions& options) {
+  Tokens sequence = q.prompt;
+  sequence.insert(sequence.end(), generated.begin(), generated.end());
+  Choices result{q.table.logits(q.sentence, sequence), {}, {}};
+  const auto n = static_cast<size_t>(options.no_repeat_ngram_size);
+  double total = 0;
+  for (int32_t v = 0; v < kTableVocab; ++v) {
+    double& z = result.logits[v];
+    const auto count = std::count(generated.begin(), generated.end(), v);
+    z -= options.frequency_penalty * static_cast<double>(count);
+    if (count > 0) z -= options.presence_penalty;
+    if (std::count(sequence.begin(), sequence.end(), v) > 0) {
+      z = z > 0 ? z / options.repetition_penalty : z * options.repetition_penalty;
+    }
+    total += std::exp(z);
+    bool allowed = v >= kEos && !(v == kEos && std::ssize(generated) < options.min_new_tokens);
+    for (size_t i = 0; n > 0 && i + n <= sequence.size(); ++i) {
+      Tokens gram(sequence.end() - std::min(n - 1, sequence.size()), sequence.end());
+      gram.push_back(v);
+      if (gram == Tokens(sequence.begin() + i, sequence.begin() + i + n)) allowed = false;
+    }
+    if (allowed) result.allowed.push_back(v);
+  }
+  for (const double z : result.logits) result.log_probabilities.push_back(z - std::log(total));
+  const bool at_limit = std::ssize(generated) + 1 >= q.max_length;
+  if (result.allowed.empty() || (at_limit && q.force_eos)) result.allowed = {kEos};
+  return result;
+}
+
+/// The hypothesis that ends with `token`.
+inline Hypothesis ended(Tokens generated, int32_t token, double log_probability,
+                        const SearchOptions& options) {
+  const auto length = static_cast<int64_t>(generated.size()) + 1;
+  if (token != kEos) generated.push_back(token);
+  return {std::move(generated), log_probability, normalized_score(log_probability, length, options),
+          token == kEos};
+}
+
+/// Every sequence within the limit.
+inline void enumerate(const Question& q, const Tokens& generated, double log_probability,
+                      const SearchOptions& options, std::vector<Hypothesis>& all) {
+  const Choices next = choices(q, generated, options);
+  for (const int32_t token : next.allowed) {
+    const double total = log_probability + next.log_probabilities[token];
+    if (token == kEos || std::ssize(generated) + 1 == q.max_length) {
+      all.push_back(ended(generated, token, total, options));
+    } else {
+      Tokens longer = generated;
+      longer.push_back(token);
+      enumerate(q, longer, total, options, all);
+    }
+  }
+}
+
+/// The n best of every sequence, best score first.
+inline std::vector<Hypothesis> exhaustive(const Question& q, const SearchOptions& options) {
+  std::vector<Hypothesis> all;
+  enumerate(q, {}, 0, options, all);
+  std::sort(all.begin(), all.end(),
+            [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  all.resize(std::min(all.size(), static_cast<size_t>(options.n_best)));
+  return all;
+}
+
+/// Beam search as it is told, without any early stop: each round the k most probable continuations
+/// stay; those that end in eos among the k best of all are finished.
+inline std::vector<Hypothesis> plain_beam_search(const Question& q, const SearchOptions& options) {
+  struct Beam {
+    Tokens generated;
+    double log_probability;
+  };
+  struct Extension {
+    size_t beam;
+    int32_t token;
+    double log_probability;
+  };
+  const auto k = static_cast<size_t>(options.num_beams);
+  std::vector<Beam> beams = {{{}, 0}};
+  std::vector<Hypothesis> finished;
+  for (int64_t length = 1; length <= q.max_length; ++length) {
+    std::vector<Extension> extensions;
+    for (size_t b = 0; b < beams.size(); ++b) {
+      const Choices next = choices(q, beams[b].generated, options);
+      for (const int32_t token : next.allowed) {
+        extensions.push_back({b, token, beams[b].log_probability + next.log_probabilities[token]});
+      }
+    }
+    std::stable_sort(extensions.begin(), extensions.end(), [](const auto& x, const auto& y) {
+      return x.log_probability > y.log_probability;
+    });
+    std::vector<Beam> survivors;
+    for (size_t rank = 0; rank < extensions.size(); ++rank) {
+      const Extension& e = extensions[rank];
+      if (length == q.max_length || (e.token == kEos && rank < k)) {
+        finished.push_back(ended(beams[e.beam].generated, e.token, e.log_probability, options));
+      } else if (e.token != kEos && survivors.size() < k) {
+        survivors.push_back({beams[e.beam].generated, e.log_probability});
+        survivors.back().generated.push_back(e.token);
+      }
+    }
+    beams = std::move(survivors);
+  }
+  std::stable_sort(finished.begin(), finished.end(),
+                   [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  finished.resize(std::min(finished.size(), static_cast<size_t>(options.n_best)));
+  return finished;
+}
+
+/// The distribution that a token is drawn from, by sorting: temperature, top-k, top-p.
+inline std::vector<double> distribution(const Choices& next, const SearchOptions& options) {
+  Tokens order = next.allowed;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return next.logits[a] > next.logits[b]; });
+  if (options.top_k > 0 && options.top_k < std::ssize(order)) order.resize(options.top_k);
+  std::vector<double> p(next.logits.size());
+  const auto normalise = [&] {
+    double total = 0;
+    for (const int32_t token : order) {
+      total += p[token] = std::exp(next.logits[token] / options.temperature);
+    }
+    for (double& value : p) value /= total;
+  };
+  normalise();
+  double mass = 0;
+  size_t nucleus = 0;
+  while (nucleus < order.size() && mass < options.top_p) mass += p[order[nucleus++]];
+  for (size_t i = nucleus; i < order.size(); ++i) p[order[i]] = 0;
+  order.resize(nucleus);
+  normalise();
+  return p;
+}
+
+/// Greedy search or sampling of one sentence, whose sequence id is `id`.
+inline Hypothesis plain_generate(const Question& q, const SearchOptions& options, int64_t id = 0) {
+  Tokens generated;
+  double log_probability = 0;
+  for (;;) {
+    const Choices next = choices(q, generated, options);
+    int32_t token = next.allowed.at(0);
+    if (options.do_sample) {
+      const double u = sampling_uniform(options.seed, id, std::ssize(generated));
+      const std::vector<double> p = distribution(next, options);
+      double cumulative = 0;
+      for (const int32_t candidate : next.allowed) {
+        if (p[candidate] > 0 && cumulative <= u) token = candidate;
+        cumulative += p[candidate];
+      }
+    } else {
+      for (const int32_t other : next.allowed) {
+        if (next.logits[other] > next.logits[token]) token = other;
+      }
+    }
+    log_probability += next.log_probabilities[token];
+    if (token == kEos || std::ssize(generated) + 1 >= q.max_length) {
+      return ended(generated, token, log_probability, options);
+    }
+    generated.push_back(token);
+  }
+}
+
+inline void expect_same(const std::vector<Hypothesis>& actual,
+                        const std::vector<Hypothesis>& expected, double tolerance = 1e-12) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].tokens, expected[i].tokens) << "hypothesis " << i;
+    EXPECT_NEAR(actual[i].log_probability, expected[i].log_probability, tolerance);
+    EXPECT_NEAR(actual[i].score, expected[i].score, tolerance);
+    EXPECT_EQ(actual[i].has_eos, expected[i].has_eos);
+  }
+}
+
+}  // namespace tapestry::test
