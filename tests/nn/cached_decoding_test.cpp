@@ -231,7 +231,7 @@ TEST(KeyValueCache, RefusesTokensOfAnotherShape) {
   EXPECT_EQ(test::error_of([&] {
               cache.append(Tensor::zeros({3, 1, 6}));
             }),
-            "[cache] the cache is (2, 16, 6), the token (3, 1, 6).");
+            "[cache] the cache is (2, 16, 6), the tokens (3, 1, 6).");
   EXPECT_EQ(cache.length, 1);
 }
 
