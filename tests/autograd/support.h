@@ -49,6 +49,12 @@ inline Tensor ints(const std::vector<int32_t>& values, const Shape& shape) {
   return Tensor::from<int32_t>(values, shape);
 }
 
+/// Columns [begin, end) of a tensor's second axis.
+inline Tensor columns(const Tensor& x, int64_t begin, int64_t end) {
+  if (x.dtype() != DType::kInt32) return slice(Var(x), 1, begin, end).value();
+  return slice(Var(x.to(DType::kFloat64)), 1, begin, end).value().to(DType::kInt32);
+}
+
 /// The largest |a - b|; infinite when the shapes differ or anything is not a number.
 inline double distance(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || !(a.shape() == b.shape())) return INFINITY;

@@ -40,14 +40,6 @@ class CachedDecoding : public ::testing::TestWithParam<Variant> {
   const Tensor source_lengths_ = test::lengths_tensor(lengths_);
 };
 
-// Column t of ids (B, T).
-Tensor column(const Tensor& ids, int64_t t) {
-  return slice(Var(ids.to(DType::kFloat64)), 1, t, t + 1)
-      .value()
-      .to(DType::kInt32)
-      .reshape({ids.shape()[0]});
-}
-
 // 20 steps: the cache grows past its first 16 tokens.
 TEST_P(CachedDecoding, StepsEqualTeacherForcing) {
   const int64_t steps = 20;
@@ -56,7 +48,7 @@ TEST_P(CachedDecoding, StepsEqualTeacherForcing) {
   poison_free_memory();
   EncoderDecoder::State state = model_.start(source_, source_lengths_);
   for (int64_t t = 0; t < steps; ++t) {
-    const Tensor logits = model_.step(column(target, t), state);
+    const Tensor logits = model_.step(test::columns(target, t, t + 1).reshape({3}), state);
     ASSERT_EQ(logits.shape(), (Shape{3, test::kVocabulary}));
     const Tensor wanted = slice(Var(expected), 1, t, t + 1).value().reshape(logits.shape());
     ASSERT_LT(distance(logits, wanted), GetParam().tolerance) << "step " << t;
@@ -191,9 +183,7 @@ TEST_P(CachedDecoding, ASentenceDoesNotDependOnItsBatch) {
   const SearchOptions options{.num_beams = 3, .n_best = 2, .max_length_ratio = 0.5};
   const auto together = translate(model_, source_, source_lengths_, {}, options);
   for (int64_t s = 0; s < 3; ++s) {
-    const Tensor alone = slice(Var(source_.slice(s, s + 1).to(DType::kFloat64)), 1, 0, lengths_[s])
-                             .value()
-                             .to(DType::kInt32);
+    const Tensor alone = test::columns(source_.slice(s, s + 1), 0, lengths_[s]);
     const auto found = translate(model_, alone, source_lengths_.slice(s, s + 1), {}, options);
     ASSERT_EQ(found.at(0).size(), together[s].size());
     for (size_t i = 0; i < found[0].size(); ++i) {

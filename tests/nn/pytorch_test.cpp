@@ -1,48 +1,17 @@
-// Forward, loss and all gradients against PyTorch (tests/fixtures/encoder_decoder*.py).
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
-
+// The models' forward, loss, gradients and cached decoding against PyTorch (tests/fixtures/
+// encoder_decoder*.py and language_models.py).
+#include "nn/language_model.h"
 #include "nn/transformer.h"
-#include "tests/autograd/support.h"
+#include "tests/nn/pytorch_fixture.h"
 
 namespace tapestry {
 namespace {
 
-using Json = nlohmann::json;
 using test::distance;
+using test::Json;
+using test::options_of;
 
-Json read_fixture(const std::string& name) {
-  const std::string path =
-      std::string(TAPESTRY_SOURCE_DIR) + "/tests/fixtures/encoder_decoder_" + name + ".json";
-  std::ifstream file(path);
-  check(file.good(), "fixture", "cannot read ", path, '.');
-  return Json::parse(file);
-}
-
-ModelOptions options_of(const Json& o) {
-  static const std::map<std::string, Activation> activations = {
-      {"relu", Activation::kRelu}, {"gelu", Activation::kGelu}, {"silu", Activation::kSilu}};
-  ModelOptions options;
-  options.hidden_size = o.at("hidden_size");
-  options.intermediate_size = o.at("intermediate_size");
-  options.num_attention_heads = o.at("heads");
-  options.num_key_value_heads = o.value("kv_heads", 0);
-  options.encoder_layers = o.at("layers");
-  options.decoder_layers = o.at("layers");
-  options.hidden_act = activations.at(o.at("activation"));
-  options.norm = o.value("norm", "layernorm") == "rmsnorm" ? NormKind::kRms : NormKind::kLayer;
-  options.norm_position = o.at("norm_position") == "pre" ? NormPosition::kPre : NormPosition::kPost;
-  options.norm_eps = o.at("norm_eps");
-  options.position_embedding = o.value("position_embedding", "sinusoidal") == "learned"
-                                   ? PositionEmbedding::kLearned
-                                   : PositionEmbedding::kSinusoidal;
-  options.max_position_embeddings = o.value("positions", 16);
-  options.tie_word_embeddings = o.at("tied");
-  options.dropout = 0;
-  return options;
-}
+// ---- Encoder-decoder
 
 Vocabulary vocabulary_of(const Json& o) {
   return {.source_size = o.value("source_vocab", o.at("vocab").get<int64_t>()),
@@ -51,109 +20,117 @@ Vocabulary vocabulary_of(const Json& o) {
           .pad_id = o.at("pad_id")};
 }
 
-template <class T>
-Tensor tensor_of(const Json& tensor) {
-  const auto sizes = tensor.at("shape").get<std::vector<int64_t>>();
-  return Tensor::from<T>(tensor.at("values").get<std::vector<T>>(),
-                         Shape(sizes.data(), static_cast<int>(sizes.size())));
-}
-
-EncoderDecoder::Batch batch_of(const Json& fixture) {
-  return {
-      tensor_of<int32_t>(fixture.at("source")), tensor_of<int32_t>(fixture.at("source_lengths")),
-      tensor_of<int32_t>(fixture.at("target_in")), tensor_of<int32_t>(fixture.at("target_out"))};
-}
-
-class PyTorch : public ::testing::TestWithParam<const char*> {
+class PyTorchEncoderDecoder : public test::PyTorchFixture {
  protected:
-  PyTorch() {
-    for (const Parameter& p : store_.parameters()) {
-      p.var.value().copy_from(in_fixture(p.name, p.var.shape(), "parameters"));
-    }
-  }
+  PyTorchEncoderDecoder() { load_parameters(); }
 
-  // A parameter's values or gradient. Ours pack what the fixture writes one by one: qkv is the rows
-  // of q, k and v, kv those of k and v.
-  Tensor in_fixture(const std::string& name, const Shape& shape, const char* table) {
-    std::vector<double> values;
-    for (const std::string& part : parts_of(name)) {
-      used_.insert(part);
-      const auto one = fixture_.at(table).at(part).at("values").get<std::vector<double>>();
-      values.insert(values.end(), one.begin(), one.end());
-    }
-    return Tensor::from<double>(values, shape);
-  }
-
-  static std::vector<std::string> parts_of(const std::string& name) {
-    for (const std::string packed : {"qkv", "kv"}) {
-      const size_t at = name.find('.' + packed + '.');
-      if (at == std::string::npos) continue;
-      std::vector<std::string> parts;
-      for (const char letter : packed) {
-        parts.push_back(name.substr(0, at + 1) + letter + name.substr(at + 1 + packed.size()));
-      }
-      return parts;
-    }
-    return {name};
-  }
-
-  const Json fixture_ = read_fixture(GetParam());
-  ParamStore store_{1, DType::kFloat64};
-  const EncoderDecoder model_{options_of(fixture_.at("options")),
-                              vocabulary_of(fixture_.at("options")), store_.root()};
-  const EncoderDecoder::Batch batch_ = batch_of(fixture_);
-  const CrossEntropyOptions loss_options_{.label_smoothing =
-                                              fixture_.at("options").at("label_smoothing")};
-  std::set<std::string> used_;
+  const EncoderDecoder model_{options_of(options_), vocabulary_of(options_), store_.root()};
+  const EncoderDecoder::Batch batch_{ints_of("source"), ints_of("source_lengths"),
+                                     ints_of("target_in"), ints_of("target_out")};
 };
 
-TEST_P(PyTorch, EveryParameterOfTheFixtureIsUsed) {
-  for (const auto& [name, _] : fixture_.at("parameters").items()) {
-    EXPECT_TRUE(used_.contains(name)) << name;
-  }
-}
-
-TEST_P(PyTorch, Forward) {
+TEST_P(PyTorchEncoderDecoder, Forward) {
   const Var memory = model_.encode(batch_.source, batch_.source_lengths);
   const Var hidden = model_.decode(batch_.target_in, memory, batch_.source_lengths);
-  const Var logits = model_.logits(hidden);
-  EXPECT_LT(distance(memory.value(), tensor_of<double>(fixture_.at("memory"))), 1e-10);
-  EXPECT_LT(distance(logits.value(), tensor_of<double>(fixture_.at("logits"))), 1e-10);
+  EXPECT_LT(distance(memory.value(), doubles_of("memory")), 1e-10);
+  EXPECT_LT(distance(model_.logits(hidden).value(), doubles_of("logits")), 1e-10);
 }
 
-TEST_P(PyTorch, LossAndAllGradients) {
+TEST_P(PyTorchEncoderDecoder, LossAndAllGradients) {
   Tape tape;
   const CrossEntropy loss = model_.loss(batch_, loss_options_);
   EXPECT_NEAR(loss.loss.value().item(), fixture_.at("loss").get<double>(), 1e-12);
   EXPECT_NEAR(loss.nll_sum / loss.tokens, fixture_.at("nll").get<double>(), 1e-12);
   tape.backward(loss.loss);
-  for (const Parameter& p : store_.parameters()) {
-    EXPECT_LT(distance(p.var.grad(), in_fixture(p.name, p.var.shape(), "gradients")), 1e-10)
-        << p.name;
-  }
+  expect_gradients();
 }
 
 // Logits of cached decoding are those that PyTorch gives under teacher forcing.
-TEST_P(PyTorch, CachedDecoding) {
+TEST_P(PyTorchEncoderDecoder, CachedDecoding) {
   const int64_t count = batch_.target_in.shape()[0], steps = batch_.target_in.shape()[1];
-  const auto tokens = batch_.target_in.to_vector<int32_t>();
-  const auto wanted = tensor_of<double>(fixture_.at("logits")).to_vector<double>();
-  const int64_t classes = model_.vocabulary.target_size;
+  const Var wanted = doubles_of("logits");
   EncoderDecoder::State state = model_.start(batch_.source, batch_.source_lengths);
   for (int64_t t = 0; t < steps; ++t) {
-    std::vector<int32_t> column;
-    for (int64_t b = 0; b < count; ++b) column.push_back(tokens[b * steps + t]);
-    const auto logits =
-        model_.step(Tensor::from<int32_t>(column, {count}), state).to_vector<double>();
-    for (int64_t b = 0; b < count; ++b) {
-      for (int64_t v = 0; v < classes; ++v) {
-        ASSERT_NEAR(logits[b * classes + v], wanted[(b * steps + t) * classes + v], 1e-10);
-      }
+    const Tensor column = test::columns(batch_.target_in, t, t + 1).reshape({count});
+    const Tensor logits = model_.step(column, state);
+    EXPECT_LT(distance(logits, slice(wanted, 1, t, t + 1).value().reshape(logits.shape())), 1e-10)
+        << "step " << t;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorchEncoderDecoder,
+                         ::testing::Values("encoder_decoder_post", "encoder_decoder_pre",
+                                           "encoder_decoder_grouped"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- Language models
+
+class PyTorchLanguageModel : public test::PyTorchFixture {
+ protected:
+  PyTorchLanguageModel() {
+    load_parameters();
+    // A causal model needs no lengths.
+    if (model_.trunk.causal) return;
+    batch_.lengths = lengths_;
+    batch_.segments = ints_of("segments");
+  }
+
+  void expect_loss_and_gradients() {
+    Tape tape;
+    const CrossEntropy loss = model_.loss(batch_, loss_options_);
+    EXPECT_NEAR(loss.loss.value().item(), fixture_.at("loss").get<double>(), 1e-12);
+    EXPECT_NEAR(loss.nll_sum / loss.tokens, fixture_.at("nll").get<double>(), 1e-12);
+    tape.backward(loss.loss);
+    expect_gradients();
+  }
+
+  const LanguageModel model_{options_of(options_),
+                             {.size = options_.at("vocab"), .pad_id = options_.at("pad_id")},
+                             options_.at("causal"),
+                             store_.root()};
+  LanguageModel::Batch batch_{ints_of("ids"), ints_of("targets")};
+  const Tensor lengths_ = ints_of("lengths");
+};
+
+TEST_P(PyTorchLanguageModel, Forward) {
+  const Var trunk = model_.trunk(batch_.ids, batch_.lengths, batch_.segments);
+  EXPECT_LT(distance(trunk.value(), doubles_of("trunk")), 1e-10);
+  const Var hidden = model_.hidden(batch_.ids, batch_.lengths, batch_.segments);
+  EXPECT_LT(distance(model_.logits(hidden).value(), doubles_of("logits")), 1e-10);
+}
+
+TEST_P(PyTorchLanguageModel, LossAndAllGradients) { expect_loss_and_gradients(); }
+
+// A causal model may be told the lengths: no real token saw the padding before.
+TEST_P(PyTorchLanguageModel, LossAndAllGradientsWithLengths) {
+  batch_.lengths = lengths_;
+  expect_loss_and_gradients();
+}
+
+// Each split of the tokens into a first step of several and steps of one.
+TEST_P(PyTorchLanguageModel, CachedDecoding) {
+  if (!model_.trunk.causal) {
+    std::vector<KeyValueCache> caches;
+    EXPECT_EQ(test::error_of([&] { model_.step(batch_.ids, caches); }),
+              "[trunk] only a causal model can be fed step by step.");
+    return;
+  }
+  const int64_t length = batch_.ids.shape()[1];
+  const Var wanted = doubles_of("logits");
+  for (int64_t first = 1; first <= length; ++first) {
+    std::vector<KeyValueCache> caches;
+    for (int64_t begin = 0, end = first; end <= length; begin = end++) {
+      const Tensor logits = model_.step(test::columns(batch_.ids, begin, end), caches);
+      EXPECT_LT(distance(logits, slice(wanted, 1, end - 1, end).value().reshape(logits.shape())),
+                1e-10)
+          << "token " << end << " after " << first << " at first";
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorch, ::testing::Values("post", "pre", "grouped"),
+INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorchLanguageModel,
+                         ::testing::Values("language_model_gpt2", "language_model_llama",
+                                           "language_model_bert"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
