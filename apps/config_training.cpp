@@ -96,7 +96,7 @@ void bind_training(ConfigSection& s, Config& config) {
   s.read("early_stopping_patience", training.early_stopping_patience, at_least(0));
   const std::vector<std::string> metrics = metrics_of(config.task);
   std::vector<ConfigChoice<std::string>> choices;
-  for (const std::string& metric : metrics) choices.push_back({metric, metric});
+  for (const std::string& metric : metrics) choices.push_back({metric.c_str(), metric});
   if (std::find(metrics.begin(), metrics.end(), training.metric_for_best_model) == metrics.end()) {
     training.metric_for_best_model = metrics.front();
   }

@@ -8,6 +8,7 @@
 #include "apps/model_bundle.h"
 #include "apps/training.h"
 #include "apps/translation.h"
+#include "data/token_stream.h"
 
 namespace tapestry {
 

@@ -35,7 +35,8 @@ SequenceClassifier build_model(const Config& config, const TokenizerPair& tokeni
 }
 
 ModelFiles read_model_files(const std::string& path) {
-  ModelFiles model{.folder = resolve_checkpoint(path)};
+  ModelFiles model;
+  model.folder = resolve_checkpoint(path);
   CheckpointFiles files = read_checkpoint(model.folder);
   for (const char* name : {"config.json", "model.safetensors"}) {
     if (!files.contains(name))
