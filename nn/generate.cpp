@@ -24,6 +24,20 @@ Batch first_batch(const Prompts& prompts, int64_t sentences, int64_t count) {
   return batch;
 }
 
+// Gives sentence `index` its next token. Returns whether that was the last.
+bool append(Hypothesis& result, const Candidate& chosen, int64_t index, const SearchTask& task,
+            const SearchOptions& options, const GenerationHooks& hooks) {
+  const auto length = static_cast<int64_t>(result.tokens.size()) + 1;
+  result.log_probability = chosen.log_probability;
+  result.score = normalized_score(result.log_probability, length, options);
+  result.has_eos = chosen.token == task.eos_id;
+  if (result.has_eos) return true;
+  result.tokens.push_back(chosen.token);
+  // The hook hears of the last token too.
+  const bool stopped = hooks.on_token && hooks.on_token(index, result.tokens);
+  return stopped || length >= task.max_lengths[index];
+}
+
 }  // namespace
 
 std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
@@ -58,28 +72,11 @@ std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
     std::vector<int32_t> kept;
     for (size_t row = 0; row < rows.size(); ++row) {
       const int64_t i = batch.sentences[row];
-      Hypothesis& result = results[i];
-      int32_t token;
-      if (rows[row].idle) {
-        token = prompts[i][position];
-      } else {
-        token = candidates[row].at(0).token;
-        result.log_probability = candidates[row][0].log_probability;
-        auto length = static_cast<int64_t>(result.tokens.size()) + 1;
-        result.has_eos = token == task.eos_id;
-        bool done = result.has_eos;
-        if (!done) {
-          result.tokens.push_back(token);
-          // Both: the hook hears of the last token too.
-          const bool stopped = hooks.on_token && hooks.on_token(i, result.tokens);
-          done = stopped || length >= task.max_lengths[i];
-        }
-        if (done) {
-          result.score = normalized_score(result.log_probability, length, options);
-          continue;
-        }
+      if (!rows[row].idle) {
+        const Candidate& chosen = candidates[row].at(0);
+        if (append(results[i], chosen, i, task, options, hooks)) continue;
       }
-      next.tokens.push_back(token);
+      next.tokens.push_back(rows[row].idle ? prompts[i][position] : candidates[row][0].token);
       next.sentences.push_back(i);
       kept.push_back(static_cast<int32_t>(row));
     }
