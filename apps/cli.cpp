@@ -58,8 +58,12 @@ void add_search(CLI::App* command, SearchArguments& search) {
   command->add_option("--n-best", search.n_best, "results of each line, best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--do-sample,!--no-do-sample", search.do_sample,
-                    "draw tokens instead of taking the most probable ones");
+  // Flags of an optional value would count as given when they are not.
+  command->add_flag_callback(
+      "--do-sample", [&search] { search.do_sample = true; },
+      "draw tokens instead of taking the most probable ones");
+  command->add_flag_callback(
+      "--no-do-sample", [&search] { search.do_sample = false; }, "take the most probable tokens");
   command->add_option("--temperature", search.temperature, "logits are divided by it")
       ->check(CLI::PositiveNumber);
   command->add_option("--top-k", search.top_k, "draw among so many tokens; 0: among all")

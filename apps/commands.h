@@ -47,7 +47,8 @@ struct TranslateArguments {
   std::string detail;       ///< "" or "jsonl"
 };
 
-/// Continues one prompt, or each line of stdin. On a terminal the text appears as it is made.
+/// Continues one prompt, or each line of stdin: one line each, in which line ends are written \\n.
+/// A prompt's text appears on a terminal as it is made.
 struct GenerateArguments {
   std::string model;
   ComputeArguments compute;

@@ -45,6 +45,13 @@ std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>&
   return whole.compare(0, before.size(), before) == 0 ? whole.substr(before.size()) : whole;
 }
 
+// One line of a filter's output.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) c == '\n' ? line += "\\n" : line += c;
+  return line;
+}
+
 struct Request {
   std::string text;
   std::vector<int32_t> prompt;  ///< what the model reads, eos in front included
@@ -138,7 +145,8 @@ class Generator {
       } else if (streams_) {
         std::cout << text.substr(std::min(shown, text.size())) << '\n';
       } else {
-        std::cout << request.text << text << '\n';
+        const std::string whole = request.text + text;
+        std::cout << (arguments_.prompt ? whole : one_line(whole)) << '\n';
       }
     }
     if (arguments_.detail != "jsonl") return;
