@@ -22,9 +22,11 @@ std::vector<int32_t> counting_text(int64_t tokens) {
 
 class Denoising : public testing::Test {
  protected:
-  DenoisingVocabulary vocabulary() {
-    DenoisingOptions options = options_;
-    return DenoisingVocabulary(*character_tokenizer("abc", true, sentinels_), options);
+  // The mask has id 4, the sentinels have 5 and up.
+  DenoisingVocabulary vocabulary() const {
+    std::vector<int32_t> ids(static_cast<size_t>(sentinels_));
+    std::iota(ids.begin(), ids.end(), 5);
+    return {4, ids};
   }
   NoisedText span_corrupted(const std::vector<int32_t>& tokens, int64_t text = 0) {
     return span_corrupt(tokens, vocabulary(), options_, {1, 2, 3}, text);
