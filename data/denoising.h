@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/philox.h"
@@ -27,6 +28,8 @@ struct DenoisingVocabulary {
   /// Throws Error(kConfig) when the tokenizer lacks what the objective needs: two sentinels or
   /// <mask>.
   DenoisingVocabulary(const Tokenizer& tokenizer, const DenoisingOptions& options);
+  DenoisingVocabulary(int32_t mask, std::vector<int32_t> sentinel_ids)
+      : mask_id(mask), sentinels(std::move(sentinel_ids)) {}
 
   int32_t mask_id = kUnkId;
   std::vector<int32_t> sentinels;

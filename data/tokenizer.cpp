@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "core/error.h"
 #include "data/tokenizer_types.h"
@@ -24,11 +24,12 @@ void check_one_of(const char* key, const std::string& value, std::vector<std::st
 std::string read_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad() || (bytes.empty() && errno != 0)) {
+  std::ostringstream bytes;
+  if (file.is_open()) bytes << file.rdbuf();
+  if (!file.is_open() || (bytes.str().empty() && errno != 0)) {
     fail(ErrorKind::kData, "[tokenizer] ", path, " cannot be read: ", std::strerror(errno), '.');
   }
-  return bytes;
+  return bytes.str();
 }
 
 const char* extension_of(const Tokenizer& tokenizer) {

@@ -21,7 +21,7 @@ constexpr int32_t kEosId = 3;
 
 struct TokenizerOptions {
   /// sentencepiece: pieces of words. char: every Unicode character of the text, line ends included,
-  /// without normalisation; share, mask_piece and sentinels are then the only options that matter.
+  /// without normalisation; of the options below path, share, mask_piece and sentinels matter then.
   std::string type = "sentencepiece";
   std::string path;                        ///< file of a trained tokenizer to take; "": train one
   std::string algorithm = "bpe";           ///< bpe | unigram | char
