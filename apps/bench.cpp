@@ -11,6 +11,7 @@
 #include "core/allocator.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {
@@ -108,6 +109,7 @@ struct Measured {
   std::vector<double> seconds;
   std::vector<double> tokens;  ///< source + target, real ones
   double flops = 0;            ///< of one step; 0 when steps differ
+  PartSeconds parts{};         ///< of the timed steps together
   int64_t system_calls = 0;    ///< allocations that the warm steps took from the system
   double loss = 0;
 };
@@ -122,6 +124,8 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     if (step == arguments.warmup_steps) measured.system_calls = host_memory().system_calls;
     const double start = now();
     double tokens = 0;
+    PartSeconds untimed{};
+    const Profile profile(step < arguments.warmup_steps ? untimed : measured.parts);
     {
       Tape tape({config.seed, static_cast<uint32_t>(step), 0});
       const CrossEntropy result = next_loss(tokens);
@@ -191,7 +195,10 @@ Measured measure_data(const Config& config, const BenchArguments& arguments) {
         std::fprintf(stderr, "%s\n", message.c_str());
       });
   return run_steps(config, task->parameters(), arguments, [&](double& tokens) {
-    const UpdateSize size = task->next_update(1);
+    const UpdateSize size = [&] {
+      const ProfileScope waiting(Part::kData);
+      return task->next_update(1);
+    }();
     tokens = double(size.tokens);
     return task->loss(0, {.label_smoothing = config.training.label_smoothing});
   });
@@ -221,6 +228,13 @@ int run_bench(const BenchArguments& arguments) {
       {"peak_memory_bytes", host_memory().peak_bytes},
       {"system_allocations_in_warm_steps", measured.system_calls},
       {"loss", measured.loss}};
+  double known = 0;
+  for (int i = 0; i < kParts; ++i) {
+    const double part = measured.parts[static_cast<size_t>(i)];
+    figures[concat("share_of_time_", name_of(static_cast<Part>(i)))] = part / total;
+    known += part;
+  }
+  figures["share_of_time_other"] = 1 - known / total;
   if (measured.flops > 0) {
     figures["gflops"] = 1e-9 * measured.flops / seconds;
     figures["share_of_peak"] = 1e-9 * measured.flops / seconds / peak;

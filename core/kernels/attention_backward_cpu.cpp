@@ -9,6 +9,7 @@
 #include "core/kernels/attention_common.h"
 #include "core/kernels/simd_select.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -404,6 +405,7 @@ namespace kernels {
 
 template <class T>
 void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackward<T>& args) {
+  const ProfileScope profile(Part::kAttention);
   const AttentionBackwardTiles<T>& tiles = HWY_DYNAMIC_DISPATCH(backward_tiles)()->of<T>();
   const int64_t groups = shape.batch * shape.kv_heads, heads = shape.batch * shape.heads;
   const int64_t query_blocks = (shape.queries + kBackwardQueries - 1) / kBackwardQueries;

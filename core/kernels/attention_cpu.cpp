@@ -7,6 +7,7 @@
 #include "core/kernels/attention_common.h"
 #include "core/kernels/simd_select.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -316,6 +317,7 @@ namespace kernels {
 
 template <class T>
 void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args) {
+  const ProfileScope profile(Part::kAttention);
   const AttentionTiles<T>& tiles = HWY_DYNAMIC_DISPATCH(attention_tiles)()->of<T>();
   if (shape.queries <= kFewQueries) {
     const int64_t heads = shape.batch >= 8 ? shape.heads : 1, pieces = shape.heads / heads;

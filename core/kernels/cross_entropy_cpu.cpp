@@ -6,6 +6,7 @@
 
 #include "core/kernels/cross_entropy_rows.h"
 #include "core/kernels/simd_select.h"
+#include "core/profile.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 
@@ -173,6 +174,7 @@ namespace kernels {
 template <class T>
 CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits,
                                const int32_t* targets, double grad_scale, T* dlogits) {
+  const ProfileScope profile(Part::kClassifier);
   Scratch<RowLoss> losses(shape.rows);
   const int64_t classes = shape.classes;
   const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, classes));

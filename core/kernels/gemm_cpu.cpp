@@ -6,6 +6,7 @@
 #include "core/blas_cpu.h"
 #include "core/kernels/tile_grid.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 namespace tapestry::kernels {
@@ -149,6 +150,7 @@ void multiply_grid(const Gemm<T>& g, const TileGrid& grid) {
 
 template <class T>
 void gemm(Cpu, const Gemm<T>& args) {
+  const ProfileScope profile(Part::kProducts);
   check_arguments(args);
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   check(args.batch == 1 || args.stride_c != 0, "gemm",

@@ -6,6 +6,7 @@
 #include "core/kernels/simd_select.h"
 #include "core/kernels/tile_grid.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -163,6 +164,7 @@ namespace kernels {
 
 template <class T>
 void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
+  const ProfileScope profile(Part::kProducts);
   const LinearRows<T>& functions = rows_functions<T>();
   const TileGrid grid = tile_grid(shape.rows, shape.out, shape.in, 1, /*may_cut_k=*/false);
   T* const z = args.z != nullptr ? args.z : args.y;
@@ -188,6 +190,7 @@ void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
 
 template <class T>
 void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& args) {
+  const ProfileScope profile(Part::kProducts);
   const bool activated = shape.activation != Activation::kNone;
   Scratch<T> scratch(activated ? std::max<int64_t>(1, shape.rows * shape.out) : 1);
   const T* const dz = activated ? scratch.data() : args.dy;

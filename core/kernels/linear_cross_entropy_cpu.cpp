@@ -10,6 +10,7 @@
 #include "core/kernels/gemm.h"
 #include "core/kernels/tile_grid.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 namespace tapestry {
@@ -301,6 +302,7 @@ namespace kernels {
 template <class T>
 CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
                                       const LinearCrossEntropy<T>& args) {
+  const ProfileScope profile(Part::kClassifier);
   RowNumbers rows;
   rows.reserve(static_cast<size_t>(shape.rows));
   for (int64_t r = 0; r < shape.rows; ++r) {

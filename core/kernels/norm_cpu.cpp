@@ -4,6 +4,7 @@
 
 #include "core/kernels/simd_select.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -220,6 +221,7 @@ namespace kernels {
 
 template <class T>
 void norm(Cpu, const NormShape& shape, const NormForward<T>& args) {
+  const ProfileScope profile(Part::kNorms);
   const auto forward = rows_functions<T>().forward;
   parallel_ranges(shape.rows, rows_per_tile(shape),
                   [&](int64_t begin, int64_t end) { forward(shape, args, begin, end); });
@@ -227,6 +229,7 @@ void norm(Cpu, const NormShape& shape, const NormForward<T>& args) {
 
 template <class T>
 void norm_backward(Cpu, const NormShape& shape, const NormBackward<T>& args) {
+  const ProfileScope profile(Part::kNorms);
   const NormRows<T>& rows = rows_functions<T>();
   const int64_t grain = rows_per_tile(shape), cols = shape.cols;
   const int64_t tiles = (shape.rows + grain - 1) / grain;

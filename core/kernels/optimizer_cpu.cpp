@@ -9,6 +9,7 @@
 #include "core/kernels/optimizer.h"
 #include "core/kernels/optimizer_functors.h"
 #include "core/kernels/tensor_list.h"
+#include "core/profile.h"
 
 #ifndef TAPESTRY_OPTIMIZER_ONCE
 #define TAPESTRY_OPTIMIZER_ONCE
@@ -217,6 +218,7 @@ RuleTable<T> best_rule_table() {
 template <class T, class Step>
 void optimizer_step(Cpu, std::span<const ParameterUpdate<T, Step>> updates,
                     const GradientTransform& transform) {
+  const ProfileScope profile(Part::kOptimizer);
   const auto update_piece = std::get<PieceFunction<T, Step>>(best_rule_table<T>());
   TensorList(updates).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
     update_piece(updates[tensor], transform, begin, end);

@@ -8,6 +8,7 @@
 
 #include "core/kernels/sum_squares.h"
 #include "core/kernels/tensor_list.h"
+#include "core/profile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tapestry::kernels {
@@ -70,6 +71,7 @@ double sum_squares_piece(const double* x, int64_t n) {
 
 template <class T>
 double sum_squares(Cpu, std::span<const ElementSpan<T>> tensors) {
+  const ProfileScope profile(Part::kOptimizer);
   const TensorList list(tensors);
   std::vector<double> partial(list.chunks(), 0.0);
   list.for_each_piece([&](int64_t chunk, size_t tensor, int64_t begin, int64_t end) {
