@@ -207,7 +207,8 @@ Measured measure_data(const Config& config, const BenchArguments& arguments) {
 }  // namespace
 
 int run_bench(const BenchArguments& arguments) {
-  const Config config = load_config(arguments.config, arguments.overrides);
+  const Config config = load_config(arguments.config, arguments.overrides,
+                                    /*check_files=*/arguments.shape.empty());
   set_num_threads(config.threads);
   const double peak = sgemm_peak();
   reset_peak_bytes();

@@ -105,13 +105,16 @@ ConfigNode resolve(const Config& config) {
 
 }  // namespace
 
-Config load_config(const std::string& path, const std::vector<std::string>& overrides) {
+Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+                   bool check_files) {
   ConfigNode root = parse_config_file(path);
   std::vector<ConfigProblem> problems;
   for (size_t i = 0; i < overrides.size(); ++i) {
     apply_override(root, overrides[i], static_cast<int>(i), problems);
   }
-  return read_tree(root, {}, std::move(problems));
+  ConfigReadOptions options;
+  options.check_files = check_files;
+  return read_tree(root, options, std::move(problems));
 }
 
 Config parse_config(const std::string& text, const std::string& name,

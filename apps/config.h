@@ -92,8 +92,10 @@ struct Config {
 
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,
-/// mistyped and missing keys, values out of range, input files that cannot be read.
-Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
+/// mistyped and missing keys, values out of range, input files that cannot be read. Without
+/// `check_files` the input files need not be there.
+Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
+                   bool check_files = true);
 
 /// The same for text; `name` stands in the locations, relative paths start at `directory`.
 Config parse_config(const std::string& text, const std::string& name = "config",

@@ -13,7 +13,7 @@ namespace {
 
 // The config's model with its kinds of layers kept and its sizes made small.
 GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
-  const Config config = load_config(path, overrides);
+  const Config config = load_config(path, overrides, /*check_files=*/false);
   ModelOptions options = config.model;
   const int64_t groups = options.num_key_value_heads == 0
                              ? 0

@@ -62,7 +62,7 @@ void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
 int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     // The vocabulary is not known before the tokenizer is trained: the size asked for stands in.
-    const Config config = load_config(arguments.path, arguments.overrides);
+    const Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
     const auto one = std::make_shared<UntrainedTokenizer>(config.tokenizer.vocab_size);
     const auto other = std::make_shared<UntrainedTokenizer>(config.tokenizer.vocab_size);
     std::cout << to_yaml(config) << '\n' << std::flush;
