@@ -5,16 +5,8 @@ namespace tapestry {
 namespace {
 
 using test::distance;
+using test::poison_free_memory;
 using test::SmallModel;
-
-// Fills memory that the next tensors will reuse with NaN: a cache has room that is never written,
-// and nothing may read it.
-void poison_free_memory() {
-  std::vector<Tensor> blocks;
-  for (const int64_t size : {64, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536}) {
-    for (int i = 0; i < 16; ++i) blocks.push_back(Tensor::full({size}, NAN, DType::kFloat64));
-  }
-}
 
 struct Variant {
   const char* name;

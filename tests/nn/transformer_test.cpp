@@ -10,10 +10,12 @@ namespace {
 
 using test::batch_of;
 using test::distance;
+using test::Pass;
 using test::post_norm_options;
 using test::pre_norm_options;
 using test::sentences;
 using test::SmallModel;
+using test::with_dropout;
 
 std::map<std::string, std::string> shapes_of(const ParamStore& store) {
   std::map<std::string, std::string> shapes;
@@ -224,34 +226,18 @@ TEST_P(Variants, PaddingTheSourceChangesNothingReal) {
 
 TEST_P(Variants, PaddingABatchChangesNeitherLossNorGradients) {
   const auto run = [&](const EncoderDecoder::Batch& batch) {
-    std::vector<Tensor> results;
-    for (const Parameter& p : built_.store.parameters()) p.var.zero_grad();
-    Tape tape;
-    const CrossEntropy loss = model_.loss(batch, {.label_smoothing = 0.1});
-    EXPECT_EQ(loss.tokens, 8);
-    tape.backward(loss.loss);
-    results.push_back(loss.loss.value());
-    for (const Parameter& p : built_.store.parameters()) results.push_back(p.var.grad().clone());
-    return results;
-  };
-  const auto widen = [](const Tensor& ids, int64_t width) {
-    const Tensor wide = Tensor::zeros({ids.shape()[0], width}, DType::kInt32);
-    for (int64_t b = 0; b < ids.shape()[0]; ++b) {
-      std::copy_n(ids.data<int32_t>() + b * ids.shape()[1], ids.shape()[1],
-                  wide.data<int32_t>() + b * width);
-    }
-    return wide;
+    return test::train_pass(built_.store, [&] {
+      const CrossEntropy loss = model_.loss(batch, {.label_smoothing = 0.1});
+      EXPECT_EQ(loss.tokens, 8);
+      return loss.loss;
+    });
   };
   EncoderDecoder::Batch batch = batch_of({5, 3}, {4, 2}, 5, 5);
-  const auto tight = run(batch);
-  batch.source = widen(batch.source, 8);
-  batch.target_in = widen(batch.target_in, 9);
-  batch.target_out = widen(batch.target_out, 9);
-  const auto wide = run(batch);
-  for (size_t i = 0; i < tight.size(); ++i) {
-    EXPECT_LT(distance(tight[i], wide[i]), 1e-12)
-        << (i == 0 ? "loss" : built_.store.parameters()[i - 1].name);
-  }
+  const Pass tight = run(batch);
+  batch.source = test::widened(batch.source, 8);
+  batch.target_in = test::widened(batch.target_in, 9);
+  batch.target_out = test::widened(batch.target_out, 9);
+  EXPECT_LT(distance(tight, run(batch)), 1e-12);
 }
 
 TEST_P(Variants, LaterTargetTokensChangeNothingEarlier) {
@@ -320,37 +306,11 @@ TEST_P(Variants, LossIsTheCrossEntropyOfTheLogits) {
 
 // ---- Dropout and determinism
 
-struct Pass {
-  Tensor loss;
-  std::vector<Tensor> gradients;
-};
-
-Pass train_pass(const SmallModel& built, PhiloxKey key, int threads) {
+Pass pass_of(const SmallModel& built, const EncoderDecoder::Batch& batch, int threads) {
   const test::WithThreads scope(threads);
-  for (const Parameter& p : built.store.parameters()) p.var.zero_grad();
-  Tape tape(key);
-  const Var loss =
-      built.model.loss(batch_of({9, 4, 7}, {6, 8, 2}, 9, 9), {.label_smoothing = 0.1}).loss;
-  tape.backward(loss);
-  Pass pass{loss.value(), {}};
-  for (const Parameter& p : built.store.parameters())
-    pass.gradients.push_back(p.var.grad().clone());
-  return pass;
-}
-
-bool same(const Pass& a, const Pass& b) {
-  bool all = test::same_bits(a.loss, b.loss);
-  for (size_t i = 0; i < a.gradients.size(); ++i) {
-    all = all && test::same_bits(a.gradients[i], b.gradients[i]);
-  }
-  return all;
-}
-
-ModelOptions with_dropout(ModelOptions options) {
-  options.dropout = 0.1;
-  options.attention_dropout = 0.1;
-  options.activation_dropout = 0.1;
-  return options;
+  return test::train_pass(built.store,
+                          [&] { return built.model.loss(batch, {.label_smoothing = 0.1}).loss; },
+                          {.seed = 3, .step = 2, .stream = 0});
 }
 
 TEST_P(Variants, DropoutIsOnUnderATapeAndRepeatsByKey) {
@@ -385,14 +345,26 @@ TEST_P(Variants, EachDropoutOptionIsFelt) {
   }
 }
 
+TEST_P(Variants, DropoutIsAtEveryPlace) {
+  const SmallModel built(with_dropout(GetParam()));
+  Tape tape({.seed = 1, .step = 1, .stream = 0});
+  built.model.loss(batch_of({5, 3}, {4, 2}, 5, 5), {});
+  const ModelOptions& options = built.model.options;
+  // Both embeddings; the weights and the output of each attention; inside and behind each
+  // feed-forward network.
+  const int64_t places =
+      2 + options.encoder_layers * (2 + 2) + options.decoder_layers * (2 + 2 + 2);
+  EXPECT_EQ(tape.next_random().stream, places);
+}
+
 TEST_P(Variants, SameBitsForAnyNumberOfThreads) {
+  const EncoderDecoder::Batch batch = batch_of({9, 4, 7}, {6, 8, 2}, 9, 9);
   for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
     const SmallModel built(with_dropout(GetParam()), dtype);
-    const PhiloxKey key{.seed = 3, .step = 2, .stream = 0};
-    const Pass one = train_pass(built, key, 1);
-    EXPECT_TRUE(same(one, train_pass(built, key, 1)));
-    EXPECT_TRUE(same(one, train_pass(built, key, 2)));
-    EXPECT_TRUE(same(one, train_pass(built, key, 3)));
+    const Pass one = pass_of(built, batch, 1);
+    for (const int threads : {1, 2, 3}) {
+      EXPECT_TRUE(same_bits(one, pass_of(built, batch, threads))) << threads << " threads";
+    }
   }
 }
 
@@ -405,22 +377,11 @@ TEST(LargerModel, SameBitsForAnyNumberOfThreads) {
   options.decoder_layers = 1;
   options.max_position_embeddings = 128;
   const SmallModel built(options, DType::kFloat32);
-  const auto run = [&](int threads) {
-    const test::WithThreads scope(threads);
-    for (const Parameter& p : built.store.parameters()) p.var.zero_grad();
-    Tape tape({.seed = 3, .step = 2, .stream = 0});
-    const Var loss = built.model.loss(batch_of({70, 65, 33, 1}, {69, 40, 10, 70}, 70, 71), {}).loss;
-    tape.backward(loss);
-    Pass pass{loss.value(), {}};
-    for (const Parameter& p : built.store.parameters()) {
-      pass.gradients.push_back(p.var.grad().clone());
-    }
-    return pass;
-  };
-  const Pass one = run(1);
+  const EncoderDecoder::Batch batch = batch_of({70, 65, 33, 1}, {69, 40, 10, 70}, 70, 71);
+  const Pass one = pass_of(built, batch, 1);
   EXPECT_TRUE(std::isfinite(one.loss.item()));
-  EXPECT_TRUE(same(one, run(2)));
-  EXPECT_TRUE(same(one, run(3)));
+  EXPECT_TRUE(same_bits(one, pass_of(built, batch, 2)));
+  EXPECT_TRUE(same_bits(one, pass_of(built, batch, 3)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Norms, Variants,
