@@ -20,7 +20,7 @@ struct ModelOptions {
   NormKind norm = NormKind::kLayer;
   NormPosition norm_position = NormPosition::kPost;
   double norm_eps = 1e-5;
-  bool bias = true;  ///< linear layers and layer norms have one
+  bool bias = true;  ///< linear layers and layer norms of the trunk have one
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
   int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
   double rope_theta = 10000;
