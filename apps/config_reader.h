@@ -58,6 +58,8 @@ class ConfigSection {
   bool has(const std::string& key) const;
   /// True when the key stands there, with or without a value.
   bool given(const std::string& key) const { return node_.find(key) != nullptr; }
+  /// Makes a key known that is read only where it is given.
+  void know(const std::string& key) { take(key); }
 
   /// Reads a bool, integer, floating value, string, or list of floating values or strings.
   template <class T>
