@@ -129,6 +129,8 @@ class ConfigSection {
   void complain(const std::string& key, const Parts&... parts) {
     complain_at(location_of(key), concat(parts...));
   }
+  /// How many complaints there are so far, in all sections.
+  size_t problems() const;
   /// Complains when `key` is absent, naming the section.
   void demand(const std::string& key);
   /// "training.max_steps" for "max_steps" in the section "training".
