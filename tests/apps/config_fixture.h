@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,7 +19,8 @@ namespace tapestry {
 class ConfigTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(name.begin(), name.end(), '/', '-');
     folder_ =
         std::filesystem::temp_directory_path() / concat("tapestry-config-", getpid(), "-", name);
     std::filesystem::remove_all(folder_);
@@ -56,15 +58,5 @@ class ConfigTest : public testing::Test {
 
   std::filesystem::path folder_;
 };
-
-/// A config that must be refused.
-struct Broken {
-  const char* name;
-  const char* text;  ///< added to a good config; or the whole file when it starts with "!"
-  std::vector<std::string> overrides;
-  const char* message;
-};
-
-inline void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
 }  // namespace tapestry

@@ -144,6 +144,16 @@ TEST_F(ConfigTest, CheckpointConfigNeedsNoDataFiles) {
   EXPECT_THROW(parse_config(json), Error);
 }
 
+/// A config that must be refused.
+struct Broken {
+  const char* name;
+  const char* text;  ///< added to a good config; or the whole file when it starts with "!"
+  std::vector<std::string> overrides;
+  const char* message;
+};
+
+void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+
 class BrokenConfigTest : public ConfigTest, public testing::WithParamInterface<Broken> {};
 
 TEST_P(BrokenConfigTest, IsRefusedInTheseWords) {

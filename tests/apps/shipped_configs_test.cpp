@@ -1,5 +1,5 @@
-// The experiment files of configs/: each must be read without an error and describe a model that can be
-// built, whatever data it is pointed at.
+// The experiment files of configs/: each must be read without an error and describe a model that
+// can be built, whatever data it is pointed at.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,9 +26,12 @@ std::vector<std::string> stand_ins(const Config& config) {
     for (size_t i = 0; i < corpora.size(); ++i) {
       const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
       const CorpusSpec& corpus = corpora[i];
-      for (const auto& [member, path] : std::map<std::string, std::string>{
-               {"source", corpus.source}, {"target", corpus.target}, {"tsv", corpus.tsv},
-               {"ding", corpus.ding}, {"text", corpus.text}}) {
+      for (const auto& [member, path] :
+           std::map<std::string, std::string>{{"source", corpus.source},
+                                              {"target", corpus.target},
+                                              {"tsv", corpus.tsv},
+                                              {"ding", corpus.ding},
+                                              {"text", corpus.text}}) {
         if (!path.empty()) overrides.push_back(concat(name, '.', member, '=', file));
       }
     }
@@ -45,8 +48,10 @@ int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
 
 int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
   switch (config.model_type) {
-    case ModelType::kEncoderDecoder: return parameters_of<EncoderDecoder>(config, tokenizers);
-    case ModelType::kDecoder: return parameters_of<LanguageModel>(config, tokenizers);
+    case ModelType::kEncoderDecoder:
+      return parameters_of<EncoderDecoder>(config, tokenizers);
+    case ModelType::kDecoder:
+      return parameters_of<LanguageModel>(config, tokenizers);
     case ModelType::kEncoder:
       return config.task == Task::kMlm ? parameters_of<LanguageModel>(config, tokenizers)
                                        : parameters_of<SequenceClassifier>(config, tokenizers);

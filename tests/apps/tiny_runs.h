@@ -1,5 +1,5 @@
-// Tiny trainings for tests: one experiment for each kind of task, its data, and the binary that runs
-// it.
+// Tiny trainings for tests: one experiment for each kind of task, its data, and the binary that
+// runs it.
 #pragma once
 
 #include <fcntl.h>
