@@ -61,6 +61,7 @@ void bind_config(ConfigSection& s, Config& config) {
                  {"bfloat16", DType::kFloat32, false}});
   s.demand("output_dir");
   s.read_output_path("output_dir", config.output_dir);
+  s.know("init_from");
   if (s.given("init_from") || !config.init_from.empty()) {
     s.read_output_path("init_from", config.init_from);
   }

@@ -31,6 +31,8 @@ class ConfigSession {
     problems_.push_back({location.order, concat(location.where, ": ", text)});
   }
 
+  size_t problems() const { return problems_.size(); }
+
   /// A key nobody read; explained at the end, when the keys of all sections are known.
   void add_unknown(const ConfigEntry& entry, std::string section, std::vector<std::string> known) {
     unknown_.push_back({entry.key, entry.location, std::move(section), std::move(known)});
@@ -174,6 +176,8 @@ const ConfigLocation& ConfigSection::location_of(const std::string& key) const {
 void ConfigSection::complain_at(const ConfigLocation& location, const std::string& text) {
   session_.add(location, text);
 }
+
+size_t ConfigSection::problems() const { return session_.problems(); }
 
 void ConfigSection::demand(const std::string& key) {
   if (!session_.options().require_keys || given(key)) return;

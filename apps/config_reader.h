@@ -58,6 +58,8 @@ class ConfigSection {
   bool has(const std::string& key) const;
   /// True when the key stands there, with or without a value.
   bool given(const std::string& key) const { return node_.find(key) != nullptr; }
+  /// Makes a key known that is read only where it is given.
+  void know(const std::string& key) { take(key); }
 
   /// Reads a bool, integer, floating value, string, or list of floating values or strings.
   template <class T>
@@ -127,6 +129,8 @@ class ConfigSection {
   void complain(const std::string& key, const Parts&... parts) {
     complain_at(location_of(key), concat(parts...));
   }
+  /// How many complaints there are so far, in all sections.
+  size_t problems() const;
   /// Complains when `key` is absent, naming the section.
   void demand(const std::string& key);
   /// "training.max_steps" for "max_steps" in the section "training".

@@ -110,6 +110,7 @@ void bind_training(ConfigSection& s, Config& config) {
 
 void bind_generation(ConfigSection& s, Config& config) {
   SearchOptions& search = config.generation;
+  const size_t problems = s.problems();
   s.read("num_beams", search.num_beams, positive());
   s.read("length_penalty", search.length_penalty, at_least(0));
   s.read_choice("length_penalty_type", search.length_penalty_type,
@@ -127,6 +128,7 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("no_repeat_ngram_size", search.no_repeat_ngram_size, at_least(0));
   s.read("min_new_tokens", search.min_new_tokens, at_least(0));
   s.read("max_new_tokens", search.max_new_tokens, at_least(0));
+  if (s.problems() > problems) return;  // it would say the same again
   try {
     search.validate();
   } catch (const Error& error) {

@@ -4,56 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "core/error.h"
+#include "tests/apps/config_fixture.h"
 
 namespace tapestry {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder with data files, gone after the test.
-class ConfigTest : public testing::Test {
- protected:
-  void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = fs::temp_directory_path() / concat("tapestry-config-", getpid(), "-", name);
-    fs::create_directories(folder_ / "data");
-    for (const char* file : {"a.en", "a.de", "b.tsv", "ding.txt"}) {
-      std::ofstream(folder_ / "data" / file) << "text\n";
-    }
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string write(const std::string& text) const {
-    std::ofstream(folder_ / "c.yaml") << text;
-    return (folder_ / "c.yaml").string();
-  }
-
-  /// The message for this text, with the folder's name cut out.
-  std::string error_of(const std::string& text,
-                       const std::vector<std::string>& overrides = {}) const {
-    try {
-      load_config(write(text), overrides);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      return without_folder(error.what());
-    }
-    return "no error";
-  }
-
-  std::string without_folder(std::string message) const {
-    const std::string prefix = folder_.string() + "/";
-    for (size_t at = 0; (at = message.find(prefix)) != std::string::npos;) {
-      message.erase(at, prefix.size());
-    }
-    return message;
-  }
-
-  fs::path folder_;
-};
 
 /// Ten lines that are enough for a run; tests append to "training", which is last.
 const char* const kGood =
@@ -188,9 +144,10 @@ TEST_F(ConfigTest, CheckpointConfigNeedsNoDataFiles) {
   EXPECT_THROW(parse_config(json), Error);
 }
 
+/// A config that must be refused.
 struct Broken {
   const char* name;
-  const char* text;  ///< appended to kGood; or the whole file when it starts with "!"
+  const char* text;  ///< added to a good config; or the whole file when it starts with "!"
   std::vector<std::string> overrides;
   const char* message;
 };
@@ -303,7 +260,7 @@ const Broken kBroken[] = {
     {"BatchSmallerThanASentence",
      "  batch_size: 63\n",
      {},
-     "c.yaml:10:15: 'training.batch_size' (tokens) must hold a sentence of data.max_length, got 63 "
+     "c.yaml:10:15: 'training.batch_size' (tokens) must hold a row of data.max_length, got 63 "
      "and 64."},
     {"BytesNeedAVocabulary",
      "",
@@ -327,15 +284,10 @@ const Broken kBroken[] = {
      "  lr_scheduler_type: noam\n",
      {},
      "c.yaml:10:22: [schedule] noam needs warmup_steps of 1 or more, got 0."},
-    {"TaskNotAvailableYet",
+    {"TypeNotAvailableYet",
      "",
-     {"task=clm"},
-     "command line: task=clm: 'task: clm' is not available yet: translation is."},
-    {"RopeNotAvailableYet",
-     "",
-     {"model.position_embedding=rope"},
-     "command line: model.position_embedding=rope: 'model.position_embedding: rope' is not "
-     "available yet: sinusoidal, learned, none are."},
+     {"dtype=bfloat16"},
+     "command line: dtype=bfloat16: 'dtype: bfloat16' is not available yet: float32, float64 are."},
     {"BadDevice",
      "device: cuda:x\n",
      {},

@@ -1,0 +1,264 @@
+// Tiny trainings for tests: one experiment for each kind of task, its data, and the binary that
+// runs it.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint.h"
+#include "core/error.h"
+#include "core/philox.h"
+
+namespace tapestry {
+
+/// The sections of each experiment that differ. All read the same made-up sentences: as pairs
+/// (train.src, train.tgt, the words backwards), as text (train.src), and with a class each, told by
+/// the first word (train.tsv); "valid" likewise.
+inline const std::map<std::string, std::string> kTinyTasks = {
+    {"translation", R"(task: translation
+data:
+  train: {source: train.src, target: train.tgt}
+  valid: {source: valid.src, target: valid.tgt}
+  max_length: 32
+tokenizer: {vocab_size: 40}
+generation: {num_beams: 2}
+model:
+  encoder_layers: 1
+  decoder_layers: 1
+)"},
+    {"clm", R"(task: clm
+data:
+  train: {text: train.src}
+  valid: {text: valid.src}
+  block_size: 16
+tokenizer: {vocab_size: 40}
+generation: {max_new_tokens: 8}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"},
+    {"mlm", R"(task: mlm
+data:
+  train: {text: train.src}
+  valid: {text: valid.src}
+  block_size: 16
+tokenizer: {vocab_size: 40}
+masking: {probability: 0.3, whole_word: true}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"},
+    {"span_corruption", R"(task: denoising
+data:
+  train: {text: train.src}
+  valid: {text: valid.src}
+  max_length: 32
+tokenizer: {vocab_size: 140}
+denoising: {objective: span_corruption, noise_density: 0.3}
+model:
+  encoder_layers: 1
+  decoder_layers: 1
+)"},
+    {"infilling", R"(task: denoising
+data:
+  train: {text: train.src}
+  valid: {text: valid.src}
+  max_length: 32
+tokenizer: {vocab_size: 140}
+denoising: {objective: infilling}
+model:
+  encoder_layers: 1
+  decoder_layers: 1
+)"},
+    {"classification", R"(task: classification
+data:
+  train: {tsv: train.tsv}
+  valid: {tsv: valid.tsv}
+  max_length: 16
+tokenizer: {vocab_size: 40}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"}};
+
+/// What all of them have: dropout, accumulation, averages and several epochs, everything that a
+/// resumed run must get right.
+inline const char* const kTinyRun = R"(  hidden_size: 16
+  intermediate_size: 32
+  num_attention_heads: 2
+  dropout: 0.1
+  attention_dropout: 0.1
+output_dir: run
+threads: 1
+training:
+  batch_size: 128
+  gradient_accumulation_steps: 2
+  max_steps: 60
+  learning_rate: 5e-3
+  lr_scheduler_type: inverse_sqrt
+  warmup_steps: 10
+  label_smoothing: 0.1
+  max_grad_norm: 1.0
+  ema_decay: 0.9
+  logging_steps: 5
+  eval_steps: 20
+  save_steps: 5
+  metric_for_best_model: nll
+)";
+
+/// Whole lines of a text.
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// A folder with the data and <task>.yaml of each experiment, in which the binary runs.
+class TinyRunFolder {
+ public:
+  explicit TinyRunFolder(const std::string& name)
+      : folder_(scratch() / concat("tapestry-runs-", getpid(), '-', name)) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    write_corpus("train", 200, 1);
+    write_corpus("valid", 20, 2);
+    for (const auto& [task, config] : kTinyTasks) write(task + ".yaml", config + kTinyRun);
+  }
+  ~TinyRunFolder() { std::filesystem::remove_all(folder_); }
+  TinyRunFolder(const TinyRunFolder&) = delete;
+  TinyRunFolder& operator=(const TinyRunFolder&) = delete;
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+
+  /// Starts `tapestry train <task>.yaml output_dir=<run> <overrides>`; messages are added to "err".
+  pid_t start(const std::string& task, const std::string& run,
+              std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.begin(),
+                     {TAPESTRY_BINARY, "train", task + ".yaml", "output_dir=" + run});
+    std::vector<char*> argv;
+    for (std::string& argument : overrides) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      const int err = open(path("err").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+      if (chdir(folder_.c_str()) != 0 || dup2(err, STDERR_FILENO) < 0) _exit(99);
+      execv(argv[0], argv.data());
+      _exit(99);
+    }
+    return child;
+  }
+  /// The exit code, or 1000 and the number of the signal that ended it.
+  static int wait(pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  int train(const std::string& task, const std::string& run,
+            const std::vector<std::string>& overrides = {}) const {
+    return wait(start(task, run, overrides));
+  }
+
+  struct Outcome {
+    int code = -1;
+    std::string out;
+    std::string err;
+  };
+  /// Runs `tapestry <arguments>` through the shell, with this text as its standard input.
+  Outcome run(const std::string& arguments, const std::string& input = "") const {
+    write("in", input);
+    const std::string command = concat("cd '", folder_.string(), "' && '", TAPESTRY_BINARY, "' ",
+                                       arguments, " <in >out 2>err-of-command");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("out")),
+            read_file(path("err-of-command"))};
+  }
+  /// Its standard output; it must succeed.
+  std::string output(const std::string& arguments, const std::string& input = "") const {
+    const Outcome outcome = run(arguments, input);
+    EXPECT_EQ(outcome.code, 0) << arguments << '\n' << outcome.err;
+    return outcome.out;
+  }
+
+  /// What the trainings said.
+  std::string messages() const { return read_file(path("err")); }
+  void forget_messages() const { std::filesystem::remove(path("err")); }
+
+  /// What two equal runs must agree on: every file of the last checkpoint, but for time and names.
+  CheckpointFiles result(const std::string& run) const {
+    CheckpointFiles files = read_checkpoint(path(concat(run, "/last")));
+    nlohmann::json state = nlohmann::json::parse(files.at("trainer_state.json"));
+    state.erase("seconds");
+    files["trainer_state.json"] = state.dump();
+    files.erase("config.json");
+    return files;
+  }
+
+  /// The lines of metrics.jsonl without what depends on the clock, the past or the memory.
+  std::vector<nlohmann::json> metrics(const std::string& run) const {
+    std::vector<nlohmann::json> entries;
+    for (const std::string& line : lines_of(read_file(path(concat(run, "/metrics.jsonl"))))) {
+      entries.push_back(nlohmann::json::parse(line));
+      for (const char* key : {"seconds", "tokens_per_s", "peak_bytes"}) entries.back().erase(key);
+    }
+    return entries;
+  }
+
+ private:
+  /// Memory where there is such a folder: every save is flushed, and a disk takes its time for
+  /// that.
+  static std::filesystem::path scratch() {
+    const std::filesystem::path memory = "/dev/shm";
+    return access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+  }
+
+  void write_corpus(const std::string& name, int sentences, uint64_t seed) const {
+    static const char* const kWords[] = {"ba", "ce", "di", "fo", "gu",
+                                         "ha", "je", "ki", "lo", "mu"};
+    std::string source, target, labelled;
+    for (int i = 0; i < sentences; ++i) {
+      const PhiloxKey key{seed, static_cast<uint32_t>(i), 0};
+      const int words = 2 + static_cast<int>(philox_below(key, 100, 5));
+      std::string forwards, backwards;
+      for (int w = 0; w < words; ++w) {
+        const std::string word = kWords[philox_below(key, static_cast<uint64_t>(w), 10)];
+        const std::string space = w > 0 ? " " : "";
+        forwards += space + word;
+        backwards.insert(0, word + space);
+      }
+      source += forwards + '\n';
+      target += backwards + '\n';
+      labelled += concat(forwards[0] < 'h' ? "early" : "late", '\t', forwards, '\n');
+    }
+    write(name + ".src", source);
+    write(name + ".tgt", target);
+    write(name + ".tsv", labelled);
+  }
+
+  std::filesystem::path folder_;
+};
+
+inline void expect_equal(const CheckpointFiles& a, const CheckpointFiles& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, bytes] : a) {
+    ASSERT_TRUE(b.contains(name)) << name;
+    EXPECT_TRUE(bytes == b.at(name)) << name << " differs";
+  }
+}
+
+}  // namespace tapestry
