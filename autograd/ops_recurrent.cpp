@@ -22,10 +22,10 @@ Var gru_step(const Var& x_gates, const Var& h_gates, const Var& h) {
   GruShape shape;
   shape.rows = h.shape()[0], shape.size = h.shape()[1];
   Var y = Tensor::empty_like(h.value());
-  const Tensor saved = Tape::records(x_gates, h_gates, h)
-                           ? Tensor::empty({shape.rows, 4 * shape.size}, h.dtype(),
-                                           h.value().device())
-                           : Tensor();
+  const Tensor saved =
+      Tape::records(x_gates, h_gates, h)
+          ? Tensor::empty({shape.rows, 4 * shape.size}, h.dtype(), h.value().device())
+          : Tensor();
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
     GruForward<T> args;
@@ -193,7 +193,8 @@ void gru_backward(Device device, const GruLayerShape& s, const Tensor& lengths,
 }  // namespace
 
 // The forward loop keeps r, z, n and h_n of every step. Backward walks the steps once: the gradient
-// of the gates goes to x_gates as it is; the matrix and the bias of the state get theirs in the end.
+// of the gates goes to x_gates as it is; the matrix and the bias of the state get theirs in the
+// end.
 Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions& options) {
   for (const Var* input : {&weight, &bias, &options.initial}) {
     check_same_kind("gru", x_gates, *input);
@@ -251,14 +252,13 @@ Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions
           gru_backward(on, shape, lengths, args);
           if (gb) {
             kernels::sum_axis(on, dh_gates.data<T>(), targets[2].tensor.data<T>(), 1,
-                              shape.steps * shape.rows, shape.gates_width(), 1.0,
-                              targets[2].write);
+                              shape.steps * shape.rows, shape.gates_width(), 1.0, targets[2].write);
           }
           if (!gi) return;
           for (int64_t d = 0; d < shape.directions; ++d) {
             kernels::copy_block(on, carry.data<T>() + d * shape.rows * shape.size, shape.size,
-                                targets[3].tensor.data<T>() + d * shape.size,
-                                shape.states_width(), shape.rows, shape.size, targets[3].write);
+                                targets[3].tensor.data<T>() + d * shape.size, shape.states_width(),
+                                shape.rows, shape.size, targets[3].write);
           }
         });
         targets.deliver();
@@ -299,8 +299,9 @@ AdditiveAttentionShape additive_shape(const Var& query, const Var& keys, const V
   const bool fits = (q.rank() == 2 || q.rank() == 3) && k.rank() == 3 && e.rank() == 3 &&
                     v.shape().rank() == 1 && q[0] == k[0] && q[0] == e[0] && k[1] == e[1] &&
                     q[-1] == k[2] && v.shape()[0] == k[2];
-  check(fits, who, "expected query (B, A) or (B, T, A), keys (B, S, A), values (B, S, E), v (A), "
-        "got ", q, ", ", k, ", ", e, ", ", v.shape(), '.');
+  check(fits, who,
+        "expected query (B, A) or (B, T, A), keys (B, S, A), values (B, S, E), v (A), got ", q,
+        ", ", k, ", ", e, ", ", v.shape(), '.');
   check(!lengths.defined() || lengths.shape() == Shape{q[0]}, who, "lengths must be (", q[0],
         "), got ", lengths.shape(), '.');
   AdditiveAttentionShape s;
@@ -354,8 +355,8 @@ AttentionWeights additive_attention_reference(const Var& query, const Var& keys,
                                               const Var& v, const Tensor& lengths) {
   const AdditiveAttentionShape s = additive_shape(query, keys, values, v, lengths);
   const Tensor all = Tensor::full({s.batch}, static_cast<double>(s.keys), DType::kInt32);
-  const Var sums = reshape(query, {s.batch, s.queries, 1, s.size}) +
-                   reshape(keys, {s.batch, 1, s.keys, s.size});
+  const Var sums =
+      reshape(query, {s.batch, s.queries, 1, s.size}) + reshape(keys, {s.batch, 1, s.keys, s.size});
   const Var scores = linear(tanh(sums), reshape(v, {1, s.size}));
   const Var weights = masked_softmax(reshape(scores, {s.batch, s.queries, s.keys}),
                                      lengths.defined() ? lengths : all);

@@ -7,8 +7,8 @@
 namespace tapestry {
 namespace {
 
-// Makes the rows of a random matrix (size, size) orthonormal, by Gram and Schmidt's method: each row
-// is taken out of all that follow it.
+// Makes the rows of a random matrix (size, size) orthonormal, by Gram and Schmidt's method: each
+// row is taken out of all that follow it.
 void orthogonalize(double* matrix, int64_t size) {
   for (int64_t i = 0; i < size; ++i) {
     double* const pivot = matrix + i * size;
@@ -107,10 +107,8 @@ bool one_table(const ModelOptions& options, const Vocabulary& vocabulary) {
 }
 
 Linear::Options output_options(const ModelOptions& o, const Vocabulary& v) {
-  return {.in = o.hidden_size,
-          .out = v.target_size,
-          .bias = false,
-          .deviation = o.initializer_range};
+  return {
+      .in = o.hidden_size, .out = v.target_size, .bias = false, .deviation = o.initializer_range};
 }
 
 const ModelOptions& validated(const ModelOptions& o) {
@@ -127,8 +125,9 @@ const ModelOptions& validated(const ModelOptions& o) {
 RnnAttention::RnnAttention(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope)
     : options(validated(o)),
       vocabulary(v),
-      source_table(embedding_table(
-          o, v.source_size, one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding")),
+      source_table(
+          embedding_table(o, v.source_size,
+                          one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding")),
       target_table(one_table(o, v)
                        ? source_table
                        : embedding_table(o, v.target_size, scope / "decoder" / "embedding")),

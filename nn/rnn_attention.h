@@ -10,8 +10,9 @@
 namespace tapestry {
 
 /// A layer of gated recurrent units, one direction or both. The matrix of the input starts as
-/// N(0, 2 / (in + D)) (Xavier's variance for each gate), each gate's matrix of the state as a random
-/// orthogonal one (Saxe et al. 2014), so that the state neither fades nor grows over the steps.
+/// N(0, 2 / (in + D)) (Xavier's variance for each gate), each gate's matrix of the state as a
+/// random orthogonal one (Saxe et al. 2014), so that the state neither fades nor grows over the
+/// steps.
 struct GruLayer {
   struct Options {
     int64_t in = 0;

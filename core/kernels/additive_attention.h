@@ -39,9 +39,9 @@ struct AdditiveAttentionBackward {
 
 namespace kernels {
 
-/// weights = softmax_j(v . tanh(q_t + k_j)) over the real keys, out = weights * values. A query that
-/// sees no key gives 0 and gradient 0. The scores are correct to rounding in absolute terms: tanh
-/// comes from one exponential.
+/// weights = softmax_j(v . tanh(q_t + k_j)) over the real keys, out = weights * values. A query
+/// that sees no key gives 0 and gradient 0. The scores are correct to rounding in absolute terms:
+/// tanh comes from one exponential.
 template <class T>
 void additive_attention(Cpu, const AdditiveAttentionShape& shape,
                         const AdditiveAttentionForward<T>& args);

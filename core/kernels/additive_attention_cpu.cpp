@@ -23,8 +23,8 @@ template <class T>
 struct AdditiveFunctions {
   /// v . tanh(q + k)
   T (*score)(const T* q, const T* k, const T* v, int64_t n);
-  /// g = ds * v * (1 - t^2) with t = tanh(q + k): dq += g, dk (=|+=) g, dv += ds * t. Null dk is left
-  /// out.
+  /// g = ds * v * (1 - t^2) with t = tanh(q + k): dq += g, dk (=|+=) g, dv += ds * t. Null dk is
+  /// left out.
   void (*score_backward)(const T* q, const T* k, const T* v, T ds, T* dq, T* dk, Write dk_write,
                          T* dv, int64_t n);
   T (*dot)(const T* a, const T* b, int64_t n);
@@ -40,8 +40,8 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x: right to rounding in absolute
-// terms, which is what a sum of such terms needs.
+// tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x: right to rounding in
+// absolute terms, which is what a sum of such terms needs.
 template <class D, class V>
 HWY_INLINE V absolute_tanh(D d, V x) {
   const V one = hn::Set(d, 1);
@@ -69,8 +69,7 @@ void score_backward(const T* q, const T* k, const T* v, T ds, T* dq, T* dk, Writ
   const auto each = [&](auto to_key) HWY_ATTR {
     each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
       const auto t = absolute_tanh(d, hn::Add(io.load(d, q + i), io.load(d, k + i)));
-      const auto g =
-          hn::Mul(hn::Mul(scale, io.load(d, v + i)), hn::NegMulAdd(t, t, one));
+      const auto g = hn::Mul(hn::Mul(scale, io.load(d, v + i)), hn::NegMulAdd(t, t, one));
       io.store(d, hn::Add(io.load(d, dq + i), g), dq + i);
       io.store(d, hn::MulAdd(scale, t, io.load(d, dv + i)), dv + i);
       to_key(io, g, i);
@@ -160,8 +159,7 @@ void additive_attention(Cpu, const AdditiveAttentionShape& s,
     std::fill(w + real, w + s.keys, T{0});
     if (real == 0) std::fill_n(out, s.value_size, T{0});
     for (int64_t j = 0; j < real; ++j) {
-      f.add(w[j], values + j * s.value_size, out, s.value_size,
-            j == 0 ? Write::kSet : Write::kAdd);
+      f.add(w[j], values + j * s.value_size, out, s.value_size, j == 0 ? Write::kSet : Write::kAdd);
     }
   });
 }

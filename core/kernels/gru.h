@@ -26,12 +26,12 @@ struct GruRows {
 
 template <class T>
 struct GruForward {
-  GruRows<const T> x_gates;   ///< (B, 3D)
-  GruRows<const T> h_gates;   ///< (B, 3D); null: zeros
-  const T* bias = nullptr;    ///< (3D), added to h_gates; may be null
-  GruRows<const T> h;         ///< (B, D); null: zeros
-  GruRows<T> out;             ///< (B, D): h'
-  T* saved = nullptr;         ///< (B, 4D): r, z, n and h_n, for backward; may be null
+  GruRows<const T> x_gates;  ///< (B, 3D)
+  GruRows<const T> h_gates;  ///< (B, 3D); null: zeros
+  const T* bias = nullptr;   ///< (3D), added to h_gates; may be null
+  GruRows<const T> h;        ///< (B, D); null: zeros
+  GruRows<T> out;            ///< (B, D): h'
+  T* saved = nullptr;        ///< (B, 4D): r, z, n and h_n, for backward; may be null
 };
 
 /// The gradient that reaches h' is d_out + d_out_more (each may be null). Outputs that are null are

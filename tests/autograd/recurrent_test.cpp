@@ -53,7 +53,9 @@ TEST(MaskedSoftmax, ARowWithoutAKeyGivesZeros) {
 }
 
 TEST(MaskedSoftmax, RefusesLengthsOfAnotherBatch) {
-  EXPECT_EQ(error_of([] { masked_softmax(uniform({2, 4}, 1), kLengths); }),
+  EXPECT_EQ(error_of([] {
+              masked_softmax(uniform({2, 4}, 1), kLengths);
+            }),
             "[masked_softmax] expected scores (B, ..., S) and lengths (B), got (2, 4) and (3).");
 }
 
@@ -145,10 +147,10 @@ TEST(Gru, EqualsItsSteps) {
   const auto composed = run([&] {
     std::vector<Var> directions;
     for (const int64_t d : {0, 1}) {
-      directions.push_back(composed_gru(
-          slice(x, 2, 12 * d, 12 * (d + 1)), slice(weight, 0, 12 * d, 12 * (d + 1)),
-          slice(bias, 0, 12 * d, 12 * (d + 1)), slice(initial, 1, 4 * d, 4 * (d + 1)), kLengths,
-          d == 1));
+      directions.push_back(composed_gru(slice(x, 2, 12 * d, 12 * (d + 1)),
+                                        slice(weight, 0, 12 * d, 12 * (d + 1)),
+                                        slice(bias, 0, 12 * d, 12 * (d + 1)),
+                                        slice(initial, 1, 4 * d, 4 * (d + 1)), kLengths, d == 1));
     }
     return concat(directions, 2);
   });
@@ -157,14 +159,15 @@ TEST(Gru, EqualsItsSteps) {
 
 // One step and none: the products over all steps are empty.
 TEST(Gru, FewSteps) {
-  const Var weight = parameter({12, 4}, 2), bias = parameter({12}, 3), initial = parameter({3, 4}, 4);
+  const Var weight = parameter({12, 4}, 2), bias = parameter({12}, 3),
+            initial = parameter({3, 4}, 4);
   {
     const Var x = parameter({1, 3, 12}, 1);
     Tape tape;
     const Var y = gru(x, weight, bias);
-    const Var step = gru_step(reshape(x, {3, 12}), linear(Tensor::zeros({3, 4}, DType::kFloat64),
-                                                          weight, bias),
-                              Tensor::zeros({3, 4}, DType::kFloat64));
+    const Var step =
+        gru_step(reshape(x, {3, 12}), linear(Tensor::zeros({3, 4}, DType::kFloat64), weight, bias),
+                 Tensor::zeros({3, 4}, DType::kFloat64));
     EXPECT_LT(distance(y.value().reshape({3, 4}), step.value()), 1e-14);
     tape.backward(y, uniform({1, 3, 4}, 5));
     EXPECT_EQ(distance(weight.grad(), Tensor::zeros({12, 4}, DType::kFloat64)), 0);
@@ -177,15 +180,24 @@ TEST(Gru, FewSteps) {
 
 TEST(Gru, RefusesShapesThatDoNotFit) {
   const Tensor x = uniform({4, 3, 12}, 1), weight = uniform({12, 4}, 2), bias = uniform({12}, 3);
-  EXPECT_EQ(error_of([&] { gru(x, uniform({12, 3}, 2), bias); }),
+  EXPECT_EQ(error_of([&] {
+              gru(x, uniform({12, 3}, 2), bias);
+            }),
             "[gru] expected x (T, B, N*3D), weight (N*3D, D) and bias (N*3D), got (4, 3, 12), "
             "(12, 3) and (12).");
-  EXPECT_EQ(error_of([&] { gru(x, weight, bias, {.lengths = test::ints({1, 2}, {2})}); }),
+  EXPECT_EQ(error_of([&] {
+              gru(x, weight, bias, {.lengths = test::ints({1, 2}, {2})});
+            }),
             "[gru] lengths must be (3), got (2).");
-  EXPECT_EQ(error_of([&] { gru(x, weight, bias, {.initial = uniform({3, 8}, 4)}); }),
+  EXPECT_EQ(error_of([&] {
+              gru(x, weight, bias, {.initial = uniform({3, 8}, 4)});
+            }),
             "[gru] initial states must be (3, 4), got (3, 8).");
-  EXPECT_EQ(error_of([&] { gru_step(uniform({3, 12}, 1), uniform({3, 9}, 2), uniform({3, 4}, 3)); }),
-            "[gru_step] expected gates (B, 3D) and a state (B, D), got (3, 12), (3, 9) and (3, 4).");
+  EXPECT_EQ(
+      error_of([&] {
+        gru_step(uniform({3, 12}, 1), uniform({3, 9}, 2), uniform({3, 4}, 3));
+      }),
+      "[gru_step] expected gates (B, 3D) and a state (B, D), got (3, 12), (3, 9) and (3, 4).");
 }
 
 TEST(Gru, SameBitsForAnyNumberOfThreads) {

@@ -83,9 +83,10 @@ TYPED_TEST(AdditiveAttentionTest, EqualsTheDefinition) {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Problem<T> p(size);
       std::vector<T> out(p.out.size(), T{7}), weights(p.weights.size(), T{7});
-      kernels::additive_attention(Cpu{}, p.shape,
-                                  {p.q.data(), p.k.data(), p.values.data(), p.v.data(), out.data(),
-                                   weights.data()});
+      kernels::additive_attention(
+          Cpu{}, p.shape,
+          AdditiveAttentionForward<T>{p.q.data(), p.k.data(), p.values.data(), p.v.data(),
+                                      out.data(), weights.data()});
       expect_close(weights, p.weights, 20 + size);
       expect_close(out, p.out, 20 + size);
     }
@@ -99,7 +100,7 @@ TYPED_TEST(AdditiveAttentionTest, BackwardEqualsTheDefinition) {
       const Problem<T> p(size);
       const std::vector<T> weights(p.weights.begin(), p.weights.end());
       for (const Write write : kBothWrites) {
-        const auto before = [&](const Reals& like) {
+        const auto before = [&](const Reals &like) {
           return random_values<T>(static_cast<int64_t>(like.size()), 9);
         };
         std::vector<T> dq = before(p.dq), dk = before(p.dk), d_values = before(p.d_values);
@@ -111,7 +112,7 @@ TYPED_TEST(AdditiveAttentionTest, BackwardEqualsTheDefinition) {
         args.dv = dv.data();
         args.dq_write = args.dk_write = args.d_values_write = args.dv_write = write;
         kernels::additive_attention_backward(Cpu{}, p.shape, args);
-        const auto expect = [&](const std::vector<T>& actual, const Reals& wanted) {
+        const auto expect = [&](const std::vector<T> &actual, const Reals &wanted) {
           expect_close(actual, delivered(wanted, widen(before(wanted)), write), 100);
         };
         expect(dq, p.dq);
@@ -127,19 +128,20 @@ TYPED_TEST(AdditiveAttentionTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const Problem<T> p(67);
   expect_same_for_any_threads([&] {
-    const auto n = [](const auto& x) { return static_cast<int64_t>(x.size()); };
-    std::vector<T> all(p.out.size() + p.weights.size() + p.q.size() + p.k.size() +
-                       p.values.size() + p.v.size());
-    T* const out = all.data();
+    const auto n = [](const auto &x) { return static_cast<int64_t>(x.size()); };
+    std::vector<T> all(p.out.size() + p.weights.size() + p.q.size() + p.k.size() + p.values.size() +
+                       p.v.size());
+    T *const out = all.data();
     T *const weights = out + n(p.out), *const dq = weights + n(p.weights);
     T *const dk = dq + n(p.q), *const d_values = dk + n(p.k), *const dv = d_values + n(p.values);
-    kernels::additive_attention(
-        Cpu{}, p.shape,
-        {p.q.data(), p.k.data(), p.values.data(), p.v.data(), out, weights});
+    kernels::additive_attention(Cpu{}, p.shape,
+                                AdditiveAttentionForward<T>{p.q.data(), p.k.data(), p.values.data(),
+                                                            p.v.data(), out, weights});
     kernels::additive_attention_backward(
         Cpu{}, p.shape,
-        {p.q.data(), p.k.data(), p.values.data(), p.v.data(), weights, p.d_out.data(), dq,
-         Write::kSet, dk, Write::kSet, d_values, Write::kSet, dv, Write::kSet});
+        AdditiveAttentionBackward<T>{p.q.data(), p.k.data(), p.values.data(), p.v.data(), weights,
+                                     p.d_out.data(), dq, Write::kSet, dk, Write::kSet, d_values,
+                                     Write::kSet, dv, Write::kSet});
     return all;
   });
 }

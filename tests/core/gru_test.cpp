@@ -43,7 +43,7 @@ struct Step {
     shape.time = 2;
   }
 
-  GruForward<T> forward(T* out, T* saved) const {
+  GruForward<T> forward(T *out, T *saved) const {
     GruForward<T> args;
     args.x_gates = {x.data(), width};
     args.h_gates = {hg.data(), width};
@@ -103,7 +103,7 @@ TYPED_TEST(GruTest, StartsFromZero) {
   Reals expected;
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t i = 0; i < size; ++i) {
-      const T* const x = &step.x[row * step.width + i];
+      const T *const x = &step.x[row * step.width + i];
       const Cell cell(x[0], x[size], x[2 * size], step.bias[i], step.bias[size + i],
                       step.bias[2 * size + i], 0);
       expected.push_back(row == 1 ? 0 : cell.out);
@@ -174,7 +174,8 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
 TYPED_TEST(GruTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const int64_t rows = 301, size = 67;
-  const std::vector<T> x = random_values<T>(rows * 3 * size, 1), h = random_values<T>(rows * size, 2);
+  const std::vector<T> x = random_values<T>(rows * 3 * size, 1),
+                       h = random_values<T>(rows * size, 2);
   expect_same_for_any_threads([&] {
     std::vector<T> results(static_cast<size_t>(rows * size * 9));
     GruShape shape;

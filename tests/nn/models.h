@@ -36,10 +36,11 @@ inline ModelOptions pre_norm_options() {
 inline constexpr int64_t kVocabulary = 19;
 
 /// A model with its parameters; biases and scales are moved from 0 and 1.
-struct SmallModel {
-  explicit SmallModel(const ModelOptions& options, DType dtype = DType::kFloat64,
-                      const Vocabulary& vocabulary = {.source_size = kVocabulary,
-                                                      .target_size = kVocabulary})
+template <class Model>
+struct SmallModelOf {
+  explicit SmallModelOf(const ModelOptions& options, DType dtype = DType::kFloat64,
+                        const Vocabulary& vocabulary = {.source_size = kVocabulary,
+                                                        .target_size = kVocabulary})
       : store(5, dtype), model(options, vocabulary, store.root()) {
     uint32_t stream = 500;
     for (const Parameter& parameter : store.parameters()) {
@@ -49,8 +50,9 @@ struct SmallModel {
     }
   }
   ParamStore store;
-  EncoderDecoder model;
+  Model model;
 };
+using SmallModel = SmallModelOf<EncoderDecoder>;
 
 /// Sentences of `lengths` tokens with ids from 4 up, padded with 0 to `width` columns.
 inline Tensor sentences(const std::vector<int32_t>& lengths, int64_t width, uint32_t stream) {
