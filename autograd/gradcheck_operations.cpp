@@ -199,6 +199,49 @@ void add_attention(Cases& cases, Inputs& in) {
                    }});
 }
 
+void add_recurrence(Cases& cases, Inputs& in) {
+  const Tensor lengths = ints({3, 0, 2}, {3});
+  const Var scores = in.draw({3, 2, 4}, -3, 3);
+  cases.push_back({"masked_softmax", {scores}, [=] { return masked_softmax(scores, lengths); }});
+  const Var xg = in.draw({3, 15}), hg = in.draw({3, 15}), h = in.draw({3, 5});
+  cases.push_back({"gru_step", {xg, hg, h}, [=] { return gru_step(xg, hg, h); }});
+  cases.push_back(
+      {"gru_step, gates used twice", {xg, h}, [=] { return gru_step(xg, xg, h) * h; }});
+  const Var one = in.draw({4, 3, 9}), two = in.draw({4, 3, 18}), w = in.draw({18, 3});
+  const Var b = in.draw({18}), w1 = in.draw({9, 3}), b1 = in.draw({9});
+  const Var start = in.draw({3, 6}), start1 = in.draw({3, 3});
+  cases.push_back({"gru", {one, w1, b1}, [=] { return gru(one, w1, b1); }});
+  cases.push_back({"gru, initial", {one, w1, b1, start1}, [=] {
+                     return gru(one, w1, b1, {.initial = start1});
+                   }});
+  cases.push_back({"gru, both directions, lengths", {two, w, b}, [=] {
+                     return gru(two, w, b, {.lengths = lengths});
+                   }});
+  cases.push_back({"gru, both directions, lengths, initial", {two, w, b, start}, [=] {
+                     const Var y = gru(two, w, b, {.lengths = lengths, .initial = start});
+                     return y * gru(two, w, b);
+                   }});
+  const Var q = in.draw({3, 2, 7}), k = in.draw({3, 4, 7}), values = in.draw({3, 4, 5});
+  const Var v = in.draw({7}), q1 = in.draw({3, 7});
+  const auto both = [&](const std::string& name, std::vector<Var> inputs, auto call) {
+    cases.push_back({"additive_attention" + name, inputs, [=] {
+                       return call([](auto&&... x) { return additive_attention(x...).out; });
+                     }});
+    cases.push_back({"additive_attention_reference" + name, inputs, [=] {
+                       return call(
+                           [](auto&&... x) { return additive_attention_reference(x...).out; });
+                     }});
+  };
+  both("", {q1, k, values, v}, [=](auto f) { return f(q1, k, values, v, Tensor()); });
+  both(", queries, lengths", {q, k, values, v},
+       [=](auto f) { return f(q, k, values, v, lengths); });
+  both(", keys are values", {q, k, v},
+       [=](auto f) { return f(q, k, k, v, lengths) * f(2.0 * q, k, k, v, Tensor()); });
+  cases.push_back({"additive_attention_reference weights", {q1, k, v}, [=] {
+                     return additive_attention_reference(q1, k, values, v, lengths).weights;
+                   }});
+}
+
 void add_losses(Cases& cases, Inputs& in) {
   const Var logits = in.draw({2, 3, 7}, -3, 3), x = in.draw({2, 3, 4}), w = in.draw({7, 4});
   const Var b = in.draw({7});
@@ -228,6 +271,7 @@ std::vector<GradcheckCase> operation_gradchecks() {
   add_norms(cases, in);
   add_attention(cases, in);
   add_losses(cases, in);
+  add_recurrence(cases, in);
   return cases;
 }
 

@@ -143,6 +143,39 @@ struct AttentionWeights {
 AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
                                      const AttentionOptions& options);
 
+/// softmax(scores) over the first lengths[b] of the last axis, 0 after them: scores (B, ..., S) of
+/// any scoring function, lengths (B) int32 (document 000, 1.4). A row without a valid key gives 0
+/// and gradient 0.
+Var masked_softmax(const Var& scores, const Tensor& lengths);
+
+// ---- Recurrence and additive attention (ops_recurrent.cpp)
+/// One step of a gated recurrent unit (Cho et al. 2014; PyTorch's gates r, z, n): x_gates = W_x x +
+/// b_x and h_gates = W_h h + b_h, both (B, 3D), h (B, D) -> the next state (B, D):
+/// n = tanh(x_n + r * h_n), h' = (1 - z) * n + z * h.
+Var gru_step(const Var& x_gates, const Var& h_gates, const Var& h);
+
+struct GruOptions {
+  Tensor lengths = {};  ///< (B) int32 or undefined: at and after the length a row keeps its state
+  Var initial = {};     ///< (B, N*D), or undefined: zeros
+};
+/// A whole layer of N = 1 or 2 directions: x_gates (T, B, N*3D), time first, is the product of all
+/// steps with the input matrices; weight (N*3D, D) and bias (N*3D) are those of the state. -> the
+/// states (T, B, N*D). The second direction runs from each row's last real step to its first; it
+/// has its initial state behind the length.
+Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions& options = {});
+
+/// Additive attention (Bahdanau et al. 2015; document 000, 1.4 and 1.5) of projected queries and
+/// keys: scores v . tanh(query + key_j), masked softmax, weighted sum of the values. query (B, A)
+/// or (B, T, A), keys (B, S, A), values (B, S, E), v (A), lengths (B) int32 or undefined -> out
+/// (B, E) or (B, T, E); its `weights` (B, S) or (B, T, S) are constants. A query that sees no key
+/// gives 0.
+AttentionWeights additive_attention(const Var& query, const Var& keys, const Var& values,
+                                    const Var& v, const Tensor& lengths = {});
+/// The same composed of the operations above; it stores B x T x S x A numbers, and its weights are
+/// differentiable.
+AttentionWeights additive_attention_reference(const Var& query, const Var& keys, const Var& values,
+                                              const Var& v, const Tensor& lengths = {});
+
 // ---- Losses (ops_loss.cpp)
 struct CrossEntropyOptions {
   double label_smoothing = 0;

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
-#include "nn/transformer.h"
+#include "nn/rnn_attention.h"
 
 namespace tapestry {
 namespace {
@@ -82,16 +83,19 @@ int64_t generation_limit(int64_t prompt_tokens, int64_t max_positions,
 
 namespace {
 
-class TransformerSteps : public NextToken {
+Device device_of(const EncoderDecoder::State& state) { return state.memory_lengths.device(); }
+Device device_of(const RnnAttention::State& state) { return state.device(); }
+
+// A model of source and target that decodes by start() and step().
+template <class Model>
+class ModelSteps : public NextToken {
  public:
-  TransformerSteps(const EncoderDecoder& model, const Tensor& source, const Tensor& lengths)
+  ModelSteps(const Model& model, const Tensor& source, const Tensor& lengths)
       : model_(model), state_(model.start(source, lengths)), sentences_(lengths.numel()) {}
 
   // One token per row: a translation starts from bos alone.
   Tensor step(const std::vector<int32_t>& tokens) override {
-    return model_.step(
-        Tensor::from(tokens, {static_cast<int64_t>(tokens.size())}, state_.memory_lengths.device()),
-        state_);
+    return model_.step(ids(tokens), state_);
   }
 
   void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
@@ -106,21 +110,22 @@ class TransformerSteps : public NextToken {
 
  private:
   Tensor ids(const std::vector<int32_t>& values) const {
-    return Tensor::from(values, {static_cast<int64_t>(values.size())},
-                        state_.memory_lengths.device());
+    return Tensor::from(values, {static_cast<int64_t>(values.size())}, device_of(state_));
   }
 
-  const EncoderDecoder& model_;
-  EncoderDecoder::State state_;
+  const Model& model_;
+  typename Model::State state_;
   int64_t sentences_;
 };
 
-}  // namespace
-
-std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, const Tensor& source,
-                                               const Tensor& source_lengths, const SpecialIds& ids,
-                                               const SearchOptions& options,
-                                               const std::vector<int64_t>& sequence_ids) {
+// `max_positions`: what the decoder can read at most.
+template <class Model>
+std::vector<std::vector<Hypothesis>> translate_with(const Model& model, const Tensor& source,
+                                                    const Tensor& source_lengths,
+                                                    const SpecialIds& ids,
+                                                    const SearchOptions& options,
+                                                    const std::vector<int64_t>& sequence_ids,
+                                                    int64_t max_positions) {
   options.validate();
   SearchTask task;
   task.sentences = source.shape()[0];
@@ -133,10 +138,28 @@ std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, cons
         options.max_new_tokens > 0
             ? options.max_new_tokens
             : static_cast<int64_t>(std::ceil(options.max_length_ratio * length)) + 10;
-    task.max_lengths.push_back(std::min(limit, model.options.max_position_embeddings));
+    task.max_lengths.push_back(std::min(limit, max_positions));
   }
-  TransformerSteps steps(model, source, source_lengths);
+  ModelSteps<Model> steps(model, source, source_lengths);
   return search(steps, task, options);
+}
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, const Tensor& source,
+                                               const Tensor& source_lengths, const SpecialIds& ids,
+                                               const SearchOptions& options,
+                                               const std::vector<int64_t>& sequence_ids) {
+  return translate_with(model, source, source_lengths, ids, options, sequence_ids,
+                        model.options.max_position_embeddings);
+}
+
+std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
+                                               const Tensor& source_lengths, const SpecialIds& ids,
+                                               const SearchOptions& options,
+                                               const std::vector<int64_t>& sequence_ids) {
+  return translate_with(model, source, source_lengths, ids, options, sequence_ids,
+                        std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace tapestry

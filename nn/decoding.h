@@ -13,6 +13,7 @@
 namespace tapestry {
 
 struct EncoderDecoder;
+struct RnnAttention;
 
 enum class LengthPenalty {
   kNone,     ///< the log-probability itself
@@ -134,6 +135,11 @@ struct SpecialIds {
 /// Translates a batch: source (B, S) int32, lengths (B) -> the n best hypotheses of each sentence.
 /// `sequence_ids` as in SearchTask.
 std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, const Tensor& source,
+                                               const Tensor& source_lengths, const SpecialIds& ids,
+                                               const SearchOptions& options,
+                                               const std::vector<int64_t>& sequence_ids = {});
+/// The same of a recurrent model, which has no last position.
+std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,
                                                const std::vector<int64_t>& sequence_ids = {});

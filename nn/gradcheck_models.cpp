@@ -104,17 +104,32 @@ constexpr LanguageModel::Vocabulary kVocabulary{.size = 11, .pad_id = 0};
 
 }  // namespace
 
-GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options) {
+namespace {
+
+// Of a model of source and target.
+template <class Model>
+GradcheckCase translation_gradcheck(const std::string& name, const ModelOptions& options) {
   const Vocabulary vocabulary{.source_size = 11, .target_size = 11};
   const EncoderDecoder::Batch batch{Tensor::from<int32_t>({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}),
                                     lengths_of({4, 2}),
                                     Tensor::from<int32_t>({2, 6, 8, 2, 10, 0}, {2, 3}),
                                     Tensor::from<int32_t>({6, 8, 3, 10, 3, 0}, {2, 3})};
-  return loss_case(name, options,
-                   std::make_shared<BuiltModel<EncoderDecoder>>(options, vocabulary),
-                   [batch](const EncoderDecoder& model) {
+  return loss_case(name, options, std::make_shared<BuiltModel<Model>>(options, vocabulary),
+                   [batch](const Model& model) {
                      return model.loss(batch, {.label_smoothing = 0.1}).loss;
                    });
+}
+
+}  // namespace
+
+GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options) {
+  return translation_gradcheck<EncoderDecoder>(name, options);
+}
+
+GradcheckCase rnn_attention_gradcheck(const std::string& name, const ModelOptions& options) {
+  GradcheckCase result = translation_gradcheck<RnnAttention>(name, options);
+  result.tolerance = 1e-6;  // hidden_act, kinked or not, plays no part
+  return result;
 }
 
 GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptions& options,
@@ -220,6 +235,28 @@ std::vector<GradcheckCase> model_gradchecks() {
   bert.type_vocab_size = 2;
   cases.push_back(language_model_gradcheck("LanguageModel, BERT", bert, false));
   cases.push_back(classifier_gradcheck("SequenceClassifier", bert));
+  const Var steps = random_input({4, 3, 5}, 4), row = random_input({6, 4}, 5);
+  const Var before = random_input({3, 8}, 6), states = random_input({6, 4}, 7);
+  const Tensor step_lengths = lengths_of({4, 1, 3});
+  cases.push_back(layer_case<GruLayer>(
+      "GruLayer, both directions",
+      GruLayer::Options{.in = 5, .hidden_size = 4, .bidirectional = true}, {steps, before},
+      [=](const GruLayer& f) { return f(steps, {.lengths = step_lengths, .initial = before}); }));
+  cases.push_back(layer_case<GruLayer>("GruLayer, step",
+                                       GruLayer::Options{.in = 4, .hidden_size = 4}, {row, states},
+                                       [=](const GruLayer& f) {
+                                         return f.step(f.input(row), states);
+                                       }));
+  // Two rows a sentence.
+  const Var remembered = random_input({3, 4, 6}, 8);
+  cases.push_back(layer_case<AttentiveGru>(
+      "AttentiveGru", AttentiveGru::Options{.hidden_size = 4, .memory_size = 6},
+      {row, states, remembered}, [=](const AttentiveGru& f) {
+        const AttentiveGru::Memory keys = f.remember(remembered, step_lengths);
+        return f.step(f.word(row), f.attend(states, keys).out, states);
+      }));
+  cases.push_back(rnn_attention_gradcheck("RnnAttention, tied", small_options()));
+  cases.push_back(rnn_attention_gradcheck("RnnAttention, untied", pre));
   return cases;
 }
 

@@ -6,6 +6,7 @@
 
 #include "autograd/gradcheck.h"
 #include "nn/language_model.h"
+#include "nn/rnn_attention.h"
 #include "nn/transformer.h"
 
 namespace tapestry {
@@ -15,6 +16,9 @@ std::vector<GradcheckCase> model_gradchecks();
 
 /// The loss of an encoder-decoder with these options on a small batch, by all of its parameters.
 GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options);
+
+/// The loss of a recurrent encoder-decoder with these options, likewise.
+GradcheckCase rnn_attention_gradcheck(const std::string& name, const ModelOptions& options);
 
 /// The loss of a causal or masked language model with these options, likewise.
 GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptions& options,

@@ -92,16 +92,18 @@ inline void disturb(const ParamStore& store) {
 }
 
 /// A model with its disturbed parameters.
-struct SmallModel {
-  explicit SmallModel(const ModelOptions& options, DType dtype = DType::kFloat64,
-                      const Vocabulary& vocabulary = {.source_size = kVocabulary,
-                                                      .target_size = kVocabulary})
+template <class Model>
+struct SmallModelOf {
+  explicit SmallModelOf(const ModelOptions& options, DType dtype = DType::kFloat64,
+                        const Vocabulary& vocabulary = {.source_size = kVocabulary,
+                                                        .target_size = kVocabulary})
       : store(5, dtype), model(options, vocabulary, store.root()) {
     disturb(store);
   }
   ParamStore store;
-  EncoderDecoder model;
+  Model model;
 };
+using SmallModel = SmallModelOf<EncoderDecoder>;
 
 struct SmallLanguageModel {
   SmallLanguageModel(const ModelOptions& options, bool causal, DType dtype = DType::kFloat64)

@@ -1,6 +1,7 @@
 // The models' forward, loss, gradients and cached decoding against PyTorch (tests/fixtures/
-// encoder_decoder*.py and language_models.py).
+// encoder_decoder*.py, rnn_attention.py and language_models.py).
 #include "nn/language_model.h"
+#include "nn/rnn_attention.h"
 #include "nn/transformer.h"
 #include "tests/nn/pytorch_fixture.h"
 
@@ -11,7 +12,7 @@ using test::distance;
 using test::Json;
 using test::options_of;
 
-// ---- Encoder-decoder
+// ---- Encoder-decoder Transformer
 
 Vocabulary vocabulary_of(const Json& o) {
   return {.source_size = o.value("source_vocab", o.at("vocab").get<int64_t>()),
@@ -20,47 +21,65 @@ Vocabulary vocabulary_of(const Json& o) {
           .pad_id = o.at("pad_id")};
 }
 
-class PyTorchEncoderDecoder : public test::PyTorchFixture {
+// A model of source and target.
+template <class Model>
+class PyTorchTranslation : public test::PyTorchFixture {
  protected:
-  PyTorchEncoderDecoder() { load_parameters(); }
+  PyTorchTranslation() { load_parameters(); }
 
-  const EncoderDecoder model_{options_of(options_), vocabulary_of(options_), store_.root()};
+  void expect_forward() {
+    const Var memory = model_.encode(batch_.source, batch_.source_lengths);
+    const Var hidden = model_.decode(batch_.target_in, memory, batch_.source_lengths);
+    EXPECT_LT(distance(memory.value(), doubles_of("memory")), 1e-10);
+    EXPECT_LT(distance(model_.logits(hidden).value(), doubles_of("logits")), 1e-10);
+  }
+
+  void expect_loss_and_gradients() {
+    Tape tape;
+    const CrossEntropy loss = model_.loss(batch_, loss_options_);
+    EXPECT_NEAR(loss.loss.value().item(), fixture_.at("loss").get<double>(), 1e-12);
+    EXPECT_NEAR(loss.nll_sum / loss.tokens, fixture_.at("nll").get<double>(), 1e-12);
+    tape.backward(loss.loss);
+    expect_gradients();
+  }
+
+  // Logits of cached decoding are those that PyTorch gives under teacher forcing.
+  void expect_cached_decoding() {
+    const int64_t count = batch_.target_in.shape()[0], steps = batch_.target_in.shape()[1];
+    const Var wanted = doubles_of("logits");
+    typename Model::State state = model_.start(batch_.source, batch_.source_lengths);
+    for (int64_t t = 0; t < steps; ++t) {
+      const Tensor column = test::columns(batch_.target_in, t, t + 1).reshape({count});
+      const Tensor logits = model_.step(column, state);
+      EXPECT_LT(distance(logits, slice(wanted, 1, t, t + 1).value().reshape(logits.shape())), 1e-10)
+          << "step " << t;
+    }
+  }
+
+  const Model model_{options_of(options_), vocabulary_of(options_), store_.root()};
   const EncoderDecoder::Batch batch_{ints_of("source"), ints_of("source_lengths"),
                                      ints_of("target_in"), ints_of("target_out")};
 };
 
-TEST_P(PyTorchEncoderDecoder, Forward) {
-  const Var memory = model_.encode(batch_.source, batch_.source_lengths);
-  const Var hidden = model_.decode(batch_.target_in, memory, batch_.source_lengths);
-  EXPECT_LT(distance(memory.value(), doubles_of("memory")), 1e-10);
-  EXPECT_LT(distance(model_.logits(hidden).value(), doubles_of("logits")), 1e-10);
-}
-
-TEST_P(PyTorchEncoderDecoder, LossAndAllGradients) {
-  Tape tape;
-  const CrossEntropy loss = model_.loss(batch_, loss_options_);
-  EXPECT_NEAR(loss.loss.value().item(), fixture_.at("loss").get<double>(), 1e-12);
-  EXPECT_NEAR(loss.nll_sum / loss.tokens, fixture_.at("nll").get<double>(), 1e-12);
-  tape.backward(loss.loss);
-  expect_gradients();
-}
-
-// Logits of cached decoding are those that PyTorch gives under teacher forcing.
-TEST_P(PyTorchEncoderDecoder, CachedDecoding) {
-  const int64_t count = batch_.target_in.shape()[0], steps = batch_.target_in.shape()[1];
-  const Var wanted = doubles_of("logits");
-  EncoderDecoder::State state = model_.start(batch_.source, batch_.source_lengths);
-  for (int64_t t = 0; t < steps; ++t) {
-    const Tensor column = test::columns(batch_.target_in, t, t + 1).reshape({count});
-    const Tensor logits = model_.step(column, state);
-    EXPECT_LT(distance(logits, slice(wanted, 1, t, t + 1).value().reshape(logits.shape())), 1e-10)
-        << "step " << t;
-  }
-}
+using PyTorchEncoderDecoder = PyTorchTranslation<EncoderDecoder>;
+TEST_P(PyTorchEncoderDecoder, Forward) { expect_forward(); }
+TEST_P(PyTorchEncoderDecoder, LossAndAllGradients) { expect_loss_and_gradients(); }
+TEST_P(PyTorchEncoderDecoder, CachedDecoding) { expect_cached_decoding(); }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorchEncoderDecoder,
                          ::testing::Values("encoder_decoder_post", "encoder_decoder_pre",
                                            "encoder_decoder_grouped"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- Recurrent encoder-decoder
+
+using PyTorchRnnAttention = PyTorchTranslation<RnnAttention>;
+TEST_P(PyTorchRnnAttention, Forward) { expect_forward(); }
+TEST_P(PyTorchRnnAttention, LossAndAllGradients) { expect_loss_and_gradients(); }
+TEST_P(PyTorchRnnAttention, CachedDecoding) { expect_cached_decoding(); }
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorchRnnAttention,
+                         ::testing::Values("rnn_attention_tied", "rnn_attention_untied"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- Language models

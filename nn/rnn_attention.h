@@ -1,0 +1,123 @@
+// The recurrent encoder-decoder with additive attention (Bahdanau et al. 2015; document 000, 1.5):
+// a bidirectional GRU reads the source, and at every step of the target a context is drawn from its
+// states. It has the interface of EncoderDecoder (nn/transformer.h).
+#pragma once
+
+#include <vector>
+
+#include "nn/transformer.h"
+
+namespace tapestry {
+
+/// A layer of gated recurrent units, one direction or both. The matrix of the input starts as
+/// N(0, 2 / (in + D)) (Xavier's variance for each gate), each gate's matrix of the state as a
+/// random orthogonal one (Saxe et al. 2014), so that the state neither fades nor grows over the
+/// steps.
+struct GruLayer {
+  struct Options {
+    int64_t in = 0;
+    int64_t hidden_size = 0;  ///< D
+    bool bidirectional = false;
+  };
+
+  GruLayer(const Options& options, const ParamScope& scope);
+  /// x (T, B, in), time first -> the states (T, B, N*D) of the N directions.
+  Var operator()(const Var& x, const GruOptions& options = {}) const {
+    return gru(input(x), weight, bias, options);
+  }
+  /// One step of one direction, from the gates that the input gives (R, 3D) and the state (R, D).
+  Var step(const Var& x_gates, const Var& h) const {
+    return gru_step(x_gates, linear(h, weight, bias), h);
+  }
+
+  Linear input;      ///< (N*3D, in): the gates r, z, n of each direction
+  Var weight, bias;  ///< (N*3D, D), (N*3D): "recurrent"
+};
+
+/// The first layer of the decoder: a GRU whose input is a word and the context that its state
+/// before the step draws from the memory.
+struct AttentiveGru {
+  struct Options {
+    int64_t hidden_size = 0;  ///< D; of words, states and the scores' hidden layer
+    int64_t memory_size = 0;  ///< E
+  };
+  /// What is attended to, with its keys: computed once for all steps.
+  struct Memory {
+    Var values;      ///< (B, S, E)
+    Var keys;        ///< (B, S, D)
+    Tensor lengths;  ///< (B)
+  };
+
+  AttentiveGru(const Options& options, const ParamScope& scope);
+  Memory remember(const Var& values, const Tensor& lengths) const {
+    return {values, key(values), lengths};
+  }
+  /// Query of the states h (R, D), R a multiple of B: the rows of a sentence stand side by side ->
+  /// context (R, E), weights (R, S).
+  AttentionWeights attend(const Var& h, const Memory& memory) const;
+  /// word_gates (R, 3D) = word(x) -> the next states (R, D).
+  Var step(const Var& word_gates, const Var& context_drawn, const Var& h) const {
+    return recurrence.step(word_gates + context(context_drawn), h);
+  }
+  Var word(const Var& x) const { return recurrence.input(x); }
+
+  GruLayer recurrence;  ///< its input is the word
+  Linear context;       ///< (3D, E): the context's part of the gates
+  Linear query, key;
+  Var score;  ///< (D)
+};
+
+/// Of the options these apply: hidden_size, encoder_layers, decoder_layers, tie_word_embeddings,
+/// scale_embeddings, initializer_range (of embeddings and classifier) and dropout: of the
+/// embeddings, between layers and before the classifier.
+struct RnnAttention {
+  /// Throws Error(kConfig) when there is no layer on a side.
+  RnnAttention(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);
+
+  /// source (B, S) int32, lengths (B) -> (B, S, 2D): the states of the forward direction, then
+  /// those of the backward one. Behind a row's length stand the states before it.
+  Var encode(const Tensor& source, const Tensor& source_lengths) const;
+  /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D): tanh of a linear
+  /// layer over state, context and word.
+  Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
+  /// hidden (..., D) -> logits (..., V).
+  Var logits(const Var& hidden) const { return linear(hidden, output); }
+
+  using Batch = EncoderDecoder::Batch;
+  /// Cross-entropy of target_out; padding does not count.
+  CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
+
+  /// Decoding state of B sentences, R = B * beams rows.
+  struct State {
+    std::vector<Tensor> layers;  ///< (R, D) each; before the first step (B, D)
+    AttentiveGru::Memory memory;
+    Tensor weights;  ///< (R, S): where the last step looked
+    int64_t position = 0;
+
+    Device device() const { return memory.values.value().device(); }
+    /// Keeps sentences[i] as sentence i, and rows[i] as row i.
+    void select(const Tensor& sentences, const Tensor& rows);
+    void select_rows(const Tensor& rows);
+  };
+  State start(const Tensor& source, const Tensor& source_lengths) const;
+  /// Feeds one token to each row (R) int32 and returns the logits of the next one (R, V).
+  Tensor step(const Tensor& tokens, State& state) const;
+
+  ModelOptions options;
+  Vocabulary vocabulary;
+  Var source_table, target_table, output;
+  std::vector<GruLayer> encoder_layers;
+  Linear initial;  ///< the decoder's first states: tanh of it over the backward state at token 1
+  AttentiveGru first_layer;
+  std::vector<GruLayer> upper_layers;
+  Linear readout;
+
+ private:
+  Var embed(const Tensor& ids, const Var& table) const;
+  /// (B, L*D) for the L layers of the decoder, from a memory.
+  Var initial_states(const Var& memory) const;
+  /// (..., D) each but the context (..., E).
+  Var hidden(const Var& state, const Var& context, const Var& word) const;
+};
+
+}  // namespace tapestry
