@@ -445,7 +445,7 @@ TEST_F(LanguageCommandsTest, AModelOfAnotherTaskIsRefused) {
       {"score --source valid.src --target valid.tgt", "clm", "score with --source", "translation"},
       {"evaluate --text valid.src", "classification", "evaluate --text", "clm or mlm"},
       {"evaluate --text valid.src", "translation", "evaluate --text", "clm or mlm"},
-      {"translate", "clm", "translate", "translation"},
+      {"translate", "clm", "translate", "translation or denoising"},
   };
   for (const auto& [command, task, who, needed] : wrong) {
     const auto outcome = folder_->run(concat(command, ' ', model(task)), "ba\n");
