@@ -12,7 +12,7 @@ namespace tapestry {
 namespace {
 
 // The config's model with its kinds of layers kept and its sizes made small. Differences across the
-// kink of relu would be wrong where the gradient is right: gelu stands in, relu has rows of its own.
+// kink of relu are wrong where the gradient is right: gelu stands in, relu has rows of its own.
 GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
   const Config config = load_config(path, overrides);
   ModelOptions options = config.model;
