@@ -1,3 +1,5 @@
+#include <set>
+
 #include "apps/config_sections.h"
 
 namespace tapestry {
@@ -86,6 +88,17 @@ void bind_corpora(ConfigSection& s, const char* key, Task task, std::vector<Corp
   });
 }
 
+void check_labels(ConfigSection& s, const std::vector<std::string>& labels) {
+  if (labels.size() == 1) {
+    s.complain("labels", "'data.labels' must name two classes or more, got one.");
+  }
+  std::set<std::string> seen;
+  for (const std::string& label : labels) {
+    if (seen.insert(label).second) continue;
+    s.complain("labels", "'data.labels' must name each class once, got '", label, "' twice.");
+  }
+}
+
 }  // namespace
 
 void bind_data(ConfigSection& s, Config& config) {
@@ -106,6 +119,7 @@ void bind_data(ConfigSection& s, Config& config) {
                    names({"drop", "truncate", "error"}));
   s.read_if(config.task == Task::kClassification, concat("with task: ", name_of(config.task)),
             "labels", data.labels);
+  check_labels(s, data.labels);
 }
 
 void bind_tokenizer(ConfigSection& s, Config& config) {

@@ -38,6 +38,20 @@ std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, 
   return read_checkpoint(resolve_checkpoint(arguments.resume));
 }
 
+// A resumed classifier keeps its classes: row i of its output is class i, whatever the data would
+// call the classes now.
+void keep_labels(const CheckpointFiles& checkpoint, Config& config) {
+  const std::vector<std::string> labels =
+      load_checkpoint_config(checkpoint.at("config.json"), "config.json").data.labels;
+  if (!config.data.labels.empty() && config.data.labels != labels) {
+    std::string known;
+    for (const std::string& label : labels) known += (known.empty() ? "" : ", ") + label;
+    fail(ErrorKind::kConfig, "[train] data.labels must be those of the checkpoint, in its order: ",
+         known, '.');
+  }
+  config.data.labels = labels;
+}
+
 // A pre-trained model understands its own ids alone: where the config names a tokenizer's file too,
 // it must be the same.
 void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
@@ -57,7 +71,7 @@ void write_text(const std::string& path, const std::string& text) {
 }  // namespace
 
 int run_train(const TrainArguments& arguments) {
-  const Config config = load_config(arguments.config, arguments.overrides);
+  Config config = load_config(arguments.config, arguments.overrides);
   const Device device = parse_device(config.device);
   set_num_threads(config.threads);
   install_signal_handlers();
@@ -69,6 +83,7 @@ int run_train(const TrainArguments& arguments) {
   if (checkpoint) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
     tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
+    if (config.task == Task::kClassification) keep_labels(*checkpoint, config);
   }
   std::optional<ModelFiles> pretrained;
   if (!checkpoint && !config.init_from.empty()) {

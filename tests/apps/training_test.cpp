@@ -70,13 +70,13 @@ TEST_P(EveryTaskTest, ResumingGivesTheSameBits) {
 }
 
 TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
-  const std::vector<std::string> longer = {"training.max_steps=300"};
+  const std::vector<std::string> longer = {"training.max_steps=500"};
   ASSERT_EQ(train("whole", longer), 0) << folder_.messages();
   const PhiloxKey moments{std::hash<std::string>()(GetParam()), 0, 0};
   uint64_t kills = 0;
   for (;;) {
     const pid_t child = start("killed", longer);
-    sleep_milliseconds(10 + static_cast<int64_t>(philox_below(moments, kills, 200)));
+    sleep_milliseconds(10 + static_cast<int64_t>(philox_below(moments, kills, 120)));
     // After some kills it may finish, however slow the machine.
     if (kills < 8) kill(child, SIGKILL);
     const int code = TinyRunFolder::wait(child);
@@ -84,6 +84,7 @@ TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
     ASSERT_EQ(code, 1000 + SIGKILL) << folder_.messages();
     ++kills;
   }
+  EXPECT_GT(kills, 0u);
   expect_equal_runs("whole", "killed");
 }
 
@@ -132,6 +133,50 @@ std::vector<std::string> tiny_tasks() {
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(All, EveryTaskTest, testing::ValuesIn(tiny_tasks()),
+                         [](const auto& info) { return info.param; });
+
+/// Rows of blocks are told apart by their number alone: two batches of four are one of eight.
+class BlocksTest : public EveryTaskTest {};
+
+TEST_P(BlocksTest, AnAccumulatedGradientIsThatOfTheBigBatch) {
+  const auto losses = [&](const std::string& run, const std::string& size,
+                          const std::string& count) {
+    EXPECT_EQ(train(run, {"training.batch_type=sentences", "training.batch_size=" + size,
+                          "training.gradient_accumulation_steps=" + count, "training.max_steps=5",
+                          "training.logging_steps=1", "training.warmup_steps=1",
+                          "training.ema_decay=0", "model.dropout=0", "model.attention_dropout=0"}),
+              0)
+        << folder_.messages();
+    return folder_.metrics(run);
+  };
+  const std::vector<Json> big = losses("big", "8", "1"), small = losses("small", "4", "2");
+  ASSERT_EQ(big.size(), small.size());
+  for (size_t i = 0; i < big.size(); ++i) {
+    EXPECT_EQ(big[i]["step"], small[i]["step"]);
+    for (const char* key : {"loss", "nll", "grad_norm"}) {
+      if (!big[i].contains(key)) continue;
+      const double value = big[i][key].get<double>();
+      EXPECT_NEAR(small[i][key].get<double>(), value, 1e-4 * value) << key << " of entry " << i;
+    }
+  }
+}
+
+TEST_P(BlocksTest, TokensAreKeptInTheRunFolder) {
+  ASSERT_EQ(train("run", {"training.max_steps=1"}), 0) << folder_.messages();
+  EXPECT_THAT(folder_.messages(), testing::Not(HasSubstr("(cached)")));
+  for (const char* file : {"run/tokens-train.bin", "run/tokens-valid.bin"}) {
+    EXPECT_TRUE(fs::exists(folder_.path(file))) << file;
+  }
+  folder_.forget_messages();
+  ASSERT_EQ(train("run", {"training.max_steps=2"}), 0) << folder_.messages();
+  EXPECT_THAT(folder_.messages(), HasSubstr(" tokens (cached); 200 read, 200 kept"));
+  ASSERT_EQ(train("without", {"training.max_steps=2", "data.cache=false"}), 0);
+  EXPECT_FALSE(fs::exists(folder_.path("without/tokens-train.bin")));
+  EXPECT_EQ(folder_.result("without").at("model.safetensors"),
+            folder_.result("run").at("model.safetensors"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BlocksTest, testing::Values("clm", "mlm"),
                          [](const auto& info) { return info.param; });
 
 /// What is the same for every task is tested with translations.

@@ -146,6 +146,20 @@ TEST_F(TransferTest, AResumedRunGoesOnFromItsOwnCheckpoint) {
   expect_equal(folder_.result("whole"), folder_.result("parts"));
 }
 
+TEST_F(TransferTest, AResumedClassifierKeepsItsClasses) {
+  ASSERT_EQ(train("classification", "run"), 0) << messages();
+  EXPECT_EQ(train("classification", "run", {"data.labels=[late, early]"}), 2);
+  EXPECT_THAT(messages(),
+              HasSubstr("error: [train] data.labels must be those of the checkpoint, in "
+                        "its order: early, late.\n"));
+  EXPECT_EQ(train("classification", "run", {"data.labels=[early, late]"}), 0);
+  // Two classes again, but others.
+  folder_.write("train.tsv", "late\tba ce\nlater\tfo di\n");
+  EXPECT_EQ(train("classification", "run", {"training.max_steps=70"}), 3);
+  EXPECT_THAT(messages(), HasSubstr("train.tsv:2 must have one of the labels early, late, got "
+                                    "'later'"));
+}
+
 TEST_F(TransferTest, FrozenParametersKeepTheirBitsAndTheOthersMove) {
   const std::vector<std::string> freeze = {
       "training.freeze=[embedding.weight, \"layers.*.self_attention.*\"]",
