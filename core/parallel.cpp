@@ -50,9 +50,9 @@ bool spin_until(Ready ready) {
 // sleeps through a job, or has no core, delays nothing.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads) {
+  explicit ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) {
     try {
-      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
     } catch (const std::system_error& error) {
       const int got = this->threads();
       stop();
@@ -72,13 +72,17 @@ class ThreadPool {
     if (!one_job) return false;
     function_ = function;
     context_ = context;
-    tiles_ = tiles;
-    next_.store(0, std::memory_order_relaxed);
+    const auto count = static_cast<int64_t>(shares_.size());
+    for (int64_t i = 0; i < count; ++i) {
+      Share& share = shares_[static_cast<size_t>(i)];
+      share.next.store(tiles * i / count, std::memory_order_relaxed);
+      share.end = tiles * (i + 1) / count;
+    }
     error_ = nullptr;
     // Publishes the fields above: a worker reads them only after it has entered.
     state_.store(((state_.load() >> kGenerationShift) + 1) << kGenerationShift | kOpen);
     wake(tiles - 1);
-    take_tiles();
+    take_tiles(0);
     state_.fetch_and(~kOpen);
     wait_for_workers_inside();
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -86,16 +90,22 @@ class ThreadPool {
   }
 
  private:
+  // Tiles [next, end) are still to be taken.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
   // state_: how many workers are inside, whether one may enter, and the number of the job.
   static constexpr uint64_t kInside = 0xffffff;
   static constexpr uint64_t kOpen = 1 << 24;
   static constexpr int kGenerationShift = 25;
 
-  void work() {
+  void work(int thread) {
     uint64_t seen = 0;  // the number of the last job that was entered
     while (wait_for_job(seen)) {
       if (!enter(seen)) continue;
-      take_tiles();
+      take_tiles(thread);
       const uint64_t before = state_.fetch_sub(1);
       if ((before & kInside) == 1 && caller_sleeps_.load()) {
         { std::lock_guard lock(sleep_mutex_); }
@@ -142,16 +152,22 @@ class ThreadPool {
     for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
   }
 
-  void take_tiles() {
+  // First the thread's own share, then what the others have left of theirs. Kernels follow each other
+  // on the same rows: with its own share first a thread finds them in its core's cache.
+  void take_tiles(int thread) {
     InsideTile inside;
-    int64_t tile;
-    while ((tile = next_.fetch_add(1, std::memory_order_relaxed)) < tiles_) {
-      try {
-        function_(context_, tile);
-      } catch (...) {
-        std::lock_guard lock(error_mutex_);
-        if (!error_) error_ = std::current_exception();
-        next_.store(tiles_, std::memory_order_relaxed);  // nobody needs the rest
+    const size_t count = shares_.size();
+    for (size_t i = 0; i < count; ++i) {
+      Share& share = shares_[(static_cast<size_t>(thread) + i) % count];
+      int64_t tile;
+      while ((tile = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end) {
+        try {
+          function_(context_, tile);
+        } catch (...) {
+          std::lock_guard lock(error_mutex_);
+          if (!error_) error_ = std::current_exception();
+          for (Share& rest : shares_) rest.next.store(rest.end, std::memory_order_relaxed);
+        }
       }
     }
   }
@@ -179,10 +195,9 @@ class ThreadPool {
   std::atomic<int64_t> sleepers_{0};
   internal::TileFunction function_ = nullptr;
   void* context_ = nullptr;
-  int64_t tiles_ = 0;
   std::exception_ptr error_;
+  std::vector<Share> shares_;  // one a thread, the caller's first
   alignas(64) std::atomic<uint64_t> state_{0};
-  alignas(64) std::atomic<int64_t> next_{0};
 };
 
 // The pool is never destroyed at exit: a forked child has none of its threads to join, and idle

@@ -136,7 +136,8 @@ void multiply_grid(const Gemm<T>& g, const TileGrid& grid) {
   Partials<T> partials(g, grid);
   const int64_t rows = grid.m.count(), cols = grid.n.count(), pieces = grid.k.count();
   parallel_for(g.batch * grid.tiles(), [&](int64_t tile) {
-    const int64_t i = tile % rows, j = tile / rows % cols;
+    // Columns first: a thread's neighbouring tiles share rows, which other kernels left in its cache.
+    const int64_t i = tile / cols % rows, j = tile % cols;
     const int64_t piece = tile / (rows * cols) % pieces, item = tile / (rows * cols * pieces);
     const Target<T> target = piece == 0
                                  ? Target<T>{g.c + item * g.stride_c, g.ldc, g.beta}

@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kFullTile = 256;
 constexpr int64_t kHalfTile = 128;
 constexpr int64_t kThinTile = 32;
-constexpr int64_t kInnerPiece = 512;
-constexpr int64_t kSmallResult = int64_t{1} << 19;
+constexpr int64_t kInnerPiece = 192;
+constexpr int64_t kLargeOperands = 6;  // times the result
 constexpr int64_t kMostTiles = 16;
 constexpr int64_t kEnoughTiles = 8;
 constexpr int64_t kMultiple = 32;  // of every micro-kernel's height and width
@@ -37,8 +37,9 @@ TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_
 
   int64_t m_parts = 1, n_parts = 1, k_parts = 1;
   const auto missing = [&] { return m_parts * n_parts * k_parts < enough; };
-  // The gradient of a weight: few elements, many terms. Whole rows of both operands are read there.
-  if (may_cut_k && k >= 4 * kInnerPiece && m * n <= kSmallResult) {
+  // The gradient of a weight: few elements, many terms. Cut along k, each tile reads rows of its own;
+  // cut along m or n, all tiles read all rows of the other operand.
+  if (may_cut_k && k * (m + n) >= kLargeOperands * m * n) {
     k_parts = parts_of(k, kInnerPiece, enough);
   }
   if (missing()) {
