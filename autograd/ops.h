@@ -115,8 +115,8 @@ struct RopeOptions {
   int64_t position_offset = 0;
   RopeLayout layout = RopeLayout::kHalf;
 };
-/// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other columns;
-/// table (positions, K) holds K/2 cosines and K/2 sines of each position.
+/// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other
+/// columns; table (positions, K) holds K/2 cosines and K/2 sines of each position.
 Var rope(const Var& x, const Tensor& table, const RopeOptions& options);
 
 struct AttentionOptions {
@@ -125,6 +125,7 @@ struct AttentionOptions {
   bool causal = false;      ///< query t sees keys j <= t + (S - T)
   Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
   double dropout = 0;       ///< of the attention weights
+  double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
 };
 /// Fused multi-head attention (Vaswani et al. 2017; memory linear in S after Dao et al. 2022).
 /// q (B, T, H*K), k and v (B, S, G*K) -> (B, T, H*K). A query that sees no key gives 0.

@@ -185,6 +185,27 @@ std::vector<GradcheckCase> model_gradchecks() {
   cases.push_back(
       layer_case<SelfAttention>("SelfAttention, causal, grouped", grouped, {x},
                                 [=](const SelfAttention& f) { return f(x, {}, true); }));
+  const LatentAttention::Options latent{.hidden_size = 8,
+                                        .heads = 2,
+                                        .kv_latent_size = 5,
+                                        .rope_head_size = 2,
+                                        .dropout = 0.1,
+                                        .rope_positions = 4};
+  LatentAttention::Options narrow_values = latent;
+  narrow_values.value_head_size = 3;
+  narrow_values.q_latent_size = 6;
+  LatentAttention::Options unturned = latent;
+  unturned.rope_head_size = 0;
+  cases.push_back(
+      layer_case<LatentAttention>("LatentAttention, causal", latent, {x},
+                                  [=](const LatentAttention& f) { return f(x, {}, true); }));
+  cases.push_back(layer_case<LatentAttention>(
+      "LatentAttention, query latents, lengths", narrow_values, {x},
+      [=](const LatentAttention& f) { return f(x, x_lengths, false); }));
+  cases.push_back(layer_case<LatentAttention>(
+      "LatentAttention, absorbed, not turned", unturned, {x}, [=](const LatentAttention& f) {
+        return f.attend_absorbed(x, 0, f.compress(x, 0).packed(), {.causal = true});
+      }));
   cases.push_back(layer_case<CrossAttention>("CrossAttention", attention, {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
   for (const auto& [name, options] : {std::pair{"post-norm", post}, std::pair{"pre-norm", pre}}) {
@@ -213,6 +234,11 @@ std::vector<GradcheckCase> model_gradchecks() {
   llama.position_embedding = PositionEmbedding::kRope;
   llama.tie_word_embeddings = false;
   cases.push_back(language_model_gradcheck("LanguageModel, Llama", llama, true));
+  ModelOptions deepseek = llama;
+  deepseek.num_key_value_heads = 0;
+  deepseek.kv_latent_size = 6;
+  deepseek.q_latent_size = 7;
+  cases.push_back(language_model_gradcheck("LanguageModel, DeepSeek", deepseek, true));
   ModelOptions bert = gpt;
   bert.norm_position = NormPosition::kPost;
   bert.hidden_act = Activation::kGelu;
