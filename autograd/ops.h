@@ -91,6 +91,18 @@ struct NormOptions {
 /// (..., D), gamma (D), beta (D) or undefined.
 Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& options = {});
 
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< of the running statistics
+};
+/// norm(x) * gamma + beta of each feature over all other axes (Ioffe and Szegedy 2015; document
+/// 004): x (..., D), gamma (D), beta (D) or undefined, running_mean and running_variance (D). While
+/// a tape is alive, with the mean and biased variance of x itself, and running (=) (1 - momentum) *
+/// running + momentum * that of x, unbiased; else with the running statistics. Every row counts,
+/// padding too.
+Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean,
+               const Tensor& running_variance, const BatchNormOptions& options = {});
+
 struct ResidualNorm {
   Var normed;  ///< norm(sum): what a post-norm block passes on
   Var sum;     ///< residual + dropout(x): what a pre-norm block passes on

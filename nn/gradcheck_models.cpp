@@ -26,7 +26,7 @@ std::vector<Var> disturbed_parameters(const ParamStore& store) {
     for (int64_t i = 0; i < parameter.var.value().numel(); ++i) {
       element[i] += 0.2 * philox_normal({kSeed, 2, stream}, static_cast<uint64_t>(i));
     }
-    vars.push_back(parameter.var);
+    if (parameter.trained) vars.push_back(parameter.var);
     ++stream;
   }
   return vars;
@@ -163,6 +163,9 @@ std::vector<GradcheckCase> model_gradchecks() {
                                         [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>("Norm, RMS", Norm::Options{{.kind = NormKind::kRms}, true}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
+  cases.push_back(layer_case<SmallNorm>("Norm, batch",
+                                        Norm::Options{{.kind = NormKind::kBatch}, true}, {narrow},
+                                        [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<FeedForward>("FeedForward",
                                           FeedForward::Options{.hidden_size = 8,
                                                                .intermediate_size = 12,
@@ -173,6 +176,13 @@ std::vector<GradcheckCase> model_gradchecks() {
     cases.push_back(layer_case<Residual>(
         position == NormPosition::kPost ? "Residual, post-norm" : "Residual, pre-norm",
         Residual::Options{.hidden_size = 8, .position = position, .norm = {{.dropout = 0.2}, true}}, {x},
+        [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
+  }
+  for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
+    const Norm::Options batch{{.kind = NormKind::kBatch, .dropout = 0.2}, true};
+    cases.push_back(layer_case<Residual>(
+        position == NormPosition::kPost ? "Residual, post-norm, batch" : "Residual, pre-norm, batch",
+        Residual::Options{.hidden_size = 8, .position = position, .norm = batch}, {x},
         [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
   }
   const MultiHeadAttention::Options attention{.hidden_size = 8, .heads = 2, .dropout = 0.1};
@@ -213,6 +223,15 @@ std::vector<GradcheckCase> model_gradchecks() {
                                              [=](const auto& f) { return f(x, x_lengths); }));
     cases.push_back(layer_case<DecoderLayer>(concat("DecoderLayer, ", name), options, {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
+  }
+  // Without biases: a batch norm takes off what a bias before it adds.
+  for (ModelOptions options : {post, pre}) {
+    options.norm = NormKind::kBatch;
+    options.bias = false;
+    const std::string position = options.norm_position == NormPosition::kPost ? "post" : "pre";
+    cases.push_back(
+        layer_case<EncoderLayer>(concat("EncoderLayer, ", position, "-norm, batch"), options, {x},
+                                 [=](const auto& f) { return f(x, x_lengths); }));
   }
   cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, post-norm, tied", post));
   cases.push_back(
