@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "core/philox.h"
+#include "nn/attention_pooling.h"
 
 namespace tapestry {
 namespace {
@@ -184,6 +185,17 @@ std::vector<GradcheckCase> model_gradchecks() {
         position == NormPosition::kPost ? "Residual, post-norm, batch" : "Residual, pre-norm, batch",
         Residual::Options{.hidden_size = 8, .position = position, .norm = batch}, {x},
         [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
+  }
+  const Var queries = random_input({3, 2}, 4), keys = random_input({5, 2}, 5);
+  const Var values = random_input({5, 2}, 6);
+  for (const SimilarityKernel kernel :
+       {SimilarityKernel::kGaussian, SimilarityKernel::kEpanechnikov}) {
+    cases.push_back(layer_case<AttentionPooling>(
+        kernel == SimilarityKernel::kGaussian ? "AttentionPooling, Gaussian"
+                                              : "AttentionPooling, Epanechnikov",
+        AttentionPooling::Options{.kernel = kernel, .width = 2.5, .learned = true},
+        {queries, keys, values},
+        [=](const AttentionPooling& f) { return f(queries, keys, values); }));
   }
   const MultiHeadAttention::Options attention{.hidden_size = 8, .heads = 2, .dropout = 0.1};
   MultiHeadAttention::Options grouped = attention;
