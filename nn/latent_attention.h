@@ -38,7 +38,7 @@ struct LatentAttention {
 
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
   Var operator()(const Var& x, const Tensor& lengths, bool causal) const;
-  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal.
+  /// n more tokens x (B, n, D) after those in the cache, n > 1 only while it is empty. Causal.
   /// Decoding only: nothing is recorded.
   Var step(const Var& x, KeyValueCache& cache) const;
 
