@@ -182,7 +182,8 @@ std::vector<GradcheckCase> model_gradchecks() {
   for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
     const Norm::Options batch{{.kind = NormKind::kBatch, .dropout = 0.2}, true};
     cases.push_back(layer_case<Residual>(
-        position == NormPosition::kPost ? "Residual, post-norm, batch" : "Residual, pre-norm, batch",
+        position == NormPosition::kPost ? "Residual, post-norm, batch"
+                                        : "Residual, pre-norm, batch",
         Residual::Options{.hidden_size = 8, .position = position, .norm = batch}, {x},
         [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
   }

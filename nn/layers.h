@@ -39,7 +39,8 @@ struct Norm {
   Var weight, bias;
   Options options;
   /// Of a batch norm, else undefined: saved with the parameters, not trained (document 004). Each
-  /// forward pass under a tape has statistics of its own, so micro-batches do not make up a big batch.
+  /// forward pass under a tape has statistics of its own, so micro-batches do not make up a big
+  /// batch.
   Tensor running_mean, running_var;
 };
 

@@ -11,7 +11,7 @@ struct BatchNormShape {
   double eps = 1e-5;
 };
 
-/// y = (x - mean) / sqrt(variance + eps) * gamma + beta, with statistics of the batch or of the past.
+/// y = (x - mean) / sqrt(variance + eps) * gamma + beta, the batch's own statistics or past ones.
 template <class T>
 struct BatchNormForward {
   const T* x;
@@ -41,8 +41,8 @@ struct BatchNormBackward {
 
 namespace kernels {
 
-/// Mean and biased variance of each column, rows > 0. The variance is of what is left after the mean
-/// is taken off: a large mean costs no digits.
+/// Mean and biased variance of each column, rows > 0. The variance is of what is left after the
+/// mean is taken off: a large mean costs no digits.
 template <class T>
 void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, T* mean, T* variance);
 
