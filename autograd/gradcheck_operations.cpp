@@ -143,6 +143,13 @@ void add_norms(Cases& cases, Inputs& in) {
   cases.push_back({"residual layer_norm of x and x", {x, g}, [=] {
                      return residual_norm(x, x, g, g, drop).normed;
                    }});
+  const Tensor running_mean = in.draw({9}).value(), running_variance = in.draw({9}, 1, 2).value();
+  cases.push_back({"batch_norm", {x, g, b}, [=] {
+                     return batch_norm(x, g, b, running_mean, running_variance);
+                   }});
+  cases.push_back({"batch_norm of x times x, no beta", {x, g}, [=] {
+                     return batch_norm(x * x, g, {}, running_mean, running_variance) * x;
+                   }});
   const Tensor ids = ints({1, 4, 1, 0, 4, 4}, {2, 3});
   const Var table = in.draw({6, 5}), positions = in.draw({5, 5});
   cases.push_back({"embedding", {table, positions}, [=] {

@@ -91,6 +91,18 @@ struct NormOptions {
 /// (..., D), gamma (D), beta (D) or undefined.
 Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& options = {});
 
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< of the running statistics
+};
+/// norm(x) * gamma + beta of each feature over all other axes (Ioffe and Szegedy 2015; document
+/// 004): x (..., D), gamma (D), beta (D) or undefined, running_mean and running_variance (D). While
+/// a tape is alive, with the mean and biased variance of x itself, and running (=) (1 - momentum) *
+/// running + momentum * that of x, unbiased; else with the running statistics. Every row counts,
+/// padding too.
+Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean,
+               const Tensor& running_variance, const BatchNormOptions& options = {});
+
 struct ResidualNorm {
   Var normed;  ///< norm(sum): what a post-norm block passes on
   Var sum;     ///< residual + dropout(x): what a pre-norm block passes on
@@ -115,8 +127,8 @@ struct RopeOptions {
   int64_t position_offset = 0;
   RopeLayout layout = RopeLayout::kHalf;
 };
-/// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other columns;
-/// table (positions, K) holds K/2 cosines and K/2 sines of each position.
+/// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other
+/// columns; table (positions, K) holds K/2 cosines and K/2 sines of each position.
 Var rope(const Var& x, const Tensor& table, const RopeOptions& options);
 
 struct AttentionOptions {
@@ -125,6 +137,7 @@ struct AttentionOptions {
   bool causal = false;      ///< query t sees keys j <= t + (S - T)
   Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
   double dropout = 0;       ///< of the attention weights
+  double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
 };
 /// Fused multi-head attention (Vaswani et al. 2017; memory linear in S after Dao et al. 2022).
 /// q (B, T, H*K), k and v (B, S, G*K) -> (B, T, H*K). A query that sees no key gives 0.

@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/kernels/batch_norm.h"
 #include "core/kernels/embedding.h"
 
 namespace tapestry {
@@ -10,15 +11,16 @@ struct NormStats {
   Tensor mean, rstd;
 };
 
-void check_norm(const Var& x, const Var& gamma, const Var& beta) {
-  check_same_kind("norm", x, gamma);
-  check_same_kind("norm", x, beta);
+void check_norm(const char* who, const Var& x, const Var& gamma, const Var& beta) {
+  check_same_kind(who, x, gamma);
+  check_same_kind(who, x, beta);
   check(x.shape().rank() >= 1 && gamma.shape() == Shape{x.shape()[-1]} &&
             (!beta.defined() || beta.shape() == gamma.shape()),
-        "norm", "x is ", x.shape(), ", gamma ", gamma.shape(), ", beta ", beta.shape(), '.');
+        who, "x is ", x.shape(), ", gamma ", gamma.shape(), ", beta ", beta.shape(), '.');
 }
 
 NormShape norm_shape(const Var& x, const NormOptions& options) {
+  check(options.kind != NormKind::kBatch, "norm", "batch statistics are batch_norm()'s.");
   return {options.kind, x.shape().rows(), x.shape().cols(), options.eps};
 }
 
@@ -35,7 +37,7 @@ NormStats empty_stats(const Var& x, const NormShape& shape) {
 // dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = gamma dy; dgamma = sum dy xhat,
 // dbeta = sum dy. RMS leaves the two means of x and g out.
 Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& options) {
-  check_norm(x, gamma, beta);
+  check_norm("norm", x, gamma, beta);
   const NormShape shape = norm_shape(x, options);
   const NormStats stats = empty_stats(x, shape);
   Var y = Tensor::empty_like(x.value());
@@ -77,7 +79,7 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
 // dx = dropout(ds) with the draws made again.
 ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta,
                            const NormOptions& options) {
-  check_norm(x, gamma, beta);
+  check_norm("norm", x, gamma, beta);
   check_same_kind("residual_norm", x, residual);
   check(x.shape() == residual.shape(), "residual_norm", "x is ", x.shape(), ", residual ",
         residual.shape(), '.');
@@ -131,6 +133,66 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
                  targets.deliver();
                });
   return result;
+}
+
+// xhat = (x - mean) / sqrt(var + eps) by column, y = gamma xhat + beta.
+// dx = gamma rstd (dy - mean(dy) - xhat mean(dy xhat)), dgamma = sum dy xhat, dbeta = sum dy.
+Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean,
+               const Tensor& running_variance, const BatchNormOptions& options) {
+  check_norm("batch_norm", x, gamma, beta);
+  for (const Tensor* running : {&running_mean, &running_variance}) {
+    check_same_kind("batch_norm", x, *running);
+    check(running->defined() && running->shape() == gamma.shape(), "batch_norm", "gamma is ",
+          gamma.shape(), ", a running statistic ", running->shape(), '.');
+  }
+  const BatchNormShape shape{x.shape().rows(), x.shape().cols(), options.eps};
+  const bool training = Tape::current() != nullptr && shape.rows > 0;
+  const Tensor mean = training ? Tensor::empty_like(gamma.value()) : running_mean;
+  const Tensor variance = training ? Tensor::empty_like(gamma.value()) : running_variance;
+  Var y = Tensor::empty_like(x.value());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    if (training) {
+      kernels::column_moments(device, shape.rows, shape.cols, x.value().data<T>(), mean.data<T>(),
+                              variance.data<T>());
+      kernels::update_running(device, options.momentum, 1.0, mean.data<T>(), running_mean.data<T>(),
+                              shape.cols);
+      if (shape.rows > 1) {  // one row has no unbiased variance
+        const double unbiased = static_cast<double>(shape.rows) / (shape.rows - 1);
+        kernels::update_running(device, options.momentum, unbiased, variance.data<T>(),
+                                running_variance.data<T>(), shape.cols);
+      }
+    }
+    BatchNormForward<T> args{};
+    args.x = x.value().data<T>();
+    args.mean = mean.data<T>();
+    args.variance = variance.data<T>();
+    args.gamma = gamma.value().data<T>();
+    args.beta = data_or_null<T>(beta.value());
+    args.y = y.value().data<T>();
+    kernels::batch_norm(device, shape, args);
+  });
+  Tape::record({&x, &gamma, &beta}, y,
+               [shape, mean, variance, vx = x.value(), vg = gamma.value(), gx = gradient_of(x),
+                gg = gradient_of(gamma), gb = gradient_of(beta)](Tensor dy) {
+                 Targets<3> targets({gx, gg, gb});
+                 const auto &dx = targets[0], &dg = targets[1], &db = targets[2];
+                 dispatch(dy, [&](auto device, auto type) {
+                   using T = decltype(type);
+                   BatchNormBackward<T> args{};
+                   args.x = vx.data<T>();
+                   args.mean = mean.data<T>();
+                   args.variance = variance.data<T>();
+                   args.gamma = vg.data<T>();
+                   args.dy = dy.data<T>();
+                   args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
+                   args.d_gamma = data_or_null<T>(dg.tensor), args.d_gamma_write = dg.write;
+                   args.d_beta = data_or_null<T>(db.tensor), args.d_beta_write = db.write;
+                   kernels::batch_norm_backward(device, shape, args);
+                 });
+                 targets.deliver();
+               });
+  return y;
 }
 
 // y = dropout(scale E[ids] + P).  dE is the scatter of scale dropout(dy), dP its sum over the

@@ -4,12 +4,13 @@
 
 namespace tapestry {
 
-/// Keys and values of the tokens decoded so far, for each of R rows.
+/// Keys and values of the tokens decoded so far, for each of R rows. W numbers a token: 2G * K, of
+/// latent attention (nn/latent_attention.h) what keys and values are made of.
 struct KeyValueCache {
-  Tensor kv;           ///< (R, capacity, 2G * K)
+  Tensor kv;           ///< (R, capacity, W)
   int64_t length = 0;  ///< tokens held
 
-  /// Appends the keys and values of n tokens for every row: (R, n, 2G * K). Grows by doubling.
+  /// Appends n tokens for every row: (R, n, W). Grows by doubling.
   void append(const Tensor& tokens);
   /// Row i becomes what row rows[i] was: beams follow their parents, finished sentences leave.
   void select(const Tensor& rows);

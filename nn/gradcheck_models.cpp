@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "core/philox.h"
+#include "nn/attention_pooling.h"
 
 namespace tapestry {
 namespace {
@@ -26,7 +27,7 @@ std::vector<Var> disturbed_parameters(const ParamStore& store) {
     for (int64_t i = 0; i < parameter.var.value().numel(); ++i) {
       element[i] += 0.2 * philox_normal({kSeed, 2, stream}, static_cast<uint64_t>(i));
     }
-    vars.push_back(parameter.var);
+    if (parameter.trained) vars.push_back(parameter.var);
     ++stream;
   }
   return vars;
@@ -178,6 +179,9 @@ std::vector<GradcheckCase> model_gradchecks() {
                                         [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>("Norm, RMS", Norm::Options{{.kind = NormKind::kRms}, true}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
+  cases.push_back(layer_case<SmallNorm>("Norm, batch",
+                                        Norm::Options{{.kind = NormKind::kBatch}, true}, {narrow},
+                                        [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<FeedForward>("FeedForward",
                                           FeedForward::Options{.hidden_size = 8,
                                                                .intermediate_size = 12,
@@ -190,6 +194,25 @@ std::vector<GradcheckCase> model_gradchecks() {
         Residual::Options{.hidden_size = 8, .position = position, .norm = {{.dropout = 0.2}, true}}, {x},
         [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
   }
+  for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
+    const Norm::Options batch{{.kind = NormKind::kBatch, .dropout = 0.2}, true};
+    cases.push_back(layer_case<Residual>(
+        position == NormPosition::kPost ? "Residual, post-norm, batch"
+                                        : "Residual, pre-norm, batch",
+        Residual::Options{.hidden_size = 8, .position = position, .norm = batch}, {x},
+        [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
+  }
+  const Var queries = random_input({3, 2}, 4), keys = random_input({5, 2}, 5);
+  const Var values = random_input({5, 2}, 6);
+  for (const SimilarityKernel kernel :
+       {SimilarityKernel::kGaussian, SimilarityKernel::kEpanechnikov}) {
+    cases.push_back(layer_case<AttentionPooling>(
+        kernel == SimilarityKernel::kGaussian ? "AttentionPooling, Gaussian"
+                                              : "AttentionPooling, Epanechnikov",
+        AttentionPooling::Options{.kernel = kernel, .width = 2.5, .learned = true},
+        {queries, keys, values},
+        [=](const AttentionPooling& f) { return f(queries, keys, values); }));
+  }
   const MultiHeadAttention::Options attention{.hidden_size = 8, .heads = 2, .dropout = 0.1};
   MultiHeadAttention::Options grouped = attention;
   grouped.heads = 4;
@@ -200,6 +223,27 @@ std::vector<GradcheckCase> model_gradchecks() {
   cases.push_back(
       layer_case<SelfAttention>("SelfAttention, causal, grouped", grouped, {x},
                                 [=](const SelfAttention& f) { return f(x, {}, true); }));
+  const LatentAttention::Options latent{.hidden_size = 8,
+                                        .heads = 2,
+                                        .kv_latent_size = 5,
+                                        .rope_head_size = 2,
+                                        .dropout = 0.1,
+                                        .rope_positions = 4};
+  LatentAttention::Options narrow_values = latent;
+  narrow_values.value_head_size = 3;
+  narrow_values.q_latent_size = 6;
+  LatentAttention::Options unturned = latent;
+  unturned.rope_head_size = 0;
+  cases.push_back(
+      layer_case<LatentAttention>("LatentAttention, causal", latent, {x},
+                                  [=](const LatentAttention& f) { return f(x, {}, true); }));
+  cases.push_back(layer_case<LatentAttention>(
+      "LatentAttention, query latents, lengths", narrow_values, {x},
+      [=](const LatentAttention& f) { return f(x, x_lengths, false); }));
+  cases.push_back(layer_case<LatentAttention>(
+      "LatentAttention, absorbed, not turned", unturned, {x}, [=](const LatentAttention& f) {
+        return f.attend_absorbed(x, 0, f.compress(x, 0).packed(), {.causal = true});
+      }));
   cases.push_back(layer_case<CrossAttention>("CrossAttention", attention, {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
   for (const auto& [name, options] : {std::pair{"post-norm", post}, std::pair{"pre-norm", pre}}) {
@@ -207,6 +251,15 @@ std::vector<GradcheckCase> model_gradchecks() {
                                              [=](const auto& f) { return f(x, x_lengths); }));
     cases.push_back(layer_case<DecoderLayer>(concat("DecoderLayer, ", name), options, {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
+  }
+  // Without biases: a batch norm takes off what a bias before it adds.
+  for (ModelOptions options : {post, pre}) {
+    options.norm = NormKind::kBatch;
+    options.bias = false;
+    const std::string position = options.norm_position == NormPosition::kPost ? "post" : "pre";
+    cases.push_back(
+        layer_case<EncoderLayer>(concat("EncoderLayer, ", position, "-norm, batch"), options, {x},
+                                 [=](const auto& f) { return f(x, x_lengths); }));
   }
   cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, post-norm, tied", post));
   cases.push_back(
@@ -228,6 +281,11 @@ std::vector<GradcheckCase> model_gradchecks() {
   llama.position_embedding = PositionEmbedding::kRope;
   llama.tie_word_embeddings = false;
   cases.push_back(language_model_gradcheck("LanguageModel, Llama", llama, true));
+  ModelOptions deepseek = llama;
+  deepseek.num_key_value_heads = 0;
+  deepseek.kv_latent_size = 6;
+  deepseek.q_latent_size = 7;
+  cases.push_back(language_model_gradcheck("LanguageModel, DeepSeek", deepseek, true));
   ModelOptions bert = gpt;
   bert.norm_position = NormPosition::kPost;
   bert.hidden_act = Activation::kGelu;

@@ -13,19 +13,37 @@ Linear::Linear(const Options& options, const ParamScope& scope)
 
 Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
     : weight(scope.create("weight", {size}, Init::ones())),
-      bias(options.kind == NormKind::kLayer && options.bias
+      bias(options.kind != NormKind::kRms && options.bias
                ? scope.create("bias", {size}, Init::zeros())
                : Var()),
-      options(options) {}
+      options(options) {
+  if (options.kind != NormKind::kBatch) return;
+  running_mean = scope.create_buffer("running_mean", {size}, Init::zeros());
+  running_var = scope.create_buffer("running_var", {size}, Init::ones());
+}
+
+Var Norm::operator()(const Var& x) const {
+  if (options.kind != NormKind::kBatch) return norm(x, weight, bias, options);
+  return batch_norm(x, weight, bias, running_mean, running_var, {.eps = options.eps});
+}
+
+Var Norm::operator()(const Var& x, const Var& residual) const {
+  if (options.kind == NormKind::kBatch) return (*this)(residual + dropout(x, options.dropout));
+  return residual_norm(x, residual, weight, bias, options).normed;
+}
 
 namespace {
 
 Unary gate_of(Activation activation) {
   switch (activation) {
-    case Activation::kRelu: return Unary::kRelu;
-    case Activation::kGelu: return Unary::kGelu;
-    case Activation::kGeluTanh: return Unary::kGeluTanh;
-    default: return Unary::kSilu;
+    case Activation::kRelu:
+      return Unary::kRelu;
+    case Activation::kGelu:
+      return Unary::kGelu;
+    case Activation::kGeluTanh:
+      return Unary::kGeluTanh;
+    default:
+      return Unary::kSilu;
   }
 }
 

@@ -24,17 +24,24 @@ struct Linear {
   Activation activation;
 };
 
-/// Layer or RMS normalisation over the last axis; gamma starts at 1, beta (layer only) at 0.
+/// Layer or RMS normalisation over the last axis, or batch normalisation over all others; gamma
+/// starts at 1, beta (not of RMS) at 0.
 struct Norm {
   struct Options : NormOptions {
-    bool bias = true;  ///< layer norm has a beta
+    bool bias = true;  ///< layer and batch norms have a beta
   };
 
   Norm(int64_t size, const Options& options, const ParamScope& scope);
-  Var operator()(const Var& x) const { return norm(x, weight, bias, options); }
+  Var operator()(const Var& x) const;
+  /// norm(residual + dropout(x)), dropout that of the options.
+  Var operator()(const Var& x, const Var& residual) const;
 
   Var weight, bias;
   Options options;
+  /// Of a batch norm, else undefined: saved with the parameters, not trained (document 004). Each
+  /// forward pass under a tape has statistics of its own, so micro-batches do not make up a big
+  /// batch.
+  Tensor running_mean, running_var;
 };
 
 /// What a feed-forward network does between its two matrices. Gated: act(gate(x)) * up(x), silu
@@ -86,7 +93,7 @@ struct Residual {
   template <class F>
   Var operator()(const Var& x, F&& f) const {
     if (position == NormPosition::kPost) {
-      return residual_norm(f(x), x, norm.weight, norm.bias, norm.options).normed;
+      return norm(f(x), x);
     }
     return x + dropout(f(norm(x)), norm.options.dropout);
   }

@@ -1,5 +1,6 @@
 #include "nn/model_options.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapestry {
@@ -24,6 +25,46 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .rope_positions = rope ? o.max_position_embeddings : 0,
           .rope_theta = o.rope_theta,
           .rope_layout = o.rope_layout};
+}
+
+LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t branches) {
+  const bool rope = o.position_embedding == PositionEmbedding::kRope;
+  if (o.num_key_value_heads != 0 && o.num_key_value_heads != o.num_attention_heads) {
+    fail(ErrorKind::kConfig,
+         "[attention] with kv_latent_size all heads share the latents, got num_key_value_heads ",
+         o.num_key_value_heads, " of ", o.num_attention_heads, '.');
+  }
+  if (o.rope_head_size > 0 && !rope) {
+    fail(ErrorKind::kConfig, "[attention] rope_head_size needs position_embedding rope.");
+  }
+  // DeepSeek-V2's share: 64 numbers beside heads of 128.
+  const int64_t half = o.hidden_size / std::max<int64_t>(1, o.num_attention_heads) / 4 * 2;
+  return {.hidden_size = o.hidden_size,
+          .heads = o.num_attention_heads,
+          .kv_latent_size = o.kv_latent_size,
+          .q_latent_size = o.q_latent_size,
+          .rope_head_size = !rope                  ? 0
+                            : o.rope_head_size > 0 ? o.rope_head_size
+                                                   : std::max<int64_t>(2, half),
+          .norm_eps = o.norm_eps,
+          .dropout = o.attention_dropout,
+          .bias = o.bias,
+          .in_deviation = o.initializer_range,
+          .out_deviation = residual_deviation(o, branches),
+          .rope_positions = o.max_position_embeddings,
+          .rope_theta = o.rope_theta,
+          .rope_layout = o.rope_layout};
+}
+
+LayerAttention::LayerAttention(const ModelOptions& o, int64_t branches, const ParamScope& scope)
+    : kind(o.kv_latent_size > 0
+               ? decltype(kind)(LatentAttention(latent_attention_options(o, branches), scope))
+               : decltype(kind)(SelfAttention(attention_options(o, branches), scope))) {}
+
+int64_t cache_bytes_per_token(const ModelOptions& o, DType dtype) {
+  const int64_t width = o.kv_latent_size > 0 ? latent_attention_options(o, 1).cache_width()
+                                             : attention_options(o, 1).kv_width();
+  return width * size_of(dtype);
 }
 
 FeedForward::Options feed_forward_options(const ModelOptions& o, int64_t branches) {

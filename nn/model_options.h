@@ -1,7 +1,9 @@
 // What a model is made of: one place for each default, and how its layers take them.
 #pragma once
 
-#include "nn/attention.h"
+#include <variant>
+
+#include "nn/latent_attention.h"
 
 namespace tapestry {
 
@@ -13,7 +15,11 @@ struct ModelOptions {
   int64_t intermediate_size = 1024;  ///< F
   int64_t num_attention_heads = 4;   ///< H
   int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
-  int64_t encoder_layers = 3;        ///< of an encoder-decoder, like decoder_layers
+  /// Latent self-attention (nn/latent_attention.h) instead: C; 0: no.
+  int64_t kv_latent_size = 0;
+  int64_t q_latent_size = 0;   ///< of its queries; 0: they have none
+  int64_t rope_head_size = 0;  ///< R, its rotary part under rope; 0: half of K
+  int64_t encoder_layers = 3;  ///< of an encoder-decoder, like decoder_layers
   int64_t decoder_layers = 3;
   int64_t num_hidden_layers = 4;  ///< of an encoder or a decoder alone
   HiddenAct hidden_act = {};
@@ -40,12 +46,34 @@ struct ModelOptions {
 
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
 MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
+/// Throws Error(kConfig) when the options name grouped heads, or a rotary part without rope.
+LatentAttention::Options latent_attention_options(const ModelOptions& options, int64_t branches);
 FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t branches);
 Norm::Options norm_options(const ModelOptions& options);
 Residual::Options residual_options(const ModelOptions& options);
 
+/// A layer's self-attention: latent where the options give a kv_latent_size, else multi-head.
+struct LayerAttention {
+  LayerAttention(const ModelOptions& options, int64_t branches, const ParamScope& scope);
+
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
+  Var operator()(const Var& x, const Tensor& lengths, bool causal) const {
+    return std::visit([&](const auto& f) { return f(x, lengths, causal); }, kind);
+  }
+  /// n more tokens x (R, n, D) after those in the cache.
+  Var step(const Var& x, KeyValueCache& cache) const {
+    return std::visit([&](const auto& f) { return f.step(x, cache); }, kind);
+  }
+
+  std::variant<SelfAttention, LatentAttention> kind;
+};
+
+/// What decoding keeps of one token in the self-attention of one layer: 2G * K numbers, or C + R.
+int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);
+
 /// A new parameter "<scope>.weight" (rows, D). Without initializer_range N(0, 1/D), so that scaling
-/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of order 1.
+/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of
+/// order 1.
 Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
 }  // namespace tapestry

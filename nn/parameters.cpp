@@ -18,11 +18,13 @@ const Parameter& ParamStore::at(const std::string& name) const {
 
 int64_t ParamStore::elements() const {
   int64_t total = 0;
-  for (const Parameter& parameter : parameters_) total += parameter.var.value().numel();
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.trained) total += parameter.var.value().numel();
+  }
   return total;
 }
 
-const Var& ParamStore::create(const std::string& name, const Shape& shape, const Init& init) {
+Parameter& ParamStore::create(const std::string& name, const Shape& shape, const Init& init) {
   check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
   // Drawn in float64 and rounded, so float32 and float64 models start at the same point.
   Tensor value = Tensor::full(shape, init.value, DType::kFloat64);
@@ -41,7 +43,7 @@ const Var& ParamStore::create(const std::string& name, const Shape& shape, const
   index_[name] = parameters_.size();
   parameters_.push_back(
       {name, Var::parameter(value.to(dtype_).to(device_)), /*decay=*/shape.rank() >= 2});
-  return parameters_.back().var;
+  return parameters_.back();
 }
 
 ParamScope ParamScope::operator/(std::string_view name) const {
@@ -50,7 +52,15 @@ ParamScope ParamScope::operator/(std::string_view name) const {
 }
 
 Var ParamScope::create(std::string_view name, const Shape& shape, const Init& init) const {
-  return store_->create((*this / name).prefix_, shape, init);
+  return store_->create((*this / name).prefix_, shape, init).var;
+}
+
+Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,
+                                 const Init& init) const {
+  Parameter& buffer = store_->create((*this / name).prefix_, shape, init);
+  buffer.trained = buffer.decay = false;
+  buffer.var.set_requires_grad(false);
+  return buffer.var.value();
 }
 
 }  // namespace tapestry

@@ -1,4 +1,5 @@
-// The parameter store: every trained tensor by its path, which is also its key in a checkpoint.
+// The parameter store: every tensor of a model's state by its path, which is also its key in a
+// checkpoint.
 #pragma once
 
 #include <deque>
@@ -29,6 +30,9 @@ struct Parameter {
   std::string name;
   Var var;
   bool decay;  ///< weight decay applies: matrices yes, biases and norms no
+  /// False: state that forward passes write, like running statistics. It is saved, resumed and
+  /// averaged with the others, but asks for no gradient, so an optimizer leaves it alone.
+  bool trained = true;
 };
 
 class ParamScope;
@@ -47,13 +51,14 @@ class ParamStore {
   /// Throws when there is no such parameter.
   const Parameter& at(const std::string& name) const;
   bool contains(const std::string& name) const { return index_.contains(name); }
+  /// Of the trained parameters.
   int64_t elements() const;
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
 
  private:
   friend class ParamScope;
-  const Var& create(const std::string& name, const Shape& shape, const Init& init);
+  Parameter& create(const std::string& name, const Shape& shape, const Init& init);
 
   uint64_t seed_;
   DType dtype_;
@@ -70,6 +75,8 @@ class ParamScope {
 
   /// A new parameter "<prefix>.<name>". Throws when the name is taken.
   Var create(std::string_view name, const Shape& shape, const Init& init) const;
+  /// Likewise for state that is not trained.
+  Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;
 
   DType dtype() const { return store_->dtype(); }
   Device device() const { return store_->device(); }

@@ -3,8 +3,7 @@
 namespace tapestry {
 
 DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
-    : self_attention(attention_options(options, 3 * options.decoder_layers),
-                     scope / "self_attention"),
+    : self_attention(options, 3 * options.decoder_layers, scope / "self_attention"),
       self_attention_norm(residual_options(options), scope / "self_attention_norm"),
       cross_attention(attention_options(options, 3 * options.decoder_layers),
                       scope / "cross_attention"),

@@ -27,7 +27,7 @@ struct DecoderLayer {
   /// One more token of each row: x (R, 1, D), the R = B * beams rows of a sentence side by side.
   Var step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const;
 
-  SelfAttention self_attention;
+  LayerAttention self_attention;
   Residual self_attention_norm;
   CrossAttention cross_attention;
   Residual cross_attention_norm;

@@ -38,7 +38,7 @@ Var InputEmbedding::operator()(const Tensor& ids, int64_t offset, const Tensor& 
 }
 
 EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
-    : self_attention(attention_options(o, 2 * o.num_hidden_layers), scope / "self_attention"),
+    : self_attention(o, 2 * o.num_hidden_layers, scope / "self_attention"),
       self_attention_norm(residual_options(o), scope / "self_attention_norm"),
       feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
       feed_forward_norm(residual_options(o), scope / "feed_forward_norm") {}

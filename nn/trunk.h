@@ -28,7 +28,7 @@ struct EncoderLayer {
   /// n more tokens of each row: x (R, n, D). Causal, decoding only.
   Var step(const Var& x, KeyValueCache& cache) const;
 
-  SelfAttention self_attention;
+  LayerAttention self_attention;
   Residual self_attention_norm;
   FeedForward feed_forward;
   Residual feed_forward_norm;

@@ -8,6 +8,7 @@ namespace tapestry {
 enum class NormKind {
   kLayer,  ///< (s - mean) / sqrt(var + eps) * gamma + beta, biased variance
   kRms,    ///< s / sqrt(mean(s^2) + eps) * gamma
+  kBatch,  ///< as kLayer with the statistics of each column: another kernel, batch_norm.h
 };
 
 struct NormShape {

@@ -192,6 +192,13 @@ ModelOptions multi_query_options() {
   return options;
 }
 
+ModelOptions latent_options() {
+  ModelOptions options = test::post_norm_options();
+  options.kv_latent_size = 6;
+  options.position_embedding = PositionEmbedding::kRope;
+  return options;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Variants, CachedDecoding,
     ::testing::Values(
@@ -199,7 +206,9 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"post_norm_float32", test::post_norm_options(), DType::kFloat32, 1e-5},
         Variant{"pre_norm_grouped_float64", test::pre_norm_options(), DType::kFloat64, 1e-10},
         Variant{"pre_norm_grouped_float32", test::pre_norm_options(), DType::kFloat32, 1e-5},
-        Variant{"multi_query_float64", multi_query_options(), DType::kFloat64, 1e-10}),
+        Variant{"multi_query_float64", multi_query_options(), DType::kFloat64, 1e-10},
+        Variant{"latent_float64", latent_options(), DType::kFloat64, 1e-10},
+        Variant{"latent_float32", latent_options(), DType::kFloat32, 1e-5}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(KeyValueCache, RefusesTokensOfAnotherShape) {

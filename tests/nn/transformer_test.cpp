@@ -384,9 +384,19 @@ TEST(LargerModel, SameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(same_bits(one, pass_of(built, batch, 3)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Norms, Variants,
-                         ::testing::Values(post_norm_options(), pre_norm_options()),
+ModelOptions latent_options() {
+  ModelOptions options = post_norm_options();
+  options.kv_latent_size = 6;
+  options.q_latent_size = 10;
+  options.position_embedding = PositionEmbedding::kRope;
+  return options;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Variants,
+                         ::testing::Values(post_norm_options(), pre_norm_options(),
+                                           latent_options()),
                          [](const auto& info) {
+                           if (info.param.kv_latent_size > 0) return std::string("latent");
                            return info.param.norm_position == NormPosition::kPost
                                       ? std::string("post")
                                       : std::string("pre");

@@ -1,0 +1,40 @@
+// Attention pooling by similarity: Nadaraya-Watson regression (document 000, 1.3).
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/parameters.h"
+
+namespace tapestry {
+
+/// How alike a query and a key are at distance u, measured in widths.
+enum class SimilarityKernel {
+  kGaussian,      ///< exp(-u^2 / 2)
+  kBoxcar,        ///< 1 for u < 1, else 0
+  kEpanechnikov,  ///< 1 - u^2 for u < 1, else 0
+};
+
+/// f(q) = sum_i a(q, k_i) v_i / sum_j a(q, k_j). A query that sees no key gives 0.
+struct AttentionPooling {
+  struct Options {
+    SimilarityKernel kernel = SimilarityKernel::kGaussian;
+    double width = 1;      ///< where the width starts, when it is learned
+    bool learned = false;  ///< the parameter "inverse_width"; its sign does not matter
+  };
+  /// Throws Error(kConfig) when the width is not positive, or a boxcar's is to be learned: it has
+  /// no gradient.
+  AttentionPooling(const Options& options, const ParamScope& scope);
+
+  /// The normalised weights of queries (N, d) over keys (M, d): (N, M). Pairs where the mask (N, M)
+  /// is not 0 do not count: leave-one-out regression masks the diagonal.
+  Var weights(const Var& queries, const Var& keys, const Tensor& mask = {}) const;
+  /// values (M, v) -> (N, v).
+  Var operator()(const Var& queries, const Var& keys, const Var& values,
+                 const Tensor& mask = {}) const {
+    return matmul(weights(queries, keys, mask), values);
+  }
+
+  SimilarityKernel kernel;
+  Var inverse_width;  ///< (1)
+};
+
+}  // namespace tapestry

@@ -1,0 +1,164 @@
+#include "nn/latent_attention.h"
+
+#include <cmath>
+
+namespace tapestry {
+namespace {
+
+using Options = LatentAttention::Options;
+
+Options resolved(Options o) {
+  if (o.heads <= 0 || (o.head_size == 0 && o.hidden_size % o.heads != 0)) {
+    fail(ErrorKind::kConfig,
+         "[attention] hidden_size must be a multiple of num_attention_heads, got ", o.hidden_size,
+         " and ", o.heads, '.');
+  }
+  if (o.head_size == 0) o.head_size = o.hidden_size / o.heads;
+  if (o.value_head_size == 0) o.value_head_size = o.head_size;
+  if (o.kv_latent_size <= 0 || o.q_latent_size < 0) {
+    fail(ErrorKind::kConfig, "[attention] latents must have a size, got kv_latent_size ",
+         o.kv_latent_size, " and q_latent_size ", o.q_latent_size, '.');
+  }
+  if (o.rope_head_size < 0 || o.rope_head_size % 2 != 0) {
+    fail(ErrorKind::kConfig, "[attention] rope_head_size must be even, got ", o.rope_head_size,
+         '.');
+  }
+  if (o.value_head_size > o.head_size + o.rope_head_size) {
+    fail(ErrorKind::kConfig, "[attention] value_head_size must be at most ",
+         o.head_size + o.rope_head_size, ", a key's, got ", o.value_head_size, '.');
+  }
+  return o;
+}
+
+Linear projection(const Options& o, int64_t in, int64_t out, const ParamScope& scope) {
+  return Linear({.in = in, .out = out, .bias = false, .deviation = o.in_deviation}, scope);
+}
+
+Norm latent_norm(const Options& o, int64_t size, const ParamScope& scope) {
+  return Norm(size, {{.kind = NormKind::kRms, .eps = o.norm_eps}, /*bias=*/false}, scope);
+}
+
+int64_t query_source(const Options& o) {
+  return o.q_latent_size > 0 ? o.q_latent_size : o.hidden_size;
+}
+
+// (B, T, H * size) -> (B, T, H, size) and back.
+Var split_heads(const Var& x, int64_t heads) {
+  return reshape(x, {x.shape()[0], x.shape()[1], heads, x.shape()[2] / heads});
+}
+Var merge_heads(const Var& x) {
+  return reshape(x, {x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3]});
+}
+
+}  // namespace
+
+LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
+    : options(resolved(given)),
+      q(projection(options, query_source(options), options.heads * options.head_size, scope / "q")),
+      kv_down(projection(options, options.hidden_size, options.kv_latent_size, scope / "kv_down")),
+      kv_norm(latent_norm(options, options.kv_latent_size, scope / "kv_norm")),
+      k_up(projection(options, options.kv_latent_size, options.heads * options.head_size,
+                      scope / "k_up")),
+      v_up(projection(options, options.kv_latent_size, options.heads * options.value_head_size,
+                      scope / "v_up")),
+      out({.in = options.heads * options.value_head_size,
+           .out = options.hidden_size,
+           .bias = options.bias,
+           .deviation = options.out_deviation},
+          scope / "out") {
+  const Options& o = options;
+  if (o.q_latent_size > 0) {
+    q_down.emplace(projection(o, o.hidden_size, o.q_latent_size, scope / "q_down"));
+    q_norm.emplace(latent_norm(o, o.q_latent_size, scope / "q_norm"));
+  }
+  if (o.rope_head_size > 0) {
+    q_rope.emplace(projection(o, query_source(o), o.heads * o.rope_head_size, scope / "q_rope"));
+    k_rope.emplace(projection(o, o.hidden_size, o.rope_head_size, scope / "k_rope"));
+    rope_angles =
+        rope_table(o.rope_positions, o.rope_head_size, o.rope_theta, scope.dtype(), scope.device());
+  }
+}
+
+Var LatentAttention::turn(const Var& x, int64_t heads, int64_t position) const {
+  return rope(x, rope_angles,
+              {.heads = heads, .position_offset = position, .layout = options.rope_layout});
+}
+
+LatentAttention::Queries LatentAttention::queries(const Var& x, int64_t position) const {
+  const Var source = q_down ? (*q_norm)((*q_down)(x)) : x;
+  return {q(source), q_rope ? turn((*q_rope)(source), options.heads, position) : Var()};
+}
+
+LatentAttention::Latents LatentAttention::compress(const Var& x, int64_t position) const {
+  return {kv_norm(kv_down(x)), k_rope ? turn((*k_rope)(x), 1, position) : Var()};
+}
+
+Var LatentAttention::operator()(const Var& x, const Tensor& lengths, bool causal) const {
+  return attend(x, 0, compress(x, 0),
+                {.causal = causal, .key_lengths = lengths, .dropout = options.dropout});
+}
+
+Var LatentAttention::attend(const Var& x, int64_t position, const Latents& latents,
+                            AttentionOptions attention_options) const {
+  const int64_t heads = options.heads, value_size = options.value_head_size;
+  const int64_t key_size = options.head_size + options.rope_head_size;
+  const DType dtype = x.dtype();
+  const Device device = x.value().device();
+  attention_options.heads = heads;
+  const auto [content, rotary] = queries(x, position);
+  Var query = content, key = k_up(latents.latent), value = v_up(latents.latent);
+  if (rotary.defined()) {
+    query = merge_heads(concat({split_heads(rotary, heads), split_heads(content, heads)}, 3));
+    // One rotary key for all heads: broadcasting writes it to each.
+    const Var shared = split_heads(latents.rope_key, 1);
+    const Var none = Tensor::zeros({heads, options.rope_head_size}, dtype, device);
+    key = merge_heads(concat({shared + none, split_heads(key, heads)}, 3));
+  }
+  if (value_size == key_size) return out(attention(query, key, value, attention_options));
+  // The fused attention has one head size: values are filled up with zeros, which stay zeros.
+  const Var zeros = Tensor::zeros(
+      {value.shape()[0], value.shape()[1], heads, key_size - value_size}, dtype, device);
+  value = merge_heads(concat({split_heads(value, heads), zeros}, 3));
+  const Var y = split_heads(attention(query, key, value, attention_options), heads);
+  return out(merge_heads(slice(y, 3, 0, value_size)));
+}
+
+Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& packed,
+                                     AttentionOptions attention_options) const {
+  const int64_t batch = x.shape()[0], length = x.shape()[1], rows = batch * length;
+  const int64_t heads = options.heads, latent_size = options.kv_latent_size;
+  const int64_t size = options.head_size, rope_size = options.rope_head_size;
+  // The head size is that of the absorbed queries, the scale still that of the keys they stand for.
+  attention_options.heads = heads;
+  attention_options.kv_heads = 1;
+  attention_options.scale = 1 / std::sqrt(static_cast<double>(size + rope_size));
+  const auto [content, rotary] = queries(x, position);
+  // (H, N, K) times W_uk (H, K, C), and back to (N, H, C).
+  const Var by_head = permute(reshape(content, {rows, heads, size}), {1, 0, 2});
+  Var query = permute(matmul(by_head, reshape(k_up.weight, {heads, size, latent_size})), {1, 0, 2});
+  if (rotary.defined()) query = concat({reshape(rotary, {rows, heads, rope_size}), query}, 2);
+  query = reshape(query, {batch, length, heads * options.cache_width()});
+  // The latents are their own values; what the rotary keys add up to is left out.
+  const Var sums = reshape(attention(query, packed, packed, attention_options),
+                           {rows, heads, options.cache_width()});
+  const Var latents = permute(slice(sums, 2, rope_size, options.cache_width()), {1, 0, 2});
+  const Var values =
+      matmul(latents, reshape(v_up.weight, {heads, options.value_head_size, latent_size}),
+             {.trans_b = true});
+  return out(reshape(permute(values, {1, 0, 2}), {batch, length, heads * options.value_head_size}));
+}
+
+Var LatentAttention::step(const Var& x, KeyValueCache& cache) const {
+  const int64_t count = x.shape()[1], position = cache.length;
+  const Latents latents = compress(x, position);
+  cache.append(latents.packed().value());
+  if (position == 0) return attend(x, 0, latents, {.causal = true});
+  check(count == 1, "attention", "after the first step one token follows at a time, got ", count,
+        '.');
+  // The cache has room for more tokens than it holds; attention stops at the length.
+  const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
+                                      DType::kInt32, x.value().device());
+  return attend_absorbed(x, position, cache.kv, {.key_lengths = lengths});
+}
+
+}  // namespace tapestry

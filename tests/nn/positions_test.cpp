@@ -1,0 +1,87 @@
+// What each kind of position embedding lets a stack of self-attention layers know about order.
+#include "nn/trunk.h"
+#include "tests/nn/models.h"
+
+namespace tapestry {
+namespace {
+
+struct Variant {
+  const char* name;
+  PositionEmbedding positions;
+  int64_t kv_latent_size = 0;
+};
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+class Positions : public ::testing::TestWithParam<Variant> {
+ protected:
+  static constexpr int64_t kLength = 6, kSize = 16;
+
+  ModelOptions options() const {
+    ModelOptions options = test::post_norm_options();
+    options.num_hidden_layers = 2;
+    options.position_embedding = GetParam().positions;
+    options.kv_latent_size = GetParam().kv_latent_size;
+    return options;
+  }
+
+  // The states of tokens in the given order, (T, D).
+  Tensor states(const std::vector<int32_t>& ids, bool causal) const {
+    ParamStore store(3, DType::kFloat64);
+    const ModelOptions o = options();
+    const Trunk trunk(o, embedding_table(o, 19, store.root() / "embedding"), causal, store.root());
+    return trunk(Tensor::from<int32_t>(ids, {1, kLength})).value().reshape({kLength, kSize});
+  }
+
+  // How far the states are from following the tokens to their new places.
+  double departure(bool causal) const {
+    const std::vector<int32_t> ids = {4, 9, 11, 6, 15, 7};
+    const std::vector<size_t> order = {3, 0, 5, 1, 4, 2};
+    std::vector<int32_t> permuted;
+    for (const size_t from : order) permuted.push_back(ids[from]);
+    const Tensor x = states(ids, causal), y = states(permuted, causal);
+    double worst = 0;
+    for (int64_t t = 0; t < kLength; ++t) {
+      const auto from = static_cast<int64_t>(order[t]);
+      worst = std::max(worst, test::distance(y.slice(t, t + 1), x.slice(from, from + 1)));
+    }
+    return worst;
+  }
+};
+
+TEST_P(Positions, AnEncoderFollowsAPermutationExactlyWithoutThem) {
+  if (GetParam().positions == PositionEmbedding::kNone) {
+    EXPECT_LT(departure(/*causal=*/false), 1e-12);
+  } else {
+    EXPECT_GT(departure(/*causal=*/false), 1e-2);
+  }
+}
+
+// A causal mask tells the order by itself.
+TEST_P(Positions, ADecoderKnowsTheOrderInAnyCase) { EXPECT_GT(departure(/*causal=*/true), 1e-2); }
+
+// Repeated tokens: only absolute positions tell them apart; rotary ones turn queries and keys, and
+// values that are all the same add up to the same.
+TEST_P(Positions, RepeatedTokens) {
+  const Tensor x = states({4, 4, 4, 4, 4, 4}, /*causal=*/false);
+  const double difference = test::distance(x.slice(0, 1), x.slice(3, 4));
+  const bool absolute = GetParam().positions == PositionEmbedding::kSinusoidal ||
+                        GetParam().positions == PositionEmbedding::kLearned;
+  if (absolute) {
+    EXPECT_GT(difference, 1e-2);
+  } else {
+    EXPECT_LT(difference, 1e-12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Positions,
+                         ::testing::Values(Variant{"none", PositionEmbedding::kNone},
+                                           Variant{"sinusoidal", PositionEmbedding::kSinusoidal},
+                                           Variant{"learned", PositionEmbedding::kLearned},
+                                           Variant{"rope", PositionEmbedding::kRope},
+                                           Variant{"latent_none", PositionEmbedding::kNone, 6},
+                                           Variant{"latent_rope", PositionEmbedding::kRope, 6}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tapestry
