@@ -18,6 +18,7 @@ const char* name_of(Task task) {
 const char* name_of(ModelType type) {
   switch (type) {
     case ModelType::kEncoderDecoder: return "encoder_decoder";
+    case ModelType::kRnnAttention: return "rnn_attention";
     case ModelType::kEncoder: return "encoder";
     case ModelType::kDecoder: return "decoder";
   }

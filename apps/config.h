@@ -25,7 +25,7 @@ enum class Task {
   kDenoising,       ///< encoder-decoder that restores corrupted text
   kClassification,  ///< of texts
 };
-enum class ModelType { kEncoderDecoder, kEncoder, kDecoder };
+enum class ModelType { kEncoderDecoder, kRnnAttention, kEncoder, kDecoder };
 
 /// As in a config.
 const char* name_of(Task task);

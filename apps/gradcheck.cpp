@@ -35,7 +35,11 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
   const std::string name = "model of " + path;
   switch (config.task) {
     case Task::kTranslation:
-    case Task::kDenoising: return encoder_decoder_gradcheck(name, options);
+    case Task::kDenoising:
+      if (config.model_type == ModelType::kRnnAttention) {
+        return rnn_attention_gradcheck(name, options);
+      }
+      return encoder_decoder_gradcheck(name, options);
     case Task::kClm: return language_model_gradcheck(name, options, /*causal=*/true);
     case Task::kMlm: return language_model_gradcheck(name, options, /*causal=*/false);
     case Task::kClassification: return classifier_gradcheck(name, options);

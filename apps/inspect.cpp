@@ -44,13 +44,26 @@ template <class Model>
 void print_model(const Config& config, const TokenizerPair& tokenizers) {
   const ModelBundle<Model> bundle(config, tokenizers);
   print_parameters(bundle.store);
+  if constexpr (!std::is_same_v<Model, RnnAttention> && !std::is_same_v<Model, SequenceClassifier>) {
+    const int64_t layers = std::is_same_v<Model, EncoderDecoder> ? config.model.decoder_layers
+                                                                 : config.model.num_hidden_layers;
+    if (config.task == Task::kMlm) return;
+    const int64_t bytes = cache_bytes_per_token(config.model, config.dtype);
+    std::printf("decoding keeps %lld bytes for each token: %lld in each of %lld layers\n",
+                static_cast<long long>(layers * bytes), static_cast<long long>(bytes),
+                static_cast<long long>(layers));
+  }
 }
 
 void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
   config.device = "cpu";
   switch (config.task) {
     case Task::kTranslation:
-    case Task::kDenoising: return print_model<EncoderDecoder>(config, tokenizers);
+    case Task::kDenoising:
+      if (config.model_type == ModelType::kRnnAttention) {
+        return print_model<RnnAttention>(config, tokenizers);
+      }
+      return print_model<EncoderDecoder>(config, tokenizers);
     case Task::kClm:
     case Task::kMlm: return print_model<LanguageModel>(config, tokenizers);
     case Task::kClassification: return print_model<SequenceClassifier>(config, tokenizers);

@@ -7,15 +7,27 @@
 
 namespace tapestry {
 
+namespace {
+
+Vocabulary vocabulary_of(const TokenizerPair& tokenizers) {
+  return {.source_size = tokenizers.source->vocab_size(),
+          .target_size = tokenizers.target->vocab_size(),
+          .shared = tokenizers.shared(),
+          .pad_id = kPadId};
+}
+
+}  // namespace
+
 template <>
 EncoderDecoder build_model(const Config& config, const TokenizerPair& tokenizers,
                            const ParamScope& scope) {
-  return EncoderDecoder(config.model,
-                        {.source_size = tokenizers.source->vocab_size(),
-                         .target_size = tokenizers.target->vocab_size(),
-                         .shared = tokenizers.shared(),
-                         .pad_id = kPadId},
-                        scope);
+  return EncoderDecoder(config.model, vocabulary_of(tokenizers), scope);
+}
+
+template <>
+RnnAttention build_model(const Config& config, const TokenizerPair& tokenizers,
+                         const ParamScope& scope) {
+  return RnnAttention(config.model, vocabulary_of(tokenizers), scope);
 }
 
 template <>
@@ -49,11 +61,10 @@ ModelFiles read_model_files(const std::string& path) {
 }
 
 template <class Model>
-std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(const std::string& path,
+std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::string& device,
                                                              const std::string& who,
                                                              const std::vector<Task>& tasks) {
-  ModelFiles files = read_model_files(path);
   if (std::find(tasks.begin(), tasks.end(), files.config.task) == tasks.end()) {
     std::string needed;
     for (const Task task : tasks) needed += (needed.empty() ? "" : " or ") + std::string(name_of(task));
@@ -68,6 +79,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(const std::string& 
 }
 
 template struct ModelBundle<EncoderDecoder>;
+template struct ModelBundle<RnnAttention>;
 template struct ModelBundle<LanguageModel>;
 template struct ModelBundle<SequenceClassifier>;
 

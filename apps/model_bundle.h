@@ -8,6 +8,7 @@
 #include "apps/config.h"
 #include "data/tokenizer.h"
 #include "nn/language_model.h"
+#include "nn/rnn_attention.h"
 #include "nn/transformer.h"
 
 namespace tapestry {
@@ -40,6 +41,10 @@ struct ModelBundle {
   /// another one's. Throws Error(kData) also naming the file and the parameter that is missing,
   /// unknown or has another shape.
   static std::unique_ptr<ModelBundle> load(const std::string& path, const std::string& device,
+                                           const std::string& who, const std::vector<Task>& tasks) {
+    return load(read_model_files(path), device, who, tasks);
+  }
+  static std::unique_ptr<ModelBundle> load(ModelFiles files, const std::string& device,
                                            const std::string& who, const std::vector<Task>& tasks);
 
   Device device() const { return store.device(); }
@@ -50,8 +55,21 @@ struct ModelBundle {
   Model model;
 };
 
-using TranslationModel = ModelBundle<EncoderDecoder>;
+/// An EncoderDecoder or a RnnAttention.
+template <class Model>
+using TranslationModel = ModelBundle<Model>;
 using TextModel = ModelBundle<LanguageModel>;
 using TextClassifier = ModelBundle<SequenceClassifier>;
+
+/// Loads a translation model and calls f(const TranslationModel<...>&) with it.
+template <class F>
+void with_translation_model(const std::string& path, const std::string& device,
+                            const std::string& who, const std::vector<Task>& tasks, F f) {
+  ModelFiles files = read_model_files(path);
+  if (files.config.model_type == ModelType::kRnnAttention) {
+    return f(*ModelBundle<RnnAttention>::load(std::move(files), device, who, tasks));
+  }
+  f(*ModelBundle<EncoderDecoder>::load(std::move(files), device, who, tasks));
+}
 
 }  // namespace tapestry

@@ -13,7 +13,8 @@ void print(const std::vector<Score>& scores) {
   }
 }
 
-std::vector<Score> score_pairs(const TranslationModel& model, const ScoreArguments& arguments) {
+template <class Model>
+std::vector<Score> score_pairs(const TranslationModel<Model>& model, const ScoreArguments& arguments) {
   CorpusSpec spec;
   spec.source = arguments.source;
   spec.target = arguments.target;
@@ -38,9 +39,8 @@ int run_score(const ScoreArguments& arguments) {
                                        {Task::kClm});
     print(score_lines(*model, read_lines(arguments.target)));
   } else {
-    const auto model = TranslationModel::load(arguments.model, device, "score with --source",
-                                              {Task::kTranslation});
-    print(score_pairs(*model, arguments));
+    with_translation_model(arguments.model, device, "score with --source", {Task::kTranslation},
+                           [&](const auto& model) { print(score_pairs(model, arguments)); });
   }
   return 0;
 }

@@ -27,7 +27,8 @@ Json details(const std::string& line, const std::vector<Hypothesis>& hypotheses,
   return {{"source", line}, {"translations", std::move(list)}};
 }
 
-void translate_block(const TranslationModel& model, const std::vector<std::string>& lines,
+template <class Model>
+void translate_block(const TranslationModel<Model>& model, const std::vector<std::string>& lines,
                      int64_t first, const SearchOptions& options,
                      const TranslateArguments& arguments) {
   std::vector<std::vector<int32_t>> sources;
@@ -65,13 +66,16 @@ void translate_block(const TranslationModel& model, const std::vector<std::strin
 
 int run_translate(const TranslateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
-  const auto model = TranslationModel::load(arguments.model, arguments.compute.device, "translate",
-                                            {Task::kTranslation, Task::kDenoising});
-  SearchOptions options = search_options(model->config.generation, arguments.search);
-  options.max_length_ratio = arguments.max_length_ratio.value_or(options.max_length_ratio);
-  filter_lines("translate", kBlockLines, [&](const std::vector<std::string>& lines, int64_t first) {
-    translate_block(*model, lines, first, options, arguments);
-  });
+  with_translation_model(
+      arguments.model, arguments.compute.device, "translate",
+      {Task::kTranslation, Task::kDenoising}, [&](const auto& model) {
+        SearchOptions options = search_options(model.config.generation, arguments.search);
+        options.max_length_ratio = arguments.max_length_ratio.value_or(options.max_length_ratio);
+        filter_lines("translate", kBlockLines,
+                     [&](const std::vector<std::string>& lines, int64_t first) {
+                       translate_block(model, lines, first, options, arguments);
+                     });
+      });
   return 0;
 }
 

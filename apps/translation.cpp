@@ -21,7 +21,8 @@ BatchOptions unshuffled(BatchOptions options) {
 
 }  // namespace
 
-std::vector<std::vector<Hypothesis>> translate(const TranslationModel& model,
+template <class Model>
+std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
                                                const std::vector<std::vector<int32_t>>& sources,
                                                const SearchOptions& options,
                                                int64_t batch_sentences, int64_t first_id) {
@@ -56,7 +57,8 @@ std::vector<std::vector<Hypothesis>> translate(const TranslationModel& model,
   return results;
 }
 
-std::vector<Score> score(const TranslationModel& model, const ParallelCorpus& pairs,
+template <class Model>
+std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
                          int64_t batch_sentences) {
   std::vector<Score> scores(static_cast<size_t>(pairs.size()));
   BatchOptions in_order;
@@ -84,8 +86,8 @@ std::vector<Score> score(const TranslationModel& model, const ParallelCorpus& pa
 
 namespace {
 
-/// Trains an encoder-decoder on any walk that yields TranslationBatch.
-template <class Batches>
+/// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.
+template <class Model, class Batches>
 class EncoderDecoderTask : public TrainingTask {
  public:
   ParamStore& parameters() override { return model_->store; }
@@ -123,14 +125,18 @@ class EncoderDecoderTask : public TrainingTask {
     return sums;
   }
 
-  std::unique_ptr<TranslationModel> model_;
+  std::unique_ptr<TranslationModel<Model>> model_;
   std::unique_ptr<Loader<Batches>> loader_;
 
  private:
   std::vector<TranslationBatch> update_;
 };
 
-class TranslationTask : public EncoderDecoderTask<TranslationBatches> {
+template <class Model>
+class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
+  using Base = EncoderDecoderTask<Model, TranslationBatches>;
+  using Base::loader_, Base::model_;
+
  public:
   TranslationTask(const Config& config, TokenizerPair given, DataPosition start,
                   const Report& report) {
@@ -146,7 +152,7 @@ class TranslationTask : public EncoderDecoderTask<TranslationBatches> {
       report("validation data: " + valid_.counts.summary());
     }
     report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
-    model_ = std::make_unique<TranslationModel>(config, std::move(tokenizers));
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
     loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
   }
   // The loader's thread reads the corpus.
@@ -156,7 +162,7 @@ class TranslationTask : public EncoderDecoderTask<TranslationBatches> {
     if (valid_.size() == 0) return {};
     const Config& config = model_->config;
     std::map<std::string, double> metrics =
-        loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
+        this->loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
     std::vector<std::vector<int32_t>> sources;
     std::vector<std::string> hypotheses;
     for (int64_t i = 0; i < valid_.size(); ++i) {
@@ -183,7 +189,11 @@ class TranslationTask : public EncoderDecoderTask<TranslationBatches> {
   ParallelCorpus train_, valid_;
 };
 
-class DenoisingTask : public EncoderDecoderTask<DenoisingBatches> {
+template <class Model>
+class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
+  using Base = EncoderDecoderTask<Model, DenoisingBatches>;
+  using Base::loader_, Base::model_;
+
  public:
   DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
                 const Report& report) {
@@ -196,14 +206,14 @@ class DenoisingTask : public EncoderDecoderTask<DenoisingBatches> {
       valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
       report("validation data: " + valid_.counts.summary());
     }
-    model_ = std::make_unique<TranslationModel>(config, std::move(tokenizers));
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
     loader_ = std::make_unique<Loader<DenoisingBatches>>(batches(train_, config.batch, start));
   }
   ~DenoisingTask() override { loader_.reset(); }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (valid_.size() == 0) return {};
-    return loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options).metrics();
+    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options).metrics();
   }
 
  private:
@@ -218,14 +228,38 @@ class DenoisingTask : public EncoderDecoderTask<DenoisingBatches> {
 
 }  // namespace
 
+namespace {
+
+/// TaskOf<Model> for the config's model.
+template <template <class> class TaskOf, class... Arguments>
+std::unique_ptr<TrainingTask> task_of_model(const Config& config, Arguments&&... arguments) {
+  if (config.model_type == ModelType::kRnnAttention) {
+    return std::make_unique<TaskOf<RnnAttention>>(config, std::forward<Arguments>(arguments)...);
+  }
+  return std::make_unique<TaskOf<EncoderDecoder>>(config, std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace
+
 std::unique_ptr<TrainingTask> make_translation_task(const Config& config, TokenizerPair tokenizers,
                                                     DataPosition start, const Report& report) {
-  return std::make_unique<TranslationTask>(config, std::move(tokenizers), start, report);
+  return task_of_model<TranslationTask>(config, std::move(tokenizers), start, report);
 }
 
 std::unique_ptr<TrainingTask> make_denoising_task(const Config& config, TokenizerPair tokenizers,
                                                   DataPosition start, const Report& report) {
-  return std::make_unique<DenoisingTask>(config, std::move(tokenizers), start, report);
+  return task_of_model<DenoisingTask>(config, std::move(tokenizers), start, report);
 }
+
+template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
+                                  int64_t);
+template std::vector<Score> score(const TranslationModel<RnnAttention>&, const ParallelCorpus&,
+                                  int64_t);
+template std::vector<std::vector<Hypothesis>> translate(const TranslationModel<EncoderDecoder>&,
+                                                        const std::vector<std::vector<int32_t>>&,
+                                                        const SearchOptions&, int64_t, int64_t);
+template std::vector<std::vector<Hypothesis>> translate(const TranslationModel<RnnAttention>&,
+                                                        const std::vector<std::vector<int32_t>>&,
+                                                        const SearchOptions&, int64_t, int64_t);
 
 }  // namespace tapestry

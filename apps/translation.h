@@ -12,9 +12,9 @@
 namespace tapestry {
 
 /// Ids without bos and eos -> the n best translations of each, best first. Sentences are batched by
-/// length; the results are in the order of the input. `progress` hears how many are done.
-/// `first_id`: number of the first sentence in the whole input, for the draws of sampling.
-std::vector<std::vector<Hypothesis>> translate(const TranslationModel& model,
+/// length; the results are in the order of the input. `first_id`: number of the first sentence in the whole input, for the draws of sampling.
+template <class Model>
+std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
                                                const std::vector<std::vector<int32_t>>& sources,
                                                const SearchOptions& options,
                                                int64_t batch_sentences, int64_t first_id = 0);
@@ -24,7 +24,8 @@ struct Score {
   int64_t tokens = 0;          ///< eos included
 };
 /// One score per pair.
-std::vector<Score> score(const TranslationModel& model, const ParallelCorpus& pairs,
+template <class Model>
+std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
                          int64_t batch_sentences);
 
 std::unique_ptr<TrainingTask> make_translation_task(const Config& config, TokenizerPair tokenizers,

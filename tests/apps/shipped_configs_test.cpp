@@ -50,6 +50,8 @@ int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
   switch (config.model_type) {
     case ModelType::kEncoderDecoder:
       return parameters_of<EncoderDecoder>(config, tokenizers);
+    case ModelType::kRnnAttention:
+      return parameters_of<RnnAttention>(config, tokenizers);
     case ModelType::kDecoder:
       return parameters_of<LanguageModel>(config, tokenizers);
     case ModelType::kEncoder:
