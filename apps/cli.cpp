@@ -101,6 +101,8 @@ void add_translate(CLI::App& app, Run& run) {
       ->capture_default_str();
   command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
+  command->add_option("--attention", arguments->attention,
+                      "also write a page (HTML) with the attention weights of the first 20 lines");
   command->callback([&run, arguments] { run = [arguments] { return run_translate(*arguments); }; });
 }
 

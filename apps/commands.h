@@ -45,6 +45,7 @@ struct TranslateArguments {
   std::optional<double> max_length_ratio;
   int64_t batch_size = 64;  ///< sentences searched at a time
   std::string detail;       ///< "" or "jsonl"
+  std::string attention;    ///< page to write with heat maps of the first lines' attention, or ""
 };
 
 /// Continues one prompt, or each line of stdin: one line each, in which line ends are written \\n.

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -27,10 +28,39 @@ Json details(const std::string& line, const std::vector<Hypothesis>& hypotheses,
   return {{"source", line}, {"translations", std::move(list)}};
 }
 
+// Heat maps of the first translations.
+class AttentionPages {
+ public:
+  explicit AttentionPages(const std::string& path) : path_(path) {}
+
+  void add(const TranslationModel<EncoderDecoder>& model, const std::vector<int32_t>& source,
+           const Hypothesis& best) {
+    if (path_.empty() || pages_.size() == kMostPages) return;
+    pages_.push_back(attention_page(model, source, best.tokens));
+  }
+  void add(const TranslationModel<RnnAttention>&, const std::vector<int32_t>&, const Hypothesis&) {
+    if (path_.empty()) return;
+    fail(ErrorKind::kConfig, "[translate] --attention needs a model of type encoder_decoder.");
+  }
+  void write() const {
+    if (path_.empty()) return;
+    std::ofstream out(path_);
+    out << attention_html(pages_);
+    out.flush();
+    if (!out) fail(ErrorKind::kRuntime, "[translate] cannot write ", path_, '.');
+  }
+
+ private:
+  static constexpr size_t kMostPages = 20;
+
+  std::string path_;
+  std::vector<AttentionPage> pages_;
+};
+
 template <class Model>
 void translate_block(const TranslationModel<Model>& model, const std::vector<std::string>& lines,
                      int64_t first, const SearchOptions& options,
-                     const TranslateArguments& arguments) {
+                     const TranslateArguments& arguments, AttentionPages& pages) {
   std::vector<std::vector<int32_t>> sources;
   const auto longest = static_cast<size_t>(model.config.model.max_position_embeddings - 1);  // eos
   for (const std::string& line : lines) {
@@ -43,6 +73,7 @@ void translate_block(const TranslationModel<Model>& model, const std::vector<std
     }
   }
   const auto results = translate(model, sources, options, arguments.batch_size, first);
+  for (size_t i = 0; i < sources.size(); ++i) pages.add(model, sources[i], results[i].at(0));
   const Tokenizer& tokenizer = *model.tokenizers.target;
   size_t next = 0;
   for (const std::string& line : lines) {
@@ -71,10 +102,12 @@ int run_translate(const TranslateArguments& arguments) {
       {Task::kTranslation, Task::kDenoising}, [&](const auto& model) {
         SearchOptions options = search_options(model.config.generation, arguments.search);
         options.max_length_ratio = arguments.max_length_ratio.value_or(options.max_length_ratio);
+        AttentionPages pages(arguments.attention);
         filter_lines("translate", kBlockLines,
                      [&](const std::vector<std::string>& lines, int64_t first) {
-                       translate_block(model, lines, first, options, arguments);
+                       translate_block(model, lines, first, options, arguments, pages);
                      });
+        pages.write();
       });
   return 0;
 }

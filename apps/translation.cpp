@@ -84,6 +84,42 @@ std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCor
   return scores;
 }
 
+AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
+                             const std::vector<int32_t>& source,
+                             const std::vector<int32_t>& target) {
+  const auto with = [](std::vector<int32_t> ids, int32_t first, int32_t last) {
+    if (first >= 0) ids.insert(ids.begin(), first);
+    if (last >= 0) ids.push_back(last);
+    return ids;
+  };
+  const std::vector<int32_t> read = with(source, -1, kEosId), fed = with(target, kBosId, -1);
+  const auto row = [&](const std::vector<int32_t>& ids) {
+    return Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}).to(model.device());
+  };
+  const Tensor lengths = Tensor::full({1}, double(read.size()), DType::kInt32).to(model.device());
+  AttentionRecorder recorder;
+  model.model.decode(row(fed), model.model.encode(row(read), lengths), lengths);
+
+  AttentionPage page;
+  for (const int32_t id : read) page.source.push_back(model.tokenizers.source->piece(id));
+  for (const int32_t id : fed) page.target.push_back(model.tokenizers.target->piece(id));
+  const auto take = [&](const std::string& name, bool source_queries, bool source_keys) {
+    const Tensor weights = recorder.weights().at(page.maps.size()).to(Device{});
+    const Shape& shape = weights.shape();
+    page.maps.push_back({name, source_queries, source_keys,
+                         weights.reshape({shape[1], shape[2], shape[3]})});
+  };
+  const ModelOptions& options = model.config.model;
+  for (int64_t i = 1; i <= options.encoder_layers; ++i) {
+    take(concat("encoder layer ", i, ", self-attention"), true, true);
+  }
+  for (int64_t i = 1; i <= options.decoder_layers; ++i) {
+    take(concat("decoder layer ", i, ", self-attention"), false, false);
+    take(concat("decoder layer ", i, ", cross-attention"), false, true);
+  }
+  return page;
+}
+
 namespace {
 
 /// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.

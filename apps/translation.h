@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/attention_html.h"
 #include "apps/model_bundle.h"
 #include "apps/training.h"
 
@@ -27,6 +28,12 @@ struct Score {
 template <class Model>
 std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
                          int64_t batch_sentences);
+
+/// What every layer of the model attended to, reading `source` and writing `target` (ids without bos
+/// and eos).
+AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
+                             const std::vector<int32_t>& source,
+                             const std::vector<int32_t>& target);
 
 std::unique_ptr<TrainingTask> make_translation_task(const Config& config, TokenizerPair tokenizers,
                                                     DataPosition start, const Report& report);

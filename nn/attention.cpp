@@ -18,7 +18,33 @@ void copy_tokens(const Tensor& from, const Tensor& to, int64_t offset, int64_t l
   });
 }
 
+thread_local AttentionRecorder* recorder = nullptr;
+
+// Tells the recorder, if there is one, of queries in the columns of `q` from q_column on and of keys
+// and values side by side in those of `kv` from kv_column on.
+void hear_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_column,
+                 const MultiHeadAttention::Options& sizes, const AttentionOptions& how) {
+  if (recorder == nullptr) return;
+  const int64_t width = sizes.kv_width() / 2;
+  AttentionRecorder::hear(slice(q, 2, q_column, q_column + sizes.hidden_size),
+                          slice(kv, 2, kv_column, kv_column + width),
+                          slice(kv, 2, kv_column + width, kv_column + 2 * width), how);
+}
+
 }  // namespace
+
+AttentionRecorder::AttentionRecorder() {
+  check(recorder == nullptr, "attention", "a recorder is already alive on this thread.");
+  recorder = this;
+}
+
+AttentionRecorder::~AttentionRecorder() { recorder = nullptr; }
+
+void AttentionRecorder::hear(const Var& q, const Var& k, const Var& v,
+                             const AttentionOptions& options) {
+  if (recorder == nullptr) return;
+  recorder->weights_.push_back(attention_reference(q, k, v, options).weights.value());
+}
 
 void KeyValueCache::append(const Tensor& tokens) {
   const int64_t rows = tokens.shape()[0], count = tokens.shape()[1], width = tokens.shape()[2];
@@ -91,11 +117,14 @@ Var SelfAttention::project(const Var& x, int64_t position_offset) const {
 }
 
 Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal) const {
-  return out(attention(project(x, 0), {.heads = options.heads,
-                                       .kv_heads = options.kv_heads,
-                                       .causal = causal,
-                                       .key_lengths = lengths,
-                                       .dropout = options.dropout}));
+  const Var packed = project(x, 0);
+  const AttentionOptions how{.heads = options.heads,
+                             .kv_heads = options.kv_heads,
+                             .causal = causal,
+                             .key_lengths = lengths,
+                             .dropout = options.dropout};
+  hear_packed(packed, 0, packed, options.hidden_size, options, how);
+  return out(attention(packed, how));
 }
 
 Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
@@ -136,11 +165,13 @@ CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
           scope / "out") {}
 
 Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const {
-  return out(attention(q(x), memory_kv,
-                       {.heads = options.heads,
-                        .kv_heads = options.kv_heads,
-                        .key_lengths = memory_lengths,
-                        .dropout = options.dropout}));
+  const AttentionOptions how{.heads = options.heads,
+                             .kv_heads = options.kv_heads,
+                             .key_lengths = memory_lengths,
+                             .dropout = options.dropout};
+  const Var query = q(x);
+  hear_packed(query, 0, memory_kv, 0, options, how);
+  return out(attention(query, memory_kv, how));
 }
 
 }  // namespace tapestry

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "nn/layers.h"
 
 namespace tapestry {
@@ -18,6 +20,25 @@ struct KeyValueCache {
 
 /// Rows `rows` (int32, any length) of a tensor's first axis.
 Tensor gather_rows(const Tensor& x, const Tensor& rows);
+
+/// While one is alive, the attention layers called on its thread leave their weights here, in the
+/// order of the calls. They compute them beside the fused operation, by attention_reference().
+class AttentionRecorder {
+ public:
+  AttentionRecorder();
+  ~AttentionRecorder();
+  AttentionRecorder(const AttentionRecorder&) = delete;
+  AttentionRecorder& operator=(const AttentionRecorder&) = delete;
+
+  /// (B, H, T, S) each.
+  const std::vector<Tensor>& weights() const { return weights_; }
+
+  /// For layers: what they are about to give to attention().
+  static void hear(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
+
+ private:
+  std::vector<Tensor> weights_;
+};
 
 /// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed
 /// in one matrix. With fewer key/value heads than heads it is grouped-query attention.

@@ -114,6 +114,7 @@ Var LatentAttention::attend(const Var& x, int64_t position, const Latents& laten
     const Var none = Tensor::zeros({heads, options.rope_head_size}, dtype, device);
     key = merge_heads(concat({shared + none, split_heads(key, heads)}, 3));
   }
+  AttentionRecorder::hear(query, key, key, attention_options);  // weights do not ask for the values
   if (value_size == key_size) return out(attention(query, key, value, attention_options));
   // The fused attention has one head size: values are filled up with zeros, which stay zeros.
   const Var zeros = Tensor::zeros(
