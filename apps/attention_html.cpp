@@ -18,6 +18,7 @@ label { margin-right: 1.5em; }
 #heads { display: flex; flex-wrap: wrap; gap: 1.5em; margin-top: 1em; }
 figure { margin: 0; }
 figcaption { font-weight: bold; margin-bottom: .3em; }
+#cell:empty { display: none; }
 #cell { position: fixed; right: 1em; top: 1em; background: #eee; padding: .3em .6em; min-width: 14em; }
 </style></head><body>
 <h1>Attention weights</h1>
