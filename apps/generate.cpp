@@ -6,6 +6,7 @@
 #include "apps/filter.h"
 #include "apps/language_modelling.h"
 #include "core/parallel.h"
+#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
@@ -73,8 +74,8 @@ class Generator {
     const std::vector<int32_t> ids = tokenizer().encode(text);
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     if (request.prompt.empty()) {
-      fail(ErrorKind::kData, "[generate] line ", number / arguments_.samples + 1,
-           " is empty: a model of one long document needs a prompt.");
+      fail(ErrorKind::kData,
+           "[generate] the prompt is empty: a model of one long document needs one.");
     }
     return request;
   }
@@ -167,19 +168,29 @@ int run_generate(const GenerateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const auto model =
       TextModel::load(arguments.model, arguments.compute.device, "generate", {Task::kClm});
+  for (const std::string& stop : arguments.stop) {
+    if (stop.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
+  }
   const Generator generator(*model, arguments);
   const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
     std::vector<Request> batch;
+    const auto flush = [&] {
+      if (!batch.empty()) generator.answer(batch);
+      batch.clear();
+    };
     for (size_t i = 0; i < lines.size(); ++i) {
+      if (!arguments.prompt && is_blank(lines[i])) {  // a filter answers an empty line with one
+        flush();
+        std::cout << '\n';
+        continue;
+      }
       for (int64_t s = 0; s < arguments.samples; ++s) {
         const int64_t number = (first + static_cast<int64_t>(i)) * arguments.samples + s;
         batch.push_back(generator.request(lines[i], number));
-        if (static_cast<int64_t>(batch.size()) < arguments.batch_size) continue;
-        generator.answer(batch);
-        batch.clear();
+        if (static_cast<int64_t>(batch.size()) == arguments.batch_size) flush();
       }
     }
-    if (!batch.empty()) generator.answer(batch);
+    flush();
   };
   if (arguments.prompt) {
     answer({*arguments.prompt}, 0);

@@ -91,16 +91,27 @@ TEST_F(LanguageCommandsTest, GenerateWritesLineEndsInsideALineAsTwoCharacters) {
   EXPECT_GT(lines_of(text).size(), 1u);
 }
 
-TEST_F(LanguageCommandsTest, AnEmptyLineBeginsADocument) {
-  const Lines lines = lines_of(generate("", "\nba\n\n"));
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_NE(lines[0], "");
+TEST_F(LanguageCommandsTest, AnEmptyLineGivesAnEmptyLine) {
+  const Lines lines = lines_of(generate("", "\nba\n\nce\n"));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "");
   EXPECT_THAT(lines[1], StartsWith("ba"));
+  EXPECT_EQ(lines[2], "");
+  EXPECT_THAT(lines[3], StartsWith("ce"));
+}
+
+TEST_F(LanguageCommandsTest, AnEmptyPromptBeginsADocument) {
+  EXPECT_NE(generate("--prompt ''", ""), "\n");
   // One long document has no beginning that the model has seen.
-  const auto outcome = folder_->run(concat("generate ", model("characters")), "ba\n\nce\n");
+  const auto outcome = folder_->run(concat("generate --prompt '' ", model("characters")), "");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.err,
-            "error: [generate] line 2 is empty: a model of one long document needs a prompt.\n");
+            "error: [generate] the prompt is empty: a model of one long document needs one.\n");
+}
+
+TEST_F(LanguageCommandsTest, AnEmptyStopIsRefused) {
+  const auto outcome = folder_->run(concat("generate --stop '' ", model("characters")), "ba\n");
+  EXPECT_EQ(outcome.code, 2);
 }
 
 TEST_F(LanguageCommandsTest, TheSeedDecidesTheDraws) {
