@@ -71,9 +71,7 @@ double step_flops(const Config& config, const BatchShape& s) {
   const double kv = 2 * d * double(groups) / double(m.num_attention_heads);
   const double b = double(s.rows), source = double(s.source), target = double(s.target);
   const double self = d * (d + kv) + d * d, ffn = (m.hidden_act.gated ? 3 : 2) * d * f;
-  const auto layer = [&](double length) {
-    return length * (self + ffn) + 2 * length * length * d;
-  };
+  const auto layer = [&](double length) { return length * (self + ffn) + 2 * length * length * d; };
   const double classifier = target * d * double(config.tokenizer.vocab_size);
   if (s.source == 0) return 6 * b * (double(m.num_hidden_layers) * layer(target) + classifier);
   const double cross = 2 * target * d * d + source * d * kv + 2 * target * source * d;
@@ -164,8 +162,8 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     const Tensor lengths = Tensor::full({shape.rows}, double(shape.source), DType::kInt32, device);
     std::vector<EncoderDecoder::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
-      batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1),
-                         ids(shape.target, i, 2)});
+      batches.push_back(
+          {ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), ids(shape.target, i, 2)});
     }
     measured = run_steps(config, store, arguments, [&](double& tokens) {
       tokens = double(shape.tokens());
@@ -191,9 +189,8 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
 
 Measured measure_data(const Config& config, const BenchArguments& arguments) {
   const std::unique_ptr<TrainingTask> task =
-      make_task(config, {}, {}, [](const std::string& message) {
-        std::fprintf(stderr, "%s\n", message.c_str());
-      });
+      make_task(config, {}, {},
+                [](const std::string& message) { std::fprintf(stderr, "%s\n", message.c_str()); });
   return run_steps(config, task->parameters(), arguments, [&](double& tokens) {
     const UpdateSize size = [&] {
       const ProfileScope waiting(Part::kData);

@@ -8,8 +8,7 @@ namespace {
 
 class ClassificationTask : public TrainingTask {
  public:
-  ClassificationTask(Config config, TokenizerPair given, DataPosition start,
-                     const Report& report) {
+  ClassificationTask(Config config, TokenizerPair given, DataPosition start, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     CorpusOptions options = config.data.corpus;
     train_ = load_labelled(config.data.train, *tokenizers.source, options, config.data.labels);
@@ -77,8 +76,8 @@ class ClassificationTask : public TrainingTask {
 }  // namespace
 
 std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
-                                                       TokenizerPair tokenizers,
-                                                       DataPosition start, const Report& report) {
+                                                       TokenizerPair tokenizers, DataPosition start,
+                                                       const Report& report) {
   return std::make_unique<ClassificationTask>(config, std::move(tokenizers), start, report);
 }
 
@@ -97,10 +96,8 @@ std::vector<std::vector<double>> classify(const TextClassifier& model,
     }
     const Device device = model.device();
     const Tensor lengths = Tensor::full({1}, static_cast<double>(count), DType::kInt32);
-    const Var logits =
-        model.model(Tensor::from(ids, {1, count}).to(device), lengths.to(device));
-    results.push_back(
-        softmax(logits).value().to(Device{}).to(DType::kFloat64).to_vector<double>());
+    const Var logits = model.model(Tensor::from(ids, {1, count}).to(device), lengths.to(device));
+    results.push_back(softmax(logits).value().to(Device{}).to(DType::kFloat64).to_vector<double>());
   }
   return results;
 }

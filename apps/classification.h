@@ -11,8 +11,8 @@
 namespace tapestry {
 
 std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
-                                                       TokenizerPair tokenizers,
-                                                       DataPosition start, const Report& report);
+                                                       TokenizerPair tokenizers, DataPosition start,
+                                                       const Report& report);
 
 /// The probability of each class, in the order of config.data.labels, for each text. Texts are
 /// token ids without bos and eos; longer ones than the model's positions are an Error(kData).

@@ -50,10 +50,11 @@ void add_search(CLI::App* command, SearchArguments& search) {
                    "hypotheses kept; 1 is greedy search, or sampling (default: the config's, like "
                    "those below)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--length-penalty", search.length_penalty, "exponent of the length normalisation")
-      ->check(CLI::NonNegativeNumber);
   command
-      ->add_option("--length-penalty-type", search.length_penalty_type, "average | gnmt | none")
+      ->add_option("--length-penalty", search.length_penalty,
+                   "exponent of the length normalisation")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--length-penalty-type", search.length_penalty_type, "average | gnmt | none")
       ->check(CLI::IsMember({"average", "gnmt", "none"}));
   command->add_option("--n-best", search.n_best, "results of each line, best first")
       ->check(CLI::PositiveNumber)
@@ -74,11 +75,13 @@ void add_search(CLI::App* command, SearchArguments& search) {
                       "taken from a logit for each time its token was generated");
   command->add_option("--presence-penalty", search.presence_penalty,
                       "taken from a logit if its token was generated");
-  command->add_option("--repetition-penalty", search.repetition_penalty,
-                      "divides (multiplies, if negative) logits of tokens in the sequence")
+  command
+      ->add_option("--repetition-penalty", search.repetition_penalty,
+                   "divides (multiplies, if negative) logits of tokens in the sequence")
       ->check(CLI::PositiveNumber);
-  command->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
-                      "no n-gram comes twice; 0: off")
+  command
+      ->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
+                   "no n-gram comes twice; 0: off")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--min-new-tokens", search.min_new_tokens, "tokens before an end")
       ->check(CLI::NonNegativeNumber);
@@ -108,7 +111,8 @@ void add_translate(CLI::App& app, Run& run) {
 
 void add_generate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "generate", "Continue a prompt, or each line of standard input, with a causal language model");
+      "generate",
+      "Continue a prompt, or each line of standard input, with a causal language model");
   auto arguments = std::make_shared<GenerateArguments>();
   add_model(command, arguments->model, arguments->compute);
   command->add_option("--prompt", arguments->prompt, "text to continue, instead of standard input");
@@ -137,8 +141,8 @@ void add_fill_mask(CLI::App& app, Run& run) {
 }
 
 void add_classify(CLI::App& app, Run& run) {
-  auto* command =
-      app.add_subcommand("classify", "The class of each line of standard input, with its probability");
+  auto* command = app.add_subcommand(
+      "classify", "The class of each line of standard input, with its probability");
   auto arguments = std::make_shared<ClassifyArguments>();
   add_model(command, arguments->model, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_classify(*arguments); }; });
@@ -146,7 +150,8 @@ void add_classify(CLI::App& app, Run& run) {
 
 void add_score(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "score", "Log-probability and tokens of each target line, given its source line if there is one");
+      "score",
+      "Log-probability and tokens of each target line, given its source line if there is one");
   auto arguments = std::make_shared<ScoreArguments>();
   add_model(command, arguments->model, arguments->compute);
   command->add_option("--source", arguments->source, "file, for a translation model");

@@ -6,30 +6,42 @@ namespace tapestry {
 
 const char* name_of(Task task) {
   switch (task) {
-    case Task::kTranslation: return "translation";
-    case Task::kClm: return "clm";
-    case Task::kMlm: return "mlm";
-    case Task::kDenoising: return "denoising";
-    case Task::kClassification: return "classification";
+    case Task::kTranslation:
+      return "translation";
+    case Task::kClm:
+      return "clm";
+    case Task::kMlm:
+      return "mlm";
+    case Task::kDenoising:
+      return "denoising";
+    case Task::kClassification:
+      return "classification";
   }
   return "";
 }
 
 const char* name_of(ModelType type) {
   switch (type) {
-    case ModelType::kEncoderDecoder: return "encoder_decoder";
-    case ModelType::kRnnAttention: return "rnn_attention";
-    case ModelType::kEncoder: return "encoder";
-    case ModelType::kDecoder: return "decoder";
+    case ModelType::kEncoderDecoder:
+      return "encoder_decoder";
+    case ModelType::kRnnAttention:
+      return "rnn_attention";
+    case ModelType::kEncoder:
+      return "encoder";
+    case ModelType::kDecoder:
+      return "decoder";
   }
   return "";
 }
 
 std::vector<std::string> metrics_of(Task task) {
   switch (task) {
-    case Task::kTranslation: return {"bleu", "chrf", "nll", "loss", "ppl"};
-    case Task::kClassification: return {"accuracy", "nll", "loss"};
-    default: return {"nll", "loss", "ppl", "accuracy"};
+    case Task::kTranslation:
+      return {"bleu", "chrf", "nll", "loss", "ppl"};
+    case Task::kClassification:
+      return {"accuracy", "nll", "loss"};
+    default:
+      return {"nll", "loss", "ppl", "accuracy"};
   }
 }
 
@@ -48,8 +60,8 @@ void bind_device(ConfigSection& s, std::string& device) {
 void bind_config(ConfigSection& s, Config& config) {
   s.demand("task");
   std::vector<ConfigChoice<Task>> tasks;
-  for (const Task task : {Task::kTranslation, Task::kClm, Task::kMlm, Task::kDenoising,
-                          Task::kClassification}) {
+  for (const Task task :
+       {Task::kTranslation, Task::kClm, Task::kMlm, Task::kDenoising, Task::kClassification}) {
     tasks.push_back({name_of(task), task});
   }
   s.read_choice("task", config.task, tasks);
@@ -67,7 +79,7 @@ void bind_config(ConfigSection& s, Config& config) {
     s.read_output_path("init_from", config.init_from);
   }
   const auto section = [&](bool applies, const char* key,
-                           void (*bind)(ConfigSection& s, Config& config)) {
+                           void (*bind)(ConfigSection & s, Config & config)) {
     s.section_if(applies, concat("with task: ", name_of(config.task)), key,
                  [&](ConfigSection& inner) { bind(inner, config); });
   };

@@ -74,7 +74,7 @@ struct Config {
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
   std::string output_dir;  ///< absolute
-  std::string init_from;   ///< run or checkpoint whose tokenizer and parameters a new run takes over
+  std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;
   TokenizerOptions tokenizer;
   MaskingOptions masking;

@@ -110,8 +110,8 @@ void bind_data(ConfigSection& s, Config& config) {
   }
   bind_corpora(s, "valid", config.task, data.valid);
   const bool blocks = reads_blocks(config.task);
-  const std::string why = concat("with task: ", name_of(config.task), "; see ",
-                                 blocks ? "block_size" : "max_length");
+  const std::string why =
+      concat("with task: ", name_of(config.task), "; see ", blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size, at_least(2));
   s.read_if(blocks, why, "cache", data.cache);
   s.read_if(!blocks, why, "max_length", data.corpus.max_length, at_least(2));

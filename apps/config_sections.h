@@ -1,5 +1,5 @@
-// How each section of a config is read, in the order of its keys. Every bind_... reads one section into
-// the options of the libraries and complains about values that do not fit together.
+// How each section of a config is read, in the order of its keys. Every bind_... reads one section
+// into the options of the libraries and complains about values that do not fit together.
 #pragma once
 
 #include "apps/config.h"

@@ -34,8 +34,8 @@ int evaluate_language_model(const EvaluateArguments& arguments) {
                                      {Task::kClm, Task::kMlm});
   CorpusSpec spec;
   spec.text = arguments.text;
-  spec.documents = arguments.documents.empty() ? model->config.data.train.at(0).documents
-                                               : arguments.documents;
+  spec.documents =
+      arguments.documents.empty() ? model->config.data.train.at(0).documents : arguments.documents;
   const TokenStream text = load_token_stream({spec}, *model->tokenizers.source);
   const TextQuality quality = text_quality(*model, text);
   const double nll = quality.nll / static_cast<double>(quality.tokens);

@@ -43,8 +43,8 @@ int run_fill_mask(const FillMaskArguments& arguments) {
         char probability[32];
         std::snprintf(probability, sizeof probability, " %.4f", guesses[i].probability);
         const std::string word = tokenizer.decode({guesses[i].token});
-        answer += (i == 0 ? "" : "  ") +
-                  (word.empty() ? tokenizer.piece(guesses[i].token) : word) + probability;
+        answer += (i == 0 ? "" : "  ") + (word.empty() ? tokenizer.piece(guesses[i].token) : word) +
+                  probability;
       }
     }
     std::cout << answer << '\n';

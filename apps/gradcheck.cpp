@@ -40,9 +40,12 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
         return rnn_attention_gradcheck(name, options);
       }
       return encoder_decoder_gradcheck(name, options);
-    case Task::kClm: return language_model_gradcheck(name, options, /*causal=*/true);
-    case Task::kMlm: return language_model_gradcheck(name, options, /*causal=*/false);
-    case Task::kClassification: return classifier_gradcheck(name, options);
+    case Task::kClm:
+      return language_model_gradcheck(name, options, /*causal=*/true);
+    case Task::kMlm:
+      return language_model_gradcheck(name, options, /*causal=*/false);
+    case Task::kClassification:
+      return classifier_gradcheck(name, options);
   }
   fail(ErrorKind::kConfig, "[gradcheck] there is no such task.");
 }

@@ -44,7 +44,8 @@ template <class Model>
 void print_model(const Config& config, const TokenizerPair& tokenizers) {
   const ModelBundle<Model> bundle(config, tokenizers);
   print_parameters(bundle.store);
-  if constexpr (!std::is_same_v<Model, RnnAttention> && !std::is_same_v<Model, SequenceClassifier>) {
+  if constexpr (!std::is_same_v<Model, RnnAttention> &&
+                !std::is_same_v<Model, SequenceClassifier>) {
     const int64_t layers = std::is_same_v<Model, EncoderDecoder> ? config.model.decoder_layers
                                                                  : config.model.num_hidden_layers;
     if (config.task == Task::kMlm) return;
@@ -65,8 +66,10 @@ void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
       }
       return print_model<EncoderDecoder>(config, tokenizers);
     case Task::kClm:
-    case Task::kMlm: return print_model<LanguageModel>(config, tokenizers);
-    case Task::kClassification: return print_model<SequenceClassifier>(config, tokenizers);
+    case Task::kMlm:
+      return print_model<LanguageModel>(config, tokenizers);
+    case Task::kClassification:
+      return print_model<SequenceClassifier>(config, tokenizers);
   }
 }
 

@@ -31,8 +31,8 @@ auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle,
                   F f) {
   const BlockOptions options = block_options(model.config, shuffle);
   if (model.config.task == Task::kClm) return f(BlockBatches(text, options, start));
-  return f(MaskedBlockBatches(text, *model.tokenizers.source, options, model.config.masking,
-                              start));
+  return f(
+      MaskedBlockBatches(text, *model.tokenizers.source, options, model.config.masking, start));
 }
 
 LossSums loss_over(const TextModel& model, const TokenStream& text,

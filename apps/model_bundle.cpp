@@ -33,8 +33,7 @@ RnnAttention build_model(const Config& config, const TokenizerPair& tokenizers,
 template <>
 LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
                           const ParamScope& scope) {
-  return LanguageModel(config.model,
-                       {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+  return LanguageModel(config.model, {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
                        /*causal=*/config.task == Task::kClm, scope);
 }
 
@@ -67,7 +66,8 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::vector<Task>& tasks) {
   if (std::find(tasks.begin(), tasks.end(), files.config.task) == tasks.end()) {
     std::string needed;
-    for (const Task task : tasks) needed += (needed.empty() ? "" : " or ") + std::string(name_of(task));
+    for (const Task task : tasks)
+      needed += (needed.empty() ? "" : " or ") + std::string(name_of(task));
     fail(ErrorKind::kData, '[', who, "] expected a model of task ", needed, ", ", files.folder,
          " holds one of task ", name_of(files.config.task), '.');
   }

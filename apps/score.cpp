@@ -14,7 +14,8 @@ void print(const std::vector<Score>& scores) {
 }
 
 template <class Model>
-std::vector<Score> score_pairs(const TranslationModel<Model>& model, const ScoreArguments& arguments) {
+std::vector<Score> score_pairs(const TranslationModel<Model>& model,
+                               const ScoreArguments& arguments) {
   CorpusSpec spec;
   spec.source = arguments.source;
   spec.target = arguments.target;
@@ -35,8 +36,8 @@ int run_score(const ScoreArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const std::string& device = arguments.compute.device;
   if (arguments.source.empty()) {
-    const auto model = TextModel::load(arguments.model, device, "score without --source",
-                                       {Task::kClm});
+    const auto model =
+        TextModel::load(arguments.model, device, "score without --source", {Task::kClm});
     print(score_lines(*model, read_lines(arguments.target)));
   } else {
     with_translation_model(arguments.model, device, "score with --source", {Task::kTranslation},

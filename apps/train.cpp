@@ -5,9 +5,9 @@
 #include "apps/commands.h"
 #include "apps/config.h"
 #include "apps/log.h"
+#include "apps/model_bundle.h"
 #include "apps/signals.h"
 #include "apps/trainer.h"
-#include "apps/model_bundle.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
 
@@ -46,8 +46,8 @@ void keep_labels(const CheckpointFiles& checkpoint, Config& config) {
   if (!config.data.labels.empty() && config.data.labels != labels) {
     std::string known;
     for (const std::string& label : labels) known += (known.empty() ? "" : ", ") + label;
-    fail(ErrorKind::kConfig, "[train] data.labels must be those of the checkpoint, in its order: ",
-         known, '.');
+    fail(ErrorKind::kConfig,
+         "[train] data.labels must be those of the checkpoint, in its order: ", known, '.');
   }
   config.data.labels = labels;
 }
@@ -97,16 +97,15 @@ int run_train(const TrainArguments& arguments) {
   log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn(warning);
 
-  const std::unique_ptr<TrainingTask> task =
-      make_task(config, tokenizers, state.position,
-                [&](const std::string& message) { log.info(message); });
+  const std::unique_ptr<TrainingTask> task = make_task(
+      config, tokenizers, state.position, [&](const std::string& message) { log.info(message); });
   const ParamStore& store = task->parameters();
   log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
                   " tensors"));
   if (pretrained) {
     const std::string file = pretrained->folder + "/model.safetensors";
-    log.info("init_from: " + take_over_parameters(
-                                 store, parse_safetensors(pretrained->tensors, file), file));
+    log.info("init_from: " +
+             take_over_parameters(store, parse_safetensors(pretrained->tensors, file), file));
   }
   if (checkpoint) log.info(concat("resuming after update ", state.step));
   Trainer trainer(config, *task, folder, log, checkpoint ? &*checkpoint : nullptr);

@@ -221,8 +221,7 @@ void Trainer::report(const Update& update, double seconds) {
     ++window_.updates;
   }
   const int64_t total = config_.training.max_steps;
-  const double loss =
-      window_.loss / std::max<double>(1, static_cast<double>(window_.targets));
+  const double loss = window_.loss / std::max<double>(1, static_cast<double>(window_.targets));
   const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.targets));
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
   double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *

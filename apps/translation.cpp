@@ -106,8 +106,8 @@ AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
   const auto take = [&](const std::string& name, bool source_queries, bool source_keys) {
     const Tensor weights = recorder.weights().at(page.maps.size()).to(Device{});
     const Shape& shape = weights.shape();
-    page.maps.push_back({name, source_queries, source_keys,
-                         weights.reshape({shape[1], shape[2], shape[3]})});
+    page.maps.push_back(
+        {name, source_queries, source_keys, weights.reshape({shape[1], shape[2], shape[3]})});
   };
   const ModelOptions& options = model.config.model;
   for (int64_t i = 1; i <= options.encoder_layers; ++i) {
@@ -249,7 +249,8 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (valid_.size() == 0) return {};
-    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options).metrics();
+    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options)
+        .metrics();
   }
 
  private:

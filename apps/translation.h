@@ -13,7 +13,8 @@
 namespace tapestry {
 
 /// Ids without bos and eos -> the n best translations of each, best first. Sentences are batched by
-/// length; the results are in the order of the input. `first_id`: number of the first sentence in the whole input, for the draws of sampling.
+/// length; the results are in the order of the input. `first_id`: number of the first sentence in
+/// the whole input, for the draws of sampling.
 template <class Model>
 std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
                                                const std::vector<std::vector<int32_t>>& sources,
@@ -29,8 +30,8 @@ template <class Model>
 std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
                          int64_t batch_sentences);
 
-/// What every layer of the model attended to, reading `source` and writing `target` (ids without bos
-/// and eos).
+/// What every layer of the model attended to, reading `source` and writing `target` (ids without
+/// bos and eos).
 AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
                              const std::vector<int32_t>& source,
                              const std::vector<int32_t>& target);

@@ -187,11 +187,11 @@ void add_attention(Cases& cases, Inputs& in) {
   const Var row = in.draw({2, 5, 16});
   const Tensor angles = in.draw({7, 6}).value();
   for (const RopeLayout layout : {RopeLayout::kHalf, RopeLayout::kInterleaved}) {
-    cases.push_back({layout == RopeLayout::kHalf ? "rope, halves" : "rope, interleaved", {row}, [=] {
-                       const RopeOptions options{
-                           .heads = 2, .position_offset = 1, .layout = layout};
-                       return rope(row, angles, options) * row;
-                     }});
+    cases.push_back(
+        {layout == RopeLayout::kHalf ? "rope, halves" : "rope, interleaved", {row}, [=] {
+           const RopeOptions options{.heads = 2, .position_offset = 1, .layout = layout};
+           return rope(row, angles, options) * row;
+         }});
   }
   const Var qkv = in.draw({2, 5, 16}), kv = in.draw({2, 5, 16});
   cases.push_back({"attention packed qkv", {qkv}, [=] {
@@ -212,8 +212,7 @@ void add_recurrence(Cases& cases, Inputs& in) {
   cases.push_back({"masked_softmax", {scores}, [=] { return masked_softmax(scores, lengths); }});
   const Var xg = in.draw({3, 15}), hg = in.draw({3, 15}), h = in.draw({3, 5});
   cases.push_back({"gru_step", {xg, hg, h}, [=] { return gru_step(xg, hg, h); }});
-  cases.push_back(
-      {"gru_step, gates used twice", {xg, h}, [=] { return gru_step(xg, xg, h) * h; }});
+  cases.push_back({"gru_step, gates used twice", {xg, h}, [=] { return gru_step(xg, xg, h) * h; }});
   const Var one = in.draw({4, 3, 9}), two = in.draw({4, 3, 18}), w = in.draw({18, 3});
   const Var b = in.draw({18}), w1 = in.draw({9, 3}), b1 = in.draw({9});
   const Var start = in.draw({3, 6}), start1 = in.draw({3, 3});
@@ -234,10 +233,9 @@ void add_recurrence(Cases& cases, Inputs& in) {
     cases.push_back({"additive_attention" + name, inputs, [=] {
                        return call([](auto&&... x) { return additive_attention(x...).out; });
                      }});
-    cases.push_back({"additive_attention_reference" + name, inputs, [=] {
-                       return call(
-                           [](auto&&... x) { return additive_attention_reference(x...).out; });
-                     }});
+    cases.push_back(
+        {"additive_attention_reference" + name, inputs,
+         [=] { return call([](auto&&... x) { return additive_attention_reference(x...).out; }); }});
   };
   both("", {q1, k, values, v}, [=](auto f) { return f(q1, k, values, v, Tensor()); });
   both(", queries, lengths", {q, k, values, v},

@@ -82,8 +82,7 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size,
   shape.heads = options.heads;
   shape.kv_heads = kv_heads;
   shape.head_size = head_size;
-  shape.scale =
-      options.scale > 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
+  shape.scale = options.scale > 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
   shape.causal = options.causal;
   if (options.key_lengths.defined()) {
     check(options.key_lengths.shape() == Shape{shape.batch}, "attention", "key_lengths must be (",

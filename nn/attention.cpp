@@ -20,8 +20,8 @@ void copy_tokens(const Tensor& from, const Tensor& to, int64_t offset, int64_t l
 
 thread_local AttentionRecorder* recorder = nullptr;
 
-// Tells the recorder, if there is one, of queries in the columns of `q` from q_column on and of keys
-// and values side by side in those of `kv` from kv_column on.
+// Tells the recorder, if there is one, of queries in the columns of `q` from q_column on and of
+// keys and values side by side in those of `kv` from kv_column on.
 void hear_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_column,
                  const MultiHeadAttention::Options& sizes, const AttentionOptions& how) {
   if (recorder == nullptr) return;

@@ -120,12 +120,9 @@ class ModelSteps : public NextToken {
 
 // `max_positions`: what the decoder can read at most.
 template <class Model>
-std::vector<std::vector<Hypothesis>> translate_with(const Model& model, const Tensor& source,
-                                                    const Tensor& source_lengths,
-                                                    const SpecialIds& ids,
-                                                    const SearchOptions& options,
-                                                    const std::vector<int64_t>& sequence_ids,
-                                                    int64_t max_positions) {
+std::vector<std::vector<Hypothesis>> translate_with(
+    const Model& model, const Tensor& source, const Tensor& source_lengths, const SpecialIds& ids,
+    const SearchOptions& options, const std::vector<int64_t>& sequence_ids, int64_t max_positions) {
   options.validate();
   SearchTask task;
   task.sentences = source.shape()[0];

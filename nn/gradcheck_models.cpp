@@ -115,10 +115,9 @@ GradcheckCase translation_gradcheck(const std::string& name, const ModelOptions&
                                     lengths_of({4, 2}),
                                     Tensor::from<int32_t>({2, 6, 8, 2, 10, 0}, {2, 3}),
                                     Tensor::from<int32_t>({6, 8, 3, 10, 3, 0}, {2, 3})};
-  return loss_case(name, options, std::make_shared<BuiltModel<Model>>(options, vocabulary),
-                   [batch](const Model& model) {
-                     return model.loss(batch, {.label_smoothing = 0.1}).loss;
-                   });
+  return loss_case(
+      name, options, std::make_shared<BuiltModel<Model>>(options, vocabulary),
+      [batch](const Model& model) { return model.loss(batch, {.label_smoothing = 0.1}).loss; });
 }
 
 }  // namespace
@@ -142,9 +141,9 @@ GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptio
   if (options.type_vocab_size > 1) {
     batch.segments = Tensor::from<int32_t>({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
   }
-  return loss_case(
-      name, options, std::make_shared<BuiltModel<LanguageModel>>(options, kVocabulary, causal),
-      [batch](const LanguageModel& model) { return model.loss(batch, {}).loss; });
+  return loss_case(name, options,
+                   std::make_shared<BuiltModel<LanguageModel>>(options, kVocabulary, causal),
+                   [batch](const LanguageModel& model) { return model.loss(batch, {}).loss; });
 }
 
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options) {
@@ -177,22 +176,21 @@ std::vector<GradcheckCase> model_gradchecks() {
       [=](const Linear& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>("Norm, layer", Norm::Options{}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
-  cases.push_back(layer_case<SmallNorm>("Norm, RMS", Norm::Options{{.kind = NormKind::kRms}, true}, {narrow},
-                                        [=](const SmallNorm& f) { return f(narrow); }));
+  cases.push_back(layer_case<SmallNorm>("Norm, RMS", Norm::Options{{.kind = NormKind::kRms}, true},
+                                        {narrow}, [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>("Norm, batch",
                                         Norm::Options{{.kind = NormKind::kBatch}, true}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
-  cases.push_back(layer_case<FeedForward>("FeedForward",
-                                          FeedForward::Options{.hidden_size = 8,
-                                                               .intermediate_size = 12,
-                                                               .act = Activation::kSilu,
-                                                               .dropout = 0.2},
-                                          {x}, [=](const FeedForward& f) { return f(x); }));
+  cases.push_back(layer_case<FeedForward>(
+      "FeedForward",
+      FeedForward::Options{
+          .hidden_size = 8, .intermediate_size = 12, .act = Activation::kSilu, .dropout = 0.2},
+      {x}, [=](const FeedForward& f) { return f(x); }));
   for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
     cases.push_back(layer_case<Residual>(
         position == NormPosition::kPost ? "Residual, post-norm" : "Residual, pre-norm",
-        Residual::Options{.hidden_size = 8, .position = position, .norm = {{.dropout = 0.2}, true}}, {x},
-        [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
+        Residual::Options{.hidden_size = 8, .position = position, .norm = {{.dropout = 0.2}, true}},
+        {x}, [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
   }
   for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
     const Norm::Options batch{{.kind = NormKind::kBatch, .dropout = 0.2}, true};
@@ -257,9 +255,9 @@ std::vector<GradcheckCase> model_gradchecks() {
     options.norm = NormKind::kBatch;
     options.bias = false;
     const std::string position = options.norm_position == NormPosition::kPost ? "post" : "pre";
-    cases.push_back(
-        layer_case<EncoderLayer>(concat("EncoderLayer, ", position, "-norm, batch"), options, {x},
-                                 [=](const auto& f) { return f(x, x_lengths); }));
+    cases.push_back(layer_case<EncoderLayer>(concat("EncoderLayer, ", position, "-norm, batch"),
+                                             options, {x},
+                                             [=](const auto& f) { return f(x, x_lengths); }));
   }
   cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, post-norm, tied", post));
   cases.push_back(
@@ -300,11 +298,9 @@ std::vector<GradcheckCase> model_gradchecks() {
       "GruLayer, both directions",
       GruLayer::Options{.in = 5, .hidden_size = 4, .bidirectional = true}, {steps, before},
       [=](const GruLayer& f) { return f(steps, {.lengths = step_lengths, .initial = before}); }));
-  cases.push_back(layer_case<GruLayer>("GruLayer, step",
-                                       GruLayer::Options{.in = 4, .hidden_size = 4}, {row, states},
-                                       [=](const GruLayer& f) {
-                                         return f.step(f.input(row), states);
-                                       }));
+  cases.push_back(layer_case<GruLayer>(
+      "GruLayer, step", GruLayer::Options{.in = 4, .hidden_size = 4}, {row, states},
+      [=](const GruLayer& f) { return f.step(f.input(row), states); }));
   // Two rows a sentence.
   const Var remembered = random_input({3, 4, 6}, 8);
   cases.push_back(layer_case<AttentiveGru>(

@@ -26,11 +26,9 @@ Places places_with_target(const Tensor& targets, int32_t pad_id) {
 
 Var make_output(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
   if (o.tie_word_embeddings) return table;
-  return Linear({.in = o.hidden_size,
-                 .out = vocab,
-                 .bias = false,
-                 .deviation = o.initializer_range},
-                scope / "output")
+  return Linear(
+             {.in = o.hidden_size, .out = vocab, .bias = false, .deviation = o.initializer_range},
+             scope / "output")
       .weight;
 }
 
@@ -103,23 +101,23 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
     fed.insert(fed.end(), history.end() - static_cast<std::ptrdiff_t>(count), history.end());
   }
   const Device device = model_.table.value().device();
-  return model_.step(Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)},
-                                  device),
-                     caches_);
+  return model_.step(
+      Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)}, device),
+      caches_);
 }
 
 void LanguageModelSteps::select(const std::vector<int32_t>&, const std::vector<int32_t>& rows) {
   std::vector<std::vector<int32_t>> kept;
   for (const int32_t row : rows) kept.push_back(histories_[static_cast<size_t>(row)]);
   histories_ = std::move(kept);
-  const Tensor ids = Tensor::from(rows, {static_cast<int64_t>(rows.size())},
-                                  model_.table.value().device());
+  const Tensor ids =
+      Tensor::from(rows, {static_cast<int64_t>(rows.size())}, model_.table.value().device());
   for (KeyValueCache& cache : caches_) cache.select(ids);
 }
 
 SequenceClassifier::SequenceClassifier(const ModelOptions& o,
-                                       const LanguageModel::Vocabulary& vocabulary,
-                                       int64_t classes, const ParamScope& scope)
+                                       const LanguageModel::Vocabulary& vocabulary, int64_t classes,
+                                       const ParamScope& scope)
     : dropout(o.dropout),
       trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
       pooler({.in = o.hidden_size, .out = o.hidden_size, .deviation = o.initializer_range},

@@ -55,8 +55,8 @@ struct LanguageModel {
   std::optional<MaskedHead> head;
 };
 
-/// Feeds a causal model for a search (nn/decoding.h). A sequence that outgrows the model's positions
-/// goes on from its last half, read again.
+/// Feeds a causal model for a search (nn/decoding.h). A sequence that outgrows the model's
+/// positions goes on from its last half, read again.
 class LanguageModelSteps : public NextToken {
  public:
   LanguageModelSteps(const LanguageModel& model, int64_t rows)

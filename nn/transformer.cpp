@@ -41,8 +41,8 @@ bool one_table(const ModelOptions& options, const Vocabulary& vocabulary) {
 }
 
 Var make_source_table(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope) {
-  return embedding_table(
-      o, v.source_size, one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding");
+  return embedding_table(o, v.source_size,
+                         one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding");
 }
 
 Var make_target_table(const ModelOptions& o, const Vocabulary& v, const Var& source_table,

@@ -1,5 +1,5 @@
-// A stack of self-attention layers over embedded tokens: the encoder of an encoder-decoder, a causal
-// language model (GPT-2, Llama) and a masked one (BERT) without their heads.
+// A stack of self-attention layers over embedded tokens: the encoder of an encoder-decoder, a
+// causal language model (GPT-2, Llama) and a masked one (BERT) without their heads.
 #pragma once
 
 #include <vector>

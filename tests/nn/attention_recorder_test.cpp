@@ -33,8 +33,8 @@ TEST_P(AttentionRecorders, HoldEveryLayersWeights) {
   const auto& maps = recorder.weights();
   ASSERT_EQ(maps.size(), size_t(options.encoder_layers + 2 * options.decoder_layers));
   for (size_t i = 0; i < maps.size(); ++i) {
-    const bool self_in_decoder = i >= size_t(options.encoder_layers) &&
-                                 (i - size_t(options.encoder_layers)) % 2 == 0;
+    const bool self_in_decoder =
+        i >= size_t(options.encoder_layers) && (i - size_t(options.encoder_layers)) % 2 == 0;
     const Shape& shape = maps[i].shape();
     ASSERT_EQ(shape, (Shape{2, options.num_attention_heads, shape[2], shape[3]}));
     const auto weights = maps[i].to_vector<double>();
