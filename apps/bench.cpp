@@ -97,12 +97,6 @@ double sgemm_peak() {
   return 2e-9 * double(n) * double(n) * double(n) / best;
 }
 
-NamedVars named_parameters(const ParamStore& store) {
-  NamedVars params;
-  for (const Parameter& p : store.parameters()) params.emplace_back(p.name, p.var);
-  return params;
-}
-
 struct Measured {
   std::vector<double> seconds;
   std::vector<double> tokens;  ///< source + target, real ones

@@ -54,11 +54,7 @@ class ClassificationTask : public TrainingTask {
     }
     return sums.metrics();
   }
-  std::map<std::string, std::string> files() const override {
-    std::map<std::string, std::string> files = model_->tokenizers.files();
-    files["config.json"] = to_json(model_->config);
-    return files;
-  }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
   CrossEntropy loss_of(const LabelledBatch& batch, const CrossEntropyOptions& options) const {

@@ -97,11 +97,7 @@ class LanguageModellingTask : public TrainingTask {
     if (valid_.size() == 0) return {};
     return loss_over(*model_, valid_, options).metrics();
   }
-  std::map<std::string, std::string> files() const override {
-    std::map<std::string, std::string> files = model_->tokenizers.files();
-    files["config.json"] = to_json(model_->config);
-    return files;
-  }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
   std::unique_ptr<TextModel> model_;

@@ -78,6 +78,13 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
   return bundle;
 }
 
+template <class Model>
+std::map<std::string, std::string> ModelBundle<Model>::files() const {
+  std::map<std::string, std::string> files = tokenizers.files();
+  files["config.json"] = to_json(config);
+  return files;
+}
+
 template struct ModelBundle<EncoderDecoder>;
 template struct ModelBundle<RnnAttention>;
 template struct ModelBundle<LanguageModel>;

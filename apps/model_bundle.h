@@ -1,6 +1,7 @@
 // A model with what it needs to be used: everything a checkpoint holds but the trainer's state.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ struct ModelBundle {
                                            const std::string& who, const std::vector<Task>& tasks);
 
   Device device() const { return store.device(); }
+  /// What a checkpoint holds of it besides tensors: config.json and the tokenizers.
+  std::map<std::string, std::string> files() const;
 
   Config config;
   TokenizerPair tokenizers;

@@ -19,14 +19,6 @@ constexpr int64_t kMostSkippedInARow = 10;
 constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
 constexpr std::string_view kTrainedPrefix = "parameter/";
 
-NamedVars named_parameters(const ParamStore& store) {
-  NamedVars params;
-  for (const Parameter& parameter : store.parameters()) {
-    params.emplace_back(parameter.name, parameter.var);
-  }
-  return params;
-}
-
 // Those that no pattern freezes; the others ask for no gradient from here on.
 NamedVars trained_parameters(const NamedVars& params, const std::vector<std::string>& frozen) {
   NamedVars trained = params;

@@ -72,6 +72,14 @@ bool matches(const std::string& name, const std::string& pattern) {
   return false;
 }
 
+NamedVars named_parameters(const ParamStore& store) {
+  NamedVars params;
+  for (const Parameter& parameter : store.parameters()) {
+    params.emplace_back(parameter.name, parameter.var);
+  }
+  return params;
+}
+
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         DataPosition start, const Report& report) {
   switch (config.task) {

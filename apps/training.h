@@ -13,6 +13,7 @@
 #include "autograd/ops.h"
 #include "data/batching.h"
 #include "nn/parameters.h"
+#include "optim/named.h"
 
 namespace tapestry {
 
@@ -43,6 +44,9 @@ class TrainingTask {
 
 /// Hears what was read and what was left out.
 using Report = std::function<void(const std::string&)>;
+
+/// All of a store, as the optimizers take them.
+NamedVars named_parameters(const ParamStore& store);
 
 /// The task of a config. Without `tokenizers` it trains them, or reads the config's. Reads and
 /// encodes the corpora; the data goes on from `start`.

@@ -87,12 +87,9 @@ std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCor
 AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
                              const std::vector<int32_t>& source,
                              const std::vector<int32_t>& target) {
-  const auto with = [](std::vector<int32_t> ids, int32_t first, int32_t last) {
-    if (first >= 0) ids.insert(ids.begin(), first);
-    if (last >= 0) ids.push_back(last);
-    return ids;
-  };
-  const std::vector<int32_t> read = with(source, -1, kEosId), fed = with(target, kBosId, -1);
+  std::vector<int32_t> read = source, fed = target;
+  read.push_back(kEosId);
+  fed.insert(fed.begin(), kBosId);
   const auto row = [&](const std::vector<int32_t>& ids) {
     return Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}).to(model.device());
   };
@@ -142,11 +139,7 @@ class EncoderDecoderTask : public TrainingTask {
     return loss_of(update_.at(static_cast<size_t>(i)), options);
   }
   DataPosition position() const override { return loader_->position(); }
-  std::map<std::string, std::string> files() const override {
-    std::map<std::string, std::string> files = model_->tokenizers.files();
-    files["config.json"] = to_json(model_->config);
-    return files;
-  }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
 
  protected:
   CrossEntropy loss_of(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
@@ -262,10 +255,6 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
 
   TextCorpus train_, valid_;
 };
-
-}  // namespace
-
-namespace {
 
 /// TaskOf<Model> for the config's model.
 template <template <class> class TaskOf, class... Arguments>

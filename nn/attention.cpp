@@ -70,6 +70,14 @@ Tensor gather_rows(const Tensor& x, const Tensor& rows) {
   return embedding(rows.reshape({1, count}), table).value().reshape(x.shape().with(0, count));
 }
 
+Tensor gather_ids(const Tensor& ids, const Tensor& rows) {
+  const std::vector<int32_t> from = ids.to_vector<int32_t>();
+  std::vector<int32_t> kept;
+  for (const int32_t row : rows.to_vector<int32_t>())
+    kept.push_back(from.at(static_cast<size_t>(row)));
+  return Tensor::from(kept, {rows.numel()}, ids.device());
+}
+
 void MultiHeadAttention::validate(const Options& options) {
   const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
   if (options.heads <= 0 || options.hidden_size % options.heads != 0) {

@@ -20,6 +20,8 @@ struct KeyValueCache {
 
 /// Rows `rows` (int32, any length) of a tensor's first axis.
 Tensor gather_rows(const Tensor& x, const Tensor& rows);
+/// Elements `rows` of ids (N), both int32.
+Tensor gather_ids(const Tensor& ids, const Tensor& rows);
 
 /// While one is alive, the attention layers called on its thread leave their weights here, in the
 /// order of the calls. They compute them beside the fused operation, by attention_reference().

@@ -24,14 +24,6 @@ Places places_with_target(const Tensor& targets, int32_t pad_id) {
           Tensor::from(wanted, {count}, targets.device())};
 }
 
-Var make_output(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
-  if (o.tie_word_embeddings) return table;
-  return Linear(
-             {.in = o.hidden_size, .out = vocab, .bias = false, .deviation = o.initializer_range},
-             scope / "output")
-      .weight;
-}
-
 }  // namespace
 
 MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& scope)
@@ -49,7 +41,7 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
     : options(options),
       vocabulary(vocabulary),
       table(embedding_table(options, vocabulary.size, scope / "embedding")),
-      output(make_output(options, vocabulary.size, table, scope)),
+      output(classifier_weight(options, vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
   if (!causal) head.emplace(options, vocabulary.size, scope / "head");
 }

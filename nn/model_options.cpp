@@ -92,4 +92,13 @@ Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope
   return scope.create("weight", {rows, o.hidden_size}, Init::normal(deviation));
 }
 
+Var classifier_weight(const ModelOptions& o, int64_t vocab, const Var& table,
+                      const ParamScope& scope) {
+  if (o.tie_word_embeddings) return table;
+  return Linear(
+             {.in = o.hidden_size, .out = vocab, .bias = false, .deviation = o.initializer_range},
+             scope / "output")
+      .weight;
+}
+
 }  // namespace tapestry

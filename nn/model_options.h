@@ -76,4 +76,9 @@ int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);
 /// order 1.
 Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
+/// The classifier's matrix (vocab, D): `table` where embeddings are tied, else a new parameter
+/// "<scope>.output.weight".
+Var classifier_weight(const ModelOptions& options, int64_t vocab, const Var& table,
+                      const ParamScope& scope);
+
 }  // namespace tapestry

@@ -102,15 +102,6 @@ AttentionWeights AttentiveGru::attend(const Var& h, const Memory& memory) const 
 
 namespace {
 
-bool one_table(const ModelOptions& options, const Vocabulary& vocabulary) {
-  return options.tie_word_embeddings && vocabulary.shared;
-}
-
-Linear::Options output_options(const ModelOptions& o, const Vocabulary& v) {
-  return {
-      .in = o.hidden_size, .out = v.target_size, .bias = false, .deviation = o.initializer_range};
-}
-
 const ModelOptions& validated(const ModelOptions& o) {
   if (o.encoder_layers < 1 || o.decoder_layers < 1 || o.hidden_size < 1) {
     fail(ErrorKind::kConfig,
@@ -125,14 +116,7 @@ const ModelOptions& validated(const ModelOptions& o) {
 RnnAttention::RnnAttention(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope)
     : options(validated(o)),
       vocabulary(v),
-      source_table(
-          embedding_table(o, v.source_size,
-                          one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding")),
-      target_table(one_table(o, v)
-                       ? source_table
-                       : embedding_table(o, v.target_size, scope / "decoder" / "embedding")),
-      output(o.tie_word_embeddings ? target_table
-                                   : Linear(output_options(o, v), scope / "output").weight),
+      words(o, v, scope),
       initial({.in = o.hidden_size, .out = o.decoder_layers * o.hidden_size},
               scope / "decoder" / "initial"),
       first_layer({.hidden_size = o.hidden_size, .memory_size = 2 * o.hidden_size},
@@ -168,7 +152,7 @@ Var RnnAttention::hidden(const Var& state, const Var& context, const Var& word) 
 }
 
 Var RnnAttention::encode(const Tensor& source, const Tensor& source_lengths) const {
-  Var x = swap_axes(embed(source, source_table));
+  Var x = swap_axes(embed(source, words.source));
   for (size_t i = 0; i < encoder_layers.size(); ++i) {
     if (i > 0) x = dropout(x, options.dropout);
     x = encoder_layers[i](x, {.lengths = source_lengths});
@@ -180,8 +164,8 @@ Var RnnAttention::encode(const Tensor& source, const Tensor& source_lengths) con
 Var RnnAttention::decode(const Tensor& target_in, const Var& memory,
                          const Tensor& source_lengths) const {
   const int64_t steps = target_in.shape()[1], size = options.hidden_size;
-  const Var words = swap_axes(embed(target_in, target_table));
-  const Var word_gates = first_layer.word(words), starts = initial_states(memory);
+  const Var fed = swap_axes(embed(target_in, words.target));
+  const Var word_gates = first_layer.word(fed), starts = initial_states(memory);
   const AttentiveGru::Memory remembered = first_layer.remember(memory, source_lengths);
   std::vector<Var> states, contexts;
   Var h = slice(starts, 1, 0, size);
@@ -196,14 +180,14 @@ Var RnnAttention::decode(const Tensor& target_in, const Var& memory,
     x = layer(dropout(x, options.dropout), {.initial = slice(starts, 1, begin, begin + size)});
     begin += size;
   }
-  return swap_axes(hidden(x, stack(contexts), words));
+  return swap_axes(hidden(x, stack(contexts), fed));
 }
 
 CrossEntropy RnnAttention::loss(const Batch& batch, CrossEntropyOptions options) const {
   const Var memory = encode(batch.source, batch.source_lengths);
   const Var states = decode(batch.target_in, memory, batch.source_lengths);
   options.ignore_index = vocabulary.pad_id;
-  return linear_cross_entropy(states, output, {}, batch.target_out, options);
+  return linear_cross_entropy(states, words.output, {}, batch.target_out, options);
 }
 
 RnnAttention::State RnnAttention::start(const Tensor& source, const Tensor& source_lengths) const {
@@ -237,7 +221,7 @@ Tensor RnnAttention::step(const Tensor& tokens, State& state) const {
   if (state.position == 0) {  // the number of beams shows in the first step
     for (Tensor& h : state.layers) h = repeat_rows(h, rows / h.shape()[0]);
   }
-  const Var word = reshape(embed(tokens.reshape({rows, 1}), target_table), {rows, size});
+  const Var word = reshape(embed(tokens.reshape({rows, 1}), words.target), {rows, size});
   const auto [context, weights] = first_layer.attend(state.layers[0], state.memory);
   Var x = first_layer.step(first_layer.word(word), context, state.layers[0]);
   state.layers[0] = x.value();
@@ -259,12 +243,7 @@ void RnnAttention::State::select(const Tensor& sentences, const Tensor& rows) {
   select_rows(rows);
   memory.values = gather_rows(memory.values.value(), sentences);
   memory.keys = gather_rows(memory.keys.value(), sentences);
-  const std::vector<int32_t> before = memory.lengths.to_vector<int32_t>();
-  std::vector<int32_t> lengths;
-  for (const int32_t kept : sentences.to_vector<int32_t>()) {
-    lengths.push_back(before.at(static_cast<size_t>(kept)));
-  }
-  memory.lengths = Tensor::from<int32_t>(lengths, {sentences.numel()}, device());
+  memory.lengths = gather_ids(memory.lengths, sentences);
 }
 
 }  // namespace tapestry

@@ -81,7 +81,7 @@ struct RnnAttention {
   /// layer over state, context and word.
   Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
   /// hidden (..., D) -> logits (..., V).
-  Var logits(const Var& hidden) const { return linear(hidden, output); }
+  Var logits(const Var& hidden) const { return linear(hidden, words.output); }
 
   using Batch = EncoderDecoder::Batch;
   /// Cross-entropy of target_out; padding does not count.
@@ -105,7 +105,7 @@ struct RnnAttention {
 
   ModelOptions options;
   Vocabulary vocabulary;
-  Var source_table, target_table, output;
+  WordTables words;
   std::vector<GruLayer> encoder_layers;
   Linear initial;  ///< the decoder's first states: tanh of it over the backward state at token 1
   AttentiveGru first_layer;

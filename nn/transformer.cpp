@@ -34,33 +34,14 @@ Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerC
   return feed_forward_norm(c, feed_forward);
 }
 
+WordTables::WordTables(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope)
+    : one(o.tie_word_embeddings && v.shared),
+      source(embedding_table(o, v.source_size,
+                             one ? scope / "embedding" : scope / "encoder" / "embedding")),
+      target(one ? source : embedding_table(o, v.target_size, scope / "decoder" / "embedding")),
+      output(classifier_weight(o, v.target_size, target, scope)) {}
+
 namespace {
-
-bool one_table(const ModelOptions& options, const Vocabulary& vocabulary) {
-  return options.tie_word_embeddings && vocabulary.shared;
-}
-
-Var make_source_table(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope) {
-  return embedding_table(o, v.source_size,
-                         one_table(o, v) ? scope / "embedding" : scope / "encoder" / "embedding");
-}
-
-Var make_target_table(const ModelOptions& o, const Vocabulary& v, const Var& source_table,
-                      const ParamScope& scope) {
-  if (one_table(o, v)) return source_table;
-  return embedding_table(o, v.target_size, scope / "decoder" / "embedding");
-}
-
-Var make_output(const ModelOptions& o, const Vocabulary& v, const Var& target_table,
-                const ParamScope& scope) {
-  if (o.tie_word_embeddings) return target_table;
-  return Linear({.in = o.hidden_size,
-                 .out = v.target_size,
-                 .bias = false,
-                 .deviation = o.initializer_range},
-                scope / "output")
-      .weight;
-}
 
 ModelOptions encoder_options(ModelOptions options) {
   options.num_hidden_layers = options.encoder_layers;
@@ -73,11 +54,9 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
                                const ParamScope& scope)
     : options(options),
       vocabulary(vocabulary),
-      source_table(make_source_table(options, vocabulary, scope)),
-      target_table(make_target_table(options, vocabulary, source_table, scope)),
-      output(make_output(options, vocabulary, target_table, scope)),
-      encoder(encoder_options(options), source_table, /*causal=*/false, scope / "encoder"),
-      target_embedding(options, target_table, scope / "decoder") {
+      words(options, vocabulary, scope),
+      encoder(encoder_options(options), words.source, /*causal=*/false, scope / "encoder"),
+      target_embedding(options, words.target, scope / "decoder") {
   for (int64_t i = 0; i < options.decoder_layers; ++i) {
     decoder_layers.emplace_back(options, scope / "decoder" / "layers" / i);
   }
@@ -99,7 +78,7 @@ CrossEntropy EncoderDecoder::loss(const Batch& batch, CrossEntropyOptions option
   const Var memory = encode(batch.source, batch.source_lengths);
   const Var hidden = decode(batch.target_in, memory, batch.source_lengths);
   options.ignore_index = vocabulary.pad_id;
-  return linear_cross_entropy(hidden, output, {}, batch.target_out, options);
+  return linear_cross_entropy(hidden, words.output, {}, batch.target_out, options);
 }
 
 EncoderDecoder::State EncoderDecoder::start(const Tensor& source,
@@ -133,12 +112,7 @@ void EncoderDecoder::State::select(const Tensor& sentences, const Tensor& rows) 
   for (DecoderLayerCache& layer : layers) {
     layer.memory_kv = gather_rows(layer.memory_kv.value(), sentences);
   }
-  const int32_t* keep = sentences.data<int32_t>();
-  std::vector<int32_t> lengths(static_cast<size_t>(sentences.numel()));
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    lengths[i] = memory_lengths.data<int32_t>()[keep[i]];
-  }
-  memory_lengths = Tensor::from(lengths, {sentences.numel()}, memory_lengths.device());
+  memory_lengths = gather_ids(memory_lengths, sentences);
 }
 
 }  // namespace tapestry

@@ -35,6 +35,15 @@ struct DecoderLayer {
   Residual feed_forward_norm;
 };
 
+/// The matrices of an encoder-decoder that have a row for each word: embeddings of both sides and
+/// the classifier, each on its own or one for several.
+struct WordTables {
+  WordTables(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);
+
+  bool one;  ///< source and target have one vocabulary and one table
+  Var source, target, output;
+};
+
 struct EncoderDecoder {
   EncoderDecoder(const ModelOptions& options, const Vocabulary& vocabulary,
                  const ParamScope& scope);
@@ -46,7 +55,7 @@ struct EncoderDecoder {
   /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D).
   Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
   /// hidden (..., D) -> logits (..., V).
-  Var logits(const Var& hidden) const { return linear(hidden, output); }
+  Var logits(const Var& hidden) const { return linear(hidden, words.output); }
 
   struct Batch {
     Tensor source;          ///< (B, S)
@@ -73,7 +82,7 @@ struct EncoderDecoder {
 
   ModelOptions options;
   Vocabulary vocabulary;
-  Var source_table, target_table, output;
+  WordTables words;
   Trunk encoder;
   InputEmbedding target_embedding;
   std::vector<DecoderLayer> decoder_layers;
