@@ -21,6 +21,8 @@ const char* code_of(DType dtype) {
       return "F64";
     case DType::kInt32:
       return "I32";
+    case DType::kBFloat16:
+      return "BF16";
   }
   return "?";
 }
@@ -72,12 +74,13 @@ Entry parse_entry(const std::string& key, const Json& value, const std::string& 
   Entry entry{key, DType::kFloat32, {}, value["data_offsets"][0], value["data_offsets"][1]};
   const std::string code = value["dtype"];
   bool known = false;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kBFloat16}) {
     if (code != code_of(dtype)) continue;
     entry.dtype = dtype;
     known = true;
   }
-  if (!known) broken(name, "'", key, "' has dtype ", code, "; F32, F64 and I32 are supported.");
+  if (!known)
+    broken(name, "'", key, "' has dtype ", code, "; F32, F64, I32 and BF16 are supported.");
   if (value["shape"].size() > Shape::kMaxRank) {
     broken(name, "'", key, "' has ", value["shape"].size(), " axes, at most 4 are supported.");
   }

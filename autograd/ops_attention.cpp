@@ -12,7 +12,10 @@ namespace tapestry {
 Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
   check(x.defined() && x.shape().rank() == 3, "rope", "x must be (batch, length, width), got ",
         x.shape(), '.');
-  check_same_kind("rope", x, table);
+  check(
+      table.defined() && table.dtype() == wider(x.dtype()) && table.device() == x.value().device(),
+      "rope", "the table of ", x.dtype(), " must be ", wider(x.dtype()), " on ", x.value().device(),
+      '.');
   const int64_t length = x.shape()[1], width = x.shape()[2];
   check(table.shape().rank() == 2 && table.shape()[1] % 2 == 0 && options.heads >= 0 &&
             options.heads * table.shape()[1] <= width,
@@ -32,7 +35,7 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
   Var y = Tensor::empty_like(x.value());
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
-    kernels::rope(device, shape, x.value().data<T>(), table.data<T>(), y.value().data<T>(),
+    kernels::rope(device, shape, x.value().data<T>(), table.data<Wider<T>>(), y.value().data<T>(),
                   Write::kSet);
   });
   Tape::record({&x}, y, [shape, table, dx = gradient_of(x)](Tensor dy) {
@@ -41,7 +44,7 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
     const auto [target, write] = dx->target();
     dispatch(dy, [&, target = target, write = write](auto device, auto type) {
       using T = decltype(type);
-      kernels::rope(device, back, dy.data<T>(), table.data<T>(), target.data<T>(), write);
+      kernels::rope(device, back, dy.data<T>(), table.data<Wider<T>>(), target.data<T>(), write);
     });
   });
   return y;
@@ -115,9 +118,9 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
   Var y = Tensor::empty({shape.batch, shape.queries, shape.heads * shape.head_size}, q.dtype(),
                         q.device());
   const bool recording = Tape::records(inputs[0], inputs[1], inputs[2]);
-  const Tensor lse =
-      recording ? Tensor::empty({shape.batch, shape.heads, shape.queries}, q.dtype(), q.device())
-                : Tensor();
+  const Tensor lse = recording ? Tensor::empty({shape.batch, shape.heads, shape.queries},
+                                               wider(q.dtype()), q.device())
+                               : Tensor();
   dispatch(q, [&](auto device, auto type) {
     using T = decltype(type);
     AttentionForward<T> args;
@@ -125,7 +128,7 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
     args.k = rows_of<const T>(operand(layout.k), layout.k.column);
     args.v = rows_of<const T>(operand(layout.v), layout.v.column);
     args.out = rows_of<T>(y.value(), 0);
-    args.log_sum_exp = data_or_null<T>(lse);
+    args.log_sum_exp = data_or_null<Wider<T>>(lse);
     kernels::attention(device, shape, args);
   });
   if (!recording) return y;
@@ -147,7 +150,7 @@ Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const Attentio
                    args.q = value(layout.q), args.k = value(layout.k), args.v = value(layout.v);
                    args.out = rows_of<const T>(out, 0);
                    args.d_out = rows_of<const T>(dy, 0);
-                   args.log_sum_exp = lse.data<T>();
+                   args.log_sum_exp = lse.data<Wider<T>>();
                    args.dq = target(layout.q), args.dq_write = targets[layout.q.input].write;
                    args.dk = target(layout.k), args.dk_write = targets[layout.k.input].write;
                    args.dv = target(layout.v), args.dv_write = targets[layout.v.input].write;

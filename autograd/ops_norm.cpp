@@ -26,9 +26,9 @@ NormShape norm_shape(const Var& x, const NormOptions& options) {
 
 NormStats empty_stats(const Var& x, const NormShape& shape) {
   const Device device = x.value().device();
-  return {
-      shape.kind == NormKind::kLayer ? Tensor::empty({shape.rows}, x.dtype(), device) : Tensor(),
-      Tensor::empty({shape.rows}, x.dtype(), device)};
+  const DType dtype = wider(x.dtype());
+  return {shape.kind == NormKind::kLayer ? Tensor::empty({shape.rows}, dtype, device) : Tensor(),
+          Tensor::empty({shape.rows}, dtype, device)};
 }
 
 }  // namespace
@@ -48,8 +48,8 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
     args.gamma = gamma.value().data<T>();
     args.beta = data_or_null<T>(beta.value());
     args.y = y.value().data<T>();
-    args.mean = data_or_null<T>(stats.mean);
-    args.rstd = stats.rstd.data<T>();
+    args.mean = data_or_null<Wider<T>>(stats.mean);
+    args.rstd = stats.rstd.data<Wider<T>>();
     kernels::norm(device, shape, args);
   });
   Tape::record({&x, &gamma, &beta}, y,
@@ -62,8 +62,8 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
                    NormBackward<T> args{};
                    args.sum = vx.data<T>();
                    args.gamma = vg.data<T>();
-                   args.mean = data_or_null<T>(stats.mean);
-                   args.rstd = stats.rstd.data<T>();
+                   args.mean = data_or_null<Wider<T>>(stats.mean);
+                   args.rstd = stats.rstd.data<Wider<T>>();
                    args.dy = dy.data<T>();
                    args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;
                    args.d_gamma = data_or_null<T>(dg.tensor), args.d_gamma_write = dg.write;
@@ -102,8 +102,8 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
     args.beta = data_or_null<T>(beta.value());
     args.sum = result.sum.value().data<T>();
     args.y = result.normed.value().data<T>();
-    args.mean = data_or_null<T>(stats.mean);
-    args.rstd = stats.rstd.data<T>();
+    args.mean = data_or_null<Wider<T>>(stats.mean);
+    args.rstd = stats.rstd.data<Wider<T>>();
     kernels::norm(device, shape, args);
   });
   Tape::record({&x, &residual, &gamma, &beta}, result.normed, result.sum,
@@ -119,8 +119,8 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
                    NormBackward<T> args{};
                    args.sum = vs.data<T>();
                    args.gamma = vg.data<T>();
-                   args.mean = data_or_null<T>(stats.mean);
-                   args.rstd = stats.rstd.data<T>();
+                   args.mean = data_or_null<Wider<T>>(stats.mean);
+                   args.rstd = stats.rstd.data<Wider<T>>();
                    args.dy = data_or_null<T>(dy);
                    args.dsum = data_or_null<T>(dsum);
                    args.dropout = drop;
@@ -141,32 +141,34 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
                const Tensor& running_variance, const BatchNormOptions& options) {
   check_norm("batch_norm", x, gamma, beta);
   for (const Tensor* running : {&running_mean, &running_variance}) {
-    check_same_kind("batch_norm", x, *running);
+    check(running->defined() && running->dtype() == wider(x.dtype()), "batch_norm",
+          "running statistics of ", x.dtype(), " must be ", wider(x.dtype()), '.');
     check(running->defined() && running->shape() == gamma.shape(), "batch_norm", "gamma is ",
           gamma.shape(), ", a running statistic ", running->shape(), '.');
   }
   const BatchNormShape shape{x.shape().rows(), x.shape().cols(), options.eps};
   const bool training = Tape::current() != nullptr && shape.rows > 0;
-  const Tensor mean = training ? Tensor::empty_like(gamma.value()) : running_mean;
-  const Tensor variance = training ? Tensor::empty_like(gamma.value()) : running_variance;
+  const Tensor mean = training ? Tensor::empty_like(running_mean) : running_mean;
+  const Tensor variance = training ? Tensor::empty_like(running_variance) : running_variance;
   Var y = Tensor::empty_like(x.value());
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
     if (training) {
-      kernels::column_moments(device, shape.rows, shape.cols, x.value().data<T>(), mean.data<T>(),
-                              variance.data<T>());
-      kernels::update_running(device, options.momentum, 1.0, mean.data<T>(), running_mean.data<T>(),
+      using W = Wider<T>;
+      kernels::column_moments(device, shape.rows, shape.cols, x.value().data<T>(), mean.data<W>(),
+                              variance.data<W>());
+      kernels::update_running(device, options.momentum, 1.0, mean.data<W>(), running_mean.data<W>(),
                               shape.cols);
       if (shape.rows > 1) {  // one row has no unbiased variance
         const double unbiased = static_cast<double>(shape.rows) / (shape.rows - 1);
-        kernels::update_running(device, options.momentum, unbiased, variance.data<T>(),
-                                running_variance.data<T>(), shape.cols);
+        kernels::update_running(device, options.momentum, unbiased, variance.data<W>(),
+                                running_variance.data<W>(), shape.cols);
       }
     }
     BatchNormForward<T> args{};
     args.x = x.value().data<T>();
-    args.mean = mean.data<T>();
-    args.variance = variance.data<T>();
+    args.mean = mean.data<Wider<T>>();
+    args.variance = variance.data<Wider<T>>();
     args.gamma = gamma.value().data<T>();
     args.beta = data_or_null<T>(beta.value());
     args.y = y.value().data<T>();
@@ -181,8 +183,8 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
                    using T = decltype(type);
                    BatchNormBackward<T> args{};
                    args.x = vx.data<T>();
-                   args.mean = mean.data<T>();
-                   args.variance = variance.data<T>();
+                   args.mean = mean.data<Wider<T>>();
+                   args.variance = variance.data<Wider<T>>();
                    args.gamma = vg.data<T>();
                    args.dy = dy.data<T>();
                    args.dx = data_or_null<T>(dx.tensor), args.dx_write = dx.write;

@@ -1,18 +1,12 @@
-// The host allocator: 64-byte aligned blocks, kept in free lists by size class, so that a training
-// step that has run once never calls malloc again.
+// The host allocator: a MemoryPool of 64-byte aligned blocks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace tapestry {
+#include "core/memory_pool.h"
 
-struct MemoryStats {
-  int64_t bytes_in_use = 0;    ///< handed out now, rounded up to size classes
-  int64_t peak_bytes = 0;      ///< most of bytes_in_use since reset_peak_bytes()
-  int64_t bytes_reserved = 0;  ///< taken from the system: in use and in free lists
-  int64_t system_calls = 0;    ///< how often a block had to be taken from the system
-};
+namespace tapestry {
 
 /// `bytes` >= 0 of uninitialised memory, aligned to 64 bytes. Thread-safe.
 /// Throws Error(kOutOfMemory) with the sizes.

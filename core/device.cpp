@@ -2,19 +2,16 @@
 
 #include <charconv>
 
+#include "core/cuda.h"
 #include "core/error.h"
 
 namespace tapestry {
 
 std::string Device::str() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
 
-#ifndef TAPESTRY_CUDA
-int cuda_device_count() { return 0; }
-#endif
-
 Device parse_device(const std::string& name) {
   if (name == "cpu") return {};
-  if (name == "auto") return cuda_device_count() > 0 ? Device{Device::Kind::kCuda, 0} : Device{};
+  if (name == "auto") return cuda::device_count() > 0 ? Device{Device::Kind::kCuda, 0} : Device{};
   Device device{Device::Kind::kCuda, 0};
   bool valid = name == "cuda";
   if (name.starts_with("cuda:")) {
@@ -25,7 +22,7 @@ Device parse_device(const std::string& name) {
   if (!valid) {
     fail(ErrorKind::kConfig, "[device] expected auto, cpu, cuda or cuda:N, got '", name, "'.");
   }
-  const int count = cuda_device_count();
+  const int count = cuda::device_count();
   if (device.index >= count) {
     fail(ErrorKind::kConfig, "[device] ", device, " was asked for, but ", count,
          " CUDA devices answer", count == 0 ? " (or this build has no CUDA)." : ".");

@@ -22,9 +22,6 @@ inline std::ostream& operator<<(std::ostream& out, const Device& device) {
   return out << device.str();
 }
 
-/// CUDA devices that answer; 0 in a build without CUDA or on a machine without a GPU.
-int cuda_device_count();
-
 /// "auto" (the first CUDA device that answers, else the CPU), "cpu", "cuda", "cuda:N".
 /// Throws Error(kConfig) on anything else and on a device that does not answer.
 Device parse_device(const std::string& name);

@@ -42,6 +42,16 @@ void dispatch_floating(DType dtype, F&& f) {
   }
 }
 
+/// Calls f(element of the type) for any dtype.
+template <class F>
+void dispatch_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kInt32: return f(int32_t{});
+    case DType::kBFloat16: return f(BFloat16{});
+    default: return dispatch_floating(dtype, f);
+  }
+}
+
 /// Calls f(device tag, element of the type) for a floating tensor.
 template <class F>
 void dispatch(const Tensor& tensor, F&& f) {

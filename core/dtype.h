@@ -3,17 +3,31 @@
 #include <cstdint>
 #include <ostream>
 
+#include "core/bfloat16.h"
+
 namespace tapestry {
 
-enum class DType : int { kFloat32, kFloat64, kInt32 };
+enum class DType : int { kFloat32, kFloat64, kInt32, kBFloat16 };
 
-constexpr int64_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : 4; }
+constexpr int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return 8;
+    case DType::kBFloat16: return 2;
+    default: return 4;
+  }
+}
+
+/// The dtype of Wider<T>: of statistics and single values.
+constexpr DType wider(DType dtype) { return dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
+
+constexpr bool is_floating(DType dtype) { return dtype != DType::kInt32; }
 
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return "float32";
     case DType::kFloat64: return "float64";
     case DType::kInt32: return "int32";
+    case DType::kBFloat16: return "bfloat16";
   }
   return "?";
 }
@@ -28,6 +42,8 @@ template <>
 struct DTypeOf<double> { static constexpr DType value = DType::kFloat64; };
 template <>
 struct DTypeOf<int32_t> { static constexpr DType value = DType::kInt32; };
+template <>
+struct DTypeOf<BFloat16> { static constexpr DType value = DType::kBFloat16; };
 
 /// DType of the C++ element type: dtype_of<float> == DType::kFloat32.
 template <class T>

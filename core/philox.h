@@ -7,6 +7,8 @@
 
 #include <Random123/philox.h>
 
+#include "core/host_device.h"
+
 namespace tapestry {
 
 /// Names one stream of draws. `stream` tells the users of one step apart.
@@ -21,7 +23,7 @@ struct Philox4 {
 };
 
 /// Draws 4 * block to 4 * block + 3 of the stream.
-inline Philox4 philox(const PhiloxKey& key, uint64_t block) {
+TAPESTRY_HOST_DEVICE inline Philox4 philox(const PhiloxKey& key, uint64_t block) {
   using Generator = r123::Philox4x32;
   const Generator::ctr_type counter = {{static_cast<uint32_t>(block),
                                         static_cast<uint32_t>(block >> 32), key.step, key.stream}};
@@ -32,12 +34,12 @@ inline Philox4 philox(const PhiloxKey& key, uint64_t block) {
 }
 
 /// Draw `index` of the stream: 32 random bits.
-inline uint32_t philox_bits(const PhiloxKey& key, uint64_t index) {
+TAPESTRY_HOST_DEVICE inline uint32_t philox_bits(const PhiloxKey& key, uint64_t index) {
   return philox(key, index / 4).v[index % 4];
 }
 
 /// Uniform in [0, 1) with 24 bits.
-inline float to_uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+TAPESTRY_HOST_DEVICE inline float to_uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 /// Uniform in [0, 1) with 53 bits from two draws.
 inline double to_uniform(uint32_t high, uint32_t low) {

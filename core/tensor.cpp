@@ -1,9 +1,10 @@
 #include "core/tensor.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "core/allocator.h"
+#include "core/cuda.h"
+#include "core/kernels/convert.h"
 
 namespace tapestry {
 namespace {
@@ -19,35 +20,31 @@ struct HostBlock {
   void* pointer;
 };
 
-void require_cpu(const char* who, Device device) {
-  check(device.is_cpu(), who, "tensors on ", device, " are not supported yet.");
-}
+// The same on a GPU.
+struct CudaBlock {
+  CudaBlock(int index, int64_t size) : bytes(size), pointer(cuda::allocate(index, size)) {}
+  ~CudaBlock() { cuda::free(pointer, bytes); }
+  CudaBlock(const CudaBlock&) = delete;
+  CudaBlock& operator=(const CudaBlock&) = delete;
 
-template <class From, class To>
-void convert(const void* source, void* target, int64_t count) {
-  const From* from = static_cast<const From*>(source);
-  To* to = static_cast<To*>(target);
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
-}
-
-template <class From>
-void convert(const void* source, DType to, void* target, int64_t count) {
-  switch (to) {
-    case DType::kFloat32: return convert<From, float>(source, target, count);
-    case DType::kFloat64: return convert<From, double>(source, target, count);
-    case DType::kInt32: return convert<From, int32_t>(source, target, count);
-  }
-}
+  int64_t bytes;
+  void* pointer;
+};
 
 }  // namespace
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  require_cpu("tensor", device);
   Tensor tensor;
-  auto block = std::allocate_shared<HostBlock>(HostAllocator<HostBlock>(),
-                                               shape.numel() * size_of(dtype));
-  tensor.pointer_ = block->pointer;
-  tensor.storage_ = std::move(block);
+  const int64_t bytes = shape.numel() * size_of(dtype);
+  const auto hold = [&](auto block) {
+    tensor.pointer_ = block->pointer;
+    tensor.storage_ = std::move(block);
+  };
+  if (device.is_cpu()) {
+    hold(std::allocate_shared<HostBlock>(HostAllocator<HostBlock>(), bytes));
+  } else {
+    hold(std::allocate_shared<CudaBlock>(HostAllocator<CudaBlock>(), device.index, bytes));
+  }
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
   tensor.device_ = device;
@@ -56,7 +53,11 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
-  std::memset(tensor.raw(), 0, tensor.bytes());
+  if (device.is_cpu()) {
+    std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.bytes()));
+  } else {
+    cuda::fill_zero(tensor.raw(), tensor.bytes());
+  }
   return tensor;
 }
 
@@ -91,37 +92,48 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::to(Device device) const {
   if (device == device_) return *this;
-  require_cpu("to", device);
-  return *this;
+  Tensor result = empty(shape_, dtype_, device);
+  result.copy_from(*this);
+  return result;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor result = empty(shape_, dtype, device_);
-  switch (dtype_) {
-    case DType::kFloat32: convert<float>(raw(), dtype, result.raw(), numel()); break;
-    case DType::kFloat64: convert<double>(raw(), dtype, result.raw(), numel()); break;
-    case DType::kInt32: convert<int32_t>(raw(), dtype, result.raw(), numel()); break;
-  }
+  dispatch_device(device_, [&](auto device) {
+    dispatch_dtype(dtype_, [&](auto from) {
+      dispatch_dtype(dtype, [&](auto to) {
+        kernels::convert(device, data<decltype(from)>(), result.data<decltype(to)>(), numel());
+      });
+    });
+  });
   return result;
 }
 
 void Tensor::copy_from(const Tensor& source) const {
   check(source.shape_ == shape_ && source.dtype_ == dtype_, "copy", "the source is ",
         source.dtype_, ' ', source.shape_, ", the target ", dtype_, ' ', shape_, '.');
-  copy_from_host(source.raw());
+  if (source.device_.is_cpu()) return copy_from_host(source.raw());
+  if (device_.is_cpu()) return cuda::download(raw(), source.raw(), bytes());
+  cuda::copy(raw(), source.raw(), bytes());
 }
 
 void Tensor::copy_from_host(const void* source) const {
-  if (bytes() > 0) std::memmove(raw(), source, bytes());
+  if (bytes() == 0) return;
+  if (device_.is_cpu()) {
+    std::memmove(raw(), source, static_cast<size_t>(bytes()));
+  } else {
+    cuda::upload(raw(), source, bytes());
+  }
 }
 
 void Tensor::fill(double value) const {
-  switch (dtype_) {
-    case DType::kFloat32: std::fill_n(data<float>(), numel(), static_cast<float>(value)); break;
-    case DType::kFloat64: std::fill_n(data<double>(), numel(), value); break;
-    case DType::kInt32: std::fill_n(data<int32_t>(), numel(), static_cast<int32_t>(value)); break;
-  }
+  dispatch_device(device_, [&](auto device) {
+    dispatch_dtype(dtype_, [&](auto type) {
+      using T = decltype(type);
+      kernels::fill(device, element_cast<T>(value), data<T>(), numel());
+    });
+  });
 }
 
 double Tensor::item() const {

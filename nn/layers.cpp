@@ -94,7 +94,7 @@ Tensor rope_table(int64_t length, int64_t size, double theta, DType dtype, Devic
       row[size / 2 + i] = std::sin(angle);
     }
   }
-  return table.to(dtype).to(device);
+  return table.to(wider(dtype)).to(device);
 }
 
 }  // namespace tapestry

@@ -36,14 +36,14 @@ template <class T>
 struct AttentionForward {
   Rows<const T> q, k, v;
   Rows<T> out;
-  T* log_sum_exp = nullptr;  ///< (B, H, T), for backward; may be null
+  Wider<T>* log_sum_exp = nullptr;  ///< (B, H, T), for backward; may be null
 };
 
 /// dq, dk, dv (=|+=) the gradients; a null data pointer leaves one out.
 template <class T>
 struct AttentionBackward {
   Rows<const T> q, k, v, out, d_out;
-  const T* log_sum_exp = nullptr;
+  const Wider<T>* log_sum_exp = nullptr;
   Rows<T> dq, dk, dv;
   Write dq_write, dk_write, dv_write;
 };

@@ -15,8 +15,8 @@ struct BatchNormShape {
 template <class T>
 struct BatchNormForward {
   const T* x;
-  const T* mean;      ///< (cols)
-  const T* variance;  ///< (cols), biased
+  const Wider<T>* mean;      ///< (cols)
+  const Wider<T>* variance;  ///< (cols), biased
   const T* gamma;
   const T* beta;  ///< may be null
   T* y;
@@ -27,8 +27,8 @@ struct BatchNormForward {
 template <class T>
 struct BatchNormBackward {
   const T* x;
-  const T* mean;
-  const T* variance;
+  const Wider<T>* mean;
+  const Wider<T>* variance;
   const T* gamma;
   const T* dy;
   T* dx;
@@ -44,7 +44,8 @@ namespace kernels {
 /// Mean and biased variance of each column, rows > 0. The variance is of what is left after the
 /// mean is taken off: a large mean costs no digits.
 template <class T>
-void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, T* mean, T* variance);
+void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, Wider<T>* mean,
+                    Wider<T>* variance);
 
 template <class T>
 void batch_norm(Cpu, const BatchNormShape& shape, const BatchNormForward<T>& args);

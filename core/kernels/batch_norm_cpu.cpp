@@ -178,7 +178,8 @@ int64_t tiles_of(int64_t rows, int64_t cols) {
 namespace kernels {
 
 template <class T>
-void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, T* mean, T* variance) {
+void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, Wider<T>* mean,
+                    Wider<T>* variance) {
   const BatchNormRows<T>& functions = rows_functions<T>();
   const int64_t grain = rows_per_tile(rows, cols), tiles = tiles_of(rows, cols);
   const T share = 1 / static_cast<T>(rows);

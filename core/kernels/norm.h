@@ -29,8 +29,8 @@ struct NormForward {
   const T* beta;
   T* sum;
   T* y;
-  T* mean;  ///< (rows); null for RMS
-  T* rstd;  ///< (rows): 1 / sqrt(var + eps)
+  Wider<T>* mean;  ///< (rows); null for RMS
+  Wider<T>* rstd;  ///< (rows): 1 / sqrt(var + eps)
 };
 
 /// ds = d norm(s) (dy) + dsum, and from it every gradient that is asked for (not null):
@@ -41,8 +41,8 @@ template <class T>
 struct NormBackward {
   const T* sum;
   const T* gamma;
-  const T* mean;
-  const T* rstd;
+  const Wider<T>* mean;
+  const Wider<T>* rstd;
   const T* dy;
   const T* dsum;
   Dropout dropout;

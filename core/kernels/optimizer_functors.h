@@ -14,7 +14,7 @@ template <class T>
 struct SgdRule {
   T lr, weight_decay;
   explicit SgdRule(const SgdStep& s) : lr(s.learning_rate), weight_decay(s.weight_decay) {}
-  void operator()(T& p, T g, T*) const {
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T*) const {
     g += weight_decay * p;
     p -= lr * g;
   }
@@ -30,7 +30,7 @@ struct MomentumRule {
         weight_decay(s.weight_decay),
         momentum(s.momentum),
         nesterov(s.nesterov) {}
-  void operator()(T& p, T g, T* state) const {
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
     T& v = state[0];
     g += weight_decay * p;
     v = momentum * v + g;
@@ -44,7 +44,7 @@ struct AdagradRule {
   T lr, weight_decay, eps;
   explicit AdagradRule(const AdagradStep& s)
       : lr(s.learning_rate), weight_decay(s.weight_decay), eps(s.eps) {}
-  void operator()(T& p, T g, T* state) const {
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
     T& sum = state[0];
     g += weight_decay * p;
     sum += g * g;
@@ -62,7 +62,7 @@ struct RmspropRule {
         alpha(s.alpha),
         one_minus_alpha(1 - s.alpha),
         eps(s.eps) {}
-  void operator()(T& p, T g, T* state) const {
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
     T& square = state[0];
     g += weight_decay * p;
     square = alpha * square + one_minus_alpha * (g * g);
@@ -81,7 +81,7 @@ struct AdadeltaRule {
         rho(s.rho),
         one_minus_rho(1 - s.rho),
         eps(s.eps) {}
-  void operator()(T& p, T g, T* state) const {
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
     T& square = state[0];
     T& accumulated = state[1];
     g += weight_decay * p;
@@ -113,7 +113,7 @@ struct AdamRule {
         root_scale(1 / std::sqrt(s.bias_correction2)),
         weight_decay(s.decoupled ? 0 : s.weight_decay),
         shrink(s.decoupled ? 1 - s.learning_rate * s.weight_decay : 1) {}
-  void operator()(T& p, T g, T* state) const {
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
     T& m = state[0];
     T& v = state[1];
     g += weight_decay * p;

@@ -30,7 +30,7 @@ namespace kernels {
 /// y (=|+=) the turned x. `table` (positions, K): K/2 cosines, then K/2 sines of each position.
 /// y may be x under kSet.
 template <class T>
-void rope(Cpu, const RopeShape& shape, const T* x, const T* table, T* y, Write write);
+void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write);
 
 }  // namespace kernels
 }  // namespace tapestry

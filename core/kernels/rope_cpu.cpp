@@ -84,7 +84,7 @@ HWY_EXPORT(rope_row);
 namespace kernels {
 
 template <class T>
-void rope(Cpu, const RopeShape& shape, const T* x, const T* table, T* y, Write write) {
+void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write) {
   if (shape.rows == 0 || shape.width == 0) return;
   const auto apply = HWY_DYNAMIC_DISPATCH(rope_row)()->of<T>().apply;
   const int64_t grain = std::max<int64_t>(1, kTileElements / shape.width);

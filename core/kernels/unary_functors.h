@@ -6,11 +6,7 @@
 
 #include <cmath>
 
-#ifdef __CUDACC__
-#define TAPESTRY_HOST_DEVICE __host__ __device__
-#else
-#define TAPESTRY_HOST_DEVICE
-#endif
+#include "core/host_device.h"
 
 namespace tapestry::functors {
 
@@ -86,8 +82,10 @@ struct Silu {
   }
   template <class T>
   TAPESTRY_HOST_DEVICE static T df(T x) {
-    const T s = Sigmoid::f(x);
-    return s * (T(1) + x * (T(1) - s));
+    const T tail = std::exp(-std::abs(x)), near_one = T(1) / (T(1) + tail);
+    const T s = x < 0 ? tail * near_one : near_one;            // sigmoid(x)
+    const T complement = x < 0 ? near_one : tail * near_one;  // 1 - s, with all of its digits
+    return s * (T(1) + x * complement);
   }
 };
 

@@ -121,7 +121,7 @@ const Violation kViolations[] = {
     {"NegativeOffset", file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[-4,0])"), 4),
      "'w' needs dtype, shape and two data_offsets."},
     {"UnknownDtype", file_of(entry(R"("dtype":"Q4","shape":[8],"data_offsets":[0,4])"), 4),
-     "'w' has dtype Q4; F32, F64 and I32 are supported."},
+     "'w' has dtype Q4; F32, F64, I32 and BF16 are supported."},
     {"FiveAxes", file_of(entry(R"("dtype":"F32","shape":[1,1,1,1,1],"data_offsets":[0,4])"), 4),
      "'w' has 5 axes, at most 4 are supported."},
     {"NegativeSize", file_of(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4),

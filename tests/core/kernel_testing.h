@@ -1,5 +1,6 @@
 // What the kernel tests share: inputs, comparison against doubles, every vector target, any number
-// of threads.
+// of threads. A test file is compiled for the CPU and, where it is listed in tests/CMakeLists.txt, once
+// more with TestDevice = Cuda; its bodies call kernels with TestDevice{} and memory of Values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,16 +11,48 @@
 #include <limits>
 #include <vector>
 
+#include "core/cuda.h"
 #include "core/kernels/common.h"
 #include "core/parallel.h"
 #include "core/philox.h"
 
 namespace tapestry {
 
+#ifdef TAPESTRY_TEST_CUDA
+
+using TestDevice = Cuda;
+
+/// Memory that both sides address. Launches block in these tests (cuda_environment.cpp), so that the
+/// host may look at a result as soon as a kernel has been called.
+template <class T>
+struct TestAllocator {
+  using value_type = T;
+  TestAllocator() = default;
+  template <class U>
+  TestAllocator(const TestAllocator<U>&) {}
+  T* allocate(size_t n) {
+    return static_cast<T*>(cuda::allocate_managed(static_cast<int64_t>(n * sizeof(T))));
+  }
+  void deallocate(T* block, size_t) noexcept { cuda::free_managed(block); }
+  bool operator==(const TestAllocator&) const { return true; }
+};
+
+#else
+
+using TestDevice = Cpu;
+template <class T>
+using TestAllocator = std::allocator<T>;
+
+#endif
+
+/// Elements that a kernel on TestDevice may read and write.
+template <class T>
+using Values = std::vector<T, TestAllocator<T>>;
+
 /// Uniform values in [low, high), different for each seed.
 template <class T>
-std::vector<T> random_values(int64_t n, uint64_t seed, double low = -2, double high = 2) {
-  std::vector<T> values(static_cast<size_t>(n));
+Values<T> random_values(int64_t n, uint64_t seed, double low = -2, double high = 2) {
+  Values<T> values(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
     const double u = to_uniform(philox_bits({seed, 77, 5}, static_cast<uint64_t>(i)));
     values[static_cast<size_t>(i)] = static_cast<T>(low + u * (high - low));
@@ -27,8 +60,8 @@ std::vector<T> random_values(int64_t n, uint64_t seed, double low = -2, double h
   return values;
 }
 
-inline std::vector<int32_t> random_ints(int64_t n, uint64_t seed, int32_t bound) {
-  std::vector<int32_t> values;
+inline Values<int32_t> random_ints(int64_t n, uint64_t seed, int32_t bound) {
+  Values<int32_t> values;
   for (int64_t i = 0; i < n; ++i) {
     values.push_back(static_cast<int32_t>(
         philox_below({seed, 78, 5}, static_cast<uint64_t>(i), static_cast<uint64_t>(bound))));
@@ -37,14 +70,14 @@ inline std::vector<int32_t> random_ints(int64_t n, uint64_t seed, int32_t bound)
 }
 
 template <class T>
-std::vector<double> widen(const std::vector<T>& values) {
+std::vector<double> widen(const Values<T>& values) {
   return {values.begin(), values.end()};
 }
 
 /// Expects |actual - expected| <= units * epsilon of T * (1 + |expected|) everywhere; infinities
 /// and NaN must stand where they are expected. `units` is about the number of roundings on the way.
 template <class T>
-void expect_close(const std::vector<T>& actual, const std::vector<double>& expected, double units) {
+void expect_close(const Values<T>& actual, const std::vector<double>& expected, double units) {
   ASSERT_EQ(actual.size(), expected.size());
   const double epsilon = std::numeric_limits<T>::epsilon();
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -79,9 +112,10 @@ inline double dropout_factor(const Dropout& dropout, uint64_t index) {
   return static_cast<double>(philox_bits(dropout.key, index)) < p * 0x1p32 ? 0 : 1 / (1 - p);
 }
 
-/// Runs the body once for each set of vector instructions that this processor has.
+/// Runs the body once for each set of vector instructions that this processor has; once on a GPU.
 template <class F>
 void on_every_target(F&& body) {
+  if constexpr (std::is_same_v<TestDevice, Cuda>) return body();
   const int64_t supported = hwy::SupportedTargets();
   for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
     if ((supported & target) == 0 && target != HWY_SCALAR) continue;
@@ -94,7 +128,7 @@ void on_every_target(F&& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-/// Expects f() to return the same bits with 1, 2 and 3 threads.
+/// Expects f() to return the same bits with 1, 2 and 3 threads; on a GPU, whenever it is called.
 template <class F>
 void expect_same_for_any_threads(F&& f) {
   set_num_threads(1);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "core/allocator.h"
 #include "core/dispatch.h"
@@ -125,6 +127,17 @@ TEST(DispatchTest, FindsTheType) {
   EXPECT_EQ(seen, "float64");
   EXPECT_NE(message_of([&] { dispatch(Tensor::zeros({1}, DType::kInt32), note); }).find("int32"),
             std::string::npos);
+}
+
+TEST(TensorTest, BFloat16RoundsToNearestEven) {
+  // 8 significant bits: 1 + 2^-8 lies half-way between 1 and 1 + 2^-7.
+  const std::vector<double> given = {1, 1 + 0x1p-8, 1 + 0x3p-8, 1 + 0x1.01p-8, -3.14159, 1e39, 0};
+  const std::vector<double> expected = {1, 1, 1 + 0x1p-6, 1 + 0x1p-7, -3.140625, HUGE_VAL, 0};
+  const Tensor tensor = Tensor::from(given, {7}).to(DType::kBFloat16);
+  EXPECT_EQ(tensor.bytes(), 14);
+  EXPECT_EQ(tensor.to_vector<double>(), expected);
+  const BFloat16 nan(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_TRUE(std::isnan(static_cast<float>(nan)));
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ std::vector<Case> all_cases() {
 
 // Half of the points near 0, where cancellation would show.
 template <class T>
-std::vector<T> points(const Case& c, int64_t n) {
-  std::vector<T> x = random_values<T>(n, 3, c.low, c.high);
-  const std::vector<T> near = random_values<T>(n, 4, std::max(c.low, -1.0), 1);
+Values<T> points(const Case& c, int64_t n) {
+  Values<T> x = random_values<T>(n, 3, c.low, c.high);
+  const Values<T> near = random_values<T>(n, 4, std::max(c.low, -1.0), 1);
   for (size_t i = 0; i < x.size(); i += 2) x[i] = near[i];
   return x;
 }
@@ -55,12 +55,12 @@ TYPED_TEST(UnaryTest, EqualsTheScalarFunctor) {
     for (const Case& c : all_cases()) {
       SCOPED_TRACE(c.name);
       for (const int64_t n : {1, 31, 33, 257, 2000}) {
-        std::vector<T> x = points<T>(c, n), y(x.size());
+        Values<T> x = points<T>(c, n), y(x.size());
         std::vector<double> expected;
         for (const T v : x) expected.push_back(static_cast<double>(c.value(v)));
-        kernels::unary(Cpu{}, c.f, x.data(), y.data(), n);
+        kernels::unary(TestDevice{}, c.f, x.data(), y.data(), n);
         expect_close(y, expected, 6);
-        kernels::unary(Cpu{}, c.f, x.data(), x.data(), n);
+        kernels::unary(TestDevice{}, c.f, x.data(), x.data(), n);
         EXPECT_EQ(x, y) << "in place";
       }
     }
@@ -71,9 +71,10 @@ TYPED_TEST(UnaryTest, EqualsTheScalarFunctor) {
 TEST(GeluTest, KeepsItsDigitsFarToTheLeft) {
   on_every_target([] {
     for (float x = -8; x < 0; x += 0.125f) {
-      float y = 0;
-      kernels::unary(Cpu{}, Unary::kGelu, &x, &y, 1);
-      EXPECT_NEAR(y / functors::Gelu::f(static_cast<double>(x)), 1, 4e-6) << x;
+      const Values<float> in = {x};
+      Values<float> y(1);
+      kernels::unary(TestDevice{}, Unary::kGelu, in.data(), y.data(), 1);
+      EXPECT_NEAR(y[0] / functors::Gelu::f(static_cast<double>(x)), 1, 4e-6) << x;
     }
   });
 }
@@ -84,9 +85,9 @@ TYPED_TEST(UnaryTest, BackwardEqualsTheScalarFunctor) {
     for (const Case& c : all_cases()) {
       SCOPED_TRACE(c.name);
       for (const int64_t n : {1, 31, 33, 257}) {
-        const std::vector<T> x = points<T>(c, n), dy = random_values<T>(n, 5);
-        std::vector<T> y(x.size());
-        kernels::unary(Cpu{}, c.f, x.data(), y.data(), n);
+        const Values<T> x = points<T>(c, n), dy = random_values<T>(n, 5);
+        Values<T> y(x.size());
+        kernels::unary(TestDevice{}, c.f, x.data(), y.data(), n);
         std::vector<double> slope;
         for (size_t i = 0; i < x.size(); ++i) {
           const double v = c.needs == functors::Needs::kOutput ? y[i] : x[i];
@@ -96,14 +97,14 @@ TYPED_TEST(UnaryTest, BackwardEqualsTheScalarFunctor) {
         const T* const px = c.needs == functors::Needs::kOutput ? nullptr : x.data();
         const T* const py = c.needs == functors::Needs::kOutput ? y.data() : nullptr;
         for (const Write write : kBothWrites) {
-          const std::vector<T> before = random_values<T>(n, 6);
-          std::vector<T> dx = before;
-          kernels::unary_backward(Cpu{}, c.f, px, py, dy.data(), dx.data(), n, write);
+          const Values<T> before = random_values<T>(n, 6);
+          Values<T> dx = before;
+          kernels::unary_backward(TestDevice{}, c.f, px, py, dy.data(), dx.data(), n, write);
           expect_close(dx, delivered(slope, widen(before), write), 20);
         }
-        std::vector<T> dx(x.size()), in_place = dy;
-        kernels::unary_backward(Cpu{}, c.f, px, py, dy.data(), dx.data(), n, Write::kSet);
-        kernels::unary_backward(Cpu{}, c.f, px, py, in_place.data(), in_place.data(), n,
+        Values<T> dx(x.size()), in_place = dy;
+        kernels::unary_backward(TestDevice{}, c.f, px, py, dy.data(), dx.data(), n, Write::kSet);
+        kernels::unary_backward(TestDevice{}, c.f, px, py, in_place.data(), in_place.data(), n,
                                 Write::kSet);
         EXPECT_EQ(dx, in_place);
       }
@@ -125,11 +126,11 @@ TYPED_TEST(UnaryTest, DerivativesAgreeWithFiniteDifferences) {
 
 TYPED_TEST(UnaryTest, ReluGradientFromTheOutputAlone) {
   using T = TypeParam;
-  const std::vector<T> y = {0, 2, 0}, dy = {5, 6, 7};
-  std::vector<T> dx(3);
-  kernels::unary_backward<T>(Cpu{}, Unary::kRelu, nullptr, y.data(), dy.data(), dx.data(), 3,
+  const Values<T> y = {0, 2, 0}, dy = {5, 6, 7};
+  Values<T> dx(3);
+  kernels::unary_backward<T>(TestDevice{}, Unary::kRelu, nullptr, y.data(), dy.data(), dx.data(), 3,
                              Write::kSet);
-  EXPECT_EQ(dx, (std::vector<T>{0, 6, 0}));
+  EXPECT_EQ(dx, (Values<T>{0, 6, 0}));
 }
 
 TYPED_TEST(UnaryTest, SpecialValues) {
@@ -153,9 +154,9 @@ TYPED_TEST(UnaryTest, SpecialValues) {
     for (const Special& s : specials) {
       SCOPED_TRACE(static_cast<int>(s.f));
       SCOPED_TRACE(s.x);
-      const std::vector<T> x(67, static_cast<T>(s.x));
-      std::vector<T> y(67);
-      kernels::unary(Cpu{}, s.f, x.data(), y.data(), 67);
+      const Values<T> x(67, static_cast<T>(s.x));
+      Values<T> y(67);
+      kernels::unary(TestDevice{}, s.f, x.data(), y.data(), 67);
       expect_close(y, std::vector<double>(67, s.y), 2);
     }
   });

@@ -1,0 +1,174 @@
+#include "core/cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "core/error.h"
+
+namespace tapestry::cuda {
+namespace {
+
+using internal::check_status;
+
+cudaStream_t the_stream() { return static_cast<cudaStream_t>(internal::stream()); }
+
+void* take(int64_t block_bytes) {
+  void* block = nullptr;
+  const cudaError_t status = cudaMalloc(&block, static_cast<size_t>(block_bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // so that no later launch reports it
+    return nullptr;
+  }
+  check_status(status, "allocator");
+  return block;
+}
+
+void give_back(void* block, int64_t) { cudaFree(block); }
+
+// Never destroyed: tensors in static storage may outlive any static pool.
+MemoryPool& pool() {
+  static auto* instance = new MemoryPool({"GPU", take, give_back, nullptr, nullptr});
+  return *instance;
+}
+
+// Two pinned buffers in turn: one is filled while the other is on its way.
+class UploadBuffers {
+ public:
+  void upload(void* device, const void* host, int64_t bytes) {
+    std::lock_guard lock(mutex_);
+    for (int64_t done = 0; done < bytes; done += kBytes) {
+      const int64_t part = std::min(bytes - done, kBytes);
+      Buffer& buffer = buffers_[next_ ^= 1];
+      prepare(buffer);
+      std::memcpy(buffer.pinned, static_cast<const char*>(host) + done, static_cast<size_t>(part));
+      check_status(cudaMemcpyAsync(static_cast<char*>(device) + done, buffer.pinned,
+                                   static_cast<size_t>(part), cudaMemcpyHostToDevice, the_stream()),
+                   "upload");
+      check_status(cudaEventRecord(buffer.sent, the_stream()), "upload");
+    }
+  }
+
+ private:
+  static constexpr int64_t kBytes = int64_t{4} << 20;
+  struct Buffer {
+    void* pinned = nullptr;
+    cudaEvent_t sent{};
+  };
+
+  // Makes the buffer, or waits until what it held last has been sent.
+  static void prepare(Buffer& buffer) {
+    if (buffer.pinned != nullptr) return check_status(cudaEventSynchronize(buffer.sent), "upload");
+    check_status(cudaMallocHost(&buffer.pinned, kBytes), "upload");
+    check_status(cudaEventCreateWithFlags(&buffer.sent, cudaEventDisableTiming), "upload");
+  }
+
+  std::mutex mutex_;
+  Buffer buffers_[2];
+  int next_ = 0;
+};
+
+void use_device(int index) {
+  static const int first = [index] {
+    check_status(cudaSetDevice(index), "device");
+    return index;
+  }();
+  check(index == first, "device", "this process uses cuda:", first, ", not cuda:", index, '.');
+  static thread_local bool chosen = false;  // the current device is a thread's
+  if (!chosen) check_status(cudaSetDevice(index), "device");
+  chosen = true;
+}
+
+}  // namespace
+
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+void* allocate(int index, int64_t bytes) {
+  use_device(index);
+  return pool().allocate(bytes);
+}
+void free(void* block, int64_t bytes) noexcept {
+  if (block != nullptr) pool().free(block, bytes);
+}
+MemoryStats memory() { return pool().stats(); }
+void reset_peak_bytes() { pool().reset_peak(); }
+
+void upload(void* device, const void* host, int64_t bytes) {
+  static auto* buffers = new UploadBuffers;  // never destroyed, as the pool
+  buffers->upload(device, host, bytes);
+}
+
+void download(void* host, const void* device, int64_t bytes) {
+  if (bytes == 0) return;
+  check_status(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                               the_stream()),
+               "download");
+  synchronize();
+}
+
+void copy(void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  check_status(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, the_stream()),
+      "copy");
+}
+
+void fill_zero(void* device, int64_t bytes) {
+  if (bytes == 0) return;
+  check_status(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), the_stream()), "fill");
+}
+
+void synchronize() { check_status(cudaStreamSynchronize(the_stream()), "synchronize"); }
+
+void* allocate_managed(int64_t bytes) {
+  void* block = nullptr;
+  check_status(cudaMallocManaged(&block, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+               "allocator");
+  return block;
+}
+void free_managed(void* block) noexcept { cudaFree(block); }
+
+std::string description(int index) {
+  cudaDeviceProp properties;
+  check_status(cudaGetDeviceProperties(&properties, index), "device");
+  const double gib = static_cast<double>(properties.totalGlobalMem) / (int64_t{1} << 30);
+  return concat(properties.name, ", ", properties.multiProcessorCount, " SMs, compute capability ",
+                properties.major, '.', properties.minor, ", ", std::lround(gib * 10) / 10.0,
+                " GiB");
+}
+
+namespace internal {
+
+void* stream() {
+  // A stream of its own: the legacy default stream cannot be captured into a graph.
+  static const cudaStream_t stream = [] {
+    cudaStream_t created = nullptr;
+    check_status(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "device");
+    return created;
+  }();
+  return stream;
+}
+
+void check_status(int status, const char* who) {
+  const auto error = static_cast<cudaError_t>(status);
+  check(error == cudaSuccess, who, "CUDA says ", cudaGetErrorName(error), ": ",
+        cudaGetErrorString(error), '.');
+}
+
+void check_launch(int status, const char* kernel, const unsigned (&grid)[3],
+                  const unsigned (&block)[3], int64_t shared_bytes) {
+  const auto error = static_cast<cudaError_t>(status);
+  check(error == cudaSuccess, kernel, "the launch of (", grid[0], ", ", grid[1], ", ", grid[2],
+        ") blocks of (", block[0], ", ", block[1], ", ", block[2], ") threads with ", shared_bytes,
+        " bytes of shared memory failed: ", cudaGetErrorName(error), ": ",
+        cudaGetErrorString(error), '.');
+}
+
+}  // namespace internal
+}  // namespace tapestry::cuda

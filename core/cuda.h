@@ -1,0 +1,51 @@
+// The CUDA runtime as the rest of core sees it: no CUDA header, no CUDA type. One process uses one
+// GPU and one stream; every call and every kernel is ordered on that stream, so a block of memory
+// may be handed out again as soon as it is given back. Defined in cuda.cpp, and in cuda_absent.cpp
+// for builds without CUDA, where every call but device_count() is an Error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/memory_pool.h"
+
+namespace tapestry::cuda {
+
+/// Devices that answer; 0 without a GPU or a driver.
+int device_count();
+
+/// From a MemoryPool over the memory of device `index`, 512-byte aligned. The first call settles
+/// the process's device: another index later is an Error. Throws Error(kOutOfMemory) with the
+/// sizes.
+void* allocate(int index, int64_t bytes);
+void free(void* block, int64_t bytes) noexcept;
+MemoryStats memory();
+void reset_peak_bytes();
+
+/// Host memory is read before this returns (through pinned buffers), the device's in stream order.
+void upload(void* device, const void* host, int64_t bytes);
+/// Waits for the stream.
+void download(void* host, const void* device, int64_t bytes);
+void copy(void* to, const void* from, int64_t bytes);
+void fill_zero(void* device, int64_t bytes);
+void synchronize();
+
+/// Memory that host and device can both address, for tests.
+void* allocate_managed(int64_t bytes);
+void free_managed(void* block) noexcept;
+
+/// "NVIDIA H200, 132 SMs, compute capability 9.0, 139.8 GiB"
+std::string description(int index);
+
+namespace internal {
+/// The cudaStream_t of the process.
+void* stream();
+/// Throws Error(kRuntime, "[who] ...") with CUDA's words for `status`, a cudaError_t, unless it is
+/// 0.
+void check_status(int status, const char* who);
+/// The same for a launch, with its grid and block.
+void check_launch(int status, const char* kernel, const unsigned (&grid)[3],
+                  const unsigned (&block)[3], int64_t shared_bytes);
+}  // namespace internal
+
+}  // namespace tapestry::cuda

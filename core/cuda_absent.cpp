@@ -1,0 +1,23 @@
+#include "core/cuda.h"
+#include "core/error.h"
+
+namespace tapestry::cuda {
+namespace {
+[[noreturn]] void absent() { fail(ErrorKind::kRuntime, "[cuda] this build has no CUDA."); }
+}  // namespace
+
+int device_count() { return 0; }
+void* allocate(int, int64_t) { absent(); }
+void free(void*, int64_t) noexcept {}
+MemoryStats memory() { return {}; }
+void reset_peak_bytes() {}
+void upload(void*, const void*, int64_t) { absent(); }
+void download(void*, const void*, int64_t) { absent(); }
+void copy(void*, const void*, int64_t) { absent(); }
+void fill_zero(void*, int64_t) { absent(); }
+void synchronize() { absent(); }
+void* allocate_managed(int64_t) { absent(); }
+void free_managed(void*) noexcept {}
+std::string description(int) { absent(); }
+
+}  // namespace tapestry::cuda

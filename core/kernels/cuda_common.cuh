@@ -1,0 +1,173 @@
+// What every CUDA kernel shares: the launch, 16-byte accesses, sums over warps and blocks in a
+// fixed order. Included by .cu files alone.
+//
+// Static shared memory is written `static __shared__`, dynamic shared memory is
+// dynamic_shared<T>(): so that the tests' emulation, which runs these kernels on the CPU, can
+// provide both.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/cuda.h"
+#include "core/kernels/common.h"
+
+namespace tapestry {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kBlock = 256;  ///< threads of a block, unless a kernel has a reason
+
+extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
+
+template <class T>
+__device__ T* dynamic_shared() {
+  return reinterpret_cast<T*>(dynamic_shared_bytes);
+}
+
+struct Launch {
+  const char* kernel;  ///< for errors
+  dim3 grid;
+  dim3 block = dim3(kBlock);
+  int64_t shared_bytes = 0;
+};
+
+/// Runs the kernel on the process's stream. Throws Error(kRuntime) with the sizes when it cannot.
+template <class... Params, class... Args>
+void launch(const Launch& what, void (*kernel)(Params...), const Args&... args) {
+  if (what.grid.x == 0 || what.grid.y == 0 || what.grid.z == 0) return;
+  if (what.shared_bytes > 48 * 1024) {
+    cuda::internal::check_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      static_cast<int>(what.shared_bytes)),
+                                 what.kernel);
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = what.grid;
+  config.blockDim = what.block;
+  config.dynamicSmemBytes = static_cast<size_t>(what.shared_bytes);
+  config.stream = static_cast<cudaStream_t>(cuda::internal::stream());
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  cuda::internal::check_launch(status, what.kernel, {what.grid.x, what.grid.y, what.grid.z},
+                               {what.block.x, what.block.y, what.block.z}, what.shared_bytes);
+}
+
+/// Blocks of `block` threads that give every one of n items a thread. A kernel with a grid-stride
+/// loop may get fewer: at most `limit`.
+inline unsigned blocks_for(int64_t n, int64_t block = kBlock, int64_t limit = 1 << 20) {
+  const int64_t blocks = (n + block - 1) / block;
+  return static_cast<unsigned>(blocks < limit ? blocks : limit);
+}
+
+/// The thread's number in a one-dimensional grid, and how many there are.
+__device__ inline int64_t global_thread() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int64_t global_threads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+
+/// N elements that are loaded and stored in one access. 16 bytes are the widest there is.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T v[N];
+};
+template <class T>
+inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+
+/// Can arrays with rows of `stride` elements be read in Packs of 16 bytes? Null pointers can.
+template <class T, class... Pointers>
+bool can_pack(int64_t stride, Pointers... pointers) {
+  return stride % kPack<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+/// Arithmetic on elements happens in Wider<T>.
+template <class T>
+__device__ Wider<T> widen(T x) {
+  return static_cast<Wider<T>>(x);
+}
+template <class T>
+__device__ T narrow(Wider<T> x) {
+  return static_cast<T>(x);
+}
+
+/// y (=|+=) value.
+template <class T>
+__device__ void deliver(T* y, Wider<T> value, Write write) {
+  *y = narrow<T>(write == Write::kAdd ? widen(*y) + value : value);
+}
+
+/// Functors for the reductions below.
+struct SumOf {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct MaxOf {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+
+/// The same result in every lane, by a butterfly: the order depends on nothing.
+template <class T, class Op>
+__device__ T warp_reduce(T value, Op op) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    value = op(value, __shfl_xor_sync(0xffffffffu, value, lanes));
+  }
+  return value;
+}
+template <class T>
+__device__ T warp_sum(T value) {
+  return warp_reduce(value, SumOf());
+}
+
+/// The same result in every thread of a one-dimensional block whose size is a multiple of kWarp.
+/// `identity` is op's neutral element. All threads must call it.
+template <class T, class Op>
+__device__ T block_reduce(T value, Op op, T identity) {
+  static __shared__ T warps[kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  value = warp_reduce(value, op);
+  __syncthreads();  // the last call's result has been read
+  if (lane == 0) warps[warp] = value;
+  __syncthreads();
+  const int count = static_cast<int>(blockDim.x) / kWarp;
+  return warp_reduce(lane < count ? warps[lane] : identity, op);
+}
+template <class T>
+__device__ T block_sum(T value) {
+  return block_reduce(value, SumOf(), T(0));
+}
+
+/// The factors that dropout multiplies with, drawn when they are asked for.
+template <class T>
+struct DropoutFactors {
+  explicit DropoutFactors(const Dropout& dropout)
+      : key(dropout.key), on(dropout.p > 0), factor(1 / (1 - static_cast<double>(dropout.p))) {
+    // Draws up to this one are below p * 2^32.
+    const double limit = std::ceil(static_cast<double>(dropout.p) * 0x1p32);
+    last_dropped = on ? static_cast<uint32_t>(static_cast<uint64_t>(limit) - 1) : 0;
+  }
+  /// 0 or 1 / (1 - p) for element `index`; 1 without dropout.
+  __device__ Wider<T> at(uint64_t index) const {
+    if (!on) return 1;
+    return philox_bits(key, index) > last_dropped ? factor : Wider<T>(0);
+  }
+  /// at(4 * block + i) in v[i]: one generator call for four elements.
+  __device__ void four(uint64_t block, Wider<T> (&v)[4]) const {
+    const Philox4 bits = on ? philox(key, block) : Philox4{};
+    for (int i = 0; i < 4; ++i) {
+      v[i] = !on ? Wider<T>(1) : bits.v[i] > last_dropped ? factor : Wider<T>(0);
+    }
+  }
+
+  PhiloxKey key;
+  bool on;
+  uint32_t last_dropped;
+  Wider<T> factor;
+};
+
+}  // namespace tapestry

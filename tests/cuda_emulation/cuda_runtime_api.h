@@ -1,0 +1,51 @@
+// The part of the CUDA runtime that Tapestry uses, on the CPU. Device memory is host memory, a
+// stream is the calling thread, nothing is asynchronous. With cuda_runtime.h it lets the kernels of
+// core/kernels/*_cuda.cu be compiled by a C++ compiler and tested on a machine without a GPU:
+// indexing, shared memory, barriers and warp exchanges, not speed and not memory ordering.
+#pragma once
+
+#include <cstddef>
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+inline constexpr unsigned cudaEventDisableTiming = 2;
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+
+struct CUstream_st;
+using cudaStream_t = CUstream_st*;
+struct CUevent_st;
+using cudaEvent_t = CUevent_st*;
+
+struct cudaDeviceProp {
+  char name[64];
+  size_t totalGlobalMem;
+  int multiProcessorCount, major, minor;
+};
+
+cudaError_t cudaMalloc(void** block, size_t bytes);
+cudaError_t cudaMallocManaged(void** block, size_t bytes);
+cudaError_t cudaMallocHost(void** block, size_t bytes);
+cudaError_t cudaFree(void* block);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
+
+inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return *stream = nullptr, cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return *event = nullptr, cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  return *properties = {"emulated on the CPU", size_t{1} << 30, 1, 0, 0}, cudaSuccess;
+}
+inline const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
+inline const char* cudaGetErrorString(cudaError_t) { return "an emulated error"; }

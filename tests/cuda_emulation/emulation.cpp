@@ -1,0 +1,183 @@
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace tapestry {
+alignas(16) unsigned char dynamic_shared_bytes[228 * 1024];
+}
+
+namespace cuda_emulation {
+namespace {
+
+constexpr int kWarpSize = 32;
+constexpr size_t kStackBytes = 128 * 1024;
+
+// Threads meet here; the last one to come lets all go on.
+struct Barrier {
+  int members = 0, arrived = 0;
+  unsigned generation = 0;
+
+  void open_if_complete() {
+    if (members > 0 && arrived == members) arrived = 0, ++generation;
+  }
+};
+
+struct Warp {
+  Barrier barrier;
+  alignas(16) unsigned char slots[2][kWarpSize * 16];
+};
+
+struct Fiber {
+  ucontext_t context;
+  uint3 index;
+  bool done = false;
+};
+
+class Block {
+ public:
+  void run(const dim3& size, const std::function<void()>& body) {
+    const size_t threads = static_cast<size_t>(size.x) * size.y * size.z;
+    body_ = &body;
+    fibers_.resize(threads);
+    warps_.assign((threads + kWarpSize - 1) / kWarpSize, Warp{});
+    all_ = Barrier{static_cast<int>(threads)};
+    for (size_t i = 0; i < threads; ++i) start(i, size);
+    for (size_t left = threads; left > 0;) {
+      const size_t before = progress_;
+      for (current_ = 0; current_ < threads; ++current_) {
+        if (fibers_[current_].done) continue;
+        threadIdx = fibers_[current_].index;
+        swapcontext(&scheduler_, &fibers_[current_].context);
+        if (fibers_[current_].done) --left, ++progress_;
+      }
+      if (progress_ == before) {
+        throw std::logic_error(
+            "emulated threads wait for each other: a barrier is not reached by all");
+      }
+    }
+  }
+
+  void wait(Barrier& barrier) {
+    const unsigned generation = barrier.generation;
+    ++barrier.arrived;
+    ++progress_;
+    barrier.open_if_complete();
+    while (barrier.generation == generation) {
+      swapcontext(&fibers_[current_].context, &scheduler_);
+    }
+  }
+
+  void block_barrier() { wait(all_); }
+  void warp_barrier() { wait(warp().barrier); }
+  int lane() const { return static_cast<int>(current_ % kWarpSize); }
+  unsigned char* slots() { return warp().slots[warp().barrier.generation % 2]; }
+
+ private:
+  static void entry();
+
+  Warp& warp() { return warps_[current_ / kWarpSize]; }
+
+  void start(size_t i, const dim3& size) {
+    Fiber& fiber = fibers_[i];
+    fiber.done = false;
+    fiber.index = {static_cast<unsigned>(i % size.x), static_cast<unsigned>(i / size.x % size.y),
+                   static_cast<unsigned>(i / size.x / size.y)};
+    ++warps_[i / kWarpSize].barrier.members;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack = {stack(i), 0, kStackBytes};
+    fiber.context.uc_link = &scheduler_;
+    makecontext(&fiber.context, &Block::entry, 0);
+  }
+
+  // A thread that has ended is waited for no more.
+  void leave() {
+    fibers_[current_].done = true;
+    for (Barrier* barrier : {&warp().barrier, &all_}) {
+      --barrier->members;
+      barrier->open_if_complete();
+    }
+  }
+
+  void* stack(size_t i) {
+    while (stacks_.size() <= i) {
+      void* memory =
+          mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) throw std::bad_alloc();
+      stacks_.push_back(memory);
+    }
+    return stacks_[i];
+  }
+
+  const std::function<void()>* body_ = nullptr;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<void*> stacks_;
+  Barrier all_;
+  ucontext_t scheduler_;
+  size_t current_ = 0, progress_ = 0;
+};
+
+Block& block() {
+  static auto* instance = new Block;
+  return *instance;
+}
+
+void Block::entry() {
+  (*block().body_)();
+  block().leave();
+}
+
+}  // namespace
+
+cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& body) {
+  const dim3 &grid = config.gridDim, &size = config.blockDim;
+  if (size.x * size.y * size.z > 1024 || size.x * size.y * size.z == 0 || grid.x == 0 ||
+      grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 || size.z > 64 ||
+      config.dynamicSmemBytes > sizeof(tapestry::dynamic_shared_bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  gridDim = grid;
+  blockDim = size;
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        // Shared memory begins with no meaningful value.
+        std::memset(tapestry::dynamic_shared_bytes, 0x7f, config.dynamicSmemBytes);
+        block().run(size, body);
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+void block_barrier() { block().block_barrier(); }
+void warp_barrier() { block().warp_barrier(); }
+int lane() { return block().lane(); }
+unsigned char* warp_slots() { return block().slots(); }
+
+}  // namespace cuda_emulation
+
+cudaError_t cudaMalloc(void** block, size_t bytes) {
+  if (posix_memalign(block, 512, bytes) != 0) return cudaErrorMemoryAllocation;
+  std::memset(*block, 0x7f, bytes);  // as good as NaN
+  return cudaSuccess;
+}
+cudaError_t cudaMallocManaged(void** block, size_t bytes) { return cudaMalloc(block, bytes); }
+cudaError_t cudaMallocHost(void** block, size_t bytes) { return cudaMalloc(block, bytes); }
+cudaError_t cudaFree(void* block) { return std::free(block), cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
+  return std::memmove(to, from, bytes), cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+  return std::memset(to, value, bytes), cudaSuccess;
+}
