@@ -155,6 +155,8 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
     if (training) {
       kernels::column_moments(device, shape.rows, shape.cols, x.value().data<T>(), mean.data<T>(),
                               variance.data<T>());
+    }
+    if (training && !Tape::current()->repeats()) {
       kernels::update_running(device, options.momentum, 1.0, mean.data<T>(), running_mean.data<T>(),
                               shape.cols);
       if (shape.rows > 1) {  // one row has no unbiased variance
