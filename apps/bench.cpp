@@ -63,7 +63,7 @@ Tensor synthetic_ids(int64_t rows, int64_t length, int64_t vocab, uint32_t numbe
 }
 
 // Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once
-// and backward twice.
+// and backward twice. What a causal mask hides is not computed and does not count.
 double step_flops(const Config& config, const BatchShape& s) {
   const ModelOptions& m = config.model;
   const double d = double(m.hidden_size), f = double(m.intermediate_size);
@@ -71,13 +71,17 @@ double step_flops(const Config& config, const BatchShape& s) {
   const double kv = 2 * d * double(groups) / double(m.num_attention_heads);
   const double b = double(s.rows), source = double(s.source), target = double(s.target);
   const double self = d * (d + kv) + d * d, ffn = (m.hidden_act.gated ? 3 : 2) * d * f;
-  const auto layer = [&](double length) { return length * (self + ffn) + 2 * length * length * d; };
+  const auto layer = [&](double length, bool causal) {
+    return length * (self + ffn) + 2 * length * (causal ? (length + 1) / 2 : length) * d;
+  };
   const double classifier = target * d * double(config.tokenizer.vocab_size);
-  if (s.source == 0) return 6 * b * (double(m.num_hidden_layers) * layer(target) + classifier);
+  if (s.source == 0) {
+    return 6 * b * (double(m.num_hidden_layers) * layer(target, /*causal=*/true) + classifier);
+  }
   const double cross = 2 * target * d * d + source * d * kv + 2 * target * source * d;
   return 6 * b *
-         (double(m.encoder_layers) * layer(source) +
-          double(m.decoder_layers) * (layer(target) + cross) + classifier);
+         (double(m.encoder_layers) * layer(source, /*causal=*/false) +
+          double(m.decoder_layers) * (layer(target, /*causal=*/true) + cross) + classifier);
 }
 
 // The machine's SGEMM rate at 1024^3, the best of five.

@@ -102,6 +102,8 @@ void bind_training(ConfigSection& s, Config& config) {
   }
   s.read_choice("metric_for_best_model", training.metric_for_best_model, choices);
   s.read("freeze", training.freeze);
+  s.read_if(config.model_type != ModelType::kRnnAttention, "with type: rnn_attention", "recompute",
+            config.model.recompute);
   if (training.early_stopping_patience > 0 && config.data.valid.empty()) {
     s.complain("early_stopping_patience",
                "'training.early_stopping_patience' needs a validation set, got no 'data.valid'.");

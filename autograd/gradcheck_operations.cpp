@@ -2,6 +2,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "autograd/recompute.h"
 
 namespace tapestry {
 namespace {
@@ -277,6 +278,12 @@ std::vector<GradcheckCase> operation_gradchecks() {
   add_attention(cases, in);
   add_losses(cases, in);
   add_recurrence(cases, in);
+  const Var x = in.draw({3, 4}), w = in.draw({4, 4});
+  cases.push_back({"recompute", {x, w}, [=] {
+                     const Var h = gelu(x);
+                     const auto f = [=] { return h * dropout(linear(h, w), 0.3); };
+                     return recompute(f) + x * recompute(f);
+                   }});
   return cases;
 }
 

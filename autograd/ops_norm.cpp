@@ -153,10 +153,12 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
   Var y = Tensor::empty_like(x.value());
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
+    using W = Wider<T>;
     if (training) {
-      using W = Wider<T>;
       kernels::column_moments(device, shape.rows, shape.cols, x.value().data<T>(), mean.data<W>(),
                               variance.data<W>());
+    }
+    if (training && !Tape::current()->repeats()) {
       kernels::update_running(device, options.momentum, 1.0, mean.data<W>(), running_mean.data<W>(),
                               shape.cols);
       if (shape.rows > 1) {  // one row has no unbiased variance

@@ -30,7 +30,9 @@ PhiloxKey Tape::next_random() {
 bool Tape::records(std::span<const Var* const> inputs) {
   if (recording == nullptr) return false;
   for (const Var* input : inputs) {
-    if (input->needs_grad()) return true;
+    if (!input->needs_grad()) continue;
+    recording->skipped_ = recording->paused_;
+    return !recording->paused_;
   }
   return false;
 }
@@ -57,6 +59,10 @@ void Tape::backward(const Var& output, const Tensor& gradient) {
         ' ', output.shape(), '.');
   // A copy: on its way down it may become a leaf's gradient, to which others are added.
   output.gradient()->accept(gradient.clone());
+  walk();
+}
+
+void Tape::walk() {
   while (!nodes_.empty()) {
     nodes_.back().run(nodes_.back().closure);
     pop();

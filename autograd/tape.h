@@ -41,6 +41,10 @@ class Tape {
 
   size_t size() const { return nodes_.size(); }
 
+  /// True in a pass that backward makes again (autograd/recompute.h): what the first one wrote
+  /// besides its result, like running statistics, must not be written twice.
+  bool repeats() const { return repeats_; }
+
   /// Records an operation: gives `output` a gradient, and keeps `backward`, called with output's
   /// gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive and one
   /// of the inputs needs a gradient.
@@ -99,7 +103,11 @@ class Tape {
   template <size_t N, class F>
   static void record_outputs(std::span<const Var* const> inputs, const std::array<Var*, N>& outputs,
                              F backward) {
-    if (!records(inputs)) return;
+    if (records(inputs)) current()->add_node(outputs, std::move(backward));
+  }
+
+  template <size_t N, class F>
+  void add_node(const std::array<Var*, N>& outputs, F backward) {
     using Record = Closure<N, F>;
     static_assert(alignof(Record) <= 64);
     void* memory = host_allocate(sizeof(Record));
@@ -110,7 +118,7 @@ class Tape {
       closure->outputs[i] = outputs[i]->gradient_;
     }
     static_assert(N == 1 || N == 2);
-    current()->nodes_.push_back(
+    nodes_.push_back(
         {memory,
          sizeof(Record),
          {closure->outputs.front().get(), N == 2 ? closure->outputs.back().get() : nullptr},
@@ -118,12 +126,20 @@ class Tape {
          &Record::destroy});
   }
 
+  template <class F>
+  friend Var recompute(F f);
+
   bool holds(const Var& value) const;
+  /// Walks the tape from its end: some of its outputs have their gradients.
+  void walk();
   void pop();
 
   std::vector<Node, HostAllocator<Node>> nodes_;
   PhiloxKey random_;
   Tape* outer_;
+  bool paused_ = false;   // recompute() runs a function whose operations are not recorded
+  bool skipped_ = false;  // one of them would have been
+  bool repeats_ = false;
 };
 
 }  // namespace tapestry

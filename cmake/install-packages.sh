@@ -9,7 +9,7 @@ build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librando
   libxxhash-dev"
 case "${1:-}" in
   build) packages=$build ;;
-  test) packages="$build libgtest-dev libgmock-dev" ;;
+  test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev" ;;
   quickstart) packages="$build trans-de-en" ;;
   *) echo "usage: $0 build|test|quickstart" >&2; exit 2 ;;
 esac

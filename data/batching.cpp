@@ -17,14 +17,16 @@ int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
   return corpus.target.length(i) + 1;
 }
 
-// Stable, so ties keep the shuffled order. Source lengths run up and down in turn from one target
-// length to the next: a batch that spans two target lengths then meets similar source lengths.
+// By the longer side, which is what a row costs, then by how much the target is the longer one: the
+// widths of both sides then change slowly along the order. The differences run up and down in turn,
+// so that a batch which spans two lengths meets similar ones. Stable: ties keep the shuffled order.
 void sort_by_length(const RowLengths& lengths, std::vector<int64_t>& order) {
+  const auto longer = [&](size_t i) { return std::max(lengths.source[i], lengths.target[i]); };
+  const auto difference = [&](size_t i) { return lengths.target[i] - lengths.source[i]; };
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
-    if (lengths.target[i] != lengths.target[j]) return lengths.target[i] < lengths.target[j];
-    return lengths.target[i] % 2 == 0 ? lengths.source[i] < lengths.source[j]
-                                      : lengths.source[i] > lengths.source[j];
+    if (longer(i) != longer(j)) return longer(i) < longer(j);
+    return longer(i) % 2 == 0 ? difference(i) < difference(j) : difference(i) > difference(j);
   });
 }
 
@@ -148,7 +150,8 @@ std::string PaddingReport::summary() const {
     return 100.0 * (1.0 - static_cast<double>(tokens) / static_cast<double>(cells));
   };
   return concat(batches, " batches, padding ", std::fixed, std::setprecision(1),
-                percent(source_tokens, source_cells), " % of source, ",
+                percent(source_tokens + target_tokens, source_cells + target_cells),
+                " %: ", percent(source_tokens, source_cells), " % of source, ",
                 percent(target_tokens, target_cells), " % of target");
 }
 

@@ -262,6 +262,9 @@ std::vector<GradcheckCase> model_gradchecks() {
   cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, post-norm, tied", post));
   cases.push_back(
       encoder_decoder_gradcheck("EncoderDecoder, pre-norm, RMS, grouped, learned, untied", pre));
+  ModelOptions recomputed = post;
+  recomputed.recompute = true;
+  cases.push_back(encoder_decoder_gradcheck("EncoderDecoder, recomputed", recomputed));
   ModelOptions gpt = small_options();
   gpt.norm_position = NormPosition::kPre;
   gpt.hidden_act = Activation::kGeluTanh;

@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "autograd/recompute.h"
 #include "nn/latent_attention.h"
 
 namespace tapestry {
@@ -42,6 +43,9 @@ struct ModelOptions {
   double dropout = 0.1;             ///< of embeddings and sub-layer outputs
   double attention_dropout = 0.0;   ///< of attention weights
   double activation_dropout = 0.0;  ///< inside the feed-forward network
+  /// Training keeps the input of each layer alone and backward computes the rest again: less memory
+  /// for about a third more time, the same bits (autograd/recompute.h).
+  bool recompute = false;
 };
 
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
@@ -67,6 +71,12 @@ struct LayerAttention {
 
   std::variant<SelfAttention, LatentAttention> kind;
 };
+
+/// A layer of a stack, f() -> Var, with its activations kept or, on request, computed again.
+template <class F>
+Var run_layer(bool recomputed, F f) {
+  return recomputed ? recompute(std::move(f)) : f();
+}
 
 /// What decoding keeps of one token in the self-attention of one layer: 2G * K numbers, or C + R.
 int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);

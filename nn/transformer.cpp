@@ -69,7 +69,10 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
 Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,
                            const Tensor& source_lengths) const {
   Var x = target_embedding(target_in);
-  for (const DecoderLayer& layer : decoder_layers) x = layer(x, memory, source_lengths);
+  for (const DecoderLayer& layer : decoder_layers) {
+    x = run_layer(options.recompute,
+                  [&layer, x, memory, source_lengths] { return layer(x, memory, source_lengths); });
+  }
   for (const Norm& norm : decoder_norm) x = norm(x);
   return x;
 }

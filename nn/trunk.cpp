@@ -55,7 +55,7 @@ Var EncoderLayer::step(const Var& x, KeyValueCache& cache) const {
 }
 
 Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope)
-    : causal(causal), embedding(options, table, scope) {
+    : causal(causal), recompute(options.recompute), embedding(options, table, scope) {
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
     layers.emplace_back(options, scope / "layers" / i);
   }
@@ -66,7 +66,9 @@ Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const P
 
 Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
   Var x = embedding(ids, 0, segments);
-  for (const EncoderLayer& layer : layers) x = layer(x, lengths, causal);
+  for (const EncoderLayer& layer : layers) {
+    x = run_layer(recompute, [this, &layer, x, lengths] { return layer(x, lengths, causal); });
+  }
   for (const Norm& f : norm) x = f(x);
   return x;
 }

@@ -43,6 +43,7 @@ struct Trunk {
   Var step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
 
   bool causal;
+  bool recompute;  ///< ModelOptions::recompute
   InputEmbedding embedding;
   std::vector<EncoderLayer> layers;
   std::vector<Norm> norm;  ///< one in pre-norm models, else none

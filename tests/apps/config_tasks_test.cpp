@@ -99,7 +99,7 @@ const Keys kKeys[] = {
       "training.max_hours=0.5", "training.clip_value=2", "training.batch_type=sentences",
       "training.gradient_accumulation_steps=3", "training.ema_decay=0.99",
       "training.lr_scheduler_type=step", "training.lr_step_size=4", "training.lr_gamma=0.5",
-      "training.min_learning_rate=0"}},
+      "training.min_learning_rate=0", "training.recompute=true"}},
     {"OfEncoderDecoders",
      {"translation", "denoising"},
      {"model.encoder_layers=2", "model.decoder_layers=1", "model.type=encoder_decoder",
@@ -267,6 +267,13 @@ const Misfit kMisfits[] = {
 
 INSTANTIATE_TEST_SUITE_P(All, TaskMisfitTest, testing::ValuesIn(kMisfits),
                          [](const auto& info) { return info.param.name; });
+
+TEST_F(TaskConfigTest, ARecurrentModelKeepsItsActivations) {
+  EXPECT_EQ(error_of(text_of("translation"),
+                     {"model={type: rnn_attention}", "training={max_steps: 1, recompute: true}"}),
+            "command line: training={max_steps: 1, recompute: true}: 'training.recompute' has no "
+            "effect with type: rnn_attention.");
+}
 
 TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
   EXPECT_EQ(load("translation").training.metric_for_best_model, "bleu");

@@ -61,6 +61,12 @@ TEST_P(EveryTaskTest, OneAndTwoThreadsGiveTheSameBits) {
   expect_equal_runs("one", "two");
 }
 
+TEST_P(EveryTaskTest, RecomputedActivationsGiveTheSameBits) {
+  ASSERT_EQ(train("kept"), 0) << folder_.messages();
+  ASSERT_EQ(train("again", {"training.recompute=true"}), 0) << folder_.messages();
+  expect_equal_runs("kept", "again");
+}
+
 TEST_P(EveryTaskTest, ResumingGivesTheSameBits) {
   ASSERT_EQ(train("whole"), 0) << folder_.messages();
   // 33 is neither a place of saving nor of validation, and stands in the middle of an epoch.

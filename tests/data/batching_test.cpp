@@ -138,7 +138,8 @@ TEST(Plan, ShufflesBatchesAwayFromTheOrderOfLengths) {
   const auto widths = [&](const EpochPlan& plan) {
     std::vector<int64_t> out;
     for (const auto& pairs : batches_of(plan)) {
-      out.push_back(make_translation_batch(corpus, pairs).target_in.shape()[1]);
+      const TranslationBatch batch = make_translation_batch(corpus, pairs);
+      out.push_back(std::max(batch.source.shape()[1], batch.target_in.shape()[1]));
     }
     return out;
   };
@@ -164,23 +165,26 @@ TEST(Plan, WastesLittleAndReportsIt) {
   }
   EXPECT_DOUBLE_EQ(report.waste(), 1 - static_cast<double>(tokens) / static_cast<double>(cells));
   EXPECT_LT(report.waste(), 0.05);
-  EXPECT_THAT(report.summary(), testing::MatchesRegex("[0-9]+ batches, padding [0-9]\\.[0-9] % of "
-                                                      "source, [0-9]\\.[0-9] % of target"));
+  EXPECT_THAT(report.summary(),
+              testing::MatchesRegex("[0-9]+ batches, padding [0-9]\\.[0-9] %: [0-9]\\.[0-9] % of "
+                                    "source, [0-9]\\.[0-9] % of target"));
 }
 
-TEST(Plan, SourceLengthsTurnAtEachTargetLength) {
+TEST(Plan, SortsByTheLongerSideAndTurnsTheDifferences) {
   ParallelCorpus corpus;
-  for (size_t target = 1; target <= 2; ++target) {
-    for (size_t source = 1; source <= 4; ++source) {
-      corpus.source.push_back(std::vector<int32_t>(source, 9));
-      corpus.target.push_back(std::vector<int32_t>(target, 9));
-    }
-  }
-  // Source lengths 2 3 4 | 5, 5 4 | 3 2 where target lengths change at the comma: 33 cells. Rising
-  // twice, 2 3 4 | 5, 2 3 | 4 5, would take 37.
-  const auto report = padding_of(corpus, EpochPlan(corpus, {"sentences", 3, false}, 0));
-  EXPECT_EQ(report.source_cells, 3 * 4 + 3 * 5 + 2 * 3);
-  EXPECT_EQ(report.source_tokens, 28);
+  const auto add = [&](size_t source, size_t target) {  // lengths with the special token
+    corpus.source.push_back(std::vector<int32_t>(source - 1, 9));
+    corpus.target.push_back(std::vector<int32_t>(target - 1, 9));
+  };
+  add(5, 3), add(2, 4), add(5, 5), add(4, 2), add(3, 5), add(4, 4);
+  const EpochPlan plan(corpus, {"sentences", 2, false}, 0);
+  // Of 4 at most, the target ever longer: (4, 2) (4, 4) (2, 4); of 5 ever shorter: (3, 5) (5, 5)
+  // (5, 3). Were it longer twice, the batch in the middle, (2, 4) (5, 3), would waste 4 cells,
+  // not 1.
+  EXPECT_EQ(batches_of(plan), (std::vector<std::vector<int64_t>>{{3, 5}, {1, 4}, {2, 0}}));
+  const PaddingReport report = padding_of(corpus, plan);
+  EXPECT_EQ(report.source_cells, 2 * 4 + 2 * 3 + 2 * 5);
+  EXPECT_EQ(report.target_cells, 2 * 4 + 2 * 5 + 2 * 5);
 }
 
 TEST(Plan, RejectsWhatCannotFit) {

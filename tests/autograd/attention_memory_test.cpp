@@ -1,0 +1,59 @@
+// What attention takes from the allocator, forward and backward: linear in the length for the fused
+// operation, quadratic for the composed one.
+#include "core/allocator.h"
+#include "tests/autograd/support.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kHeads = 2, kSize = 8, kWidth = kHeads * kSize;
+
+Var packed(int64_t length) {
+  return Var::parameter(Tensor::full({1, length, 3 * kWidth}, 0.25, DType::kFloat32));
+}
+
+// The most that a training pass of f has in use at once, its inputs and their gradients included.
+template <class F>
+int64_t peak_bytes(int64_t length, F f) {
+  const test::WithThreads one(1);  // each thread has scratch memory of its own
+  const int64_t before = host_memory().bytes_in_use;
+  reset_peak_bytes();
+  const Var qkv = packed(length);
+  Tape tape;
+  const Var y = f(qkv);
+  tape.backward(y, Tensor::full(y.shape(), 1, DType::kFloat32));
+  EXPECT_TRUE(qkv.grad().defined());
+  return host_memory().peak_bytes - before;
+}
+
+int64_t fused_peak(int64_t length) {
+  return peak_bytes(
+      length, [](const Var& qkv) { return attention(qkv, {.heads = kHeads, .causal = true}); });
+}
+
+int64_t reference_peak(int64_t length) {
+  return peak_bytes(length, [](const Var& qkv) {
+    const auto part = [&](int64_t i) { return slice(qkv, 2, i * kWidth, (i + 1) * kWidth); };
+    return attention_reference(part(0), part(1), part(2), {.heads = kHeads, .causal = true}).out;
+  });
+}
+
+// Per token: q, k, v and their gradients, the output, two gradients of it (one is the caller's),
+// and two numbers a head for the rows' sums.
+TEST(AttentionMemory, FusedIsAFewRowsATokenUpTo16384) {
+  fused_peak(512);  // takes the scratch memory of the thread
+  constexpr int64_t kFloats = 9 * kWidth + 2 * kHeads;
+  for (const int64_t length : {1024, 16384}) {
+    // A block of the allocator has up to a quarter of slack.
+    EXPECT_LE(fused_peak(length), length * kFloats * 4 * 5 / 4 + 65536) << length;
+  }
+}
+
+TEST(AttentionMemory, ComposedIsSeveralSquares) {
+  for (const int64_t length : {256, 512, 1024}) {
+    EXPECT_GE(reference_peak(length), 2 * kHeads * length * length * 4) << length;
+  }
+}
+
+}  // namespace
+}  // namespace tapestry

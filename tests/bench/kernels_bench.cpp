@@ -1,0 +1,117 @@
+// Every fused kernel at the shapes of three configs, against what the machine can do:
+//   kernels_bench [--benchmark_filter=REGEX] [--benchmark_min_time=SECONDS] ...
+// Counters of a row: operations and bytes a second, and `of_limit`, its share of the limit, which
+// is the longer of operations / SGEMM peak and bytes / memory bandwidth. Both are measured at the
+// start on all threads. Operands that fit in a cache can pass the memory's limit.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "core/kernels/elementwise.h"
+#include "core/kernels/gemm.h"
+#include "core/parallel.h"
+#include "core/philox.h"
+#include "tests/bench/rows.h"
+
+namespace tapestry::bench {
+
+Tensor values(const Shape& shape) {
+  Tensor x = Tensor::empty(shape);
+  uint32_t state = 1;  // cheap: these are up to 10^8 numbers, and no statistics
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    state = state * 1664525U + 1013904223U;
+    x.data<float>()[i] = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31F;
+  }
+  return x;
+}
+
+Tensor ids(int64_t n, int64_t bound) {
+  Tensor x = Tensor::empty({n}, DType::kInt32);
+  for (int64_t i = 0; i < n; ++i) {
+    x.data<int32_t>()[i] = static_cast<int32_t>(
+        philox_below({7, 0, 0}, static_cast<uint64_t>(i), static_cast<uint64_t>(bound)));
+  }
+  return x;
+}
+
+namespace {
+
+// The shortest of the runs of a third of a second: one disturbance must not set a limit.
+template <class F>
+double best_seconds(F f) {
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  f();
+  double best = 1e9;
+  for (const auto end = Clock::now() + std::chrono::milliseconds(333); Clock::now() < end;) {
+    const auto start = Clock::now();
+    f();
+    best = std::min(best, Seconds(Clock::now() - start).count());
+  }
+  return best;
+}
+
+struct Limits {
+  double operations_per_s, bytes_per_s;
+};
+
+// SGEMM at 1024^3, and a copy of 128 MiB.
+Limits measure_limits() {
+  constexpr int64_t kSize = 1024, kCopied = int64_t{1} << 25;
+  const Tensor a = values({kSize, kSize}), b = values({kSize, kSize}), c = values({kSize, kSize});
+  const double product = best_seconds([&] {
+    Gemm<float> g;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kSize;
+    g.a = a.data<float>(), g.b = b.data<float>(), g.c = c.data<float>();
+    kernels::gemm(Cpu{}, g);
+  });
+  const Tensor x = values({kCopied}), y = values({kCopied});
+  const double copy = best_seconds(
+      [&] { kernels::affine(Cpu{}, 1.0, x.data<float>(), 0.0, y.data<float>(), kCopied); });
+  return {2.0 * kSize * kSize * kSize / product, 8.0 * kCopied / copy};
+}
+
+void run_row(benchmark::State& state, const Row& row, const Limits& limits) {
+  const std::function<void()> run = row.prepare();
+  run();  // the first one takes memory and warms the caches
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) run();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double limit_s =
+      std::max(row.operations / limits.operations_per_s, row.bytes / limits.bytes_per_s);
+  const auto rate = [](double per_run) {
+    return benchmark::Counter(per_run, benchmark::Counter::kIsIterationInvariantRate);
+  };
+  state.counters["operations"] = rate(row.operations);
+  state.counters["bytes"] = rate(row.bytes);
+  state.counters["of_limit"] = limit_s * double(state.iterations()) / seconds.count();
+}
+
+}  // namespace
+}  // namespace tapestry::bench
+
+int main(int argc, char** argv) {
+  using namespace tapestry;
+  using namespace tapestry::bench;
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  Table table = attention_length_rows();
+  for (const ModelShape& model : kModels) {
+    for (const auto rows : {product_rows, attention_rows, row_wise_rows}) {
+      for (Row& row : rows(model)) table.push_back(std::move(row));
+    }
+  }
+  std::sort(table.begin(), table.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
+  const Limits limits = measure_limits();
+  std::fprintf(stderr, "%s, %d threads: %.0f GFLOP/s, %.1f GB/s\n", blas_description().c_str(),
+               num_threads(), 1e-9 * limits.operations_per_s, 1e-9 * limits.bytes_per_s);
+  for (const Row& row : table) {
+    benchmark::RegisterBenchmark(
+        row.name.c_str(), [&row, &limits](benchmark::State& state) { run_row(state, row, limits); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  return benchmark::RunSpecifiedBenchmarks() > 0 ? 0 : 1;  // a filter without a row is a mistake
+}
