@@ -75,33 +75,35 @@ int64_t sampled_element(int64_t elements, int64_t samples, int64_t sample) {
   return begin + static_cast<int64_t>(philox_below(kSamples, sample, end - begin));
 }
 
-// The gradient of every input by the tape, undefined where none came, and the weights of L.
-std::vector<Tensor> tape_gradients(const GradcheckCase& test, Tensor& weights) {
-  for (const Var& input : test.inputs) {
-    check(input.dtype() == DType::kFloat64, "gradcheck", test.name, ": inputs must be float64.");
-    input.zero_grad();
-  }
+}  // namespace
+
+TapeResult evaluate(const GradcheckCase& test) {
+  const auto widened = [](const Tensor& x) {
+    return x.defined() ? x.to(Device{}).to(DType::kFloat64).clone() : Tensor();
+  };
+  for (const Var& input : test.inputs) input.zero_grad();
   Tape tape(kFunctionDraws);
   const Var y = test.function();
-  weights = projection(y.shape());
-  tape.backward(y, weights.clone());
-  std::vector<Tensor> gradients;
+  TapeResult result{widened(y.value()), {}};
+  tape.backward(y, projection(y.shape()).to(y.dtype()).to(y.value().device()));
   for (size_t i = 0; i < test.inputs.size(); ++i) {
     const Var& input = test.inputs[i];
     check(input.needs_grad() || !input.grad().defined(), "gradcheck", test.name, ": frozen input ",
           i, " received a gradient.");
-    gradients.push_back(input.grad().defined() ? input.grad().clone() : Tensor());
+    result.gradients.push_back(widened(input.grad()));
     input.zero_grad();
   }
-  return gradients;
+  return result;
 }
-
-}  // namespace
 
 GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements) {
   GradcheckResult result{test.name, 0, "", test.tolerance, 0, true};
-  Tensor weights;
-  const std::vector<Tensor> gradients = tape_gradients(test, weights);
+  for (const Var& input : test.inputs) {
+    check(input.dtype() == DType::kFloat64 && input.value().device().is_cpu(), "gradcheck",
+          test.name, ": inputs must be float64 on the CPU.");
+  }
+  const auto [value, gradients] = evaluate(test);
+  const Tensor weights = projection(value.shape());
   double largest_of_all = 0;
   for (const Tensor& gradient : gradients) {
     largest_of_all = std::max(largest_of_all, largest_magnitude(gradient));

@@ -9,13 +9,19 @@
 
 namespace tapestry {
 
-/// A differentiable function of some float64 values. `function` is called many times and must be
+/// Where a row's values live, and in which precision.
+struct GradcheckPlace {
+  Device device;
+  DType dtype = DType::kFloat64;
+};
+
+/// A differentiable function of some values. `function` is called many times and must be
 /// deterministic: it runs under a fresh tape with the same random key each time, so dropout
 /// repeats.
 struct GradcheckCase {
   std::string name;
   std::vector<Var> inputs;
-  std::function<Var()> function;  ///< reads the inputs, returns a float64 value of any shape
+  std::function<Var()> function;  ///< reads the inputs, returns a value of any shape
   double tolerance = 1e-6;
 };
 
@@ -28,7 +34,15 @@ struct GradcheckResult {
   bool passed = false;
 };
 
-/// Compares the tape's gradient of L = sum(w * f()), w fixed random weights, with fourth-order
+/// What the tape makes of a case: f() and the gradient of L = sum(w * f()), w fixed random weights,
+/// by every input (undefined where none came); float64 on the CPU whatever the case's place.
+struct TapeResult {
+  Tensor value;
+  std::vector<Tensor> gradients;
+};
+TapeResult evaluate(const GradcheckCase& test);
+
+/// For cases of float64 on the CPU. Compares the tape's gradient of L with fourth-order
 /// central differences, element by element. The relative error of an element is |tape -
 /// differences| / max(|tape|, |differences|, 1e-3 * the input's largest |gradient|, 1e-5 * the
 /// largest |gradient| of all inputs). Of inputs with more than `max_elements` elements, that many
@@ -37,6 +51,6 @@ GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements = 64);
 
 /// Every operation of the vocabulary, with broadcasting, masks, reuse of an input and frozen
 /// inputs.
-std::vector<GradcheckCase> operation_gradchecks();
+std::vector<GradcheckCase> operation_gradchecks(const GradcheckPlace& place = {});
 
 }  // namespace tapestry

@@ -10,7 +10,24 @@ namespace {
 // Distinct random inputs for the table: uniform in [low, high), away from 0 by `gap` (kinks).
 class Inputs {
  public:
+  explicit Inputs(const GradcheckPlace& place) : place_(place) {}
+
   Var draw(const Shape& shape, double low = -1.5, double high = 1.5, double gap = 0) {
+    return given(uniform(shape, low, high, gap));
+  }
+  // Statistics and tables: never narrower than float.
+  Tensor draw_constant(const Shape& shape, double low = -1.5, double high = 1.5) {
+    return uniform(shape, low, high, 0).to(wider(place_.dtype)).to(place_.device);
+  }
+  Var given(const Tensor& value) const {
+    return Var::parameter(value.to(place_.dtype).to(place_.device));
+  }
+  Tensor ints(const std::vector<int32_t>& values, const Shape& shape) const {
+    return Tensor::from<int32_t>(values, shape, place_.device);
+  }
+
+ private:
+  Tensor uniform(const Shape& shape, double low, double high, double gap) {
     Tensor value = Tensor::empty(shape, DType::kFloat64);
     double* x = value.data<double>();
     for (int64_t i = 0; i < value.numel(); ++i) {
@@ -18,16 +35,12 @@ class Inputs {
       if (std::abs(x[i]) < gap) x[i] += x[i] < 0 ? -gap : gap;
     }
     ++stream_;
-    return Var::parameter(value);
+    return value;
   }
 
- private:
+  GradcheckPlace place_;
   uint32_t stream_ = 0;
 };
-
-Tensor ints(const std::vector<int32_t>& values, const Shape& shape) {
-  return Tensor::from<int32_t>(values, shape);
-}
 
 using Cases = std::vector<GradcheckCase>;
 
@@ -68,7 +81,7 @@ void add_activations(Cases& cases, Inputs& in) {
   cases.push_back({"glu gelu_tanh", {pairs}, [=] { return glu(Unary::kGeluTanh, pairs); }});
   cases.push_back({"softmax", {x}, [=] { return softmax(x); }});
   cases.push_back({"log_softmax", {x}, [=] { return log_softmax(x); }});
-  const Tensor mask = ints({1, 0, 0, 1, 1, 0}, {2, 3});
+  const Tensor mask = in.ints({1, 0, 0, 1, 1, 0}, {2, 3});
   const Var batch = in.draw({2, 3, 4}), square = in.draw({4, 2, 3});
   cases.push_back({"masked_fill leading", {batch}, [=] { return masked_fill(batch, mask, 7); }});
   cases.push_back({"masked_fill trailing", {square}, [=] {
@@ -118,7 +131,7 @@ void add_products(Cases& cases, Inputs& in) {
   cases.push_back({"linear of x and x", {a}, [=] { return linear(a, a); }});
   // Positive inputs keep the pre-activations away from relu's kink: about half get bias -9.
   const Var px = in.draw({4, 6}, 0.2, 1), pw = in.draw({5, 6}, 0.2, 1);
-  const Var signs = Var::parameter(Tensor::from<double>({1, -9, 0.5, -9, 1}, {5}));
+  const Var signs = in.given(Tensor::from<double>({1, -9, 0.5, -9, 1}, {5}));
   cases.push_back(
       {"linear relu", {px, pw, signs}, [=] { return linear(px, pw, signs, Activation::kRelu); }});
 }
@@ -144,14 +157,14 @@ void add_norms(Cases& cases, Inputs& in) {
   cases.push_back({"residual layer_norm of x and x", {x, g}, [=] {
                      return residual_norm(x, x, g, g, drop).normed;
                    }});
-  const Tensor running_mean = in.draw({9}).value(), running_variance = in.draw({9}, 1, 2).value();
+  const Tensor running_mean = in.draw_constant({9}), running_variance = in.draw_constant({9}, 1, 2);
   cases.push_back({"batch_norm", {x, g, b}, [=] {
                      return batch_norm(x, g, b, running_mean, running_variance);
                    }});
   cases.push_back({"batch_norm of x times x, no beta", {x, g}, [=] {
                      return batch_norm(x * x, g, {}, running_mean, running_variance) * x;
                    }});
-  const Tensor ids = ints({1, 4, 1, 0, 4, 4}, {2, 3});
+  const Tensor ids = in.ints({1, 4, 1, 0, 4, 4}, {2, 3});
   const Var table = in.draw({6, 5}), positions = in.draw({5, 5});
   cases.push_back({"embedding", {table, positions}, [=] {
                      return embedding(ids, table, positions,
@@ -166,7 +179,7 @@ void add_norms(Cases& cases, Inputs& in) {
 
 void add_attention(Cases& cases, Inputs& in) {
   const Var q = in.draw({2, 3, 8}), k = in.draw({2, 5, 8}), v = in.draw({2, 5, 8});
-  const Tensor lengths = ints({5, 2}, {2});
+  const Tensor lengths = in.ints({5, 2}, {2});
   const auto both = [&](const std::string& name, std::vector<Var> inputs, auto call) {
     cases.push_back({"attention " + name, inputs,
                      [=] { return call([](auto&&... x) { return attention(x...); }); }});
@@ -186,7 +199,7 @@ void add_attention(Cases& cases, Inputs& in) {
     return f(q, kg, vg, AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
   });
   const Var row = in.draw({2, 5, 16});
-  const Tensor angles = in.draw({7, 6}).value();
+  const Tensor angles = in.draw_constant({7, 6});
   for (const RopeLayout layout : {RopeLayout::kHalf, RopeLayout::kInterleaved}) {
     cases.push_back(
         {layout == RopeLayout::kHalf ? "rope, halves" : "rope, interleaved", {row}, [=] {
@@ -208,7 +221,7 @@ void add_attention(Cases& cases, Inputs& in) {
 }
 
 void add_recurrence(Cases& cases, Inputs& in) {
-  const Tensor lengths = ints({3, 0, 2}, {3});
+  const Tensor lengths = in.ints({3, 0, 2}, {3});
   const Var scores = in.draw({3, 2, 4}, -3, 3);
   cases.push_back({"masked_softmax", {scores}, [=] { return masked_softmax(scores, lengths); }});
   const Var xg = in.draw({3, 15}), hg = in.draw({3, 15}), h = in.draw({3, 5});
@@ -251,7 +264,7 @@ void add_recurrence(Cases& cases, Inputs& in) {
 void add_losses(Cases& cases, Inputs& in) {
   const Var logits = in.draw({2, 3, 7}, -3, 3), x = in.draw({2, 3, 4}), w = in.draw({7, 4});
   const Var b = in.draw({7});
-  const Tensor targets = ints({3, 0, -1, 6, 6, -1}, {2, 3});
+  const Tensor targets = in.ints({3, 0, -1, 6, 6, -1}, {2, 3});
   const CrossEntropyOptions smooth{.label_smoothing = 0.1};
   cases.push_back({"cross_entropy", {logits}, [=] { return cross_entropy(logits, targets).loss; }});
   cases.push_back({"cross_entropy smoothed", {logits}, [=] {
@@ -267,9 +280,9 @@ void add_losses(Cases& cases, Inputs& in) {
 
 }  // namespace
 
-std::vector<GradcheckCase> operation_gradchecks() {
+std::vector<GradcheckCase> operation_gradchecks(const GradcheckPlace& place) {
   Cases cases;
-  Inputs in;
+  Inputs in(place);
   add_arithmetic(cases, in);
   add_activations(cases, in);
   add_shapes(cases, in);
