@@ -302,7 +302,7 @@ const Broken kBroken[] = {
      "",
      {"dtype=float16"},
      "command line: dtype=float16: 'dtype' must be one of float32, float64, bfloat16, got "
-     "'float16'. Did you mean 'float64'?"},
+     "'float16'. Did you mean 'bfloat16'?"},
     {"BadDevice",
      "device: cuda:x\n",
      {},

@@ -61,9 +61,9 @@ struct Sizes {
 };
 
 // Around the strips (14), panels (32) and pairs (2), and across every block (256, 1024, 512).
-constexpr Sizes kSizes[] = {{1, 1, 1},     {2, 3, 2},     {14, 32, 31},   {15, 33, 33},
-                            {31, 48, 64},  {28, 49, 257}, {64, 65, 128},  {300, 20, 40},
-                            {13, 17, 530}, {5, 1100, 10}, {258, 30, 1027}};
+constexpr Sizes kSizes[] = {{1, 1, 1},     {2, 3, 2},     {14, 32, 31},  {15, 33, 33},
+                            {31, 48, 64},  {28, 49, 257}, {64, 65, 128}, {300, 20, 40},
+                            {13, 17, 512}, {13, 17, 530}, {5, 1100, 10}, {258, 30, 1027}};
 
 TEST_F(PackedBf16Test, EqualsThreeLoopsOverRoundedFactors) {
   for (const Sizes& s : kSizes) {
