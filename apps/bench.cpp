@@ -11,6 +11,7 @@
 #include "core/allocator.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
+#include "core/precision.h"
 #include "core/profile.h"
 #include "optim/optimizer.h"
 
@@ -205,6 +206,7 @@ int run_bench(const BenchArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides,
                                     /*check_files=*/arguments.shape.empty());
   set_num_threads(config.threads);
+  set_dense_precision(config.precision);
   const double peak = sgemm_peak();
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments)

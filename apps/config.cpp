@@ -1,5 +1,8 @@
 #include "apps/config.h"
 
+#include <tuple>
+#include <utility>
+
 #include "apps/config_sections.h"
 
 namespace tapestry {
@@ -57,6 +60,16 @@ void bind_device(ConfigSection& s, std::string& device) {
   }
 }
 
+// bfloat16 is mixed precision: tensors stay float32, training rounds the factors of dense products.
+void bind_dtype(ConfigSection& s, Config& config) {
+  std::pair<DType, Precision> type{config.dtype, config.precision};
+  s.read_choice("dtype", type,
+                {{"float32", {DType::kFloat32, Precision::kFull}},
+                 {"float64", {DType::kFloat64, Precision::kFull}},
+                 {"bfloat16", {DType::kFloat32, Precision::kBfloat16}}});
+  std::tie(config.dtype, config.precision) = type;
+}
+
 void bind_config(ConfigSection& s, Config& config) {
   s.demand("task");
   std::vector<ConfigChoice<Task>> tasks;
@@ -68,10 +81,7 @@ void bind_config(ConfigSection& s, Config& config) {
   s.read("seed", config.seed);
   bind_device(s, config.device);
   s.read("threads", config.threads, between(0, 1024));
-  s.read_choice("dtype", config.dtype,
-                {{"float32", DType::kFloat32},
-                 {"float64", DType::kFloat64},
-                 {"bfloat16", DType::kFloat32, false}});
+  bind_dtype(s, config);
   s.demand("output_dir");
   s.read_output_path("output_dir", config.output_dir);
   s.know("init_from");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/precision.h"
 #include "data/batching.h"
 #include "data/corpus.h"
 #include "data/denoising.h"
@@ -73,6 +74,7 @@ struct Config {
   std::string device = "auto";  ///< for parse_device()
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
+  Precision precision = Precision::kFull;  ///< of training's dense layers; `dtype: bfloat16`
   std::string output_dir;  ///< absolute
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;

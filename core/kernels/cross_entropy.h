@@ -9,6 +9,7 @@
 #pragma once
 
 #include "core/kernels/common.h"
+#include "core/precision.h"
 
 namespace tapestry {
 
@@ -17,6 +18,7 @@ struct CrossEntropyShape {
   int64_t classes = 0;
   double label_smoothing = 0;
   int32_t ignore_index = -1;
+  Precision precision = dense_precision();  ///< of the classifier's products
 };
 
 /// Sums over the rows that count, in double and in row order.

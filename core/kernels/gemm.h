@@ -2,12 +2,14 @@
 #pragma once
 
 #include "core/kernels/common.h"
+#include "core/precision.h"
 
 namespace tapestry {
 
 /// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major with leading dimensions;
 /// op transposes when the flag is set (A is then stored (k, m)). `batch` products follow each other
-/// at the given element strides (0 repeats an operand).
+/// at the given element strides (0 repeats an operand). kBfloat16 rounds the factors of a float32
+/// product; its alpha must be 1 and beta 0 or 1.
 template <class T>
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
@@ -23,6 +25,7 @@ struct Gemm {
   double beta = 0;
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+  Precision precision = Precision::kFull;
 };
 
 namespace kernels {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "core/blas_cpu.h"
+#include "core/kernels/packed_bf16.h"
 #include "core/kernels/tile_grid.h"
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -39,7 +41,7 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
   if (inner.size() <= 0) return scale_tile(rows, cols, target);
   const T* a = g.a + item * g.stride_a;
   const T* b = g.b + item * g.stride_b;
-  blas_product<T>({
+  const BlasProduct<T> product{
       .m = static_cast<int>(rows.size()),
       .n = static_cast<int>(cols.size()),
       .k = static_cast<int>(inner.size()),
@@ -53,7 +55,11 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
       .ldc = static_cast<int>(target.ldc),
       .alpha = g.alpha,
       .beta = target.beta,
-  });
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    if (g.precision == Precision::kBfloat16) return packed_bf16_product(product);
+  }
+  blas_product(product);
 }
 
 template <class T>

@@ -2,17 +2,20 @@
 #pragma once
 
 #include "core/kernels/common.h"
+#include "core/precision.h"
 
 namespace tapestry {
 
 enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 
-/// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out).
+/// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out). `precision` is that of all
+/// three products; float64 ignores it.
 struct LinearShape {
   int64_t rows = 0;
   int64_t in = 0;
   int64_t out = 0;
   Activation activation = Activation::kNone;
+  Precision precision = dense_precision();
 };
 
 /// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward needs it for

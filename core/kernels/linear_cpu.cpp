@@ -178,6 +178,7 @@ void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
     g.a = args.x + rows.begin * shape.in, g.lda = shape.in;
     g.b = args.weight + cols.begin * shape.in, g.ldb = shape.in, g.trans_b = true;
     g.c = z + rows.begin * shape.out + cols.begin, g.ldc = shape.out;
+    g.precision = shape.precision;
     gemm_tile(Cpu{}, g);
     if (!epilogue) return;
     for (int64_t r = rows.begin; r < rows.end; ++r) {
@@ -203,6 +204,7 @@ void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& arg
     g.a = dz, g.lda = shape.out;
     g.b = args.weight, g.ldb = shape.in;
     g.c = args.dx, g.ldc = shape.in, g.beta = beta_of(args.dx_write);
+    g.precision = shape.precision;
     gemm(Cpu{}, g);
   }
   if (args.d_weight != nullptr) {
@@ -211,6 +213,7 @@ void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& arg
     g.a = dz, g.lda = shape.out, g.trans_a = true;
     g.b = args.x, g.ldb = shape.in;
     g.c = args.d_weight, g.ldc = shape.in, g.beta = beta_of(args.d_weight_write);
+    g.precision = shape.precision;
     gemm(Cpu{}, g);
   }
 }

@@ -133,6 +133,7 @@ class FusedCrossEntropy {
       g.a = x_ + rows.begin * args_.in, g.lda = args_.in;
       g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in, g.trans_b = true;
       g.c = z, g.ldc = classes.size();
+      g.precision = shape_.precision;
       kernels::gemm_tile(Cpu{}, g);
       for (int64_t i = rows.begin; i < rows.end; ++i) {
         take_exponentials(i, tile, classes, z + (i - rows.begin) * classes.size());
@@ -215,12 +216,14 @@ class FusedCrossEntropy {
     w.a = dz, w.lda = classes.size(), w.trans_a = true;
     w.b = x_ + rows.begin * args_.in, w.ldb = args_.in;
     w.c = d_weight + classes.begin * args_.in, w.ldc = args_.in, w.beta = first_chunk_ ? 0 : 1;
+    w.precision = shape_.precision;
     kernels::gemm_tile(Cpu{}, w);
     Gemm<T> g;
     g.m = rows.size(), g.n = args_.in, g.k = classes.size();
     g.a = dz, g.lda = classes.size();
     g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in;
     g.c = dx + rows.begin * args_.in, g.ldc = args_.in, g.beta = first_of_group ? 0 : 1;
+    g.precision = shape_.precision;
     kernels::gemm_tile(Cpu{}, g);
     if (args_.d_bias != nullptr) add_bias_gradient(block, rows, classes, dz);
   }

@@ -97,6 +97,15 @@ TEST_F(ConfigTest, ReadsEveryKindOfCorpus) {
   EXPECT_EQ(config.data.valid[0].limit, 9);
 }
 
+TEST_F(ConfigTest, Bfloat16IsAPrecisionOfFloat32Tensors) {
+  const Config mixed = load_config(write(kGood), {"dtype=bfloat16"});
+  EXPECT_EQ(mixed.dtype, DType::kFloat32);
+  EXPECT_EQ(mixed.precision, Precision::kBfloat16);
+  EXPECT_THAT(to_yaml(mixed), testing::HasSubstr("dtype: bfloat16\n"));
+  EXPECT_EQ(parse_config(to_yaml(mixed)).precision, Precision::kBfloat16);
+  EXPECT_EQ(load_config(write(kGood)).precision, Precision::kFull);
+}
+
 TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
   const Config config = load_config(
       write(kGood), {"training.learning_rate=3e-5", "model.hidden_act=gelu_tanh", "seed=77",
@@ -286,8 +295,14 @@ const Broken kBroken[] = {
      "c.yaml:10:22: [schedule] noam needs warmup_steps of 1 or more, got 0."},
     {"TypeNotAvailableYet",
      "",
-     {"dtype=bfloat16"},
-     "command line: dtype=bfloat16: 'dtype: bfloat16' is not available yet: float32, float64 are."},
+     {"model.type=vit"},
+     "command line: model.type=vit: 'model.type: vit' is not available yet: encoder_decoder, "
+     "encoder, decoder, rnn_attention are."},
+    {"UnknownDtype",
+     "",
+     {"dtype=float16"},
+     "command line: dtype=float16: 'dtype' must be one of float32, float64, bfloat16, got "
+     "'float16'. Did you mean 'bfloat16'?"},
     {"BadDevice",
      "device: cuda:x\n",
      {},

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/precision.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {
@@ -270,6 +271,24 @@ TEST_F(TrainingTest, AveragedCheckpointsTranslate) {
   output("average run/last run/last run/last --output same");
   EXPECT_EQ(read_checkpoint(path("same")).at("model.safetensors"),
             read_checkpoint(path("run") + "/last").at("model.safetensors"));
+}
+
+TEST_F(TrainingTest, Bfloat16GivesTheSameBitsForAnyThreadsAndAfterResuming) {
+  if (!can_multiply_bfloat16()) {
+    EXPECT_EQ(train("run", {"dtype=bfloat16"}), 2);
+    EXPECT_THAT(messages(), HasSubstr("dtype: bfloat16 needs a processor with AVX512-BF16"));
+    GTEST_SKIP() << "this processor has no AVX512-BF16";
+  }
+  ASSERT_EQ(train("whole", {"dtype=bfloat16"}), 0) << messages();
+  ASSERT_EQ(train("parts", {"dtype=bfloat16", "threads=2", "training.max_steps=33"}), 0);
+  ASSERT_EQ(train("parts", {"dtype=bfloat16", "threads=2"}), 0) << messages();
+  expect_equal(result("whole"), result("parts"));
+  ASSERT_EQ(train("full"), 0) << messages();
+  const auto nll = [&](const std::string& run) {
+    return folder_.metrics(run).back().at("nll").get<double>();
+  };
+  EXPECT_NE(nll("whole"), nll("full"));
+  EXPECT_NEAR(nll("whole"), nll("full"), 0.05 * nll("full"));
 }
 
 TEST_F(TrainingTest, BenchWritesItsFigures) {

@@ -118,7 +118,7 @@ struct Gradients {
 // From the layer's own z (in double), so that only backward is under test.
 template <class T>
 Gradients<double> expected_gradients(const Layer<T>& layer, const std::vector<T>& dy) {
-  const auto [rows, in, out, activation] = layer.shape;
+  const auto [rows, in, out, activation, precision] = layer.shape;
   Gradients<double> g{std::vector<double>(rows * in), std::vector<double>(out * in),
                       std::vector<double>(out)};
   for (int64_t r = 0; r < rows; ++r) {
