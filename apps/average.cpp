@@ -84,7 +84,7 @@ class Sums {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const Tensor& tensor = tensors[i].second;
       sums_[i].resize(static_cast<size_t>(tensor.numel()));
-      dispatch_floating(tensor.dtype(),
+      dispatch_floating(Cpu{}, tensor.dtype(),
                         [&](auto type) { add_elements<decltype(type)>(sums_[i], tensor); });
     }
     ++count_;
@@ -95,7 +95,7 @@ class Sums {
     NamedTensors means;
     for (size_t i = 0; i < like.size(); ++i) {
       const auto& [name, tensor] = like[i];
-      dispatch_floating(tensor.dtype(), [&, &name = name, &tensor = tensor](auto type) {
+      dispatch_floating(Cpu{}, tensor.dtype(), [&, &name = name, &tensor = tensor](auto type) {
         means.emplace_back(name, quotient<decltype(type)>(sums_[i], count_, tensor.shape()));
       });
     }

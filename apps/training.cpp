@@ -131,10 +131,11 @@ std::map<std::string, double> LossSums::metrics() const {
 }
 
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets) {
-  const Tensor log_probability = log_softmax(logits).value().to(Device{});
+  const Tensor log_probability =
+      log_softmax(logits).value().to(Device{}).to(wider(logits.dtype()));
   const int64_t vocab = logits.shape()[-1];
   std::vector<double> values;
-  dispatch_floating(log_probability.dtype(), [&](auto type) {
+  dispatch_floating(Cpu{}, log_probability.dtype(), [&](auto type) {
     const auto* row = log_probability.data<decltype(type)>();
     for (const int32_t target : targets.to_vector<int32_t>()) {
       values.push_back(static_cast<double>(row[target]));

@@ -101,7 +101,8 @@ AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
   for (const int32_t id : read) page.source.push_back(model.tokenizers.source->piece(id));
   for (const int32_t id : fed) page.target.push_back(model.tokenizers.target->piece(id));
   const auto take = [&](const std::string& name, bool source_queries, bool source_keys) {
-    const Tensor weights = recorder.weights().at(page.maps.size()).to(Device{});
+    const Tensor recorded = recorder.weights().at(page.maps.size()).to(Device{});
+    const Tensor weights = recorded.to(wider(recorded.dtype()));
     const Shape& shape = weights.shape();
     page.maps.push_back(
         {name, source_queries, source_keys, weights.reshape({shape[1], shape[2], shape[3]})});

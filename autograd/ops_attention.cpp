@@ -195,11 +195,13 @@ Var attention(const Var& q, const Var& kv, const AttentionOptions& options) {
 namespace {
 
 // 1 where query t may not see key j of batch element b: (B, T, S).
-Tensor attention_mask(const AttentionShape& shape, const Tensor& key_lengths, int64_t repeat) {
+Tensor attention_mask(const AttentionShape& shape, const Tensor& key_lengths, int64_t repeat,
+                      Device device) {
+  const Tensor lengths = key_lengths.defined() ? key_lengths.to(Device{}) : Tensor();
   Tensor mask = Tensor::zeros({shape.batch, repeat * shape.queries, shape.keys}, DType::kInt32);
   int32_t* element = mask.data<int32_t>();
   for (int64_t b = 0; b < shape.batch; ++b) {
-    const int64_t length = key_lengths.defined() ? key_lengths.data<int32_t>()[b] : shape.keys;
+    const int64_t length = lengths.defined() ? lengths.data<int32_t>()[b] : shape.keys;
     for (int64_t row = 0; row < repeat * shape.queries; ++row) {
       const int64_t last = row % shape.queries + shape.keys - shape.queries;
       for (int64_t j = 0; j < shape.keys; ++j, ++element) {
@@ -207,7 +209,7 @@ Tensor attention_mask(const AttentionShape& shape, const Tensor& key_lengths, in
       }
     }
   }
-  return mask;
+  return mask.to(device);
 }
 
 }  // namespace
@@ -221,7 +223,7 @@ AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
   const AttentionShape s = attention_shape(q, k, size, without_dropout);
   const int64_t shared = s.heads / kv_heads;  // query heads of one group
   // The heads of a group are rows of one taller product: (B, shared * T, K) against (B, S, K).
-  const Tensor mask = attention_mask(s, options.key_lengths, shared);
+  const Tensor mask = attention_mask(s, options.key_lengths, shared, q.value().device());
   std::vector<Var> outs, maps;
   for (int64_t g = 0; g < kv_heads; ++g) {
     Var qg = slice(q, 2, g * shared * size, (g + 1) * shared * size);

@@ -32,23 +32,28 @@ void dispatch_device(Device device, F&& f) {
 #endif
 }
 
-/// Calls f(float{}) or f(double{}); throws on an integer dtype.
-template <class F>
-void dispatch_floating(DType dtype, F&& f) {
+/// Calls f(float{}), f(double{}) or, on a GPU, f(BFloat16{}); throws on any other dtype.
+template <class D, class F>
+void dispatch_floating(D, DType dtype, F&& f) {
   switch (dtype) {
     case DType::kFloat32: return f(float{});
     case DType::kFloat64: return f(double{});
-    default: fail(ErrorKind::kRuntime, "[dispatch] expected a floating dtype, got ", dtype, '.');
+    default: break;
   }
+  if constexpr (std::is_same_v<D, Cuda>) {
+    if (dtype == DType::kBFloat16) return f(BFloat16{});
+  }
+  fail(ErrorKind::kRuntime, "[dispatch] kernels of this device have no ", dtype, '.');
 }
 
 /// Calls f(element of the type) for any dtype.
 template <class F>
 void dispatch_dtype(DType dtype, F&& f) {
   switch (dtype) {
+    case DType::kFloat32: return f(float{});
+    case DType::kFloat64: return f(double{});
     case DType::kInt32: return f(int32_t{});
     case DType::kBFloat16: return f(BFloat16{});
-    default: return dispatch_floating(dtype, f);
   }
 }
 
@@ -56,7 +61,7 @@ void dispatch_dtype(DType dtype, F&& f) {
 template <class F>
 void dispatch(const Tensor& tensor, F&& f) {
   dispatch_device(tensor.device(), [&](auto device) {
-    dispatch_floating(tensor.dtype(), [&](auto type) { f(device, type); });
+    dispatch_floating(device, tensor.dtype(), [&](auto type) { f(device, type); });
   });
 }
 

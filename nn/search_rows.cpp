@@ -82,14 +82,14 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
   const int64_t vocab = logits.shape()[1];
   check(task.eos_id >= 0 && task.eos_id < vocab, "search", "eos is ", task.eos_id,
         ", the vocabulary has ", vocab, " tokens.");
-  const Tensor host = logits.to(Device{});
+  const Tensor host = logits.to(Device{}).to(wider(logits.dtype()));
   const bool plain = !options.do_sample && !has_rules(options);
   candidates.resize(rows.size());
   parallel_for(static_cast<int64_t>(rows.size()), [&](int64_t r) {
     std::vector<Candidate>& found = candidates[r];
     found.clear();
     if (rows[r].idle) return;
-    dispatch_floating(host.dtype(), [&](auto type) {
+    dispatch_floating(Cpu{}, host.dtype(), [&](auto type) {
       using T = decltype(type);
       const T* z = host.data<T>() + r * vocab;
       if (plain) return find_plain(z, vocab, rows[r], task, count, found);
