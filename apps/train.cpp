@@ -3,7 +3,7 @@
 
 #include "apps/checkpoint.h"
 #include "apps/commands.h"
-#include "apps/config.h"
+#include "apps/config_sections.h"
 #include "apps/log.h"
 #include "apps/model_bundle.h"
 #include "apps/signals.h"
@@ -39,10 +39,10 @@ std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, 
 }
 
 // A resumed classifier keeps its classes: row i of its output is class i, whatever the data would
-// call the classes now.
-void keep_labels(const CheckpointFiles& checkpoint, Config& config) {
-  const std::vector<std::string> labels =
-      load_checkpoint_config(checkpoint.at("config.json"), "config.json").data.labels;
+// call the classes now. Likewise how it sees images, unless the config says so itself.
+void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
+  const DataOptions data = load_checkpoint_config(checkpoint.at("config.json"), "config.json").data;
+  const std::vector<std::string>& labels = data.labels;
   if (!config.data.labels.empty() && config.data.labels != labels) {
     std::string known;
     for (const std::string& label : labels) known += (known.empty() ? "" : ", ") + label;
@@ -50,6 +50,7 @@ void keep_labels(const CheckpointFiles& checkpoint, Config& config) {
          "[train] data.labels must be those of the checkpoint, in its order: ", known, '.');
   }
   config.data.labels = labels;
+  if (config.data.image.mean.empty()) config.data.image = data.image;
 }
 
 // A pre-trained model understands its own ids alone: where the config names a tokenizer's file too,
@@ -82,14 +83,15 @@ int run_train(const TrainArguments& arguments) {
   TokenizerPair tokenizers;
   if (checkpoint) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
-    tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
-    if (config.task == Task::kClassification) keep_labels(*checkpoint, config);
+    if (!reads_images(config)) tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
+    if (config.task == Task::kClassification) keep_classes(*checkpoint, config);
   }
   std::optional<ModelFiles> pretrained;
   if (!checkpoint && !config.init_from.empty()) {
     pretrained = read_model_files(config.init_from);
     tokenizers = pretrained->tokenizers;
     check_own_tokenizer(config, *pretrained);
+    if (config.data.image.mean.empty()) config.data.image = pretrained->config.data.image;
   }
   RunLog log(folder.path(), state.step);
   write_text(folder.file("config.yaml"), to_yaml(config));
