@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/classification.h"
+#include "apps/config_sections.h"
 #include "apps/filter.h"
 #include "apps/language_modelling.h"
 #include "core/parallel.h"
@@ -63,7 +64,12 @@ int evaluate_language_model(const EvaluateArguments& arguments) {
 
 int evaluate_image_model(const EvaluateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
-  const auto model = ImageModel::load(arguments.model, arguments.compute.device,
+  ModelFiles files = read_model_files(arguments.model);
+  if (!reads_images(files.config)) {
+    fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
+         " holds one of texts.");
+  }
+  const auto model = ImageModel::load(std::move(files), arguments.compute.device,
                                       "evaluate --images", {Task::kClassification});
   CorpusSpec spec;
   spec.images = arguments.images;
@@ -87,7 +93,7 @@ int evaluate_image_model(const EvaluateArguments& arguments) {
 
 int run_evaluate(const EvaluateArguments& arguments) {
   if (!arguments.images.empty()) return evaluate_image_model(arguments);
-  if (!arguments.model.empty()) return evaluate_language_model(arguments);
+  if (!arguments.text.empty()) return evaluate_language_model(arguments);
   if (arguments.hypothesis.empty()) {
     fail(ErrorKind::kConfig,
          "[evaluate] give --hypothesis and --reference, or --model and --text or --images.");

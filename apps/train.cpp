@@ -38,8 +38,17 @@ std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, 
   return read_checkpoint(resolve_checkpoint(arguments.resume));
 }
 
+// A model goes on seeing images as it did, unless the config says how.
+void keep_format(const ImageFormat& known, ImageFormat& format) {
+  if (!format.mean.empty()) return;
+  if (!format.size.known()) format.size = known.size;
+  if (format.size.channels != known.size.channels) return;
+  format.mean = known.mean;
+  format.std = known.std;
+}
+
 // A resumed classifier keeps its classes: row i of its output is class i, whatever the data would
-// call the classes now. Likewise how it sees images, unless the config says so itself.
+// call the classes now.
 void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
   const DataOptions data = load_checkpoint_config(checkpoint.at("config.json"), "config.json").data;
   const std::vector<std::string>& labels = data.labels;
@@ -50,13 +59,13 @@ void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
          "[train] data.labels must be those of the checkpoint, in its order: ", known, '.');
   }
   config.data.labels = labels;
-  if (config.data.image.mean.empty()) config.data.image = data.image;
+  keep_format(data.image, config.data.image);
 }
 
 // A pre-trained model understands its own ids alone: where the config names a tokenizer's file too,
 // it must be the same.
 void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
-  if (config.tokenizer.path.empty()) return;
+  if (config.tokenizer.path.empty() || pretrained.tokenizers.source == nullptr) return;
   const std::shared_ptr<const Tokenizer> own = read_tokenizer(config.tokenizer);
   check_same_vocabulary(pretrained.tokenizers, pretrained.folder, {own, own},
                         config.tokenizer.path);
@@ -91,7 +100,7 @@ int run_train(const TrainArguments& arguments) {
     pretrained = read_model_files(config.init_from);
     tokenizers = pretrained->tokenizers;
     check_own_tokenizer(config, *pretrained);
-    if (config.data.image.mean.empty()) config.data.image = pretrained->config.data.image;
+    keep_format(pretrained->config.data.image, config.data.image);
   }
   RunLog log(folder.path(), state.step);
   write_text(folder.file("config.yaml"), to_yaml(config));

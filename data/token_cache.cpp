@@ -126,7 +126,7 @@ class Hash {
 void add_spec(Hash& hash, const CorpusSpec& spec) {
   // All members by name: a new one does not compile until it is part of the key.
   const auto& [source, target, tsv, source_column, target_column, ding, direction, label_column,
-               text_column, text, images, labels, documents, range_begin, range_end, split, limit] =
+               text_column, text, documents, images, labels, range_begin, range_end, split, limit] =
       spec;
   hash.add(concat(source_column, ' ', target_column, ' ', direction, ' ', label_column, ' ',
                   text_column, ' ', documents, ' ', std::setprecision(17), range_begin, ' ',
