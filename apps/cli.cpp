@@ -161,7 +161,9 @@ void add_score(CLI::App& app, Run& run) {
 
 void add_evaluate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "evaluate", "BLEU and chrF with sacreBLEU's signature, or a language model's perplexity");
+      "evaluate",
+      "BLEU and chrF with sacreBLEU's signature, a language model's perplexity, or the accuracy on "
+      "images");
   auto arguments = std::make_shared<EvaluateArguments>();
   auto* hypothesis =
       command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
@@ -170,7 +172,7 @@ void add_evaluate(CLI::App& app, Run& run) {
       ->check(CLI::IsMember({"13a", "none"}))
       ->capture_default_str();
   command->add_flag("--lowercase", arguments->lowercase, "compare lower-cased text");
-  auto* model = command->add_option("--model", arguments->model, "of a language model");
+  auto* model = command->add_option("--model", arguments->model, "run or checkpoint");
   auto* text = command->add_option("--text", arguments->text, "file to measure the model on");
   command
       ->add_option("--documents", arguments->documents,
@@ -179,8 +181,12 @@ void add_evaluate(CLI::App& app, Run& run) {
   command->add_flag("--json", arguments->json, "one JSON object");
   hypothesis->needs(reference)->excludes(model);
   reference->needs(hypothesis);
-  model->needs(text);
-  text->needs(model);
+  auto* images = command->add_option("--images", arguments->images,
+                                     "IDX file, or list of labels and files, as in a config");
+  auto* labels = command->add_option("--labels", arguments->labels, "IDX file of the labels");
+  text->needs(model)->excludes(images);
+  images->needs(model);
+  labels->needs(images);
   add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_evaluate(*arguments); }; });
 }

@@ -68,7 +68,7 @@ struct FillMaskArguments {
   int64_t top_k = 5;
 };
 
-/// Lines to the most probable class of each, with its probability.
+/// Lines, texts or paths of images, to the most probable class of each, with its probability.
 struct ClassifyArguments {
   std::string model;
   ComputeArguments compute;
@@ -82,7 +82,8 @@ struct ScoreArguments {
   int64_t batch_size = 64;
 };
 
-/// Of translations (hypothesis and reference), or of a language model on a text (model and text).
+/// Of translations (hypothesis and reference), or of a model on a text (model and text) or on
+/// images (model, images and labels).
 struct EvaluateArguments {
   std::string hypothesis;  ///< "-": stdin
   std::string reference;
@@ -92,6 +93,8 @@ struct EvaluateArguments {
   std::string model;
   std::string text;
   std::string documents;  ///< of text, as in a config; "": as in the training
+  std::string images;     ///< as in a config
+  std::string labels;     ///< of images
   ComputeArguments compute;
 };
 

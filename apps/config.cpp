@@ -33,6 +33,10 @@ const char* name_of(ModelType type) {
       return "encoder";
     case ModelType::kDecoder:
       return "decoder";
+    case ModelType::kVit:
+      return "vit";
+    case ModelType::kLinear:
+      return "linear";
   }
   return "";
 }
@@ -90,12 +94,13 @@ void bind_config(ConfigSection& s, Config& config) {
   }
   const auto section = [&](bool applies, const char* key,
                            void (*bind)(ConfigSection & s, Config & config)) {
-    s.section_if(applies, concat("with task: ", name_of(config.task)), key,
-                 [&](ConfigSection& inner) { bind(inner, config); });
+    const std::string why =
+        reads_images(config) ? "with images" : concat("with task: ", name_of(config.task));
+    s.section_if(applies, why, key, [&](ConfigSection& inner) { bind(inner, config); });
   };
   section(true, "data", bind_data);
   config.batch.seed = config.seed;
-  section(true, "tokenizer", bind_tokenizer);
+  section(!reads_images(config), "tokenizer", bind_tokenizer);
   section(config.task == Task::kMlm, "masking", bind_masking);
   section(config.task == Task::kDenoising, "denoising", bind_denoising);
   section(true, "model", bind_model);

@@ -11,6 +11,7 @@
 #include "data/batching.h"
 #include "data/corpus.h"
 #include "data/denoising.h"
+#include "data/image_batching.h"
 #include "data/masking.h"
 #include "nn/decoding.h"
 #include "nn/model_options.h"
@@ -24,9 +25,16 @@ enum class Task {
   kClm,             ///< causal language model
   kMlm,             ///< masked language model
   kDenoising,       ///< encoder-decoder that restores corrupted text
-  kClassification,  ///< of texts
+  kClassification,  ///< of texts or images
 };
-enum class ModelType { kEncoderDecoder, kRnnAttention, kEncoder, kDecoder };
+enum class ModelType {
+  kEncoderDecoder,
+  kRnnAttention,
+  kEncoder,
+  kDecoder,
+  kVit,     ///< of images
+  kLinear,  ///< of images: softmax regression
+};
 
 /// As in a config.
 const char* name_of(Task task);
@@ -41,6 +49,8 @@ struct DataOptions {
   int64_t block_size = 256;         ///< clm, mlm: tokens of a row
   bool cache = true;                ///< clm, mlm: token ids are kept in output_dir
   std::vector<std::string> labels;  ///< classification: the classes; empty: those of the data
+  ImageFormat image;                ///< of images; what is not known is taken from the data
+  AugmentOptions augment;           ///< of the images of `train`
 };
 
 /// What the training loop itself decides.

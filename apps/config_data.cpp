@@ -49,20 +49,14 @@ void bind_text(ConfigSection& s, CorpusSpec& corpus) {
   s.demand("text");
   s.read_input_file("text", corpus.text);
   s.read_choice("documents", corpus.documents, names({"lines", "paragraphs", "fortunes", "file"}));
-  const bool whole = corpus.documents == "file";
-  std::vector<double> range = {corpus.range_begin, corpus.range_end};
-  s.read_if(whole, "without documents: file", "range", range, between(0, 1));
-  if (range.size() == 2 && range[0] < range[1]) {
-    corpus.range_begin = range[0], corpus.range_end = range[1];
-  } else {
-    s.complain("range", '\'', s.full_name("range"),
-               "' must be two numbers, the first the smaller, such as [0, 0.9].");
-  }
+  bind_range(s, corpus, corpus.documents == "file");
   s.read_choice("split", corpus.split, names({"all", "train", "valid", "test"}));
 }
 
-// Texts with a class each.
+// Texts or images with a class each.
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
+  if (s.has("images") || !corpus.images.empty()) return bind_image_corpus(s, corpus);
+  s.know("images");
   s.demand("tsv");
   s.read_input_file("tsv", corpus.tsv);
   if (corpus.label_column == 0) corpus.label_column = 1, corpus.text_column = 2;
@@ -101,6 +95,17 @@ void check_labels(ConfigSection& s, const std::vector<std::string>& labels) {
 
 }  // namespace
 
+void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
+  std::vector<double> range = {corpus.range_begin, corpus.range_end};
+  s.read_if(applies, "without documents: file", "range", range, between(0, 1));
+  if (range.size() == 2 && range[0] < range[1]) {
+    corpus.range_begin = range[0], corpus.range_end = range[1];
+  } else {
+    s.complain("range", '\'', s.full_name("range"),
+               "' must be two numbers, the first the smaller, such as [0, 0.9].");
+  }
+}
+
 void bind_data(ConfigSection& s, Config& config) {
   DataOptions& data = config.data;
   s.demand("train");
@@ -110,12 +115,15 @@ void bind_data(ConfigSection& s, Config& config) {
   }
   bind_corpora(s, "valid", config.task, data.valid);
   const bool blocks = reads_blocks(config.task);
-  const std::string why =
-      concat("with task: ", name_of(config.task), "; see ", blocks ? "block_size" : "max_length");
+  const bool images = reads_images(config);
+  if (images) bind_image_data(s, config);
+  const std::string why = images ? "with images"
+                                 : concat("with task: ", name_of(config.task), "; see ",
+                                          blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size, at_least(2));
   s.read_if(blocks, why, "cache", data.cache);
-  s.read_if(!blocks, why, "max_length", data.corpus.max_length, at_least(2));
-  s.read_choice_if(!blocks, why, "overlong", data.corpus.overlong,
+  s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length, at_least(2));
+  s.read_choice_if(!blocks && !images, why, "overlong", data.corpus.overlong,
                    names({"drop", "truncate", "error"}));
   s.read_if(config.task == Task::kClassification, concat("with task: ", name_of(config.task)),
             "labels", data.labels);

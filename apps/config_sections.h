@@ -17,7 +17,18 @@ inline std::vector<ConfigChoice<std::string>> names(std::initializer_list<const 
 /// A task reads text without translations into blocks of one length.
 inline bool reads_blocks(Task task) { return task == Task::kClm || task == Task::kMlm; }
 
+/// The corpora are images, not texts.
+inline bool reads_images(const Config& config) {
+  return !config.data.train.empty() && !config.data.train[0].images.empty();
+}
+
 void bind_data(ConfigSection& s, Config& config);
+/// The key `range` of a part of a file.
+void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
+/// The keys of images in the sections data.train, data and model.
+void bind_image_corpus(ConfigSection& s, CorpusSpec& corpus);
+void bind_image_data(ConfigSection& s, Config& config);
+void bind_image_model(ConfigSection& s, Config& config);
 void bind_tokenizer(ConfigSection& s, Config& config);
 void bind_masking(ConfigSection& s, Config& config);
 void bind_denoising(ConfigSection& s, Config& config);

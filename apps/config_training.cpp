@@ -70,7 +70,13 @@ void bind_schedule(ConfigSection& s, Config& config) {
 
 void bind_training(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
-  s.read_choice("batch_type", config.batch.batch_type, names({"tokens", "sentences"}));
+  const bool images = reads_images(config);
+  if (images && config.batch.batch_type != "sentences") {
+    config.batch.batch_type = "sentences";  // images, here
+    config.batch.batch_size = ImageBatchOptions().batch_size;
+  }
+  s.read_choice_if(!images, "with images: batch_size counts them", "batch_type",
+                   config.batch.batch_type, names({"tokens", "sentences"}));
   s.read("batch_size", config.batch.batch_size, positive());
   const bool blocks = reads_blocks(config.task);
   const int64_t longest = blocks ? config.data.block_size : config.data.corpus.max_length;

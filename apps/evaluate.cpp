@@ -1,8 +1,11 @@
-// tapestry evaluate: BLEU and chrF of a file of translations, or a language model's perplexity.
+// tapestry evaluate: BLEU and chrF of a file of translations, a language model's perplexity, or the
+// accuracy of a classifier of images.
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/classification.h"
+#include "apps/config_sections.h"
 #include "apps/filter.h"
 #include "apps/language_modelling.h"
 #include "core/parallel.h"
@@ -59,13 +62,41 @@ int evaluate_language_model(const EvaluateArguments& arguments) {
   return 0;
 }
 
+int evaluate_image_model(const EvaluateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  ModelFiles files = read_model_files(arguments.model);
+  if (!reads_images(files.config)) {
+    fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
+         " holds one of texts.");
+  }
+  const auto model = ImageModel::load(std::move(files), arguments.compute.device,
+                                      "evaluate --images", {Task::kClassification});
+  CorpusSpec spec;
+  spec.images = arguments.images;
+  spec.labels = arguments.labels;
+  const DataOptions& data = model->config.data;
+  const ImageCorpus images = load_images({spec}, data.image.size, data.labels);
+  const std::map<std::string, double> metrics = measure(*model, images).metrics();
+  if (arguments.json) {
+    const nlohmann::ordered_json out{{"nll", metrics.at("nll")},
+                                     {"accuracy", metrics.at("accuracy")},
+                                     {"images", images.images()}};
+    std::cout << out.dump() << '\n';
+  } else {
+    std::printf("nll %.4f  accuracy %.2f %%  images %lld\n", metrics.at("nll"),
+                metrics.at("accuracy"), static_cast<long long>(images.images()));
+  }
+  return 0;
+}
+
 }  // namespace
 
 int run_evaluate(const EvaluateArguments& arguments) {
-  if (!arguments.model.empty()) return evaluate_language_model(arguments);
+  if (!arguments.images.empty()) return evaluate_image_model(arguments);
+  if (!arguments.text.empty()) return evaluate_language_model(arguments);
   if (arguments.hypothesis.empty()) {
     fail(ErrorKind::kConfig,
-         "[evaluate] give --hypothesis and --reference, or --model and --text.");
+         "[evaluate] give --hypothesis and --reference, or --model and --text or --images.");
   }
   BleuOptions bleu_options;
   bleu_options.tokenize = arguments.tokenize;

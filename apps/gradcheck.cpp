@@ -32,6 +32,7 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
   if (options.hidden_act.activation == Activation::kRelu) {
     options.hidden_act.activation = Activation::kGelu;
   }
+  options.patch_size = 2;
   const std::string name = "model of " + path;
   switch (config.task) {
     case Task::kTranslation:
@@ -45,6 +46,9 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
     case Task::kMlm:
       return language_model_gradcheck(name, options, /*causal=*/false);
     case Task::kClassification:
+      if (config.model_type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
+      if (config.model_type == ModelType::kLinear)
+        return linear_classifier_gradcheck(name, options);
       return classifier_gradcheck(name, options);
   }
   fail(ErrorKind::kConfig, "[gradcheck] there is no such task.");

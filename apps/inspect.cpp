@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "apps/commands.h"
+#include "apps/config_sections.h"
 #include "apps/model_bundle.h"
 
 namespace tapestry {
@@ -45,7 +46,8 @@ void print_model(const Config& config, const TokenizerPair& tokenizers) {
   const ModelBundle<Model> bundle(config, tokenizers);
   print_parameters(bundle.store);
   if constexpr (!std::is_same_v<Model, RnnAttention> &&
-                !std::is_same_v<Model, SequenceClassifier>) {
+                !std::is_same_v<Model, SequenceClassifier> &&
+                !std::is_same_v<Model, ImageClassifier>) {
     const int64_t layers = std::is_same_v<Model, EncoderDecoder> ? config.model.decoder_layers
                                                                  : config.model.num_hidden_layers;
     if (config.task == Task::kMlm) return;
@@ -69,8 +71,20 @@ void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
     case Task::kMlm:
       return print_model<LanguageModel>(config, tokenizers);
     case Task::kClassification:
+      if (reads_images(config)) return print_model<ImageClassifier>(config, tokenizers);
       return print_model<SequenceClassifier>(config, tokenizers);
   }
+}
+
+void print_tokenizers(const TokenizerPair& tokenizers) {
+  std::cout << "tokenizer: " << tokenizers.source->vocab_size() << " pieces"
+            << (tokenizers.shared() ? ", shared" : " on the source side, ");
+  if (!tokenizers.shared()) std::cout << tokenizers.target->vocab_size() << " on the target side";
+  std::cout << "; the first:";
+  for (int32_t id = 0; id < std::min<int64_t>(12, tokenizers.source->vocab_size()); ++id) {
+    std::cout << ' ' << tokenizers.source->piece(id);
+  }
+  std::cout << "\n\n";
 }
 
 }  // namespace
@@ -88,16 +102,9 @@ int run_inspect(const InspectArguments& arguments) {
   const ModelFiles files = read_model_files(arguments.path);
   std::cout << "checkpoint " << std::filesystem::canonical(files.folder).string() << "\n\n"
             << to_yaml(files.config) << '\n';
-  const TokenizerPair& tokenizers = files.tokenizers;
-  std::cout << "tokenizer: " << tokenizers.source->vocab_size() << " pieces"
-            << (tokenizers.shared() ? ", shared" : " on the source side, ");
-  if (!tokenizers.shared()) std::cout << tokenizers.target->vocab_size() << " on the target side";
-  std::cout << "; the first:";
-  for (int32_t id = 0; id < std::min<int64_t>(12, tokenizers.source->vocab_size()); ++id) {
-    std::cout << ' ' << tokenizers.source->piece(id);
-  }
-  std::cout << "\n\n" << std::flush;
-  print_model_of_task(files.config, tokenizers);
+  if (!reads_images(files.config)) print_tokenizers(files.tokenizers);
+  std::cout << std::flush;
+  print_model_of_task(files.config, files.tokenizers);
   return 0;
 }
 

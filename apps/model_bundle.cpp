@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/checkpoint.h"
+#include "apps/config_sections.h"
 #include "apps/training.h"
 
 namespace tapestry {
@@ -45,6 +46,23 @@ SequenceClassifier build_model(const Config& config, const TokenizerPair& tokeni
                             static_cast<int64_t>(config.data.labels.size()), scope);
 }
 
+template <>
+ImageClassifier build_model(const Config& config, const TokenizerPair&, const ParamScope& scope) {
+  const ImageSize& size = config.data.image.size;
+  if (!size.known()) {
+    fail(ErrorKind::kConfig,
+         "[model] data.image must give height, width and channels where no images are read.");
+  }
+  const ImageClasses data{.height = size.height,
+                          .width = size.width,
+                          .channels = size.channels,
+                          .classes = static_cast<int64_t>(config.data.labels.size())};
+  if (config.model_type == ModelType::kLinear) {
+    return {LinearClassifier(config.model, data, scope)};
+  }
+  return {VisionTransformer(config.model, data, scope)};
+}
+
 ModelFiles read_model_files(const std::string& path) {
   ModelFiles model;
   model.folder = resolve_checkpoint(path);
@@ -54,7 +72,7 @@ ModelFiles read_model_files(const std::string& path) {
       fail(ErrorKind::kData, "[checkpoint] ", model.folder, " has no ", name, '.');
   }
   model.config = load_checkpoint_config(files.at("config.json"), model.folder + "/config.json");
-  model.tokenizers = load_tokenizers(tokenizer_files(files));
+  if (!reads_images(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(files));
   model.tensors = std::move(files.at("model.safetensors"));
   return model;
 }
@@ -80,7 +98,8 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
 
 template <class Model>
 std::map<std::string, std::string> ModelBundle<Model>::files() const {
-  std::map<std::string, std::string> files = tokenizers.files();
+  std::map<std::string, std::string> files;
+  if (!reads_images(config)) files = tokenizers.files();
   files["config.json"] = to_json(config);
   return files;
 }
@@ -89,5 +108,6 @@ template struct ModelBundle<EncoderDecoder>;
 template struct ModelBundle<RnnAttention>;
 template struct ModelBundle<LanguageModel>;
 template struct ModelBundle<SequenceClassifier>;
+template struct ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

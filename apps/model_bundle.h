@@ -11,10 +11,11 @@
 #include "nn/language_model.h"
 #include "nn/rnn_attention.h"
 #include "nn/transformer.h"
+#include "nn/vision_transformer.h"
 
 namespace tapestry {
 
-/// The model that a config describes, for these tokenizers.
+/// The model that a config describes, for these tokenizers (none with images).
 template <class Model>
 Model build_model(const Config& config, const TokenizerPair& tokenizers, const ParamScope& scope);
 
@@ -63,6 +64,7 @@ template <class Model>
 using TranslationModel = ModelBundle<Model>;
 using TextModel = ModelBundle<LanguageModel>;
 using TextClassifier = ModelBundle<SequenceClassifier>;
+using ImageModel = ModelBundle<ImageClassifier>;
 
 /// Loads a translation model and calls f(const TranslationModel<...>&) with it.
 template <class F>

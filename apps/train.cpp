@@ -3,7 +3,7 @@
 
 #include "apps/checkpoint.h"
 #include "apps/commands.h"
-#include "apps/config.h"
+#include "apps/config_sections.h"
 #include "apps/log.h"
 #include "apps/model_bundle.h"
 #include "apps/signals.h"
@@ -39,11 +39,20 @@ std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, 
   return read_checkpoint(resolve_checkpoint(arguments.resume));
 }
 
+// A model goes on seeing images as it did, unless the config says how.
+void keep_format(const ImageFormat& known, ImageFormat& format) {
+  if (!format.mean.empty()) return;
+  if (!format.size.known()) format.size = known.size;
+  if (format.size.channels != known.size.channels) return;
+  format.mean = known.mean;
+  format.std = known.std;
+}
+
 // A resumed classifier keeps its classes: row i of its output is class i, whatever the data would
 // call the classes now.
-void keep_labels(const CheckpointFiles& checkpoint, Config& config) {
-  const std::vector<std::string> labels =
-      load_checkpoint_config(checkpoint.at("config.json"), "config.json").data.labels;
+void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
+  const DataOptions data = load_checkpoint_config(checkpoint.at("config.json"), "config.json").data;
+  const std::vector<std::string>& labels = data.labels;
   if (!config.data.labels.empty() && config.data.labels != labels) {
     std::string known;
     for (const std::string& label : labels) known += (known.empty() ? "" : ", ") + label;
@@ -51,12 +60,13 @@ void keep_labels(const CheckpointFiles& checkpoint, Config& config) {
          "[train] data.labels must be those of the checkpoint, in its order: ", known, '.');
   }
   config.data.labels = labels;
+  keep_format(data.image, config.data.image);
 }
 
 // A pre-trained model understands its own ids alone: where the config names a tokenizer's file too,
 // it must be the same.
 void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
-  if (config.tokenizer.path.empty()) return;
+  if (config.tokenizer.path.empty() || pretrained.tokenizers.source == nullptr) return;
   const std::shared_ptr<const Tokenizer> own = read_tokenizer(config.tokenizer);
   check_same_vocabulary(pretrained.tokenizers, pretrained.folder, {own, own},
                         config.tokenizer.path);
@@ -84,14 +94,15 @@ int run_train(const TrainArguments& arguments) {
   TokenizerPair tokenizers;
   if (checkpoint) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
-    tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
-    if (config.task == Task::kClassification) keep_labels(*checkpoint, config);
+    if (!reads_images(config)) tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
+    if (config.task == Task::kClassification) keep_classes(*checkpoint, config);
   }
   std::optional<ModelFiles> pretrained;
   if (!checkpoint && !config.init_from.empty()) {
     pretrained = read_model_files(config.init_from);
     tokenizers = pretrained->tokenizers;
     check_own_tokenizer(config, *pretrained);
+    keep_format(pretrained->config.data.image, config.data.image);
   }
   RunLog log(folder.path(), state.step);
   write_text(folder.file("config.yaml"), to_yaml(config));

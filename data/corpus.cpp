@@ -26,9 +26,14 @@ void validate_documents(const CorpusSpec& spec) {
                        " and ", spec.range_end, '.'));
   }
   const bool whole = spec.range_begin == 0 && spec.range_end == 1;
-  if (!whole && documents != "file") {
+  const bool images = spec.kind() == CorpusSpec::Kind::kImages;
+  if (!whole && documents != "file" && !images) {
     fail_config(concat("a range is of documents file, got ", documents,
                        "; use split for parts of many documents."));
+  }
+  if (images && spec.split != "all") {
+    fail_config(concat("split is of texts, got ", spec.split,
+                       " of images; use range_begin and range_end."));
   }
   if (spec.split != "all" && documents == "file") {
     fail_config(concat("split is of many documents, got ", spec.split,
@@ -40,8 +45,8 @@ void validate_documents(const CorpusSpec& spec) {
 
 CorpusSpec::Kind CorpusSpec::kind() const {
   const bool parallel = !source.empty() || !target.empty();
-  if (parallel + !tsv.empty() + !ding.empty() + !text.empty() != 1) {
-    fail_config("a corpus has exactly one of source and target, tsv, ding, text, got " +
+  if (parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() != 1) {
+    fail_config("a corpus has exactly one of source and target, tsv, ding, text, images, got " +
                 (str().empty() ? "none" : str()) + '.');
   }
   if (parallel && (source.empty() || target.empty())) {
@@ -52,12 +57,13 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   return parallel        ? Kind::kParallel
          : !tsv.empty()  ? labelled ? Kind::kLabelled : Kind::kTsv
          : !ding.empty() ? Kind::kDing
-                         : Kind::kText;
+         : !text.empty() ? Kind::kText
+                         : Kind::kImages;
 }
 
 bool CorpusSpec::has_target() const {
   const Kind it = kind();
-  return it != Kind::kText && it != Kind::kLabelled;
+  return it == Kind::kParallel || it == Kind::kTsv || it == Kind::kDing;
 }
 
 void CorpusSpec::validate() const {
@@ -68,6 +74,9 @@ void CorpusSpec::validate() const {
   }
   if (!labelled && (label_column != 0 || text_column != 0)) {
     fail_config("label_column and text_column are columns of tsv, got " + str() + '.');
+  }
+  if (!labels.empty() && kind() != Kind::kImages) {
+    fail_config("labels are of images, got " + str() + '.');
   }
   validate_documents(*this);
   if (source_column < 1 || target_column < 1 || source_column == target_column) {
@@ -85,7 +94,7 @@ void CorpusSpec::validate() const {
 
 std::string CorpusSpec::str() const {
   std::string names;
-  for (const std::string* name : {&source, &target, &tsv, &ding, &text}) {
+  for (const std::string* name : {&source, &target, &tsv, &ding, &text, &images, &labels}) {
     if (!name->empty()) names += (names.empty() ? "" : ", ") + *name;
   }
   return names;

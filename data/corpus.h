@@ -32,8 +32,8 @@
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text. A tsv with a
-/// label_column is a corpus for classification.
+/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images. A tsv with
+/// a label_column is a corpus for classification, and so are images (data/images.h).
 struct CorpusSpec {
   std::string source;         ///< file with one sentence per line
   std::string target;         ///< file with the translation of each line
@@ -49,7 +49,10 @@ struct CorpusSpec {
   /// fortunes (lines up to one that is exactly "%") or file (all of it). Line ends inside a
   /// document are kept, each as LF.
   std::string documents = "lines";
-  /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n.
+  std::string images;  ///< IDX file of images, or TSV of labels and paths of images
+  std::string labels;  ///< IDX file of their labels; empty: images is a TSV
+  /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. Of
+  /// images likewise.
   double range_begin = 0;
   double range_end = 1;
   /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. The part is a hash of
@@ -58,10 +61,10 @@ struct CorpusSpec {
   std::string split = "all";
   int64_t limit = 0;  ///< read no further than this many usable pairs; 0: all
 
-  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled };
+  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages };
   /// Throws Error(kConfig) when the members contradict each other.
   Kind kind() const;
-  /// Whether its pairs are translations: not so for kText and kLabelled.
+  /// Whether its pairs are translations: so for kParallel, kTsv and kDing.
   bool has_target() const;
   void validate() const;
   /// The file names, for messages.

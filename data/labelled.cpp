@@ -3,18 +3,13 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/class_names.h"
 #include "data/encode_corpus.h"
 
 namespace tapestry {
 namespace {
 
 constexpr int64_t kSpecials = 2;  // bos and eos
-
-std::string join(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
-}
 
 }  // namespace
 
@@ -37,29 +32,15 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
     }
     corpus.counts.add(encode_corpus(spec, tokenizer, nullptr, rule, [&](const EncodedPair& pair) {
       const std::string& label = pair.text.target;
-      if (!label_names.empty() &&
-          std::find(label_names.begin(), label_names.end(), label) == label_names.end()) {
-        fail(ErrorKind::kData, "[data] ", pair.text.place, " must have one of the labels ",
-             join(label_names), ", got '", label, "'.");
-      }
+      if (!label_names.empty()) class_number(label_names, label, pair.text.place);
       corpus.tokens.push_back(pair.source);
       labels.push_back(label);
     }));
   }
-  corpus.label_names = label_names;
-  if (label_names.empty()) {
-    corpus.label_names = labels;
-    std::sort(corpus.label_names.begin(), corpus.label_names.end());
-    const auto end = std::unique(corpus.label_names.begin(), corpus.label_names.end());
-    corpus.label_names.erase(end, corpus.label_names.end());
-    if (corpus.label_names.size() < 2) {
-      fail(ErrorKind::kData, "[data] ", specs.front().str(),
-           " must have two labels or more, got only '", corpus.label_names.front(), "'.");
-    }
-  }
+  const std::string where = specs.front().str();
+  corpus.label_names = label_names.empty() ? class_names_of(labels, where) : label_names;
   for (const std::string& label : labels) {
-    const auto found = std::find(corpus.label_names.begin(), corpus.label_names.end(), label);
-    corpus.labels.push_back(static_cast<int32_t>(found - corpus.label_names.begin()));
+    corpus.labels.push_back(class_number(corpus.label_names, label, where));
   }
   return corpus;
 }

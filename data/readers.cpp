@@ -291,6 +291,8 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec) {
       return std::make_unique<DingReader>(spec);
     case CorpusSpec::Kind::kText:
       return std::make_unique<TextReader>(spec);
+    case CorpusSpec::Kind::kImages:
+      fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got images ", spec.str(), '.');
   }
   return nullptr;
 }

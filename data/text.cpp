@@ -32,7 +32,7 @@ class RawFile {
     struct stat status {};
     if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
       ::close(descriptor_);
-      fail_data(path_, "is a directory, expected a text file.");
+      fail_data(path_, "is a directory, expected a file.");
     }
   }
   ~RawFile() { ::close(descriptor_); }
@@ -78,7 +78,7 @@ class RawFile {
   int64_t consumed_ = 0;
 };
 
-// The text of a file: its bytes, or what they unpack to.
+// The bytes of a file, or what they unpack to.
 class ByteSource {
  public:
   explicit ByteSource(const std::string& path) : file_(path) {
@@ -96,7 +96,9 @@ class ByteSource {
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
-  // Up to `capacity` bytes of text; 0 only at the end. `line` is the place for error messages.
+  // Up to `capacity` bytes; 0 only at the end. `line` is the place for error messages, kNoLine in a
+  // file that has no lines.
+  static constexpr int64_t kNoLine = -1;
   size_t read(char* out, size_t capacity, int64_t line) {
     return gzip_ ? read_gzip(out, capacity, line) : read_plain(out, capacity);
   }
@@ -161,8 +163,8 @@ class ByteSource {
   }
 
   [[noreturn]] void fail_gzip(int64_t line, const std::string& what) const {
-    fail_data(file_.path(),
-              concat(what, " at compressed byte ", file_.consumed(), ", after line ", line, '.'));
+    fail_data(file_.path(), concat(what, " at compressed byte ", file_.consumed(),
+                                   line == kNoLine ? "" : concat(", after line ", line), '.'));
   }
 
   RawFile file_;
@@ -239,5 +241,17 @@ bool LineReader::has_line_end() const { return state_->has_line_end; }
 const std::string& LineReader::path() const { return state_->path; }
 int64_t LineReader::line_number() const { return state_->line_number; }
 std::string LineReader::place() const { return concat(state_->path, ':', state_->line_number); }
+
+std::string read_unpacked(const std::string& path) {
+  ByteSource source(path);
+  std::string bytes;
+  for (size_t count = 1; count > 0;) {
+    const size_t size = bytes.size();
+    bytes.resize(size + kBufferBytes);
+    count = source.read(bytes.data() + size, kBufferBytes, ByteSource::kNoLine);
+    bytes.resize(size + count);
+  }
+  return bytes;
+}
 
 }  // namespace tapestry

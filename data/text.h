@@ -46,4 +46,8 @@ class LineReader {
   std::unique_ptr<State> state_;
 };
 
+/// All bytes of a file, unpacked where it is gzip. Throws Error(kData) as LineReader does, but for
+/// empty files.
+std::string read_unpacked(const std::string& path);
+
 }  // namespace tapestry

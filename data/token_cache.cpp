@@ -126,11 +126,12 @@ class Hash {
 void add_spec(Hash& hash, const CorpusSpec& spec) {
   // All members by name: a new one does not compile until it is part of the key.
   const auto& [source, target, tsv, source_column, target_column, ding, direction, label_column,
-               text_column, text, documents, range_begin, range_end, split, limit] = spec;
+               text_column, text, documents, images, labels, range_begin, range_end, split, limit] =
+      spec;
   hash.add(concat(source_column, ' ', target_column, ' ', direction, ' ', label_column, ' ',
                   text_column, ' ', documents, ' ', std::setprecision(17), range_begin, ' ',
                   range_end, ' ', split, ' ', limit));
-  for (const std::string* path : {&source, &target, &tsv, &ding, &text}) {
+  for (const std::string* path : {&source, &target, &tsv, &ding, &text, &images, &labels}) {
     hash.add(*path);  // the counts name it
     if (!path->empty()) hash.add_file(*path);
   }

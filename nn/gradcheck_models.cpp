@@ -157,6 +157,30 @@ GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& 
       });
 }
 
+namespace {
+
+template <class Model>
+GradcheckCase image_gradcheck(const std::string& name, const ModelOptions& options) {
+  const ImageClasses data{.height = 4, .width = 6, .channels = 3, .classes = 3};
+  const Var images = random_input({2, data.height, data.width, data.channels}, 9);
+  const Tensor labels = Tensor::from<int32_t>({2, 0}, {2});
+  GradcheckCase result =
+      loss_case(name, options, std::make_shared<BuiltModel<Model>>(options, data),
+                [=](const Model& model) { return cross_entropy(model(images), labels).loss; });
+  result.inputs.push_back(images);
+  return result;
+}
+
+}  // namespace
+
+GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options) {
+  return image_gradcheck<VisionTransformer>(name, options);
+}
+
+GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options) {
+  return image_gradcheck<LinearClassifier>(name, options);
+}
+
 std::vector<GradcheckCase> model_gradchecks() {
   const ModelOptions post = small_options();
   ModelOptions pre = post;
@@ -294,6 +318,13 @@ std::vector<GradcheckCase> model_gradchecks() {
   bert.type_vocab_size = 2;
   cases.push_back(language_model_gradcheck("LanguageModel, BERT", bert, false));
   cases.push_back(classifier_gradcheck("SequenceClassifier", bert));
+  ModelOptions vit = gpt;
+  vit.patch_size = 2;
+  cases.push_back(vision_transformer_gradcheck("VisionTransformer", vit));
+  vit.pooled_head = false;
+  vit.position_embedding = PositionEmbedding::kRope;
+  cases.push_back(vision_transformer_gradcheck("VisionTransformer, rotary, linear head", vit));
+  cases.push_back(linear_classifier_gradcheck("LinearClassifier", vit));
   const Var steps = random_input({4, 3, 5}, 4), row = random_input({6, 4}, 5);
   const Var before = random_input({3, 8}, 6), states = random_input({6, 4}, 7);
   const Tensor step_lengths = lengths_of({4, 1, 3});

@@ -8,6 +8,7 @@
 #include "nn/language_model.h"
 #include "nn/rnn_attention.h"
 #include "nn/transformer.h"
+#include "nn/vision_transformer.h"
 
 namespace tapestry {
 
@@ -25,5 +26,8 @@ GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptio
                                        bool causal);
 /// The loss of a sequence classifier, likewise.
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options);
+/// The loss of a classifier of images 4 x 6 in size, by the images too.
+GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options);
+GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options);
 
 }  // namespace tapestry

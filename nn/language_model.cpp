@@ -110,18 +110,12 @@ void LanguageModelSteps::select(const std::vector<int32_t>&, const std::vector<i
 SequenceClassifier::SequenceClassifier(const ModelOptions& o,
                                        const LanguageModel::Vocabulary& vocabulary, int64_t classes,
                                        const ParamScope& scope)
-    : dropout(o.dropout),
-      trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
-      pooler({.in = o.hidden_size, .out = o.hidden_size, .deviation = o.initializer_range},
-             scope / "pooler"),
-      classifier({.in = o.hidden_size, .out = classes, .deviation = o.initializer_range},
-                 scope / "classifier") {}
+    : trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
+      head(o, classes, /*pooled=*/true, scope) {}
 
 Var SequenceClassifier::operator()(const Tensor& ids, const Tensor& lengths,
                                    const Tensor& segments) const {
-  const Var x = slice(trunk(ids, lengths, segments), 1, 0, 1);
-  const Var first = reshape(x, {x.shape()[0], x.shape()[2]});
-  return classifier(tapestry::dropout(tanh(pooler(first)), dropout));
+  return head(trunk(ids, lengths, segments));
 }
 
 }  // namespace tapestry

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "nn/classifier_head.h"
 #include "nn/decoding.h"
 #include "nn/trunk.h"
 
@@ -70,17 +71,15 @@ class LanguageModelSteps : public NextToken {
   std::vector<KeyValueCache> caches_;
 };
 
-/// A trunk with a classifier of its first token: tanh(pooler(x_0)), dropout, classifier (Devlin et
-/// al. 2019).
+/// A trunk with a classifier of its first token (Devlin et al. 2019).
 struct SequenceClassifier {
   SequenceClassifier(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
                      int64_t classes, const ParamScope& scope);
   /// ids (B, T), lengths (B) -> logits (B, classes).
   Var operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments = {}) const;
 
-  double dropout;
   Trunk trunk;
-  Linear pooler, classifier;
+  ClassifierHead head;
 };
 
 }  // namespace tapestry

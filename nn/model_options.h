@@ -40,7 +40,9 @@ struct ModelOptions {
   /// the residual stream as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
   /// 0: Xavier uniform, embeddings N(0, 1 / D).
   double initializer_range = 0;
-  double dropout = 0.1;             ///< of embeddings and sub-layer outputs
+  int64_t patch_size = 16;  ///< of a Vision Transformer: its patches are so many pixels square
+  bool pooled_head = true;  ///< its head has a hidden layer: an MLP, else linear
+  double dropout = 0.1;     ///< of embeddings and sub-layer outputs
   double attention_dropout = 0.0;   ///< of attention weights
   double activation_dropout = 0.0;  ///< inside the feed-forward network
   /// Training keeps the input of each layer alone and backward computes the rest again: less memory

@@ -4,17 +4,26 @@
 
 namespace tapestry {
 
+Var position_table(const ModelOptions& o, const ParamScope& scope) {
+  switch (o.position_embedding) {
+    case PositionEmbedding::kSinusoidal:
+      return sinusoidal_positions(o.max_position_embeddings, o.hidden_size, scope.dtype(),
+                                  scope.device());
+    case PositionEmbedding::kLearned:
+      return embedding_table(o, o.max_position_embeddings, scope / "positions");
+    case PositionEmbedding::kRope:
+    case PositionEmbedding::kNone:
+      break;
+  }
+  return {};
+}
+
 InputEmbedding::InputEmbedding(const ModelOptions& o, const Var& table, const ParamScope& scope)
     : table(table),
+      positions(position_table(o, scope)),
       options{.scale = o.scale_embeddings ? std::sqrt(double(o.hidden_size)) : 1.0,
               .dropout = o.dropout,
               .position_offset = 0} {
-  if (o.position_embedding == PositionEmbedding::kSinusoidal) {
-    positions = sinusoidal_positions(o.max_position_embeddings, o.hidden_size, scope.dtype(),
-                                     scope.device());
-  } else if (o.position_embedding == PositionEmbedding::kLearned) {
-    positions = embedding_table(o, o.max_position_embeddings, scope / "positions");
-  }
   if (o.type_vocab_size > 0) {
     segment_table = embedding_table(o, o.type_vocab_size, scope / "segments");
   }
@@ -54,8 +63,8 @@ Var EncoderLayer::step(const Var& x, KeyValueCache& cache) const {
   return feed_forward_norm(h, feed_forward);
 }
 
-Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope)
-    : causal(causal), recompute(options.recompute), embedding(options, table, scope) {
+EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope)
+    : causal(causal), recompute(options.recompute) {
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
     layers.emplace_back(options, scope / "layers" / i);
   }
@@ -64,8 +73,7 @@ Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const P
   }
 }
 
-Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
-  Var x = embedding(ids, 0, segments);
+Var EncoderStack::operator()(Var x, const Tensor& lengths) const {
   for (const EncoderLayer& layer : layers) {
     x = run_layer(recompute, [this, &layer, x, lengths] { return layer(x, lengths, causal); });
   }
@@ -73,12 +81,19 @@ Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& se
   return x;
 }
 
+Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope)
+    : embedding(options, table, scope), stack(options, causal, scope) {}
+
+Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
+  return stack(embedding(ids, 0, segments), lengths);
+}
+
 Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches) const {
-  check(causal, "trunk", "only a causal model can be fed step by step.");
-  caches.resize(layers.size());
+  check(stack.causal, "trunk", "only a causal model can be fed step by step.");
+  caches.resize(stack.layers.size());
   Var x = embedding(ids, caches.empty() ? 0 : caches[0].length);
-  for (size_t i = 0; i < layers.size(); ++i) x = layers[i].step(x, caches[i]);
-  for (const Norm& f : norm) x = f(x);
+  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i]);
+  for (const Norm& f : stack.norm) x = f(x);
   return x;
 }
 

@@ -8,6 +8,10 @@
 
 namespace tapestry {
 
+/// What is added to the embedding of each position: a table (max_position_embeddings, D), learned
+/// ("<scope>.positions.weight") or sinusoidal; undefined for rotary positions and none.
+Var position_table(const ModelOptions& options, const ParamScope& scope);
+
 /// Token embedding with positions, segments, norm and dropout.
 struct InputEmbedding {
   InputEmbedding(const ModelOptions& options, const Var& table, const ParamScope& scope);
@@ -34,19 +38,29 @@ struct EncoderLayer {
   Residual feed_forward_norm;
 };
 
+/// Layers one after the other over embeddings of any kind, and the last norm of a pre-norm model.
+struct EncoderStack {
+  /// options.num_hidden_layers layers.
+  EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope);
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
+  Var operator()(Var x, const Tensor& lengths = {}) const;
+
+  bool causal;
+  bool recompute;  ///< ModelOptions::recompute
+  std::vector<EncoderLayer> layers;
+  std::vector<Norm> norm;  ///< one in pre-norm models, else none
+};
+
 struct Trunk {
-  /// options.num_hidden_layers layers over the embedding `table` (V, D).
+  /// A stack over the embedding `table` (V, D).
   Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope);
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
   Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
   /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache a layer. Causal trunks only.
   Var step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
 
-  bool causal;
-  bool recompute;  ///< ModelOptions::recompute
   InputEmbedding embedding;
-  std::vector<EncoderLayer> layers;
-  std::vector<Norm> norm;  ///< one in pre-norm models, else none
+  EncoderStack stack;
 };
 
 }  // namespace tapestry

@@ -20,12 +20,14 @@ const std::map<std::string, std::string> kCorpora = {
     {"clm", "{text: data/c.txt}"},
     {"mlm", "{text: data/c.txt}"},
     {"denoising", "{text: data/c.txt}"},
-    {"classification", "{tsv: data/b.tsv}"}};
+    {"classification", "{tsv: data/b.tsv}"},
+    {"images", "{images: data/b.tsv}"}};
 
 class TaskConfigTest : public ConfigTest {
  protected:
   static std::string text_of(const std::string& task) {
-    return concat("task: ", task, "\noutput_dir: run\ndata: {train: ", kCorpora.at(task),
+    return concat("task: ", task == "images" ? "classification" : task,
+                  "\noutput_dir: run\ndata: {train: ", kCorpora.at(task),
                   "}\ntraining: {max_steps: 10}\n");
   }
   Config load(const std::string& task, const std::vector<std::string>& overrides = {}) const {
@@ -118,6 +120,19 @@ const Keys kKeys[] = {
      {"classification"},
      {"data.train.label_column=3", "data.train.text_column=2", R"(data.labels=["yes", "no"])",
       "data.max_length=99", "data.overlong=truncate", "data.train.split=train"}},
+    {"OfImages",
+     {"images"},
+     {"data.train.range=[0.25,0.5]", "data.train.limit=3", R"(data.labels=["yes", "no"])",
+      R"(data.image={"height":6,"width":4,"channels":2,"mean":[0.5,0.25],"std":[0.3,1]})",
+      R"(data.augment={"shift":2,"flip":true})", "model.patch_size=2", "training.batch_size=64"}},
+    {"OfVisionTransformers",
+     {"images"},
+     {"model.type=vit", "model.patch_size=2", "model.head=linear", "model.hidden_size=32",
+      "model.intermediate_size=48", "model.num_attention_heads=4", "model.num_hidden_layers=3",
+      "model.num_key_value_heads=2", "model.hidden_act=swiglu", "model.norm=rmsnorm",
+      "model.norm_position=post", "model.position_embedding=rope", "model.initializer_range=0.02",
+      "model.dropout=0.2", "model.attention_dropout=0.3", "model.activation_dropout=0.4"}},
+    {"OfLinearModels", {"images"}, {"model.type=linear", "model.initializer_range=0.5"}},
     {"OfMasking",
      {"mlm"},
      {"masking.probability=0.3", "masking.mask_share=0.5", "masking.random_share=0.25",
@@ -202,9 +217,36 @@ const Misfit kMisfits[] = {
      "'model.num_attention_heads' has no effect with type: rnn_attention."},
     {"LatentSizeOfQueriesAlone", "clm", "model.q_latent_size=8",
      "'model.q_latent_size' has no effect without kv_latent_size."},
-    {"TypeNotAvailableYet", "classification", "model.type=vit",
-     "'model.type: vit' is not available yet: encoder_decoder, encoder, decoder, "
-     "rnn_attention are."},
+    {"ImageModelForTexts", "classification", "model.type=vit",
+     "'model.type' must be encoder with task: classification of texts, got vit."},
+    {"TextModelForImages", "images", "model.type=encoder",
+     "'model.type' must be vit or linear with task: classification of images, got encoder."},
+    {"LayersOfALinearModel", "images", "model={type: linear, num_hidden_layers: 2}",
+     "'model.num_hidden_layers' has no effect with type: linear."},
+    {"PatchesOfALinearModel", "images", "model={type: linear, patch_size: 2}",
+     "'model.patch_size' has no effect with type: linear."},
+    {"PositionsOfImages", "images", "model.max_position_embeddings=64",
+     "'model.max_position_embeddings' has no effect with type: vit."},
+    {"WordsOfImages", "images", "model.tie_word_embeddings=true",
+     "'model.tie_word_embeddings' has no effect with type: vit."},
+    {"TokenizerOfImages", "images", "tokenizer.vocab_size=300",
+     "'tokenizer' has no effect with images."},
+    {"LengthOfImages", "images", "data.max_length=64",
+     "'data.max_length' has no effect with images."},
+    {"BatchTypeOfImages", "images", "training.batch_type=tokens",
+     "'training.batch_type' has no effect with images: batch_size counts them."},
+    {"HalfASize", "images", "data.image={height: 32}",
+     "'data.image' must have height, width and channels or none of them, got 32, 0 and 0."},
+    {"MeanWithoutDeviation", "images", "data.image={height: 32, width: 32, channels: 1, mean: [0]}",
+     "'data.image.mean' and std must have a number for each of the 1 channels, or none, got 1 and "
+     "0."},
+    {"TextsAmongImages", "images", "data.train=[{images: /dev/null}, {tsv: /dev/null}]",
+     "'data.train' must be of images, as the first of data.train is."},
+    {"SplitOfImages", "images", "data.train.split=train",
+     "unknown key 'split' in 'data.train'; known: images, labels, range, limit."},
+    {"ImagesWithoutAny", "classification", "data.image.height=28",
+     "unknown key 'image' in 'data'; known: train, valid, block_size, cache, max_length, overlong, "
+     "labels."},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},
     {"MetricOfText", "classification", "training.metric_for_best_model=ppl",
@@ -289,6 +331,20 @@ TEST_F(TaskConfigTest, TheTaskChoosesTheModel) {
   EXPECT_EQ(load("mlm").model_type, ModelType::kEncoder);
   EXPECT_EQ(load("denoising").model_type, ModelType::kEncoderDecoder);
   EXPECT_EQ(load("classification").model_type, ModelType::kEncoder);
+  EXPECT_EQ(load("images").model_type, ModelType::kVit);
+}
+
+TEST_F(TaskConfigTest, AVisionTransformerHasItsOwnDefaults) {
+  const Config config = load("images", {"model.hidden_size=32"});
+  EXPECT_EQ(config.model.norm_position, NormPosition::kPre);
+  EXPECT_EQ(config.model.position_embedding, PositionEmbedding::kLearned);
+  EXPECT_EQ(config.model.hidden_act, HiddenAct(Activation::kGelu));
+  EXPECT_TRUE(config.model.pooled_head);
+  EXPECT_EQ(config.batch.batch_size, 256);
+  // A resolved config is read back as it is, not with the defaults again.
+  const Config post = load("images", {"model.norm_position=post", "training.batch_size=7"});
+  EXPECT_EQ(parse_config(to_yaml(post)).model.norm_position, NormPosition::kPost);
+  EXPECT_EQ(parse_config(to_yaml(post)).batch.batch_size, 7);
 }
 
 TEST_F(TaskConfigTest, OpenEndedTextIsSampledAndTranslationsAreSearchedFor) {
@@ -349,6 +405,24 @@ TEST_F(TaskConfigTest, TextCorporaMayBeAList) {
   EXPECT_EQ(config.data.train[1].range_end, 1.0);
   EXPECT_EQ(config.data.train[1].kind(), CorpusSpec::Kind::kText);
   EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+}
+
+TEST_F(TaskConfigTest, PatchesMustDivideTheImages) {
+  const std::string size = "data.image={height: 8, width: 12, channels: 1}";
+  EXPECT_EQ(error_of(text_of("images"), {size, "model.patch_size=8"}),
+            "command line: model.patch_size=8: 'model.patch_size' must divide the height and width "
+            "of data.image, got 8 and 8 x 12.");
+  EXPECT_EQ(load("images", {size, "model.patch_size=4"}).model.patch_size, 4);
+}
+
+TEST_F(TaskConfigTest, ACheckpointKeepsTheFormatOfItsImages) {
+  Config config = load("images");
+  config.data.image = {{28, 20, 1}, {0.1 + 0.2}, {1.0 / 3}};
+  config.model.patch_size = 4;
+  const Config again = load_checkpoint_config(to_json(config), "config.json");
+  EXPECT_EQ(again.data.image.size, config.data.image.size);
+  EXPECT_EQ(again.data.image.mean, config.data.image.mean);
+  EXPECT_EQ(again.data.image.std, config.data.image.std);
 }
 
 TEST_F(TaskConfigTest, ACheckpointKeepsItsClasses) {

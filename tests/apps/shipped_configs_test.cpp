@@ -31,7 +31,9 @@ std::vector<std::string> stand_ins(const Config& config) {
                                               {"target", corpus.target},
                                               {"tsv", corpus.tsv},
                                               {"ding", corpus.ding},
-                                              {"text", corpus.text}}) {
+                                              {"text", corpus.text},
+                                              {"images", corpus.images},
+                                              {"labels", corpus.labels}}) {
         if (!path.empty()) overrides.push_back(concat(name, '.', member, '=', file));
       }
     }
@@ -57,6 +59,9 @@ int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
     case ModelType::kEncoder:
       return config.task == Task::kMlm ? parameters_of<LanguageModel>(config, tokenizers)
                                        : parameters_of<SequenceClassifier>(config, tokenizers);
+    case ModelType::kVit:
+    case ModelType::kLinear:
+      return parameters_of<ImageClassifier>(config, {});
   }
   return 0;
 }

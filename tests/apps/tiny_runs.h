@@ -17,12 +17,15 @@
 #include "apps/checkpoint.h"
 #include "core/error.h"
 #include "core/philox.h"
+#include "tests/data/files.h"
+#include "tests/data/image_files.h"
 
 namespace tapestry {
 
-/// The sections of each experiment that differ. All read the same made-up sentences: as pairs
-/// (train.src, train.tgt, the words backwards), as text (train.src), and with a class each, told by
-/// the first word (train.tsv); "valid" likewise.
+/// The sections of each experiment that differ. Those of texts read the same made-up sentences: as
+/// pairs (train.src, train.tgt, the words backwards), as text (train.src), and with a class each,
+/// told by the first word (train.tsv); "valid" likewise. Those of images read IDX files of pictures
+/// whose class is the corner with a bright square.
 inline const std::map<std::string, std::string> kTinyTasks = {
     {"translation", R"(task: translation
 data:
@@ -91,7 +94,20 @@ model:
   num_hidden_layers: 1
   position_embedding: learned
   max_position_embeddings: 16
+)"},
+    {"images", R"(task: classification
+data:
+  train: {images: train-images.gz, labels: train-labels}
+  valid: {images: valid-images.gz, labels: valid-labels}
+  labels: [north-west, north-east, south-west]
+  augment: {shift: 1}
+model:
+  patch_size: 4
+  num_hidden_layers: 1
 )"}};
+
+/// Whether an experiment is of texts, so that it has a tokenizer.
+inline bool has_tokenizer(const std::string& task) { return task != "images"; }
 
 /// What all of them have: dropout, accumulation, averages and several epochs, everything that a
 /// resumed run must get right.
@@ -126,6 +142,19 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// Noise of 8 x 8 pixels with a brighter square in a corner: 0 north-west, 1 north-east, 2
+/// south-west.
+inline Picture corner_picture(int corner, const PhiloxKey& key) {
+  Picture picture{8, 8, 1, std::vector<uint8_t>(64)};
+  for (int at = 0; at < 64; ++at) {
+    const int y = at / 8, x = at % 8, left = corner == 1 ? 4 : 1, top = corner == 2 ? 4 : 1;
+    const bool bright = y >= top && y < top + 3 && x >= left && x < left + 3;
+    picture.pixels[static_cast<size_t>(at)] =
+        static_cast<uint8_t>(philox_below(key, static_cast<uint64_t>(at), 60) + (bright ? 100 : 0));
+  }
+  return picture;
+}
+
 /// A folder with the data and <task>.yaml of each experiment, in which the binary runs.
 class TinyRunFolder {
  public:
@@ -135,6 +164,8 @@ class TinyRunFolder {
     std::filesystem::create_directories(folder_);
     write_corpus("train", 200, 1);
     write_corpus("valid", 20, 2);
+    write_images("train", 900, 1);
+    write_images("valid", 60, 2);
     for (const auto& [task, config] : kTinyTasks) write(task + ".yaml", config + kTinyRun);
   }
   ~TinyRunFolder() { std::filesystem::remove_all(folder_); }
@@ -248,6 +279,17 @@ class TinyRunFolder {
     write(name + ".src", source);
     write(name + ".tgt", target);
     write(name + ".tsv", labelled);
+  }
+
+  void write_images(const std::string& name, uint32_t count, uint64_t seed) const {
+    std::vector<uint8_t> pixels, labels;
+    for (uint32_t i = 0; i < count; ++i) {
+      const Picture picture = corner_picture(i % 3, {seed, i, 1});
+      pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
+      labels.push_back(static_cast<uint8_t>(i % 3));
+    }
+    write(name + "-images.gz", gzip(idx_file({count, 8, 8}, pixels)));
+    write(name + "-labels", idx_file({count}, labels));
   }
 
   std::filesystem::path folder_;

@@ -123,7 +123,7 @@ TEST_F(DirtyCorpus, EmptyFileIsAnError) {
 TEST_F(DirtyCorpus, DirectoryIsAnError) {
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [&] { read_all(parallel(folder_.write("a", "a\n"), folder_.path(""))); }),
-              HasSubstr("is a directory, expected a text file."));
+              HasSubstr("is a directory, expected a file."));
 }
 
 TEST_F(DirtyCorpus, MissingFileIsAnError) {
@@ -184,7 +184,7 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
 TEST(Spec, ContradictionsAreConfigErrors) {
   CorpusSpec none;
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { none.validate(); }),
-            "[data] a corpus has exactly one of source and target, tsv, ding, text, got none.");
+            "[data] a corpus has exactly one of source and target, tsv, ding, text, images, got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),

@@ -133,7 +133,7 @@ TEST(Files, ThatCannotBeReadAreErrors) {
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { lines_of(folder.path("none")); }),
               HasSubstr("none cannot be opened: No such file or directory."));
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { lines_of(folder.path("")); }),
-              HasSubstr("is a directory, expected a text file."));
+              HasSubstr("is a directory, expected a file."));
   // Opens, but has nothing mapped at its first byte.
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { lines_of("/proc/self/mem"); }),
               HasSubstr("/proc/self/mem cannot be read at byte 0: Input/output error."));

@@ -1,8 +1,9 @@
 // The models' forward, loss, gradients and cached decoding against PyTorch (tests/fixtures/
-// encoder_decoder*.py, rnn_attention.py and language_models.py).
+// encoder_decoder*.py, rnn_attention.py, language_models.py and vision_transformer.py).
 #include "nn/language_model.h"
 #include "nn/rnn_attention.h"
 #include "nn/transformer.h"
+#include "nn/vision_transformer.h"
 #include "tests/nn/pytorch_fixture.h"
 
 namespace tapestry {
@@ -89,7 +90,7 @@ class PyTorchLanguageModel : public test::PyTorchFixture {
   PyTorchLanguageModel() {
     load_parameters();
     // A causal model needs no lengths.
-    if (model_.trunk.causal) return;
+    if (model_.trunk.stack.causal) return;
     batch_.lengths = lengths_;
     batch_.segments = ints_of("segments");
   }
@@ -128,7 +129,7 @@ TEST_P(PyTorchLanguageModel, LossAndAllGradientsWithLengths) {
 
 // Each split of the tokens into a first step of several and steps of one.
 TEST_P(PyTorchLanguageModel, CachedDecoding) {
-  if (!model_.trunk.causal) {
+  if (!model_.trunk.stack.causal) {
     std::vector<KeyValueCache> caches;
     EXPECT_EQ(test::error_of([&] { model_.step(batch_.ids, caches); }),
               "[trunk] only a causal model can be fed step by step.");
@@ -150,6 +151,46 @@ TEST_P(PyTorchLanguageModel, CachedDecoding) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorchLanguageModel,
                          ::testing::Values("language_model_gpt2", "language_model_llama",
                                            "language_model_bert"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- Vision Transformers
+
+class PyTorchVisionTransformer : public test::PyTorchFixture {
+ protected:
+  PyTorchVisionTransformer() { load_parameters(); }
+
+  static ModelOptions model_options(const Json& o) {
+    ModelOptions options = options_of(o);
+    options.patch_size = o.at("patch_size");
+    options.pooled_head = o.at("pooled_head");
+    return options;
+  }
+
+  const VisionTransformer model_{model_options(options_),
+                                 {.height = options_.at("height"),
+                                  .width = options_.at("width"),
+                                  .channels = options_.at("channels"),
+                                  .classes = options_.at("classes")},
+                                 store_.root()};
+  const Tensor images_ = doubles_of("images");
+};
+
+TEST_P(PyTorchVisionTransformer, Forward) {
+  EXPECT_LT(distance(model_.hidden(images_).value(), doubles_of("hidden")), 1e-10);
+  EXPECT_LT(distance(model_(images_).value(), doubles_of("logits")), 1e-10);
+}
+
+TEST_P(PyTorchVisionTransformer, LossAndAllGradients) {
+  Tape tape;
+  const CrossEntropy loss = cross_entropy(model_(images_), ints_of("labels"), loss_options_);
+  EXPECT_NEAR(loss.loss.value().item(), fixture_.at("loss").get<double>(), 1e-12);
+  EXPECT_NEAR(loss.nll_sum / loss.tokens, fixture_.at("nll").get<double>(), 1e-12);
+  tape.backward(loss.loss);
+  expect_gradients();
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, PyTorchVisionTransformer,
+                         ::testing::Values("vision_transformer_mlp", "vision_transformer_linear"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

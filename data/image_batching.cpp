@@ -1,0 +1,74 @@
+#include "data/image_batching.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/draws.h"
+
+namespace tapestry {
+namespace {
+
+// Copies an image as it looks (down, right) pixels away, from the right to the left where `flip`.
+// Black comes in at the border.
+void copy_changed(std::span<const uint8_t> image, const ImageSize& size, int64_t down,
+                  int64_t right, bool flip, uint8_t* out) {
+  for (int64_t y = 0; y < size.height; ++y) {
+    for (int64_t x = 0; x < size.width; ++x, out += size.channels) {
+      const int64_t from_y = y - down, moved = x - right;
+      const int64_t from_x = flip ? size.width - 1 - moved : moved;
+      const bool inside = from_y >= 0 && from_y < size.height && from_x >= 0 && from_x < size.width;
+      if (!inside) {
+        std::fill_n(out, size.channels, uint8_t{0});
+        continue;
+      }
+      const auto at = static_cast<size_t>((from_y * size.width + from_x) * size.channels);
+      std::copy_n(image.data() + at, size.channels, out);
+    }
+  }
+}
+
+}  // namespace
+
+ImageBatches::ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
+                           const ImageBatchOptions& options, DataPosition start)
+    : corpus_(&corpus),
+      format_(format),
+      options_(options),
+      walk_(
+          [images = corpus.images(), options](int64_t epoch) {
+            if (options.batch_size < 1) {
+              fail(ErrorKind::kConfig, "[data] batch_size is 1 or more, got ", options.batch_size,
+                   '.');
+            }
+            return EpochPlan::of_equal_rows(images, options.batch_size, options.shuffle,
+                                            options.seed, epoch);
+          },
+          start) {
+  check(format.size == corpus.size, "data", "the format is of ", format.size.str(),
+        ", the images are of ", corpus.size.str(), '.');
+}
+
+ImageBatch ImageBatches::next() {
+  const auto images = walk_.next();
+  const PhiloxKey key = draw_key(options_.seed, walk_.position().epoch, "data.augment");
+  const AugmentOptions augment = options_.shuffle ? options_.augment : AugmentOptions{};
+  ImageBatch batch;
+  batch.rows = static_cast<int64_t>(images.size());
+  batch.indices.assign(images.begin(), images.end());
+  batch.labels = Tensor::empty({batch.rows}, DType::kInt32);
+  std::vector<uint8_t> pixels(static_cast<size_t>(batch.rows * corpus_->size.bytes()));
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const int64_t image = images[static_cast<size_t>(row)];
+    RowDraws draws(key, image);
+    const int64_t down = draws.below(2 * augment.shift + 1) - augment.shift;
+    const int64_t right = draws.below(2 * augment.shift + 1) - augment.shift;
+    const bool flip = augment.flip && draws.below(2) == 1;
+    copy_changed(corpus_->image(image), corpus_->size, down, right, flip,
+                 pixels.data() + row * corpus_->size.bytes());
+    batch.labels.data<int32_t>()[row] = corpus_->labels[static_cast<size_t>(image)];
+  }
+  batch.pixels = normalised(pixels, format_);
+  return batch;
+}
+
+}  // namespace tapestry

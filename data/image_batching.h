@@ -1,0 +1,52 @@
+// Batches of images, changed a little each time they are seen.
+#pragma once
+
+#include <vector>
+
+#include "data/batching.h"
+#include "data/images.h"
+
+namespace tapestry {
+
+/// Changes of the images of a training set.
+struct AugmentOptions {
+  int64_t shift = 0;  ///< moves an image by up to so many pixels up, down, left and right
+  bool flip = false;  ///< turns left and right around in half of the cases
+};
+
+struct ImageBatchOptions {
+  int64_t batch_size = 256;  ///< images
+  bool shuffle = true;       ///< false: the order of the corpus, nothing changed
+  uint64_t seed = 1;
+  AugmentOptions augment = {};
+};
+
+/// On the CPU.
+struct ImageBatch {
+  Tensor pixels;                 ///< (B, height, width, channels) float32, normalised
+  Tensor labels;                 ///< (B) int32
+  int64_t rows = 0;              ///< B
+  std::vector<int64_t> indices;  ///< row -> number of the image in the corpus
+};
+
+/// Epoch after epoch, every image once. What an image is changed to is a function of (seed, epoch,
+/// its number).
+class ImageBatches {
+ public:
+  /// `corpus` must outlive this. Throws as EpochWalk does, Error(kConfig) for a batch_size below 1.
+  ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
+               const ImageBatchOptions& options, DataPosition start = {});
+
+  ImageBatch next();
+  /// After the batch returned last. A walk that starts here continues with the very same batches.
+  DataPosition position() const { return walk_.position(); }
+  int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+
+ private:
+  const ImageCorpus* corpus_;
+  ImageFormat format_;
+  ImageBatchOptions options_;
+  EpochWalk walk_;
+};
+
+}  // namespace tapestry

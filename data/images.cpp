@@ -1,0 +1,223 @@
+#include "data/images.h"
+
+#include <stb_image.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "core/error.h"
+#include "data/class_names.h"
+#include "data/encode_corpus.h"
+#include "data/idx.h"
+#include "data/text.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+// A line of a list of image files.
+struct ListedImage {
+  std::string label, path, place;
+};
+
+std::vector<ListedImage> read_list(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::vector<ListedImage> list;
+  LineReader lines(path);
+  for (std::string line; lines.next(line);) {
+    if (is_blank(line)) continue;
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos || tab == 0 || tab + 1 == line.size()) {
+      fail(ErrorKind::kData, "[data] ", lines.place(),
+           " must be a label, a tab and the path of an image (or an IDX file, with labels beside "
+           "it), got '",
+           find_invalid_utf8(line) == std::string::npos ? line.substr(0, 80) : "binary data", "'.");
+    }
+    list.push_back({line.substr(0, tab), (folder / line.substr(tab + 1)).string(), lines.place()});
+  }
+  return list;
+}
+
+// The numbers of the images that a corpus takes of the `count` in its files.
+struct Range {
+  int64_t begin, end;
+};
+
+Range range_of(const CorpusSpec& spec, int64_t count) {
+  const auto part = [&](double share) {
+    return static_cast<int64_t>(std::floor(static_cast<double>(count) * share));
+  };
+  Range range{part(spec.range_begin), part(spec.range_end)};
+  if (spec.limit > 0) range.end = std::min(range.end, range.begin + spec.limit);
+  if (range.begin == range.end) {
+    fail(ErrorKind::kData, "[data] ", spec.str(), " must leave an image, got none of ", count, '.');
+  }
+  return range;
+}
+
+void demand_size(const std::string& where, const ImageSize& got, ImageSize& expected) {
+  if (!expected.known()) expected = got;
+  if (got == expected) return;
+  fail(ErrorKind::kData, "[data] ", where, " is of ", got.str(), ", expected ", expected.str(),
+       '.');
+}
+
+IdxBytes read_idx_labels(const CorpusSpec& spec) {
+  IdxBytes idx = read_idx_bytes(spec.labels);
+  if (idx.sizes.size() != 1) {
+    fail(ErrorKind::kData, "[data] labels ", spec.labels, " must have 1 axis, got ",
+         idx.sizes.size(), '.');
+  }
+  return idx;
+}
+
+void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
+  const IdxBytes images = read_idx_bytes(spec.images), labels = read_idx_labels(spec);
+  const size_t axes = images.sizes.size();
+  if (axes != 3 && axes != 4) {
+    fail(ErrorKind::kData, "[data] images ", spec.images,
+         " must have 3 axes (number, height, width) or 4 (and channels), got ", axes, '.');
+  }
+  if (images.sizes[0] != labels.sizes[0]) {
+    fail(ErrorKind::kData, "[data] ", spec.images, " has ", images.sizes[0], " images, ",
+         spec.labels, " has ", labels.sizes[0], " labels.");
+  }
+  const Range range = range_of(spec, images.sizes[0]);
+  const ImageSize size{images.sizes[1], images.sizes[2], axes == 4 ? images.sizes[3] : 1};
+  if (size.bytes() == 0) {
+    fail(ErrorKind::kData, "[data] ", spec.images, " has images of ", size.str(), '.');
+  }
+  demand_size(spec.images, size, corpus.size);
+  const auto bytes =
+      images.elements().subspan(static_cast<size_t>(range.begin * size.bytes()),
+                                static_cast<size_t>((range.end - range.begin) * size.bytes()));
+  corpus.pixels.insert(corpus.pixels.end(), bytes.begin(), bytes.end());
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const uint8_t label = labels.elements()[static_cast<size_t>(i)];
+    if (label >= corpus.label_names.size()) {
+      fail(ErrorKind::kData, "[data] image ", i, " of ", spec.labels,
+           " must have a label from 0 to ", corpus.label_names.size() - 1, ", got ", +label, '.');
+    }
+    corpus.labels.push_back(label);
+  }
+}
+
+void load_list(const CorpusSpec& spec, ImageCorpus& corpus) {
+  const std::vector<ListedImage> list = read_list(spec.images);
+  const Range range = range_of(spec, static_cast<int64_t>(list.size()));
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const ListedImage& image = list[static_cast<size_t>(i)];
+    corpus.labels.push_back(class_number(corpus.label_names, image.label, image.place));
+    const std::vector<uint8_t> pixels = read_image(image.path, corpus.size);
+    corpus.pixels.insert(corpus.pixels.end(), pixels.begin(), pixels.end());
+  }
+}
+
+// The classes of corpora that come without names: numbers where one has IDX labels.
+std::vector<std::string> names_in(const std::vector<CorpusSpec>& specs) {
+  std::vector<std::string> names;
+  int64_t numbers = 0;
+  for (const CorpusSpec& spec : specs) {
+    if (spec.labels.empty()) {
+      for (const ListedImage& image : read_list(spec.images)) names.push_back(image.label);
+      continue;
+    }
+    const IdxBytes labels = read_idx_labels(spec);
+    for (const uint8_t label : labels.elements()) numbers = std::max(numbers, label + int64_t{1});
+  }
+  if (numbers > 0) names.clear();
+  for (int64_t i = 0; i < numbers; ++i) names.push_back(std::to_string(i));
+  if (numbers > 1) return names;
+  return class_names_of(std::move(names), specs.front().str());
+}
+
+}  // namespace
+
+std::string ImageSize::str() const {
+  return concat(height, " x ", width, " pixels of ", channels,
+                channels == 1 ? " channel" : " channels");
+}
+
+ImageCorpus load_images(const std::vector<CorpusSpec>& specs, ImageSize size,
+                        const std::vector<std::string>& label_names) {
+  check_not_empty(specs);
+  for (const CorpusSpec& spec : specs) {
+    spec.validate();
+    if (spec.kind() != CorpusSpec::Kind::kImages) {
+      fail(ErrorKind::kConfig, "[data] expected images, got ", spec.str(), '.');
+    }
+  }
+  ImageCorpus corpus;
+  corpus.size = size;
+  corpus.label_names = label_names.empty() ? names_in(specs) : label_names;
+  for (const CorpusSpec& spec : specs) {
+    if (spec.labels.empty()) {
+      load_list(spec, corpus);
+    } else {
+      load_idx(spec, corpus);
+    }
+  }
+  return corpus;
+}
+
+std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
+  const std::string file = read_unpacked(path);
+  const auto* const bytes = reinterpret_cast<const stbi_uc*>(file.data());
+  const int length = static_cast<int>(std::min<size_t>(file.size(), 1u << 30));
+  int width = 0, height = 0, channels = 0;
+  std::unique_ptr<stbi_uc, void (*)(void*)> pixels(nullptr, stbi_image_free);
+  if (stbi_info_from_memory(bytes, length, &width, &height, &channels) != 0) {
+    // 2 and 4 have a channel of transparency.
+    const int64_t own = channels <= 2 ? 1 : 3;
+    demand_size(path, {height, width, size.known() ? size.channels : own}, size);
+    pixels.reset(stbi_load_from_memory(bytes, length, &width, &height, &channels,
+                                       static_cast<int>(size.channels)));
+  }
+  if (pixels == nullptr) {
+    fail(ErrorKind::kData, "[data] ", path,
+         " cannot be read as a PNG, PNM or JPEG image: ", stbi_failure_reason(), '.');
+  }
+  return {pixels.get(), pixels.get() + size.bytes()};
+}
+
+ImageFormat format_of(const ImageCorpus& corpus) {
+  ImageFormat format{.size = corpus.size, .mean = {}, .std = {}};
+  const auto channels = static_cast<size_t>(corpus.size.channels);
+  const auto count = static_cast<double>(corpus.pixels.size() / channels);
+  for (size_t channel = 0; channel < channels; ++channel) {
+    int64_t sum = 0, squares = 0;  // exact
+    for (size_t i = channel; i < corpus.pixels.size(); i += channels) {
+      const int64_t value = corpus.pixels[i];
+      sum += value;
+      squares += value * value;
+    }
+    const double mean = static_cast<double>(sum) / count;
+    const double variance = static_cast<double>(squares) / count - mean * mean;
+    format.mean.push_back(mean / 255);
+    format.std.push_back(variance > 0 ? std::sqrt(variance) / 255 : 1);
+  }
+  return format;
+}
+
+Tensor normalised(std::span<const uint8_t> pixels, const ImageFormat& format) {
+  const ImageSize& size = format.size;
+  const auto channels = static_cast<size_t>(size.channels);
+  std::vector<std::array<float, 256>> value(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      value[c][byte] = static_cast<float>((static_cast<double>(byte) / 255 - format.mean.at(c)) /
+                                          format.std.at(c));
+    }
+  }
+  const int64_t images = static_cast<int64_t>(pixels.size()) / size.bytes();
+  const Tensor out = Tensor::empty({images, size.height, size.width, size.channels});
+  auto* element = out.data<float>();
+  for (size_t i = 0; i < pixels.size(); i += channels) {
+    for (size_t c = 0; c < channels; ++c) *element++ = value[c][pixels[i + c]];
+  }
+  return out;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,75 @@
+#include "nn/vision_transformer.h"
+
+namespace tapestry {
+namespace {
+
+ModelOptions with_positions(ModelOptions options, const ImageClasses& data) {
+  const int64_t p = options.patch_size;
+  if (data.height < 1 || data.width < 1 || data.channels < 1 || p < 1 || data.height % p != 0 ||
+      data.width % p != 0) {
+    fail(ErrorKind::kConfig,
+         "[vit] patch_size must divide the height and width of the images, got ", p, " and ",
+         data.height, " x ", data.width, '.');
+  }
+  options.max_position_embeddings = 1 + (data.height / p) * (data.width / p);
+  return options;
+}
+
+}  // namespace
+
+// With h x w patches and rows of pixels cut at the patches' borders, (B * h, P, w, P * C), the axes
+// P and w change places.
+Var cut_into_patches(const Var& images, int64_t p) {
+  const Shape& shape = images.shape();
+  check(shape.rank() == 4 && shape[1] % p == 0 && shape[2] % p == 0, "patches",
+        "expected images (B, height, width, C) that patches of ", p, " x ", p, " divide, got ",
+        shape, '.');
+  const int64_t rows = shape[0], h = shape[1] / p, w = shape[2] / p, row = p * shape[3];
+  const Var cut = permute(reshape(images, {rows * h, p, w, row}), {0, 2, 1, 3});
+  return reshape(cut, {rows, h * w, p * row});
+}
+
+ModelOptions vision_transformer_defaults() {
+  ModelOptions options;
+  options.hidden_act = Activation::kGelu;
+  options.norm_position = NormPosition::kPre;
+  options.position_embedding = PositionEmbedding::kLearned;
+  return options;
+}
+
+VisionTransformer::VisionTransformer(const ModelOptions& o, const ImageClasses& data,
+                                     const ParamScope& scope)
+    : options(with_positions(o, data)),
+      patch_embedding({.in = o.patch_size * o.patch_size * data.channels,
+                       .out = o.hidden_size,
+                       .deviation = o.initializer_range},
+                      scope / "patch_embedding"),
+      cls(embedding_table(options, 1, scope / "cls")),
+      positions(position_table(options, scope)),
+      encoder(options, /*causal=*/false, scope),
+      head(options, data.classes, options.pooled_head, scope) {}
+
+Var VisionTransformer::hidden(const Var& images) const {
+  const int64_t rows = images.shape()[0];
+  const Device device = images.value().device();
+  // A lookup in a vocabulary of one repeats the token for each row.
+  const Var first = embedding(Tensor::zeros({rows, 1}, DType::kInt32, device), cls);
+  const Var patches = patch_embedding(cut_into_patches(images, options.patch_size));
+  Var x = concat({first, patches}, 1);
+  if (positions.defined()) x = x + positions;
+  return encoder(dropout(x, options.dropout));
+}
+
+LinearClassifier::LinearClassifier(const ModelOptions& o, const ImageClasses& data,
+                                   const ParamScope& scope)
+    : classifier({.in = data.height * data.width * data.channels,
+                  .out = data.classes,
+                  .deviation = o.initializer_range},
+                 scope / "classifier") {}
+
+Var LinearClassifier::operator()(const Var& images) const {
+  const int64_t rows = images.shape()[0];
+  return classifier(reshape(images, {rows, images.value().numel() / rows}));
+}
+
+}  // namespace tapestry
