@@ -10,12 +10,19 @@ namespace {
 
 constexpr uint64_t kSeed = 5;
 
+// Of the cases that are being built: model_gradchecks() sets it and sets it back.
+thread_local GradcheckPlace place;
+
+Tensor ints(const std::vector<int32_t>& values, const Shape& shape) {
+  return Tensor::from<int32_t>(values, shape, place.device);
+}
+
 Var random_input(const Shape& shape, uint32_t stream) {
   Tensor value = Tensor::empty(shape, DType::kFloat64);
   for (int64_t i = 0; i < value.numel(); ++i) {
     value.data<double>()[i] = philox_normal({kSeed, 1, stream}, static_cast<uint64_t>(i));
   }
-  return Var::parameter(value);
+  return Var::parameter(value.to(place.dtype).to(place.device));
 }
 
 // Biases and norms start at 0 and 1, where some errors cannot be seen: everything is moved.
@@ -23,10 +30,12 @@ std::vector<Var> disturbed_parameters(const ParamStore& store) {
   std::vector<Var> vars;
   uint32_t stream = 100;
   for (const Parameter& parameter : store.parameters()) {
-    double* element = parameter.var.value().data<double>();
-    for (int64_t i = 0; i < parameter.var.value().numel(); ++i) {
-      element[i] += 0.2 * philox_normal({kSeed, 2, stream}, static_cast<uint64_t>(i));
+    const Tensor& value = parameter.var.value();
+    const Tensor moved = value.to(Device{}).to(DType::kFloat64).clone();
+    for (int64_t i = 0; i < moved.numel(); ++i) {
+      moved.data<double>()[i] += 0.2 * philox_normal({kSeed, 2, stream}, static_cast<uint64_t>(i));
     }
+    value.copy_from(moved.to(value.dtype()).to(value.device()));
     if (parameter.trained) vars.push_back(parameter.var);
     ++stream;
   }
@@ -38,7 +47,7 @@ template <class Layer>
 struct Built {
   template <class Options>
   explicit Built(const Options& options)
-      : store(kSeed, DType::kFloat64), layer(options, store.root()) {}
+      : store(kSeed, place.dtype, place.device), layer(options, store.root()) {}
   ParamStore store;
   Layer layer;
 };
@@ -53,7 +62,7 @@ GradcheckCase layer_case(const std::string& name, const Options& options, std::v
 
 Tensor lengths_of(std::vector<int32_t> lengths) {
   const auto count = static_cast<int64_t>(lengths.size());
-  return Tensor::from(lengths, {count});
+  return ints(lengths, {count});
 }
 
 // Smooth activations, so that finite differences meet no kink; dropout on.
@@ -85,7 +94,7 @@ template <class Model>
 struct BuiltModel {
   template <class... Arguments>
   explicit BuiltModel(const Arguments&... arguments)
-      : store(kSeed, DType::kFloat64), model(arguments..., store.root()) {}
+      : store(kSeed, place.dtype, place.device), model(arguments..., store.root()) {}
   ParamStore store;
   Model model;
 };
@@ -111,10 +120,9 @@ namespace {
 template <class Model>
 GradcheckCase translation_gradcheck(const std::string& name, const ModelOptions& options) {
   const Vocabulary vocabulary{.source_size = 11, .target_size = 11};
-  const EncoderDecoder::Batch batch{Tensor::from<int32_t>({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}),
-                                    lengths_of({4, 2}),
-                                    Tensor::from<int32_t>({2, 6, 8, 2, 10, 0}, {2, 3}),
-                                    Tensor::from<int32_t>({6, 8, 3, 10, 3, 0}, {2, 3})};
+  const EncoderDecoder::Batch batch{ints({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}), lengths_of({4, 2}),
+                                    ints({2, 6, 8, 2, 10, 0}, {2, 3}),
+                                    ints({6, 8, 3, 10, 3, 0}, {2, 3})};
   return loss_case(
       name, options, std::make_shared<BuiltModel<Model>>(options, vocabulary),
       [batch](const Model& model) { return model.loss(batch, {.label_smoothing = 0.1}).loss; });
@@ -134,12 +142,11 @@ GradcheckCase rnn_attention_gradcheck(const std::string& name, const ModelOption
 
 GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptions& options,
                                        bool causal) {
-  LanguageModel::Batch batch{Tensor::from<int32_t>({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4}),
-                             Tensor::from<int32_t>({7, 5, 9, 3, 6, 3, 0, 0}, {2, 4}),
-                             lengths_of({4, 3})};
-  if (!causal) batch.targets = Tensor::from<int32_t>({0, 8, 0, 9, 0, 7, 0, 0}, {2, 4});
+  LanguageModel::Batch batch{ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4}),
+                             ints({7, 5, 9, 3, 6, 3, 0, 0}, {2, 4}), lengths_of({4, 3})};
+  if (!causal) batch.targets = ints({0, 8, 0, 9, 0, 7, 0, 0}, {2, 4});
   if (options.type_vocab_size > 1) {
-    batch.segments = Tensor::from<int32_t>({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
+    batch.segments = ints({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
   }
   return loss_case(name, options,
                    std::make_shared<BuiltModel<LanguageModel>>(options, kVocabulary, causal),
@@ -147,8 +154,8 @@ GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptio
 }
 
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options) {
-  const Tensor ids = Tensor::from<int32_t>({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4});
-  const Tensor lengths = lengths_of({4, 3}), labels = Tensor::from<int32_t>({2, 0}, {2});
+  const Tensor ids = ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4});
+  const Tensor lengths = lengths_of({4, 3}), labels = ints({2, 0}, {2});
   return loss_case(
       name, options,
       std::make_shared<BuiltModel<SequenceClassifier>>(options, kVocabulary, int64_t{3}),
@@ -163,7 +170,7 @@ template <class Model>
 GradcheckCase image_gradcheck(const std::string& name, const ModelOptions& options) {
   const ImageClasses data{.height = 4, .width = 6, .channels = 3, .classes = 3};
   const Var images = random_input({2, data.height, data.width, data.channels}, 9);
-  const Tensor labels = Tensor::from<int32_t>({2, 0}, {2});
+  const Tensor labels = ints({2, 0}, {2});
   GradcheckCase result =
       loss_case(name, options, std::make_shared<BuiltModel<Model>>(options, data),
                 [=](const Model& model) { return cross_entropy(model(images), labels).loss; });
@@ -181,7 +188,11 @@ GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOp
   return image_gradcheck<LinearClassifier>(name, options);
 }
 
-std::vector<GradcheckCase> model_gradchecks() {
+std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& where) {
+  struct PlaceScope {
+    ~PlaceScope() { place = {}; }
+  } scope;
+  place = where;
   const ModelOptions post = small_options();
   ModelOptions pre = post;
   pre.norm_position = NormPosition::kPre;

@@ -13,7 +13,7 @@
 namespace tapestry {
 
 /// Every layer, and tiny models of every kind and norm placement; dropout is on.
-std::vector<GradcheckCase> model_gradchecks();
+std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place = {});
 
 /// The loss of an encoder-decoder with these options on a small batch, by all of its parameters.
 GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options);
