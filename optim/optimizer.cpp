@@ -1,6 +1,5 @@
 #include "optim/optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/kernels/optimizer.h"
@@ -55,11 +54,6 @@ std::vector<const char*> state_names(OptimizerType type) {
 
 // Undefined for a parameter that this update leaves alone.
 Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tensor(); }
-
-// PyTorch's clip_grad_norm_, its 1e-6 included.
-double norm_clip_factor(double norm, double max_norm) {
-  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
-}
 
 }  // namespace
 

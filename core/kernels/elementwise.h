@@ -23,16 +23,24 @@ namespace kernels {
 /// y = a op b over the plan's sizes (dense result).
 template <class T>
 void binary(Cpu, Binary op, const BroadcastPlan& plan, const T* a, const T* b, T* y);
+template <class T>
+void binary(Cuda, Binary op, const BroadcastPlan& plan, const T* a, const T* b, T* y);
 
 /// The gradient of one operand (`wrt` 0: a, 1: b), summed over the axes on which it was broadcast:
 /// da (=|+=) sum dy * d(a op b)/da.
 template <class T>
 void binary_backward(Cpu, Binary op, int wrt, const BroadcastPlan& plan, const T* a, const T* b,
                      const T* dy, T* d_operand, Write write);
+template <class T>
+void binary_backward(Cuda, Binary op, int wrt, const BroadcastPlan& plan, const T* a, const T* b,
+                     const T* dy, T* d_operand, Write write);
 
 /// y (=|+=) alpha * x + beta; y may be x.
 template <class T>
 void affine(Cpu, double alpha, const T* x, double beta, T* y, int64_t n, Write write = Write::kSet);
+template <class T>
+void affine(Cuda, double alpha, const T* x, double beta, T* y, int64_t n,
+            Write write = Write::kSet);
 
 /// y (=|+=) mask ? 0 : x, and where the mask is set y (=) value under kSet (nothing under kAdd).
 /// The mask has `mask_n` elements and repeats over x: mask element of x[i] is
@@ -40,15 +48,24 @@ void affine(Cpu, double alpha, const T* x, double beta, T* y, int64_t n, Write w
 template <class T>
 void masked_fill(Cpu, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
                  T* y, int64_t n, Write write);
+template <class T>
+void masked_fill(Cuda, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
+                 T* y, int64_t n, Write write);
 
 /// Seen as x (outer, n, inner): y (outer, inner) (=|+=) scale * sum over n.
 template <class T>
 void sum_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
               Write write);
+template <class T>
+void sum_axis(Cuda, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
+              Write write);
 
 /// The transpose of sum_axis: y (outer, n, inner) (=|+=) scale * x (outer, inner).
 template <class T>
 void broadcast_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
+                    Write write);
+template <class T>
+void broadcast_axis(Cuda, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
                     Write write);
 
 /// Copies a block of rows between tensors of different width: for r in [0, rows), c in [0, cols):
@@ -56,15 +73,23 @@ void broadcast_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inn
 template <class T>
 void copy_block(Cpu, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows,
                 int64_t cols, Write write);
+template <class T>
+void copy_block(Cuda, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows,
+                int64_t cols, Write write);
 
 /// y (=|+=) x with axes reordered: axis i of y is axis order[i] of x. `size` are x's sizes.
 template <class T>
 void permute(Cpu, const T* x, T* y, const int64_t (&size)[Shape::kMaxRank],
              const int (&order)[Shape::kMaxRank], Write write);
+template <class T>
+void permute(Cuda, const T* x, T* y, const int64_t (&size)[Shape::kMaxRank],
+             const int (&order)[Shape::kMaxRank], Write write);
 
 /// y (=|+=) dropout(x), n elements, draw i for element i; its own backward (dy -> dx). y may be x.
 template <class T>
 void dropout(Cpu, const Dropout& dropout, const T* x, T* y, int64_t n, Write write);
+template <class T>
+void dropout(Cuda, const Dropout& dropout, const T* x, T* y, int64_t n, Write write);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/scratch.h"
+#include "core/kernels/broadcast_loops.h"
 #include "core/kernels/simd_select.h"
 #include "core/kernels/tiling.h"
 
@@ -159,59 +160,10 @@ const ElementwiseRows<T>& rows_of() {
   return HWY_DYNAMIC_DISPATCH(elementwise_rows)()->of<T>();
 }
 
-// A plan without axes of size 1, neighbours merged where both operands allow it: same shapes become
-// one axis, a bias two. The innermost strides are 0 or 1.
-struct Loops {
-  int rank = 0;
-  int64_t size[Shape::kMaxRank] = {};
-  int64_t a_stride[Shape::kMaxRank] = {};
-  int64_t b_stride[Shape::kMaxRank] = {};
-  int64_t rows = 1;
-  int64_t cols = 1;
-  bool a_is_vector = false;
-  bool b_is_vector = false;
-
-  explicit Loops(const BroadcastPlan& plan) {
-    for (int axis = 0; axis < Shape::kMaxRank; ++axis) {
-      if (plan.size[axis] != 1) push(plan.size[axis], plan.a_stride[axis], plan.b_stride[axis]);
-    }
-    if (rank == 0) return;
-    for (int axis = 0; axis < rank - 1; ++axis) rows *= size[axis];
-    cols = size[rank - 1];
-    a_is_vector = a_stride[rank - 1] != 0;
-    b_is_vector = b_stride[rank - 1] != 0;
-  }
-
-  // Where row `row` of each operand begins.
-  void offsets(int64_t row, int64_t& a, int64_t& b) const {
-    a = b = 0;
-    for (int axis = rank - 2; axis >= 0; --axis) {
-      const int64_t i = axis == 0 ? row : row % size[axis];
-      row /= size[axis];
-      a += i * a_stride[axis];
-      b += i * b_stride[axis];
-    }
-  }
-
- private:
-  void push(int64_t n, int64_t a, int64_t b) {
-    if (rank > 0 && a_stride[rank - 1] == n * a && b_stride[rank - 1] == n * b) {
-      size[rank - 1] *= n;
-      a_stride[rank - 1] = a;
-      b_stride[rank - 1] = b;
-      return;
-    }
-    size[rank] = n;
-    a_stride[rank] = a;
-    b_stride[rank] = b;
-    ++rank;
-  }
-};
-
 // Calls f(a, b, index of the first result, count) for each row of results, or piece of a long one.
 template <class T, class F>
 void each_row(const BroadcastPlan& plan, const T* a, const T* b, F&& f) {
-  const Loops loops(plan);
+  const BroadcastLoops loops(plan);
   parallel_rows(loops.rows, loops.cols, [&](int64_t row, int64_t begin, int64_t end) {
     int64_t a_offset, b_offset;
     loops.offsets(row, a_offset, b_offset);
@@ -219,12 +171,6 @@ void each_row(const BroadcastPlan& plan, const T* a, const T* b, F&& f) {
       RowOperand<T>{b + b_offset + (loops.b_is_vector ? begin : 0), loops.b_is_vector},
       row * loops.cols + begin, end - begin);
   });
-}
-
-int64_t numel(const BroadcastPlan& plan) {
-  int64_t count = 1;
-  for (const int64_t size : plan.size) count *= size;
-  return count;
 }
 
 // The plan with operand a replaced by a dense tensor of the result's shape.
@@ -237,36 +183,15 @@ BroadcastPlan with_dense_a(BroadcastPlan plan) {
   return plan;
 }
 
-bool is_broadcast(const BroadcastPlan& plan, const int64_t (&strides)[Shape::kMaxRank]) {
-  for (int axis = 0; axis < Shape::kMaxRank; ++axis) {
-    if (plan.size[axis] != 1 && strides[axis] == 0) return true;
-  }
-  return false;
-}
-
-// y (=|+=) scale * the sum of the full-sized x over the axes on which `strides` are 0.
+// y (=|+=) scale * the sum of the full-sized x over the axes on which an operand was broadcast.
 template <class T>
-void sum_to_operand(const BroadcastPlan& plan, const int64_t (&strides)[Shape::kMaxRank],
-                    const T* x, T* y, double scale, Write write) {
-  int64_t inner = 1, outer = numel(plan);
-  int axis = Shape::kMaxRank - 1;
-  const auto is_reduced = [&](int i) { return plan.size[i] != 1 && strides[i] == 0; };
-  for (; axis >= 0 && !is_reduced(axis); --axis) inner *= plan.size[axis];
-  int64_t n = 1;
-  for (; axis >= 0 && (plan.size[axis] == 1 || is_reduced(axis)); --axis) n *= plan.size[axis];
-  outer = 1;
-  BroadcastPlan rest;  // what remains to be summed when another reduced axis lies further out
-  for (int i = 0; i <= axis; ++i) outer *= rest.size[i] = plan.size[i];
-  rest.size[Shape::kMaxRank - 1] *= inner;
-  int64_t rest_strides[Shape::kMaxRank] = {};
-  for (int i = 0; i <= axis; ++i) rest_strides[i] = strides[i];
-  rest_strides[Shape::kMaxRank - 1] = 1;
-  if (axis < 0 || !is_broadcast(rest, rest_strides)) {
-    return kernels::sum_axis(Cpu{}, x, y, outer, n, inner, scale, write);
-  }
+void sum_to_operand(const OperandSums& rounds, const T* x, T* y, double scale, Write write) {
+  const auto& [outer, n, inner] = rounds.sums[0];
+  if (rounds.count == 1) return kernels::sum_axis(Cpu{}, x, y, outer, n, inner, scale, write);
   Scratch<T> partial(outer * inner);
   kernels::sum_axis(Cpu{}, x, partial.data(), outer, n, inner, 1, Write::kSet);
-  sum_to_operand(rest, rest_strides, partial.data(), y, scale, write);
+  const AxisSum& last = rounds.sums[1];
+  kernels::sum_axis(Cpu{}, partial.data(), y, last.outer, last.n, last.inner, scale, write);
 }
 
 // y (=|+=) x
@@ -291,13 +216,13 @@ void binary(Cpu, Binary op, const BroadcastPlan& plan, const T* a, const T* b, T
 template <class T>
 void binary_backward(Cpu, Binary op, int wrt, const BroadcastPlan& plan, const T* a, const T* b,
                      const T* dy, T* d_operand, Write write) {
-  const auto& strides = wrt == 0 ? plan.a_stride : plan.b_stride;
-  const bool reduced = is_broadcast(plan, strides);
+  const OperandSums rounds(plan, wrt == 0 ? plan.a_stride : plan.b_stride);
+  const bool reduced = rounds.count > 0;
   const int64_t n = numel(plan);
   if (op == Binary::kAdd || op == Binary::kSub) {
     const double sign = op == Binary::kSub && wrt == 1 ? -1 : 1;
     if (!reduced) return affine(Cpu{}, sign, dy, 0, d_operand, n, write);
-    return sum_to_operand(plan, strides, dy, d_operand, sign, write);
+    return sum_to_operand(rounds, dy, d_operand, sign, write);
   }
   Scratch<T> full(reduced ? n : 0);
   T* const out = reduced ? full.data() : d_operand;
@@ -316,7 +241,7 @@ void binary_backward(Cpu, Binary op, int wrt, const BroadcastPlan& plan, const T
                row(op, p, q, out + i, count, out_write);
              });
   }
-  if (reduced) sum_to_operand(plan, strides, full.data(), d_operand, 1, write);
+  if (reduced) sum_to_operand(rounds, full.data(), d_operand, 1, write);
 }
 
 template <class T>

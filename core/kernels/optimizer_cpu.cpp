@@ -219,9 +219,12 @@ template <class T, class Step>
 void optimizer_step(Cpu, std::span<const ParameterUpdate<T, Step>> updates,
                     const GradientTransform& transform) {
   const ProfileScope profile(Part::kOptimizer);
+  const auto [scale, finite] = gradient_scale(transform);
+  if (!finite) return;
+  const GradientTransform clipped{scale, transform.limit};
   const auto update_piece = std::get<PieceFunction<T, Step>>(best_rule_table<T>());
   TensorList(updates).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
-    update_piece(updates[tensor], transform, begin, end);
+    update_piece(updates[tensor], clipped, begin, end);
   });
 }
 

@@ -1,6 +1,7 @@
 // The update rules, one element at a time. Each functor is built from the numbers of its step and
 // called with the parameter p, the transformed gradient g (clipped, no weight decay yet) and a
-// pointer to kStates state values; p and the state are updated in place.
+// pointer to kStates state values; p and the state are updated in place. Default-constructed ones
+// are places in a table.
 #pragma once
 
 #include <cmath>
@@ -9,10 +10,22 @@
 
 namespace tapestry {
 
+/// What gradients are multiplied with. Not `finite`: nothing is to be updated.
+struct GradientScale {
+  double value;
+  bool finite;
+};
+TAPESTRY_HOST_DEVICE inline GradientScale gradient_scale(const GradientTransform& transform) {
+  if (transform.squared_norm == nullptr) return {transform.scale, true};
+  const double norm = std::abs(transform.scale) * std::sqrt(*transform.squared_norm);
+  return {transform.scale * norm_clip_factor(norm, transform.max_norm), std::isfinite(norm)};
+}
+
 /// p -= lr * (g + weight_decay * p)
 template <class T>
 struct SgdRule {
   T lr, weight_decay;
+  SgdRule() = default;
   explicit SgdRule(const SgdStep& s) : lr(s.learning_rate), weight_decay(s.weight_decay) {}
   TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T*) const {
     g += weight_decay * p;
@@ -25,6 +38,7 @@ template <class T>
 struct MomentumRule {
   T lr, weight_decay, momentum;
   bool nesterov;
+  MomentumRule() = default;
   explicit MomentumRule(const MomentumStep& s)
       : lr(s.learning_rate),
         weight_decay(s.weight_decay),
@@ -42,6 +56,7 @@ struct MomentumRule {
 template <class T>
 struct AdagradRule {
   T lr, weight_decay, eps;
+  AdagradRule() = default;
   explicit AdagradRule(const AdagradStep& s)
       : lr(s.learning_rate), weight_decay(s.weight_decay), eps(s.eps) {}
   TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
@@ -56,6 +71,7 @@ struct AdagradRule {
 template <class T>
 struct RmspropRule {
   T lr, weight_decay, alpha, one_minus_alpha, eps;
+  RmspropRule() = default;
   explicit RmspropRule(const RmspropStep& s)
       : lr(s.learning_rate),
         weight_decay(s.weight_decay),
@@ -75,6 +91,7 @@ struct RmspropRule {
 template <class T>
 struct AdadeltaRule {
   T lr, weight_decay, rho, one_minus_rho, eps;
+  AdadeltaRule() = default;
   explicit AdadeltaRule(const AdadeltaStep& s)
       : lr(s.learning_rate),
         weight_decay(s.weight_decay),
@@ -103,6 +120,7 @@ struct AdamRule {
   T root_scale;    // 1 / sqrt(bias_correction2)
   T weight_decay;  // of the gradient; 0 when decoupled
   T shrink;        // of the parameter; 1 unless decoupled
+  AdamRule() = default;
   explicit AdamRule(const AdamStep& s)
       : beta1(s.beta1),
         one_minus_beta1(1 - s.beta1),

@@ -1,75 +1,11 @@
 #include <algorithm>
 
 #include "core/kernels/elementwise.h"
+#include "core/kernels/permute_axes.h"
 #include "core/kernels/tiling.h"
 
 namespace tapestry {
 namespace {
-
-// The axes of y from the outermost, each with the strides of both tensors; axes of size 1 left out,
-// neighbours that stay together in x merged.
-struct Axes {
-  int rank = 0;
-  int64_t size[Shape::kMaxRank] = {};
-  int64_t x_stride[Shape::kMaxRank] = {};
-  int64_t y_stride[Shape::kMaxRank] = {};
-
-  Axes(const int64_t (&sizes)[Shape::kMaxRank], const int (&order)[Shape::kMaxRank]) {
-    int64_t strides[Shape::kMaxRank], stride = 1;
-    for (int axis = Shape::kMaxRank - 1; axis >= 0; --axis) {
-      strides[axis] = stride;
-      stride *= sizes[axis];
-    }
-    for (const int axis : order) push(sizes[axis], strides[axis]);
-    stride = 1;
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      y_stride[axis] = stride;
-      stride *= size[axis];
-    }
-  }
-
-  // The axes without number `axis`.
-  Axes without(int axis) const {
-    Axes rest = *this;
-    --rest.rank;
-    for (int i = axis; i < rest.rank; ++i) {
-      rest.size[i] = size[i + 1];
-      rest.x_stride[i] = x_stride[i + 1];
-      rest.y_stride[i] = y_stride[i + 1];
-    }
-    return rest;
-  }
-
-  int64_t numel() const {
-    int64_t count = 1;
-    for (int axis = 0; axis < rank; ++axis) count *= size[axis];
-    return count;
-  }
-
-  // Offsets in x and y of index `i` over all these axes.
-  void offsets(int64_t i, int64_t& x, int64_t& y) const {
-    x = y = 0;
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      const int64_t digit = axis == 0 ? i : i % size[axis];
-      i /= size[axis];
-      x += digit * x_stride[axis];
-      y += digit * y_stride[axis];
-    }
-  }
-
- private:
-  void push(int64_t n, int64_t stride) {
-    if (n == 1) return;
-    if (rank > 0 && x_stride[rank - 1] == n * stride) {
-      size[rank - 1] *= n;
-      x_stride[rank - 1] = stride;
-      return;
-    }
-    size[rank] = n;
-    x_stride[rank] = stride;
-    ++rank;
-  }
-};
 
 template <class T>
 void copy_row(const T* x, T* y, int64_t n, Write write) {
@@ -100,9 +36,9 @@ void transpose(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t row
 }
 
 template <class T>
-void permute_rows(const Axes& axes, const T* x, T* y, Write write) {
+void permute_rows(const PermuteAxes& axes, const T* x, T* y, Write write) {
   const int64_t n = axes.size[axes.rank - 1];
-  const Axes outer = axes.without(axes.rank - 1);
+  const PermuteAxes outer = axes.without(axes.rank - 1);
   parallel_rows(outer.numel(), n, [&](int64_t row, int64_t begin, int64_t end) {
     int64_t x_offset, y_offset;
     outer.offsets(row, x_offset, y_offset);
@@ -112,12 +48,11 @@ void permute_rows(const Axes& axes, const T* x, T* y, Write write) {
 
 // The innermost axis of y is not that of x: transposes over the two.
 template <class T>
-void permute_transposed(const Axes& axes, const T* x, T* y, Write write) {
-  int unit = 0;  // the axis of y that is innermost in x
-  while (axes.x_stride[unit] != 1) ++unit;
+void permute_transposed(const PermuteAxes& axes, const T* x, T* y, Write write) {
+  const int unit = axes.innermost_of_x();
   const int last = axes.rank - 1;
   const int64_t rows = axes.size[unit], cols = axes.size[last];
-  const Axes outer = axes.without(last).without(unit);
+  const PermuteAxes outer = axes.without(last).without(unit);
   constexpr int64_t kRows = 64;
   const int64_t strips = (rows + kRows - 1) / kRows;
   const int64_t grain = std::max<int64_t>(1, kTileElements / (std::min(rows, kRows) * cols));
@@ -139,7 +74,7 @@ namespace kernels {
 template <class T>
 void permute(Cpu, const T* x, T* y, const int64_t (&size)[Shape::kMaxRank],
              const int (&order)[Shape::kMaxRank], Write write) {
-  const Axes axes(size, order);
+  const PermuteAxes axes(size, order);
   if (axes.numel() == 0) return;
   if (axes.rank == 0) return copy_row(x, y, 1, write);
   if (axes.x_stride[axes.rank - 1] == 1) return permute_rows(axes, x, y, write);

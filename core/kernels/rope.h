@@ -31,6 +31,8 @@ namespace kernels {
 /// y may be x under kSet.
 template <class T>
 void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write);
+template <class T>
+void rope(Cuda, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write);
 
 }  // namespace kernels
 }  // namespace tapestry

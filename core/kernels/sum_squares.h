@@ -21,6 +21,13 @@ namespace kernels {
 /// check.
 template <class T>
 double sum_squares(Cpu, std::span<const ElementSpan<T>> tensors);
+/// Waits for the device.
+template <class T>
+double sum_squares(Cuda, std::span<const ElementSpan<T>> tensors);
+
+/// The same, left in device memory at *result without waiting: see GradientTransform::squared_norm.
+template <class T>
+void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -96,14 +96,14 @@ TYPED_TEST(ElementwiseTest, BinaryBroadcasts) {
     SCOPED_TRACE(a_shape.str() + " " + b_shape.str());
     const BroadcastPlan plan = broadcast_plan("test", a_shape, b_shape);
     const auto indices = operand_indices(a_shape, b_shape);
-    const std::vector<T> a = random_values<T>(a_shape.numel(), 1);
-    const std::vector<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
+    const Values<T> a = random_values<T>(a_shape.numel(), 1);
+    const Values<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
     on_every_target([&] {
       for (const Binary op : kOps) {
-        std::vector<T> y(indices.size());
+        Values<T> y(indices.size());
         std::vector<double> expected;
         for (const auto& [p, q] : indices) expected.push_back(apply(op, a[p], b[q]));
-        kernels::binary(Cpu{}, op, plan, a.data(), b.data(), y.data());
+        kernels::binary(TestDevice{}, op, plan, a.data(), b.data(), y.data());
         expect_close(y, expected, 1);
       }
     });
@@ -115,10 +115,10 @@ TYPED_TEST(ElementwiseTest, BinaryBackwardSumsOverBroadcastAxes) {
   for (const auto& [a_shape, b_shape] : kPairs) {
     SCOPED_TRACE(a_shape.str() + " " + b_shape.str());
     const BroadcastPlan plan = broadcast_plan("test", a_shape, b_shape);
-    const std::vector<T> a = random_values<T>(a_shape.numel(), 1, 0.5, 2);
-    const std::vector<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
+    const Values<T> a = random_values<T>(a_shape.numel(), 1, 0.5, 2);
+    const Values<T> b = random_values<T>(b_shape.numel(), 2, 0.5, 2);
     const auto indices = operand_indices(a_shape, b_shape);
-    const std::vector<T> dy = random_values<T>(static_cast<int64_t>(indices.size()), 3, 0.1, 0.2);
+    const Values<T> dy = random_values<T>(static_cast<int64_t>(indices.size()), 3, 0.1, 0.2);
     for (const Binary op : kOps) {
       for (const int wrt : {0, 1}) {
         std::vector<long double> sums(wrt == 0 ? a.size() : b.size());
@@ -128,10 +128,10 @@ TYPED_TEST(ElementwiseTest, BinaryBackwardSumsOverBroadcastAxes) {
         }
         const std::vector<double> expected(sums.begin(), sums.end());
         for (const Write write : kBothWrites) {
-          const std::vector<T> before = random_values<T>(expected.size(), 4);
-          std::vector<T> out = before;
-          kernels::binary_backward(Cpu{}, op, wrt, plan, a.data(), b.data(), dy.data(), out.data(),
-                                   write);
+          const Values<T> before = random_values<T>(expected.size(), 4);
+          Values<T> out = before;
+          kernels::binary_backward(TestDevice{}, op, wrt, plan, a.data(), b.data(), dy.data(),
+                                   out.data(), write);
           expect_close(out, delivered(expected, widen(before), write), 60);
         }
       }
@@ -143,11 +143,11 @@ TYPED_TEST(ElementwiseTest, BinaryBackwardHasTheSameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const Shape a_shape{3000, 65}, b_shape{65};
   const BroadcastPlan plan = broadcast_plan("test", a_shape, b_shape);
-  const std::vector<T> a = random_values<T>(a_shape.numel(), 1), b = random_values<T>(65, 2);
+  const Values<T> a = random_values<T>(a_shape.numel(), 1), b = random_values<T>(65, 2);
   expect_same_for_any_threads([&] {
-    std::vector<T> out(65);
-    kernels::binary_backward(Cpu{}, Binary::kMul, 1, plan, a.data(), b.data(), a.data(), out.data(),
-                             Write::kSet);
+    Values<T> out(65);
+    kernels::binary_backward(TestDevice{}, Binary::kMul, 1, plan, a.data(), b.data(), a.data(),
+                             out.data(), Write::kSet);
     return out;
   });
 }
@@ -166,12 +166,12 @@ TYPED_TEST(ElementwiseTest, Affine) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t n : {0, 1, 31, 33, 257, 40000}) {
-      const std::vector<T> x = random_values<T>(n, 1), before = random_values<T>(n, 2);
+      const Values<T> x = random_values<T>(n, 1), before = random_values<T>(n, 2);
       std::vector<double> expected;
       for (const T v : x) expected.push_back(-1.5 * v + 0.25);
       for (const Write write : kBothWrites) {
-        std::vector<T> y = before;
-        kernels::affine(Cpu{}, -1.5, x.data(), 0.25, y.data(), n, write);
+        Values<T> y = before;
+        kernels::affine(TestDevice{}, -1.5, x.data(), 0.25, y.data(), n, write);
         expect_close(y, delivered(expected, widen(before), write), 2);
       }
     }
@@ -187,9 +187,9 @@ TYPED_TEST(ElementwiseTest, MaskedFill) {
   on_every_target([&] {
     for (const auto& [n, mask_n, inner] : cases) {
       SCOPED_TRACE(n);
-      std::vector<int32_t> mask = random_ints(mask_n, 1, 2);
+      Values<int32_t> mask = random_ints(mask_n, 1, 2);
       mask[0] = 7;  // any value but 0 counts
-      const std::vector<T> x = random_values<T>(n, 2), before = random_values<T>(n, 3);
+      const Values<T> x = random_values<T>(n, 2), before = random_values<T>(n, 3);
       for (const Write write : kBothWrites) {
         std::vector<double> expected;
         for (int64_t i = 0; i < n; ++i) {
@@ -197,9 +197,9 @@ TYPED_TEST(ElementwiseTest, MaskedFill) {
           const double kept = masked ? 0 : x[i];
           expected.push_back(write == Write::kAdd ? before[i] + kept : masked ? minus_inf : kept);
         }
-        std::vector<T> y = before;
-        kernels::masked_fill(Cpu{}, x.data(), mask.data(), mask_n, inner, minus_inf, y.data(), n,
-                             write);
+        Values<T> y = before;
+        kernels::masked_fill(TestDevice{}, x.data(), mask.data(), mask_n, inner, minus_inf,
+                             y.data(), n, write);
         expect_close(y, expected, 1);
       }
     }
@@ -216,8 +216,8 @@ TYPED_TEST(ElementwiseTest, SumAxisAndItsTranspose) {
   on_every_target([] {
     for (const auto& [outer, n, inner] : kReductions) {
       SCOPED_TRACE(n);
-      const std::vector<T> x = random_values<T>(outer * n * inner, 1, 0, 1);
-      const std::vector<T> small = random_values<T>(outer * inner, 2);
+      const Values<T> x = random_values<T>(outer * n * inner, 1, 0, 1);
+      const Values<T> small = random_values<T>(outer * inner, 2);
       std::vector<long double> totals(outer * inner);
       std::vector<double> spread(x.size());
       for (int64_t o = 0; o < outer; ++o) {
@@ -230,12 +230,13 @@ TYPED_TEST(ElementwiseTest, SumAxisAndItsTranspose) {
       }
       const std::vector<double> sums(totals.begin(), totals.end());
       for (const Write write : kBothWrites) {
-        const std::vector<T> before = random_values<T>(outer * inner, 3);
-        std::vector<T> y = before;
-        kernels::sum_axis(Cpu{}, x.data(), y.data(), outer, n, inner, 0.5, write);
+        const Values<T> before = random_values<T>(outer * inner, 3);
+        Values<T> y = before;
+        kernels::sum_axis(TestDevice{}, x.data(), y.data(), outer, n, inner, 0.5, write);
         expect_close(y, delivered(sums, widen(before), write), 4 + std::sqrt(n) / 4);
-        std::vector<T> wide = x;
-        kernels::broadcast_axis(Cpu{}, small.data(), wide.data(), outer, n, inner, 0.5, write);
+        Values<T> wide = x;
+        kernels::broadcast_axis(TestDevice{}, small.data(), wide.data(), outer, n, inner, 0.5,
+                                write);
         expect_close(wide, delivered(spread, widen(x), write), 2);
       }
     }
@@ -245,10 +246,10 @@ TYPED_TEST(ElementwiseTest, SumAxisAndItsTranspose) {
 TYPED_TEST(ElementwiseTest, SumAxisHasTheSameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   for (const auto& [outer, n, inner] : kReductions) {
-    const std::vector<T> x = random_values<T>(outer * n * inner, 1);
+    const Values<T> x = random_values<T>(outer * n * inner, 1);
     expect_same_for_any_threads([&, outer = outer, n = n, inner = inner] {
-      std::vector<T> y(outer * inner);
-      kernels::sum_axis(Cpu{}, x.data(), y.data(), outer, n, inner, 1, Write::kSet);
+      Values<T> y(outer * inner);
+      kernels::sum_axis(TestDevice{}, x.data(), y.data(), outer, n, inner, 1, Write::kSet);
       return y;
     });
   }
@@ -257,23 +258,21 @@ TYPED_TEST(ElementwiseTest, SumAxisHasTheSameBitsForAnyNumberOfThreads) {
 TYPED_TEST(ElementwiseTest, CopyBlock) {
   using T = TypeParam;
   const std::array<int64_t, 4> cases[] = {// rows, cols, stride of x, stride of y
-                                          {1, 1, 1, 1},
-                                          {5, 31, 31, 31},
-                                          {5, 31, 40, 33},
-                                          {7, 257, 300, 257},
-                                          {2, 20000, 20001, 20002}};
+                                          {1, 1, 1, 1},    {5, 31, 31, 31},
+                                          {5, 31, 40, 33}, {7, 257, 300, 257},
+                                          {3, 64, 68, 72}, {2, 20000, 20001, 20002}};
   for (const auto& [rows, cols, x_stride, y_stride] : cases) {
-    const std::vector<T> x = random_values<T>(rows * x_stride, 1);
-    const std::vector<T> before = random_values<T>(rows * y_stride, 2);
+    const Values<T> x = random_values<T>(rows * x_stride, 1);
+    const Values<T> before = random_values<T>(rows * y_stride, 2);
     for (const Write write : kBothWrites) {
-      std::vector<T> y = before, expected = before;
+      Values<T> y = before, expected = before;
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t c = 0; c < cols; ++c) {
           T& target = expected[r * y_stride + c];
           target = (write == Write::kAdd ? target : 0) + x[r * x_stride + c];
         }
       }
-      kernels::copy_block(Cpu{}, x.data(), x_stride, y.data(), y_stride, rows, cols, write);
+      kernels::copy_block(TestDevice{}, x.data(), x_stride, y.data(), y_stride, rows, cols, write);
       EXPECT_EQ(y, expected);
     }
   }
@@ -281,17 +280,18 @@ TYPED_TEST(ElementwiseTest, CopyBlock) {
 
 TYPED_TEST(ElementwiseTest, PermuteInEveryOrder) {
   using T = TypeParam;
-  const std::array<int64_t, 4> shapes[] = {{2, 3, 4, 5},     {1, 7, 1, 33}, {3, 1, 17, 31},
-                                           {1, 1, 257, 130}, {1, 1, 1, 1},  {2, 0, 3, 4}};
+  const std::array<int64_t, 4> shapes[] = {{2, 3, 4, 5}, {1, 7, 1, 33},    {3, 1, 17, 31},
+                                           {2, 3, 5, 8}, {1, 1, 257, 130}, {1, 1, 1, 1},
+                                           {2, 0, 3, 4}};
   for (const auto& shape : shapes) {
     const int64_t size[4] = {shape[0], shape[1], shape[2], shape[3]};
     const int64_t n = size[0] * size[1] * size[2] * size[3];
-    const std::vector<T> x = random_values<T>(n, 1), before = random_values<T>(n, 2);
+    const Values<T> x = random_values<T>(n, 1), before = random_values<T>(n, 2);
     int order[4] = {0, 1, 2, 3};
     do {
       int64_t out_size[4], stride[4] = {size[1] * size[2] * size[3], size[2] * size[3], size[3], 1};
       for (int i = 0; i < 4; ++i) out_size[i] = size[order[i]];
-      std::vector<T> permuted;
+      Values<T> permuted;
       for (int64_t i = 0; i < n; ++i) {
         int64_t rest = i, from = 0;
         for (int axis = 3; axis >= 0; --axis) {
@@ -301,8 +301,8 @@ TYPED_TEST(ElementwiseTest, PermuteInEveryOrder) {
         permuted.push_back(x[from]);
       }
       for (const Write write : kBothWrites) {
-        std::vector<T> y = before;
-        kernels::permute(Cpu{}, x.data(), y.data(), size, order, write);
+        Values<T> y = before;
+        kernels::permute(TestDevice{}, x.data(), y.data(), size, order, write);
         expect_close(y, delivered(widen(permuted), widen(before), write), 1);
       }
     } while (std::next_permutation(order, order + 4));

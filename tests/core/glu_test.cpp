@@ -37,9 +37,9 @@ TYPED_TEST(GluTest, EqualsTheScalarFunctor) {
   on_every_target([] {
     for (const Gate& gate : all_gates()) {
       SCOPED_TRACE(gate.name);
-      for (const int64_t cols : {1, 31, 33, 257}) {
-        const std::vector<T> x = random_values<T>(kRows * 2 * cols, 1, -6, 6);
-        std::vector<T> y(static_cast<size_t>(kRows * cols));
+      for (const int64_t cols : {1, 31, 33, 64, 257}) {
+        const Values<T> x = random_values<T>(kRows * 2 * cols, 1, -6, 6);
+        Values<T> y(static_cast<size_t>(kRows * cols));
         std::vector<double> expected;
         for (int64_t row = 0; row < kRows; ++row) {
           for (int64_t c = 0; c < cols; ++c) {
@@ -47,7 +47,7 @@ TYPED_TEST(GluTest, EqualsTheScalarFunctor) {
             expected.push_back(static_cast<double>(gate.value(a[0]) * a[cols]));
           }
         }
-        kernels::glu(Cpu{}, gate.f, x.data(), y.data(), kRows, cols);
+        kernels::glu(TestDevice{}, gate.f, x.data(), y.data(), kRows, cols);
         expect_close(y, expected, 40);
       }
     }
@@ -59,9 +59,9 @@ TYPED_TEST(GluTest, BackwardEqualsTheScalarFunctor) {
   on_every_target([] {
     for (const Gate& gate : all_gates()) {
       SCOPED_TRACE(gate.name);
-      for (const int64_t cols : {1, 31, 33, 257}) {
-        const std::vector<T> x = random_values<T>(kRows * 2 * cols, 1, -3, 3);
-        const std::vector<T> dy = random_values<T>(kRows * cols, 2);
+      for (const int64_t cols : {1, 31, 33, 64, 257}) {
+        const Values<T> x = random_values<T>(kRows * 2 * cols, 1, -3, 3);
+        const Values<T> dy = random_values<T>(kRows * cols, 2);
         std::vector<double> expected(x.size());
         for (int64_t row = 0; row < kRows; ++row) {
           for (int64_t c = 0; c < cols; ++c) {
@@ -72,9 +72,10 @@ TYPED_TEST(GluTest, BackwardEqualsTheScalarFunctor) {
           }
         }
         for (const Write write : kBothWrites) {
-          const std::vector<T> before = random_values<T>(kRows * 2 * cols, 3);
-          std::vector<T> dx = before;
-          kernels::glu_backward(Cpu{}, gate.f, x.data(), dy.data(), dx.data(), kRows, cols, write);
+          const Values<T> before = random_values<T>(kRows * 2 * cols, 3);
+          Values<T> dx = before;
+          kernels::glu_backward(TestDevice{}, gate.f, x.data(), dy.data(), dx.data(), kRows, cols,
+                                write);
           expect_close(dx, delivered(expected, widen(before), write), 60);
         }
       }
@@ -86,12 +87,12 @@ TYPED_TEST(GluTest, BackwardEqualsTheScalarFunctor) {
 TYPED_TEST(GluTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   for (const auto& [rows, cols] : {std::pair{1, 100003}, std::pair{3001, 67}}) {
-    const std::vector<T> x = random_values<T>(rows * 2 * cols, 1);
+    const Values<T> x = random_values<T>(rows * 2 * cols, 1);
     expect_same_for_any_threads([&, rows = rows, cols = cols] {
-      std::vector<T> results(static_cast<size_t>(rows * cols * 3));
+      Values<T> results(static_cast<size_t>(rows * cols * 3));
       T *const y = results.data(), *const dx = y + rows * cols;
-      kernels::glu(Cpu{}, Unary::kSilu, x.data(), y, rows, cols);
-      kernels::glu_backward(Cpu{}, Unary::kSilu, x.data(), y, dx, rows, cols, Write::kSet);
+      kernels::glu(TestDevice{}, Unary::kSilu, x.data(), y, rows, cols);
+      kernels::glu_backward(TestDevice{}, Unary::kSilu, x.data(), y, dx, rows, cols, Write::kSet);
       return results;
     });
   }

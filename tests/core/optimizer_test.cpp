@@ -1,17 +1,8 @@
 #include "core/kernels/optimizer.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include "core/kernels/optimizer_functors.h"
 #include "core/kernels/sum_squares.h"
-#include "core/parallel.h"
-#include "core/philox.h"
+#include "tests/core/kernel_testing.h"
 
 namespace tapestry {
 namespace {
@@ -20,15 +11,15 @@ namespace {
 const std::vector<int64_t> kSizes = {1, 31, 0, 33, 257, 16384, 5, 20011};
 
 template <class T>
-using Values = std::vector<std::vector<T>>;
+using Tensors = std::vector<Values<T>>;
 
 template <class T>
-Values<T> random_values(uint32_t stream, bool positive,
-                        const std::vector<int64_t>& sizes = kSizes) {
-  Values<T> values;
+Tensors<T> random_tensors(uint32_t stream, bool positive,
+                          const std::vector<int64_t>& sizes = kSizes) {
+  Tensors<T> values;
   uint64_t index = 0;
   for (const int64_t size : sizes) {
-    std::vector<T>& tensor = values.emplace_back(size);
+    Values<T>& tensor = values.emplace_back(size);
     for (T& x : tensor) {
       x = static_cast<T>(philox_normal({7, 0, stream}, index++));
       if (positive) x = std::abs(x);
@@ -40,13 +31,13 @@ Values<T> random_values(uint32_t stream, bool positive,
 // Parameters, gradients and state of one rule; the state of these rules may be any positive number.
 template <class T, class Step>
 struct Problem {
-  Values<T> param, grad;
-  std::vector<Values<T>> state;
+  Tensors<T> param, grad;
+  std::vector<Tensors<T>> state;
 
   explicit Problem(const std::vector<int64_t>& sizes = kSizes)
-      : param(random_values<T>(1, false, sizes)), grad(random_values<T>(2, false, sizes)) {
+      : param(random_tensors<T>(1, false, sizes)), grad(random_tensors<T>(2, false, sizes)) {
     for (int k = 0; k < Step::kStates; ++k) {
-      state.push_back(random_values<T>(3 + k, true, sizes));
+      state.push_back(random_tensors<T>(3 + k, true, sizes));
     }
   }
 
@@ -65,7 +56,7 @@ struct Problem {
 template <class T, class Step>
 void run_kernel(const Step& step, const GradientTransform& transform, Problem<T, Step>& problem) {
   const auto updates = problem.updates(step);
-  kernels::optimizer_step<T, Step>(Cpu{}, updates, transform);
+  kernels::optimizer_step<T, Step>(TestDevice{}, updates, transform);
 }
 
 template <class T, class Step>
@@ -84,7 +75,7 @@ void run_functor(const Step& step, const GradientTransform& transform, Problem<T
 }
 
 template <class T>
-void expect_close(const Values<T>& actual, const Values<T>& expected, const char* what) {
+void expect_near(const Tensors<T>& actual, const Tensors<T>& expected, const char* what) {
   // A handful of roundings on numbers of order one; fused against separate multiply-add.
   const T tolerance = 16 * std::numeric_limits<T>::epsilon();
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -122,9 +113,9 @@ TEST(OptimizerKernel, VectorFormEqualsFunctor) {
       Problem<T, Step> actual, expected;
       run_kernel(step, transform, actual);
       run_functor(step, transform, expected);
-      expect_close(actual.param, expected.param, "parameter");
+      expect_near(actual.param, expected.param, "parameter");
       for (int k = 0; k < Step::kStates; ++k) {
-        expect_close(actual.state[k], expected.state[k], "state");
+        expect_near(actual.state[k], expected.state[k], "state");
       }
     }
   });
@@ -135,7 +126,49 @@ TEST(OptimizerKernel, ClippingReachesTheRule) {
   problem.param[0] = {1, 1, 1, 1};
   problem.grad[0] = {8, -8, 1, -1};
   run_kernel(SgdStep{0.5, 0.0}, GradientTransform{0.5, 3}, problem);
-  EXPECT_EQ(problem.param[0], (std::vector<double>{-0.5, 2.5, 0.75, 1.25}));
+  EXPECT_EQ(problem.param[0], (Values<double>{-0.5, 2.5, 0.75, 1.25}));
+}
+
+// The norm may lie in device memory: the same clipping, without the host.
+TEST(OptimizerKernel, ClipsByANormThatItReads) {
+  const AdamStep step{0.1, 0.01, 0.9, 0.98, 1e-9, false, 1 - 0.9, 1 - 0.98};
+  const Values<double> squared_norm(1, 16.0);
+  for (const double max_norm : {0.0, 0.5, 100.0}) {
+    // scale * 4 is the norm after scaling.
+    const double factor = max_norm == 0.5 ? 0.5 / (0.5 * 4 + 1e-6) : 1;
+    Problem<double, AdamStep> actual, expected;
+    run_kernel(step, {-0.5, 0.4, squared_norm.data(), max_norm}, actual);
+    run_kernel(step, {-0.5 * factor, 0.4}, expected);
+    expect_near(actual.param, expected.param, "parameter");
+    for (int k = 0; k < 2; ++k) expect_near(actual.state[k], expected.state[k], "state");
+  }
+}
+
+TEST(OptimizerKernel, ANormThatIsNotFiniteSkipsTheUpdate) {
+  const AdamStep step{0.1, 0.01, 0.9, 0.98, 1e-9, false, 1 - 0.9, 1 - 0.98};
+  using Limits = std::numeric_limits<double>;
+  for (const double bad : {Limits::infinity(), Limits::quiet_NaN()}) {
+    const Values<double> squared_norm(1, bad);
+    Problem<float, AdamStep> problem;
+    const auto param = problem.param;
+    const auto state = problem.state;
+    problem.grad[4][100] = std::numeric_limits<float>::quiet_NaN();
+    run_kernel(step, {1, 0.4, squared_norm.data(), 1}, problem);
+    EXPECT_EQ(problem.param, param);
+    EXPECT_EQ(problem.state, state);
+  }
+}
+
+// More than one launch's table holds.
+TEST(OptimizerKernel, HundredsOfTensors) {
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < 300; ++i) sizes.push_back(i % 7);
+  const AdamStep step{0.1, 0.01, 0.9, 0.98, 1e-9, true, 1 - 0.9, 1 - 0.98};
+  Problem<float, AdamStep> actual(sizes), expected(sizes);
+  run_kernel(step, {}, actual);
+  run_functor(step, {}, expected);
+  expect_near(actual.param, expected.param, "parameter");
+  expect_near(actual.state[1], expected.state[1], "state");
 }
 
 TEST(OptimizerKernel, BitsDoNotDependOnThreadsOrOnTheCut) {
@@ -157,7 +190,7 @@ TEST(OptimizerKernel, BitsDoNotDependOnThreadsOrOnTheCut) {
     for (const int64_t size : kSizes) total += size;
     Problem<T, Step> joined({total});
     run_kernel(step, transform, joined);
-    std::vector<T> parts;
+    Values<T> parts;
     for (const auto& tensor : one.param) parts.insert(parts.end(), tensor.begin(), tensor.end());
     EXPECT_EQ(joined.param[0], parts);
   });
@@ -169,16 +202,16 @@ using Floating = testing::Types<float, double>;
 TYPED_TEST_SUITE(SumSquares, Floating);
 
 template <class T>
-double sum_squares_of(const Values<T>& values) {
+double sum_squares_of(const Tensors<T>& values) {
   std::vector<ElementSpan<T>> spans;
   for (const auto& tensor : values) {
     spans.push_back({tensor.data(), static_cast<int64_t>(tensor.size())});
   }
-  return kernels::sum_squares<T>(Cpu{}, spans);
+  return kernels::sum_squares<T>(TestDevice{}, spans);
 }
 
 TYPED_TEST(SumSquares, EqualsNaiveLoop) {
-  const auto values = random_values<TypeParam>(9, false);
+  const auto values = random_tensors<TypeParam>(9, false);
   long double expected = 0;
   for (const auto& tensor : values) {
     for (const TypeParam x : tensor) expected += static_cast<long double>(x) * x;
@@ -188,8 +221,13 @@ TYPED_TEST(SumSquares, EqualsNaiveLoop) {
   EXPECT_EQ(sum_squares_of<TypeParam>({{}, {3, 4}, {}}), 25.0);
 }
 
+TYPED_TEST(SumSquares, HundredsOfTensors) {
+  const Tensors<TypeParam> values(500, {1, 2, 3});
+  EXPECT_EQ(sum_squares_of(values), 500.0 * 14);
+}
+
 TYPED_TEST(SumSquares, SameBitsForAnyNumberOfThreads) {
-  const auto values = random_values<TypeParam>(9, false);
+  const auto values = random_tensors<TypeParam>(9, false);
   set_num_threads(1);
   const double one = sum_squares_of(values);
   set_num_threads(3);
@@ -200,7 +238,7 @@ TYPED_TEST(SumSquares, SameBitsForAnyNumberOfThreads) {
 
 TYPED_TEST(SumSquares, FindsEveryNonFiniteElement) {
   using Limits = std::numeric_limits<TypeParam>;
-  auto values = random_values<TypeParam>(9, false);
+  auto values = random_tensors<TypeParam>(9, false);
   for (const auto& [tensor, element] : {std::pair{0, 0}, {3, 32}, {4, 100}, {7, 20010}}) {
     const TypeParam before = values[tensor][element];
     for (const TypeParam bad : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()}) {
@@ -222,8 +260,8 @@ TYPED_TEST_SUITE(MovingAverage, Floating);
 
 TYPED_TEST(MovingAverage, EqualsNaiveLoop) {
   using T = TypeParam;
-  auto average = random_values<T>(1, false);
-  const auto value = random_values<T>(2, false);
+  auto average = random_tensors<T>(1, false);
+  const auto value = random_tensors<T>(2, false);
   auto expected = average;
   std::vector<AverageUpdate<T>> updates;
   for (size_t i = 0; i < average.size(); ++i) {
@@ -234,8 +272,8 @@ TYPED_TEST(MovingAverage, EqualsNaiveLoop) {
     updates.push_back(
         {average[i].data(), value[i].data(), static_cast<int64_t>(average[i].size())});
   }
-  kernels::moving_average<T>(Cpu{}, 0.9, updates);
-  expect_close(average, expected, "average");
+  kernels::moving_average<T>(TestDevice{}, 0.9, updates);
+  expect_near(average, expected, "average");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kSizes[] = {1, 31, 33, 257};
+constexpr int64_t kSizes[] = {1, 31, 33, 257, 260, 1100};
 constexpr int64_t kRows = 5;
 
 // y and log y of one row.
@@ -26,20 +26,20 @@ TYPED_TEST(SoftmaxTest, EqualsTheDefinition) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t cols : kSizes) {
-      std::vector<T> x = random_values<T>(kRows * cols, 1, -9, 9), y(x.size()), log_y(x.size());
+      Values<T> x = random_values<T>(kRows * cols, 1, -9, 9), y(x.size()), log_y(x.size());
       const std::vector<double> wide = widen(x);
       std::vector<double> expected(x.size()), log_expected(x.size());
       for (int64_t r = 0; r < kRows; ++r) {
         naive_softmax(&wide[r * cols], &expected[r * cols], &log_expected[r * cols], cols);
       }
-      kernels::softmax(Cpu{}, x.data(), y.data(), kRows, cols);
+      kernels::softmax(TestDevice{}, x.data(), y.data(), kRows, cols);
       expect_close(y, expected, 8);
-      kernels::log_softmax(Cpu{}, x.data(), log_y.data(), kRows, cols);
+      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), kRows, cols);
       expect_close(log_y, log_expected, 8);
-      std::vector<T> in_place = x;
-      kernels::softmax(Cpu{}, in_place.data(), in_place.data(), kRows, cols);
+      Values<T> in_place = x;
+      kernels::softmax(TestDevice{}, in_place.data(), in_place.data(), kRows, cols);
       EXPECT_EQ(in_place, y);
-      kernels::log_softmax(Cpu{}, x.data(), x.data(), kRows, cols);
+      kernels::log_softmax(TestDevice{}, x.data(), x.data(), kRows, cols);
       EXPECT_EQ(x, log_y);
     }
   });
@@ -51,10 +51,10 @@ TYPED_TEST(SoftmaxTest, BackwardIsTheJacobianProduct) {
   on_every_target([] {
     for (const int64_t cols : kSizes) {
       const int64_t n = kRows * cols;
-      const std::vector<T> x = random_values<T>(n, 1, -3, 3), dy = random_values<T>(n, 2);
-      std::vector<T> y(x.size()), log_y(x.size());
-      kernels::softmax(Cpu{}, x.data(), y.data(), kRows, cols);
-      kernels::log_softmax(Cpu{}, x.data(), log_y.data(), kRows, cols);
+      const Values<T> x = random_values<T>(n, 1, -3, 3), dy = random_values<T>(n, 2);
+      Values<T> y(x.size()), log_y(x.size());
+      kernels::softmax(TestDevice{}, x.data(), y.data(), kRows, cols);
+      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), kRows, cols);
       std::vector<double> dx(x.size()), log_dx(x.size());
       for (int64_t r = 0; r < kRows; ++r) {
         for (int64_t i = 0; i < cols; ++i) {
@@ -66,18 +66,19 @@ TYPED_TEST(SoftmaxTest, BackwardIsTheJacobianProduct) {
         }
       }
       for (const Write write : kBothWrites) {
-        const std::vector<T> before = random_values<T>(n, 3);
-        std::vector<T> out = before;
-        kernels::softmax_backward(Cpu{}, y.data(), dy.data(), out.data(), kRows, cols, write);
+        const Values<T> before = random_values<T>(n, 3);
+        Values<T> out = before;
+        kernels::softmax_backward(TestDevice{}, y.data(), dy.data(), out.data(), kRows, cols,
+                                  write);
         expect_close(out, delivered(dx, widen(before), write), 8);
         out = before;
-        kernels::log_softmax_backward(Cpu{}, log_y.data(), dy.data(), out.data(), kRows, cols,
-                                      write);
+        kernels::log_softmax_backward(TestDevice{}, log_y.data(), dy.data(), out.data(), kRows,
+                                      cols, write);
         expect_close(out, delivered(log_dx, widen(before), write), 40);
       }
-      std::vector<T> in_place = dy;
-      kernels::softmax_backward(Cpu{}, y.data(), in_place.data(), in_place.data(), kRows, cols,
-                                Write::kSet);
+      Values<T> in_place = dy;
+      kernels::softmax_backward(TestDevice{}, y.data(), in_place.data(), in_place.data(), kRows,
+                                cols, Write::kSet);
       expect_close(in_place, dx, 8);
     }
   });
@@ -87,14 +88,14 @@ TYPED_TEST(SoftmaxTest, LargeAndMaskedScores) {
   using T = TypeParam;
   const T inf = std::numeric_limits<T>::infinity();
   on_every_target([&] {
-    std::vector<T> x(40, -inf), y(40);
-    kernels::softmax(Cpu{}, x.data(), y.data(), 1, 40);
-    EXPECT_EQ(y, std::vector<T>(40, 0));
+    Values<T> x(40, -inf), y(40);
+    kernels::softmax(TestDevice{}, x.data(), y.data(), 1, 40);
+    EXPECT_EQ(y, Values<T>(40, 0));
     x[35] = 30000;
     x[36] = 30000;
     x[2] = -30000;
-    kernels::softmax(Cpu{}, x.data(), y.data(), 1, 40);
-    std::vector<T> expected(40, 0);
+    kernels::softmax(TestDevice{}, x.data(), y.data(), 1, 40);
+    Values<T> expected(40, 0);
     expected[35] = expected[36] = T(0.5);
     EXPECT_EQ(y, expected);
   });
@@ -104,10 +105,10 @@ TYPED_TEST(SoftmaxTest, DoesNotHideNan) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t place : {0, 20, 36}) {
-      std::vector<T> x(37, 1), y(37), log_y(37);
+      Values<T> x(37, 1), y(37), log_y(37);
       x[place] = std::numeric_limits<T>::quiet_NaN();
-      kernels::softmax(Cpu{}, x.data(), y.data(), 1, 37);
-      kernels::log_softmax(Cpu{}, x.data(), log_y.data(), 1, 37);
+      kernels::softmax(TestDevice{}, x.data(), y.data(), 1, 37);
+      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), 1, 37);
       for (const T v : y) EXPECT_TRUE(std::isnan(v)) << place;
       for (const T v : log_y) EXPECT_TRUE(std::isnan(v)) << place;
     }
@@ -116,11 +117,11 @@ TYPED_TEST(SoftmaxTest, DoesNotHideNan) {
 
 TYPED_TEST(SoftmaxTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
-  const std::vector<T> x = random_values<T>(300 * 99, 1);
+  const Values<T> x = random_values<T>(300 * 99, 1);
   expect_same_for_any_threads([&] {
-    std::vector<T> y(x.size());
-    kernels::softmax(Cpu{}, x.data(), y.data(), 300, 99);
-    kernels::softmax_backward(Cpu{}, y.data(), x.data(), y.data(), 300, 99, Write::kAdd);
+    Values<T> y(x.size());
+    kernels::softmax(TestDevice{}, x.data(), y.data(), 300, 99);
+    kernels::softmax_backward(TestDevice{}, y.data(), x.data(), y.data(), 300, 99, Write::kAdd);
     return y;
   });
 }

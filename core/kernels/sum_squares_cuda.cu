@@ -1,0 +1,82 @@
+#include "core/kernels/sum_squares.h"
+#include "core/kernels/tensor_table.cuh"
+
+namespace tapestry {
+namespace {
+
+template <class T, int N>
+__device__ double pack_squares(const T* x) {
+  const auto values = *reinterpret_cast<const Pack<T, N>*>(x);
+  double sum = 0;
+  for (const T v : values.v) {
+    const double wide = static_cast<double>(widen(v));
+    sum += wide * wide;
+  }
+  return sum;
+}
+
+// partial[chunk] = the sum of the squares of a chunk. A block a chunk.
+template <class T>
+__global__ void sum_squares_chunks(const __grid_constant__ TensorTable<ElementSpan<T>> table,
+                                   double* partial) {
+  const TensorChunk chunk(table);
+  const T* const x = table.entries[chunk.entry].x;
+  double sum = 0;
+  if (reinterpret_cast<uintptr_t>(x) % 16 == 0) {
+    chunk.each_pack<kPack<T>>([&](int64_t i) { sum += pack_squares<T, kPack<T>>(x + i); });
+    chunk.each_left<kPack<T>>([&](int64_t i) { sum += pack_squares<T, 1>(x + i); });
+  } else {
+    chunk.each_pack<1>([&](int64_t i) { sum += pack_squares<T, 1>(x + i); });
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// *result = the sum of n numbers. One block.
+__global__ void add_up(const double* partial, int64_t n, double* result) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += partial[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *result = sum;
+}
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result) {
+  using Entry = ElementSpan<T>;
+  int64_t chunks = 0;
+  for (const Entry& tensor : tensors) chunks += (tensor.n + kTensorChunk - 1) / kTensorChunk;
+  DeviceScratch<double> partial(chunks);
+  double* next = partial.data();
+  for_each_table<Entry>(
+      tensors, [](const Entry& tensor) { return tensor; },
+      [&](const TensorTable<Entry>& table) {
+        launch({.kernel = "sum_squares", .grid = static_cast<unsigned>(table.chunks())},
+               sum_squares_chunks<T>, table, next);
+        next += table.chunks();
+      });
+  launch({.kernel = "sum_squares", .grid = 1, .block = 1024}, add_up, partial.data(), chunks,
+         result);
+}
+
+template <class T>
+double sum_squares(Cuda, std::span<const ElementSpan<T>> tensors) {
+  DeviceScratch<double> on_device(1);
+  sum_squares<T>(Cuda{}, tensors, on_device.data());
+  double result = 0;
+  cuda::download(&result, on_device.data(), sizeof(result));
+  return result;
+}
+
+#define TAPESTRY_SUM_SQUARES(T)                                       \
+  template double sum_squares(Cuda, std::span<const ElementSpan<T>>); \
+  template void sum_squares(Cuda, std::span<const ElementSpan<T>>, double*);
+TAPESTRY_SUM_SQUARES(float)
+TAPESTRY_SUM_SQUARES(double)
+TAPESTRY_SUM_SQUARES(BFloat16)
+
+}  // namespace kernels
+}  // namespace tapestry
