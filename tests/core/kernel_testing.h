@@ -71,23 +71,30 @@ inline Values<int32_t> random_ints(int64_t n, uint64_t seed, int32_t bound) {
 
 template <class T>
 std::vector<double> widen(const Values<T>& values) {
-  return {values.begin(), values.end()};
+  std::vector<double> wide;
+  for (const T v : values) wide.push_back(static_cast<double>(static_cast<Wider<T>>(v)));
+  return wide;
 }
 
 /// Expects |actual - expected| <= units * epsilon of T * (1 + |expected|) everywhere; infinities
-/// and NaN must stand where they are expected. `units` is about the number of roundings on the way.
+/// and NaN must stand where they are expected. `units` is about the number of roundings on the way;
+/// of bfloat16, whose arithmetic is float's, 1.6e-2 (two units) must do for all of them.
 template <class T>
 void expect_close(const Values<T>& actual, const std::vector<double>& expected, double units) {
   ASSERT_EQ(actual.size(), expected.size());
-  const double epsilon = std::numeric_limits<T>::epsilon();
+  double tolerance = 1.6e-2;
+  if constexpr (!std::is_same_v<T, BFloat16>) {
+    tolerance = units * std::numeric_limits<T>::epsilon();
+  }
+  const std::vector<double> wide = widen(actual);
   for (size_t i = 0; i < actual.size(); ++i) {
-    const double a = static_cast<double>(actual[i]), e = expected[i];
+    const double a = wide[i], e = expected[i];
     if (std::isnan(e)) {
       ASSERT_TRUE(std::isnan(a)) << "element " << i << " is " << a << ", not NaN";
     } else if (std::isinf(e)) {
       ASSERT_EQ(a, e) << "element " << i;
     } else {
-      ASSERT_LE(std::abs(a - e), units * epsilon * (1 + std::abs(e)))
+      ASSERT_LE(std::abs(a - e), tolerance * (1 + std::abs(e)))
           << "element " << i << " is " << a << ", expected " << e;
     }
   }
