@@ -166,9 +166,9 @@ void additive_attention_backward(Cuda, const AdditiveAttentionShape& s,
   }
 }
 
-#define TAPESTRY_ADDITIVE_ATTENTION(T)                                   \
-  template void additive_attention(Cuda, const AdditiveAttentionShape&,  \
-                                   const AdditiveAttentionForward<T>&);  \
+#define TAPESTRY_ADDITIVE_ATTENTION(T)                                           \
+  template void additive_attention(Cuda, const AdditiveAttentionShape&,          \
+                                   const AdditiveAttentionForward<T>&);          \
   template void additive_attention_backward(Cuda, const AdditiveAttentionShape&, \
                                             const AdditiveAttentionBackward<T>&);
 TAPESTRY_ADDITIVE_ATTENTION(float)

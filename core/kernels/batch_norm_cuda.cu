@@ -7,8 +7,8 @@
 namespace tapestry {
 namespace {
 
-// How (rows, cols) is dealt: a thread has N neighbouring columns, x counts them; the rows go in turn
-// to the y of a block and to the blocks' y.
+// How (rows, cols) is dealt: a thread has N neighbouring columns, x counts them; the rows go in
+// turn to the y of a block and to the blocks' y.
 struct ColumnLaunch {
   ColumnLaunch(int64_t rows, int64_t packs) {
     unsigned x = kWarp;
@@ -54,7 +54,7 @@ template <class T, int N>
 struct GradientSums {  // dy and dy * xhat
   static constexpr int kSums = 2;
   const T *x, *dy;
-  const Wider<T> *mean, *variance;
+  const Wider<T>*mean, *variance;
   Wider<T> eps;
 
   __device__ void add(int64_t row, int64_t c, Wider<T> (&sums)[kSums][N]) const {
@@ -93,7 +93,8 @@ __global__ void column_parts(Terms<T, N> terms, int64_t rows, int64_t cols, Wide
   }
 }
 
-// (rows, cols): y = (x - mean) scale + beta, scale = gamma / sqrt(variance + eps) made once a thread.
+// (rows, cols): y = (x - mean) scale + beta, scale = gamma / sqrt(variance + eps) made once a
+// thread.
 template <class T, int N>
 __global__ void forward(BatchNormShape shape, BatchNormForward<T> args) {
   using W = Wider<T>;
@@ -212,8 +213,8 @@ void batch_norm_backward(Cuda, const BatchNormShape& shape, const BatchNormBackw
     const W share = 1 / static_cast<W>(rows);
     sum_parts<W>(dy_parts, count, cols, share, means, Write::kSet);
     sum_parts<W>(xhat_parts, count, cols, share, means + cols, Write::kSet);
-    launch({.kernel = "batch_norm_backward", .grid = how.grid, .block = how.block},
-           backward<T, N>, shape, args, means);
+    launch({.kernel = "batch_norm_backward", .grid = how.grid, .block = how.block}, backward<T, N>,
+           shape, args, means);
   });
 }
 
@@ -223,9 +224,9 @@ void update_running(Cuda, double momentum, double scale, const T* x, T* running,
          running, n);
 }
 
-#define TAPESTRY_BATCH_NORM(T)                                                               \
-  template void column_moments(Cuda, int64_t, int64_t, const T*, Wider<T>*, Wider<T>*);      \
-  template void batch_norm(Cuda, const BatchNormShape&, const BatchNormForward<T>&);         \
+#define TAPESTRY_BATCH_NORM(T)                                                          \
+  template void column_moments(Cuda, int64_t, int64_t, const T*, Wider<T>*, Wider<T>*); \
+  template void batch_norm(Cuda, const BatchNormShape&, const BatchNormForward<T>&);    \
   template void batch_norm_backward(Cuda, const BatchNormShape&, const BatchNormBackward<T>&);
 TAPESTRY_BATCH_NORM(float)
 TAPESTRY_BATCH_NORM(double)

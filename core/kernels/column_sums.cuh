@@ -1,5 +1,5 @@
-// The second half of a sum over rows that blocks have begun: the blocks' partial rows are added up in
-// an order that the shape alone decides, where atomics would take any.
+// The second half of a sum over rows that blocks have begun: the blocks' partial rows are added up
+// in an order that the shape alone decides, where atomics would take any.
 #pragma once
 
 #include "core/kernels/cuda_common.cuh"
@@ -9,8 +9,8 @@ namespace column_sums {
 
 constexpr int kLanes = 8;  // threads that share a column
 
-// parts (count, cols) -> total (cols). A block of (32, 8) threads has 32 columns; thread (x, y) adds
-// parts y, y + 8, ... of column x, and thread (x, 0) the eight sums.
+// parts (count, cols) -> total (cols). A block of (32, 8) threads has 32 columns; thread (x, y)
+// adds parts y, y + 8, ... of column x, and thread (x, 0) the eight sums.
 template <class T>
 __global__ void sum_parts_kernel(const Wider<T>* parts, int64_t count, int64_t cols,
                                  Wider<T> factor, T* total, Write write) {

@@ -9,13 +9,14 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-// e^x for x <= 0. The fast form is right to rounding in absolute terms, as a sum of such terms needs.
+// e^x for x <= 0. The fast form is right to rounding in absolute terms, as a sum of such terms
+// needs.
 __device__ inline float power(float x) { return __expf(x); }
 __device__ inline double power(double x) { return std::exp(x); }
 
-// A row of n elements: single ones up to the first 16-byte boundary, packs, and single ones again: rows
-// of, say, 50257 classes start anywhere. `lead` is n where logits and gradient do not share the
-// boundary.
+// A row of n elements: single ones up to the first 16-byte boundary, packs, and single ones again:
+// rows of, say, 50257 classes start anywhere. `lead` is n where logits and gradient do not share
+// the boundary.
 template <class T>
 struct RowPacks {
   __device__ RowPacks(const T* z, const T* dz, int64_t n) : n(n) {
@@ -38,9 +39,9 @@ struct RowPacks {
   int64_t n, lead, packs;
 };
 
-// logits (rows, classes), `stride` apart: a block a row. The first reading takes the largest logit and
-// the sums in one go (a thread's sum is rescaled when its maximum grows), the second, from the cache
-// where it fits, makes the gradient.
+// logits (rows, classes), `stride` apart: a block a row. The first reading takes the largest logit
+// and the sums in one go (a thread's sum is rescaled when its maximum grows), the second, from the
+// cache where it fits, makes the gradient.
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads)
     rows_kernel(CrossEntropyShape shape, CrossEntropyRows<T> args) {
@@ -86,8 +87,8 @@ __global__ void __launch_bounds__(kMaxThreads)
   const double row_total = shape.label_smoothing != 0 ? block_sum(static_cast<double>(total)) : 0;
   beaten = block_reduce(beaten, MaxOf(), 0);
   if (threadIdx.x == 0) {
-    RowLoss loss = row_loss(shape, static_cast<double>(target_logit),
-                            static_cast<double>(row_max), row_sum, row_total);
+    RowLoss loss = row_loss(shape, static_cast<double>(target_logit), static_cast<double>(row_max),
+                            row_sum, row_total);
     loss.correct = loss.correct && beaten == 0;
     args.losses[r] = loss;
   }
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 }
 
 // One block: 1024 rows at a time come to shared memory, from where one thread adds up the losses in
-// their order and another the nll. 5 ns a row.
+// their order and another the nll.
 __global__ void sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
   constexpr int64_t kTile = 1024;
   static __shared__ double loss[kTile], nll[kTile];
@@ -145,12 +146,11 @@ template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args) {
   // About four packs a thread, so that short rows leave room for others.
   const int64_t warps = (shape.classes / kPack<T> / 4 + kWarp - 1) / kWarp;
-  const auto threads = static_cast<unsigned>(
-      std::clamp<int64_t>(warps * kWarp, 2 * kWarp, kMaxThreads));
-  launch({.kernel = "cross_entropy",
-          .grid = blocks_for(shape.rows, 1, INT32_MAX),
-          .block = threads},
-         rows_kernel<T>, shape, args);
+  const auto threads =
+      static_cast<unsigned>(std::clamp<int64_t>(warps * kWarp, 2 * kWarp, kMaxThreads));
+  launch(
+      {.kernel = "cross_entropy", .grid = blocks_for(shape.rows, 1, INT32_MAX), .block = threads},
+      rows_kernel<T>, shape, args);
 }
 
 void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
@@ -179,8 +179,8 @@ CrossEntropySums cross_entropy(Cuda, const CrossEntropyShape& shape, const T* lo
 
 }  // namespace kernels
 
-#define TAPESTRY_CROSS_ENTROPY(T)                                                          \
-  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&);  \
+#define TAPESTRY_CROSS_ENTROPY(T)                                                            \
+  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&);    \
   template CrossEntropySums kernels::cross_entropy(Cuda, const CrossEntropyShape&, const T*, \
                                                    const int32_t*, double, T*);
 TAPESTRY_CROSS_ENTROPY(float)

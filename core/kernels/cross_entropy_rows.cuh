@@ -1,5 +1,5 @@
-// The parts of a cross-entropy on the device, for the one over given logits and the one that makes them
-// chunk by chunk. Nothing here waits for the device.
+// The parts of a cross-entropy on the device, for the one over given logits and the one that makes
+// them chunk by chunk. Nothing here waits for the device.
 #pragma once
 
 #include "core/kernels/cross_entropy_rows.h"
@@ -23,7 +23,8 @@ struct CrossEntropyRows {
 template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args);
 
-/// sums += those of the rows, one row after the other: chunks of a batch give the bits of the whole.
+/// sums += those of the rows, one row after the other: chunks of a batch give the bits of the
+/// whole.
 void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums);
 
 }  // namespace tapestry

@@ -29,9 +29,9 @@ __global__ void forward(EmbeddingShape shape, const int32_t* ids, const T* table
 }
 
 // The backward sums up runs of equal ids in the sorted rows. A run may be as long as the batch (a
-// frequent word, padding), so blocks have pieces of equal length, whatever runs they hold: what a piece
-// has of a run that began before it is its head, of a run that begins in it and goes on its tail.
-// They are added up afterwards, in the order of the pieces.
+// frequent word, padding), so blocks have pieces of equal length, whatever runs they hold: what a
+// piece has of a run that began before it is its head, of a run that begins in it and goes on its
+// tail. They are added up afterwards, in the order of the pieces.
 constexpr int kPiece = 64;
 constexpr int kAhead = 8;  // rows on their way at a time
 
@@ -71,16 +71,19 @@ __global__ void sum_runs(Runs<T> runs) {
   if (c >= runs.cols) return;
   W sum[N] = {};
   for (int first = 0; first < n; first += kAhead) {
-    W slope[kAhead][N];
+    Pack<T, N> slope[kAhead];
+#pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (first + i < n) load_pack(runs.dy + rows[first + i] * runs.cols + c, slope[i]);
+      if (first + i >= n) continue;
+      slope[i] = *reinterpret_cast<const Pack<T, N>*>(runs.dy + rows[first + i] * runs.cols + c);
     }
+#pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       const int at = first + i;
-      if (at >= n) break;
+      if (at >= n) continue;
       W factor[N];
       factor_pack(runs.dropout, static_cast<uint64_t>(rows[at] * runs.cols + c), factor);
-      for (int j = 0; j < N; ++j) sum[j] += runs.scale * (slope[i][j] * factor[j]);
+      for (int j = 0; j < N; ++j) sum[j] += runs.scale * (widen(slope[i].v[j]) * factor[j]);
       const int32_t id = ids[at + 1];
       const bool goes_on = id == ids[at + 2];
       if (goes_on && at + 1 < n) continue;
@@ -157,10 +160,17 @@ void table_backward(const EmbeddingShape& shape, const int32_t* ids, const T* dy
   const int64_t pieces = (shape.rows + kPiece - 1) / kPiece;
   const SortedRows sorted(ids, shape.rows, shape.vocab);
   DeviceScratch<W> parts(2 * pieces * shape.cols);
-  const Runs<T> runs = {sorted.keys(), sorted.rows(), shape.rows,
-                        shape.cols,    dy,            static_cast<W>(shape.scale),
-                        dropout,       d_table,       write,
-                        parts.data(),  parts.data() + pieces * shape.cols};
+  const Runs<T> runs = {sorted.keys(),
+                        sorted.rows(),
+                        shape.rows,
+                        shape.cols,
+                        dy,
+                        static_cast<W>(shape.scale),
+                        dropout,
+                        d_table,
+                        write,
+                        parts.data(),
+                        parts.data() + pieces * shape.cols};
   const int64_t packs = shape.cols / N;
   launch(column_launch("embedding_backward", pieces, packs), sum_runs<T, N>, runs);
   launch(column_launch("embedding_backward", pieces, packs), join_runs<T, N>, runs);
@@ -197,10 +207,10 @@ void embedding_backward(Cuda, const EmbeddingShape& shape, const int32_t* ids, c
   }
 }
 
-#define TAPESTRY_EMBEDDING(T)                                                                  \
-  template void embedding(Cuda, const EmbeddingShape&, const int32_t*, const T*, const T*,     \
-                          const Dropout&, T*);                                                 \
-  template void embedding_backward(Cuda, const EmbeddingShape&, const int32_t*, const T*,      \
+#define TAPESTRY_EMBEDDING(T)                                                              \
+  template void embedding(Cuda, const EmbeddingShape&, const int32_t*, const T*, const T*, \
+                          const Dropout&, T*);                                             \
+  template void embedding_backward(Cuda, const EmbeddingShape&, const int32_t*, const T*,  \
                                    const Dropout&, T*, Write, T*, int64_t, Write);
 TAPESTRY_EMBEDDING(float)
 TAPESTRY_EMBEDDING(double)

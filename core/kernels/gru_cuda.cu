@@ -1,5 +1,5 @@
-// A step has few elements and follows the product before it: a thread for each element, so that as many
-// of them as possible are on their way.
+// A step has few elements and follows the product before it: a thread for each element, so that as
+// many of them as possible are on their way.
 #include "core/kernels/cuda_common.cuh"
 #include "core/kernels/gru.h"
 #include "core/kernels/unary_functors.h"
@@ -103,8 +103,8 @@ void gru_step_backward(Cuda, const GruShape& shape, const GruBackward<T>& args) 
          backward<T>, shape, args);
 }
 
-#define TAPESTRY_GRU(T)                                                   \
-  template void gru_step(Cuda, const GruShape&, const GruForward<T>&);    \
+#define TAPESTRY_GRU(T)                                                \
+  template void gru_step(Cuda, const GruShape&, const GruForward<T>&); \
   template void gru_step_backward(Cuda, const GruShape&, const GruBackward<T>&);
 TAPESTRY_GRU(float)
 TAPESTRY_GRU(double)

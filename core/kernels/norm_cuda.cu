@@ -1,6 +1,6 @@
-// A row is held in the registers of a warp or a block, 16 bytes an access, so that each input is read
-// once; rows that do not fit or cannot be read in packs take several passes, the later ones from the
-// cache.
+// A row is held in the registers of a warp or a block, 16 bytes an access, so that each input is
+// read once; rows that do not fit or cannot be read in packs take several passes, the later ones
+// from the cache.
 #include <algorithm>
 
 #include "core/kernels/column_sums.cuh"
@@ -21,7 +21,7 @@ template <class T>
 constexpr int kMostPacks = 128 / (kPack<T> * static_cast<int>(sizeof(Wider<T>)));
 
 template <bool kWarpRow>
-constexpr int kMaxThreads = kWarpRow ? kRowWarps * kWarp : kMaxRowThreads;
+constexpr int kMaxThreads = kWarpRow ? kRowWarps* kWarp : kMaxRowThreads;
 
 // The threads that share a row: a warp, or the block.
 template <bool kWarpRow>
@@ -67,6 +67,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
   const int64_t first = r * shape.cols, begin = Row::thread() * N, step = Row::threads() * N;
   W s[kPacks][N] = {};
   W sum = 0;
+#pragma unroll  // the arrays must be registers
   for (int p = 0; p < kPacks; ++p) {
     const int64_t c = begin + p * step;
     if (c >= shape.cols) continue;
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
   W mean = 0;
   if (shape.kind == NormKind::kLayer) mean = Row::sum(sum) / n;
   W squares = 0;
+#pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     if (begin + p * step >= shape.cols) continue;
     for (const W v : s[p]) squares += (v - mean) * (v - mean);
@@ -87,6 +89,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     if (shape.kind == NormKind::kLayer) args.mean[r] = mean;
     args.rstd[r] = rstd;
   }
+#pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     const int64_t c = begin + p * step;
     if (c >= shape.cols) continue;
@@ -100,8 +103,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
 
 // (rows, cols): a block for each row of any width. A thread reads back only what it wrote itself.
 template <class T>
-__global__ void forward_by_passes(NormShape shape, NormForward<T> args,
-                                  DropoutFactors<T> dropout) {
+__global__ void forward_by_passes(NormShape shape, NormForward<T> args, DropoutFactors<T> dropout) {
   using W = Wider<T>;
   const int64_t r = blockIdx.x, first = r * shape.cols;
   const T* s = args.x + first;
@@ -206,6 +208,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     W xhat[kPacks][N] = {}, g[kPacks][N] = {};
     if (args.dy != nullptr) {
       W g_sum = 0, gx_sum = 0;
+#pragma unroll
       for (int p = 0; p < kPacks; ++p) {
         const int64_t c = begin + p * step;
         if (c >= cols) continue;
@@ -226,6 +229,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
       if (shape.kind == NormKind::kLayer) row.g_mean = Row::sum(g_sum) / n;
       row.gx_mean = Row::sum(gx_sum) / n;
     }
+#pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       const int64_t c = begin + p * step;
       if (c >= cols) continue;
@@ -234,6 +238,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     }
   }
   if (parts == nullptr) return;
+#pragma unroll
   for (int p = 0; p < kPacks; ++p) {
     if constexpr (kWarpRow) {
       add_warps(d_gamma[p], p * step, cols, part_of(parts, 0, cols));
@@ -249,8 +254,8 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
 
 // As forward_by_passes; the sums over rows grow in `parts` itself.
 template <class T>
-__global__ void backward_by_passes(NormShape shape, NormBackward<T> args,
-                                   DropoutFactors<T> dropout, Wider<T>* parts) {
+__global__ void backward_by_passes(NormShape shape, NormBackward<T> args, DropoutFactors<T> dropout,
+                                   Wider<T>* parts) {
   using W = Wider<T>;
   const int64_t cols = shape.cols;
   for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
@@ -281,9 +286,9 @@ __global__ void backward_by_passes(NormShape shape, NormBackward<T> args,
   }
 }
 
-// Calls f(kPacks, kWarpRow, threads of a block), the first two as constants, with the fewest packs a
-// thread (at most kMost in a warp's row, kMostOfBlock in a block's) that hold a row of `packs`. False
-// when none do.
+// Calls f(kPacks, kWarpRow, threads of a block), the first two as constants, with the fewest packs
+// a thread (at most kMost in a warp's row, kMostOfBlock in a block's) that hold a row of `packs`.
+// False when none do.
 template <int kMost, int kMostOfBlock, int kPacks = 1, class F>
 bool with_registers(int64_t packs, F f) {
   if (packs <= kWarp * kPacks) {
@@ -332,26 +337,24 @@ void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args) {
   DeviceScratch<Wider<T>> memory(sums ? 2 * std::min(shape.rows, kMaxParts) * shape.cols : 0);
   Wider<T>* const parts = sums ? memory.data() : nullptr;
   unsigned blocks = 0;
-  const bool packed = can_pack<T>(shape.cols, args.sum, args.gamma, args.dy, args.dsum, args.dx,
-                                  args.d_residual);
+  const bool packed =
+      can_pack<T>(shape.cols, args.sum, args.gamma, args.dy, args.dsum, args.dx, args.d_residual);
   const bool done =
       packed &&
       // A thread holds four values for each column, so a block of 512 has half of the columns.
-      with_registers<kMostPacks<T>, kMostPacks<T> / 2>(
-          shape.cols / kPack<T>, [&](auto packs, auto warp_row, int64_t threads) {
-            constexpr int kPacks = decltype(packs)::value;
-            constexpr bool kWarpRow = decltype(warp_row)::value;
-            blocks = blocks_for(shape.rows, kWarpRow ? kRowWarps : 1, kMaxParts);
-            launch({.kernel = "norm_backward",
-                    .grid = blocks,
-                    .block = static_cast<unsigned>(threads)},
-                   backward_in_registers<T, kPack<T>, kPacks, kWarpRow>, shape, args, dropout,
-                   parts);
-          });
+      with_registers<kMostPacks<T>, kMostPacks<T> / 2>(shape.cols / kPack<T>, [&](auto packs,
+                                                                                  auto warp_row,
+                                                                                  int64_t threads) {
+        constexpr int kPacks = decltype(packs)::value;
+        constexpr bool kWarpRow = decltype(warp_row)::value;
+        blocks = blocks_for(shape.rows, kWarpRow ? kRowWarps : 1, kMaxParts);
+        launch({.kernel = "norm_backward", .grid = blocks, .block = static_cast<unsigned>(threads)},
+               backward_in_registers<T, kPack<T>, kPacks, kWarpRow>, shape, args, dropout, parts);
+      });
   if (!done) {
     blocks = blocks_for(shape.rows, 1, kMaxParts);
-    launch({.kernel = "norm_backward", .grid = blocks}, backward_by_passes<T>, shape, args,
-           dropout, parts);
+    launch({.kernel = "norm_backward", .grid = blocks}, backward_by_passes<T>, shape, args, dropout,
+           parts);
   }
   if (args.d_gamma != nullptr) {
     sum_parts(parts, blocks, shape.cols, Wider<T>(1), args.d_gamma, args.d_gamma_write);
@@ -362,7 +365,7 @@ void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args) {
   }
 }
 
-#define TAPESTRY_NORM(T)                                              \
+#define TAPESTRY_NORM(T)                                             \
   template void norm(Cuda, const NormShape&, const NormForward<T>&); \
   template void norm_backward(Cuda, const NormShape&, const NormBackward<T>&);
 TAPESTRY_NORM(float)

@@ -8,9 +8,9 @@ namespace radix_sort {
 
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 constexpr int kWarps = kBlock / kWarp;
-constexpr int kRounds = 8;                         // keys of a lane
-constexpr int kTile = kBlock * kRounds;            // keys of a block
-static_assert(kDigits == kBlock);                  // thread d takes care of digit d
+constexpr int kRounds = 8;               // keys of a lane
+constexpr int kTile = kBlock * kRounds;  // keys of a block
+static_assert(kDigits == kBlock);        // thread d takes care of digit d
 
 // What one pass over the keys reads and writes.
 struct Pass {
@@ -84,8 +84,8 @@ static __global__ void exclusive_scan(int64_t* values, int64_t n) {
   }
 }
 
-// Puts the tile's keys where they belong by this digit: behind the smaller digits, the earlier tiles
-// and warps, and the earlier keys of the warp.
+// Puts the tile's keys where they belong by this digit: behind the smaller digits, the earlier
+// tiles and warps, and the earlier keys of the warp.
 static __global__ void place_tile(Pass pass, int32_t* keys, int32_t* rows) {
   static __shared__ int counts[kWarps][kDigits];
   static __shared__ int64_t starts[kDigits];
@@ -107,8 +107,8 @@ static __global__ void place_tile(Pass pass, int32_t* keys, int32_t* rows) {
 
 }  // namespace radix_sort
 
-/// Row numbers 0 to count - 1 in the order of their keys in [0, bound), equal keys in the order of the
-/// rows. Least significant digit first; reads the keys twice for every 8 bits of the bound.
+/// Row numbers 0 to count - 1 in the order of their keys in [0, bound), equal keys in the order of
+/// the rows. Least significant digit first; reads the keys twice for every 8 bits of the bound.
 class SortedRows {
  public:
   SortedRows(const int32_t* keys, int64_t count, int64_t bound)

@@ -131,7 +131,7 @@ TYPED_TEST(AdditiveAttentionTest, SameBitsForAnyNumberOfThreads) {
   expect_same_for_any_threads([&] {
     const auto n = [](const auto &x) { return static_cast<int64_t>(x.size()); };
     Values<T> all(p.out.size() + p.weights.size() + p.q.size() + p.k.size() + p.values.size() +
-                       p.v.size());
+                  p.v.size());
     T *const out = all.data();
     T *const weights = out + n(p.out), *const dq = weights + n(p.weights);
     T *const dk = dq + n(p.q), *const d_values = dk + n(p.k), *const dv = d_values + n(p.values);

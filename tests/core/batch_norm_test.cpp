@@ -152,7 +152,7 @@ TYPED_TEST(BatchNormTest, RunningStatisticsPassOverWhatIsNotFinite) {
   using T = TypeParam;
   Values<T> running = {1, 2, 3};
   const Values<T> batch = {3, std::numeric_limits<T>::quiet_NaN(),
-                                std::numeric_limits<T>::infinity()};
+                           std::numeric_limits<T>::infinity()};
   kernels::update_running(TestDevice{}, 0.25, 2.0, batch.data(), running.data(), int64_t{3});
   EXPECT_EQ(running, (Values<T>{2.25, 2, 3}));
 }

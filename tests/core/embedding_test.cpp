@@ -87,6 +87,60 @@ TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
   });
 }
 
+// Thousands of rows, most of them of two words and the rest of any.
+TYPED_TEST(EmbeddingTest, BackwardOfFrequentWords) {
+  using T = TypeParam;
+  const int64_t rows = 5000, cols = 8, vocab = 70000;
+  Values<int32_t> ids = random_ints(rows, 1, vocab);
+  for (int64_t r = 0; r < rows; ++r) {
+    if (r % 4 == 0) ids[r] = 0;
+    if (r % 8 == 1) ids[r] = 66000;
+  }
+  const Values<T> dy = random_values<T>(rows * cols, 2);
+  std::vector<double> expected(vocab * cols);
+  for (int64_t i = 0; i < rows * cols; ++i) expected[ids[i / cols] * cols + i % cols] += dy[i];
+  Values<T> d_table(vocab * cols);
+  kernels::embedding_backward<T>(TestDevice{}, {rows, cols, vocab}, ids.data(), dy.data(), {},
+                                 d_table.data(), Write::kSet, nullptr, 0, Write::kSet);
+  expect_close(d_table, expected, 600);  // 1250 addends
+}
+
+#ifdef TAPESTRY_TEST_CUDA
+TEST(EmbeddingBFloat16Test, EqualsTheReference) {
+  using T = BFloat16;
+  const Values<int32_t> ids = some_ids();
+  const Dropout dropout = kDropouts[1];
+  for (const int64_t cols : {33, 64}) {
+    SCOPED_TRACE(cols);
+    const Values<T> table = random_values<T>(kVocab * cols, 2);
+    const Values<T> positions = random_values<T>(kPositions * cols, 3);
+    const Values<T> dy = random_values<T>(kRows * cols, 4);
+    std::vector<double> expected, d_table(kVocab * cols), d_positions(kPositions * cols);
+    for (int64_t i = 0; i < kRows * cols; ++i) {
+      const int64_t r = i / cols, c = i % cols, at = (kOffset + r % kLength) * cols + c;
+      const double factor = dropout_factor(dropout, i), g = as_double(dy[i]) * factor;
+      const double v = 5.5 * as_double(table[ids[r] * cols + c]) + as_double(positions[at]);
+      expected.push_back(v * factor);
+      d_table[ids[r] * cols + c] += 5.5 * g;
+      d_positions[at] += g;
+    }
+    Values<T> y(expected.size());
+    kernels::embedding(TestDevice{}, shape_of(cols), ids.data(), table.data(), positions.data(),
+                       dropout, y.data());
+    expect_close(y, expected, 2);
+    for (const Write write : kBothWrites) {
+      const Values<T> table_before = random_values<T>(kVocab * cols, 5);
+      const Values<T> positions_before = random_values<T>(kPositions * cols, 6);
+      Values<T> to_table = table_before, to_positions = positions_before;
+      kernels::embedding_backward(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
+                                  to_table.data(), write, to_positions.data(), kPositions, write);
+      expect_close(to_table, delivered(d_table, widen(table_before), write), 2);
+      expect_close(to_positions, delivered(d_positions, widen(positions_before), write), 2);
+    }
+  }
+}
+#endif
+
 TYPED_TEST(EmbeddingTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const int64_t rows = 3000, cols = 64, vocab = 500;
@@ -97,7 +151,8 @@ TYPED_TEST(EmbeddingTest, SameBitsForAnyNumberOfThreads) {
   const Dropout dropout{0.1f, {1, 2, 3}};
   expect_same_for_any_threads([&] {
     Values<T> y(rows * cols + vocab * cols);
-    kernels::embedding<T>(TestDevice{}, shape, ids.data(), table.data(), nullptr, dropout, y.data());
+    kernels::embedding<T>(TestDevice{}, shape, ids.data(), table.data(), nullptr, dropout,
+                          y.data());
     kernels::embedding_backward<T>(TestDevice{}, shape, ids.data(), y.data(), dropout,
                                    y.data() + rows * cols, Write::kSet, nullptr, 0, Write::kSet);
     return y;

@@ -174,8 +174,7 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
 TYPED_TEST(GruTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const int64_t rows = 301, size = 67;
-  const Values<T> x = random_values<T>(rows * 3 * size, 1),
-                       h = random_values<T>(rows * size, 2);
+  const Values<T> x = random_values<T>(rows * 3 * size, 1), h = random_values<T>(rows * size, 2);
   expect_same_for_any_threads([&] {
     Values<T> results(static_cast<size_t>(rows * size * 9));
     GruShape shape;
