@@ -17,8 +17,8 @@ EmbeddingShape shape_of(int64_t cols) {
 const Dropout kDropouts[] = {{0, {}}, {0.25f, {21, 22, 23}}};
 
 // Ids with many repetitions, and the last row of the vocabulary among them.
-std::vector<int32_t> some_ids() {
-  std::vector<int32_t> ids = random_ints(kRows, 1, 12);
+Values<int32_t> some_ids() {
+  Values<int32_t> ids = random_ints(kRows, 1, 12);
   ids[7] = kVocab - 1;
   return ids;
 }
@@ -30,10 +30,10 @@ TYPED_TEST_SUITE(EmbeddingTest, FloatingTypes);
 TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
   using T = TypeParam;
   on_every_target([] {
-    const std::vector<int32_t> ids = some_ids();
+    const Values<int32_t> ids = some_ids();
     for (const int64_t cols : {1, 31, 33, 257}) {
-      const std::vector<T> table = random_values<T>(kVocab * cols, 2);
-      const std::vector<T> positions = random_values<T>(kPositions * cols, 3);
+      const Values<T> table = random_values<T>(kVocab * cols, 2);
+      const Values<T> positions = random_values<T>(kPositions * cols, 3);
       for (const Dropout& dropout : kDropouts) {
         for (const bool with_positions : {false, true}) {
           std::vector<double> expected;
@@ -44,8 +44,8 @@ TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
               expected.push_back(v * dropout_factor(dropout, r * cols + c));
             }
           }
-          std::vector<T> y(expected.size());
-          kernels::embedding(Cpu{}, shape_of(cols), ids.data(), table.data(),
+          Values<T> y(expected.size());
+          kernels::embedding(TestDevice{}, shape_of(cols), ids.data(), table.data(),
                              with_positions ? positions.data() : nullptr, dropout, y.data());
           expect_close(y, expected, 3);
         }
@@ -57,9 +57,9 @@ TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
 TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
   using T = TypeParam;
   on_every_target([] {
-    const std::vector<int32_t> ids = some_ids();
+    const Values<int32_t> ids = some_ids();
     for (const int64_t cols : {1, 31, 33, 257}) {
-      const std::vector<T> dy = random_values<T>(kRows * cols, 4);
+      const Values<T> dy = random_values<T>(kRows * cols, 4);
       for (const Dropout& dropout : kDropouts) {
         std::vector<double> d_table(kVocab * cols), d_positions(kPositions * cols);
         for (int64_t r = 0; r < kRows; ++r) {
@@ -70,16 +70,16 @@ TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
           }
         }
         for (const Write write : kBothWrites) {
-          const std::vector<T> table_before = random_values<T>(kVocab * cols, 5);
-          const std::vector<T> positions_before = random_values<T>(kPositions * cols, 6);
-          std::vector<T> table = table_before, positions = positions_before;
-          kernels::embedding_backward(Cpu{}, shape_of(cols), ids.data(), dy.data(), dropout,
+          const Values<T> table_before = random_values<T>(kVocab * cols, 5);
+          const Values<T> positions_before = random_values<T>(kPositions * cols, 6);
+          Values<T> table = table_before, positions = positions_before;
+          kernels::embedding_backward(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
                                       table.data(), write, positions.data(), kPositions, write);
           expect_close(table, delivered(d_table, widen(table_before), write), 40);
           expect_close(positions, delivered(d_positions, widen(positions_before), write), 20);
         }
-        std::vector<T> alone(kVocab * cols);
-        kernels::embedding_backward<T>(Cpu{}, shape_of(cols), ids.data(), dy.data(), dropout,
+        Values<T> alone(kVocab * cols);
+        kernels::embedding_backward<T>(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
                                        alone.data(), Write::kSet, nullptr, 0, Write::kSet);
         expect_close(alone, d_table, 40);
       }
@@ -87,18 +87,73 @@ TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
   });
 }
 
+// Thousands of rows, most of them of two words and the rest of any.
+TYPED_TEST(EmbeddingTest, BackwardOfFrequentWords) {
+  using T = TypeParam;
+  const int64_t rows = 5000, cols = 8, vocab = 70000;
+  Values<int32_t> ids = random_ints(rows, 1, vocab);
+  for (int64_t r = 0; r < rows; ++r) {
+    if (r % 4 == 0) ids[r] = 0;
+    if (r % 8 == 1) ids[r] = 66000;
+  }
+  const Values<T> dy = random_values<T>(rows * cols, 2);
+  std::vector<double> expected(vocab * cols);
+  for (int64_t i = 0; i < rows * cols; ++i) expected[ids[i / cols] * cols + i % cols] += dy[i];
+  Values<T> d_table(vocab * cols);
+  kernels::embedding_backward<T>(TestDevice{}, {rows, cols, vocab}, ids.data(), dy.data(), {},
+                                 d_table.data(), Write::kSet, nullptr, 0, Write::kSet);
+  expect_close(d_table, expected, 600);  // 1250 addends
+}
+
+#ifdef TAPESTRY_TEST_CUDA
+TEST(EmbeddingBFloat16Test, EqualsTheReference) {
+  using T = BFloat16;
+  const Values<int32_t> ids = some_ids();
+  const Dropout dropout = kDropouts[1];
+  for (const int64_t cols : {33, 64}) {
+    SCOPED_TRACE(cols);
+    const Values<T> table = random_values<T>(kVocab * cols, 2);
+    const Values<T> positions = random_values<T>(kPositions * cols, 3);
+    const Values<T> dy = random_values<T>(kRows * cols, 4);
+    std::vector<double> expected, d_table(kVocab * cols), d_positions(kPositions * cols);
+    for (int64_t i = 0; i < kRows * cols; ++i) {
+      const int64_t r = i / cols, c = i % cols, at = (kOffset + r % kLength) * cols + c;
+      const double factor = dropout_factor(dropout, i), g = as_double(dy[i]) * factor;
+      const double v = 5.5 * as_double(table[ids[r] * cols + c]) + as_double(positions[at]);
+      expected.push_back(v * factor);
+      d_table[ids[r] * cols + c] += 5.5 * g;
+      d_positions[at] += g;
+    }
+    Values<T> y(expected.size());
+    kernels::embedding(TestDevice{}, shape_of(cols), ids.data(), table.data(), positions.data(),
+                       dropout, y.data());
+    expect_close(y, expected, 2);
+    for (const Write write : kBothWrites) {
+      const Values<T> table_before = random_values<T>(kVocab * cols, 5);
+      const Values<T> positions_before = random_values<T>(kPositions * cols, 6);
+      Values<T> to_table = table_before, to_positions = positions_before;
+      kernels::embedding_backward(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
+                                  to_table.data(), write, to_positions.data(), kPositions, write);
+      expect_close(to_table, delivered(d_table, widen(table_before), write), 2);
+      expect_close(to_positions, delivered(d_positions, widen(positions_before), write), 2);
+    }
+  }
+}
+#endif
+
 TYPED_TEST(EmbeddingTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const int64_t rows = 3000, cols = 64, vocab = 500;
   const EmbeddingShape shape{rows, cols, vocab, 50, 0, 8};
-  std::vector<int32_t> ids = random_ints(rows, 1, vocab);
+  Values<int32_t> ids = random_ints(rows, 1, vocab);
   for (int64_t r = 0; r < rows; r += 3) ids[r] = 1;  // a frequent word
-  const std::vector<T> table = random_values<T>(vocab * cols, 2);
+  const Values<T> table = random_values<T>(vocab * cols, 2);
   const Dropout dropout{0.1f, {1, 2, 3}};
   expect_same_for_any_threads([&] {
-    std::vector<T> y(rows * cols + vocab * cols);
-    kernels::embedding<T>(Cpu{}, shape, ids.data(), table.data(), nullptr, dropout, y.data());
-    kernels::embedding_backward<T>(Cpu{}, shape, ids.data(), y.data(), dropout,
+    Values<T> y(rows * cols + vocab * cols);
+    kernels::embedding<T>(TestDevice{}, shape, ids.data(), table.data(), nullptr, dropout,
+                          y.data());
+    kernels::embedding_backward<T>(TestDevice{}, shape, ids.data(), y.data(), dropout,
                                    y.data() + rows * cols, Write::kSet, nullptr, 0, Write::kSet);
     return y;
   });

@@ -51,7 +51,7 @@ struct Naive {
 template <class T>
 struct Data {
   int64_t rows, cols;
-  std::vector<T> x, residual, gamma, beta, dy, dsum;
+  Values<T> x, residual, gamma, beta, dy, dsum;
 
   Data(int64_t rows, int64_t cols)
       : rows(rows),
@@ -70,7 +70,8 @@ struct Data {
 
 template <class T>
 struct Forward {
-  std::vector<T> sum, y, mean, rstd;
+  Values<T> sum, y;
+  Values<Wider<T>> mean, rstd;
 
   Forward(const Options& options, const Data<T>& data)
       : sum(data.x.size()), y(data.x.size()), mean(data.rows), rstd(data.rows) {
@@ -84,7 +85,7 @@ struct Forward {
     args.y = y.data();
     args.mean = options.kind == NormKind::kLayer ? mean.data() : nullptr;
     args.rstd = rstd.data();
-    kernels::norm(Cpu{}, {options.kind, data.rows, data.cols, kEps}, args);
+    kernels::norm(TestDevice{}, {options.kind, data.rows, data.cols, kEps}, args);
     if (!options.residual) sum = data.x;
   }
 };
@@ -112,6 +113,114 @@ TYPED_TEST(NormTest, EqualsTheDefinition) {
   });
 }
 
+// Rows of a warp and of a block, to the last pack and beyond; long ones that cannot be read in
+// packs.
+TYPED_TEST(NormTest, WideRows) {
+  using T = TypeParam;
+  const Options options{NormKind::kLayer, true, true, 0.3f};
+  for (const int64_t cols : {128, 516, 768, 1030, 2048, 8200, 17000}) {
+    SCOPED_TRACE(cols);
+    const Data<T> data(2, cols);
+    const Naive naive = data.naive(options);
+    const Forward<T> forward(options, data);
+    expect_close(forward.y, naive.y, 400);
+    std::vector<double> dx, d_gamma(cols);
+    for (int64_t r = 0; r < 2; ++r) {
+      double g_mean = 0, gx_mean = 0;
+      for (int64_t c = 0; c < cols; ++c) {
+        const int64_t i = r * cols + c;
+        const double g = double(data.dy[i]) * data.gamma[c];
+        g_mean += g / cols;
+        gx_mean += g * naive.xhat[i] / cols;
+        d_gamma[c] += data.dy[i] * naive.xhat[i];
+      }
+      for (int64_t c = 0; c < cols; ++c) {
+        const int64_t i = r * cols + c;
+        const double g = double(data.dy[i]) * data.gamma[c];
+        dx.push_back(naive.rstd[r] * (g - g_mean - naive.xhat[i] * gx_mean) *
+                     dropout_factor(dropout_of(options), i));
+      }
+    }
+    Values<T> out(data.x.size()), out_gamma(cols);
+    NormBackward<T> args = {};
+    args.sum = forward.sum.data();
+    args.gamma = data.gamma.data();
+    args.mean = forward.mean.data();
+    args.rstd = forward.rstd.data();
+    args.dy = data.dy.data();
+    args.dropout = dropout_of(options);
+    args.dx = out.data();
+    args.d_gamma = out_gamma.data();
+    kernels::norm_backward(TestDevice{}, {options.kind, 2, cols, kEps}, args);
+    expect_close(out, dx, 400);
+    expect_close(out_gamma, d_gamma, 400);
+  }
+}
+
+#ifdef TAPESTRY_TEST_CUDA
+// The norm is of the rounded sum, which backward sees, so the reference starts from it too.
+TEST(NormBFloat16Test, EqualsTheDefinition) {
+  using T = BFloat16;
+  for (const Options& options : kOptions) {
+    for (const int64_t cols : {31, 256, 1056, 4096}) {
+      SCOPED_TRACE(cols);
+      const int64_t rows = 9;
+      const Data<T> data(rows, cols);
+      const Forward<T> forward(options, data);
+      expect_close(forward.sum, data.naive(options).sum, 2);
+      const Options plain{options.kind, false, options.beta, 0};
+      const Naive naive(plain, rows, cols, widen(forward.sum), {}, widen(data.gamma),
+                        widen(data.beta));
+      expect_close(forward.y, naive.y, 2);
+      expect_close(forward.rstd, naive.rstd, 40);
+      std::vector<double> ds, dx, d_gamma(cols), d_beta(cols);
+      for (int64_t r = 0; r < rows; ++r) {
+        double g_mean = 0, gx_mean = 0;
+        const auto g = [&](int64_t c) {
+          return as_double(data.dy[r * cols + c]) * as_double(data.gamma[c]);
+        };
+        for (int64_t c = 0; c < cols; ++c) {
+          const int64_t i = r * cols + c;
+          if (options.kind == NormKind::kLayer) g_mean += g(c) / cols;
+          gx_mean += g(c) * naive.xhat[i] / cols;
+          d_gamma[c] += as_double(data.dy[i]) * naive.xhat[i];
+          d_beta[c] += as_double(data.dy[i]);
+        }
+        for (int64_t c = 0; c < cols; ++c) {
+          const int64_t i = r * cols + c;
+          ds.push_back(naive.rstd[r] * (g(c) - g_mean - naive.xhat[i] * gx_mean) +
+                       as_double(data.dsum[i]));
+          dx.push_back(ds.back() * dropout_factor(dropout_of(options), i));
+        }
+      }
+      for (const Write write : kBothWrites) {
+        const Values<T> before = random_values<T>(rows * cols, 7);
+        const Values<T> small = random_values<T>(cols, 8);
+        Values<T> out_x = before, out_residual = before, out_gamma = small, out_beta = small;
+        NormBackward<T> args = {};
+        args.sum = forward.sum.data();
+        args.gamma = data.gamma.data();
+        args.mean = options.kind == NormKind::kLayer ? forward.mean.data() : nullptr;
+        args.rstd = forward.rstd.data();
+        args.dy = data.dy.data();
+        args.dsum = data.dsum.data();
+        args.dropout = dropout_of(options);
+        args.dx = out_x.data();
+        args.d_residual = out_residual.data();
+        args.d_gamma = out_gamma.data();
+        args.d_beta = out_beta.data();
+        args.dx_write = args.d_residual_write = args.d_gamma_write = args.d_beta_write = write;
+        kernels::norm_backward(TestDevice{}, {options.kind, rows, cols, kEps}, args);
+        expect_close(out_x, delivered(dx, widen(before), write), 2);
+        expect_close(out_residual, delivered(ds, widen(before), write), 2);
+        expect_close(out_gamma, delivered(d_gamma, widen(small), write), 2);
+        expect_close(out_beta, delivered(d_beta, widen(small), write), 2);
+      }
+    }
+  }
+}
+#endif
+
 // A large common offset must not cost the digits of the variance.
 TYPED_TEST(NormTest, VarianceSurvivesALargeMean) {
   using T = TypeParam;
@@ -127,11 +236,11 @@ TYPED_TEST(NormTest, WithoutSumTheResidualStillCounts) {
   using T = TypeParam;
   const Options options{NormKind::kLayer, true, true, 0.3f};
   const Data<T> data(5, 33);
-  std::vector<T> y(data.x.size()), rstd(5), mean(5);
+  Values<T> y(data.x.size()), rstd(5), mean(5);
   NormForward<T> args = {data.x.data(),     data.residual.data(), dropout_of(options),
                          data.gamma.data(), data.beta.data(),     nullptr,
                          y.data(),          mean.data(),          rstd.data()};
-  kernels::norm(Cpu{}, {options.kind, 5, 33, kEps}, args);
+  kernels::norm(TestDevice{}, {options.kind, 5, 33, kEps}, args);
   EXPECT_EQ(y, Forward<T>(options, data).y);
 }
 
@@ -165,10 +274,9 @@ TYPED_TEST(NormTest, BackwardIsTheJacobianProduct) {
             }
           }
           for (const Write write : kBothWrites) {
-            const std::vector<T> before = random_values<T>(rows * cols, 7);
-            const std::vector<T> small = random_values<T>(cols, 8);
-            std::vector<T> out_x = before, out_residual = before, out_gamma = small,
-                           out_beta = small;
+            const Values<T> before = random_values<T>(rows * cols, 7);
+            const Values<T> small = random_values<T>(cols, 8);
+            Values<T> out_x = before, out_residual = before, out_gamma = small, out_beta = small;
             NormBackward<T> args = {};
             args.sum = forward.sum.data();
             args.gamma = data.gamma.data();
@@ -182,7 +290,7 @@ TYPED_TEST(NormTest, BackwardIsTheJacobianProduct) {
             args.d_gamma = out_gamma.data();
             args.d_beta = options.beta ? out_beta.data() : nullptr;
             args.dx_write = args.d_residual_write = args.d_gamma_write = args.d_beta_write = write;
-            kernels::norm_backward(Cpu{}, {options.kind, rows, cols, kEps}, args);
+            kernels::norm_backward(TestDevice{}, {options.kind, rows, cols, kEps}, args);
             expect_close(out_x, delivered(dx, widen(before), write), 1500);
             if (options.residual) {
               expect_close(out_residual, delivered(ds, widen(before), write), 1500);
@@ -202,7 +310,7 @@ TYPED_TEST(NormTest, SameBitsForAnyNumberOfThreads) {
   const Data<T> data(700, 65);
   expect_same_for_any_threads([&] {
     const Forward<T> forward(options, data);
-    std::vector<T> out(data.x.size() + 2 * 65);
+    Values<T> out(data.x.size() + 2 * 65);
     NormBackward<T> args = {};
     args.sum = forward.sum.data();
     args.gamma = data.gamma.data();
@@ -213,7 +321,7 @@ TYPED_TEST(NormTest, SameBitsForAnyNumberOfThreads) {
     args.dx = out.data();
     args.d_gamma = out.data() + data.x.size();
     args.d_beta = args.d_gamma + 65;
-    kernels::norm_backward(Cpu{}, {options.kind, 700, 65, kEps}, args);
+    kernels::norm_backward(TestDevice{}, {options.kind, 700, 65, kEps}, args);
     out.insert(out.end(), forward.y.begin(), forward.y.end());
     return out;
   });
