@@ -1,6 +1,6 @@
 // What the kernel tests share: inputs, comparison against doubles, every vector target, any number
-// of threads. A test file is compiled for the CPU and, where it is listed in tests/CMakeLists.txt, once
-// more with TestDevice = Cuda; its bodies call kernels with TestDevice{} and memory of Values.
+// of threads. A test file is compiled for the CPU and, where it is listed in tests/CMakeLists.txt,
+// once more with TestDevice = Cuda; its bodies call kernels with TestDevice{} and memory of Values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ namespace tapestry {
 
 using TestDevice = Cuda;
 
-/// Memory that both sides address. Launches block in these tests (cuda_environment.cpp), so that the
-/// host may look at a result as soon as a kernel has been called.
+/// Memory that both sides address. Launches block in these tests (cuda_environment.cpp), so that
+/// the host may look at a result as soon as a kernel has been called.
 template <class T>
 struct TestAllocator {
   using value_type = T;
@@ -70,18 +70,29 @@ inline Values<int32_t> random_ints(int64_t n, uint64_t seed, int32_t bound) {
 }
 
 template <class T>
-std::vector<double> widen(const Values<T>& values) {
-  return {values.begin(), values.end()};
+double as_double(T value) {
+  return static_cast<double>(static_cast<Wider<T>>(value));
 }
+template <class T>
+std::vector<double> widen(const Values<T>& values) {
+  std::vector<double> result;
+  for (const T value : values) result.push_back(as_double(value));
+  return result;
+}
+
+template <class T>
+inline constexpr double kEpsilon = std::numeric_limits<T>::epsilon();
+template <>
+inline constexpr double kEpsilon<BFloat16> = 0x1p-7;
 
 /// Expects |actual - expected| <= units * epsilon of T * (1 + |expected|) everywhere; infinities
 /// and NaN must stand where they are expected. `units` is about the number of roundings on the way.
 template <class T>
 void expect_close(const Values<T>& actual, const std::vector<double>& expected, double units) {
   ASSERT_EQ(actual.size(), expected.size());
-  const double epsilon = std::numeric_limits<T>::epsilon();
+  const double epsilon = kEpsilon<T>;
   for (size_t i = 0; i < actual.size(); ++i) {
-    const double a = static_cast<double>(actual[i]), e = expected[i];
+    const double a = as_double(actual[i]), e = expected[i];
     if (std::isnan(e)) {
       ASSERT_TRUE(std::isnan(a)) << "element " << i << " is " << a << ", not NaN";
     } else if (std::isinf(e)) {
@@ -90,6 +101,17 @@ void expect_close(const Values<T>& actual, const std::vector<double>& expected, 
       ASSERT_LE(std::abs(a - e), units * epsilon * (1 + std::abs(e)))
           << "element " << i << " is " << a << ", expected " << e;
     }
+  }
+}
+
+/// Expects the same bits on the CPU. On a GPU, where a product may have another algorithm when
+/// other outputs are asked for, expects the same numbers.
+template <class T>
+void expect_same(const Values<T>& actual, const Values<T>& expected, double units) {
+  if constexpr (std::is_same_v<TestDevice, Cpu>) {
+    EXPECT_EQ(actual, expected);
+  } else {
+    expect_close(actual, widen(expected), units);
   }
 }
 
@@ -146,5 +168,11 @@ void expect_same_for_any_threads(F&& f) {
 template <class T>
 class FloatingTest : public ::testing::Test {};
 using FloatingTypes = ::testing::Types<float, double>;
+/// Those of TestDevice's kernels.
+#ifdef TAPESTRY_TEST_CUDA
+using DeviceTypes = ::testing::Types<float, double, BFloat16>;
+#else
+using DeviceTypes = FloatingTypes;
+#endif
 
 }  // namespace tapestry
