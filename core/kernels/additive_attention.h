@@ -52,5 +52,12 @@ template <class T>
 void additive_attention_backward(Cpu, const AdditiveAttentionShape& shape,
                                  const AdditiveAttentionBackward<T>& args);
 
+template <class T>
+void additive_attention(Cuda, const AdditiveAttentionShape& shape,
+                        const AdditiveAttentionForward<T>& args);
+template <class T>
+void additive_attention_backward(Cuda, const AdditiveAttentionShape& shape,
+                                 const AdditiveAttentionBackward<T>& args);
+
 }  // namespace kernels
 }  // namespace tapestry

@@ -57,5 +57,15 @@ void batch_norm_backward(Cpu, const BatchNormShape& shape, const BatchNormBackwa
 template <class T>
 void update_running(Cpu, double momentum, double scale, const T* x, T* running, int64_t n);
 
+template <class T>
+void column_moments(Cuda, int64_t rows, int64_t cols, const T* x, Wider<T>* mean,
+                    Wider<T>* variance);
+template <class T>
+void batch_norm(Cuda, const BatchNormShape& shape, const BatchNormForward<T>& args);
+template <class T>
+void batch_norm_backward(Cuda, const BatchNormShape& shape, const BatchNormBackward<T>& args);
+template <class T>
+void update_running(Cuda, double momentum, double scale, const T* x, T* running, int64_t n);
+
 }  // namespace kernels
 }  // namespace tapestry

@@ -51,6 +51,10 @@ namespace kernels {
 template <class T>
 CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits,
                                const int32_t* targets, double grad_scale, T* dlogits);
+/// Waits for the sums.
+template <class T>
+CrossEntropySums cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits,
+                               const int32_t* targets, double grad_scale, T* dlogits);
 
 /// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing on the
 /// CPU. On CUDA it waits for the sums.

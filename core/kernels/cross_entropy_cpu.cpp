@@ -144,21 +144,6 @@ const CrossEntropyPasses<double>& cross_entropy_passes() {
   return HWY_DYNAMIC_DISPATCH(passes)()->float64;
 }
 
-RowLoss row_loss(const CrossEntropyShape& shape, double target_logit, double max, double sum,
-                 double total) {
-  const double log_sum_exp = max + std::log(sum);
-  RowLoss result;
-  result.nll = log_sum_exp - target_logit;
-  result.loss = result.nll;
-  // Not with a factor of 0: a class that is masked by -inf makes the mean infinite.
-  if (shape.label_smoothing != 0) {
-    const double uniform = log_sum_exp - total / static_cast<double>(shape.classes);
-    result.loss += shape.label_smoothing * (uniform - result.nll);
-  }
-  result.correct = target_logit == max && !std::isnan(sum);
-  return result;
-}
-
 CrossEntropySums total_loss(const RowLoss* rows, int64_t count) {
   CrossEntropySums sums;
   for (int64_t r = 0; r < count; ++r) {

@@ -2,8 +2,10 @@
 // in pieces (ranges of classes): each piece has its own maximum, and finish_row() puts them together.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/kernels/cross_entropy.h"
 
 namespace tapestry {
@@ -40,8 +42,20 @@ struct RowLoss {
 
 /// The loss of a row whose target has the logit `target_logit`, from the maximum of all its logits and
 /// the sums over all of them (of e^(v - max) and of v).
-RowLoss row_loss(const CrossEntropyShape& shape, double target_logit, double max, double sum,
-                 double total);
+TAPESTRY_HOST_DEVICE inline RowLoss row_loss(const CrossEntropyShape& shape, double target_logit,
+                                             double max, double sum, double total) {
+  const double log_sum_exp = max + std::log(sum);
+  RowLoss result;
+  result.nll = log_sum_exp - target_logit;
+  result.loss = result.nll;
+  // Not with a factor of 0: a class that is masked by -inf makes the mean infinite.
+  if (shape.label_smoothing != 0) {
+    const double uniform = log_sum_exp - total / static_cast<double>(shape.classes);
+    result.loss += shape.label_smoothing * (uniform - result.nll);
+  }
+  result.correct = target_logit == max && !std::isnan(sum);
+  return result;
+}
 
 /// The sums over all rows, in their order.
 CrossEntropySums total_loss(const RowLoss* rows, int64_t count);

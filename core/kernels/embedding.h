@@ -31,5 +31,13 @@ void embedding_backward(Cpu, const EmbeddingShape& shape, const int32_t* ids, co
                         const Dropout& dropout, T* d_table, Write d_table_write, T* d_positions,
                         int64_t position_rows, Write d_positions_write);
 
+template <class T>
+void embedding(Cuda, const EmbeddingShape& shape, const int32_t* ids, const T* table,
+               const T* positions, const Dropout& dropout, T* y);
+template <class T>
+void embedding_backward(Cuda, const EmbeddingShape& shape, const int32_t* ids, const T* dy,
+                        const Dropout& dropout, T* d_table, Write d_table_write, T* d_positions,
+                        int64_t position_rows, Write d_positions_write);
+
 }  // namespace kernels
 }  // namespace tapestry

@@ -56,5 +56,10 @@ void gru_step(Cpu, const GruShape& shape, const GruForward<T>& args);
 template <class T>
 void gru_step_backward(Cpu, const GruShape& shape, const GruBackward<T>& args);
 
+template <class T>
+void gru_step(Cuda, const GruShape& shape, const GruForward<T>& args);
+template <class T>
+void gru_step_backward(Cuda, const GruShape& shape, const GruBackward<T>& args);
+
 }  // namespace kernels
 }  // namespace tapestry

@@ -2,7 +2,7 @@
 // neighbouring columns, a warp a row of them, and goes down the rows in steps of 8 * gridDim.y. A
 // thread keeps its columns, so that their bias, or their sums, stay in registers.
 #include "core/cuda_blas.h"
-#include "core/kernels/cuda_common.cuh"
+#include "core/kernels/column_sums.cuh"
 #include "core/kernels/linear.h"
 #include "core/kernels/unary_functors.h"
 
@@ -39,10 +39,10 @@ void with_activation(Activation activation, G g) {
   }
 }
 
-// By shape alone. At least 4 rows a thread, for bias and sums to be worth their handling; about 2048
-// blocks, which are enough for any GPU.
+// By shape alone. At least 4 rows a thread, for bias and sums to be worth their handling; at most about
+// 1024 blocks: they fill a GPU, and are not too many sums to add up.
 dim3 grid_of(int64_t rows, int64_t packs) {
-  constexpr int64_t kBlocks = 2048;
+  constexpr int64_t kBlocks = 1024;
   const int64_t across = (packs + kWarp - 1) / kWarp;
   const int64_t down = (rows + 4 * kBlockRows - 1) / (4 * kBlockRows);
   const int64_t most = across < kBlocks ? kBlocks / across : 1;
@@ -106,23 +106,6 @@ __global__ void activation_backward(const T* v, const T* dy, T* dz, Wider<T>* pa
   parts[blockIdx.y * cols + first + column] = sum;
 }
 
-// total (cols) (=|+=) the sums of the columns of parts (count, cols). A block of 32 x 32 takes 32
-// columns, a warp every 32nd part.
-template <class T>
-__global__ void add_parts(const Wider<T>* parts, int64_t count, int64_t cols, T* total,
-                          Write write) {
-  static __shared__ Wider<T> shared[kWarp][kWarp];
-  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
-  Wider<T> sum = 0;
-  for (int64_t p = warp; column < cols && p < count; p += kWarp) sum += parts[p * cols + column];
-  shared[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || column >= cols) return;
-  for (int w = 1; w < kWarp; ++w) sum += shared[w][lane];
-  deliver(total + column, sum, write);
-}
-
 // dz (where not null) and the bias gradient (where asked for) in one pass.
 template <class T>
 void backward_of_activation(const LinearShape& shape, const LinearBackward<T>& args, T* dz) {
@@ -140,10 +123,7 @@ void backward_of_activation(const LinearShape& shape, const LinearBackward<T>& a
            packed ? activation_backward<T, F, kPack<T>> : activation_backward<T, F, 1>, v, args.dy,
            dz, sums, shape.rows, packs);
     if (args.d_bias == nullptr) return;
-    launch({.kernel = "linear_backward",
-            .grid = blocks_for(shape.out, kWarp),
-            .block = dim3(kWarp, kWarp)},
-           add_parts<T>, sums, grid.y, shape.out, args.d_bias, args.d_bias_write);
+    sum_parts<T>(sums, grid.y, shape.out, 1, args.d_bias, args.d_bias_write);
   });
 }
 

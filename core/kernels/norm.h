@@ -63,5 +63,10 @@ void norm(Cpu, const NormShape& shape, const NormForward<T>& args);
 template <class T>
 void norm_backward(Cpu, const NormShape& shape, const NormBackward<T>& args);
 
+template <class T>
+void norm(Cuda, const NormShape& shape, const NormForward<T>& args);
+template <class T>
+void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args);
+
 }  // namespace kernels
 }  // namespace tapestry

@@ -8,7 +8,7 @@ namespace {
 using Reals = std::vector<double>;
 
 constexpr int64_t kBatch = 4, kQueries = 2;
-const std::vector<int32_t> kLengths = {0, 1, 5, 3};  // of 5 keys
+const int32_t kLengths[kBatch] = {0, 1, 5, 3};  // of 5 keys
 
 // Everything in double, by the definition.
 template <class T>
@@ -29,11 +29,11 @@ struct Problem {
     for (int64_t row = 0; row < kBatch * kQueries; ++row) solve(row, row / kQueries);
     shape.batch = kBatch, shape.queries = kQueries, shape.keys = keys;
     shape.size = size, shape.value_size = value_size;
-    shape.key_lengths = kLengths.data();
+    shape.key_lengths = lengths.data();
   }
 
   void solve(int64_t row, int64_t b) {
-    const int64_t real = kLengths[static_cast<size_t>(b)];
+    const int64_t real = kLengths[b];
     double *const w = &weights[row * keys], sum = 0, mean = 0;
     for (int64_t j = 0; j < real; ++j) {
       double score = 0;
@@ -68,7 +68,8 @@ struct Problem {
 
   static constexpr int64_t keys = 5, value_size = 9;
   int64_t size;
-  std::vector<T> q, k, values, v, d_out;
+  Values<T> q, k, values, v, d_out;
+  const Values<int32_t> lengths{kLengths, kLengths + kBatch};
   Reals out, weights, dq, dk, d_values, dv;
   AdditiveAttentionShape shape;
 };
@@ -82,9 +83,9 @@ TYPED_TEST(AdditiveAttentionTest, EqualsTheDefinition) {
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Problem<T> p(size);
-      std::vector<T> out(p.out.size(), T{7}), weights(p.weights.size(), T{7});
+      Values<T> out(p.out.size(), T{7}), weights(p.weights.size(), T{7});
       kernels::additive_attention(
-          Cpu{}, p.shape,
+          TestDevice{}, p.shape,
           AdditiveAttentionForward<T>{p.q.data(), p.k.data(), p.values.data(), p.v.data(),
                                       out.data(), weights.data()});
       expect_close(weights, p.weights, 20 + size);
@@ -98,21 +99,21 @@ TYPED_TEST(AdditiveAttentionTest, BackwardEqualsTheDefinition) {
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Problem<T> p(size);
-      const std::vector<T> weights(p.weights.begin(), p.weights.end());
+      const Values<T> weights(p.weights.begin(), p.weights.end());
       for (const Write write : kBothWrites) {
         const auto before = [&](const Reals &like) {
           return random_values<T>(static_cast<int64_t>(like.size()), 9);
         };
-        std::vector<T> dq = before(p.dq), dk = before(p.dk), d_values = before(p.d_values);
-        std::vector<T> dv = before(p.dv);
+        Values<T> dq = before(p.dq), dk = before(p.dk), d_values = before(p.d_values);
+        Values<T> dv = before(p.dv);
         AdditiveAttentionBackward<T> args{};
         args.q = p.q.data(), args.k = p.k.data(), args.values = p.values.data();
         args.v = p.v.data(), args.weights = weights.data(), args.d_out = p.d_out.data();
         args.dq = dq.data(), args.dk = dk.data(), args.d_values = d_values.data();
         args.dv = dv.data();
         args.dq_write = args.dk_write = args.d_values_write = args.dv_write = write;
-        kernels::additive_attention_backward(Cpu{}, p.shape, args);
-        const auto expect = [&](const std::vector<T> &actual, const Reals &wanted) {
+        kernels::additive_attention_backward(TestDevice{}, p.shape, args);
+        const auto expect = [&](const Values<T> &actual, const Reals &wanted) {
           expect_close(actual, delivered(wanted, widen(before(wanted)), write), 100);
         };
         expect(dq, p.dq);
@@ -129,16 +130,16 @@ TYPED_TEST(AdditiveAttentionTest, SameBitsForAnyNumberOfThreads) {
   const Problem<T> p(67);
   expect_same_for_any_threads([&] {
     const auto n = [](const auto &x) { return static_cast<int64_t>(x.size()); };
-    std::vector<T> all(p.out.size() + p.weights.size() + p.q.size() + p.k.size() + p.values.size() +
+    Values<T> all(p.out.size() + p.weights.size() + p.q.size() + p.k.size() + p.values.size() +
                        p.v.size());
     T *const out = all.data();
     T *const weights = out + n(p.out), *const dq = weights + n(p.weights);
     T *const dk = dq + n(p.q), *const d_values = dk + n(p.k), *const dv = d_values + n(p.values);
-    kernels::additive_attention(Cpu{}, p.shape,
+    kernels::additive_attention(TestDevice{}, p.shape,
                                 AdditiveAttentionForward<T>{p.q.data(), p.k.data(), p.values.data(),
                                                             p.v.data(), out, weights});
     kernels::additive_attention_backward(
-        Cpu{}, p.shape,
+        TestDevice{}, p.shape,
         AdditiveAttentionBackward<T>{p.q.data(), p.k.data(), p.values.data(), p.v.data(), weights,
                                      p.d_out.data(), dq, Write::kSet, dk, Write::kSet, d_values,
                                      Write::kSet, dv, Write::kSet});

@@ -11,7 +11,7 @@ constexpr double kEps = 1e-3;
 template <class T>
 struct Data {
   int64_t rows, cols;
-  std::vector<T> x, gamma, beta, dy;
+  Values<T> x, gamma, beta, dy;
 
   Data(int64_t rows, int64_t cols)
       : rows(rows),
@@ -69,14 +69,14 @@ struct Naive {
 
 template <class T>
 struct Forward {
-  std::vector<T> mean, variance, y;
+  Values<T> mean, variance, y;
 
   explicit Forward(const Data<T>& data, bool with_beta = true)
       : mean(data.cols), variance(data.cols), y(data.x.size()) {
-    kernels::column_moments(Cpu{}, data.rows, data.cols, data.x.data(), mean.data(),
+    kernels::column_moments(TestDevice{}, data.rows, data.cols, data.x.data(), mean.data(),
                             variance.data());
     kernels::batch_norm(
-        Cpu{}, {data.rows, data.cols, kEps},
+        TestDevice{}, {data.rows, data.cols, kEps},
         BatchNormForward<T>{data.x.data(), mean.data(), variance.data(), data.gamma.data(),
                             with_beta ? data.beta.data() : nullptr, y.data()});
   }
@@ -131,11 +131,11 @@ TYPED_TEST(BatchNormTest, BackwardIsTheJacobianProduct) {
         const Naive naive(data);
         const Forward<T> forward(data);
         for (const Write write : kBothWrites) {
-          const std::vector<T> before = random_values<T>(rows * cols, 7);
-          const std::vector<T> small = random_values<T>(cols, 8);
-          std::vector<T> dx = before, d_gamma = small, d_beta = small;
+          const Values<T> before = random_values<T>(rows * cols, 7);
+          const Values<T> small = random_values<T>(cols, 8);
+          Values<T> dx = before, d_gamma = small, d_beta = small;
           kernels::batch_norm_backward(
-              Cpu{}, {rows, cols, kEps},
+              TestDevice{}, {rows, cols, kEps},
               BatchNormBackward<T>{data.x.data(), forward.mean.data(), forward.variance.data(),
                                    data.gamma.data(), data.dy.data(), dx.data(), write,
                                    d_gamma.data(), write, d_beta.data(), write});
@@ -150,11 +150,11 @@ TYPED_TEST(BatchNormTest, BackwardIsTheJacobianProduct) {
 
 TYPED_TEST(BatchNormTest, RunningStatisticsPassOverWhatIsNotFinite) {
   using T = TypeParam;
-  std::vector<T> running = {1, 2, 3};
-  const std::vector<T> batch = {3, std::numeric_limits<T>::quiet_NaN(),
+  Values<T> running = {1, 2, 3};
+  const Values<T> batch = {3, std::numeric_limits<T>::quiet_NaN(),
                                 std::numeric_limits<T>::infinity()};
-  kernels::update_running(Cpu{}, 0.25, 2.0, batch.data(), running.data(), int64_t{3});
-  EXPECT_EQ(running, (std::vector<T>{2.25, 2, 3}));
+  kernels::update_running(TestDevice{}, 0.25, 2.0, batch.data(), running.data(), int64_t{3});
+  EXPECT_EQ(running, (Values<T>{2.25, 2, 3}));
 }
 
 TYPED_TEST(BatchNormTest, SameBitsForAnyNumberOfThreads) {
@@ -162,9 +162,9 @@ TYPED_TEST(BatchNormTest, SameBitsForAnyNumberOfThreads) {
   const Data<T> data(1700, 65);
   expect_same_for_any_threads([&] {
     const Forward<T> forward(data);
-    std::vector<T> out(data.x.size() + 2 * 65);
+    Values<T> out(data.x.size() + 2 * 65);
     kernels::batch_norm_backward(
-        Cpu{}, {data.rows, data.cols, kEps},
+        TestDevice{}, {data.rows, data.cols, kEps},
         BatchNormBackward<T>{data.x.data(), forward.mean.data(), forward.variance.data(),
                              data.gamma.data(), data.dy.data(), out.data(), Write::kSet,
                              out.data() + data.x.size(), Write::kSet,

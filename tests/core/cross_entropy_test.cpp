@@ -72,12 +72,12 @@ TYPED_TEST(CrossEntropyTest, EqualsTheDefinition) {
         const auto targets = some_targets(13, classes, 4);
         const Reference expected(shape, widen(logits), targets, 0.25);
         Values<T> dz(logits.size());
-        const auto sums =
-            kernels::cross_entropy(Cpu{}, shape, logits.data(), targets.data(), 0.25, dz.data());
+        const auto sums = kernels::cross_entropy(TestDevice{}, shape, logits.data(), targets.data(),
+                                                 0.25, dz.data());
         expect_sums(sums, expected.sums, 40 * std::numeric_limits<T>::epsilon());
         expect_close(dz, expected.dz, 4);
-        const auto forward =
-            kernels::cross_entropy<T>(Cpu{}, shape, logits.data(), targets.data(), 0.25, nullptr);
+        const auto forward = kernels::cross_entropy<T>(TestDevice{}, shape, logits.data(),
+                                                       targets.data(), 0.25, nullptr);
         EXPECT_EQ(forward.loss, sums.loss);
         EXPECT_EQ(forward.correct, sums.correct);
       }
@@ -87,10 +87,10 @@ TYPED_TEST(CrossEntropyTest, EqualsTheDefinition) {
 
 TYPED_TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
   using T = TypeParam;
-  const std::vector<T> logits = {1000, 999, -1000};
-  const std::vector<int32_t> targets = {1};
-  std::vector<T> dz(3);
-  const auto sums = kernels::cross_entropy(Cpu{}, {1, 3, 0.0, kIgnore}, logits.data(),
+  const Values<T> logits = {1000, 999, -1000};
+  const Values<int32_t> targets = {1};
+  Values<T> dz(3);
+  const auto sums = kernels::cross_entropy(TestDevice{}, {1, 3, 0.0, kIgnore}, logits.data(),
                                            targets.data(), 1.0, dz.data());
   EXPECT_NEAR(sums.nll, 1 + std::log1p(std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(dz[1], 1 / (1 + std::exp(1.0)) - 1, 1e-6);
@@ -99,25 +99,66 @@ TYPED_TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
 
 // Sums that T alone would spoil: 200,000 equal classes.
 TEST(CrossEntropySumsTest, ManyClassesKeepTheirDigits) {
-  const std::vector<float> logits(200000, 0.1f);
-  const int32_t target = 7;
-  const auto sums = kernels::cross_entropy<float>(Cpu{}, {1, 200000, 0.5, kIgnore}, logits.data(),
-                                                  &target, 1.0, nullptr);
+  const Values<float> logits(200000, 0.1f);
+  const Values<int32_t> target = {7};
+  const auto sums = kernels::cross_entropy<float>(TestDevice{}, {1, 200000, 0.5, kIgnore},
+                                                  logits.data(), target.data(), 1.0, nullptr);
   EXPECT_NEAR(sums.loss, std::log(200000.0), 2e-6);
   EXPECT_NEAR(sums.nll, std::log(200000.0), 2e-6);
 }
 
 TYPED_TEST(CrossEntropyTest, TheFirstOfEqualLogitsIsThePrediction) {
   using T = TypeParam;
-  std::vector<T> logits(400, T{0});
+  Values<T> logits(400, T{0});
   logits[100] = logits[300] = 2;
   for (const auto& [target, correct] : {std::pair{100, 1}, {300, 0}, {0, 0}}) {
-    const int32_t t = target;
-    EXPECT_EQ(kernels::cross_entropy<T>(Cpu{}, {1, 400, 0, kIgnore}, logits.data(), &t, 1, nullptr)
+    const Values<int32_t> t = {target};
+    EXPECT_EQ(kernels::cross_entropy<T>(TestDevice{}, {1, 400, 0, kIgnore}, logits.data(), t.data(),
+                                        1, nullptr)
                   .correct,
               correct);
   }
 }
+
+// Classes masked by -inf, a thread's or a vector's all too, have probability 0 and do no harm.
+TYPED_TEST(CrossEntropyTest, MaskedLogits) {
+  using T = TypeParam;
+  Values<T> logits(3000, static_cast<T>(-kInf)), dz(3000);
+  const Values<int32_t> target = {2000}, without_chance = {5};
+  logits[2000] = logits[2999] = 3;
+  const CrossEntropyShape shape{1, 3000, 0, kIgnore};
+  const auto sums =
+      kernels::cross_entropy(TestDevice{}, shape, logits.data(), target.data(), 1, dz.data());
+  EXPECT_NEAR(sums.loss, std::log(2.0), 1e-6);
+  EXPECT_EQ(dz[0], 0);
+  EXPECT_NEAR(dz[2000], -0.5, 1e-6);
+  EXPECT_NEAR(dz[2999], 0.5, 1e-6);
+  EXPECT_EQ(kernels::cross_entropy<T>(TestDevice{}, shape, logits.data(), without_chance.data(), 1,
+                                      nullptr)
+                .loss,
+            kInf);
+}
+
+#ifdef TAPESTRY_TEST_CUDA
+TEST(CrossEntropyBFloat16Test, EqualsTheDefinition) {
+  using T = BFloat16;
+  for (const int64_t classes : {2, 33, 3000}) {
+    SCOPED_TRACE(classes);
+    const CrossEntropyShape shape{5, classes, 0.1, kIgnore};
+    const auto logits = random_values<T>(5 * classes, 1, -6, 6);
+    const auto targets = some_targets(5, classes, 4);
+    const Reference expected(shape, widen(logits), targets, 4);
+    Values<T> dz(logits.size());
+    const auto sums =
+        kernels::cross_entropy(TestDevice{}, shape, logits.data(), targets.data(), 4, dz.data());
+    expect_sums(sums, expected.sums, 1e-5);  // float's arithmetic on the same logits
+    for (size_t i = 0; i < dz.size(); ++i) {
+      const double e = expected.dz[i];
+      EXPECT_NEAR(as_double(dz[i]), e, 1.6e-2 * std::abs(e) + 1e-6) << i;
+    }
+  }
+}
+#endif
 
 // The fused form: everything against logits by three loops in double.
 template <class T>
@@ -273,8 +314,9 @@ TYPED_TEST(CrossEntropyTest, NothingToCount) {
     EXPECT_EQ(got.d_bias, Values<T>(40, T{0}));
   }
   Values<T> dz(12, T{3});
-  const std::vector<int32_t> ignored(3, kIgnore);
-  kernels::cross_entropy<T>(Cpu{}, {3, 4, 0, kIgnore}, dz.data(), ignored.data(), 1, dz.data());
+  const Values<int32_t> ignored(3, kIgnore);
+  kernels::cross_entropy<T>(TestDevice{}, {3, 4, 0, kIgnore}, dz.data(), ignored.data(), 1,
+                            dz.data());
   EXPECT_EQ(dz, Values<T>(12, T{0}));
 }
 
@@ -309,10 +351,11 @@ TYPED_TEST(CrossEntropyTest, NonFiniteLogitsReachTheLoss) {
       model.weight[at] = static_cast<T>(bad);
       EXPECT_TRUE(std::isnan(model.run(0.1, {5}, 1).sums.loss)) << bad << " at " << at;
       EXPECT_TRUE(std::isnan(model.run(0.1, {5}, 1).d_weight[1])) << bad << " at " << at;
-      const int32_t target = 5;
-      EXPECT_TRUE(std::isnan(kernels::cross_entropy<T>(Cpu{}, {1, 700, 0, kIgnore},
-                                                       model.weight.data(), &target, 1, nullptr)
-                                 .loss));
+      const Values<int32_t> target = {5};
+      EXPECT_TRUE(
+          std::isnan(kernels::cross_entropy<T>(TestDevice{}, {1, 700, 0, kIgnore},
+                                               model.weight.data(), target.data(), 1, nullptr)
+                         .loss));
     }
   }
 }

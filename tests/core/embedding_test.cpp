@@ -17,8 +17,8 @@ EmbeddingShape shape_of(int64_t cols) {
 const Dropout kDropouts[] = {{0, {}}, {0.25f, {21, 22, 23}}};
 
 // Ids with many repetitions, and the last row of the vocabulary among them.
-std::vector<int32_t> some_ids() {
-  std::vector<int32_t> ids = random_ints(kRows, 1, 12);
+Values<int32_t> some_ids() {
+  Values<int32_t> ids = random_ints(kRows, 1, 12);
   ids[7] = kVocab - 1;
   return ids;
 }
@@ -30,10 +30,10 @@ TYPED_TEST_SUITE(EmbeddingTest, FloatingTypes);
 TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
   using T = TypeParam;
   on_every_target([] {
-    const std::vector<int32_t> ids = some_ids();
+    const Values<int32_t> ids = some_ids();
     for (const int64_t cols : {1, 31, 33, 257}) {
-      const std::vector<T> table = random_values<T>(kVocab * cols, 2);
-      const std::vector<T> positions = random_values<T>(kPositions * cols, 3);
+      const Values<T> table = random_values<T>(kVocab * cols, 2);
+      const Values<T> positions = random_values<T>(kPositions * cols, 3);
       for (const Dropout& dropout : kDropouts) {
         for (const bool with_positions : {false, true}) {
           std::vector<double> expected;
@@ -44,8 +44,8 @@ TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
               expected.push_back(v * dropout_factor(dropout, r * cols + c));
             }
           }
-          std::vector<T> y(expected.size());
-          kernels::embedding(Cpu{}, shape_of(cols), ids.data(), table.data(),
+          Values<T> y(expected.size());
+          kernels::embedding(TestDevice{}, shape_of(cols), ids.data(), table.data(),
                              with_positions ? positions.data() : nullptr, dropout, y.data());
           expect_close(y, expected, 3);
         }
@@ -57,9 +57,9 @@ TYPED_TEST(EmbeddingTest, LooksUpScalesAndAddsPositions) {
 TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
   using T = TypeParam;
   on_every_target([] {
-    const std::vector<int32_t> ids = some_ids();
+    const Values<int32_t> ids = some_ids();
     for (const int64_t cols : {1, 31, 33, 257}) {
-      const std::vector<T> dy = random_values<T>(kRows * cols, 4);
+      const Values<T> dy = random_values<T>(kRows * cols, 4);
       for (const Dropout& dropout : kDropouts) {
         std::vector<double> d_table(kVocab * cols), d_positions(kPositions * cols);
         for (int64_t r = 0; r < kRows; ++r) {
@@ -70,16 +70,16 @@ TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
           }
         }
         for (const Write write : kBothWrites) {
-          const std::vector<T> table_before = random_values<T>(kVocab * cols, 5);
-          const std::vector<T> positions_before = random_values<T>(kPositions * cols, 6);
-          std::vector<T> table = table_before, positions = positions_before;
-          kernels::embedding_backward(Cpu{}, shape_of(cols), ids.data(), dy.data(), dropout,
+          const Values<T> table_before = random_values<T>(kVocab * cols, 5);
+          const Values<T> positions_before = random_values<T>(kPositions * cols, 6);
+          Values<T> table = table_before, positions = positions_before;
+          kernels::embedding_backward(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
                                       table.data(), write, positions.data(), kPositions, write);
           expect_close(table, delivered(d_table, widen(table_before), write), 40);
           expect_close(positions, delivered(d_positions, widen(positions_before), write), 20);
         }
-        std::vector<T> alone(kVocab * cols);
-        kernels::embedding_backward<T>(Cpu{}, shape_of(cols), ids.data(), dy.data(), dropout,
+        Values<T> alone(kVocab * cols);
+        kernels::embedding_backward<T>(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
                                        alone.data(), Write::kSet, nullptr, 0, Write::kSet);
         expect_close(alone, d_table, 40);
       }
@@ -91,14 +91,14 @@ TYPED_TEST(EmbeddingTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const int64_t rows = 3000, cols = 64, vocab = 500;
   const EmbeddingShape shape{rows, cols, vocab, 50, 0, 8};
-  std::vector<int32_t> ids = random_ints(rows, 1, vocab);
+  Values<int32_t> ids = random_ints(rows, 1, vocab);
   for (int64_t r = 0; r < rows; r += 3) ids[r] = 1;  // a frequent word
-  const std::vector<T> table = random_values<T>(vocab * cols, 2);
+  const Values<T> table = random_values<T>(vocab * cols, 2);
   const Dropout dropout{0.1f, {1, 2, 3}};
   expect_same_for_any_threads([&] {
-    std::vector<T> y(rows * cols + vocab * cols);
-    kernels::embedding<T>(Cpu{}, shape, ids.data(), table.data(), nullptr, dropout, y.data());
-    kernels::embedding_backward<T>(Cpu{}, shape, ids.data(), y.data(), dropout,
+    Values<T> y(rows * cols + vocab * cols);
+    kernels::embedding<T>(TestDevice{}, shape, ids.data(), table.data(), nullptr, dropout, y.data());
+    kernels::embedding_backward<T>(TestDevice{}, shape, ids.data(), y.data(), dropout,
                                    y.data() + rows * cols, Write::kSet, nullptr, 0, Write::kSet);
     return y;
   });

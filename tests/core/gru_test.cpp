@@ -39,7 +39,7 @@ struct Step {
         h(random_values<T>(kRows * (size + 2), 4)) {
     shape.rows = kRows;
     shape.size = size;
-    shape.lengths = lengths;
+    shape.lengths = lengths.data();
     shape.time = 2;
   }
 
@@ -60,8 +60,8 @@ struct Step {
   }
 
   int64_t size, width;
-  std::vector<T> x, hg, bias, h;
-  const int32_t lengths[kRows] = {3, 2, 7};
+  Values<T> x, hg, bias, h;
+  const Values<int32_t> lengths = {3, 2, 7};
   GruShape shape;
 };
 
@@ -74,10 +74,10 @@ TYPED_TEST(GruTest, EqualsTheFormulas) {
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Step<T> step(size);
-      std::vector<T> out(static_cast<size_t>(kRows * size)), plain = out;
-      std::vector<T> saved(static_cast<size_t>(kRows * 4 * size));
-      kernels::gru_step(Cpu{}, step.shape, step.forward(out.data(), saved.data()));
-      kernels::gru_step(Cpu{}, step.shape, step.forward(plain.data(), nullptr));
+      Values<T> out(static_cast<size_t>(kRows * size)), plain = out;
+      Values<T> saved(static_cast<size_t>(kRows * 4 * size));
+      kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
+      kernels::gru_step(TestDevice{}, step.shape, step.forward(plain.data(), nullptr));
       Reals expected;
       for (int64_t row = 0; row < kRows; ++row) {
         for (int64_t i = 0; i < size; ++i) {
@@ -96,10 +96,10 @@ TYPED_TEST(GruTest, StartsFromZero) {
   using T = TypeParam;
   const int64_t size = 33;
   const Step<T> step(size);
-  std::vector<T> out(static_cast<size_t>(kRows * size), T{7});
+  Values<T> out(static_cast<size_t>(kRows * size), T{7});
   GruForward<T> args = step.forward(out.data(), nullptr);
   args.h = {}, args.h_gates = {};
-  kernels::gru_step(Cpu{}, step.shape, args);
+  kernels::gru_step(TestDevice{}, step.shape, args);
   Reals expected;
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t i = 0; i < size; ++i) {
@@ -117,11 +117,11 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Step<T> step(size);
-      std::vector<T> out(static_cast<size_t>(kRows * size));
-      std::vector<T> saved(static_cast<size_t>(kRows * 4 * size));
-      kernels::gru_step(Cpu{}, step.shape, step.forward(out.data(), saved.data()));
-      const std::vector<T> dy = random_values<T>(kRows * size, 5);
-      const std::vector<T> more = random_values<T>(kRows * size, 6);
+      Values<T> out(static_cast<size_t>(kRows * size));
+      Values<T> saved(static_cast<size_t>(kRows * 4 * size));
+      kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
+      const Values<T> dy = random_values<T>(kRows * size, 5);
+      const Values<T> more = random_values<T>(kRows * size, 6);
       Reals dx(kRows * 3 * size, 0.0), dhg = dx, dh(kRows * size, 0.0);
       for (int64_t row = 0; row < kRows; ++row) {
         for (int64_t i = 0; i < size; ++i) {
@@ -140,9 +140,9 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
         }
       }
       for (const Write write : kBothWrites) {
-        const std::vector<T> before = random_values<T>(kRows * 3 * size, 7);
-        const std::vector<T> state_before = random_values<T>(kRows * size, 8);
-        std::vector<T> to_x = before, to_hg = before, to_h = state_before;
+        const Values<T> before = random_values<T>(kRows * 3 * size, 7);
+        const Values<T> state_before = random_values<T>(kRows * size, 8);
+        Values<T> to_x = before, to_hg = before, to_h = state_before;
         GruBackward<T> args;
         args.saved = saved.data();
         args.h = {step.h.data(), size + 2};
@@ -152,20 +152,20 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
         args.dh_gates = {to_hg.data(), 3 * size};
         args.dh = {to_h.data(), size};
         args.dx_write = args.dh_gates_write = args.dh_write = write;
-        kernels::gru_step_backward(Cpu{}, step.shape, args);
+        kernels::gru_step_backward(TestDevice{}, step.shape, args);
         expect_close(to_x, delivered(dx, widen(before), write), 20);
         expect_close(to_hg, delivered(dhg, widen(before), write), 20);
         expect_close(to_h, delivered(dh, widen(state_before), write), 20);
       }
       // In place, as a loop over the steps carries it.
-      std::vector<T> carry = more;
+      Values<T> carry = more;
       GruBackward<T> args;
       args.saved = saved.data();
       args.h = {step.h.data(), size + 2};
       args.d_out = {dy.data(), size};
       args.d_out_more = {carry.data(), size};
       args.dh = {carry.data(), size};
-      kernels::gru_step_backward(Cpu{}, step.shape, args);
+      kernels::gru_step_backward(TestDevice{}, step.shape, args);
       expect_close(carry, dh, 20);
     }
   });
@@ -174,22 +174,22 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
 TYPED_TEST(GruTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   const int64_t rows = 301, size = 67;
-  const std::vector<T> x = random_values<T>(rows * 3 * size, 1),
+  const Values<T> x = random_values<T>(rows * 3 * size, 1),
                        h = random_values<T>(rows * size, 2);
   expect_same_for_any_threads([&] {
-    std::vector<T> results(static_cast<size_t>(rows * size * 9));
+    Values<T> results(static_cast<size_t>(rows * size * 9));
     GruShape shape;
     shape.rows = rows, shape.size = size;
     GruForward<T> args;
     args.x_gates = {x.data(), 3 * size}, args.h_gates = {x.data(), 3 * size};
     args.h = {h.data(), size}, args.out = {results.data(), size};
     args.saved = results.data() + rows * size;
-    kernels::gru_step(Cpu{}, shape, args);
+    kernels::gru_step(TestDevice{}, shape, args);
     GruBackward<T> back;
     back.saved = args.saved, back.h = args.h, back.d_out = {h.data(), size};
     back.dx_gates = {results.data() + rows * size * 5, 3 * size};
     back.dh = {results.data() + rows * size * 8, size};
-    kernels::gru_step_backward(Cpu{}, shape, back);
+    kernels::gru_step_backward(TestDevice{}, shape, back);
     return results;
   });
 }

@@ -51,7 +51,7 @@ struct Naive {
 template <class T>
 struct Data {
   int64_t rows, cols;
-  std::vector<T> x, residual, gamma, beta, dy, dsum;
+  Values<T> x, residual, gamma, beta, dy, dsum;
 
   Data(int64_t rows, int64_t cols)
       : rows(rows),
@@ -70,7 +70,7 @@ struct Data {
 
 template <class T>
 struct Forward {
-  std::vector<T> sum, y, mean, rstd;
+  Values<T> sum, y, mean, rstd;
 
   Forward(const Options& options, const Data<T>& data)
       : sum(data.x.size()), y(data.x.size()), mean(data.rows), rstd(data.rows) {
@@ -84,7 +84,7 @@ struct Forward {
     args.y = y.data();
     args.mean = options.kind == NormKind::kLayer ? mean.data() : nullptr;
     args.rstd = rstd.data();
-    kernels::norm(Cpu{}, {options.kind, data.rows, data.cols, kEps}, args);
+    kernels::norm(TestDevice{}, {options.kind, data.rows, data.cols, kEps}, args);
     if (!options.residual) sum = data.x;
   }
 };
@@ -127,11 +127,11 @@ TYPED_TEST(NormTest, WithoutSumTheResidualStillCounts) {
   using T = TypeParam;
   const Options options{NormKind::kLayer, true, true, 0.3f};
   const Data<T> data(5, 33);
-  std::vector<T> y(data.x.size()), rstd(5), mean(5);
+  Values<T> y(data.x.size()), rstd(5), mean(5);
   NormForward<T> args = {data.x.data(),     data.residual.data(), dropout_of(options),
                          data.gamma.data(), data.beta.data(),     nullptr,
                          y.data(),          mean.data(),          rstd.data()};
-  kernels::norm(Cpu{}, {options.kind, 5, 33, kEps}, args);
+  kernels::norm(TestDevice{}, {options.kind, 5, 33, kEps}, args);
   EXPECT_EQ(y, Forward<T>(options, data).y);
 }
 
@@ -165,9 +165,9 @@ TYPED_TEST(NormTest, BackwardIsTheJacobianProduct) {
             }
           }
           for (const Write write : kBothWrites) {
-            const std::vector<T> before = random_values<T>(rows * cols, 7);
-            const std::vector<T> small = random_values<T>(cols, 8);
-            std::vector<T> out_x = before, out_residual = before, out_gamma = small,
+            const Values<T> before = random_values<T>(rows * cols, 7);
+            const Values<T> small = random_values<T>(cols, 8);
+            Values<T> out_x = before, out_residual = before, out_gamma = small,
                            out_beta = small;
             NormBackward<T> args = {};
             args.sum = forward.sum.data();
@@ -182,7 +182,7 @@ TYPED_TEST(NormTest, BackwardIsTheJacobianProduct) {
             args.d_gamma = out_gamma.data();
             args.d_beta = options.beta ? out_beta.data() : nullptr;
             args.dx_write = args.d_residual_write = args.d_gamma_write = args.d_beta_write = write;
-            kernels::norm_backward(Cpu{}, {options.kind, rows, cols, kEps}, args);
+            kernels::norm_backward(TestDevice{}, {options.kind, rows, cols, kEps}, args);
             expect_close(out_x, delivered(dx, widen(before), write), 1500);
             if (options.residual) {
               expect_close(out_residual, delivered(ds, widen(before), write), 1500);
@@ -202,7 +202,7 @@ TYPED_TEST(NormTest, SameBitsForAnyNumberOfThreads) {
   const Data<T> data(700, 65);
   expect_same_for_any_threads([&] {
     const Forward<T> forward(options, data);
-    std::vector<T> out(data.x.size() + 2 * 65);
+    Values<T> out(data.x.size() + 2 * 65);
     NormBackward<T> args = {};
     args.sum = forward.sum.data();
     args.gamma = data.gamma.data();
@@ -213,7 +213,7 @@ TYPED_TEST(NormTest, SameBitsForAnyNumberOfThreads) {
     args.dx = out.data();
     args.d_gamma = out.data() + data.x.size();
     args.d_beta = args.d_gamma + 65;
-    kernels::norm_backward(Cpu{}, {options.kind, 700, 65, kEps}, args);
+    kernels::norm_backward(TestDevice{}, {options.kind, 700, 65, kEps}, args);
     out.insert(out.end(), forward.y.begin(), forward.y.end());
     return out;
   });

@@ -100,6 +100,16 @@ inline int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) == 0xffffffffu;
 }
 
+/// The lanes whose value is the calling lane's.
+inline unsigned __match_any_sync(unsigned, int value) {
+  unsigned same = 0;
+  for (int i = 0; i < 32; ++i) {
+    same |= static_cast<unsigned>(cuda_emulation::exchange(value, i) == value) << i;
+  }
+  return same;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
 inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
 template <class T>

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <limits>
+
+#include "core/kernels/cross_entropy_rows.cuh"
+#include "core/kernels/packs.cuh"
+
+namespace tapestry {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+// e^x for x <= 0. The fast form is right to rounding in absolute terms, as a sum of such terms needs.
+__device__ inline float power(float x) { return __expf(x); }
+__device__ inline double power(double x) { return std::exp(x); }
+
+// A row of n elements: single ones up to the first 16-byte boundary, packs, and single ones again: rows
+// of, say, 50257 classes start anywhere. `lead` is n where logits and gradient do not share the
+// boundary.
+template <class T>
+struct RowPacks {
+  __device__ RowPacks(const T* z, const T* dz, int64_t n) : n(n) {
+    const auto beyond = static_cast<int64_t>(reinterpret_cast<uintptr_t>(z) % 16);
+    const auto dz_beyond = static_cast<int64_t>(reinterpret_cast<uintptr_t>(dz) % 16);
+    lead = (16 - beyond) % 16 / static_cast<int64_t>(sizeof(T));
+    if (lead > n || (dz != nullptr && beyond != dz_beyond)) lead = n;
+    packs = (n - lead) / kPack<T>;
+  }
+  // Calls f(first element, number of elements as a constant) for the thread's share.
+  template <class F>
+  __device__ void each(F f) const {
+    constexpr std::integral_constant<int, 1> one;
+    for (int64_t i = threadIdx.x; i < lead; i += blockDim.x) f(i, one);
+    for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
+      f(lead + p * kPack<T>, std::integral_constant<int, kPack<T>>());
+    }
+    for (int64_t i = lead + packs * kPack<T> + threadIdx.x; i < n; i += blockDim.x) f(i, one);
+  }
+  int64_t n, lead, packs;
+};
+
+// logits (rows, classes), `stride` apart: a block a row. The first reading takes the largest logit and
+// the sums in one go (a thread's sum is rescaled when its maximum grows), the second, from the cache
+// where it fits, makes the gradient.
+template <class T>
+__global__ void __launch_bounds__(kMaxThreads)
+    rows_kernel(CrossEntropyShape shape, CrossEntropyRows<T> args) {
+  using W = Wider<T>;
+  const W infinity = std::numeric_limits<W>::infinity();
+  const int64_t r = blockIdx.x;
+  const T* const z = args.logits + r * args.stride;
+  T* const dz = args.dlogits != nullptr ? args.dlogits + r * args.stride : nullptr;
+  const RowPacks<T> row(z, dz, shape.classes);
+  const int32_t target = args.targets[r];
+  if (target == shape.ignore_index) {
+    if (threadIdx.x == 0) args.losses[r] = {};
+    if (dz == nullptr) return;
+    row.each([&](int64_t i, auto size) {
+      constexpr int N = decltype(size)::value;
+      const W zeros[N] = {};
+      deliver_pack(dz + i, zeros, Write::kSet);
+    });
+    return;
+  }
+  const W target_logit = widen(z[target]);
+  W max = -infinity, sum = 0, total = 0;
+  int beaten = 0;  // by a larger logit, or an equal one before it
+  row.each([&](int64_t i, auto size) {
+    constexpr int N = decltype(size)::value;
+    W v[N];
+    load_pack(z + i, v);
+    W largest = max;
+    for (int j = 0; j < N; ++j) {
+      if (v[j] > largest) largest = v[j];
+      total += v[j];
+      beaten |= v[j] > target_logit || (v[j] == target_logit && i + j < target);
+    }
+    // Where all are -inf, nothing is taken off: the sum is 0 and not that of e^(inf - inf).
+    const W shift = largest == -infinity ? W(0) : largest;
+    if (largest > max) sum *= power(max - shift);
+    max = largest;
+    for (int j = 0; j < N; ++j) sum += power(v[j] - shift);
+  });
+  const W row_max = block_reduce(max, MaxOf(), -infinity);
+  const W shift = row_max == -infinity ? W(0) : row_max;
+  const double row_sum = block_sum(static_cast<double>(sum * power(max - shift)));
+  const double row_total = shape.label_smoothing != 0 ? block_sum(static_cast<double>(total)) : 0;
+  beaten = block_reduce(beaten, MaxOf(), 0);
+  if (threadIdx.x == 0) {
+    RowLoss loss = row_loss(shape, static_cast<double>(target_logit),
+                            static_cast<double>(row_max), row_sum, row_total);
+    loss.correct = loss.correct && beaten == 0;
+    args.losses[r] = loss;
+  }
+  if (dz == nullptr) return;
+  const double scale = args.grad_scale, smoothing = shape.label_smoothing;
+  const W factor = static_cast<W>(scale / row_sum);
+  const W spread = static_cast<W>(scale * smoothing / static_cast<double>(shape.classes));
+  const W hit = static_cast<W>(scale * (1 - smoothing));
+  row.each([&](int64_t i, auto size) {
+    constexpr int N = decltype(size)::value;
+    W v[N];
+    load_pack(z + i, v);
+    for (int j = 0; j < N; ++j) {
+      v[j] = power(v[j] - shift) * factor - spread;
+      if (i + j == target) v[j] -= hit;
+    }
+    deliver_pack(dz + i, v, Write::kSet);
+  });
+}
+
+// One block: 1024 rows at a time come to shared memory, from where one thread adds up the losses in
+// their order and another the nll. 5 ns a row.
+__global__ void sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
+  constexpr int64_t kTile = 1024;
+  static __shared__ double loss[kTile], nll[kTile];
+  double loss_sum = sums->loss, nll_sum = sums->nll;
+  double correct = 0;  // of this thread's rows; exact
+  for (int64_t begin = 0; begin < rows; begin += kTile) {
+    const int64_t n = rows - begin < kTile ? rows - begin : kTile;
+    __syncthreads();  // the last tile has been added
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+      loss[i] = losses[begin + i].loss;
+      nll[i] = losses[begin + i].nll;
+      correct += losses[begin + i].correct;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int64_t i = 0; i < n; ++i) loss_sum += loss[i];
+    } else if (threadIdx.x == kWarp) {
+      for (int64_t i = 0; i < n; ++i) nll_sum += nll[i];
+    }
+  }
+  correct = block_sum(correct);
+  if (threadIdx.x == 0) {
+    sums->loss = loss_sum;
+    sums->correct += static_cast<int64_t>(correct);
+  } else if (threadIdx.x == kWarp) {
+    sums->nll = nll_sum;
+  }
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args) {
+  // About four packs a thread, so that short rows leave room for others.
+  const int64_t warps = (shape.classes / kPack<T> / 4 + kWarp - 1) / kWarp;
+  const auto threads = static_cast<unsigned>(
+      std::clamp<int64_t>(warps * kWarp, 2 * kWarp, kMaxThreads));
+  launch({.kernel = "cross_entropy",
+          .grid = blocks_for(shape.rows, 1, INT32_MAX),
+          .block = threads},
+         rows_kernel<T>, shape, args);
+}
+
+void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
+  launch({.kernel = "sum_rows", .grid = 1}, sum_rows_kernel, losses, rows, sums);
+}
+
+namespace kernels {
+
+template <class T>
+CrossEntropySums cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits,
+                               const int32_t* targets, double grad_scale, T* dlogits) {
+  DeviceScratch<RowLoss> losses(shape.rows);
+  DeviceScratch<CrossEntropySums> device_sums(1);
+  cuda::fill_zero(device_sums.data(), sizeof(CrossEntropySums));
+  cross_entropy_rows(shape, CrossEntropyRows<T>{.logits = logits,
+                                                .stride = shape.classes,
+                                                .targets = targets,
+                                                .grad_scale = grad_scale,
+                                                .losses = losses.data(),
+                                                .dlogits = dlogits});
+  sum_rows(losses.data(), shape.rows, device_sums.data());
+  CrossEntropySums sums;
+  cuda::download(&sums, device_sums.data(), sizeof sums);
+  return sums;
+}
+
+}  // namespace kernels
+
+#define TAPESTRY_CROSS_ENTROPY(T)                                                          \
+  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&);  \
+  template CrossEntropySums kernels::cross_entropy(Cuda, const CrossEntropyShape&, const T*, \
+                                                   const int32_t*, double, T*);
+TAPESTRY_CROSS_ENTROPY(float)
+TAPESTRY_CROSS_ENTROPY(double)
+TAPESTRY_CROSS_ENTROPY(BFloat16)
+
+}  // namespace tapestry

@@ -1,0 +1,373 @@
+// A row is held in the registers of a warp or a block, 16 bytes an access, so that each input is read
+// once; rows that do not fit or cannot be read in packs take several passes, the later ones from the
+// cache.
+#include <algorithm>
+
+#include "core/kernels/column_sums.cuh"
+#include "core/kernels/norm.h"
+#include "core/kernels/packs.cuh"
+
+namespace tapestry {
+namespace {
+
+constexpr int kRowWarps = 4;         // rows of a block when each has a warp
+constexpr int kMaxRowThreads = 512;  // of a block that has one row
+
+// Partial rows of the sums over rows: four blocks for each of an H100's 132 multiprocessors.
+constexpr int64_t kMaxParts = 528;
+
+// Packs of a thread such that they fill 32 registers.
+template <class T>
+constexpr int kMostPacks = 128 / (kPack<T> * static_cast<int>(sizeof(Wider<T>)));
+
+template <bool kWarpRow>
+constexpr int kMaxThreads = kWarpRow ? kRowWarps * kWarp : kMaxRowThreads;
+
+// The threads that share a row: a warp, or the block.
+template <bool kWarpRow>
+struct RowThreads {
+  static __device__ int64_t first_row() {
+    if constexpr (!kWarpRow) return blockIdx.x;
+    return static_cast<int64_t>(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
+  }
+  static __device__ int64_t rows_of_grid() {
+    return static_cast<int64_t>(gridDim.x) * (kWarpRow ? kRowWarps : 1);
+  }
+  static __device__ int64_t thread() { return kWarpRow ? threadIdx.x % kWarp : threadIdx.x; }
+  static __device__ int64_t threads() { return kWarpRow ? kWarp : blockDim.x; }
+  template <class W>
+  static __device__ W sum(W value) {
+    if constexpr (kWarpRow) return warp_sum(value);
+    return block_sum(value);
+  }
+};
+
+// s = residual + dropout(x) of N elements from `i` on, rounded to T: the norm is of what backward
+// will see, and `sum` receives it.
+template <class T, int N>
+__device__ void load_sum(const NormForward<T>& args, const DropoutFactors<T>& dropout, int64_t i,
+                         Wider<T> (&s)[N]) {
+  load_pack(args.x + i, s);
+  if (args.residual == nullptr) return;
+  Wider<T> residual[N], factor[N];
+  load_pack(args.residual + i, residual);
+  factor_pack(dropout, static_cast<uint64_t>(i), factor);
+  for (int j = 0; j < N; ++j) s[j] = widen(narrow<T>(residual[j] + factor[j] * s[j]));
+}
+
+// (rows, cols): a warp or a block for each row, kPacks packs of N columns for each thread; columns
+// that are not there count as 0.
+template <class T, int N, int kPacks, bool kWarpRow>
+__global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
+    forward_in_registers(NormShape shape, NormForward<T> args, DropoutFactors<T> dropout) {
+  using W = Wider<T>;
+  using Row = RowThreads<kWarpRow>;
+  const int64_t r = Row::first_row();
+  if (r >= shape.rows) return;
+  const int64_t first = r * shape.cols, begin = Row::thread() * N, step = Row::threads() * N;
+  W s[kPacks][N] = {};
+  W sum = 0;
+  for (int p = 0; p < kPacks; ++p) {
+    const int64_t c = begin + p * step;
+    if (c >= shape.cols) continue;
+    load_sum(args, dropout, first + c, s[p]);
+    if (args.sum != nullptr) deliver_pack(args.sum + first + c, s[p], Write::kSet);
+    for (const W v : s[p]) sum += v;
+  }
+  const W n = static_cast<W>(shape.cols);
+  W mean = 0;
+  if (shape.kind == NormKind::kLayer) mean = Row::sum(sum) / n;
+  W squares = 0;
+  for (int p = 0; p < kPacks; ++p) {
+    if (begin + p * step >= shape.cols) continue;
+    for (const W v : s[p]) squares += (v - mean) * (v - mean);
+  }
+  const W rstd = 1 / std::sqrt(Row::sum(squares) / n + static_cast<W>(shape.eps));
+  if (Row::thread() == 0) {
+    if (shape.kind == NormKind::kLayer) args.mean[r] = mean;
+    args.rstd[r] = rstd;
+  }
+  for (int p = 0; p < kPacks; ++p) {
+    const int64_t c = begin + p * step;
+    if (c >= shape.cols) continue;
+    W gamma[N], beta[N] = {};
+    load_pack(args.gamma + c, gamma);
+    if (args.beta != nullptr) load_pack(args.beta + c, beta);
+    for (int j = 0; j < N; ++j) s[p][j] = (s[p][j] - mean) * rstd * gamma[j] + beta[j];
+    deliver_pack(args.y + first + c, s[p], Write::kSet);
+  }
+}
+
+// (rows, cols): a block for each row of any width. A thread reads back only what it wrote itself.
+template <class T>
+__global__ void forward_by_passes(NormShape shape, NormForward<T> args,
+                                  DropoutFactors<T> dropout) {
+  using W = Wider<T>;
+  const int64_t r = blockIdx.x, first = r * shape.cols;
+  const T* s = args.x + first;
+  if (args.residual != nullptr) {
+    // Without a place of its own the sum waits in y for its turn.
+    T* const kept = (args.sum != nullptr ? args.sum : args.y) + first;
+    for (int64_t c = threadIdx.x; c < shape.cols; c += blockDim.x) {
+      W v[1];
+      load_sum(args, dropout, first + c, v);
+      kept[c] = narrow<T>(v[0]);
+    }
+    s = kept;
+  }
+  const W n = static_cast<W>(shape.cols);
+  W mean = 0;
+  if (shape.kind == NormKind::kLayer) {
+    W sum = 0;
+    for (int64_t c = threadIdx.x; c < shape.cols; c += blockDim.x) sum += widen(s[c]);
+    mean = block_sum(sum) / n;
+  }
+  W squares = 0;
+  for (int64_t c = threadIdx.x; c < shape.cols; c += blockDim.x) {
+    const W centred = widen(s[c]) - mean;
+    squares += centred * centred;
+  }
+  const W rstd = 1 / std::sqrt(block_sum(squares) / n + static_cast<W>(shape.eps));
+  if (threadIdx.x == 0) {
+    if (shape.kind == NormKind::kLayer) args.mean[r] = mean;
+    args.rstd[r] = rstd;
+  }
+  for (int64_t c = threadIdx.x; c < shape.cols; c += blockDim.x) {
+    const W beta = args.beta != nullptr ? widen(args.beta[c]) : W(0);
+    args.y[first + c] = narrow<T>((widen(s[c]) - mean) * rstd * widen(args.gamma[c]) + beta);
+  }
+}
+
+// With g = gamma dy, xhat = (x - mean) rstd:
+// ds = rstd (g - mean(g) - xhat mean(g xhat)) + dsum; RMS has no mean(g).
+template <class T>
+struct RowGradient {
+  using W = Wider<T>;
+  W mean, rstd, g_mean = 0, gx_mean = 0;
+
+  __device__ RowGradient(const NormShape& shape, const NormBackward<T>& args, int64_t r)
+      : mean(shape.kind == NormKind::kLayer ? args.mean[r] : W(0)), rstd(args.rstd[r]) {}
+
+  __device__ W xhat(W s) const { return (s - mean) * rstd; }
+  __device__ W of_norm(W g, W xhat) const { return rstd * (g - g_mean - xhat * gx_mean); }
+};
+
+// d_residual (=|+=) ds and dx (=|+=) dropout(ds), N elements from `i` on; dsum is added to ds here.
+template <class T, int N>
+__device__ void deliver_gradient(const NormBackward<T>& args, const DropoutFactors<T>& dropout,
+                                 int64_t i, Wider<T> (&ds)[N]) {
+  if (args.dsum != nullptr) {
+    Wider<T> dsum[N];
+    load_pack(args.dsum + i, dsum);
+    for (int j = 0; j < N; ++j) ds[j] += dsum[j];
+  }
+  if (args.d_residual != nullptr) deliver_pack(args.d_residual + i, ds, args.d_residual_write);
+  if (args.dx == nullptr) return;
+  Wider<T> factor[N];
+  factor_pack(dropout, static_cast<uint64_t>(i), factor);
+  for (int j = 0; j < N; ++j) ds[j] *= factor[j];
+  deliver_pack(args.dx + i, ds, args.dx_write);
+}
+
+// parts (2, gridDim.x, cols) or null: what this block's rows add to d_gamma, then to d_beta.
+template <class W>
+__device__ W* part_of(W* parts, int which, int64_t cols) {
+  return parts + (static_cast<int64_t>(which) * gridDim.x + blockIdx.x) * cols;
+}
+
+// out[c] = the sum over the warps of what their threads hold of column c; N columns a lane.
+template <class W, int N>
+__device__ void add_warps(const W (&v)[N], int64_t first_col, int64_t cols, W* out) {
+  static __shared__ W warps[kRowWarps][kWarp * N];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  __syncthreads();  // the last call's values have been read
+  for (int j = 0; j < N; ++j) warps[warp][lane * N + j] = v[j];
+  __syncthreads();
+  for (int i = threadIdx.x; i < kWarp * N && first_col + i < cols; i += kRowWarps * kWarp) {
+    W sum = warps[0][i];
+    for (int w = 1; w < kRowWarps; ++w) sum += warps[w][i];
+    out[first_col + i] = sum;
+  }
+}
+
+// As forward_in_registers, but the grid has at most kMaxParts blocks, which go on from row to row:
+// a thread has the same columns in all of them and adds up its part of d_gamma and d_beta.
+template <class T, int N, int kPacks, bool kWarpRow>
+__global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
+    backward_in_registers(NormShape shape, NormBackward<T> args, DropoutFactors<T> dropout,
+                          Wider<T>* parts) {
+  using W = Wider<T>;
+  using Row = RowThreads<kWarpRow>;
+  const int64_t cols = shape.cols, begin = Row::thread() * N, step = Row::threads() * N;
+  W d_gamma[kPacks][N] = {}, d_beta[kPacks][N] = {};
+  for (int64_t r = Row::first_row(); r < shape.rows; r += Row::rows_of_grid()) {
+    const int64_t first = r * cols;
+    RowGradient<T> row(shape, args, r);
+    W xhat[kPacks][N] = {}, g[kPacks][N] = {};
+    if (args.dy != nullptr) {
+      W g_sum = 0, gx_sum = 0;
+      for (int p = 0; p < kPacks; ++p) {
+        const int64_t c = begin + p * step;
+        if (c >= cols) continue;
+        load_pack(args.sum + first + c, xhat[p]);
+        load_pack(args.dy + first + c, g[p]);
+        W gamma[N];
+        load_pack(args.gamma + c, gamma);
+        for (int j = 0; j < N; ++j) {
+          xhat[p][j] = row.xhat(xhat[p][j]);
+          d_gamma[p][j] += g[p][j] * xhat[p][j];
+          d_beta[p][j] += g[p][j];
+          g[p][j] *= gamma[j];
+          g_sum += g[p][j];
+          gx_sum += g[p][j] * xhat[p][j];
+        }
+      }
+      const W n = static_cast<W>(cols);
+      if (shape.kind == NormKind::kLayer) row.g_mean = Row::sum(g_sum) / n;
+      row.gx_mean = Row::sum(gx_sum) / n;
+    }
+    for (int p = 0; p < kPacks; ++p) {
+      const int64_t c = begin + p * step;
+      if (c >= cols) continue;
+      for (int j = 0; j < N; ++j) g[p][j] = row.of_norm(g[p][j], xhat[p][j]);
+      deliver_gradient(args, dropout, first + c, g[p]);
+    }
+  }
+  if (parts == nullptr) return;
+  for (int p = 0; p < kPacks; ++p) {
+    if constexpr (kWarpRow) {
+      add_warps(d_gamma[p], p * step, cols, part_of(parts, 0, cols));
+      add_warps(d_beta[p], p * step, cols, part_of(parts, 1, cols));
+    } else {
+      const int64_t c = begin + p * step;
+      if (c >= cols) continue;
+      deliver_pack(part_of(parts, 0, cols) + c, d_gamma[p], Write::kSet);
+      deliver_pack(part_of(parts, 1, cols) + c, d_beta[p], Write::kSet);
+    }
+  }
+}
+
+// As forward_by_passes; the sums over rows grow in `parts` itself.
+template <class T>
+__global__ void backward_by_passes(NormShape shape, NormBackward<T> args,
+                                   DropoutFactors<T> dropout, Wider<T>* parts) {
+  using W = Wider<T>;
+  const int64_t cols = shape.cols;
+  for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
+    const int64_t first = r * cols;
+    const Write write = r == blockIdx.x ? Write::kSet : Write::kAdd;
+    RowGradient<T> row(shape, args, r);
+    W g_sum = 0, gx_sum = 0;
+    for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+      const W dy = args.dy != nullptr ? widen(args.dy[first + c]) : W(0);
+      const W xhat = row.xhat(widen(args.sum[first + c])), g = dy * widen(args.gamma[c]);
+      g_sum += g;
+      gx_sum += g * xhat;
+      if (parts == nullptr) continue;
+      deliver<W>(part_of(parts, 0, cols) + c, dy * xhat, write);
+      deliver<W>(part_of(parts, 1, cols) + c, dy, write);
+    }
+    const W n = static_cast<W>(cols);
+    if (shape.kind == NormKind::kLayer) row.g_mean = block_sum(g_sum) / n;
+    row.gx_mean = block_sum(gx_sum) / n;
+    for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+      W ds[1] = {0};
+      if (args.dy != nullptr) {
+        ds[0] = row.of_norm(widen(args.dy[first + c]) * widen(args.gamma[c]),
+                            row.xhat(widen(args.sum[first + c])));
+      }
+      deliver_gradient(args, dropout, first + c, ds);
+    }
+  }
+}
+
+// Calls f(kPacks, kWarpRow, threads of a block), the first two as constants, with the fewest packs a
+// thread (at most kMost in a warp's row, kMostOfBlock in a block's) that hold a row of `packs`. False
+// when none do.
+template <int kMost, int kMostOfBlock, int kPacks = 1, class F>
+bool with_registers(int64_t packs, F f) {
+  if (packs <= kWarp * kPacks) {
+    f(std::integral_constant<int, kPacks>(), std::true_type(), kRowWarps * kWarp);
+    return true;
+  }
+  if constexpr (kPacks < kMost) {
+    return with_registers<kMost, kMostOfBlock, 2 * kPacks>(packs, f);
+  } else {
+    if (packs > kMaxRowThreads * kMostOfBlock) return false;
+    const int64_t warps = (packs + kMostOfBlock * kWarp - 1) / (kMostOfBlock * kWarp);
+    f(std::integral_constant<int, kMostOfBlock>(), std::false_type(), warps * kWarp);
+    return true;
+  }
+}
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void norm(Cuda, const NormShape& shape, const NormForward<T>& args) {
+  const DropoutFactors<T> dropout(args.dropout);
+  const bool packed =
+      can_pack<T>(shape.cols, args.x, args.residual, args.gamma, args.beta, args.sum, args.y);
+  const bool done =
+      packed &&
+      with_registers<kMostPacks<T>, kMostPacks<T>>(
+          shape.cols / kPack<T>, [&](auto packs, auto warp_row, int64_t threads) {
+            constexpr int kPacks = decltype(packs)::value;
+            constexpr bool kWarpRow = decltype(warp_row)::value;
+            launch({.kernel = "norm",
+                    .grid = blocks_for(shape.rows, kWarpRow ? kRowWarps : 1, INT32_MAX),
+                    .block = static_cast<unsigned>(threads)},
+                   forward_in_registers<T, kPack<T>, kPacks, kWarpRow>, shape, args, dropout);
+          });
+  if (done) return;
+  launch({.kernel = "norm", .grid = blocks_for(shape.rows, 1, INT32_MAX)}, forward_by_passes<T>,
+         shape, args, dropout);
+}
+
+template <class T>
+void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args) {
+  const DropoutFactors<T> dropout(args.dropout);
+  const bool sums = args.d_gamma != nullptr || args.d_beta != nullptr;
+  DeviceScratch<Wider<T>> memory(sums ? 2 * std::min(shape.rows, kMaxParts) * shape.cols : 0);
+  Wider<T>* const parts = sums ? memory.data() : nullptr;
+  unsigned blocks = 0;
+  const bool packed = can_pack<T>(shape.cols, args.sum, args.gamma, args.dy, args.dsum, args.dx,
+                                  args.d_residual);
+  const bool done =
+      packed &&
+      // A thread holds four values for each column, so a block of 512 has half of the columns.
+      with_registers<kMostPacks<T>, kMostPacks<T> / 2>(
+          shape.cols / kPack<T>, [&](auto packs, auto warp_row, int64_t threads) {
+            constexpr int kPacks = decltype(packs)::value;
+            constexpr bool kWarpRow = decltype(warp_row)::value;
+            blocks = blocks_for(shape.rows, kWarpRow ? kRowWarps : 1, kMaxParts);
+            launch({.kernel = "norm_backward",
+                    .grid = blocks,
+                    .block = static_cast<unsigned>(threads)},
+                   backward_in_registers<T, kPack<T>, kPacks, kWarpRow>, shape, args, dropout,
+                   parts);
+          });
+  if (!done) {
+    blocks = blocks_for(shape.rows, 1, kMaxParts);
+    launch({.kernel = "norm_backward", .grid = blocks}, backward_by_passes<T>, shape, args,
+           dropout, parts);
+  }
+  if (args.d_gamma != nullptr) {
+    sum_parts(parts, blocks, shape.cols, Wider<T>(1), args.d_gamma, args.d_gamma_write);
+  }
+  if (args.d_beta != nullptr) {
+    sum_parts(parts + blocks * shape.cols, blocks, shape.cols, Wider<T>(1), args.d_beta,
+              args.d_beta_write);
+  }
+}
+
+#define TAPESTRY_NORM(T)                                              \
+  template void norm(Cuda, const NormShape&, const NormForward<T>&); \
+  template void norm_backward(Cuda, const NormShape&, const NormBackward<T>&);
+TAPESTRY_NORM(float)
+TAPESTRY_NORM(double)
+TAPESTRY_NORM(BFloat16)
+
+}  // namespace kernels
+}  // namespace tapestry
