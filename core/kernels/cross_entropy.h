@@ -42,6 +42,9 @@ struct LinearCrossEntropy {
   T* dx = nullptr;
   T* d_weight = nullptr;
   T* d_bias = nullptr;
+  /// On CUDA: the most memory for logits, except that a chunk has at least 1024 rows. A gradient that
+  /// several chunks add to is rounded to T once for each.
+  int64_t chunk_bytes = int64_t{256} << 20;
 };
 
 namespace kernels {
@@ -55,9 +58,13 @@ template <class T>
 CrossEntropySums cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits,
                                const int32_t* targets, double grad_scale, T* dlogits);
 
-/// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing.
+/// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing on the
+/// CPU. On CUDA it waits for the sums.
 template <class T>
 CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
+                                      const LinearCrossEntropy<T>& args);
+template <class T>
+CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape& shape,
                                       const LinearCrossEntropy<T>& args);
 
 }  // namespace kernels

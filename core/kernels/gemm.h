@@ -1,4 +1,5 @@
-// Matrix products: single-threaded OpenBLAS per tile, tiles cut by shape alone.
+// Matrix products. On the CPU single-threaded OpenBLAS per tile, tiles cut by shape alone; on a GPU
+// cuBLASLt.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -30,9 +31,12 @@ struct Gemm {
 
 namespace kernels {
 
-/// On all threads; bit-identical for any number of them.
+/// On all threads; bit-identical for any number of them. Throws Error on negative or too large sizes
+/// and on leading dimensions that are too small.
 template <class T>
 void gemm(Cpu, const Gemm<T>& args);
+template <class T>
+void gemm(Cuda, const Gemm<T>& args);
 
 /// One product on the calling thread, for kernels that tile by themselves. batch must be 1.
 template <class T>

@@ -1,10 +1,10 @@
 #include "core/kernels/gemm.h"
 
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 
 #include "core/blas_cpu.h"
+#include "core/kernels/gemm_common.h"
 #include "core/kernels/packed_bf16.h"
 #include "core/kernels/tile_grid.h"
 #include "core/parallel.h"
@@ -13,8 +13,6 @@
 
 namespace tapestry::kernels {
 namespace {
-
-constexpr int64_t kBlasLimit = std::numeric_limits<int>::max();
 
 // Where a tile's result goes.
 template <class T>
@@ -60,35 +58,6 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
     if (g.precision == Precision::kBfloat16) return packed_bf16_product(product);
   }
   blas_product(product);
-}
-
-template <class T>
-void check_arguments(const Gemm<T>& g) {
-  const int64_t sizes[] = {g.m, g.n, g.k, g.batch};
-  check(*std::min_element(std::begin(sizes), std::end(sizes)) >= 0, "gemm",
-        "expected sizes >= 0, got m ", g.m, ", n ", g.n, ", k ", g.k, ", batch ", g.batch, '.');
-  const int64_t a_cols = g.trans_a ? g.m : g.k;
-  const int64_t b_cols = g.trans_b ? g.k : g.n;
-  check(g.lda >= a_cols && g.ldb >= b_cols && g.ldc >= g.n, "gemm",
-        "expected leading dimensions of at least ", a_cols, ", ", b_cols, ", ", g.n, ", got ",
-        g.lda, ", ", g.ldb, ", ", g.ldc, '.');
-  const int64_t bounded[] = {g.m, g.n, g.k, g.lda, g.ldb, g.ldc};
-  check(*std::max_element(std::begin(bounded), std::end(bounded)) <= kBlasLimit, "gemm",
-        "sizes and leading dimensions must be below 2^31, got m ", g.m, ", n ", g.n, ", k ", g.k,
-        ", leading dimensions ", g.lda, ", ", g.ldb, ", ", g.ldc, '.');
-}
-
-// A batch that shares B and whose A and C follow on without gaps is one tall product.
-template <class T>
-Gemm<T> merged(const Gemm<T>& g) {
-  const bool tall = g.batch > 1 && !g.trans_a && g.stride_b == 0 && g.stride_a == g.m * g.lda &&
-                    g.stride_c == g.m * g.ldc && g.m * g.batch <= kBlasLimit;
-  Gemm<T> result = g;
-  if (tall) {
-    result.m *= g.batch;
-    result.batch = 1;
-  }
-  return result;
 }
 
 // Small products: several of the batch make a task.
@@ -160,8 +129,6 @@ void gemm(Cpu, const Gemm<T>& args) {
   const ProfileScope profile(Part::kProducts);
   check_arguments(args);
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
-  check(args.batch == 1 || args.stride_c != 0, "gemm",
-        "a batch needs a product each: expected stride_c, got 0.");
   const Gemm<T> g = merged(args);
   if (g.k == 0) return multiply_batch(g);
   const TileGrid grid = tile_grid(g.m, g.n, g.k, g.batch, /*may_cut_k=*/true);

@@ -51,7 +51,11 @@ namespace kernels {
 template <class T>
 void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args);
 template <class T>
+void linear(Cuda, const LinearShape& shape, const LinearForward<T>& args);
+template <class T>
 void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& args);
+template <class T>
+void linear_backward(Cuda, const LinearShape& shape, const LinearBackward<T>& args);
 
 }  // namespace kernels
 }  // namespace tapestry

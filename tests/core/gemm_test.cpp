@@ -1,16 +1,9 @@
 #include "core/kernels/gemm.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <ostream>
-#include <random>
-#include <vector>
 
 #include "core/kernels/tile_grid.h"
-#include "core/parallel.h"
+#include "tests/core/kernel_testing.h"
 
 namespace tapestry {
 namespace {
@@ -30,15 +23,6 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << c.beta << " pad " << c.pad << " share " << c.share_a << c.share_b;
 }
 
-template <class T>
-std::vector<T> random_values(int64_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  std::vector<T> values(static_cast<size_t>(count));
-  for (T& value : values) value = static_cast<T>(uniform(generator));
-  return values;
-}
-
 // Operands of one case, and the same product by three loops in long double.
 template <class T>
 struct Problem {
@@ -56,18 +40,18 @@ struct Problem {
     args.stride_a = c.share_a ? 0 : a_rows * args.lda;
     args.stride_b = c.share_b ? 0 : b_rows * args.ldb;
     args.stride_c = c.m * args.ldc;
-    a = random_values<T>(a_rows * args.lda * c.batch, 1);
-    b = random_values<T>(b_rows * args.ldb * c.batch, 2);
-    initial = random_values<T>(c.m * args.ldc * c.batch, 3);
+    a = random_values<T>(a_rows * args.lda * c.batch, 1, -1, 1);
+    b = random_values<T>(b_rows * args.ldb * c.batch, 2, -1, 1);
+    initial = random_values<T>(c.m * args.ldc * c.batch, 3, -1, 1);
     args.a = a.data();
     args.b = b.data();
   }
 
-  std::vector<T> run(int threads) {
+  Values<T> run(int threads) {
     set_num_threads(threads);
-    std::vector<T> c = initial;
+    Values<T> c = initial;
     args.c = c.data();
-    kernels::gemm(Cpu{}, args);
+    kernels::gemm(TestDevice{}, args);
     return c;
   }
 
@@ -77,32 +61,35 @@ struct Problem {
     const int64_t x_step = args.trans_a ? args.lda : 1, y_step = args.trans_b ? 1 : args.ldb;
     long double sum = 0;
     for (int64_t p = 0; p < args.k; ++p) {
-      sum += static_cast<long double>(x[p * x_step]) * y[p * y_step];
+      sum += static_cast<long double>(as_double(x[p * x_step])) * as_double(y[p * y_step]);
     }
     const int64_t index = item * args.stride_c + i * args.ldc + j;
-    return static_cast<double>(args.alpha * sum + (args.beta == 0 ? 0 : args.beta * initial[index]));
+    const double old = args.beta == 0 ? 0 : args.beta * as_double(initial[index]);
+    return static_cast<double>(args.alpha * sum + old);
   }
 
   Case test;
   Gemm<T> args;
-  std::vector<T> a, b, initial;
+  Values<T> a, b, initial;
 };
 
 template <class T>
 void expect_right(const Case& test) {
   SCOPED_TRACE(testing::Message() << test);
   Problem<T> problem(test);
-  const std::vector<T> c = problem.run(2);
+  const Values<T> c = problem.run(2);
   // Partial sums of k terms in [-1, 1] grow like sqrt(k) and each addition rounds one of them: the
   // error's deviation is about 0.1 k epsilon; this is five of them.
-  const double tolerance = 0.5 * std::numeric_limits<T>::epsilon() * (test.k + 16.0) *
-                           (std::abs(test.alpha) + std::abs(test.beta));
+  // BFloat16 sums in float, and rounds a result, of about sqrt(k), once.
+  const double roundings =
+      std::is_same_v<T, BFloat16> ? 2 * std::sqrt(test.k + 16.0) : 0.5 * (test.k + 16.0);
+  const double tolerance = roundings * kEpsilon<T> * (std::abs(test.alpha) + std::abs(test.beta));
   const int64_t step = std::max<int64_t>(1, test.m * test.n * test.k / 4000000);  // naive is slow
   double worst = 0;
   for (int64_t item = 0; item < test.batch; ++item) {
     for (int64_t i = 0; i < test.m; ++i) {
       for (int64_t j = i % step; j < test.n; j += step) {
-        const double got = c[item * problem.args.stride_c + i * problem.args.ldc + j];
+        const double got = as_double(c[item * problem.args.stride_c + i * problem.args.ldc + j]);
         worst = std::max(worst, std::abs(got - problem.expected(item, i, j)));
       }
       for (int64_t j = test.n; j < problem.args.ldc; ++j) {
@@ -123,8 +110,8 @@ std::vector<Case> cases() {
       for (int64_t size : {1, 31, 33, 257}) all.push_back({65, 33, size, trans_a, trans_b});
       all.push_back({300, 200, 129, trans_a, trans_b, 1, 0.5, 2.0, 7});
       all.push_back({33, 17, 9, trans_a, trans_b, 5, -1.5, 0.5, 3});
-      all.push_back({129, 300, 1100, trans_a, trans_b, 1, 1, 1, 5});          // cut along k
-      all.push_back({64, 65, 2049, trans_a, trans_b, 2, 2.0, 1.0, 1});        // the same, batched
+      all.push_back({129, 300, 1100, trans_a, trans_b, 1, 1, 1, 5});           // cut along k
+      all.push_back({64, 65, 2049, trans_a, trans_b, 2, 2.0, 1.0, 1});         // the same, batched
       all.push_back({40, 24, 16, trans_a, trans_b, 9, 1, 0, 0, false, true});  // shared operands
       all.push_back({40, 24, 16, trans_a, trans_b, 9, 1, 1, 2, true, false});
     }
@@ -138,11 +125,14 @@ TEST(Gemm, AgreesWithThreeLoops) {
   for (const Case& test : cases()) {
     expect_right<float>(test);
     expect_right<double>(test);
+#ifdef TAPESTRY_TEST_CUDA
+    expect_right<BFloat16>(test);
+#endif
   }
 }
 
 template <class T>
-bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
+bool same_bits(const Values<T>& x, const Values<T>& y) {
   return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
 }
 
@@ -154,7 +144,7 @@ TEST(Gemm, BitsDoNotDependOnThreads) {
   for (const Case& test : tests) {
     SCOPED_TRACE(testing::Message() << test);
     Problem<float> problem(test);
-    const std::vector<float> one = problem.run(1);
+    const Values<float> one = problem.run(1);
     for (int threads : {2, 3, 5}) EXPECT_TRUE(same_bits(one, problem.run(threads))) << threads;
   }
 }
@@ -163,7 +153,7 @@ TEST(Gemm, InnerSizeZeroScalesC) {
   for (double beta : {0.0, 1.0, -2.0}) {
     Problem<double> problem({5, 7, 0, false, true, 3, 1.0, beta, 2});
     if (beta == 0) problem.initial.assign(problem.initial.size(), std::nan(""));
-    const std::vector<double> c = problem.run(2);
+    const Values<double> c = problem.run(2);
     for (int64_t i = 0; i < 15; ++i) {
       for (int64_t j = 0; j < 7; ++j) {
         const double old = problem.initial[i * 9 + j];
@@ -188,7 +178,7 @@ TEST(Gemm, EmptyResultsAreLeftAlone) {
 
 TEST(Gemm, TileComputesOneProduct) {
   Problem<double> problem({33, 65, 31, true, true, 1, 1.0, 1.0, 3});
-  std::vector<double> c = problem.initial;
+  Values<double> c = problem.initial;
   problem.args.c = c.data();
   kernels::gemm_tile(Cpu{}, problem.args);
   for (int64_t i = 0; i < 33; ++i) {
@@ -200,26 +190,26 @@ TEST(Gemm, TileComputesOneProduct) {
 
 TEST(Gemm, RefusesWrongArguments) {
   Problem<float> problem({8, 8, 8});
-  std::vector<float> c = problem.initial;
+  Values<float> c = problem.initial;
   problem.args.c = c.data();
   auto broken = problem.args;
   broken.lda = 7;
-  EXPECT_THROW(kernels::gemm(Cpu{}, broken), Error);
+  EXPECT_THROW(kernels::gemm(TestDevice{}, broken), Error);
   broken = problem.args;
   broken.k = -1;
-  EXPECT_THROW(kernels::gemm(Cpu{}, broken), Error);
+  EXPECT_THROW(kernels::gemm(TestDevice{}, broken), Error);
   broken = problem.args;
   broken.batch = 2;
   broken.stride_c = 0;
-  EXPECT_THROW(kernels::gemm(Cpu{}, broken), Error);
+  EXPECT_THROW(kernels::gemm(TestDevice{}, broken), Error);
   EXPECT_THROW(kernels::gemm_tile(Cpu{}, broken), Error);
 }
 
 TEST(TileGrid, CutsByShapeAndKeepsThreadsBusy) {
   using kernels::tile_grid;
   EXPECT_EQ(tile_grid(32, 32, 32, 1, true).tiles(), 1);  // 64 kFLOP: not worth a thread
-  const int64_t shapes[][3] = {{4096, 256, 256}, {256, 256, 4096}, {1024, 256, 4096},
-                               {4096, 1024, 256}, {768, 384, 128}};
+  const int64_t shapes[][3] = {
+      {4096, 256, 256}, {256, 256, 4096}, {1024, 256, 4096}, {4096, 1024, 256}, {768, 384, 128}};
   for (const auto& [m, n, k] : shapes) {
     const auto grid = tile_grid(m, n, k, 1, true);
     EXPECT_GE(grid.tiles(), 6) << m << ' ' << n << ' ' << k;

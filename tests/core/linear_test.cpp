@@ -11,22 +11,32 @@ constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Act
 
 double activate(Activation activation, double z) {
   switch (activation) {
-    case Activation::kNone: return z;
-    case Activation::kRelu: return functors::Relu::f(z);
-    case Activation::kGelu: return functors::Gelu::f(z);
-    case Activation::kGeluTanh: return functors::GeluTanh::f(z);
-    case Activation::kSilu: return functors::Silu::f(z);
+    case Activation::kNone:
+      return z;
+    case Activation::kRelu:
+      return functors::Relu::f(z);
+    case Activation::kGelu:
+      return functors::Gelu::f(z);
+    case Activation::kGeluTanh:
+      return functors::GeluTanh::f(z);
+    case Activation::kSilu:
+      return functors::Silu::f(z);
   }
   return 0;
 }
 
 double slope(Activation activation, double z) {
   switch (activation) {
-    case Activation::kNone: return 1;
-    case Activation::kRelu: return functors::Relu::df(z);
-    case Activation::kGelu: return functors::Gelu::df(z);
-    case Activation::kGeluTanh: return functors::GeluTanh::df(z);
-    case Activation::kSilu: return functors::Silu::df(z);
+    case Activation::kNone:
+      return 1;
+    case Activation::kRelu:
+      return functors::Relu::df(z);
+    case Activation::kGelu:
+      return functors::Gelu::df(z);
+    case Activation::kGeluTanh:
+      return functors::GeluTanh::df(z);
+    case Activation::kSilu:
+      return functors::Silu::df(z);
   }
   return 0;
 }
@@ -42,8 +52,9 @@ struct Layer {
   }
 
   void forward(bool keep_z) {
-    kernels::linear<T>(Cpu{}, shape, {x.data(), weight.data(), bias.empty() ? nullptr : bias.data(),
-                                      keep_z ? z.data() : nullptr, y.data()});
+    kernels::linear<T>(TestDevice{}, shape,
+                       {x.data(), weight.data(), bias.empty() ? nullptr : bias.data(),
+                        keep_z ? z.data() : nullptr, y.data()});
   }
 
   // By three loops.
@@ -51,10 +62,9 @@ struct Layer {
     std::vector<double> result(static_cast<size_t>(shape.rows * shape.out));
     for (int64_t r = 0; r < shape.rows; ++r) {
       for (int64_t o = 0; o < shape.out; ++o) {
-        double sum = bias.empty() ? 0 : bias[o];
+        double sum = bias.empty() ? 0 : as_double(bias[o]);
         for (int64_t i = 0; i < shape.in; ++i) {
-          sum += static_cast<double>(x[r * shape.in + i]) *
-                 static_cast<double>(weight[o * shape.in + i]);
+          sum += as_double(x[r * shape.in + i]) * as_double(weight[o * shape.in + i]);
         }
         result[r * shape.out + o] = sum;
       }
@@ -63,7 +73,7 @@ struct Layer {
   }
 
   LinearShape shape;
-  std::vector<T> x, weight, bias, z, y;
+  Values<T> x, weight, bias, z, y;
 };
 
 std::vector<LinearShape> shapes() {
@@ -83,7 +93,15 @@ std::string describe(const LinearShape& s) {
 
 template <class T>
 class LinearTest : public FloatingTest<T> {};
-TYPED_TEST_SUITE(LinearTest, FloatingTypes);
+TYPED_TEST_SUITE(LinearTest, DeviceTypes);
+
+// Roundings of a sum. Those of BFloat16's inputs to a product (dz) add up like a random walk; its
+// sums are kept in float.
+template <class T>
+double units_of(int64_t terms) {
+  const double n = static_cast<double>(terms);
+  return std::is_same_v<T, BFloat16> ? 2 + 0.3 * std::sqrt(n) : 8 + 0.5 * n;
+}
 
 TYPED_TEST(LinearTest, ForwardEqualsThreeLoops) {
   using T = TypeParam;
@@ -97,38 +115,40 @@ TYPED_TEST(LinearTest, ForwardEqualsThreeLoops) {
           const std::vector<double> z = layer.expected_z();
           std::vector<double> y;
           for (const double value : z) y.push_back(activate(activation, value));
-          const double units = 4 + 0.5 * static_cast<double>(shape.in);
+          // 1.6e-2 in BFloat16: the result's rounding, and the activation's of a rounded z.
+          const double in = static_cast<double>(shape.in);
+          const double units = std::is_same_v<T, BFloat16> ? 2 : 4 + 0.5 * in;
           layer.forward(/*keep_z=*/true);
           expect_close(layer.z, z, units);
           expect_close(layer.y, y, units);
-          const std::vector<T> kept = layer.y;
+          const Values<T> kept = layer.y;
           layer.forward(/*keep_z=*/false);
-          EXPECT_EQ(layer.y, kept);
+          expect_same(layer.y, kept, units);
         }
       }
     }
   });
 }
 
-template <class T>
+template <class Array>
 struct Gradients {
-  std::vector<T> dx, d_weight, d_bias;
+  Array dx, d_weight, d_bias;
 };
 
 // From the layer's own z (in double), so that only backward is under test.
 template <class T>
-Gradients<double> expected_gradients(const Layer<T>& layer, const std::vector<T>& dy) {
+Gradients<std::vector<double>> expected_gradients(const Layer<T>& layer, const Values<T>& dy) {
   const auto [rows, in, out, activation, precision] = layer.shape;
-  Gradients<double> g{std::vector<double>(rows * in), std::vector<double>(out * in),
-                      std::vector<double>(out)};
+  Gradients<std::vector<double>> g{std::vector<double>(rows * in), std::vector<double>(out * in),
+                                   std::vector<double>(out)};
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t o = 0; o < out; ++o) {
       const int64_t at = r * out + o;
-      const double dz = static_cast<double>(dy[at]) * slope(activation, layer.z[at]);
+      const double dz = as_double(dy[at]) * slope(activation, as_double(layer.z[at]));
       g.d_bias[o] += dz;
       for (int64_t i = 0; i < in; ++i) {
-        g.dx[r * in + i] += dz * static_cast<double>(layer.weight[o * in + i]);
-        g.d_weight[o * in + i] += dz * static_cast<double>(layer.x[r * in + i]);
+        g.dx[r * in + i] += dz * as_double(layer.weight[o * in + i]);
+        g.d_weight[o * in + i] += dz * as_double(layer.x[r * in + i]);
       }
     }
   }
@@ -137,7 +157,7 @@ Gradients<double> expected_gradients(const Layer<T>& layer, const std::vector<T>
 
 // Passes z and y only where the contract says they are read.
 template <class T>
-LinearBackward<T> backward_of(const Layer<T>& layer, const std::vector<T>& dy) {
+LinearBackward<T> backward_of(const Layer<T>& layer, const Values<T>& dy) {
   const Activation activation = layer.shape.activation;
   const bool needs_y = activation == Activation::kRelu;
   const bool needs_z = !needs_y && activation != Activation::kNone;
@@ -160,23 +180,23 @@ TYPED_TEST(LinearTest, BackwardEqualsThreeLoops) {
         Layer<T> layer(shape, true);
         layer.forward(/*keep_z=*/true);
         const auto dy = random_values<T>(shape.rows * shape.out, 7, -1, 1);
-        const Gradients<double> expected = expected_gradients(layer, dy);
+        const Gradients<std::vector<double>> expected = expected_gradients(layer, dy);
         for (const Write write : kBothWrites) {
-          const Gradients<T> before{random_values<T>(shape.rows * shape.in, 8),
-                                    random_values<T>(shape.out * shape.in, 9),
-                                    random_values<T>(shape.out, 10)};
-          Gradients<T> got = before;
+          const Gradients<Values<T>> before{random_values<T>(shape.rows * shape.in, 8),
+                                            random_values<T>(shape.out * shape.in, 9),
+                                            random_values<T>(shape.out, 10)};
+          Gradients<Values<T>> got = before;
           LinearBackward<T> args = backward_of(layer, dy);
           args.dx = got.dx.data(), args.d_weight = got.d_weight.data();
           args.d_bias = got.d_bias.data();
           args.dx_write = args.d_weight_write = args.d_bias_write = write;
-          kernels::linear_backward(Cpu{}, shape, args);
-          const auto units = [](int64_t terms) { return 8 + 0.5 * static_cast<double>(terms); };
-          expect_close(got.dx, delivered(expected.dx, widen(before.dx), write), units(shape.out));
+          kernels::linear_backward(TestDevice{}, shape, args);
+          expect_close(got.dx, delivered(expected.dx, widen(before.dx), write),
+                       units_of<T>(shape.out));
           expect_close(got.d_weight, delivered(expected.d_weight, widen(before.d_weight), write),
-                       units(shape.rows));
+                       units_of<T>(shape.rows));
           expect_close(got.d_bias, delivered(expected.d_bias, widen(before.d_bias), write),
-                       units(shape.rows));
+                       units_of<T>(shape.rows));
         }
       }
     }
@@ -190,19 +210,19 @@ TYPED_TEST(LinearTest, BackwardComputesOnlyWhatIsAsked) {
     layer.forward(true);
     const auto dy = random_values<T>(40 * 20, 7);
     LinearBackward<T> args = backward_of(layer, dy);
-    Gradients<T> all{std::vector<T>(40 * 30), std::vector<T>(20 * 30), std::vector<T>(20)};
+    Gradients<Values<T>> all{Values<T>(40 * 30), Values<T>(20 * 30), Values<T>(20)};
     args.dx = all.dx.data(), args.d_weight = all.d_weight.data(), args.d_bias = all.d_bias.data();
-    kernels::linear_backward(Cpu{}, layer.shape, args);
+    kernels::linear_backward(TestDevice{}, layer.shape, args);
     for (int wanted = 0; wanted < 3; ++wanted) {
-      Gradients<T> one{std::vector<T>(40 * 30), std::vector<T>(20 * 30), std::vector<T>(20)};
+      Gradients<Values<T>> one{Values<T>(40 * 30), Values<T>(20 * 30), Values<T>(20)};
       args.dx = wanted == 0 ? one.dx.data() : nullptr;
       args.d_weight = wanted == 1 ? one.d_weight.data() : nullptr;
       args.d_bias = wanted == 2 ? one.d_bias.data() : nullptr;
-      kernels::linear_backward(Cpu{}, layer.shape, args);
-      const Gradients<T> nothing{std::vector<T>(40 * 30), std::vector<T>(20 * 30), std::vector<T>(20)};
-      EXPECT_EQ(one.dx, wanted == 0 ? all.dx : nothing.dx);
-      EXPECT_EQ(one.d_weight, wanted == 1 ? all.d_weight : nothing.d_weight);
-      EXPECT_EQ(one.d_bias, wanted == 2 ? all.d_bias : nothing.d_bias);
+      kernels::linear_backward(TestDevice{}, layer.shape, args);
+      const Gradients<Values<T>> nothing{Values<T>(40 * 30), Values<T>(20 * 30), Values<T>(20)};
+      expect_same(one.dx, wanted == 0 ? all.dx : nothing.dx, units_of<T>(20));
+      expect_same(one.d_weight, wanted == 1 ? all.d_weight : nothing.d_weight, units_of<T>(40));
+      expect_same(one.d_bias, wanted == 2 ? all.d_bias : nothing.d_bias, units_of<T>(40));
     }
   }
 }
@@ -211,16 +231,16 @@ TYPED_TEST(LinearTest, EmptySizes) {
   using T = TypeParam;
   Layer<T> none({0, 4, 3, Activation::kRelu}, true);
   none.forward(true);
-  Gradients<T> g{{}, std::vector<T>(12, T{5}), std::vector<T>(3, T{5})};
-  LinearBackward<T> args = backward_of(none, std::vector<T>{});
+  Gradients<Values<T>> g{{}, Values<T>(12, T{5}), Values<T>(3, T{5})};
+  LinearBackward<T> args = backward_of(none, Values<T>{});
   args.d_weight = g.d_weight.data(), args.d_bias = g.d_bias.data();
   args.d_weight_write = args.d_bias_write = Write::kAdd;
-  kernels::linear_backward(Cpu{}, none.shape, args);
-  EXPECT_EQ(g.d_weight, std::vector<T>(12, T{5}));
+  kernels::linear_backward(TestDevice{}, none.shape, args);
+  EXPECT_EQ(g.d_weight, Values<T>(12, T{5}));
   args.d_weight_write = args.d_bias_write = Write::kSet;
-  kernels::linear_backward(Cpu{}, none.shape, args);
-  EXPECT_EQ(g.d_weight, std::vector<T>(12, T{0}));
-  EXPECT_EQ(g.d_bias, std::vector<T>(3, T{0}));
+  kernels::linear_backward(TestDevice{}, none.shape, args);
+  EXPECT_EQ(g.d_weight, Values<T>(12, T{0}));
+  EXPECT_EQ(g.d_bias, Values<T>(3, T{0}));
 
   Layer<T> biased({2, 0, 3, Activation::kNone}, true);  // no inputs: the bias alone
   biased.forward(false);
@@ -234,13 +254,13 @@ TYPED_TEST(LinearTest, BitsDoNotDependOnThreads) {
     expect_same_for_any_threads([&] {
       Layer<T> layer(shape, true);
       layer.forward(true);
-      Gradients<T> g{std::vector<T>(shape.rows * shape.in), std::vector<T>(shape.out * shape.in),
-                     std::vector<T>(shape.out)};
+      Gradients<Values<T>> g{Values<T>(shape.rows * shape.in), Values<T>(shape.out * shape.in),
+                             Values<T>(shape.out)};
       const auto dy = random_values<T>(shape.rows * shape.out, 7);
       LinearBackward<T> args = backward_of(layer, dy);
       args.dx = g.dx.data(), args.d_weight = g.d_weight.data(), args.d_bias = g.d_bias.data();
-      kernels::linear_backward(Cpu{}, shape, args);
-      std::vector<T> all = layer.y;
+      kernels::linear_backward(TestDevice{}, shape, args);
+      Values<T> all = layer.y;
       for (const auto& part : {g.dx, g.d_weight, g.d_bias}) {
         all.insert(all.end(), part.begin(), part.end());
       }

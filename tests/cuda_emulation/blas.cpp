@@ -1,0 +1,76 @@
+// core/cuda_blas.h by naive loops. Epilogues are refused where the library may refuse them, so that
+// both ways are tested.
+#include "core/cuda_blas.h"
+
+#include <vector>
+
+#include "core/kernels/unary_functors.h"
+
+namespace tapestry::cuda {
+namespace {
+
+bool tf32_allowed = false;
+
+bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+// Rows of C at 16-byte addresses.
+template <class T>
+bool has_epilogue(const Gemm<T>& g, const Epilogue<T>& epilogue) {
+  const bool rows = g.ldc * sizeof(T) % 16 == 0 && aligned(g.c);
+  return rows && aligned(epilogue.bias) && aligned(epilogue.row_sums) &&
+         (epilogue.z == nullptr || (g.ldc % 8 == 0 && aligned(epilogue.z)));
+}
+
+template <class T>
+double value(T x) {
+  return static_cast<double>(static_cast<Wider<T>>(x));
+}
+template <class T>
+T element(double x) {
+  return static_cast<T>(static_cast<Wider<T>>(x));
+}
+
+template <class T>
+void multiply_row(const Gemm<T>& g, const Epilogue<T>& epilogue, int64_t item, int64_t i) {
+  const T* const a = g.a + item * g.stride_a;
+  const T* const b = g.b + item * g.stride_b;
+  T* const c = g.c + item * g.stride_c + i * g.ldc;
+  std::vector<double> row(static_cast<size_t>(g.n));
+  double row_sum = 0;
+  for (int64_t p = 0; p < g.k; ++p) {
+    const double x = value(g.trans_a ? a[p * g.lda + i] : a[i * g.lda + p]);
+    row_sum += x;
+    for (int64_t j = 0; j < g.n; ++j) {
+      row[j] += x * value(g.trans_b ? b[j * g.ldb + p] : b[p * g.ldb + j]);
+    }
+  }
+  if (epilogue.row_sums != nullptr) epilogue.row_sums[i] = element<T>(row_sum);
+  for (int64_t j = 0; j < g.n; ++j) {
+    double result = g.alpha * row[j];
+    if (g.beta != 0) result += g.beta * value(c[j]);
+    if (epilogue.bias != nullptr) result += value(epilogue.bias[j]);
+    if (epilogue.z != nullptr) epilogue.z[i * g.ldc + j] = element<T>(result);
+    c[j] = element<T>(epilogue.gelu_tanh ? functors::GeluTanh::f(result) : result);
+  }
+}
+
+}  // namespace
+
+void set_allow_tf32(bool allow) { tf32_allowed = allow; }
+bool allow_tf32() { return tf32_allowed; }
+
+template <class T>
+bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue) {
+  const bool plain = epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
+  if (!plain && !has_epilogue(args, epilogue)) return false;
+  for (int64_t item = 0; item < args.batch; ++item) {
+    for (int64_t i = 0; i < args.m; ++i) multiply_row(args, epilogue, item, i);
+  }
+  return true;
+}
+
+template bool matmul(const Gemm<float>&, const Epilogue<float>&);
+template bool matmul(const Gemm<double>&, const Epilogue<double>&);
+template bool matmul(const Gemm<BFloat16>&, const Epilogue<BFloat16>&);
+
+}  // namespace tapestry::cuda
