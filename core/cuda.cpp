@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -71,10 +72,12 @@ class UploadBuffers {
   int next_ = 0;
 };
 
+std::atomic<int> settled_device{0};
+
 void use_device(int index) {
   static const int first = [index] {
     check_status(cudaSetDevice(index), "device");
-    return index;
+    return settled_device = index;
   }();
   check(index == first, "device", "this process uses cuda:", first, ", not cuda:", index, '.');
   static thread_local bool chosen = false;  // the current device is a thread's
@@ -88,6 +91,8 @@ int device_count() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
+
+int current_device() { return settled_device; }
 
 void* allocate(int index, int64_t bytes) {
   use_device(index);

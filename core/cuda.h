@@ -14,6 +14,9 @@ namespace tapestry::cuda {
 /// Devices that answer; 0 without a GPU or a driver.
 int device_count();
 
+/// The device that the first allocation settled on; 0 before it.
+int current_device();
+
 /// From a MemoryPool over the memory of device `index`, 512-byte aligned. The first call settles
 /// the process's device: another index later is an Error. Throws Error(kOutOfMemory) with the
 /// sizes.

@@ -7,6 +7,7 @@ namespace {
 }  // namespace
 
 int device_count() { return 0; }
+int current_device() { return 0; }
 void* allocate(int, int64_t) { absent(); }
 void free(void*, int64_t) noexcept {}
 MemoryStats memory() { return {}; }

@@ -26,6 +26,25 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(dynamic_shared_bytes);
 }
 
+/// Uninitialised device memory for `count` elements of T, given back on leaving the scope: whoever
+/// gets it next runs after the kernels launched until then.
+template <class T>
+class DeviceScratch {
+ public:
+  explicit DeviceScratch(int64_t count)
+      : bytes_(count * static_cast<int64_t>(sizeof(T))),
+        data_(static_cast<T*>(cuda::allocate(cuda::current_device(), bytes_))) {}
+  ~DeviceScratch() { cuda::free(data_, bytes_); }
+  DeviceScratch(const DeviceScratch&) = delete;
+  DeviceScratch& operator=(const DeviceScratch&) = delete;
+
+  T* data() { return data_; }
+
+ private:
+  int64_t bytes_;
+  T* data_;
+};
+
 struct Launch {
   const char* kernel;  ///< for errors
   dim3 grid;

@@ -11,7 +11,7 @@ struct Case {
   const char* name;
   int64_t batch, queries, keys, heads, kv_heads, head_size;
   bool causal;
-  std::vector<int32_t> key_lengths;
+  Values<int32_t> key_lengths;
   float p;
 };
 
@@ -34,7 +34,7 @@ AttentionShape shape_of(const Case& c) {
 template <class T>
 struct Operand {
   int64_t rows, heads, size, row_stride, batch_stride;
-  std::vector<T> data;
+  Values<T> data;
 
   Operand(int64_t batch, int64_t rows, int64_t heads, int64_t size, uint64_t seed)
       : rows(rows),
@@ -149,12 +149,13 @@ void expect_operand(const Operand<T>& actual, const std::vector<double>& result,
 template <class T>
 struct Forward {
   Operand<T> out;
-  std::vector<T> log_sum_exp;
+  Values<T> log_sum_exp;
 
   explicit Forward(const Problem<T>& p)
       : out(p.like_q(5)), log_sum_exp(p.shape.batch * p.shape.heads * p.shape.queries) {
     kernels::attention<T>(
-        Cpu{}, p.shape, {p.q.input(), p.k.input(), p.v.input(), out.output(), log_sum_exp.data()});
+        TestDevice{}, p.shape,
+        {p.q.input(), p.k.input(), p.v.input(), out.output(), log_sum_exp.data()});
   }
 };
 
@@ -185,7 +186,7 @@ void check(const Case& c, double units) {
     args.dk = dk.output();
     args.dv = dv.output();
     args.dq_write = args.dk_write = args.dv_write = write;
-    kernels::attention_backward(Cpu{}, p.shape, args);
+    kernels::attention_backward(TestDevice{}, p.shape, args);
     expect_operand(dq, naive.dq, p.like_q(6), write, 4 * units);
     expect_operand(dk, naive.dk, p.like_k(7), write, 4 * units);
     expect_operand(dv, naive.dv, p.like_k(8), write, 4 * units);
@@ -289,13 +290,13 @@ TYPED_TEST(AttentionTest, LeavesOutWhatIsNotAskedFor) {
     if (part == 0) args.dq = dq.output();
     if (part == 1) args.dk = dk.output();
     if (part == 2) args.dv = dv.output();
-    kernels::attention_backward(Cpu{}, p.shape, args);
+    kernels::attention_backward(TestDevice{}, p.shape, args);
     if (part == 0) expect_operand(dq, naive.dq, p.like_q(6), Write::kSet, 120);
     if (part == 1) expect_operand(dk, naive.dk, p.like_k(7), Write::kSet, 120);
     if (part == 2) expect_operand(dv, naive.dv, p.like_k(8), Write::kSet, 120);
   }
   Operand<T> out = p.like_q(5);
-  kernels::attention<T>(Cpu{}, p.shape,
+  kernels::attention<T>(TestDevice{}, p.shape,
                         {p.q.input(), p.k.input(), p.v.input(), out.output(), nullptr});
   EXPECT_EQ(out.data, f.out.data);
 }
@@ -307,7 +308,7 @@ TYPED_TEST(AttentionTest, FusedProjection) {
   Problem<T> p(c);
   const Naive naive(p);
   const int64_t width = 3 * 32;
-  std::vector<T> qkv(2 * 20 * width), d_qkv(qkv.size());
+  Values<T> qkv(2 * 20 * width), d_qkv(qkv.size());
   const auto range = [&](auto& fused, int part) { return fused.data() + part * 32; };
   for (int64_t b = 0; b < 2; ++b) {
     for (int64_t t = 0; t < 20; ++t) {
@@ -322,11 +323,12 @@ TYPED_TEST(AttentionTest, FusedProjection) {
   const auto rows = [&](int part) { return Rows<const T>{range(qkv, part), width, 20 * width}; };
   const auto d_rows = [&](int part) { return Rows<T>{range(d_qkv, part), width, 20 * width}; };
   Operand<T> out = p.like_q(5);
-  std::vector<T> lse(2 * 2 * 20);
-  kernels::attention<T>(Cpu{}, p.shape, {rows(0), rows(1), rows(2), out.output(), lse.data()});
+  Values<T> lse(2 * 2 * 20);
+  kernels::attention<T>(TestDevice{}, p.shape,
+                        {rows(0), rows(1), rows(2), out.output(), lse.data()});
   expect_operand(out, naive.out, p.like_q(5), Write::kSet, 30);
   kernels::attention_backward<T>(
-      Cpu{}, p.shape,
+      TestDevice{}, p.shape,
       {rows(0), rows(1), rows(2), out.input(), p.d_out.input(), lse.data(), d_rows(0), d_rows(1),
        d_rows(2), Write::kSet, Write::kSet, Write::kSet});
   for (int64_t b = 0; b < 2; ++b) {
@@ -356,10 +358,10 @@ TYPED_TEST(AttentionTest, SameBitsForAnyNumberOfThreads) {
       args.dq = dq.output();
       args.dk = dk.output();
       args.dv = dv.output();
-      kernels::attention_backward(Cpu{}, p.shape, args);
-      std::vector<T> all = f.out.data;
-      for (const std::vector<T>* part : {&std::as_const(dq.data), &std::as_const(dk.data),
-                                         &std::as_const(dv.data), &f.log_sum_exp}) {
+      kernels::attention_backward(TestDevice{}, p.shape, args);
+      Values<T> all = f.out.data;
+      for (const Values<T>* part : {&std::as_const(dq.data), &std::as_const(dk.data),
+                                    &std::as_const(dv.data), &f.log_sum_exp}) {
         all.insert(all.end(), part->begin(), part->end());
       }
       return all;
