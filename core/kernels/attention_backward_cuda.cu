@@ -37,7 +37,7 @@ __global__ void attention_deltas(AttentionShape shape, AttentionBackward<T> args
 template <class T, int kSize, bool kOfKeys>
 __global__ void __launch_bounds__(256)
     attention_gradients(AttentionShape shape, AttentionBackward<T> args, const Wider<T>* deltas,
-                        bool packed) {
+                        DropoutFactors<T> dropout, bool packed) {
   using W = Wider<T>;
   using Tile = AttentionTile<W, kSize>;
   constexpr int kRows = Tile::kRows, kEach = Tile::kEach;
@@ -54,7 +54,6 @@ __global__ void __launch_bounds__(256)
   const int64_t group = kOfKeys ? block.head : block.head / shared;
   const int size = static_cast<int>(shape.head_size);
   const W scale = static_cast<W>(shape.scale * kLog2E);
-  const DropoutFactors<T> dropout(shape.dropout);
 
   // What passes: rows [from, to) of each head.
   const int64_t from = kOfKeys ? first_viewer(shape, first) / kRows * kRows : 0;
@@ -133,15 +132,15 @@ void launch_gradients(const AttentionShape& shape, const AttentionBackward<T>& a
   const int64_t rows = kOfKeys ? shape.keys : shape.queries;
   const int64_t heads = kOfKeys ? shape.kv_heads : shape.heads;
   const int64_t tiles = (rows + Tile::kRows - 1) / Tile::kRows;
-  bool packed = true;
-  for (const auto& operand : {args.q, args.k, args.v, args.d_out}) {
-    packed = packed && can_pack_rows(operand, shape.head_size);
-  }
+  const bool packed =
+      can_pack_rows(args.q, shape.head_size) && can_pack_rows(args.k, shape.head_size) &&
+      can_pack_rows(args.v, shape.head_size) && can_pack_rows(args.d_out, shape.head_size);
   launch({.kernel = kOfKeys ? "attention_backward (keys)" : "attention_backward (queries)",
           .grid = static_cast<unsigned>(shape.batch * heads * tiles),
           .block = Tile::kThreads,
           .shared_bytes = 4 * Tile::kBytes + Tile::kWeightBytes},
-         attention_gradients<T, kSize, kOfKeys>, shape, args, deltas, packed);
+         attention_gradients<T, kSize, kOfKeys>, shape, args, deltas,
+         DropoutFactors<T>(shape.dropout), packed);
 }
 
 }  // namespace
@@ -154,6 +153,11 @@ void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackwa
   DeviceScratch<Wider<T>> deltas(rows);
   launch({.kernel = "attention_backward (deltas)", .grid = blocks_for(rows, kBlock / kWarp)},
          attention_deltas<T>, shape, args, deltas.data());
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (fits_mma(shape, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv)) {
+      return attention_backward_mma(shape, args, deltas.data());
+    }
+  }
   with_head_size(shape.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     if (args.dk.data != nullptr || args.dv.data != nullptr) {

@@ -10,7 +10,8 @@ namespace {
 // tx) keeps its share of the outputs, and its part of the sums of exponentials, in registers.
 template <class T, int kSize>
 __global__ void __launch_bounds__(256)
-    attention_forward(AttentionShape shape, AttentionForward<T> args, bool packed) {
+    attention_forward(AttentionShape shape, AttentionForward<T> args, DropoutFactors<T> dropout,
+                      bool packed) {
   using W = Wider<T>;
   using Tile = AttentionTile<W, kSize>;
   constexpr int kRows = Tile::kRows, kEach = Tile::kEach;
@@ -26,7 +27,6 @@ __global__ void __launch_bounds__(256)
   const int size = static_cast<int>(shape.head_size);
   const W scale = static_cast<W>(shape.scale * kLog2E);
   const W infinity = static_cast<W>(INFINITY);
-  const DropoutFactors<T> dropout(shape.dropout);
 
   Tile::load(queries, at(args.q, b, first, head, size), args.q.row_stride, count, size, packed);
   typename Tile::Sums out = {};
@@ -95,6 +95,9 @@ namespace kernels {
 
 template <class T>
 void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& args) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (fits_mma(shape, args.q, args.k, args.v, args.out)) return attention_mma(shape, args);
+  }
   with_head_size(shape.head_size, [&](auto size) {
     using Tile = AttentionTile<Wider<T>, decltype(size)::value>;
     const bool packed = can_pack_rows(args.q, shape.head_size) &&
@@ -105,7 +108,8 @@ void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& arg
             .grid = static_cast<unsigned>(shape.batch * shape.heads * tiles),
             .block = Tile::kThreads,
             .shared_bytes = 2 * Tile::kBytes + Tile::kWeightBytes},
-           attention_forward<T, decltype(size)::value>, shape, args, packed);
+           attention_forward<T, decltype(size)::value>, shape, args,
+           DropoutFactors<T>(shape.dropout), packed);
   });
 }
 

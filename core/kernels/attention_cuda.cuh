@@ -24,6 +24,20 @@ bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
          head_size % kPack<Element> == 0;
 }
 
+/// Are there tensor-core kernels for this head size, and are all operands aligned for them? They
+/// take the largest score before it is scaled, so that the scale must be positive.
+template <class... Operands>
+bool fits_mma(const AttentionShape& shape, const Operands&... operands) {
+  const int64_t size = shape.head_size;
+  return (size == 32 || size == 64 || size == 128) && shape.scale > 0 &&
+         (can_pack_rows(operands, size) && ...);
+}
+
+/// The tensor-core kernels, for what fits_mma(). `deltas` (B, H, T): rowsum(dO * O).
+void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>& args);
+void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
+                            const float* deltas);
+
 /// The key/value head that query head `head` reads.
 TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_t head) {
   return head / (shape.heads / shape.kv_heads);
