@@ -72,7 +72,8 @@ struct MmaTile {
 #pragma unroll
       for (auto& piece : strip) piece[0] = piece[1] = piece[2] = piece[3] = 0;
     }
-#pragma unroll
+    // Wholly unrolled, head size 128 spills twice as many registers.
+#pragma unroll(2)
     for (int k = 0; k < kSize / 16; ++k) {
       uint32_t left[kStrips][4];
 #pragma unroll
