@@ -55,6 +55,10 @@ template <class T>
 void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args);
 template <class T>
 void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackward<T>& args);
+template <class T>
+void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& args);
+template <class T>
+void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackward<T>& args);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -1,198 +1,12 @@
-#include "core/kernels/attention.h"
-
-#include "tests/core/kernel_testing.h"
+#include "tests/core/attention_testing.h"
 
 namespace tapestry {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+// The gradients are longer sums of longer products.
+Tolerance units(double n) { return {n, n, 4 * n}; }
 
-struct Case {
-  const char* name;
-  int64_t batch, queries, keys, heads, kv_heads, head_size;
-  bool causal;
-  std::vector<int32_t> key_lengths;
-  float p;
-};
-
-AttentionShape shape_of(const Case& c) {
-  AttentionShape shape;
-  shape.batch = c.batch;
-  shape.queries = c.queries;
-  shape.keys = c.keys;
-  shape.heads = c.heads;
-  shape.kv_heads = c.kv_heads;
-  shape.head_size = c.head_size;
-  shape.scale = 1 / std::sqrt(static_cast<double>(c.head_size));
-  shape.causal = c.causal;
-  shape.key_lengths = c.key_lengths.empty() ? nullptr : c.key_lengths.data();
-  shape.dropout = {c.p, {31, 32, 33}};
-  return shape;
-}
-
-// One operand inside wider rows and batches, so that a kernel which ignores a stride is found out.
-template <class T>
-struct Operand {
-  int64_t rows, heads, size, row_stride, batch_stride;
-  std::vector<T> data;
-
-  Operand(int64_t batch, int64_t rows, int64_t heads, int64_t size, uint64_t seed)
-      : rows(rows),
-        heads(heads),
-        size(size),
-        row_stride(heads * size + 3),
-        batch_stride(rows * row_stride + 5),
-        data(random_values<T>(batch * batch_stride, seed)) {}
-
-  int64_t index(int64_t b, int64_t t, int64_t h, int64_t i) const {
-    return b * batch_stride + t * row_stride + h * size + i;
-  }
-  double at(int64_t b, int64_t t, int64_t h, int64_t i) const { return data[index(b, t, h, i)]; }
-  Rows<const T> input() const { return {data.data(), row_stride, batch_stride}; }
-  Rows<T> output() { return {data.data(), row_stride, batch_stride}; }
-};
-
-template <class T>
-struct Problem {
-  AttentionShape shape;
-  Operand<T> q, k, v, d_out;
-
-  explicit Problem(const Case& c)
-      : shape(shape_of(c)),
-        q(c.batch, c.queries, c.heads, c.head_size, 1),
-        k(c.batch, c.keys, c.kv_heads, c.head_size, 2),
-        v(c.batch, c.keys, c.kv_heads, c.head_size, 3),
-        d_out(c.batch, c.queries, c.heads, c.head_size, 4) {}
-
-  Operand<T> like_q(uint64_t seed) const {
-    return {shape.batch, shape.queries, shape.heads, shape.head_size, seed};
-  }
-  Operand<T> like_k(uint64_t seed) const {
-    return {shape.batch, shape.keys, shape.kv_heads, shape.head_size, seed};
-  }
-
-  bool visible(int64_t b, int64_t t, int64_t j) const {
-    if (shape.causal && j > t + shape.keys - shape.queries) return false;
-    return shape.key_lengths == nullptr || j < shape.key_lengths[b];
-  }
-};
-
-// The definition and its derivative (document 001, Derivation (Backprop)), a weight at a time.
-struct Naive {
-  std::vector<double> out, log_sum_exp, dq, dk, dv;  // outputs with the operands' strides
-
-  template <class T>
-  explicit Naive(const Problem<T>& p)
-      : out(p.q.data.size()),
-        log_sum_exp(p.shape.batch * p.shape.heads * p.shape.queries, -kInf),
-        dq(p.q.data.size()),
-        dk(p.k.data.size()),
-        dv(p.k.data.size()) {
-    for (int64_t b = 0; b < p.shape.batch; ++b) {
-      for (int64_t h = 0; h < p.shape.heads; ++h) {
-        for (int64_t t = 0; t < p.shape.queries; ++t) row(p, b, h, t);
-      }
-    }
-  }
-
- private:
-  template <class T>
-  void row(const Problem<T>& p, int64_t b, int64_t h, int64_t t) {
-    const AttentionShape& s = p.shape;
-    const int64_t g = h / (s.heads / s.kv_heads), row_index = (b * s.heads + h) * s.queries + t;
-    std::vector<double> weight(s.keys), d_weight(s.keys), factor(s.keys);
-    double sum = 0, dot = 0;
-    for (int64_t j = 0; j < s.keys; ++j) {
-      if (!p.visible(b, t, j)) continue;
-      double score = 0;
-      for (int64_t i = 0; i < s.head_size; ++i) score += p.q.at(b, t, h, i) * p.k.at(b, j, g, i);
-      weight[j] = std::exp(score * s.scale);
-      sum += weight[j];
-    }
-    if (sum == 0) return;
-    log_sum_exp[row_index] = std::log(sum);
-    for (int64_t j = 0; j < s.keys; ++j) {
-      weight[j] /= sum;
-      factor[j] = dropout_factor(s.dropout, static_cast<uint64_t>(row_index * s.keys + j));
-      for (int64_t i = 0; i < s.head_size; ++i) {
-        const double g_out = p.d_out.at(b, t, h, i);
-        out[p.q.index(b, t, h, i)] += weight[j] * factor[j] * p.v.at(b, j, g, i);
-        dv[p.k.index(b, j, g, i)] += weight[j] * factor[j] * g_out;
-        d_weight[j] += factor[j] * g_out * p.v.at(b, j, g, i);
-      }
-      dot += weight[j] * d_weight[j];
-    }
-    for (int64_t j = 0; j < s.keys; ++j) {
-      const double d_score = s.scale * weight[j] * (d_weight[j] - dot);
-      for (int64_t i = 0; i < s.head_size; ++i) {
-        dq[p.q.index(b, t, h, i)] += d_score * p.k.at(b, j, g, i);
-        dk[p.k.index(b, j, g, i)] += d_score * p.q.at(b, t, h, i);
-      }
-    }
-  }
-};
-
-// Expects the elements of an operand, and nothing between them, to be what they should.
-template <class T>
-void expect_operand(const Operand<T>& actual, const std::vector<double>& result,
-                    const Operand<T>& before, Write write, double units) {
-  std::vector<double> expected = widen(before.data);
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const int64_t in_row = static_cast<int64_t>(i) % actual.batch_stride;
-    const bool inside = in_row < actual.rows * actual.row_stride &&
-                        in_row % actual.row_stride < actual.heads * actual.size;
-    if (inside) expected[i] = result[i] + (write == Write::kAdd ? expected[i] : 0);
-  }
-  expect_close(actual.data, expected, units);
-}
-
-template <class T>
-struct Forward {
-  Operand<T> out;
-  std::vector<T> log_sum_exp;
-
-  explicit Forward(const Problem<T>& p)
-      : out(p.like_q(5)), log_sum_exp(p.shape.batch * p.shape.heads * p.shape.queries) {
-    kernels::attention<T>(
-        Cpu{}, p.shape, {p.q.input(), p.k.input(), p.v.input(), out.output(), log_sum_exp.data()});
-  }
-};
-
-template <class T>
-AttentionBackward<T> backward_args(const Problem<T>& p, const Forward<T>& f) {
-  AttentionBackward<T> args = {};
-  args.q = p.q.input();
-  args.k = p.k.input();
-  args.v = p.v.input();
-  args.out = f.out.input();
-  args.d_out = p.d_out.input();
-  args.log_sum_exp = f.log_sum_exp.data();
-  return args;
-}
-
-template <class T>
-void check(const Case& c, double units) {
-  SCOPED_TRACE(c.name);
-  const Problem<T> p(c);
-  const Naive naive(p);
-  const Forward<T> f(p);
-  expect_operand(f.out, naive.out, p.like_q(5), Write::kSet, units);
-  expect_close(f.log_sum_exp, naive.log_sum_exp, units);
-  for (const Write write : kBothWrites) {
-    Operand<T> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_k(8);
-    AttentionBackward<T> args = backward_args(p, f);
-    args.dq = dq.output();
-    args.dk = dk.output();
-    args.dv = dv.output();
-    args.dq_write = args.dk_write = args.dv_write = write;
-    kernels::attention_backward(Cpu{}, p.shape, args);
-    expect_operand(dq, naive.dq, p.like_q(6), write, 4 * units);
-    expect_operand(dk, naive.dk, p.like_k(7), write, 4 * units);
-    expect_operand(dv, naive.dv, p.like_k(8), write, 4 * units);
-  }
-}
-
-const Case kSmall[] = {
+const AttentionCase kSmall[] = {
     {"one of everything", 1, 1, 1, 1, 1, 1, false, {}, 0},
     {"plain", 2, 31, 33, 3, 3, 32, false, {}, 0},
     {"causal", 2, 33, 33, 2, 2, 16, true, {}, 0},
@@ -216,27 +30,27 @@ TYPED_TEST_SUITE(AttentionTest, FloatingTypes);
 
 TYPED_TEST(AttentionTest, EqualsTheDefinitionAndItsDerivative) {
   on_every_target([] {
-    for (const Case& c : kSmall) check<TypeParam>(c, 30);
+    for (const AttentionCase& c : kSmall) check<TypeParam>(c, units(30));
   });
 }
 
 TYPED_TEST(AttentionTest, EveryHeadSize) {
   on_every_target([] {
     for (const int64_t size : {1, 2, 3, 5, 15, 16, 17, 48, 63, 65, 96, 100, 128, 255, 256}) {
-      check<TypeParam>({"size", 1, 18, 21, 2, 1, size, true, {}, 0.1f}, 30);
+      check<TypeParam>({"size", 1, 18, 21, 2, 1, size, true, {}, 0.1f}, units(30));
     }
   });
 }
 
 TYPED_TEST(AttentionTest, SequencesOfManyBlocks) {
-  const Case cases[] = {
+  const AttentionCase cases[] = {
       {"causal", 1, 700, 700, 1, 1, 8, true, {}, 0},
       {"cross with dropout", 1, 300, 517, 2, 1, 9, false, {450}, 0.2f},
       {"causal, fewer queries", 2, 129, 641, 1, 1, 16, true, {641, 300}, 0},
       {"many heads", 3, 257, 257, 4, 4, 16, true, {}, 0},
   };
   on_every_target([&] {
-    for (const Case& c : cases) check<TypeParam>(c, 60);
+    for (const AttentionCase& c : cases) check<TypeParam>(c, units(60));
   });
 }
 
@@ -289,13 +103,13 @@ TYPED_TEST(AttentionTest, LeavesOutWhatIsNotAskedFor) {
     if (part == 0) args.dq = dq.output();
     if (part == 1) args.dk = dk.output();
     if (part == 2) args.dv = dv.output();
-    kernels::attention_backward(Cpu{}, p.shape, args);
+    kernels::attention_backward(TestDevice{}, p.shape, args);
     if (part == 0) expect_operand(dq, naive.dq, p.like_q(6), Write::kSet, 120);
     if (part == 1) expect_operand(dk, naive.dk, p.like_k(7), Write::kSet, 120);
     if (part == 2) expect_operand(dv, naive.dv, p.like_k(8), Write::kSet, 120);
   }
   Operand<T> out = p.like_q(5);
-  kernels::attention<T>(Cpu{}, p.shape,
+  kernels::attention<T>(TestDevice{}, p.shape,
                         {p.q.input(), p.k.input(), p.v.input(), out.output(), nullptr});
   EXPECT_EQ(out.data, f.out.data);
 }
@@ -303,11 +117,11 @@ TYPED_TEST(AttentionTest, LeavesOutWhatIsNotAskedFor) {
 // q, k and v as column ranges of one fused projection, and their gradients likewise.
 TYPED_TEST(AttentionTest, FusedProjection) {
   using T = TypeParam;
-  const Case c = {"fused", 2, 20, 20, 2, 2, 16, true, {}, 0};
+  const AttentionCase c = {"fused", 2, 20, 20, 2, 2, 16, true, {}, 0};
   Problem<T> p(c);
   const Naive naive(p);
   const int64_t width = 3 * 32;
-  std::vector<T> qkv(2 * 20 * width), d_qkv(qkv.size());
+  Values<T> qkv(2 * 20 * width), d_qkv(qkv.size());
   const auto range = [&](auto& fused, int part) { return fused.data() + part * 32; };
   for (int64_t b = 0; b < 2; ++b) {
     for (int64_t t = 0; t < 20; ++t) {
@@ -322,11 +136,12 @@ TYPED_TEST(AttentionTest, FusedProjection) {
   const auto rows = [&](int part) { return Rows<const T>{range(qkv, part), width, 20 * width}; };
   const auto d_rows = [&](int part) { return Rows<T>{range(d_qkv, part), width, 20 * width}; };
   Operand<T> out = p.like_q(5);
-  std::vector<T> lse(2 * 2 * 20);
-  kernels::attention<T>(Cpu{}, p.shape, {rows(0), rows(1), rows(2), out.output(), lse.data()});
+  Values<T> lse(2 * 2 * 20);
+  kernels::attention<T>(TestDevice{}, p.shape,
+                        {rows(0), rows(1), rows(2), out.output(), lse.data()});
   expect_operand(out, naive.out, p.like_q(5), Write::kSet, 30);
   kernels::attention_backward<T>(
-      Cpu{}, p.shape,
+      TestDevice{}, p.shape,
       {rows(0), rows(1), rows(2), out.input(), p.d_out.input(), lse.data(), d_rows(0), d_rows(1),
        d_rows(2), Write::kSet, Write::kSet, Write::kSet});
   for (int64_t b = 0; b < 2; ++b) {
@@ -343,10 +158,10 @@ TYPED_TEST(AttentionTest, FusedProjection) {
 
 TYPED_TEST(AttentionTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
-  const Case cases[] = {{"few heads", 1, 150, 600, 2, 1, 16, true, {}, 0.1f},
-                        {"many heads", 6, 40, 40, 4, 2, 16, true, {}, 0.1f},
-                        {"decoding", 40, 1, 90, 4, 4, 16, true, {}, 0}};
-  for (const Case& c : cases) {
+  const AttentionCase cases[] = {{"few heads", 1, 150, 600, 2, 1, 16, true, {}, 0.1f},
+                                 {"many heads", 6, 40, 40, 4, 2, 16, true, {}, 0.1f},
+                                 {"decoding", 40, 1, 90, 4, 4, 16, true, {}, 0}};
+  for (const AttentionCase& c : cases) {
     SCOPED_TRACE(c.name);
     const Problem<T> p(c);
     expect_same_for_any_threads([&] {
@@ -356,10 +171,10 @@ TYPED_TEST(AttentionTest, SameBitsForAnyNumberOfThreads) {
       args.dq = dq.output();
       args.dk = dk.output();
       args.dv = dv.output();
-      kernels::attention_backward(Cpu{}, p.shape, args);
-      std::vector<T> all = f.out.data;
-      for (const std::vector<T>* part : {&std::as_const(dq.data), &std::as_const(dk.data),
-                                         &std::as_const(dv.data), &f.log_sum_exp}) {
+      kernels::attention_backward(TestDevice{}, p.shape, args);
+      Values<T> all = f.out.data;
+      for (const Values<T>* part : {&std::as_const(dq.data), &std::as_const(dk.data),
+                                    &std::as_const(dv.data), &f.log_sum_exp}) {
         all.insert(all.end(), part->begin(), part->end());
       }
       return all;
