@@ -73,6 +73,7 @@ class UploadBuffers {
 };
 
 std::atomic<int> settled_device{0};
+std::atomic<bool> tf32_allowed{false};
 
 void use_device(int index) {
   static const int first = [index] {
@@ -128,6 +129,9 @@ void fill_zero(void* device, int64_t bytes) {
   if (bytes == 0) return;
   check_status(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), the_stream()), "fill");
 }
+
+void set_allow_tf32(bool allow) { tf32_allowed = allow; }
+bool allow_tf32() { return tf32_allowed; }
 
 void synchronize() { check_status(cudaStreamSynchronize(the_stream()), "synchronize"); }
 

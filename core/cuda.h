@@ -1,7 +1,7 @@
 // The CUDA runtime as the rest of core sees it: no CUDA header, no CUDA type. One process uses one
 // GPU and one stream; every call and every kernel is ordered on that stream, so a block of memory
 // may be handed out again as soon as it is given back. Defined in cuda.cpp, and in cuda_absent.cpp
-// for builds without CUDA, where every call but device_count() is an Error.
+// for builds without CUDA, where every call that needs a device is an Error.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,11 @@ void download(void* host, const void* device, int64_t bytes);
 void copy(void* to, const void* from, int64_t bytes);
 void fill_zero(void* device, int64_t bytes);
 void synchronize();
+
+/// May float products round their inputs to TF32 (10 bits of fraction)? Off unless it is asked for.
+/// double and BFloat16 do not look at it.
+void set_allow_tf32(bool allow);
+bool allow_tf32();
 
 /// Memory that host and device can both address, for tests.
 void* allocate_managed(int64_t bytes);

@@ -17,6 +17,8 @@ void download(void*, const void*, int64_t) { absent(); }
 void copy(void*, const void*, int64_t) { absent(); }
 void fill_zero(void*, int64_t) { absent(); }
 void synchronize() { absent(); }
+void set_allow_tf32(bool) {}
+bool allow_tf32() { return false; }
 void* allocate_managed(int64_t) { absent(); }
 void free_managed(void*) noexcept {}
 std::string description(int) { absent(); }

@@ -1,28 +1,28 @@
-// cuBLASLt counts in column-major. A row-major matrix X (r, c) with leading dimension ld is, read by
-// columns, X^T (c, r) with the same ld. So instead of
+// cuBLASLt counts in column-major. A row-major matrix X (r, c) with leading dimension ld is, read
+// by columns, X^T (c, r) with the same ld. So instead of
 //   C = alpha op(A) op(B) + beta C             (m, n)
 // it is asked for
 //   C^T = alpha op(B)^T op(A)^T + beta C^T     (n, m)
-// with B's memory as its first operand and A's as its second. A stored B (k, n) reads as B^T (n, k),
-// which is op(B)^T as it is; a stored B (n, k), to be transposed, reads as (k, n) and is transposed
-// back. The same for A. So each operand keeps its flag, and rows and columns change places:
+// with B's memory as its first operand and A's as its second. A stored B (k, n) reads as B^T (n,
+// k), which is op(B)^T as it is; a stored B (n, k), to be transposed, reads as (k, n) and is
+// transposed back. The same for A. So each operand keeps its flag, and rows and columns change
+// places:
 //
 //   operand    memory read by columns           transposed
 //   first  B   (n, k), or (k, n) if trans_b     trans_b
 //   second A   (k, m), or (m, k) if trans_a     trans_a
 //   C, D       (n, m)                           no
 //
-// Of the epilogues (https://docs.nvidia.com/cuda/cublas/, cublasLtEpilogue_t): a bias has an element
-// for each row of their D, which is a column of ours. GELU_AUX stores its input in the layout of D,
-// with a leading dimension of its own that must be a multiple of 8. BGRADB sums their second operand
-// over k: the rows of op(A). RELU is not used: it makes 0 of NaN. GELU is the tanh form.
+// Of the epilogues (https://docs.nvidia.com/cuda/cublas/, cublasLtEpilogue_t): a bias has an
+// element for each row of their D, which is a column of ours. GELU_AUX stores its input in the
+// layout of D, with a leading dimension of its own that must be a multiple of 8. BGRADB sums their
+// second operand over k: the rows of op(A). RELU is not used: it makes 0 of NaN. GELU is the tanh
+// form.
 #include "core/cuda_blas.h"
 
 #include <cublasLt.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <mutex>
 #include <unordered_map>
@@ -31,8 +31,6 @@
 
 namespace tapestry::cuda {
 namespace {
-
-std::atomic<bool> tf32_allowed{false};
 
 void check_blas(cublasStatus_t status) {
   check(status == CUBLAS_STATUS_SUCCESS, "gemm", "cuBLASLt says ", cublasLtGetStatusName(status),
@@ -70,7 +68,8 @@ cublasLtEpilogue_t kind_of(const Epilogue<T>& epilogue) {
   return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
 }
 
-// The largest power of two up to 256 that divides the address: more than that no algorithm asks for.
+// The largest power of two up to 256 that divides the address: more than that no algorithm asks
+// for.
 uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer) | 256;
   return static_cast<uint32_t>(address & -address);
@@ -120,10 +119,10 @@ template <class T>
 Descriptors describe(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   constexpr cudaDataType_t type = TypeOf<T>::kData;
   Descriptors d;
-  d.first = layout_of({type, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb, g.batch,
-                       g.stride_b});
-  d.second = layout_of({type, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda, g.batch,
-                        g.stride_a});
+  d.first =
+      layout_of({type, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb, g.batch, g.stride_b});
+  d.second =
+      layout_of({type, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda, g.batch, g.stride_a});
   d.result = layout_of({type, g.n, g.m, g.ldc, g.batch, g.stride_c});
   auto& operation = d.operation;
   check_blas(cublasLtMatmulDescInit(&operation, TypeOf<T>::compute(), TypeOf<T>::kScale));
@@ -163,8 +162,19 @@ Key key_of(const Gemm<T>& g, const Epilogue<T>& epilogue) {
     alignments = alignments * 16 + std::countr_zero(alignment_of(pointer));
   }
   const int64_t kind = (static_cast<int64_t>(kind_of(epilogue)) * 2 + g.trans_a) * 2 + g.trans_b;
-  return {TypeOf<T>::kData, TypeOf<T>::compute(), kind,    alignments, g.m,       g.n,       g.k,
-          g.lda,            g.ldb,                g.ldc,   g.batch,    g.stride_a, g.stride_b,
+  return {TypeOf<T>::kData,
+          TypeOf<T>::compute(),
+          kind,
+          alignments,
+          g.m,
+          g.n,
+          g.k,
+          g.lda,
+          g.ldb,
+          g.ldc,
+          g.batch,
+          g.stride_a,
+          g.stride_b,
           g.stride_c};
 }
 
@@ -189,10 +199,10 @@ class Library {
     Algorithm& best = algorithm_for(g, epilogue, d);
     if (!best.found) return false;
     const Wider<T> alpha = static_cast<Wider<T>>(g.alpha), beta = static_cast<Wider<T>>(g.beta);
-    const cublasStatus_t status = cublasLtMatmul(
-        handle_, &d.operation, &alpha, g.b, &d.first, g.a, &d.second, &beta, g.c, &d.result, g.c,
-        &d.result, &best.algorithm, workspace_, best.workspace_bytes,
-        static_cast<cudaStream_t>(internal::stream()));
+    const cublasStatus_t status =
+        cublasLtMatmul(handle_, &d.operation, &alpha, g.b, &d.first, g.a, &d.second, &beta, g.c,
+                       &d.result, g.c, &d.result, &best.algorithm, workspace_, best.workspace_bytes,
+                       static_cast<cudaStream_t>(internal::stream()));
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return best.found = false;
     check_blas(status);
     return true;
@@ -211,8 +221,8 @@ class Library {
     cublasLtMatmulPreferenceOpaque_t preference;
     check_blas(cublasLtMatmulPreferenceInit(&preference));
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    // k may be cut where the parts are added in a step of their own, in the type that sums have: that
-    // order is fixed. (One sequence, NONE, is always allowed.)
+    // k may be cut where the parts are added in a step of their own, in the type that sums have:
+    // that order is fixed. (One sequence, NONE, is always allowed.)
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     // Without these it takes 256 bytes for granted.
@@ -222,9 +232,9 @@ class Library {
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g.c));
     cublasLtMatmulHeuristicResult_t result{};
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle_, &d.operation, &d.first, &d.second, &d.result, &d.result, &preference, 1, &result,
-        &count);
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, &d.operation, &d.first, &d.second, &d.result,
+                                       &d.result, &preference, 1, &result, &count);
     // Both are its words for a combination that it does not have.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     check_blas(status);
@@ -239,9 +249,6 @@ class Library {
 };
 
 }  // namespace
-
-void set_allow_tf32(bool allow) { tf32_allowed = allow; }
-bool allow_tf32() { return tf32_allowed; }
 
 template <class T>
 bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue) {

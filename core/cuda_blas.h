@@ -1,16 +1,11 @@
 // Matrix products of the CUDA backend through cuBLASLt: no CUDA header, no CUDA type. Only core's
-// CUDA kernels include this; everybody else goes through core/kernels/gemm.h and linear.h. Defined in
-// cuda_blas.cpp.
+// CUDA kernels include this; everybody else goes through core/kernels/gemm.h and linear.h. Defined
+// in cuda_blas.cpp.
 #pragma once
 
 #include "core/kernels/gemm.h"
 
 namespace tapestry::cuda {
-
-/// May float products round their inputs to TF32 (10 bits of fraction)? Off unless it is asked for.
-/// double and BFloat16 do not look at it.
-void set_allow_tf32(bool allow);
-bool allow_tf32();
 
 /// What a product does with its result before it is stored. Either row_sums or the others.
 template <class T>

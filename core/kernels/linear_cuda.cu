@@ -1,6 +1,8 @@
 // Both passes over (rows, out) cut the matrix alike: a block of 32 x 8 threads takes 32 packs of N
 // neighbouring columns, a warp a row of them, and goes down the rows in steps of 8 * gridDim.y. A
 // thread keeps its columns, so that their bias, or their sums, stay in registers.
+#include <type_traits>
+
 #include "core/cuda_blas.h"
 #include "core/kernels/column_sums.cuh"
 #include "core/kernels/linear.h"

@@ -1,15 +1,12 @@
 // core/cuda_blas.h by naive loops. Epilogues are refused where the library may refuse them, so that
 // both ways are tested.
-#include "core/cuda_blas.h"
-
 #include <vector>
 
+#include "core/cuda_blas.h"
 #include "core/kernels/unary_functors.h"
 
 namespace tapestry::cuda {
 namespace {
-
-bool tf32_allowed = false;
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
@@ -56,12 +53,10 @@ void multiply_row(const Gemm<T>& g, const Epilogue<T>& epilogue, int64_t item, i
 
 }  // namespace
 
-void set_allow_tf32(bool allow) { tf32_allowed = allow; }
-bool allow_tf32() { return tf32_allowed; }
-
 template <class T>
 bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue) {
-  const bool plain = epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
+  const bool plain =
+      epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
   if (!plain && !has_epilogue(args, epilogue)) return false;
   for (int64_t item = 0; item < args.batch; ++item) {
     for (int64_t i = 0; i < args.m; ++i) multiply_row(args, epilogue, item, i);
