@@ -9,9 +9,9 @@
 #include "apps/model_bundle.h"
 #include "apps/training.h"
 #include "core/allocator.h"
+#include "core/cuda.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
-#include "core/precision.h"
 #include "core/profile.h"
 #include "optim/optimizer.h"
 
@@ -118,7 +118,8 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
   Measured measured;
   for (int64_t step = 0; step < arguments.warmup_steps + arguments.steps; ++step) {
-    if (step == arguments.warmup_steps) measured.system_calls = host_memory().system_calls;
+    if (step == arguments.warmup_steps)
+      measured.system_calls = memory_of(store.device()).system_calls;
     const double start = now();
     double tokens = 0;
     PartSeconds untimed{};
@@ -132,11 +133,12 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     optimizer.step(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                           .clip_value = config.training.clip_value});
     optimizer.zero_grad();
+    if (!store.device().is_cpu()) cuda::synchronize();
     if (step < arguments.warmup_steps) continue;
     measured.seconds.push_back(now() - start);
     measured.tokens.push_back(tokens);
   }
-  measured.system_calls = host_memory().system_calls - measured.system_calls;
+  measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
   return measured;
 }
 
@@ -150,7 +152,7 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
-  ParamStore store(config.seed, config.dtype, device);
+  ParamStore store(config.seed, tensor_dtype(config, device), device);
   uint32_t next = 0;
   Measured measured;
   if (both_sides) {
@@ -206,7 +208,8 @@ int run_bench(const BenchArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides,
                                     /*check_files=*/arguments.shape.empty());
   set_num_threads(config.threads);
-  set_dense_precision(config.precision);
+  const Device device = parse_device(config.device);
+  use_precision(config, device);
   const double peak = sgemm_peak();
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments)
@@ -223,7 +226,7 @@ int run_bench(const BenchArguments& arguments) {
       {"median_s", seconds},
       {"tokens_per_s", arguments.shape.empty() ? tokens / total : measured.tokens[0] / seconds},
       {"sgemm_peak_gflops", peak},
-      {"peak_memory_bytes", host_memory().peak_bytes},
+      {"peak_memory_bytes", memory_of(device).peak_bytes},
       {"system_allocations_in_warm_steps", measured.system_calls},
       {"loss", measured.loss}};
   double known = 0;

@@ -7,6 +7,11 @@
 
 namespace tapestry {
 
+DType tensor_dtype(const Config& config, Device device) {
+  const bool mixed = config.precision == Precision::kBfloat16 && !device.is_cpu();
+  return mixed ? DType::kBFloat16 : config.dtype;
+}
+
 const char* name_of(Task task) {
   switch (task) {
     case Task::kTranslation:
@@ -64,7 +69,7 @@ void bind_device(ConfigSection& s, std::string& device) {
   }
 }
 
-// bfloat16 is mixed precision: tensors stay float32, training rounds the factors of dense products.
+// bfloat16 is mixed precision; what that means depends on the device: tensor_dtype().
 void bind_dtype(ConfigSection& s, Config& config) {
   std::pair<DType, Precision> type{config.dtype, config.precision};
   s.read_choice("dtype", type,
@@ -86,6 +91,7 @@ void bind_config(ConfigSection& s, Config& config) {
   bind_device(s, config.device);
   s.read("threads", config.threads, between(0, 1024));
   bind_dtype(s, config);
+  s.read("allow_tf32", config.allow_tf32);
   s.demand("output_dir");
   s.read_output_path("output_dir", config.output_dir);
   s.know("init_from");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "core/dtype.h"
 #include "core/precision.h"
 #include "data/batching.h"
@@ -85,7 +86,8 @@ struct Config {
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
   Precision precision = Precision::kFull;  ///< of training's dense layers; `dtype: bfloat16`
-  std::string output_dir;  ///< absolute
+  bool allow_tf32 = false;                 ///< float32 products on a GPU may round to TF32
+  std::string output_dir;                  ///< absolute
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;
   TokenizerOptions tokenizer;
@@ -101,6 +103,10 @@ struct Config {
   SearchOptions generation;
   EvaluationOptions evaluation;
 };
+
+/// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
+/// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).
+DType tensor_dtype(const Config& config, Device device);
 
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,

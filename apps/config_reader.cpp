@@ -307,35 +307,24 @@ void ConfigSection::read_list(const std::string& key, std::vector<std::string>& 
 }
 
 size_t ConfigSection::read_choice_index(const std::string& key,
-                                        const std::vector<ConfigChoice<size_t>>& choices,
-                                        size_t current) {
+                                        const std::vector<std::string>& names, size_t current) {
   const ConfigNode* node = take(key);
   size_t chosen = current;
   if (node != nullptr) {
-    std::vector<std::string> names;
-    std::string list;
-    bool found = false;
-    for (const ConfigChoice<size_t>& choice : choices) {
-      if (choice.available) {
-        names.emplace_back(choice.name);
-        list += (list.empty() ? "" : ", ") + names.back();
-      }
-      if (node->kind != ConfigNode::Kind::kScalar || node->text != choice.name) continue;
-      found = true;
-      if (choice.available) chosen = choice.value;
-    }
-    if (!found) {
-      const bool text = node->kind == ConfigNode::Kind::kScalar;
+    const bool text = node->kind == ConfigNode::Kind::kScalar;
+    const auto found = std::find(names.begin(), names.end(), text ? node->text : "");
+    if (found != names.end()) {
+      chosen = static_cast<size_t>(found - names.begin());
+    } else {
+      std::string list;
+      for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
       const std::string nearest = text ? nearest_name(node->text, names) : "";
       complain(key, '\'', full_name(key), "' must be ", names.size() == 1 ? "" : "one of ", list,
                ", got ", node->describe(), '.',
                nearest.empty() ? "" : concat(" Did you mean '", nearest, "'?"));
-    } else if (choices[chosen].name != node->text) {
-      complain(key, '\'', full_name(key), ": ", node->text, "' is not available yet: ", list,
-               names.size() == 1 ? " is." : " are.");
     }
   }
-  put(key, string_node(choices[chosen].name));
+  put(key, string_node(names[chosen]));
   return chosen;
 }
 

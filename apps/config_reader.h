@@ -40,13 +40,11 @@ ConfigRange at_least(double low);
 ConfigRange between(double low, double high);           ///< [low, high]
 ConfigRange from_up_to_below(double low, double high);  ///< [low, high)
 
-/// What read_choice accepts: a name in the file and the value it stands for. A planned name is
-/// refused with "is not available yet".
+/// What read_choice accepts: a name in the file and the value it stands for.
 template <class E>
 struct ConfigChoice {
   const char* name;
   E value;
-  bool available = true;
 };
 
 class ConfigSession;
@@ -156,7 +154,7 @@ class ConfigSection {
   void read_list(const std::string& key, std::vector<double>& values, const ConfigRange& range);
   void read_list(const std::string& key, std::vector<std::string>& values);
   /// Index of the name given, `current` where the key is absent or wrong.
-  size_t read_choice_index(const std::string& key, const std::vector<ConfigChoice<size_t>>& choices,
+  size_t read_choice_index(const std::string& key, const std::vector<std::string>& names,
                            size_t current);
   /// The maps under `key`: empty pointers stand for "absent, keep defaults".
   std::vector<const ConfigNode*> take_maps(const std::string& key, size_t current_size);
@@ -213,13 +211,13 @@ void ConfigSection::read(const std::string& key, T& value, const ConfigRange& ra
 template <class E>
 void ConfigSection::read_choice(const std::string& key, E& value,
                                 const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices) {
-  std::vector<ConfigChoice<size_t>> indexed;
+  std::vector<std::string> names;
   size_t current = 0;
   for (size_t i = 0; i < choices.size(); ++i) {
-    indexed.push_back({choices[i].name, i, choices[i].available});
-    if (choices[i].value == value && choices[i].available) current = i;
+    names.emplace_back(choices[i].name);
+    if (choices[i].value == value) current = i;
   }
-  value = choices[read_choice_index(key, indexed, current)].value;
+  value = choices[read_choice_index(key, names, current)].value;
 }
 
 template <class T, class Bind>

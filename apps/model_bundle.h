@@ -36,7 +36,8 @@ struct ModelBundle {
   ModelBundle(const Config& config, TokenizerPair tokenizers)
       : config(config),
         tokenizers(std::move(tokenizers)),
-        store(config.seed, config.dtype, parse_device(config.device)),
+        store(config.seed, tensor_dtype(config, parse_device(config.device)),
+              parse_device(config.device)),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
   /// From a checkpoint folder or run folder of one of these tasks; `who` stands in the message of

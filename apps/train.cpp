@@ -10,7 +10,6 @@
 #include "apps/trainer.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
-#include "core/precision.h"
 
 namespace tapestry {
 namespace {
@@ -85,7 +84,7 @@ int run_train(const TrainArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
   const Device device = parse_device(config.device);
   set_num_threads(config.threads);
-  set_dense_precision(config.precision);
+  use_precision(config, device);
   install_signal_handlers();
   RunFolder folder(config.output_dir);
   std::string note;

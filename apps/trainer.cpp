@@ -1,5 +1,6 @@
 #include "apps/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -116,7 +117,9 @@ void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
       optimizer.emplace_back(name, tensor);
     }
   }
-  load_parameters(task_.parameters(), trained.empty() ? model : trained, "the checkpoint");
+  const NamedTensors& weights = trained.empty() ? model : trained;
+  load_parameters(task_.parameters(), weights, "the checkpoint");
+  optimizer_.load_masters(weights);
   optimizer_.load_state(optimizer);
   if (config_.training.ema_decay <= 0) return;
   ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay}, trained_);
@@ -228,7 +231,7 @@ void Trainer::report(const Update& update, double seconds) {
   if (interval <= 0 || (state_.step % interval != 0 && state_.step != total)) return;
 
   const double lr = learning_rate(config_.schedule, config_.learning_rate, state_.step);
-  const MemoryStats memory = host_memory();
+  const MemoryStats memory = memory_of(task_.parameters().device());
   log_.info(concat("update ", state_.step, "  epoch ", state_.position.epoch, "  loss ",
                    number("%.4f", loss), "  nll ", number("%.4f", nll), "  ppl ",
                    number("%.2f", std::exp(nll)), "  lr ", number("%.3g", lr), "  grad ",
@@ -290,16 +293,24 @@ bool Trainer::patience_is_over() const {
 }
 
 // model.safetensors holds what a user wants to translate with: the averages where they are kept.
-// The trained parameters then travel with the optimizer.
+// The trained parameters then travel with the optimizer, as they do where the model's are their
+// roundings.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   CheckpointFiles files = task_.files();
   NamedTensors model, training = optimizer_.state();
   for (const auto& [name, var] : params_) model.emplace_back(name, var.value());
-  if (ema_) {
+  const NamedTensors masters = optimizer_.masters();
+  if (ema_ || !masters.empty()) {
     for (const auto& [name, tensor] : model) {
-      training.emplace_back(std::string(kTrainedPrefix) + name, tensor.clone());
+      const auto master =
+          std::find_if(masters.begin(), masters.end(),
+                       [&, &name = name](const auto& m) { return m.first == name; });
+      training.emplace_back(std::string(kTrainedPrefix) + name,
+                            master == masters.end() ? tensor.clone() : master->second);
     }
+  }
+  if (ema_) {
     for (auto& entry : ema_->state()) training.push_back(entry);
   }
   {

@@ -5,6 +5,8 @@
 #include "apps/classification.h"
 #include "apps/language_modelling.h"
 #include "apps/translation.h"
+#include "core/cuda.h"
+#include "core/precision.h"
 
 namespace tapestry {
 
@@ -72,6 +74,11 @@ bool matches(const std::string& name, const std::string& pattern) {
   return false;
 }
 
+void use_precision(const Config& config, Device device) {
+  set_dense_precision(device.is_cpu() ? config.precision : Precision::kFull);
+  cuda::set_allow_tf32(config.allow_tf32);
+}
+
 NamedVars named_parameters(const ParamStore& store) {
   NamedVars params;
   for (const Parameter& parameter : store.parameters()) {
@@ -131,8 +138,7 @@ std::map<std::string, double> LossSums::metrics() const {
 }
 
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets) {
-  const Tensor log_probability =
-      log_softmax(logits).value().to(Device{}).to(wider(logits.dtype()));
+  const Tensor log_probability = log_softmax(logits).value().to(Device{}).to(wider(logits.dtype()));
   const int64_t vocab = logits.shape()[-1];
   std::vector<double> values;
   dispatch_floating(Cpu{}, log_probability.dtype(), [&](auto type) {

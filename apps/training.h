@@ -42,6 +42,9 @@ class TrainingTask {
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
+/// Settles, for the process, what the config says about products: before the first step.
+void use_precision(const Config& config, Device device);
+
 /// Hears what was read and what was left out.
 using Report = std::function<void(const std::string&)>;
 

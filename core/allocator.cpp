@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "core/cuda.h"
+
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #else
@@ -54,7 +56,11 @@ void host_free(void* pointer, int64_t bytes) noexcept {
   if (pointer != nullptr) pool().free(pointer, bytes);
 }
 MemoryStats host_memory() { return pool().stats(); }
-void reset_peak_bytes() { pool().reset_peak(); }
+MemoryStats memory_of(Device device) { return device.is_cpu() ? host_memory() : cuda::memory(); }
+void reset_peak_bytes() {
+  pool().reset_peak();
+  cuda::reset_peak_bytes();
+}
 void release_free_memory() { pool().release(); }
 
 }  // namespace tapestry

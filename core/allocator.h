@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/device.h"
 #include "core/memory_pool.h"
 
 namespace tapestry {
@@ -16,6 +17,9 @@ void* host_allocate(int64_t bytes);
 void host_free(void* pointer, int64_t bytes) noexcept;
 
 MemoryStats host_memory();
+/// Of the memory that tensors on `device` live in.
+MemoryStats memory_of(Device device);
+/// On every device.
 void reset_peak_bytes();
 
 /// Returns every free block to the system.
@@ -35,7 +39,9 @@ struct HostAllocator {
     host_free(pointer, static_cast<int64_t>(n * sizeof(T)));
   }
   template <class U>
-  bool operator==(const HostAllocator<U>&) const { return true; }
+  bool operator==(const HostAllocator<U>&) const {
+    return true;
+  }
 };
 
 }  // namespace tapestry

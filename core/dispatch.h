@@ -36,24 +36,32 @@ void dispatch_device(Device device, F&& f) {
 template <class D, class F>
 void dispatch_floating(D, DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kFloat32: return f(float{});
-    case DType::kFloat64: return f(double{});
-    default: break;
+    case DType::kFloat32:
+      return f(float{});
+    case DType::kFloat64:
+      return f(double{});
+    default:
+      break;
   }
   if constexpr (std::is_same_v<D, Cuda>) {
     if (dtype == DType::kBFloat16) return f(BFloat16{});
   }
-  fail(ErrorKind::kRuntime, "[dispatch] kernels of this device have no ", dtype, '.');
+  fail(ErrorKind::kRuntime,
+       "[dispatch] expected a floating dtype that this device computes in, got ", dtype, '.');
 }
 
 /// Calls f(element of the type) for any dtype.
 template <class F>
 void dispatch_dtype(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kFloat32: return f(float{});
-    case DType::kFloat64: return f(double{});
-    case DType::kInt32: return f(int32_t{});
-    case DType::kBFloat16: return f(BFloat16{});
+    case DType::kFloat32:
+      return f(float{});
+    case DType::kFloat64:
+      return f(double{});
+    case DType::kInt32:
+      return f(int32_t{});
+    case DType::kBFloat16:
+      return f(BFloat16{});
   }
 }
 

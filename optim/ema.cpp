@@ -14,7 +14,9 @@ Ema::Ema(const EmaOptions& options, NamedVars params)
     fail(ErrorKind::kConfig, "[ema] decay must be in [0, 1), got ", options_.decay, '.');
   }
   check_parameters("ema", params_);
-  for (const auto& [name, var] : params_) averages_.push_back(var.value().clone());
+  for (const auto& [name, var] : params_) {
+    averages_.push_back(var.value().to(wider(var.dtype())).clone());
+  }
 }
 
 void Ema::update() {
@@ -23,13 +25,13 @@ void Ema::update() {
   const double t = ++*num_updates_.data<int32_t>();
   const double decay =
       options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
-  dispatch(averages_.front(), [&](auto device, auto type) {
+  dispatch(params_.front().second.value(), [&](auto device, auto type) {
     using T = decltype(type);
     std::vector<AverageUpdate<T>> updates;
     updates.reserve(params_.size());
     for (size_t i = 0; i < params_.size(); ++i) {
       const Tensor& value = params_[i].second.value();
-      updates.push_back({averages_[i].template data<T>(), value.data<T>(), value.numel()});
+      updates.push_back({averages_[i].template data<Wider<T>>(), value.data<T>(), value.numel()});
     }
     kernels::moving_average<T>(device, decay, updates);
   });
@@ -37,12 +39,16 @@ void Ema::update() {
 
 void Ema::swap() {
   for (size_t i = 0; i < params_.size(); ++i) {
-    Tensor value = params_[i].second.value();
-    const Tensor trained = value.clone();
-    value.copy_from(averages_[i]);
-    averages_[i].copy_from(trained);
+    const Tensor& value = params_[i].second.value();
+    if (swapped_) {
+      value.copy_from(trained_[i]);
+    } else {
+      trained_.push_back(value.clone());
+      value.copy_from(averages_[i].to(value.dtype()));
+    }
   }
   swapped_ = !swapped_;
+  if (!swapped_) trained_.clear();
 }
 
 NamedTensors Ema::state() const {

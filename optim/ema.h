@@ -37,7 +37,8 @@ class Ema {
   EmaOptions options_;
   NamedVars params_;
   std::vector<Tensor> averages_;
-  Tensor num_updates_;  // one int32
+  std::vector<Tensor> trained_;  // the parameters, while the averages stand in their place
+  Tensor num_updates_;           // one int32
   bool swapped_ = false;
 };
 

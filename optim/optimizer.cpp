@@ -70,15 +70,17 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> gr
             "learning_rate_scale must be 0 or more, got ", group.learning_rate_scale, '.');
     for (const auto& [name, var] : group.params) {
       all.emplace_back(name, var);
-      slots_.push_back({name, var, group.learning_rate_scale, weight_decay, {}, {}});
+      slots_.push_back({name, var, group.learning_rate_scale, weight_decay, {}, {}, {}});
     }
   }
   check_parameters("optimizer", all);
   for (Slot& slot : slots_) {
     const Tensor& value = slot.var.value();
+    const DType dtype = wider(value.dtype());
     for (size_t k = 0; k < states; ++k) {
-      slot.state[k] = Tensor::zeros(value.shape(), value.dtype(), value.device());
+      slot.state[k] = Tensor::zeros(value.shape(), dtype, value.device());
     }
+    if (value.dtype() != dtype) slot.master = value.to(dtype);
     if (is_adam(options_.type)) slot.step = Tensor::zeros({}, DType::kInt32);
   }
 }
@@ -168,7 +170,9 @@ void Optimizer::update_with(double learning_rate, double scale, double limit, Ma
           make_step(learning_rate * slot.learning_rate_scale, slot.weight_decay, slot);
       auto& update = updates.emplace_back(ParameterUpdate<T, Step>{
           step, slot.var.value().template data<T>(), gradient.data<T>(), {}, gradient.numel()});
-      for (int k = 0; k < Step::kStates; ++k) update.state[k] = slot.state[k].template data<T>();
+      using W = Wider<T>;
+      for (int k = 0; k < Step::kStates; ++k) update.state[k] = slot.state[k].template data<W>();
+      if (slot.master.defined()) update.master = slot.master.template data<W>();
     }
     kernels::optimizer_step<T, Step>(device, updates, {scale, limit});
   });
@@ -188,6 +192,22 @@ NamedTensors Optimizer::state() const {
     if (slot.step.defined()) state.emplace_back("step/" + slot.name, slot.step);
   }
   return state;
+}
+
+NamedTensors Optimizer::masters() const {
+  NamedTensors masters;
+  for (const Slot& slot : slots_) {
+    if (slot.master.defined()) masters.emplace_back(slot.name, slot.master);
+  }
+  return masters;
+}
+
+void Optimizer::load_masters(const NamedTensors& source) {
+  for (const auto& [name, master] : masters()) {
+    for (const auto& [source_name, tensor] : source) {
+      if (source_name == name) master.copy_from(tensor.to(master.dtype()).to(master.device()));
+    }
+  }
 }
 
 void Optimizer::load_state(const NamedTensors& source) { copy_named("optimizer", source, state()); }

@@ -95,6 +95,12 @@ class Optimizer {
   /// Overwrites the state. Throws, and changes nothing, when names, shapes or dtypes differ.
   void load_state(const NamedTensors& state);
 
+  /// Mixed precision: the float32 weights whose roundings bfloat16 parameters are, by parameter
+  /// name, sharing storage. Empty for parameters of other dtypes.
+  NamedTensors masters() const;
+  /// Overwrites them from those of `source` that have their name, of any floating dtype.
+  void load_masters(const NamedTensors& source);
+
   const OptimizerOptions& options() const { return options_; }
 
  private:
@@ -105,7 +111,8 @@ class Optimizer {
     double learning_rate_scale;
     double weight_decay;
     std::array<Tensor, 2> state;
-    Tensor step;  // one int32
+    Tensor step;    // one int32
+    Tensor master;  // of a bfloat16 parameter
   };
 
   void update(double learning_rate, double scale, double limit);

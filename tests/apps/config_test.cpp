@@ -101,6 +101,8 @@ TEST_F(ConfigTest, Bfloat16IsAPrecisionOfFloat32Tensors) {
   const Config mixed = load_config(write(kGood), {"dtype=bfloat16"});
   EXPECT_EQ(mixed.dtype, DType::kFloat32);
   EXPECT_EQ(mixed.precision, Precision::kBfloat16);
+  EXPECT_EQ(tensor_dtype(mixed, Device{}), DType::kFloat32);
+  EXPECT_EQ(tensor_dtype(mixed, {Device::Kind::kCuda, 0}), DType::kBFloat16);
   EXPECT_THAT(to_yaml(mixed), testing::HasSubstr("dtype: bfloat16\n"));
   EXPECT_EQ(parse_config(to_yaml(mixed)).precision, Precision::kBfloat16);
   EXPECT_EQ(load_config(write(kGood)).precision, Precision::kFull);
@@ -293,11 +295,12 @@ const Broken kBroken[] = {
      "  lr_scheduler_type: noam\n",
      {},
      "c.yaml:10:22: [schedule] noam needs warmup_steps of 1 or more, got 0."},
-    {"TypeNotAvailableYet",
+    {"TypeOfAnotherTask",
      "",
      {"model.type=vit"},
-     "command line: model.type=vit: 'model.type: vit' is not available yet: encoder_decoder, "
-     "encoder, decoder, rnn_attention are."},
+     "command line: model.type=vit: 'model.type' must be encoder_decoder or rnn_attention with "
+     "task: "
+     "translation, got vit."},
     {"UnknownDtype",
      "",
      {"dtype=float16"},

@@ -117,6 +117,7 @@ inline const char* const kTinyRun = R"(  hidden_size: 16
   dropout: 0.1
   attention_dropout: 0.1
 output_dir: run
+device: cpu
 threads: 1
 training:
   batch_size: 128

@@ -1,0 +1,83 @@
+// Training on a GPU (or its emulation) against the CPU: loss curves, mixed precision, resuming, and
+// checkpoints that move between devices.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/cuda.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+class CudaTrainingTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device answers";
+  }
+  // Ten updates, every one of them reported.
+  int train(const std::string& run, std::vector<std::string> overrides) const {
+    overrides.insert(overrides.end(), {"training.max_steps=10", "training.logging_steps=1",
+                                       "training.eval_steps=0"});
+    return folder_.train(GetParam(), run, overrides);
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> values;
+    for (const auto& entry : folder_.metrics(run)) {
+      if (entry["kind"] == "train") values.push_back(entry["loss"]);
+    }
+    return values;
+  }
+  void expect_near(const std::string& a, const std::string& b, double tolerance) const {
+    const std::vector<double> x = losses(a), y = losses(b);
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(x[i], y[i], tolerance * std::abs(x[i])) << "update " << i + 1;
+    }
+  }
+
+  TinyRunFolder folder_{"cuda"};
+};
+
+TEST_P(CudaTrainingTest, TheLossCurveIsTheCpus) {
+  ASSERT_EQ(train("cpu", {"device=cpu"}), 0) << folder_.messages();
+  ASSERT_EQ(train("cuda", {"device=cuda"}), 0) << folder_.messages();
+  ASSERT_EQ(train("mixed", {"device=cuda", "dtype=bfloat16"}), 0) << folder_.messages();
+  expect_near("cpu", "cuda", 1e-5);
+  expect_near("cpu", "mixed", 0.01);
+}
+
+TEST_P(CudaTrainingTest, AResumedRunHasTheSameBits) {
+  for (const std::string dtype : {"dtype=float32", "dtype=bfloat16"}) {
+    const std::string whole = "whole" + dtype, parts = "parts" + dtype;
+    ASSERT_EQ(train(whole, {"device=cuda", dtype}), 0) << folder_.messages();
+    for (const char* steps : {"training.max_steps=4", "training.max_steps=10"}) {
+      ASSERT_EQ(folder_.train(GetParam(), parts,
+                              {"device=cuda", dtype, "training.logging_steps=1",
+                               "training.eval_steps=0", steps}),
+                0)
+          << folder_.messages();
+    }
+    expect_equal(folder_.result(whole), folder_.result(parts));
+  }
+}
+
+TEST_P(CudaTrainingTest, ACheckpointMovesBetweenDevices) {
+  ASSERT_EQ(train("whole", {"device=cpu"}), 0) << folder_.messages();
+  const std::vector<std::string> common = {"training.logging_steps=1", "training.eval_steps=0"};
+  const auto go_on = [&](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), common.begin(), common.end());
+    return folder_.train(GetParam(), "moved", overrides);
+  };
+  ASSERT_EQ(go_on({"device=cpu", "training.max_steps=3"}), 0) << folder_.messages();
+  ASSERT_EQ(go_on({"device=cuda", "dtype=bfloat16", "training.max_steps=7"}), 0)
+      << folder_.messages();
+  ASSERT_EQ(go_on({"device=cpu", "training.max_steps=10"}), 0) << folder_.messages();
+  expect_near("whole", "moved", 0.01);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaTrainingTest,
+                         testing::Values("translation", "clm", "mlm", "classification", "images"));
+
+}  // namespace
+}  // namespace tapestry
