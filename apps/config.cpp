@@ -9,6 +9,12 @@ namespace tapestry {
 
 DType tensor_dtype(const Config& config, Device device) {
   const bool mixed = config.precision == Precision::kBfloat16 && !device.is_cpu();
+  if (mixed && config.model.norm == NormKind::kBatch) {
+    fail(ErrorKind::kConfig,
+         "[config] model.norm: batchnorm needs dtype: float32 on a GPU: its running statistics do "
+         "not "
+         "fit into bfloat16.");
+  }
   return mixed ? DType::kBFloat16 : config.dtype;
 }
 

@@ -105,7 +105,8 @@ struct Config {
 };
 
 /// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
-/// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).
+/// over float32 master weights; on a CPU tensors stay float32 (core/precision.h). Throws
+/// Error(kConfig) for what has no bfloat16.
 DType tensor_dtype(const Config& config, Device device);
 
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.

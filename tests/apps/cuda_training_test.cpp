@@ -77,7 +77,8 @@ TEST_P(CudaTrainingTest, ACheckpointMovesBetweenDevices) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTrainingTest,
-                         testing::Values("translation", "clm", "mlm", "classification", "images"));
+                         testing::Values("translation", "clm", "mlm", "classification", "images"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tapestry

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -135,6 +136,12 @@ training:
   metric_for_best_model: nll
 )";
 
+/// The binary under test: the build's, unless the environment names one that was carried elsewhere.
+inline std::string tapestry_binary() {
+  const char* carried = std::getenv("TAPESTRY_BINARY");
+  return carried != nullptr ? carried : TAPESTRY_BINARY;
+}
+
 /// Whole lines of a text.
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
@@ -182,7 +189,7 @@ class TinyRunFolder {
   pid_t start(const std::string& task, const std::string& run,
               std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(),
-                     {TAPESTRY_BINARY, "train", task + ".yaml", "output_dir=" + run});
+                     {tapestry_binary(), "train", task + ".yaml", "output_dir=" + run});
     std::vector<char*> argv;
     for (std::string& argument : overrides) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -214,7 +221,7 @@ class TinyRunFolder {
   /// Runs `tapestry <arguments>` through the shell, with this text as its standard input.
   Outcome run(const std::string& arguments, const std::string& input = "") const {
     write("in", input);
-    const std::string command = concat("cd '", folder_.string(), "' && '", TAPESTRY_BINARY, "' ",
+    const std::string command = concat("cd '", folder_.string(), "' && '", tapestry_binary(), "' ",
                                        arguments, " <in >out 2>err-of-command");
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("out")),
