@@ -124,6 +124,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
                    NextLoss next_loss) {
   Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
   Measured measured;
+  Tensor loss;
   for (int64_t step = 0; step < arguments.warmup_steps + arguments.steps; ++step) {
     if (step == arguments.warmup_steps)
       measured.system_calls = memory_of(store.device()).system_calls;
@@ -134,18 +135,21 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     {
       Tape tape({config.seed, static_cast<uint32_t>(step), 0});
       const CrossEntropy result = next_loss(tokens);
-      measured.loss = result.loss.value().item();
+      loss = result.loss.value();
       tape.backward(result.loss);
     }
-    optimizer.step(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
-                                          .clip_value = config.training.clip_value});
+    if (step > 0) optimizer.outcome();
+    optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
+                                            .clip_value = config.training.clip_value});
     optimizer.zero_grad();
-    if (!store.device().is_cpu()) cuda::synchronize();
+    const int64_t left = arguments.warmup_steps + arguments.steps - 1 - step;
+    if (!store.device().is_cpu() && (left == 0 || left == arguments.steps)) cuda::synchronize();
     if (step < arguments.warmup_steps) continue;
     measured.seconds.push_back(now() - start);
     measured.tokens.push_back(tokens);
   }
   measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
+  measured.loss = loss.item();
   return measured;
 }
 

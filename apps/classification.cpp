@@ -84,7 +84,7 @@ struct ImageData {
 template <class Kind, class Batch>
 CrossEntropy loss_of(const typename Kind::Model& model, const Batch& batch,
                      const CrossEntropyOptions& options) {
-  return cross_entropy(Kind::logits(model, batch), batch.labels.to(model.device()), options);
+  return cross_entropy(Kind::logits(model, batch), batch.labels, options);
 }
 
 template <class Kind>

@@ -11,8 +11,9 @@
 namespace tapestry {
 namespace {
 
+// The targets stay where the loss may check them.
 LanguageModel::Batch on_device(const BlockBatch& batch, Device device) {
-  return {batch.ids.to(device), batch.targets.to(device),
+  return {batch.ids.to(device), batch.targets,
           batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
 }
 

@@ -126,49 +126,70 @@ void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
   if (!averages.empty()) ema_->load_state(averages);
 }
 
-Trainer::Update Trainer::train_one_update() {
+void Trainer::launch_update() {
   const TrainingOptions& training = config_.training;
-  const UpdateSize size = task_.next_update(training.gradient_accumulation_steps);
-  Update update{.tokens = size.tokens, .targets = size.targets};
+  Launched launched{.step = state_.step + 1,
+                    .size = task_.next_update(training.gradient_accumulation_steps),
+                    .sums = {}};
   const CrossEntropyOptions options{.label_smoothing = training.label_smoothing,
-                                    .normalizer = static_cast<double>(size.targets)};
-  for (int64_t i = 0; i < size.micro_batches; ++i) {
+                                    .normalizer = static_cast<double>(launched.size.targets)};
+  std::vector<Tensor> sums;
+  for (int64_t i = 0; i < launched.size.micro_batches; ++i) {
     Tape tape({.seed = config_.seed,
                .step = static_cast<uint32_t>(state_.step),
                .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
     const CrossEntropy result = task_.loss(i, options);
-    update.loss += result.loss_sum / options.normalizer;
-    update.nll += result.nll_sum / options.normalizer;
-    if (!std::isfinite(update.loss)) break;
+    sums.push_back(result.sums);
+    launched.sums.emplace_back(result.sums);
     tape.backward(result.loss);
   }
-  if (std::isfinite(update.loss)) {
-    const double rate = learning_rate(config_.schedule, config_.learning_rate, state_.step + 1);
-    const StepResult result = optimizer_.step(
-        rate, {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value});
-    update.grad_norm = result.grad_norm;
-    update.applied = result.finite;
-  }
+  // Now the device has enough to do: time to hear of the update before.
+  finish_update();
+  optimizer_.launch(learning_rate(config_.schedule, config_.learning_rate, launched.step),
+                    {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
+                    /*gradient_scale=*/1, /*also_finite=*/sums);
   optimizer_.zero_grad();
-  if (update.applied && ema_) ema_->update();
-  return update;
+  window_.tokens += launched.size.tokens;
+  launched_ = std::move(launched);
+}
+
+void Trainer::finish_update() {
+  if (!launched_) return;
+  const auto targets = static_cast<double>(launched_->size.targets);
+  const StepResult result = optimizer_.outcome();
+  Update update{.step = launched_->step, .grad_norm = result.grad_norm};
+  for (HostCopy& copy : launched_->sums) {
+    const double* const sums = copy.wait().data<double>();
+    update.loss += sums[0] / targets;
+    update.nll += sums[1] / targets;
+  }
+  window_.targets += result.finite ? launched_->size.targets : 0;
+  launched_.reset();
+  if (!result.finite) return report_skipped(update);
+  if (ema_) ema_->update();
+  state_.skipped_in_a_row = 0;
+  window_.loss += update.loss * targets;
+  window_.nll += update.nll * targets;
+  window_.grad_norm = update.grad_norm;
 }
 
 int Trainer::run() {
   const TrainingOptions& training = config_.training;
   const double started = now() - state_.seconds;
+  const bool on_cpu = task_.parameters().device().is_cpu();
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto time_is_up = [&] {
     return training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours;
   };
   while (state_.step < training.max_steps && !patience_is_over() && !time_is_up()) {
     const double before = now();
-    const Update update = train_one_update();
+    launch_update();
     ++state_.step;
     state_.position = task_.position();
     state_.seconds = now() - started;
-    if (!update.applied) report_skipped(update);
-    report(update, now() - before);
+    if (on_cpu) finish_update();
+    window_.seconds += now() - before;
+    report();
 
     const bool last = state_.step == training.max_steps || time_is_up();
     const bool best = (due(training.eval_steps) || last) && validate();
@@ -196,26 +217,19 @@ void Trainer::report_skipped(const Update& update) {
   ++state_.skipped_in_a_row;
   const std::string what = std::isfinite(update.loss) ? concat("gradient norm ", update.grad_norm)
                                                       : concat("loss ", update.loss);
-  log_.warn(concat("update ", state_.step, " is skipped: ", what, " is not finite (",
+  log_.warn(concat("update ", update.step, " is skipped: ", what, " is not finite (",
                    state_.skipped_in_a_row, " in a row, ", state_.skipped_updates, " in all)"));
   if (state_.skipped_in_a_row < kMostSkippedInARow) return;
   fail(ErrorKind::kDiverged, "[train] ", kMostSkippedInARow,
-       " updates in a row had no finite loss and gradient, the last at update ", state_.step,
+       " updates in a row had no finite loss and gradient, the last at update ", update.step,
        "; lower the learning rate or raise warmup_steps. The last good checkpoint is in ",
        folder_.path(), '.');
 }
 
-void Trainer::report(const Update& update, double seconds) {
-  window_.seconds += seconds;
-  window_.tokens += update.tokens;
-  if (update.applied) {
-    state_.skipped_in_a_row = 0;
-    window_.targets += update.targets;
-    window_.loss += update.loss * static_cast<double>(update.targets);
-    window_.nll += update.nll * static_cast<double>(update.targets);
-    ++window_.updates;
-  }
-  const int64_t total = config_.training.max_steps;
+void Trainer::report() {
+  const int64_t total = config_.training.max_steps, interval = config_.training.logging_steps;
+  const bool logged = interval > 0 && (state_.step % interval == 0 || state_.step == total);
+  if (logged) finish_update();
   const double loss = window_.loss / std::max<double>(1, static_cast<double>(window_.targets));
   const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.targets));
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
@@ -227,15 +241,14 @@ void Trainer::report(const Update& update, double seconds) {
   const std::string status = concat("loss ", number("%.3f", loss), "  ", number("%.0f", rate),
                                     " tokens/s  ", duration_text(left), " left");
   log_.progress(state_.step, total, status);
-  const int64_t interval = config_.training.logging_steps;
-  if (interval <= 0 || (state_.step % interval != 0 && state_.step != total)) return;
+  if (!logged) return;
 
   const double lr = learning_rate(config_.schedule, config_.learning_rate, state_.step);
   const MemoryStats memory = memory_of(task_.parameters().device());
   log_.info(concat("update ", state_.step, "  epoch ", state_.position.epoch, "  loss ",
                    number("%.4f", loss), "  nll ", number("%.4f", nll), "  ppl ",
                    number("%.2f", std::exp(nll)), "  lr ", number("%.3g", lr), "  grad ",
-                   number("%.3g", update.grad_norm), "  ", number("%.0f", rate), " tokens/s  ",
+                   number("%.3g", window_.grad_norm), "  ", number("%.0f", rate), " tokens/s  ",
                    duration_text(left), " left"));
   log_.metrics(state_.step, "train",
                {{"epoch", static_cast<double>(state_.position.epoch)},
@@ -243,7 +256,7 @@ void Trainer::report(const Update& update, double seconds) {
                 {"nll", nll},
                 {"ppl", std::exp(nll)},
                 {"learning_rate", lr},
-                {"grad_norm", update.grad_norm},
+                {"grad_norm", window_.grad_norm},
                 {"tokens_per_s", rate},
                 {"skipped_updates", static_cast<double>(state_.skipped_updates)},
                 {"peak_bytes", static_cast<double>(memory.peak_bytes)},
@@ -252,6 +265,7 @@ void Trainer::report(const Update& update, double seconds) {
 }
 
 bool Trainer::validate() {
+  finish_update();
   std::map<std::string, double> metrics;
   {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
@@ -297,6 +311,7 @@ bool Trainer::patience_is_over() const {
 // roundings.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
+  finish_update();
   CheckpointFiles files = task_.files();
   NamedTensors model, training = optimizer_.state();
   for (const auto& [name, var] : params_) model.emplace_back(name, var.value());

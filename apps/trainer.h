@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/checkpoint.h"
 #include "apps/config.h"
 #include "apps/log.h"
 #include "apps/training.h"
+#include "core/host_copy.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
 
@@ -41,21 +43,31 @@ class Trainer {
   const TrainerState& state() const { return state_; }
 
  private:
+  /// An update that was launched, and what is on its way to the host.
+  struct Launched {
+    int64_t step = 0;  ///< 1 for the first update of a run
+    UpdateSize size;
+    std::vector<HostCopy> sums;  ///< of each micro-batch: CrossEntropy::sums
+  };
+  /// What came of it.
   struct Update {
+    int64_t step = 0;
     double loss = 0, nll = 0;  ///< per target
     double grad_norm = 0;
-    int64_t tokens = 0, targets = 0;  ///< see UpdateSize
-    bool applied = false;
   };
   /// What was logged last, and what came since.
   struct Window {
-    double seconds = 0, loss = 0, nll = 0;
-    int64_t updates = 0, tokens = 0, targets = 0;
+    double seconds = 0, loss = 0, nll = 0, grad_norm = 0;
+    int64_t tokens = 0, targets = 0;
   };
 
-  Update train_one_update();
+  /// Forward, backward, and the optimizer's step. On a GPU this waits for the update before alone.
+  void launch_update();
+  /// Waits for the update that was launched last, if any: counts it, and warns when it was skipped.
+  void finish_update();
   void report_skipped(const Update& update);
-  void report(const Update& update, double seconds);
+  /// Says how training goes, when it is time to.
+  void report();
   /// Returns true when the metric is the best so far.
   bool validate();
   void save(bool best);
@@ -72,6 +84,7 @@ class Trainer {
   std::unique_ptr<Ema> ema_;
   TrainerState state_;
   Window window_;
+  std::optional<Launched> launched_;
   int64_t saved_step_ = -1;
 };
 

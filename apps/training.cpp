@@ -123,10 +123,11 @@ std::map<std::string, std::string> tokenizer_files(const CheckpointFiles& files)
 }
 
 void LossSums::add(const CrossEntropy& result) {
-  loss_ += result.loss_sum;
-  nll_ += result.nll_sum;
+  const Tensor sums = result.sums.to(Device{});
+  loss_ += sums.data<double>()[0];
+  nll_ += sums.data<double>()[1];
+  correct_ += sums.data<double>()[2];
   tokens_ += result.tokens;
-  correct_ += result.correct;
 }
 
 std::map<std::string, double> LossSums::metrics() const {
@@ -134,7 +135,7 @@ std::map<std::string, double> LossSums::metrics() const {
   return {{"loss", loss_ / count},
           {"nll", nll_ / count},
           {"ppl", std::exp(nll_ / count)},
-          {"accuracy", 100 * static_cast<double>(correct_) / count}};
+          {"accuracy", 100 * correct_ / count}};
 }
 
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets) {

@@ -71,8 +71,8 @@ class LossSums {
   std::map<std::string, double> metrics() const;
 
  private:
-  double loss_ = 0, nll_ = 0;
-  int64_t tokens_ = 0, correct_ = 0;
+  double loss_ = 0, nll_ = 0, correct_ = 0;
+  int64_t tokens_ = 0;
 };
 
 /// The log-probability of each target, (rows) in order: hidden states' logits (..., V) and targets

@@ -9,9 +9,10 @@
 namespace tapestry {
 namespace {
 
+// The targets stay where the loss may check them.
 EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device device) {
   return {batch.source.to(device), batch.source_lengths.to(device), batch.target_in.to(device),
-          batch.target_out.to(device)};
+          batch.target_out};
 }
 
 BatchOptions unshuffled(BatchOptions options) {

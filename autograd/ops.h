@@ -198,13 +198,19 @@ struct CrossEntropyOptions {
   double normalizer = 0;
 };
 struct CrossEntropy {
-  Var loss;             ///< scalar: smoothed loss summed over real tokens / normalizer
-  double loss_sum = 0;  ///< smoothed loss summed over real tokens
-  double nll_sum = 0;   ///< true negative log-likelihood, likewise
-  int64_t tokens = 0;   ///< rows whose target is not ignored
-  int64_t correct = 0;  ///< rows whose most probable class is the target
+  Var loss;            ///< scalar: smoothed loss summed over real tokens / normalizer
+  int64_t tokens = 0;  ///< rows whose target is not ignored
+  /// Over real tokens, (3) float64 beside the loss: the smoothed loss, the true negative
+  /// log-likelihood, and how often the most probable class is the target.
+  Tensor sums;
+
+  // One of them each. They wait for a GPU.
+  double loss_sum() const { return sums.slice(0, 1).item(); }
+  double nll_sum() const { return sums.slice(1, 2).item(); }
+  double correct() const { return sums.slice(2, 3).item(); }
 };
-/// logits (..., V), targets (...) int32.
+/// logits (..., V), targets (...) int32 beside them or in host memory, from where it does not wait
+/// for a GPU to check them.
 CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
 /// cross_entropy(linear(x, weight, bias), targets) by row chunks: x (..., D), weight (V, D), bias

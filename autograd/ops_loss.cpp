@@ -8,19 +8,21 @@ namespace {
 
 struct Problem {
   CrossEntropyShape shape;
+  Tensor targets;  // on the device
   int64_t tokens = 0;
   double normalizer = 1;
 };
 
 // Checks the targets, counts the real ones and settles the normalizer.
-Problem make_problem(const char* who, int64_t rows, int64_t classes, const Tensor& targets,
-                     const CrossEntropyOptions& options) {
+Problem make_problem(const char* who, int64_t rows, int64_t classes, Device device,
+                     const Tensor& targets, const CrossEntropyOptions& options) {
   check(targets.defined() && targets.dtype() == DType::kInt32 && targets.numel() == rows, who,
         "expected ", rows, " int32 targets, got ",
         targets.defined() ? targets.shape().str() : "none", '.');
   check(options.label_smoothing >= 0 && options.label_smoothing < 1, who,
         "label smoothing must be in [0, 1), got ", options.label_smoothing, '.');
-  Problem problem{{rows, classes, options.label_smoothing, options.ignore_index}, 0, 1};
+  Problem problem{{rows, classes, options.label_smoothing, options.ignore_index},
+                  targets.to(device)};
   const Tensor host = targets.to(Device{});
   const int32_t* target = host.data<int32_t>();
   for (int64_t i = 0; i < rows; ++i) {
@@ -35,22 +37,32 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, const Tenso
   return problem;
 }
 
-CrossEntropy make_result(const Problem& problem, const CrossEntropySums& sums, DType dtype,
-                         Device device) {
-  return {Tensor::full({}, sums.loss / problem.normalizer, dtype, device), sums.loss, sums.nll,
-          problem.tokens, sums.correct};
+// Where a kernel leaves its sums.
+Tensor empty_sums(const Tensor& beside) {
+  static_assert(sizeof(CrossEntropySums) == 3 * sizeof(double));
+  return Tensor::empty({3}, DType::kFloat64, beside.device());
+}
+CrossEntropySums* fields(const Tensor& sums) {
+  return reinterpret_cast<CrossEntropySums*>(sums.data<double>());
+}
+
+CrossEntropy make_result(const Problem& problem, const Tensor& sums, DType dtype) {
+  const Tensor loss = Tensor::empty({}, DType::kFloat64, sums.device());
+  dispatch(loss, [&](auto device, auto) {
+    kernels::affine(device, 1 / problem.normalizer, sums.data<double>(), 0.0, loss.data<double>(),
+                    1);
+  });
+  return {loss.to(dtype), problem.tokens, sums};
 }
 
 // The gradients were computed in the forward pass for dloss = 1.
-void deliver(const GradientRef& gradient, Tensor computed, double dloss) {
+void deliver(const GradientRef& gradient, Tensor computed, const Tensor& dloss) {
   if (!gradient) return;
-  if (dloss == 1.0) return gradient->accept(std::move(computed));
-  const auto [target, write] = gradient->target();
-  dispatch(computed, [&, target = target, write = write](auto device, auto type) {
+  dispatch(computed, [&](auto device, auto type) {
     using T = decltype(type);
-    kernels::affine(device, dloss, computed.data<T>(), 0.0, target.data<T>(), target.numel(),
-                    write);
+    kernels::scale(device, dloss.data<T>(), computed.data<T>(), computed.numel());
   });
+  gradient->accept(std::move(computed));
 }
 
 }  // namespace
@@ -60,19 +72,21 @@ void deliver(const GradientRef& gradient, Tensor computed, double dloss) {
 CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options) {
   const Problem problem =
-      make_problem("cross_entropy", logits.shape().rows(), logits.shape().cols(), targets, options);
+      make_problem("cross_entropy", logits.shape().rows(), logits.shape().cols(),
+                   logits.value().device(), targets, options);
   Tensor dlogits = Tape::records(logits) ? Tensor::empty_like(logits.value()) : Tensor();
-  CrossEntropySums sums;
+  const Tensor sums = empty_sums(logits.value());
   dispatch(logits.value(), [&](auto device, auto type) {
     using T = decltype(type);
-    sums = kernels::cross_entropy(device, problem.shape, logits.value().data<T>(),
-                                  targets.data<int32_t>(), 1.0 / problem.normalizer,
-                                  data_or_null<T>(dlogits));
+    kernels::cross_entropy(device, problem.shape, logits.value().data<T>(),
+                           problem.targets.data<int32_t>(), 1.0 / problem.normalizer,
+                           data_or_null<T>(dlogits), fields(sums));
   });
-  CrossEntropy result = make_result(problem, sums, logits.dtype(), logits.value().device());
-  Tape::record({&logits}, result.loss, [dlogits, gradient = gradient_of(logits)](Tensor dloss) {
-    deliver(gradient, dlogits, dloss.item());
-  });
+  CrossEntropy result = make_result(problem, sums, logits.dtype());
+  Tape::record({&logits}, result.loss,
+               [dlogits, gradient = gradient_of(logits)](const Tensor& dloss) mutable {
+                 deliver(gradient, std::move(dlogits), dloss);
+               });
   return result;
 }
 
@@ -86,13 +100,13 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
         "x is ", x.shape(), ", weight is ", weight.shape(), '.');
   check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear_cross_entropy",
         "weight is ", weight.shape(), ", bias is ", bias.shape(), '.');
-  const Problem problem =
-      make_problem("linear_cross_entropy", x.shape().rows(), weight.shape()[0], targets, options);
+  const Problem problem = make_problem("linear_cross_entropy", x.shape().rows(), weight.shape()[0],
+                                       x.value().device(), targets, options);
   const bool recording = Tape::records(x, weight, bias);
   Tensor dx = recording ? Tensor::empty_like(x.value()) : Tensor();
   Tensor dw = recording ? Tensor::empty_like(weight.value()) : Tensor();
   Tensor db = recording && bias.defined() ? Tensor::empty_like(bias.value()) : Tensor();
-  CrossEntropySums sums;
+  const Tensor sums = empty_sums(x.value());
   dispatch(x.value(), [&](auto device, auto type) {
     using T = decltype(type);
     LinearCrossEntropy<T> args;
@@ -100,21 +114,20 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
     args.x = x.value().data<T>();
     args.weight = weight.value().data<T>();
     args.bias = data_or_null<T>(bias.value());
-    args.targets = targets.data<int32_t>();
+    args.targets = problem.targets.data<int32_t>();
     args.grad_scale = 1.0 / problem.normalizer;
     args.dx = data_or_null<T>(dx);
     args.d_weight = data_or_null<T>(dw);
     args.d_bias = data_or_null<T>(db);
-    sums = kernels::linear_cross_entropy(device, problem.shape, args);
+    kernels::linear_cross_entropy(device, problem.shape, args, fields(sums));
   });
-  CrossEntropy result = make_result(problem, sums, x.dtype(), x.value().device());
+  CrossEntropy result = make_result(problem, sums, x.dtype());
   Tape::record({&x, &weight, &bias}, result.loss,
                [dx, dw, db, gx = gradient_of(x), gw = gradient_of(weight),
-                gb = gradient_of(bias)](Tensor dloss) mutable {
-                 const double scale = dloss.item();
-                 deliver(gx, std::move(dx), scale);
-                 deliver(gw, std::move(dw), scale);
-                 deliver(gb, std::move(db), scale);
+                gb = gradient_of(bias)](const Tensor& dloss) mutable {
+                 deliver(gx, std::move(dx), dloss);
+                 deliver(gw, std::move(dw), dloss);
+                 deliver(gb, std::move(db), dloss);
                });
   return result;
 }

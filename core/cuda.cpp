@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 
@@ -116,6 +118,68 @@ void download(void* host, const void* device, int64_t bytes) {
                                the_stream()),
                "download");
   synchronize();
+}
+
+// Pinned memory and an event; used again and again.
+struct Download::Slot {
+  void* pinned = nullptr;
+  cudaEvent_t arrived{};
+};
+
+namespace {
+
+// Never destroyed, as the pool.
+struct FreeSlots {
+  std::mutex mutex;
+  std::vector<Download::Slot*> slots;
+};
+FreeSlots& free_slots() {
+  static auto* instance = new FreeSlots;
+  return *instance;
+}
+
+Download::Slot* take_slot() {
+  auto& [mutex, slots] = free_slots();
+  std::lock_guard lock(mutex);
+  if (slots.empty()) {
+    auto* slot = new Download::Slot;
+    check_status(cudaMallocHost(&slot->pinned, Download::kMaxBytes), "download");
+    check_status(cudaEventCreateWithFlags(&slot->arrived, cudaEventDisableTiming), "download");
+    slots.push_back(slot);
+  }
+  Download::Slot* const slot = slots.back();
+  slots.pop_back();
+  return slot;
+}
+
+}  // namespace
+
+Download::Download(const void* device, int64_t bytes) : slot_(take_slot()) {
+  check(bytes <= kMaxBytes, "download", "expected at most ", kMaxBytes, " bytes, got ", bytes, '.');
+  check_status(cudaMemcpyAsync(slot_->pinned, device, static_cast<size_t>(bytes),
+                               cudaMemcpyDeviceToHost, the_stream()),
+               "download");
+  check_status(cudaEventRecord(slot_->arrived, the_stream()), "download");
+}
+
+Download::Download(Download&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+Download& Download::operator=(Download&& other) noexcept {
+  std::swap(slot_, other.slot_);
+  return *this;
+}
+
+// A copy that nobody waited for may still be under way: its slot is not used again before.
+Download::~Download() {
+  if (slot_ == nullptr) return;
+  cudaEventSynchronize(slot_->arrived);
+  auto& [mutex, slots] = free_slots();
+  std::lock_guard lock(mutex);
+  slots.push_back(slot_);
+}
+
+const void* Download::wait() const {
+  check_status(cudaEventSynchronize(slot_->arrived), "download");
+  return slot_->pinned;
 }
 
 void copy(void* to, const void* from, int64_t bytes) {

@@ -27,6 +27,25 @@ void reset_peak_bytes();
 
 /// Host memory is read before this returns (through pinned buffers), the device's in stream order.
 void upload(void* device, const void* host, int64_t bytes);
+/// A few bytes on their way to the host: taken in stream order, waited for alone. What comes later
+/// on the stream goes on meanwhile.
+class Download {
+ public:
+  static constexpr int64_t kMaxBytes = 64;
+  /// Throws when there are more than kMaxBytes.
+  Download(const void* device, int64_t bytes);
+  ~Download();
+  Download(Download&& other) noexcept;
+  Download& operator=(Download&& other) noexcept;
+  /// In host memory, valid while this lives.
+  const void* wait() const;
+
+  struct Slot;
+
+ private:
+  Slot* slot_;
+};
+
 /// Waits for the stream.
 void download(void* host, const void* device, int64_t bytes);
 void copy(void* to, const void* from, int64_t bytes);

@@ -8,10 +8,10 @@ namespace {
 // The places that have a target, in the flattened batch, and their targets.
 struct Places {
   Tensor rows;     ///< (1, M) int32
-  Tensor targets;  ///< (M) int32
+  Tensor targets;  ///< (M) int32, in host memory
 };
 
-Places places_with_target(const Tensor& targets, int32_t pad_id) {
+Places places_with_target(const Tensor& targets, int32_t pad_id, Device device) {
   std::vector<int32_t> rows, wanted;
   const auto ids = targets.to_vector<int32_t>();
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -20,8 +20,7 @@ Places places_with_target(const Tensor& targets, int32_t pad_id) {
     wanted.push_back(ids[i]);
   }
   const auto count = static_cast<int64_t>(rows.size());
-  return {Tensor::from(rows, {1, count}, targets.device()),
-          Tensor::from(wanted, {count}, targets.device())};
+  return {Tensor::from(rows, {1, count}, device), Tensor::from(wanted, {count})};
 }
 
 }  // namespace
@@ -56,7 +55,7 @@ CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_op
   Var x = trunk(batch.ids, batch.lengths, batch.segments);
   if (!head) return linear_cross_entropy(x, output, {}, batch.targets, loss_options);
   // An embedding lookup in the hidden states picks the rows that have a target, about one in seven.
-  const Places places = places_with_target(batch.targets, vocabulary.pad_id);
+  const Places places = places_with_target(batch.targets, vocabulary.pad_id, batch.ids.device());
   x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
   x = reshape(x, {places.targets.numel(), options.hidden_size});
   return linear_cross_entropy((*head)(x), output, head->bias, places.targets, loss_options);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/kernels/elementwise.h"
 #include "core/kernels/optimizer.h"
 #include "core/kernels/sum_squares.h"
 
@@ -85,20 +86,38 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> gr
   }
 }
 
-StepResult Optimizer::step(double learning_rate, const ClipOptions& clip, double gradient_scale) {
+void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gradient_scale,
+                       std::span<const Tensor> also_finite) {
   check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
         learning_rate, '.');
-  const double norm = std::abs(gradient_scale) * gradient_norm();
-  if (!std::isfinite(norm)) return {norm, false};
-  const double scale = gradient_scale * norm_clip_factor(norm, clip.max_grad_norm);
-  const double limit = clip.clip_value > 0 ? clip.clip_value : GradientTransform().limit;
-  update(learning_rate, scale, limit);
-  return {norm, true};
+  check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
+  const Tensor squared = squared_norm(also_finite);
+  launched_ = Launched{HostCopy(squared), gradient_scale, {}};
+  GradientTransform transform;
+  transform.scale = gradient_scale;
+  if (clip.clip_value > 0) transform.limit = clip.clip_value;
+  transform.squared_norm = squared.data<double>();
+  transform.max_norm = clip.max_grad_norm;
+  update(learning_rate, transform);
 }
 
-double Optimizer::gradient_norm() const {
-  if (slots_.empty()) return 0;
-  double sum = 0;
+StepResult Optimizer::outcome() {
+  check(launched_.has_value(), "optimizer", "outcome() without a launch.");
+  const double squared = launched_->squared_norm.wait().item();
+  const double norm = std::abs(launched_->gradient_scale) * std::sqrt(squared);
+  const bool finite = std::isfinite(norm);
+  if (!finite) {
+    for (const Slot* slot : launched_->updated) {
+      if (slot->step.defined()) --*slot->step.data<int32_t>();
+    }
+  }
+  launched_.reset();
+  return {norm, finite};
+}
+
+Tensor Optimizer::squared_norm(std::span<const Tensor> also_finite) const {
+  if (slots_.empty()) return Tensor::zeros({}, DType::kFloat64);
+  const Tensor sum = Tensor::empty({}, DType::kFloat64, slots_.front().var.value().device());
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
     using T = decltype(type);
     std::vector<ElementSpan<T>> gradients;
@@ -110,14 +129,18 @@ double Optimizer::gradient_norm() const {
             " is ", gradient.shape(), ", the parameter ", slot.var.shape(), '.');
       gradients.push_back({gradient.data<T>(), gradient.numel()});
     }
-    sum = kernels::sum_squares<T>(device, gradients);
+    kernels::sum_squares<T>(device, gradients, sum.data<double>());
+    for (const Tensor& numbers : also_finite) {
+      kernels::sum_axis(device, numbers.data<double>(), sum.data<double>(), 1, numbers.numel(), 1,
+                        /*scale=*/0.0, Write::kAdd);
+    }
   });
-  return std::sqrt(sum);
+  return sum;
 }
 
-void Optimizer::update(double learning_rate, double scale, double limit) {
+void Optimizer::update(double learning_rate, const GradientTransform& transform) {
   const OptimizerOptions& o = options_;
-  const auto run = [&](auto make_step) { update_with(learning_rate, scale, limit, make_step); };
+  const auto run = [&](auto make_step) { update_with(learning_rate, transform, make_step); };
   switch (o.type) {
     case OptimizerType::kSgd:
       return run([](double lr, double decay, const Slot&) { return SgdStep{lr, decay}; });
@@ -156,7 +179,8 @@ void Optimizer::update(double learning_rate, double scale, double limit) {
 
 // make_step(learning rate, weight decay, slot) gives the numbers of the rule for one parameter.
 template <class MakeStep>
-void Optimizer::update_with(double learning_rate, double scale, double limit, MakeStep make_step) {
+void Optimizer::update_with(double learning_rate, const GradientTransform& transform,
+                            MakeStep make_step) {
   using Step = std::invoke_result_t<MakeStep, double, double, const Slot&>;
   if (slots_.empty()) return;
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
@@ -173,8 +197,9 @@ void Optimizer::update_with(double learning_rate, double scale, double limit, Ma
       using W = Wider<T>;
       for (int k = 0; k < Step::kStates; ++k) update.state[k] = slot.state[k].template data<W>();
       if (slot.master.defined()) update.master = slot.master.template data<W>();
+      launched_->updated.push_back(&slot);
     }
-    kernels::optimizer_step<T, Step>(device, updates, {scale, limit});
+    kernels::optimizer_step<T, Step>(device, updates, transform);
   });
 }
 

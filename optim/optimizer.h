@@ -5,12 +5,16 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/host_copy.h"
 #include "optim/named.h"
 
 namespace tapestry {
+
+struct GradientTransform;
 
 enum class OptimizerType {
   kSgd,
@@ -85,7 +89,19 @@ class Optimizer {
   /// reached stay as they are, state included. The gradients count as multiplied by gradient_scale
   /// (1 / tokens, say, when sums were accumulated) and are themselves left alone. When one of them
   /// is not finite, nothing changes and the result says so.
-  StepResult step(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1);
+  StepResult step(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1) {
+    launch(learning_rate, clip, gradient_scale);
+    return outcome();
+  }
+
+  // The two halves of step(): on a GPU more work can be given to it between them.
+
+  /// Does not wait for a GPU. The numbers in `also_finite` (float64, beside the parameters), losses
+  /// say, count like gradients when it comes to whether all are finite.
+  void launch(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1,
+              std::span<const Tensor> also_finite = {});
+  /// What came of the last launch. Between the two, only this may be asked of the optimizer.
+  StepResult outcome();
 
   void zero_grad() const;
 
@@ -115,13 +131,22 @@ class Optimizer {
     Tensor master;  // of a bfloat16 parameter
   };
 
-  void update(double learning_rate, double scale, double limit);
+  // A launch whose outcome was not asked for yet.
+  struct Launched {
+    HostCopy squared_norm;
+    double gradient_scale;
+    std::vector<const Slot*> updated;
+  };
+
+  // The sum of squares of the gradients, where they are; not finite when one of the others is not.
+  Tensor squared_norm(std::span<const Tensor> also_finite) const;
+  void update(double learning_rate, const GradientTransform& transform);
   template <class MakeStep>
-  void update_with(double learning_rate, double scale, double limit, MakeStep make_step);
-  double gradient_norm() const;
+  void update_with(double learning_rate, const GradientTransform& transform, MakeStep make_step);
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;
+  std::optional<Launched> launched_;
 };
 
 }  // namespace tapestry

@@ -25,7 +25,7 @@ struct CrossEntropyShape {
 struct CrossEntropySums {
   double loss = 0;
   double nll = 0;
-  int64_t correct = 0;  ///< rows whose largest logit is the target's (the lowest index wins a tie)
+  double correct = 0;  ///< rows whose largest logit is the target's (the lowest index wins a tie)
 };
 
 /// x (rows, in), W (classes, in), bias (classes) or null, targets (rows).
@@ -42,30 +42,31 @@ struct LinearCrossEntropy {
   T* dx = nullptr;
   T* d_weight = nullptr;
   T* d_bias = nullptr;
-  /// On CUDA: the most memory for logits, except that a chunk has at least 1024 rows. A gradient that
-  /// several chunks add to is rounded to T once for each.
+  /// On CUDA: the most memory for logits, except that a chunk has at least 1024 rows. A gradient
+  /// that several chunks add to is rounded to T once for each.
   int64_t chunk_bytes = int64_t{256} << 20;
 };
 
 namespace kernels {
 
+// *sums is in the device's memory, like all arrays.
+
 /// logits (rows, classes). When `dlogits` is not null it receives grad_scale * dz.
 template <class T>
-CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits,
-                               const int32_t* targets, double grad_scale, T* dlogits);
-/// Waits for the sums.
+void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+                   double grad_scale, T* dlogits, CrossEntropySums* sums);
 template <class T>
-CrossEntropySums cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits,
-                               const int32_t* targets, double grad_scale, T* dlogits);
+void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+                   double grad_scale, T* dlogits, CrossEntropySums* sums);
 
 /// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing on the
-/// CPU. On CUDA it waits for the sums.
+/// CPU.
 template <class T>
-CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
-                                      const LinearCrossEntropy<T>& args);
+void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                          CrossEntropySums* sums);
 template <class T>
-CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape& shape,
-                                      const LinearCrossEntropy<T>& args);
+void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                          CrossEntropySums* sums);
 
 }  // namespace kernels
 }  // namespace tapestry

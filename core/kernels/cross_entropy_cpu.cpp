@@ -157,8 +157,8 @@ CrossEntropySums total_loss(const RowLoss* rows, int64_t count) {
 namespace kernels {
 
 template <class T>
-CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits,
-                               const int32_t* targets, double grad_scale, T* dlogits) {
+void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+                   double grad_scale, T* dlogits, CrossEntropySums* sums) {
   const ProfileScope profile(Part::kClassifier);
   Scratch<RowLoss> losses(shape.rows);
   const int64_t classes = shape.classes;
@@ -174,13 +174,13 @@ CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape& shape, const T* log
       }
     }
   });
-  return total_loss(losses.data(), shape.rows);
+  *sums = total_loss(losses.data(), shape.rows);
 }
 
-template CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape&, const float*, const int32_t*,
-                                        double, float*);
-template CrossEntropySums cross_entropy(Cpu, const CrossEntropyShape&, const double*,
-                                        const int32_t*, double, double*);
+template void cross_entropy(Cpu, const CrossEntropyShape&, const float*, const int32_t*, double,
+                            float*, CrossEntropySums*);
+template void cross_entropy(Cpu, const CrossEntropyShape&, const double*, const int32_t*, double,
+                            double*, CrossEntropySums*);
 
 }  // namespace kernels
 }  // namespace tapestry

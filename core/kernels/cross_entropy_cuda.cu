@@ -134,7 +134,7 @@ __global__ void sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntrop
   correct = block_sum(correct);
   if (threadIdx.x == 0) {
     sums->loss = loss_sum;
-    sums->correct += static_cast<int64_t>(correct);
+    sums->correct += correct;
   } else if (threadIdx.x == kWarp) {
     sums->nll = nll_sum;
   }
@@ -160,29 +160,25 @@ void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
 namespace kernels {
 
 template <class T>
-CrossEntropySums cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits,
-                               const int32_t* targets, double grad_scale, T* dlogits) {
+void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+                   double grad_scale, T* dlogits, CrossEntropySums* sums) {
   DeviceScratch<RowLoss> losses(shape.rows);
-  DeviceScratch<CrossEntropySums> device_sums(1);
-  cuda::fill_zero(device_sums.data(), sizeof(CrossEntropySums));
   cross_entropy_rows(shape, CrossEntropyRows<T>{.logits = logits,
                                                 .stride = shape.classes,
                                                 .targets = targets,
                                                 .grad_scale = grad_scale,
                                                 .losses = losses.data(),
                                                 .dlogits = dlogits});
-  sum_rows(losses.data(), shape.rows, device_sums.data());
-  CrossEntropySums sums;
-  cuda::download(&sums, device_sums.data(), sizeof sums);
-  return sums;
+  cuda::fill_zero(sums, sizeof(CrossEntropySums));
+  sum_rows(losses.data(), shape.rows, sums);
 }
 
 }  // namespace kernels
 
-#define TAPESTRY_CROSS_ENTROPY(T)                                                            \
-  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&);    \
-  template CrossEntropySums kernels::cross_entropy(Cuda, const CrossEntropyShape&, const T*, \
-                                                   const int32_t*, double, T*);
+#define TAPESTRY_CROSS_ENTROPY(T)                                                                \
+  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&);        \
+  template void kernels::cross_entropy(Cuda, const CrossEntropyShape&, const T*, const int32_t*, \
+                                       double, T*, CrossEntropySums*);
 TAPESTRY_CROSS_ENTROPY(float)
 TAPESTRY_CROSS_ENTROPY(double)
 TAPESTRY_CROSS_ENTROPY(BFloat16)

@@ -42,6 +42,12 @@ template <class T>
 void affine(Cuda, double alpha, const T* x, double beta, T* y, int64_t n,
             Write write = Write::kSet);
 
+/// x *= *factor, a number in the device's memory. x is not touched when that is 1.
+template <class T>
+void scale(Cpu, const T* factor, T* x, int64_t n);
+template <class T>
+void scale(Cuda, const T* factor, T* x, int64_t n);
+
 /// y (=|+=) mask ? 0 : x, and where the mask is set y (=) value under kSet (nothing under kAdd).
 /// The mask has `mask_n` elements and repeats over x: mask element of x[i] is
 /// (i / inner) % mask_n, so a mask broadcasts over leading axes and over `inner` trailing elements.

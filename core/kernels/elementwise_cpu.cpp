@@ -253,6 +253,11 @@ void affine(Cpu, double alpha, const T* x, double beta, T* y, int64_t n, Write w
 }
 
 template <class T>
+void scale(Cpu, const T* factor, T* x, int64_t n) {
+  if (*factor != T{1}) affine(Cpu{}, static_cast<double>(*factor), x, 0, x, n);
+}
+
+template <class T>
 void masked_fill(Cpu, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
                  T* y, int64_t n, Write write) {
   const auto& row = rows_of<T>();
@@ -308,6 +313,7 @@ void copy_block(Cpu, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64
   template void binary_backward(Cpu, Binary, int, const BroadcastPlan&, const T*, const T*,       \
                                 const T*, T*, Write);                                             \
   template void affine(Cpu, double, const T*, double, T*, int64_t, Write);                        \
+  template void scale(Cpu, const T*, T*, int64_t);                                                \
   template void masked_fill(Cpu, const T*, const int32_t*, int64_t, int64_t, double, T*, int64_t, \
                             Write);                                                               \
   template void broadcast_axis(Cpu, const T*, T*, int64_t, int64_t, int64_t, double, Write);      \

@@ -151,6 +151,19 @@ __global__ void affine_kernel(Wider<T> alpha, const T* x, Wider<T> beta, T* y, i
   }
 }
 
+// N elements a thread and turn.
+template <class T, int N>
+__global__ void scale_kernel(const T* factor, T* x, int64_t packs) {
+  const Wider<T> by = widen(*factor);
+  if (by == 1) return;
+  for (int64_t i = global_thread(); i < packs; i += global_threads()) {
+    auto& values = reinterpret_cast<Pack<T, N>*>(x)[i];
+    Pack<T, N> result = values;
+    for (int j = 0; j < N; ++j) result.v[j] = narrow<T>(by * widen(result.v[j]));
+    values = result;
+  }
+}
+
 // N elements a thread and turn. One division finds the mask's element of the first, the others
 // follow by counting.
 template <class T, int N>
@@ -265,6 +278,14 @@ void affine(Cuda, double alpha, const T* x, double beta, T* y, int64_t n, Write 
 }
 
 template <class T>
+void scale(Cuda, const T* factor, T* x, int64_t n) {
+  const bool packed = can_pack<T>(n, x);
+  const int64_t packs = packed ? n / kPack<T> : n;
+  launch({.kernel = "scale", .grid = blocks_for(packs)},
+         packed ? scale_kernel<T, kPack<T>> : scale_kernel<T, 1>, factor, x, packs);
+}
+
+template <class T>
 void masked_fill(Cuda, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
                  T* y, int64_t n, Write write) {
   const bool packed = can_pack<T>(n, x, y);
@@ -298,6 +319,7 @@ void copy_block(Cuda, const T* x, int64_t x_stride, T* y, int64_t y_stride, int6
   template void binary_backward(Cuda, Binary, int, const BroadcastPlan&, const T*, const T*,       \
                                 const T*, T*, Write);                                              \
   template void affine(Cuda, double, const T*, double, T*, int64_t, Write);                        \
+  template void scale(Cuda, const T*, T*, int64_t);                                                \
   template void masked_fill(Cuda, const T*, const int32_t*, int64_t, int64_t, double, T*, int64_t, \
                             Write);                                                                \
   template void broadcast_axis(Cuda, const T*, T*, int64_t, int64_t, int64_t, double, Write);      \

@@ -303,8 +303,8 @@ class FusedCrossEntropy {
 namespace kernels {
 
 template <class T>
-CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
-                                      const LinearCrossEntropy<T>& args) {
+void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                          CrossEntropySums* sums) {
   const ProfileScope profile(Part::kClassifier);
   RowNumbers rows;
   rows.reserve(static_cast<size_t>(shape.rows));
@@ -315,18 +315,21 @@ CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape& shape,
       std::fill_n(args.dx + r * args.in, args.in, T{0});
     }
   }
-  if (!rows.empty()) return FusedCrossEntropy<T>(shape, args, rows).run();
+  *sums = {};
+  if (!rows.empty()) {
+    *sums = FusedCrossEntropy<T>(shape, args, rows).run();
+    return;
+  }
   if (args.dx != nullptr) {
     std::fill_n(args.d_weight, shape.classes * args.in, T{0});
     if (args.d_bias != nullptr) std::fill_n(args.d_bias, shape.classes, T{0});
   }
-  return {};
 }
 
-template CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape&,
-                                               const LinearCrossEntropy<float>&);
-template CrossEntropySums linear_cross_entropy(Cpu, const CrossEntropyShape&,
-                                               const LinearCrossEntropy<double>&);
+template void linear_cross_entropy(Cpu, const CrossEntropyShape&, const LinearCrossEntropy<float>&,
+                                   CrossEntropySums*);
+template void linear_cross_entropy(Cpu, const CrossEntropyShape&, const LinearCrossEntropy<double>&,
+                                   CrossEntropySums*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -4,8 +4,8 @@
 namespace tapestry {
 namespace {
 
-// Rows whose logits are stored at a time. At least 1024: below, the products would not fill a GPU. A
-// multiple of 16, so that every chunk begins at an address as good as the first one's.
+// Rows whose logits are stored at a time. At least 1024: below, the products would not fill a GPU.
+// A multiple of 16, so that every chunk begins at an address as good as the first one's.
 int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
   const int64_t fitting = chunk_bytes / (row_bytes > 0 ? row_bytes : 1);
   const int64_t most = fitting > 1024 ? fitting : 1024;
@@ -19,14 +19,13 @@ int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
 namespace kernels {
 
 template <class T>
-CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape& shape,
-                                      const LinearCrossEntropy<T>& args) {
-  const int64_t chunk = rows_of_chunk(
-      shape.rows, shape.classes * static_cast<int64_t>(sizeof(T)), args.chunk_bytes);
+void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                          CrossEntropySums* sums) {
+  const int64_t chunk =
+      rows_of_chunk(shape.rows, shape.classes * static_cast<int64_t>(sizeof(T)), args.chunk_bytes);
   const bool gradients = args.dx != nullptr;
   DeviceScratch<T> logits(chunk * shape.classes);
   DeviceScratch<RowLoss> losses(shape.rows);
-  DeviceScratch<CrossEntropySums> sums(1);
   // One turn at least: without rows the gradients of weight and bias are 0.
   for (int64_t first = 0; first == 0 || first < shape.rows; first += chunk) {
     CrossEntropyShape part = shape;
@@ -48,19 +47,16 @@ CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape& shape,
     backward.d_weight_write = backward.d_bias_write = first == 0 ? Write::kSet : Write::kAdd;
     linear_backward(Cuda{}, classifier, backward);
   }
-  cuda::fill_zero(sums.data(), sizeof(CrossEntropySums));
-  sum_rows(losses.data(), shape.rows, sums.data());
-  CrossEntropySums result;
-  cuda::download(&result, sums.data(), sizeof(result));
-  return result;
+  cuda::fill_zero(sums, sizeof(CrossEntropySums));
+  sum_rows(losses.data(), shape.rows, sums);
 }
 
-template CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape&,
-                                               const LinearCrossEntropy<float>&);
-template CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape&,
-                                               const LinearCrossEntropy<double>&);
-template CrossEntropySums linear_cross_entropy(Cuda, const CrossEntropyShape&,
-                                               const LinearCrossEntropy<BFloat16>&);
+template void linear_cross_entropy(Cuda, const CrossEntropyShape&, const LinearCrossEntropy<float>&,
+                                   CrossEntropySums*);
+template void linear_cross_entropy(Cuda, const CrossEntropyShape&,
+                                   const LinearCrossEntropy<double>&, CrossEntropySums*);
+template void linear_cross_entropy(Cuda, const CrossEntropyShape&,
+                                   const LinearCrossEntropy<BFloat16>&, CrossEntropySums*);
 
 }  // namespace kernels
 }  // namespace tapestry

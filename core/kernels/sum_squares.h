@@ -15,17 +15,12 @@ struct ElementSpan {
 
 namespace kernels {
 
-/// The sum of x^2 over all elements of all tensors, in double: partial sums of fixed chunks, added
-/// in order, so the result does not depend on the number of threads. Not finite exactly when an
-/// element is not (or, in float64, when the sum overflows): one pass gives the global norm and the
-/// check.
+/// *result (in the device's memory) = the sum of x^2 over all elements of all tensors, in double:
+/// partial sums of fixed chunks, added in order, so that it does not depend on the number of
+/// threads. Not finite exactly when an element is not (or, in float64, when the sum overflows): one
+/// pass gives the global norm and the check, see GradientTransform::squared_norm.
 template <class T>
-double sum_squares(Cpu, std::span<const ElementSpan<T>> tensors);
-/// Waits for the device.
-template <class T>
-double sum_squares(Cuda, std::span<const ElementSpan<T>> tensors);
-
-/// The same, left in device memory at *result without waiting: see GradientTransform::squared_norm.
+void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result);
 template <class T>
 void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result);
 

@@ -70,18 +70,18 @@ double sum_squares_piece(const double* x, int64_t n) {
 }  // namespace
 
 template <class T>
-double sum_squares(Cpu, std::span<const ElementSpan<T>> tensors) {
+void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result) {
   const ProfileScope profile(Part::kOptimizer);
   const TensorList list(tensors);
   std::vector<double> partial(list.chunks(), 0.0);
   list.for_each_piece([&](int64_t chunk, size_t tensor, int64_t begin, int64_t end) {
     partial[chunk] += sum_squares_piece(tensors[tensor].x + begin, end - begin);
   });
-  return std::accumulate(partial.begin(), partial.end(), 0.0);
+  *result = std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
-template double sum_squares(Cpu, std::span<const ElementSpan<float>>);
-template double sum_squares(Cpu, std::span<const ElementSpan<double>>);
+template void sum_squares(Cpu, std::span<const ElementSpan<float>>, double*);
+template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*);
 
 }  // namespace tapestry::kernels
 #endif

@@ -62,21 +62,9 @@ void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result) 
          result);
 }
 
-template <class T>
-double sum_squares(Cuda, std::span<const ElementSpan<T>> tensors) {
-  DeviceScratch<double> on_device(1);
-  sum_squares<T>(Cuda{}, tensors, on_device.data());
-  double result = 0;
-  cuda::download(&result, on_device.data(), sizeof(result));
-  return result;
-}
-
-#define TAPESTRY_SUM_SQUARES(T)                                       \
-  template double sum_squares(Cuda, std::span<const ElementSpan<T>>); \
-  template void sum_squares(Cuda, std::span<const ElementSpan<T>>, double*);
-TAPESTRY_SUM_SQUARES(float)
-TAPESTRY_SUM_SQUARES(double)
-TAPESTRY_SUM_SQUARES(BFloat16)
+template void sum_squares(Cuda, std::span<const ElementSpan<float>>, double*);
+template void sum_squares(Cuda, std::span<const ElementSpan<double>>, double*);
+template void sum_squares(Cuda, std::span<const ElementSpan<BFloat16>>, double*);
 
 }  // namespace kernels
 }  // namespace tapestry

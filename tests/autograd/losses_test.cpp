@@ -65,9 +65,9 @@ class Losses : public ::testing::TestWithParam<LossSetting> {
     const LossSetting& s = GetParam();
     const double divisor = s.normalizer > 0 ? s.normalizer : std::max<double>(1, expected.tokens);
     EXPECT_EQ(actual.tokens, expected.tokens);
-    EXPECT_EQ(actual.correct, expected.correct);
-    EXPECT_NEAR(actual.loss_sum, expected.loss, 1e-11);
-    EXPECT_NEAR(actual.nll_sum, expected.nll, 1e-11);
+    EXPECT_EQ(actual.correct(), expected.correct);
+    EXPECT_NEAR(actual.loss_sum(), expected.loss, 1e-11);
+    EXPECT_NEAR(actual.nll_sum(), expected.nll, 1e-11);
     EXPECT_NEAR(actual.loss.value().item(), expected.loss / divisor, 1e-12);
   }
 

@@ -94,8 +94,9 @@ Row cross_entropy_row(const std::string& name, int64_t n, int64_t classes) {
             const Tensor logits = values({n, classes}), dlogits = Tensor::empty_like(logits);
             const Tensor targets = ids(n, classes);
             return [=] {
+              CrossEntropySums sums;
               kernels::cross_entropy<float>(Cpu{}, {n, classes, 0.1}, data(logits),
-                                            targets.data<int32_t>(), 1, data(dlogits));
+                                            targets.data<int32_t>(), 1, data(dlogits), &sums);
             };
           }};
 }
@@ -149,7 +150,8 @@ Row sum_squares_row(const std::string& name, int64_t n) {
             const Tensor x = values({n});
             return [=] {
               const ElementSpan<float> span{data(x), n};
-              kernels::sum_squares<float>(Cpu{}, std::span(&span, 1));
+              double result = 0;
+              kernels::sum_squares<float>(Cpu{}, std::span(&span, 1), &result);
             };
           }};
 }

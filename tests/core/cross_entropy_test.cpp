@@ -58,6 +58,15 @@ void expect_sums(const CrossEntropySums& got, const CrossEntropySums& expected, 
 }
 
 template <class T>
+CrossEntropySums cross_entropy(const CrossEntropyShape& shape, const Values<T>& logits,
+                               const Values<int32_t>& targets, double grad_scale, T* dlogits) {
+  Values<CrossEntropySums> sums(1);
+  kernels::cross_entropy(TestDevice{}, shape, logits.data(), targets.data(), grad_scale, dlogits,
+                         sums.data());
+  return sums[0];
+}
+
+template <class T>
 class CrossEntropyTest : public FloatingTest<T> {};
 TYPED_TEST_SUITE(CrossEntropyTest, FloatingTypes);
 
@@ -72,12 +81,10 @@ TYPED_TEST(CrossEntropyTest, EqualsTheDefinition) {
         const auto targets = some_targets(13, classes, 4);
         const Reference expected(shape, widen(logits), targets, 0.25);
         Values<T> dz(logits.size());
-        const auto sums = kernels::cross_entropy(TestDevice{}, shape, logits.data(), targets.data(),
-                                                 0.25, dz.data());
+        const auto sums = cross_entropy(shape, logits, targets, 0.25, dz.data());
         expect_sums(sums, expected.sums, 40 * std::numeric_limits<T>::epsilon());
         expect_close(dz, expected.dz, 4);
-        const auto forward = kernels::cross_entropy<T>(TestDevice{}, shape, logits.data(),
-                                                       targets.data(), 0.25, nullptr);
+        const auto forward = cross_entropy<T>(shape, logits, targets, 0.25, nullptr);
         EXPECT_EQ(forward.loss, sums.loss);
         EXPECT_EQ(forward.correct, sums.correct);
       }
@@ -90,8 +97,7 @@ TYPED_TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
   const Values<T> logits = {1000, 999, -1000};
   const Values<int32_t> targets = {1};
   Values<T> dz(3);
-  const auto sums = kernels::cross_entropy(TestDevice{}, {1, 3, 0.0, kIgnore}, logits.data(),
-                                           targets.data(), 1.0, dz.data());
+  const auto sums = cross_entropy({1, 3, 0.0, kIgnore}, logits, targets, 1.0, dz.data());
   EXPECT_NEAR(sums.nll, 1 + std::log1p(std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(dz[1], 1 / (1 + std::exp(1.0)) - 1, 1e-6);
   EXPECT_EQ(dz[2], 0);
@@ -101,8 +107,7 @@ TYPED_TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
 TEST(CrossEntropySumsTest, ManyClassesKeepTheirDigits) {
   const Values<float> logits(200000, 0.1f);
   const Values<int32_t> target = {7};
-  const auto sums = kernels::cross_entropy<float>(TestDevice{}, {1, 200000, 0.5, kIgnore},
-                                                  logits.data(), target.data(), 1.0, nullptr);
+  const auto sums = cross_entropy<float>({1, 200000, 0.5, kIgnore}, logits, target, 1.0, nullptr);
   EXPECT_NEAR(sums.loss, std::log(200000.0), 2e-6);
   EXPECT_NEAR(sums.nll, std::log(200000.0), 2e-6);
 }
@@ -113,10 +118,7 @@ TYPED_TEST(CrossEntropyTest, TheFirstOfEqualLogitsIsThePrediction) {
   logits[100] = logits[300] = 2;
   for (const auto& [target, correct] : {std::pair{100, 1}, {300, 0}, {0, 0}}) {
     const Values<int32_t> t = {target};
-    EXPECT_EQ(kernels::cross_entropy<T>(TestDevice{}, {1, 400, 0, kIgnore}, logits.data(), t.data(),
-                                        1, nullptr)
-                  .correct,
-              correct);
+    EXPECT_EQ(cross_entropy<T>({1, 400, 0, kIgnore}, logits, t, 1, nullptr).correct, correct);
   }
 }
 
@@ -127,16 +129,12 @@ TYPED_TEST(CrossEntropyTest, MaskedLogits) {
   const Values<int32_t> target = {2000}, without_chance = {5};
   logits[2000] = logits[2999] = 3;
   const CrossEntropyShape shape{1, 3000, 0, kIgnore};
-  const auto sums =
-      kernels::cross_entropy(TestDevice{}, shape, logits.data(), target.data(), 1, dz.data());
+  const auto sums = cross_entropy(shape, logits, target, 1, dz.data());
   EXPECT_NEAR(sums.loss, std::log(2.0), 1e-6);
   EXPECT_EQ(dz[0], 0);
   EXPECT_NEAR(dz[2000], -0.5, 1e-6);
   EXPECT_NEAR(dz[2999], 0.5, 1e-6);
-  EXPECT_EQ(kernels::cross_entropy<T>(TestDevice{}, shape, logits.data(), without_chance.data(), 1,
-                                      nullptr)
-                .loss,
-            kInf);
+  EXPECT_EQ(cross_entropy<T>(shape, logits, without_chance, 1, nullptr).loss, kInf);
 }
 
 #ifdef TAPESTRY_TEST_CUDA
@@ -149,8 +147,7 @@ TEST(CrossEntropyBFloat16Test, EqualsTheDefinition) {
     const auto targets = some_targets(5, classes, 4);
     const Reference expected(shape, widen(logits), targets, 4);
     Values<T> dz(logits.size());
-    const auto sums =
-        kernels::cross_entropy(TestDevice{}, shape, logits.data(), targets.data(), 4, dz.data());
+    const auto sums = cross_entropy(shape, logits, targets, 4, dz.data());
     expect_sums(sums, expected.sums, 1e-5);  // float's arithmetic on the same logits
     for (size_t i = 0; i < dz.size(); ++i) {
       const double e = expected.dz[i];
@@ -209,8 +206,10 @@ struct Classifier {
       args.d_weight = result.d_weight.data();
       args.d_bias = bias.empty() ? nullptr : result.d_bias.data();
     }
-    result.sums =
-        kernels::linear_cross_entropy(TestDevice{}, {rows, classes, smoothing, kIgnore}, args);
+    Values<CrossEntropySums> sums(1);
+    kernels::linear_cross_entropy(TestDevice{}, {rows, classes, smoothing, kIgnore}, args,
+                                  sums.data());
+    result.sums = sums[0];
     return result;
   }
 
@@ -315,8 +314,7 @@ TYPED_TEST(CrossEntropyTest, NothingToCount) {
   }
   Values<T> dz(12, T{3});
   const Values<int32_t> ignored(3, kIgnore);
-  kernels::cross_entropy<T>(TestDevice{}, {3, 4, 0, kIgnore}, dz.data(), ignored.data(), 1,
-                            dz.data());
+  cross_entropy<T>({3, 4, 0, kIgnore}, dz, ignored, 1, dz.data());
   EXPECT_EQ(dz, Values<T>(12, T{0}));
 }
 
@@ -352,10 +350,8 @@ TYPED_TEST(CrossEntropyTest, NonFiniteLogitsReachTheLoss) {
       EXPECT_TRUE(std::isnan(model.run(0.1, {5}, 1).sums.loss)) << bad << " at " << at;
       EXPECT_TRUE(std::isnan(model.run(0.1, {5}, 1).d_weight[1])) << bad << " at " << at;
       const Values<int32_t> target = {5};
-      EXPECT_TRUE(
-          std::isnan(kernels::cross_entropy<T>(TestDevice{}, {1, 700, 0, kIgnore},
-                                               model.weight.data(), target.data(), 1, nullptr)
-                         .loss));
+      EXPECT_TRUE(std::isnan(
+          cross_entropy<T>({1, 700, 0, kIgnore}, model.weight, target, 1, nullptr).loss));
     }
   }
 }

@@ -178,6 +178,21 @@ TYPED_TEST(ElementwiseTest, Affine) {
   });
 }
 
+TYPED_TEST(ElementwiseTest, ScaleByANumberOnTheDevice) {
+  using T = TypeParam;
+  const Values<T> factors = {1, -1.5};
+  for (const int64_t n : {0, 1, 33, 40000}) {
+    const Values<T> x = random_values<T>(n, 1);
+    for (const T& factor : factors) {
+      std::vector<double> expected;
+      for (const T v : x) expected.push_back(as_double(factor) * as_double(v));
+      Values<T> y = x;
+      kernels::scale(TestDevice{}, &factor, y.data(), n);
+      expect_close(y, expected, 1);
+    }
+  }
+}
+
 TYPED_TEST(ElementwiseTest, MaskedFill) {
   using T = TypeParam;
   const double minus_inf = -std::numeric_limits<double>::infinity();

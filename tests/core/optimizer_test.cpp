@@ -207,7 +207,9 @@ double sum_squares_of(const Tensors<T>& values) {
   for (const auto& tensor : values) {
     spans.push_back({tensor.data(), static_cast<int64_t>(tensor.size())});
   }
-  return kernels::sum_squares<T>(TestDevice{}, spans);
+  Values<double> result(1, -1.0);
+  kernels::sum_squares<T>(TestDevice{}, spans, result.data());
+  return result[0];
 }
 
 TYPED_TEST(SumSquares, EqualsNaiveLoop) {

@@ -185,7 +185,9 @@ ClassifierResult classify(Precision precision, const std::vector<float>& x,
   args.in = in, args.x = x.data(), args.weight = w.data(), args.targets = targets.data();
   args.grad_scale = 1.0 / rows;
   args.dx = result.dx.data(), args.d_weight = result.dw.data();
-  result.loss = kernels::linear_cross_entropy(Cpu{}, shape, args).loss;
+  CrossEntropySums sums;
+  kernels::linear_cross_entropy(Cpu{}, shape, args, &sums);
+  result.loss = sums.loss;
   return result;
 }
 

@@ -300,7 +300,7 @@ TEST_P(Variants, LossIsTheCrossEntropyOfTheLogits) {
   const CrossEntropy expected =
       cross_entropy(logits, batch.target_out, {.label_smoothing = 0.1, .ignore_index = 0});
   EXPECT_NEAR(loss.loss.value().item(), expected.loss.value().item(), 1e-12);
-  EXPECT_NEAR(loss.nll_sum, expected.nll_sum, 1e-12);
+  EXPECT_NEAR(loss.nll_sum(), expected.nll_sum(), 1e-12);
   EXPECT_EQ(loss.tokens, 8);
 }
 
