@@ -44,7 +44,7 @@ struct LinearCrossEntropy {
   T* d_bias = nullptr;
   /// On CUDA: the most memory for logits, except that a chunk has at least 1024 rows. A gradient
   /// that several chunks add to is rounded to T once for each.
-  int64_t chunk_bytes = int64_t{256} << 20;
+  int64_t chunk_bytes = int64_t{1} << 30;
 };
 
 namespace kernels {

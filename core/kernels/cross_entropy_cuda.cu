@@ -109,35 +109,18 @@ __global__ void __launch_bounds__(kMaxThreads)
   });
 }
 
-// One block: 1024 rows at a time come to shared memory, from where one thread adds up the losses in
-// their order and another the nll.
+// One block. A thread adds up every kMaxThreads-th row, then the block adds up its threads.
 __global__ void sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
-  constexpr int64_t kTile = 1024;
-  static __shared__ double loss[kTile], nll[kTile];
-  double loss_sum = sums->loss, nll_sum = sums->nll;
-  double correct = 0;  // of this thread's rows; exact
-  for (int64_t begin = 0; begin < rows; begin += kTile) {
-    const int64_t n = rows - begin < kTile ? rows - begin : kTile;
-    __syncthreads();  // the last tile has been added
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-      loss[i] = losses[begin + i].loss;
-      nll[i] = losses[begin + i].nll;
-      correct += losses[begin + i].correct;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      for (int64_t i = 0; i < n; ++i) loss_sum += loss[i];
-    } else if (threadIdx.x == kWarp) {
-      for (int64_t i = 0; i < n; ++i) nll_sum += nll[i];
-    }
+  CrossEntropySums own;
+  for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
+    own.loss += losses[i].loss;
+    own.nll += losses[i].nll;
+    own.correct += losses[i].correct;
   }
-  correct = block_sum(correct);
-  if (threadIdx.x == 0) {
-    sums->loss = loss_sum;
-    sums->correct += correct;
-  } else if (threadIdx.x == kWarp) {
-    sums->nll = nll_sum;
-  }
+  own.loss = block_sum(own.loss);
+  own.nll = block_sum(own.nll);
+  own.correct = block_sum(own.correct);
+  if (threadIdx.x == 0) *sums = own;
 }
 
 }  // namespace
@@ -154,7 +137,8 @@ void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T
 }
 
 void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
-  launch({.kernel = "sum_rows", .grid = 1}, sum_rows_kernel, losses, rows, sums);
+  launch({.kernel = "sum_rows", .grid = 1, .block = kMaxThreads}, sum_rows_kernel, losses, rows,
+         sums);
 }
 
 namespace kernels {
@@ -169,7 +153,6 @@ void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const 
                                                 .grad_scale = grad_scale,
                                                 .losses = losses.data(),
                                                 .dlogits = dlogits});
-  cuda::fill_zero(sums, sizeof(CrossEntropySums));
   sum_rows(losses.data(), shape.rows, sums);
 }
 

@@ -23,8 +23,7 @@ struct CrossEntropyRows {
 template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args);
 
-/// sums += those of the rows, one row after the other: chunks of a batch give the bits of the
-/// whole.
+/// *sums = those of the rows, in an order that their number decides.
 void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums);
 
 }  // namespace tapestry

@@ -47,13 +47,14 @@ TEST_P(CudaTrainingTest, TheLossCurveIsTheCpus) {
   expect_near("cpu", "mixed", 0.01);
 }
 
+// The parts report their last update alone: nothing waits for the others.
 TEST_P(CudaTrainingTest, AResumedRunHasTheSameBits) {
   for (const std::string dtype : {"dtype=float32", "dtype=bfloat16"}) {
     const std::string whole = "whole" + dtype, parts = "parts" + dtype;
     ASSERT_EQ(train(whole, {"device=cuda", dtype}), 0) << folder_.messages();
     for (const char* steps : {"training.max_steps=4", "training.max_steps=10"}) {
       ASSERT_EQ(folder_.train(GetParam(), parts,
-                              {"device=cuda", dtype, "training.logging_steps=1",
+                              {"device=cuda", dtype, "training.logging_steps=100",
                                "training.eval_steps=0", steps}),
                 0)
           << folder_.messages();

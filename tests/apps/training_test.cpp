@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "apps/safetensors.h"
 #include "core/precision.h"
 #include "tests/apps/tiny_runs.h"
 
@@ -21,6 +22,13 @@ using Json = nlohmann::json;
 void sleep_milliseconds(int64_t count) {
   std::this_thread::sleep_for(std::chrono::milliseconds(count));
 }
+
+// Long enough to be killed several times; under the sanitizers fewer updates take as long.
+#ifdef __SANITIZE_ADDRESS__
+const char* const kLongRun = "training.max_steps=150";
+#else
+const char* const kLongRun = "training.max_steps=500";
+#endif
 
 class EveryTaskTest : public testing::TestWithParam<std::string> {
  protected:
@@ -78,7 +86,7 @@ TEST_P(EveryTaskTest, ResumingGivesTheSameBits) {
 }
 
 TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
-  const std::vector<std::string> longer = {"training.max_steps=500"};
+  const std::vector<std::string> longer = {kLongRun};
   ASSERT_EQ(train("whole", longer), 0) << folder_.messages();
   const PhiloxKey moments{std::hash<std::string>()(GetParam()), 0, 0};
   uint64_t kills = 0;
@@ -276,6 +284,30 @@ TEST_F(TrainingTest, AveragedCheckpointsTranslate) {
   output("average run/last run/last run/last --output same");
   EXPECT_EQ(read_checkpoint(path("same")).at("model.safetensors"),
             read_checkpoint(path("run") + "/last").at("model.safetensors"));
+}
+
+TEST_F(TrainingTest, RunningStatisticsOfBatchNormAreResumedAndAveraged) {
+  const std::vector<std::string> batch_norm = {"model.norm=batchnorm", "training.max_steps=20"};
+  ASSERT_EQ(train("whole", batch_norm), 0) << messages();
+  ASSERT_EQ(train("parts", {"model.norm=batchnorm", "training.max_steps=7"}), 0) << messages();
+  ASSERT_EQ(train("parts", batch_norm), 0) << messages();
+  expect_equal(result("whole"), result("parts"));
+  output("average whole/checkpoint-15 whole/checkpoint-20 --output mean");
+  const auto tensors = [&](const std::string& folder) {
+    return parse_safetensors(read_checkpoint(path(folder)).at("model.safetensors"), folder);
+  };
+  const NamedTensors a = tensors("whole/checkpoint-15"), b = tensors("whole/checkpoint-20"),
+                     mean = tensors("mean");
+  int statistics = 0;
+  for (size_t i = 0; i < mean.size(); ++i) {
+    if (mean[i].first.find("running_") == std::string::npos) continue;
+    ++statistics;
+    const auto x = a[i].second.to_vector<float>(), y = b[i].second.to_vector<float>(),
+               m = mean[i].second.to_vector<float>();
+    EXPECT_NE(x, y) << mean[i].first;
+    for (size_t j = 0; j < m.size(); ++j) EXPECT_NEAR(m[j], (x[j] + y[j]) / 2, 1e-6);
+  }
+  EXPECT_EQ(statistics, 2 * 5);  // two norms in the encoder's layer, three in the decoder's
 }
 
 TEST_F(TrainingTest, Bfloat16GivesTheSameBitsForAnyThreadsAndAfterResuming) {

@@ -190,6 +190,37 @@ TEST(Optimizer, SkipsTheWholeUpdateWhenAGradientIsNotFinite) {
   }
 }
 
+TEST(Optimizer, SkipsTheWholeUpdateWhenALossIsNotFinite) {
+  for (const OptimizerType type : kAll) {
+    const Problem problem = default_problem();
+    Optimizer optimizer(optimizer_defaults(type), problem.params());
+    const std::vector<double> before = everything(problem, optimizer);
+    std::vector<Tensor> losses = {
+        Tensor::from<double>({1, 2, 3}, {3}),
+        Tensor::from<double>({4, std::numeric_limits<double>::infinity(), 6}, {3})};
+    problem.backward();
+    optimizer.launch(0.01, {}, 1, losses);
+    EXPECT_FALSE(optimizer.outcome().finite) << name_of(type);
+    EXPECT_EQ(everything(problem, optimizer), before) << name_of(type);
+    losses[1].fill(1e30);
+    optimizer.launch(0.01, {}, 1, losses);
+    const StepResult result = optimizer.outcome();
+    EXPECT_TRUE(result.finite);
+    EXPECT_NE(everything(problem, optimizer), before);
+    EXPECT_LT(result.grad_norm, 1e6) << "a loss is no part of the norm";
+  }
+}
+
+TEST(Optimizer, LaunchesAndOutcomesTakeTurns) {
+  const Var a = scalar(1);
+  Optimizer optimizer(optimizer_defaults(OptimizerType::kAdam), {{"a", a}});
+  EXPECT_THROW(optimizer.outcome(), Error);
+  set_gradient(a, std::vector<double>{1});
+  optimizer.launch(0.1);
+  EXPECT_THROW(optimizer.launch(0.1), Error);
+  EXPECT_TRUE(optimizer.outcome().finite);
+}
+
 TEST(Optimizer, LeavesFrozenParametersAndTheirStateAlone) {
   for (const OptimizerType type : kAll) {
     const Problem problem = default_problem();
