@@ -38,14 +38,15 @@ MemoryPool& pool() {
   return *instance;
 }
 
-// Two pinned buffers in turn: one is filled while the other is on its way.
+// Pinned buffers in turn: one is filled while those before it are on their way. A step's uploads are
+// fewer, so that none waits for the step before.
 class UploadBuffers {
  public:
   void upload(void* device, const void* host, int64_t bytes) {
     std::lock_guard lock(mutex_);
     for (int64_t done = 0; done < bytes; done += kBytes) {
       const int64_t part = std::min(bytes - done, kBytes);
-      Buffer& buffer = buffers_[next_ ^= 1];
+      Buffer& buffer = buffers_[next_ = (next_ + 1) % kBuffers];
       prepare(buffer);
       std::memcpy(buffer.pinned, static_cast<const char*>(host) + done, static_cast<size_t>(part));
       check_status(cudaMemcpyAsync(static_cast<char*>(device) + done, buffer.pinned,
@@ -56,7 +57,8 @@ class UploadBuffers {
   }
 
  private:
-  static constexpr int64_t kBytes = int64_t{4} << 20;
+  static constexpr int64_t kBytes = int64_t{1} << 20;
+  static constexpr size_t kBuffers = 16;
   struct Buffer {
     void* pinned = nullptr;
     cudaEvent_t sent{};
@@ -70,8 +72,8 @@ class UploadBuffers {
   }
 
   std::mutex mutex_;
-  Buffer buffers_[2];
-  int next_ = 0;
+  Buffer buffers_[kBuffers];
+  size_t next_ = 0;
 };
 
 std::atomic<int> settled_device{0};
@@ -90,9 +92,18 @@ void use_device(int index) {
 
 }  // namespace
 
+bool compiled() { return true; }
+
 int device_count() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+std::string why_no_device() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) return cudaGetErrorString(status);
+  return count == 0 ? "no device is there" : "";
 }
 
 int current_device() { return settled_device; }

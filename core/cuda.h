@@ -11,8 +11,12 @@
 
 namespace tapestry::cuda {
 
+/// Whether this build has CUDA.
+bool compiled();
 /// Devices that answer; 0 without a GPU or a driver.
 int device_count();
+/// Why none answers, in CUDA's words; empty where one does.
+std::string why_no_device();
 
 /// The device that the first allocation settled on; 0 before it.
 int current_device();

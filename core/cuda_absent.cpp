@@ -6,7 +6,9 @@ namespace {
 [[noreturn]] void absent() { fail(ErrorKind::kRuntime, "[cuda] this build has no CUDA."); }
 }  // namespace
 
+bool compiled() { return false; }
 int device_count() { return 0; }
+std::string why_no_device() { return "this build has no CUDA"; }
 int current_device() { return 0; }
 void* allocate(int, int64_t) { absent(); }
 void free(void*, int64_t) noexcept {}

@@ -25,7 +25,7 @@ Device parse_device(const std::string& name) {
   const int count = cuda::device_count();
   if (device.index >= count) {
     fail(ErrorKind::kConfig, "[device] ", device, " was asked for, but ", count,
-         " CUDA devices answer", count == 0 ? " (or this build has no CUDA)." : ".");
+         " CUDA devices answer", count == 0 ? concat(" (", cuda::why_no_device(), ").") : ".");
   }
   return device;
 }
