@@ -146,8 +146,8 @@ std::vector<int64_t> steps_in(const std::string& run_folder) {
 
 // True for what only an interrupted commit leaves behind.
 bool is_left_over(const std::string& name) {
-  const bool ours =
-      name.starts_with(kPrefix) || name.starts_with("best.") || name.starts_with("last.");
+  const bool ours = name.starts_with(kPrefix) || name.starts_with("best.") ||
+                    name.starts_with("last.") || name.starts_with("tokens-");
   return ours && name.find(".tmp-") != std::string::npos;
 }
 
@@ -179,7 +179,8 @@ std::string read_file(const std::string& path) {
   return bytes;
 }
 
-void write_checkpoint(const std::string& folder, const CheckpointFiles& files) {
+void write_checkpoint(const std::string& path, const CheckpointFiles& files) {
+  const std::string folder = path.substr(0, path.find_last_not_of('/') + 1);
   const std::string temporary = concat(folder, ".tmp-", getpid());
   std::error_code error;
   fs::remove_all(temporary, error);

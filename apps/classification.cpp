@@ -1,5 +1,8 @@
 #include "apps/classification.h"
 
+#include <algorithm>
+#include <iostream>
+
 #include "apps/config_sections.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
@@ -159,14 +162,18 @@ std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
 
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line) {
+  // Cut as a validation set's lines are, so that the answers are as good.
+  const auto longest = static_cast<size_t>(std::min(model.config.data.corpus.max_length,
+                                                    model.config.model.max_position_embeddings)) -
+                       2;
+  if (text.size() > longest) {
+    std::cerr << "warning: line " << line << " of " << text.size() << " tokens is cut to "
+              << longest << '\n';
+  }
   std::vector<int32_t> ids = {kBosId};
-  ids.insert(ids.end(), text.begin(), text.end());
+  ids.insert(ids.end(), text.begin(), text.begin() + std::min(text.size(), longest));
   ids.push_back(kEosId);
   const auto count = static_cast<int64_t>(ids.size());
-  if (count > model.config.model.max_position_embeddings) {
-    fail(ErrorKind::kData, "[classify] line ", line, " has ", count,
-         " tokens, the model's positions end at ", model.config.model.max_position_embeddings, '.');
-  }
   const Device device = model.device();
   const Tensor lengths = Tensor::full({1}, static_cast<double>(count), DType::kInt32);
   return probabilities_of(

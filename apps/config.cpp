@@ -9,12 +9,6 @@ namespace tapestry {
 
 DType tensor_dtype(const Config& config, Device device) {
   const bool mixed = config.precision == Precision::kBfloat16 && !device.is_cpu();
-  if (mixed && config.model.norm == NormKind::kBatch) {
-    fail(ErrorKind::kConfig,
-         "[config] model.norm: batchnorm needs dtype: float32 on a GPU: its running statistics do "
-         "not "
-         "fit into bfloat16.");
-  }
   return mixed ? DType::kBFloat16 : config.dtype;
 }
 
@@ -144,6 +138,20 @@ ConfigNode resolve(const Config& config) {
       ConfigNode::map(), [&](ConfigSection& s) { bind_config(s, copy); }, options);
 }
 
+void flatten(const ConfigNode& node, const std::string& name,
+             std::map<std::string, std::string>& keys) {
+  const auto inside = [&](const std::string& key) { return name.empty() ? key : name + '.' + key; };
+  if (node.kind == ConfigNode::Kind::kMap) {
+    for (const ConfigEntry& entry : node.entries) flatten(entry.value, inside(entry.key), keys);
+  } else if (node.kind == ConfigNode::Kind::kList) {
+    for (size_t i = 0; i < node.items.size(); ++i) {
+      flatten(node.items[i], inside(std::to_string(i)), keys);
+    }
+  } else {
+    keys[name] = node.text;
+  }
+}
+
 }  // namespace
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
@@ -168,6 +176,12 @@ Config load_checkpoint_config(const std::string& json, const std::string& name) 
   options.check_files = false;
   options.refuse_unused = false;
   return read_tree(parse_config_text(json, name, ""), options);
+}
+
+std::map<std::string, std::string> flat_keys(const Config& config) {
+  std::map<std::string, std::string> keys;
+  flatten(resolve(config), "", keys);
+  return keys;
 }
 
 std::string to_yaml(const Config& config) { return to_yaml(resolve(config)); }

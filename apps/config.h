@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,7 @@ struct TrainingOptions {
   int64_t eval_steps = 500;      ///< validates every so many updates and at the end; 0: only then
   int64_t eval_batch_size = 64;  ///< sentences decoded at a time
   int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
-  int64_t save_total_limit = 3;  ///< checkpoints kept besides best and last; 0: all
+  int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   std::string metric_for_best_model = "bleu";  ///< one of metrics_of(task)
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
@@ -105,8 +106,7 @@ struct Config {
 };
 
 /// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
-/// over float32 master weights; on a CPU tensors stay float32 (core/precision.h). Throws
-/// Error(kConfig) for what has no bfloat16.
+/// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).
 DType tensor_dtype(const Config& config, Device device);
 
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
@@ -125,6 +125,8 @@ Config load_checkpoint_config(const std::string& json, const std::string& name);
 
 /// Every key with its value; reads back to an equal Config.
 std::string to_yaml(const Config& config);
+/// "training.max_steps" -> "2000" for every key of to_yaml().
+std::map<std::string, std::string> flat_keys(const Config& config);
 std::string to_json(const Config& config);
 
 }  // namespace tapestry

@@ -122,7 +122,9 @@ void bind_data(ConfigSection& s, Config& config) {
                                           blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size, at_least(2));
   s.read_if(blocks, why, "cache", data.cache);
-  s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length, at_least(2));
+  // bos, a token and eos; of pairs a token and eos.
+  const double shortest = config.task == Task::kClassification ? 3 : 2;
+  s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length, at_least(shortest));
   s.read_choice_if(!blocks && !images, why, "overlong", data.corpus.overlong,
                    names({"drop", "truncate", "error"}));
   s.read_if(config.task == Task::kClassification, concat("with task: ", name_of(config.task)),
@@ -132,16 +134,20 @@ void bind_data(ConfigSection& s, Config& config) {
 
 void bind_tokenizer(ConfigSection& s, Config& config) {
   TokenizerOptions& tokenizer = config.tokenizer;
+  const size_t problems = s.problems();
   s.read_choice("type", tokenizer.type, names({"sentencepiece", "char"}));
   s.read_input_file("path", tokenizer.path);
-  s.read_choice("algorithm", tokenizer.algorithm, names({"bpe", "unigram", "char"}));
+  const bool trains = tokenizer.type == "sentencepiece" && tokenizer.path.empty();
+  const std::string why = tokenizer.path.empty() ? "with type: char" : "with path";
+  s.read_choice_if(trains, why, "algorithm", tokenizer.algorithm,
+                   names({"bpe", "unigram", "char"}));
   s.read("vocab_size", tokenizer.vocab_size, between(8, 1 << 24));
   s.read("share", tokenizer.share);
-  s.read("character_coverage", tokenizer.character_coverage, between(0.98, 1));
-  s.read("byte_fallback", tokenizer.byte_fallback);
-  s.read_choice("normalization", tokenizer.normalization,
-                names({"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"}));
-  s.read("max_sentences", tokenizer.max_sentences, at_least(0));
+  s.read_if(trains, why, "character_coverage", tokenizer.character_coverage, between(0.98, 1));
+  s.read_if(trains, why, "byte_fallback", tokenizer.byte_fallback);
+  s.read_choice_if(trains, why, "normalization", tokenizer.normalization,
+                   names({"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"}));
+  s.read_if(trains, why, "max_sentences", tokenizer.max_sentences, at_least(0));
   // Pieces that the objective writes into the text.
   tokenizer.mask_piece = config.task == Task::kMlm || config.task == Task::kDenoising;
   tokenizer.sentinels = config.task == Task::kDenoising ? kDenoisingSentinels : 0;
@@ -149,10 +155,12 @@ void bind_tokenizer(ConfigSection& s, Config& config) {
     s.complain("vocab_size", "'tokenizer.vocab_size' must be at least 261 with byte_fallback, got ",
                tokenizer.vocab_size, '.');
   }
+  complain_unless_valid(s, problems, "vocab_size", tokenizer);
 }
 
 void bind_masking(ConfigSection& s, Config& config) {
   MaskingOptions& masking = config.masking;
+  const size_t problems = s.problems();
   s.read("probability", masking.probability, between(0, 1));
   s.read("mask_share", masking.mask_share, between(0, 1));
   s.read("random_share", masking.random_share, between(0, 1));
@@ -161,14 +169,17 @@ void bind_masking(ConfigSection& s, Config& config) {
     s.complain("random_share", "'masking.mask_share' and random_share are at most 1 together, got ",
                masking.mask_share, " and ", masking.random_share, '.');
   }
+  complain_unless_valid(s, problems, "probability", masking);
 }
 
 void bind_denoising(ConfigSection& s, Config& config) {
   DenoisingOptions& denoising = config.denoising;
+  const size_t problems = s.problems();
   s.read_choice("objective", denoising.objective, names({"span_corruption", "infilling"}));
   s.read("noise_density", denoising.noise_density, from_up_to_below(0, 1));
   s.read("mean_span_length", denoising.mean_span_length, at_least(1));
   denoising.max_length = config.data.corpus.max_length;
+  complain_unless_valid(s, problems, "mean_span_length", denoising);
 }
 
 }  // namespace tapestry

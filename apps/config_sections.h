@@ -14,6 +14,27 @@ inline std::vector<ConfigChoice<std::string>> names(std::initializer_list<const 
   return choices;
 }
 
+/// The choices of an enumeration whose values have names.
+template <class E, size_t kCount>
+std::vector<ConfigChoice<E>> named(const E (&values)[kCount]) {
+  std::vector<ConfigChoice<E>> choices;
+  for (const E value : values) choices.push_back({name_of(value), value});
+  return choices;
+}
+
+/// Complains at `key` of what options.validate() says, unless there are more than `problems`
+/// complaints by now: it would say the same again.
+template <class Options>
+void complain_unless_valid(ConfigSection& s, size_t problems, const char* key,
+                           const Options& options) {
+  if (s.problems() > problems) return;
+  try {
+    options.validate();
+  } catch (const Error& error) {
+    s.complain(key, error.what());
+  }
+}
+
 /// A task reads text without translations into blocks of one length.
 inline bool reads_blocks(Task task) { return task == Task::kClm || task == Task::kMlm; }
 

@@ -8,15 +8,7 @@ namespace {
 // The rule comes first: eps and weight_decay have another default for each.
 void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
   OptimizerType type = optimizer.type;
-  s.read_choice("name", type,
-                {{"sgd", OptimizerType::kSgd},
-                 {"momentum", OptimizerType::kMomentum},
-                 {"nesterov", OptimizerType::kNesterov},
-                 {"adagrad", OptimizerType::kAdagrad},
-                 {"rmsprop", OptimizerType::kRmsprop},
-                 {"adadelta", OptimizerType::kAdadelta},
-                 {"adam", OptimizerType::kAdam},
-                 {"adamw", OptimizerType::kAdamW}});
+  s.read_choice("name", type, named(kOptimizerTypes));
   if (type != optimizer.type) optimizer = optimizer_defaults(type);
   const bool momentum = type == OptimizerType::kMomentum || type == OptimizerType::kNesterov;
   const bool adam = type == OptimizerType::kAdam || type == OptimizerType::kAdamW;
@@ -38,14 +30,7 @@ void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
 void bind_schedule(ConfigSection& s, Config& config) {
   ScheduleOptions& schedule = config.schedule;
   s.read("learning_rate", config.learning_rate, positive());
-  s.read_choice("lr_scheduler_type", schedule.type,
-                {{"constant", ScheduleType::kConstant},
-                 {"linear", ScheduleType::kLinear},
-                 {"cosine", ScheduleType::kCosine},
-                 {"inverse_sqrt", ScheduleType::kInverseSqrt},
-                 {"noam", ScheduleType::kNoam},
-                 {"polynomial", ScheduleType::kPolynomial},
-                 {"step", ScheduleType::kStep}});
+  s.read_choice("lr_scheduler_type", schedule.type, named(kScheduleTypes));
   const bool polynomial = schedule.type == ScheduleType::kPolynomial;
   const bool constant = schedule.type == ScheduleType::kConstant;
   const bool step = schedule.type == ScheduleType::kStep;
@@ -136,12 +121,7 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("no_repeat_ngram_size", search.no_repeat_ngram_size, at_least(0));
   s.read("min_new_tokens", search.min_new_tokens, at_least(0));
   s.read("max_new_tokens", search.max_new_tokens, at_least(0));
-  if (s.problems() > problems) return;  // it would say the same again
-  try {
-    search.validate();
-  } catch (const Error& error) {
-    s.complain("do_sample", error.what());
-  }
+  complain_unless_valid(s, problems, "do_sample", search);
 }
 
 void bind_evaluation(ConfigSection& s, Config& config) {

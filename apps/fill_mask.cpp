@@ -14,7 +14,9 @@ std::vector<int32_t> encode_with_masks(const Tokenizer& tokenizer, const std::st
   std::vector<int32_t> ids = {kBosId};
   for (size_t begin = 0;;) {
     const size_t end = line.find(mask, begin);
-    const std::vector<int32_t> part = tokenizer.encode(line.substr(begin, end - begin));
+    const std::string text = line.substr(begin, end - begin);
+    const std::vector<int32_t> part =
+        begin == 0 ? tokenizer.encode(text) : tokenizer.encode_continuation(text);
     ids.insert(ids.end(), part.begin(), part.end());
     if (end == std::string::npos) return ids;
     ids.push_back(*tokenizer.mask_id());

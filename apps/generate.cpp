@@ -21,9 +21,11 @@ size_t find_stop(const std::string& text, const std::vector<std::string>& stop) 
 }
 
 // How much of a text can no longer change: not what may become a stop string, nor a character whose
-// bytes are not all there.
+// bytes are not all there, which decodes to replacement characters (U+FFFD).
 size_t settled(const std::string& text, const std::vector<std::string>& stop) {
+  static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   size_t end = text.size();
+  while (std::string_view(text).substr(0, end).ends_with(kReplacement)) end -= kReplacement.size();
   for (const std::string& word : stop) {
     for (size_t n = std::min(word.size(), text.size()); n > 0; --n) {
       if (text.compare(text.size() - n, n, word, 0, n) == 0) {
@@ -102,9 +104,11 @@ class Generator {
           continuation(tokenizer(), requests[static_cast<size_t>(i)].prompt, generated);
       const size_t stop = find_stop(text, arguments_.stop);
       if (streams_) {
-        const size_t end = std::max(shown, std::min(stop, settled(text, arguments_.stop)));
-        std::cout << text.substr(shown, end - shown) << std::flush;
-        shown = end;
+        const size_t end = std::min(stop, settled(text, arguments_.stop));
+        if (end > shown) {
+          std::cout << text.substr(shown, end - shown) << std::flush;
+          shown = end;
+        }
       }
       return stop != std::string::npos;
     }};

@@ -22,10 +22,6 @@ void print_parameters(const ParamStore& store) {
       bytes / 1e6, 3 * bytes / 1e6);
 }
 
-}  // namespace
-
-namespace {
-
 // Stands for a tokenizer that is not trained yet: it has a size and nothing else.
 class UntrainedTokenizer : public Tokenizer {
  public:
@@ -40,6 +36,28 @@ class UntrainedTokenizer : public Tokenizer {
   int64_t size_;
   std::string nothing_;
 };
+
+// What the data or a tokenizer's training will tell is not known yet: sizes asked for stand in.
+TokenizerPair stand_ins(Config& config) {
+  const auto note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
+  if (config.task == Task::kClassification && config.data.labels.empty()) {
+    config.data.labels = {"0", "1"};
+    note("the classes come from the data; two stand in");
+  }
+  if (reads_images(config)) return {};
+  const TokenizerOptions& options = config.tokenizer;
+  if (!options.path.empty()) {
+    const std::shared_ptr<const Tokenizer> read = read_tokenizer(options);
+    return {read, read};
+  }
+  if (options.type == "char") {
+    note(concat("the vocabulary is the characters of the data; tokenizer.vocab_size, ",
+                options.vocab_size, ", stands in"));
+  }
+  const auto one = std::make_shared<UntrainedTokenizer>(options.vocab_size);
+  const auto other = std::make_shared<UntrainedTokenizer>(options.vocab_size);
+  return {one, options.share ? one : other};
+}
 
 template <class Model>
 void print_model(const Config& config, const TokenizerPair& tokenizers) {
@@ -91,12 +109,9 @@ void print_tokenizers(const TokenizerPair& tokenizers) {
 
 int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
-    // The vocabulary is not known before the tokenizer is trained: the size asked for stands in.
-    const Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
-    const auto one = std::make_shared<UntrainedTokenizer>(config.tokenizer.vocab_size);
-    const auto other = std::make_shared<UntrainedTokenizer>(config.tokenizer.vocab_size);
+    Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    print_model_of_task(config, {one, config.tokenizer.share ? one : other});
+    print_model_of_task(config, stand_ins(config));
     return 0;
   }
   const ModelFiles files = read_model_files(arguments.path);

@@ -30,7 +30,6 @@ class RunLog {
 
   /// Redraws the progress line of a terminal; does nothing when stderr is none.
   void progress(int64_t step, int64_t total, const std::string& status);
-  bool on_terminal() const { return on_terminal_; }
 
  private:
   void clear_progress();

@@ -8,6 +8,7 @@
 #include "apps/model_bundle.h"
 #include "apps/signals.h"
 #include "apps/trainer.h"
+#include "core/cuda.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
 
@@ -35,7 +36,20 @@ std::optional<CheckpointFiles> find_checkpoint(const TrainArguments& arguments, 
     }
     return std::nullopt;
   }
-  return read_checkpoint(resolve_checkpoint(arguments.resume));
+  const std::string path = resolve_checkpoint(arguments.resume);
+  CheckpointFiles files = read_checkpoint(path);
+  for (const char* name : {"trainer_state.json", "optimizer.safetensors"}) {
+    if (files.contains(name)) continue;
+    fail(ErrorKind::kData, "[train] ", path, " has no ", name,
+         ": no training goes on from it. Start one from its weights with init_from=", path, '.');
+  }
+  const int64_t step = parse_trainer_state(files.at("trainer_state.json"), path).step;
+  if (!folder.steps().empty() && folder.steps().back() > step) {
+    fail(ErrorKind::kConfig, "[train] ", folder.path(), " holds a checkpoint of update ",
+         folder.steps().back(), ", later than the ", step, " of ", path,
+         "; going on from there would mix two runs. Choose another output_dir.");
+  }
+  return files;
 }
 
 // A model goes on seeing images as it did, unless the config says how.
@@ -60,6 +74,40 @@ void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
   }
   config.data.labels = labels;
   keep_format(data.image, config.data.image);
+}
+
+// The rows of a classifier's last layer belong to its classes.
+constexpr const char* kHeadOfClasses = "*classifier.*";
+
+std::vector<std::string> labels_of(const CheckpointFiles& files) {
+  return load_checkpoint_config(files.at("config.json"), "config.json").data.labels;
+}
+
+// What a resumed run is to do otherwise than before, for its log. Its tokenizer cannot change: the
+// model knows the ids of the one it began with.
+std::string changes_since(const CheckpointFiles& checkpoint, const Config& config) {
+  const auto before =
+      flat_keys(load_checkpoint_config(checkpoint.at("config.json"), "config.json"));
+  const auto after = flat_keys(config);
+  std::string changes;
+  const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {
+    if (key == "output_dir") return;
+    if (key.starts_with("tokenizer.") && key != "tokenizer.path") {
+      fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
+           ": a run keeps its tokenizer. Choose another output_dir to start anew.");
+    }
+    changes += concat(changes.empty() ? "" : ", ", key, ' ', was, " -> ", is);
+  };
+  for (const auto& [key, value] : after) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->second != value) {
+      note(key, found == before.end() ? "nothing" : found->second, value);
+    }
+  }
+  for (const auto& [key, value] : before) {
+    if (!after.contains(key)) note(key, value, "nothing");
+  }
+  return changes;
 }
 
 // A pre-trained model understands its own ids alone: where the config names a tokenizer's file too,
@@ -91,10 +139,12 @@ int run_train(const TrainArguments& arguments) {
   const std::optional<CheckpointFiles> checkpoint = find_checkpoint(arguments, folder, note);
   TrainerState state;
   TokenizerPair tokenizers;
+  std::string changes;
   if (checkpoint) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
     if (!reads_images(config)) tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
     if (config.task == Task::kClassification) keep_classes(*checkpoint, config);
+    changes = changes_since(*checkpoint, config);
   }
   std::optional<ModelFiles> pretrained;
   if (!checkpoint && !config.init_from.empty()) {
@@ -106,6 +156,10 @@ int run_train(const TrainArguments& arguments) {
   RunLog log(folder.path(), state.step);
   write_text(folder.file("config.yaml"), to_yaml(config));
   if (!note.empty()) log.warn(note);
+  if (!changes.empty()) log.info("changed since the checkpoint: " + changes);
+  if (device.is_cpu() && config.device == "auto" && cuda::compiled()) {
+    log.warn(concat("no GPU answers: ", cuda::why_no_device()));
+  }
   log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn(warning);
 
@@ -114,13 +168,19 @@ int run_train(const TrainArguments& arguments) {
   const ParamStore& store = task->parameters();
   log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
                   " tensors"));
+  NamedTensors weights;
   if (pretrained) {
     const std::string file = pretrained->folder + "/model.safetensors";
-    log.info("init_from: " +
-             take_over_parameters(store, parse_safetensors(pretrained->tensors, file), file));
+    weights = parse_safetensors(pretrained->tensors, file);
+    if (labels_of(task->files()) != pretrained->config.data.labels) {
+      std::erase_if(weights,
+                    [](const auto& entry) { return matches(entry.first, kHeadOfClasses); });
+    }
+    log.info("init_from: " + take_over_parameters(store, weights, file));
   }
   if (checkpoint) log.info(concat("resuming after update ", state.step));
   Trainer trainer(config, *task, folder, log, checkpoint ? &*checkpoint : nullptr);
+  if (pretrained) trainer.start_from(weights);
   return trainer.run();
 }
 

@@ -42,6 +42,11 @@ NamedVars trained_parameters(const NamedVars& params, const std::vector<std::str
   return trained;
 }
 
+// Without the warm-up, what a short run averages would be its random beginning above all.
+EmaOptions ema_options(const Config& config) {
+  return {.decay = config.training.ema_decay, .warmup = true};
+}
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -99,7 +104,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
     saved_step_ = state_.step;
     load_training_tensors(*checkpoint);
   } else if (config.training.ema_decay > 0) {
-    ema_ = std::make_unique<Ema>(EmaOptions{.decay = config.training.ema_decay}, trained_);
+    ema_ = std::make_unique<Ema>(ema_options(config), trained_);
   }
 }
 
@@ -122,7 +127,7 @@ void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
   optimizer_.load_masters(weights);
   optimizer_.load_state(optimizer);
   if (config_.training.ema_decay <= 0) return;
-  ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay}, trained_);
+  ema_ = std::make_unique<Ema>(ema_options(config_), trained_);
   if (!averages.empty()) ema_->load_state(averages);
 }
 
@@ -187,19 +192,20 @@ int Trainer::run() {
     ++state_.step;
     state_.position = task_.position();
     state_.seconds = now() - started;
-    if (on_cpu) finish_update();
+    const bool logged = state_.step == training.max_steps || due(training.logging_steps);
+    if (on_cpu || logged) finish_update();
     window_.seconds += now() - before;
-    report();
+    report(logged);
 
     const bool last = state_.step == training.max_steps || time_is_up();
     const bool best = (due(training.eval_steps) || last) && validate();
     state_.seconds = now() - started;
-    if (due(training.save_steps) || best || last || patience_is_over()) save(best);
+    if (due(training.save_steps) || best || last || patience_is_over() || time_is_up()) save(best);
 
     if (const int signal = pending_signal(); signal != 0) {
       save(false);
       log_.info(concat("stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM", " after update ",
-                       state_.step, "; the same command goes on from here"));
+                       state_.step, "; the same command (--resume auto) goes on from here"));
       return 128 + signal;
     }
   }
@@ -226,12 +232,11 @@ void Trainer::report_skipped(const Update& update) {
        folder_.path(), '.');
 }
 
-void Trainer::report() {
-  const int64_t total = config_.training.max_steps, interval = config_.training.logging_steps;
-  const bool logged = interval > 0 && (state_.step % interval == 0 || state_.step == total);
-  if (logged) finish_update();
-  const double loss = window_.loss / std::max<double>(1, static_cast<double>(window_.targets));
-  const double nll = window_.nll / std::max<double>(1, static_cast<double>(window_.targets));
+void Trainer::report(bool logged) {
+  const int64_t total = config_.training.max_steps;
+  // Not a number where every update was skipped.
+  const double loss = window_.loss / static_cast<double>(window_.targets);
+  const double nll = window_.nll / static_cast<double>(window_.targets);
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
   double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
                 static_cast<double>(total - state_.step);
@@ -288,8 +293,9 @@ bool Trainer::validate() {
          "', this task's validation has no such metric.");
   }
   const double value = found->second;
-  const bool best = state_.best_step < 0 || (larger_is_better(name) ? value > state_.best_metric
-                                                                    : value < state_.best_metric);
+  const bool better =
+      larger_is_better(name) ? value > state_.best_metric : value < state_.best_metric;
+  const bool best = std::isfinite(value) && (state_.best_step < 0 || better);
   if (best) {
     state_.best_metric = value;
     state_.best_step = state_.step;

@@ -40,7 +40,8 @@ class Trainer {
   /// finite loss and gradient.
   int run();
 
-  const TrainerState& state() const { return state_; }
+  /// The unrounded weights of a model that starts where another one stands (init_from).
+  void start_from(const NamedTensors& weights) { optimizer_.load_masters(weights); }
 
  private:
   /// An update that was launched, and what is on its way to the host.
@@ -67,7 +68,7 @@ class Trainer {
   void finish_update();
   void report_skipped(const Update& update);
   /// Says how training goes, when it is time to.
-  void report();
+  void report(bool logged);
   /// Returns true when the metric is the best so far.
   bool validate();
   void save(bool best);

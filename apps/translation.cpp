@@ -181,6 +181,10 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
       whole.keep_text = true;
       valid_ = load_parallel(config.data.valid, tokenizers, whole);
       report("validation data: " + valid_.counts.summary());
+      if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
+        report(concat("warning: validation leaves out ", dropped,
+                      " pairs; its figures are not those of the whole files"));
+      }
     }
     report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
     model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));

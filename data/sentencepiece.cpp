@@ -45,6 +45,19 @@ class SentencePieceTokenizer : public Tokenizer {
     return {ids.begin(), ids.end()};
   }
 
+  // SentencePiece begins every text with a space. Behind a character that no piece has, one it
+  // keeps for private use, the text stands in the middle of a word.
+  std::vector<int32_t> encode_continuation(std::string_view text) const override {
+    static constexpr std::string_view kStranger = "\xEE\x80\x80";  // U+E000
+    const std::vector<int32_t> before = encode(kStranger);
+    std::vector<int32_t> ids = encode(std::string(kStranger) + std::string(text));
+    const bool apart =
+        ids.size() >= before.size() && std::equal(before.begin(), before.end(), ids.begin());
+    if (!apart) return encode(text);
+    ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(before.size()));
+    return ids;
+  }
+
   std::string decode(const std::vector<int32_t>& ids) const override {
     for (const int32_t id : ids) check_id(id);
     // All special pieces but unk are control pieces of the model: they have no text.
@@ -119,7 +132,21 @@ class VectorIterator : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
-// A text of several lines as its lines: longer ones than SentencePiece takes would be lost to it.
+// SentencePiece learns nothing from longer ones.
+constexpr size_t kLongestLine = 4192;
+
+// Where the part of a text that begins at `begin` and ends at `end` is cut if it is too long:
+// before a space, or else between characters.
+size_t cut_of(const std::string& text, size_t begin, size_t end) {
+  if (end - begin <= kLongestLine) return end;
+  const size_t space = text.rfind(' ', begin + kLongestLine);
+  if (space != std::string::npos && space > begin) return space;
+  size_t cut = begin + kLongestLine;
+  while (cut > begin + 1 && (text[cut] & 0xC0) == 0x80) --cut;
+  return cut;
+}
+
+// A text of several lines as its lines, and long ones in parts.
 LineSource split_lines(const LineSource& texts) {
   return [&texts, text = std::string(), begin = size_t{0}](std::string& line) mutable {
     while (true) {
@@ -127,9 +154,9 @@ LineSource split_lines(const LineSource& texts) {
         if (!texts(text)) return false;
         begin = 0;
       }
-      const size_t end = std::min(text.find('\n', begin), text.size());
+      const size_t end = cut_of(text, begin, std::min(text.find('\n', begin), text.size()));
       line.assign(text, begin, end - begin);
-      begin = end + 1;
+      begin = end < text.size() && text[end] == '\n' ? end + 1 : end;
       if (!line.empty()) return true;
     }
   };

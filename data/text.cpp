@@ -85,6 +85,7 @@ class ByteSource {
     while (file_.size() < 2 && file_.read_more()) {
     }
     gzip_ = file_.size() >= 2 && std::memcmp(file_.data(), kGzipMagic, 2) == 0;
+    refuse_other_compression();
     constexpr int kGzipOnly = 16;
     if (gzip_) {
       check(inflateInit2(&stream_, MAX_WBITS + kGzipOnly) == Z_OK, "data", "zlib has no memory.");
@@ -104,6 +105,29 @@ class ByteSource {
   }
 
  private:
+  // Some of the bytes would pass for text.
+  void refuse_other_compression() {
+    struct Format {
+      const char* name;
+      size_t offset;
+      std::string_view magic;
+    };
+    static constexpr Format kOthers[] = {{"zstd", 0, "\x28\xB5\x2F\xFD"},
+                                         {"xz", 0, "\xFD\x37\x7A\x58\x5A"},
+                                         {"bzip2", 4, "1AY&SY"},  // behind "BZh" and a digit
+                                         {"zip", 0, "PK\x03\x04"}};
+    while (file_.size() < 10 && file_.read_more()) {
+    }
+    const std::string_view begin(reinterpret_cast<const char*>(file_.data()), file_.size());
+    for (const Format& format : kOthers) {
+      if (begin.size() < format.offset + format.magic.size() ||
+          !begin.substr(format.offset).starts_with(format.magic)) {
+        continue;
+      }
+      fail_data(file_.path(), concat("is a ", format.name, " file, expected text or gzip."));
+    }
+  }
+
   size_t read_plain(char* out, size_t capacity) {
     if (file_.size() == 0 && !file_.read_more()) return 0;
     const size_t count = std::min(capacity, file_.size());

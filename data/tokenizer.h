@@ -45,6 +45,11 @@ class Tokenizer {
 
   /// Ids of `text`, without bos and eos.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  /// Ids of a text that goes on after other pieces: without white space in front, it begins no
+  /// word.
+  virtual std::vector<int32_t> encode_continuation(std::string_view text) const {
+    return encode(text);
+  }
   /// Text of `ids`; pad, bos and eos are left out. Throws on an id outside the vocabulary.
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
   virtual int64_t vocab_size() const = 0;
@@ -56,10 +61,6 @@ class Tokenizer {
   /// character. Throws on an id outside the vocabulary.
   virtual bool starts_word(int32_t id) const;
 
-  int32_t pad_id() const { return kPadId; }
-  int32_t unk_id() const { return kUnkId; }
-  int32_t bos_id() const { return kBosId; }
-  int32_t eos_id() const { return kEosId; }
   /// "<mask>" and "<extra_id_i>" where the vocabulary has them. No text encodes to these ids, and
   /// decode leaves them out.
   std::optional<int32_t> mask_id() const { return mask_id_; }
@@ -83,7 +84,7 @@ using LineSource = std::function<bool(std::string& line)>;
 
 /// Trains what the options ask for, a SentencePiece model or a vocabulary of characters. The result
 /// depends on the options, the lines and `seed` only, which draws the max_sentences lines.
-/// SentencePiece learns a text of several lines line by line, and nothing from lines over 4192
+/// SentencePiece learns a text of several lines line by line, long ones in parts of at most 4192
 /// bytes. Throws Error(kConfig) for a vocab_size that does not fit the text, telling the limit, and
 /// Error(kData) when there is nothing to learn from.
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,

@@ -24,7 +24,8 @@ int64_t ParamStore::elements() const {
   return total;
 }
 
-Parameter& ParamStore::create(const std::string& name, const Shape& shape, const Init& init) {
+Parameter& ParamStore::create(const std::string& name, const Shape& shape, const Init& init,
+                              DType dtype) {
   check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
   // Drawn in float64 and rounded, so float32 and float64 models start at the same point.
   Tensor value = Tensor::full(shape, init.value, DType::kFloat64);
@@ -41,8 +42,7 @@ Parameter& ParamStore::create(const std::string& name, const Shape& shape, const
     }
   }
   index_[name] = parameters_.size();
-  parameters_.push_back(
-      {name, Var::parameter(value.to(dtype_).to(device_)), /*decay=*/shape.rank() >= 2});
+  parameters_.push_back({name, Var::parameter(value.to(dtype).to(device_))});
   return parameters_.back();
 }
 
@@ -52,13 +52,13 @@ ParamScope ParamScope::operator/(std::string_view name) const {
 }
 
 Var ParamScope::create(std::string_view name, const Shape& shape, const Init& init) const {
-  return store_->create((*this / name).prefix_, shape, init).var;
+  return store_->create((*this / name).prefix_, shape, init, dtype()).var;
 }
 
 Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,
                                  const Init& init) const {
-  Parameter& buffer = store_->create((*this / name).prefix_, shape, init);
-  buffer.trained = buffer.decay = false;
+  Parameter& buffer = store_->create((*this / name).prefix_, shape, init, wider(dtype()));
+  buffer.trained = false;
   buffer.var.set_requires_grad(false);
   return buffer.var.value();
 }

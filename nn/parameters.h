@@ -29,7 +29,6 @@ struct Init {
 struct Parameter {
   std::string name;
   Var var;
-  bool decay;  ///< weight decay applies: matrices yes, biases and norms no
   /// False: state that forward passes write, like running statistics. It is saved, resumed and
   /// averaged with the others, but asks for no gradient, so an optimizer leaves it alone.
   bool trained = true;
@@ -58,7 +57,7 @@ class ParamStore {
 
  private:
   friend class ParamScope;
-  Parameter& create(const std::string& name, const Shape& shape, const Init& init);
+  Parameter& create(const std::string& name, const Shape& shape, const Init& init, DType dtype);
 
   uint64_t seed_;
   DType dtype_;
@@ -75,7 +74,8 @@ class ParamScope {
 
   /// A new parameter "<prefix>.<name>". Throws when the name is taken.
   Var create(std::string_view name, const Shape& shape, const Init& init) const;
-  /// Likewise for state that is not trained.
+  /// Likewise for state that is not trained. A bfloat16 model's is float32: small steps of a
+  /// running average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;
 
   DType dtype() const { return store_->dtype(); }

@@ -25,16 +25,24 @@ void Ema::update() {
   const double t = ++*num_updates_.data<int32_t>();
   const double decay =
       options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
-  dispatch(params_.front().second.value(), [&](auto device, auto type) {
-    using T = decltype(type);
-    std::vector<AverageUpdate<T>> updates;
-    updates.reserve(params_.size());
-    for (size_t i = 0; i < params_.size(); ++i) {
-      const Tensor& value = params_[i].second.value();
-      updates.push_back({averages_[i].template data<Wider<T>>(), value.data<T>(), value.numel()});
-    }
-    kernels::moving_average<T>(device, decay, updates);
-  });
+  const auto update_those_like = [&](const Tensor& first) {
+    dispatch(first, [&](auto device, auto type) {
+      using T = decltype(type);
+      std::vector<AverageUpdate<T>> updates;
+      updates.reserve(params_.size());
+      for (size_t i = 0; i < params_.size(); ++i) {
+        const Tensor& value = params_[i].second.value();
+        if (value.dtype() != first.dtype()) continue;
+        updates.push_back({averages_[i].template data<Wider<T>>(), value.data<T>(), value.numel()});
+      }
+      kernels::moving_average<T>(device, decay, updates);
+    });
+  };
+  const Tensor& first = params_.front().second.value();
+  update_those_like(first);
+  for (const auto& [name, var] : params_) {
+    if (var.dtype() != first.dtype()) return update_those_like(var.value());
+  }
 }
 
 void Ema::swap() {

@@ -25,7 +25,6 @@ class Ema {
   /// Exchanges parameters and averages in place: called once, the model evaluates with the
   /// averages; called again, it is as before, bit for bit. EmaScope does both.
   void swap();
-  bool swapped() const { return swapped_; }
 
   /// "average/<parameter>" for each parameter and "num_updates"; the tensors share storage with
   /// this object. Throws while the averages are swapped in.

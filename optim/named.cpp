@@ -14,7 +14,8 @@ void check_parameters(const char* who, const NamedVars& params) {
     check(value.dtype() != DType::kInt32, who, "expected floating parameters, '", name, "' is ",
           value.dtype(), '.');
     const Tensor& first = params.front().second.value();
-    check(value.dtype() == first.dtype() && value.device() == first.device(), who,
+    const bool one_dtype = wider(value.dtype()) == wider(first.dtype());
+    check(one_dtype && value.device() == first.device(), who,
           "expected parameters of one dtype on one device, '", name, "' is ", value.dtype(), " on ",
           value.device(), ", '", params.front().first, "' ", first.dtype(), " on ", first.device(),
           '.');

@@ -14,7 +14,7 @@ using NamedVars = std::vector<std::pair<std::string, Var>>;
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// Throws, naming `who`, unless names and tensors are distinct (a tied parameter is listed once)
-/// and all are floating, of one dtype on one device.
+/// and all are floating, of one dtype on one device (running statistics of bfloat16 are float32).
 void check_parameters(const char* who, const NamedVars& params);
 
 /// Copies every tensor of `source` into the tensor of that name in `target`. Throws, naming `who`

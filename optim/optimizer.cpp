@@ -78,6 +78,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> gr
   for (Slot& slot : slots_) {
     const Tensor& value = slot.var.value();
     const DType dtype = wider(value.dtype());
+    check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
+          value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
     for (size_t k = 0; k < states; ++k) {
       slot.state[k] = Tensor::zeros(value.shape(), dtype, value.device());
     }
@@ -230,7 +232,8 @@ NamedTensors Optimizer::masters() const {
 void Optimizer::load_masters(const NamedTensors& source) {
   for (const auto& [name, master] : masters()) {
     for (const auto& [source_name, tensor] : source) {
-      if (source_name == name) master.copy_from(tensor.to(master.dtype()).to(master.device()));
+      if (source_name != name) continue;
+      master.copy_from(tensor.to(master.dtype()).to(master.device()));
     }
   }
 }

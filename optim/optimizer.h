@@ -27,9 +27,11 @@ enum class OptimizerType {
   kAdamW,  ///< weight decay decoupled from the gradient
 };
 
+inline constexpr OptimizerType kOptimizerTypes[] = {
+    OptimizerType::kSgd,     OptimizerType::kMomentum, OptimizerType::kNesterov,
+    OptimizerType::kAdagrad, OptimizerType::kRmsprop,  OptimizerType::kAdadelta,
+    OptimizerType::kAdam,    OptimizerType::kAdamW};
 /// "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw".
-/// Throws Error(kConfig) on anything else.
-OptimizerType parse_optimizer(const std::string& name);
 const char* name_of(OptimizerType type);
 
 /// A rule ignores the numbers that it does not know. Take optimizer_defaults() and change what is
@@ -60,7 +62,7 @@ struct ParamGroup {
 
 /// Two groups: the parameters for which `decays(name, var)` holds, with the optimizer's weight
 /// decay, and the others with none. Without a predicate matrices decay; biases and norms (rank < 2)
-/// do not.
+/// do not. What asks for no gradient, like running statistics, is in neither.
 std::vector<ParamGroup> weight_decay_groups(
     const NamedVars& params,
     const std::function<bool(const std::string& name, const Var& var)>& decays = nullptr);

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <iterator>
-
 #include "optim/optimizer.h"
 
 namespace tapestry {
@@ -11,18 +8,6 @@ constexpr const char* kNames[] = {"sgd",     "momentum", "nesterov", "adagrad",
                                   "rmsprop", "adadelta", "adam",     "adamw"};
 
 }  // namespace
-
-OptimizerType parse_optimizer(const std::string& name) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) {
-    std::string known;
-    for (const char* candidate : kNames) {
-      known += (known.empty() ? "" : ", ") + std::string(candidate);
-    }
-    fail(ErrorKind::kConfig, "[optimizer] expected one of ", known, ", got '", name, "'.");
-  }
-  return static_cast<OptimizerType>(found - std::begin(kNames));
-}
 
 const char* name_of(OptimizerType type) { return kNames[static_cast<int>(type)]; }
 
@@ -53,6 +38,7 @@ std::vector<ParamGroup> weight_decay_groups(
   std::vector<ParamGroup> groups(2);
   groups[1].weight_decay = 0;
   for (const auto& [name, var] : params) {
+    if (!var.needs_grad()) continue;
     const bool decay = decays ? decays(name, var) : var.shape().rank() >= 2;
     groups[decay ? 0 : 1].params.emplace_back(name, var);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numbers>
 
 #include "core/error.h"
@@ -59,18 +58,6 @@ double after_warmup(const ScheduleOptions& options, double base, int64_t step) {
 }
 
 }  // namespace
-
-ScheduleType parse_schedule(const std::string& name) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) {
-    std::string known;
-    for (const char* candidate : kNames) {
-      known += (known.empty() ? "" : ", ") + std::string(candidate);
-    }
-    fail(ErrorKind::kConfig, "[schedule] expected one of ", known, ", got '", name, "'.");
-  }
-  return static_cast<ScheduleType>(found - std::begin(kNames));
-}
 
 const char* name_of(ScheduleType type) { return kNames[static_cast<int>(type)]; }
 

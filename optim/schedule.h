@@ -18,9 +18,11 @@ enum class ScheduleType {
   kStep,        ///< lr * gamma^k, k the number of whole step_size intervals after the warm-up
 };
 
+inline constexpr ScheduleType kScheduleTypes[] = {
+    ScheduleType::kConstant,    ScheduleType::kLinear, ScheduleType::kCosine,
+    ScheduleType::kInverseSqrt, ScheduleType::kNoam,   ScheduleType::kPolynomial,
+    ScheduleType::kStep};
 /// "constant", "linear", "cosine", "inverse_sqrt", "noam", "polynomial", "step".
-/// Throws Error(kConfig) on anything else.
-ScheduleType parse_schedule(const std::string& name);
 const char* name_of(ScheduleType type);
 
 struct ScheduleOptions {

@@ -4,17 +4,16 @@
 
 #include <cmath>
 
-#include "core/cuda.h"
+#include "apps/safetensors.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/core/cuda/need_gpu.h"
 
 namespace tapestry {
 namespace {
 
 class CudaTrainingTest : public testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override {
-    if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device answers";
-  }
+  void SetUp() override { NEED_GPU(); }
   // Ten updates, every one of them reported.
   int train(const std::string& run, std::vector<std::string> overrides) const {
     overrides.insert(overrides.end(), {"training.max_steps=10", "training.logging_steps=1",
@@ -76,6 +75,35 @@ TEST_P(CudaTrainingTest, ACheckpointMovesBetweenDevices) {
   ASSERT_EQ(go_on({"device=cpu", "training.max_steps=10"}), 0) << folder_.messages();
   expect_near("whole", "moved", 0.01);
 }
+
+class CudaBatchNormTest : public CudaTrainingTest {};
+
+// Running statistics of a bfloat16 model are float32: they and their moving average.
+TEST_P(CudaBatchNormTest, MixedPrecisionKeepsFloat32Statistics) {
+  const std::string norm = "model.norm=batchnorm";
+  ASSERT_EQ(train("cpu", {"device=cpu", norm}), 0) << folder_.messages();
+  ASSERT_EQ(train("mixed", {"device=cuda", "dtype=bfloat16", norm}), 0) << folder_.messages();
+  expect_near("cpu", "mixed", 0.02);
+  const auto statistics = [&](const std::string& run) {
+    NamedTensors found;
+    for (auto& [name, tensor] :
+         parse_safetensors(folder_.result(run).at("model.safetensors"), run)) {
+      if (name.find("running_") != std::string::npos) found.emplace_back(name, tensor);
+    }
+    return found;
+  };
+  const NamedTensors full = statistics("cpu"), mixed = statistics("mixed");
+  ASSERT_EQ(full.size(), 2 * 2 + 2 * 3);
+  ASSERT_EQ(mixed.size(), full.size());
+  for (size_t i = 0; i < full.size(); ++i) {
+    const auto x = full[i].second.to_vector<float>(), y = mixed[i].second.to_vector<float>();
+    for (size_t j = 0; j < x.size(); ++j) {
+      EXPECT_NEAR(x[j], y[j], 0.05 * std::max(1.0f, std::abs(x[j]))) << full[i].first;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaBatchNormTest, testing::Values("translation"));
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTrainingTest,
                          testing::Values("translation", "clm", "mlm", "classification", "images"),

@@ -169,7 +169,8 @@ TEST_F(LanguageCommandsTest, ASearchFindsMoreProbableTextWithMoreBeams) {
         options + " --detail jsonl --length-penalty-type none --max-new-tokens 6", "ba\n"));
     return line.at("continuations").at(0).at("log_probability").get<double>();
   };
-  EXPECT_GE(best("--beam-size 16"), best("--no-do-sample") - 1e-9);
+  // The same text has another rounding among more rows.
+  EXPECT_GE(best("--beam-size 16"), best("--no-do-sample") - 1e-5);
 }
 
 TEST_F(LanguageCommandsTest, AStopTextEndsAContinuationAndIsLeftOut) {
@@ -315,13 +316,14 @@ TEST_F(LanguageCommandsTest, ClassifyAgreesWithTheValidation) {
               folder_->metrics("classification").back().at("accuracy").get<double>(), 1e-6);
 }
 
-TEST_F(LanguageCommandsTest, ClassifyRefusesWhatDoesNotFit) {
+TEST_F(LanguageCommandsTest, ClassifyCutsLongLinesAndSaysSo) {
   std::string longer = "ba";
   for (int i = 0; i < 20; ++i) longer += " ce";
-  const auto outcome = folder_->run(concat("classify ", model("classification")), longer);
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr(" tokens, the model's positions end at 16.\n"));
-  EXPECT_THAT(outcome.err, StartsWith("error: [classify] line 1 has "));
+  const auto outcome = folder_->run(concat("classify ", model("classification")), longer + "\nba");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2);
+  EXPECT_THAT(outcome.err, StartsWith("warning: line 1 of "));
+  EXPECT_THAT(outcome.err, HasSubstr(" tokens is cut to 14\n"));
 }
 
 // score
@@ -508,7 +510,7 @@ TEST_F(LanguageCommandsTest, BenchTakesRowsAndTokens) {
   }
   const auto outcome = folder_->run("bench mlm.yaml --shape 4x12");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, StartsWith("error: [bench] task mlm has no synthetic batches"));
+  EXPECT_THAT(outcome.err, StartsWith("error: [bench] --shape has no batches for task mlm"));
 }
 
 TEST_F(LanguageCommandsTest, GradcheckTakesAConfigOfEachTask) {

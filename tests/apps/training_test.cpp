@@ -240,6 +240,37 @@ TEST_F(TrainingTest, ResumeNeverOverwritesNothing) {
   expect_equal(before, result("run"));
 }
 
+TEST_F(TrainingTest, ARunGoesOnFromAnEarlierCheckpointInAnotherFolderOnly) {
+  ASSERT_EQ(train("run", {"training.max_steps=20"}), 0) << messages();
+  EXPECT_EQ(train("run", {"--resume", "run/checkpoint-15", "training.max_steps=30"}), 2);
+  EXPECT_THAT(messages(), HasSubstr("holds a checkpoint of update 20, later than the 15 of "));
+  ASSERT_EQ(train("other", {"--resume", "run/checkpoint-15", "training.max_steps=20"}), 0)
+      << messages();
+  expect_equal(result("run"), result("other"));
+}
+
+TEST_F(TrainingTest, WhatChangedSinceTheCheckpointIsTold) {
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
+  EXPECT_THAT(messages(), testing::Not(HasSubstr("changed since")));
+  ASSERT_EQ(train("run", {"training.max_steps=5", "training.learning_rate=1e-3"}), 0);
+  EXPECT_THAT(messages(),
+              HasSubstr("changed since the checkpoint: training.learning_rate 0.005 -> 0.001\n"));
+  EXPECT_EQ(train("run", {"tokenizer.vocab_size=44"}), 2);
+  EXPECT_THAT(messages(), HasSubstr("tokenizer.vocab_size is 44, the checkpoint's 40: a run keeps "
+                                    "its tokenizer."));
+}
+
+// Most of the time goes into validation here, and then the limit is passed in it.
+TEST_F(TrainingTest, ATimeLimitSavesTheLastUpdate) {
+  ASSERT_EQ(train("run", {"training.max_hours=1e-4", "training.eval_steps=1",
+                          "training.save_steps=0", "training.max_steps=100000"}),
+            0)
+      << messages();
+  const Json state = Json::parse(read_checkpoint(path("run/last")).at("trainer_state.json"));
+  EXPECT_THAT(messages(), HasSubstr(concat("done: ", state["step"].get<int64_t>(), " updates")));
+}
+
 TEST_F(TrainingTest, ADamagedCheckpointIsPassedOver) {
   ASSERT_EQ(train("whole"), 0) << messages();
   ASSERT_EQ(train("run", {"training.max_steps=40"}), 0) << messages();
@@ -280,10 +311,35 @@ TEST_F(TrainingTest, AveragedCheckpointsTranslate) {
   output("average run/checkpoint-15 run/checkpoint-20 --output mean");
   const std::string lines = output("translate --model mean", read_file(path("valid.src")));
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 20);
+  EXPECT_EQ(train("on", {"--resume", "mean"}), 3);
+  EXPECT_THAT(messages(), HasSubstr("mean has no trainer_state.json: no training goes on"));
+  output("average run/checkpoint-15 run/checkpoint-20 --output again/");
+  EXPECT_EQ(read_checkpoint(path("again")).at("model.safetensors"),
+            read_checkpoint(path("mean")).at("model.safetensors"));
   // The average of a model with itself is that model.
   output("average run/last run/last run/last --output same");
   EXPECT_EQ(read_checkpoint(path("same")).at("model.safetensors"),
             read_checkpoint(path("run") + "/last").at("model.safetensors"));
+}
+
+// A process that asks line by line gets its answers line by line.
+TEST_F(TrainingTest, ALineIsAnsweredBeforeTheNextOneComes) {
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
+  folder_.write("ask", concat("coproc T { '", tapestry_binary(), R"(' translate --model run; }
+for line in 'ba ce' 'di fo'; do
+  echo "$line" >&${T[1]}
+  read -r -t 60 answer <&${T[0]} || exit 1
+done
+)"));
+  EXPECT_EQ(std::system(concat("cd '", path(""), "' && bash ask").c_str()), 0);
+}
+
+TEST_F(TrainingTest, LinesBeforeABadOneAreAnswered) {
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
+  const auto outcome = folder_.run("translate --model run", "ba ce\ndi fo\n\xFF\nba\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("[translate] line 3 is not UTF-8 at byte 1."));
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2);
 }
 
 TEST_F(TrainingTest, RunningStatisticsOfBatchNormAreResumedAndAveraged) {

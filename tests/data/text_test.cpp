@@ -128,6 +128,21 @@ TEST(Gzip, DamageAndForeignBytesAreErrors) {
       HasSubstr("b.gz has bytes after its gzip data that are no gzip data, at compressed byte 22"));
 }
 
+TEST(Files, OfOtherCompressorsAreErrors) {
+  TempFolder folder;
+  const std::pair<const char*, std::string> formats[] = {
+      {"zstd", "\x28\xB5\x2F\xFD text"},
+      {"xz", std::string("\xFD\x37\x7A\x58\x5A\0 t", 8)},
+      {"bzip2", "BZh91AY&SY text"},
+      {"zip", "PK\x03\x04 text"}};
+  for (const auto& [name, bytes] : formats) {
+    const std::string path = folder.write("other", bytes + "\nmore\n");
+    EXPECT_THAT(error_of(ErrorKind::kData, [&] { lines_of(path); }),
+                HasSubstr(concat("other is a ", name, " file, expected text or gzip.")));
+  }
+  EXPECT_THAT(lines_of(folder.write("text", "BZh is no word\n")), ElementsAre("BZh is no word"));
+}
+
 TEST(Files, ThatCannotBeReadAreErrors) {
   TempFolder folder;
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { lines_of(folder.path("none")); }),

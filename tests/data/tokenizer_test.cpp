@@ -62,7 +62,6 @@ TEST_P(Algorithms, RoundTripAndFixedIds) {
   const bool by_characters = std::string(GetParam()) == "char";
   EXPECT_GE(tokenizer->vocab_size(), by_characters ? 20 : 120);
   EXPECT_LE(tokenizer->vocab_size(), 120);
-  EXPECT_EQ(tokenizer->pad_id(), 0);
   EXPECT_EQ(tokenizer->piece(0), "<pad>");
   EXPECT_EQ(tokenizer->piece(1), "<unk>");
   EXPECT_EQ(tokenizer->piece(2), "<s>");
@@ -139,6 +138,31 @@ TEST(SentencePiece, UnknownCharactersAreUnkOrBytes) {
   const std::string rare = "ka 犬 👍 €";
   EXPECT_THAT(bytes->encode(rare), testing::Not(testing::Contains(kUnkId)));
   EXPECT_EQ(bytes->decode(bytes->encode(rare)), rare);
+}
+
+// Wherever a word is cut, its second part begins no word.
+TEST(SentencePiece, AContinuationHasNoSpaceInFront) {
+  const auto tokenizer = train(options_of("bpe", 120), sentences(500, 1));
+  for (const std::string& line : sentences(20, 3)) {
+    for (size_t cut = 1; cut < line.size(); ++cut) {
+      if (line[cut - 1] == ' ' || (line[cut] & 0xC0) == 0x80) continue;
+      std::vector<int32_t> ids = tokenizer->encode(line.substr(0, cut));
+      const auto rest = tokenizer->encode_continuation(line.substr(cut));
+      ids.insert(ids.end(), rest.begin(), rest.end());
+      EXPECT_EQ(tokenizer->decode(ids), line) << "cut at " << cut;
+    }
+  }
+  EXPECT_TRUE(tokenizer->encode_continuation("").empty());
+}
+
+TEST(SentencePiece, LearnsFromLongLinesInParts) {
+  std::string one_line;
+  for (const std::string& line : sentences(500, 1)) one_line += line + ' ';
+  ASSERT_GT(one_line.size(), 2u * 4192);
+  const auto tokenizer = train(options_of("bpe", 120), {one_line});
+  EXPECT_EQ(tokenizer->vocab_size(), 120);
+  const std::string without_spaces(10000, 'a');
+  EXPECT_NO_THROW(train(options_of("char", 8), {without_spaces}));
 }
 
 TEST(SentencePiece, NormalizationIsAChoice) {

@@ -373,14 +373,6 @@ TEST(Optimizer, RefusesImpossibleOptionsAndParameters) {
               HasSubstr("learning rate of 0 or more, got nan"));
 }
 
-TEST(Optimizer, ParsesEveryName) {
-  for (const OptimizerType type : kAll) EXPECT_EQ(parse_optimizer(name_of(type)), type);
-  EXPECT_EQ(
-      message_of([] { parse_optimizer("adamax"); }),
-      "[optimizer] expected one of sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam, "
-      "adamw, got 'adamax'.");
-}
-
 TEST(WeightDecayGroups, MatricesDecayUnlessAPredicateSaysOtherwise) {
   const Problem problem = default_problem();
   const auto by_rank = weight_decay_groups(problem.params());

@@ -158,10 +158,5 @@ TEST(Schedule, RefusesImpossibleOptions) {
   EXPECT_THROW(learning_rate({}, 0.1, 0), Error);
 }
 
-TEST(Schedule, ParsesEveryName) {
-  for (const ScheduleType type : kAll) EXPECT_EQ(parse_schedule(name_of(type)), type);
-  EXPECT_THROW(parse_schedule("warmup"), Error);
-}
-
 }  // namespace
 }  // namespace tapestry
