@@ -80,6 +80,35 @@ TEST_F(TransferTest, AClassifierTakesOverTheTrunkOfAMaskedModel) {
             read_checkpoint(folder_.path("mlm/last")).at("tokenizer.model"));
 }
 
+// The last layer of a classifier is its classes': two others are others, however many there are.
+TEST_F(TransferTest, OtherClassesBeginWithAFreshLastLayer) {
+  pretrain("classification", "old");
+  std::string three, two;
+  for (const std::string& line : lines_of(read_file(folder_.path("train.tsv")))) {
+    const std::string text = line.substr(line.find('\t'));
+    three += concat(text.size() / 3 % 3, text, '\n');
+    two += concat(text.size() % 2 == 0 ? "even" : "odd", text, '\n');
+  }
+  folder_.write("three.tsv", three);
+  folder_.write("two.tsv", two);
+  for (const std::string labels : {"train", "two", "three"}) {
+    const std::string file = labels + ".tsv";
+    ASSERT_EQ(
+        train("classification", labels,
+              kStandStill + std::vector<std::string>{"init_from=old", "data.train.tsv=" + file,
+                                                     "data.valid.tsv=" + file}),
+        0)
+        << messages();
+    const Tensors before = parameters("old/best"), after = parameters(labels + "/last");
+    for (const auto& [name, tensor] : after) {
+      const bool kept = labels == "train" || !name.starts_with("classifier.");
+      EXPECT_EQ(before.at(name).shape() == tensor.shape() && same_bits(before.at(name), tensor),
+                kept)
+          << labels << ": " << name;
+    }
+  }
+}
+
 TEST_F(TransferTest, TheSameTaskGoesOnWithOtherData) {
   pretrain("clm", "clm");
   ASSERT_EQ(train("clm", "run",
