@@ -141,7 +141,7 @@ Descriptors describe(const Gemm<T>& g, const Epilogue<T>& epilogue) {
 
 // ---- The algorithm for a product, asked for once
 
-// All that the choice may depend on.
+// All that the choice may depend on: strides only where there is a batch.
 using Key = std::array<int64_t, 14>;
 
 struct KeyHash {
@@ -162,6 +162,7 @@ Key key_of(const Gemm<T>& g, const Epilogue<T>& epilogue) {
     alignments = alignments * 16 + std::countr_zero(alignment_of(pointer));
   }
   const int64_t kind = (static_cast<int64_t>(kind_of(epilogue)) * 2 + g.trans_a) * 2 + g.trans_b;
+  const bool batched = g.batch > 1;
   return {TypeOf<T>::kData,
           TypeOf<T>::compute(),
           kind,
@@ -173,9 +174,9 @@ Key key_of(const Gemm<T>& g, const Epilogue<T>& epilogue) {
           g.ldb,
           g.ldc,
           g.batch,
-          g.stride_a,
-          g.stride_b,
-          g.stride_c};
+          batched ? g.stride_a : 0,
+          batched ? g.stride_b : 0,
+          batched ? g.stride_c : 0};
 }
 
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;

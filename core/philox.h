@@ -35,7 +35,11 @@ TAPESTRY_HOST_DEVICE inline Philox4 philox(const PhiloxKey& key, uint64_t block)
 
 /// Draw `index` of the stream: 32 random bits.
 TAPESTRY_HOST_DEVICE inline uint32_t philox_bits(const PhiloxKey& key, uint64_t index) {
-  return philox(key, index / 4).v[index % 4];
+  const Philox4 bits = philox(key, index / 4);
+  // Shifted into place: an array with an index would not stay in a GPU's registers.
+  const uint64_t low = static_cast<uint64_t>(bits.v[1]) << 32 | bits.v[0];
+  const uint64_t high = static_cast<uint64_t>(bits.v[3]) << 32 | bits.v[2];
+  return static_cast<uint32_t>(((index & 2) != 0 ? high : low) >> (index & 1) * 32);
 }
 
 /// Uniform in [0, 1) with 24 bits.

@@ -80,6 +80,14 @@ __global__ void __launch_bounds__(256)
       typename Tile::Weights p, ds;
       Tile::multiply_rows(own[0], passing[0], size, p);
       Tile::multiply_rows(own[1], passing[1], size, ds);
+      W lse[kEach], delta[kEach];  // of the queries that the thread's rows or columns are
+#pragma unroll
+      for (int e = 0; e < kEach; ++e) {
+        const int64_t t = kOfKeys ? other + Tile::column(e) : first + Tile::row(e);
+        const bool there = t < shape.queries;
+        lse[e] = there ? args.log_sum_exp[head_row + t] : W(0);
+        delta[e] = there ? deltas[head_row + t] : W(0);
+      }
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
 #pragma unroll
@@ -88,11 +96,11 @@ __global__ void __launch_bounds__(256)
           const int64_t t = kOfKeys ? column : row, key = kOfKeys ? row : column;
           W weight = 0, d_score = 0;
           if (t < shape.queries && key < visible_keys(shape, t, length)) {
-            const W lse = args.log_sum_exp[head_row + t], delta = deltas[head_row + t];
+            const int e = kOfKeys ? j : i;
             const auto draw = static_cast<uint64_t>((head_row + t) * shape.keys + key);
             const W factor = dropout.at(draw);
-            weight = std::exp2(p[i][j] * scale - lse * static_cast<W>(kLog2E));
-            d_score = weight * (factor * ds[i][j] - delta);
+            weight = std::exp2(p[i][j] * scale - lse[e] * static_cast<W>(kLog2E));
+            d_score = weight * (factor * ds[i][j] - delta[e]);
             weight *= factor;
           }
           p[i][j] = weight;

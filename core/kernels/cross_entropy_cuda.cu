@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(kMaxThreads)
 }
 
 // One block. A thread adds up every kMaxThreads-th row, then the block adds up its threads.
-__global__ void sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
+__global__ void __launch_bounds__(kMaxThreads)
+    sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
   CrossEntropySums own;
   for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
     own.loss += losses[i].loss;

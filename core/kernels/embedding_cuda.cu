@@ -7,8 +7,12 @@
 namespace tapestry {
 namespace {
 
+constexpr int kTurns = 4;            // of a warp
+constexpr int64_t kMostInY = 65535;  // of a grid; beyond it warps have more turns
+
 // ids (rows), table (vocab, cols), positions (.., cols) or null -> y (rows, cols): a warp a row, N
-// columns a lane and turn.
+// columns a lane and turn. The blocks' y shares a row among warps: rows of a cache that a beam
+// search reorders are long and few.
 template <class T, int N>
 __global__ void forward(EmbeddingShape shape, const int32_t* ids, const T* table,
                         const T* positions, DropoutFactors<T> dropout, T* y) {
@@ -18,7 +22,8 @@ __global__ void forward(EmbeddingShape shape, const int32_t* ids, const T* table
   const T* const from = table + ids[r] * cols;
   const int64_t position = shape.position_offset + r % shape.length;
   const W scale = static_cast<W>(shape.scale);
-  for (int64_t c = threadIdx.x % kWarp * N; c < cols; c += kWarp * N) {
+  const int64_t warp = static_cast<int64_t>(blockIdx.y), warps = static_cast<int64_t>(gridDim.y);
+  for (int64_t c = (warp * kWarp + threadIdx.x % kWarp) * N; c < cols; c += warps * kWarp * N) {
     W v[N], at[N] = {}, factor[N];
     load_pack(from + c, v);
     if (positions != nullptr) load_pack(positions + position * cols + c, at);
@@ -184,7 +189,10 @@ template <class T>
 void embedding(Cuda, const EmbeddingShape& shape, const int32_t* ids, const T* table,
                const T* positions, const Dropout& dropout, T* y) {
   const bool packed = can_pack<T>(shape.cols, table, positions, y);
-  launch({.kernel = "embedding", .grid = blocks_for(shape.rows, kBlock / kWarp, INT32_MAX)},
+  const int64_t packs = packed ? shape.cols / kPack<T> : shape.cols;
+  launch({.kernel = "embedding",
+          .grid = dim3(blocks_for(shape.rows, kBlock / kWarp, INT32_MAX),
+                       blocks_for(packs, kTurns * kWarp, kMostInY))},
          packed ? forward<T, kPack<T>> : forward<T, 1>, shape, ids, table, positions,
          DropoutFactors<T>(dropout), y);
 }

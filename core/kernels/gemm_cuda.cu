@@ -32,10 +32,14 @@ void gemm(Cuda, const Gemm<T>& args) {
     return;
   }
   const Gemm<T> all = merged(args);
-  for (int64_t first = 0; first < all.batch; first += kMostProducts) {
+  // Nothing says that cuBLASLt takes negative strides (the directions of a GRU have them): then one
+  // product at a time.
+  const bool forward = all.stride_a >= 0 && all.stride_b >= 0 && all.stride_c >= 0;
+  const int64_t most = forward ? kMostProducts : 1;
+  for (int64_t first = 0; first < all.batch; first += most) {
     Gemm<T> g = all;
     g.a += first * g.stride_a, g.b += first * g.stride_b, g.c += first * g.stride_c;
-    g.batch = all.batch - first < kMostProducts ? all.batch - first : kMostProducts;
+    g.batch = all.batch - first < most ? all.batch - first : most;
     check(cuda::matmul(g), "gemm", "cuBLASLt has no algorithm for m ", g.m, ", n ", g.n, ", k ",
           g.k, ", batch ", g.batch, '.');
   }

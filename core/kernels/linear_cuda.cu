@@ -41,8 +41,8 @@ void with_activation(Activation activation, G g) {
   }
 }
 
-// By shape alone. At least 4 rows a thread, for bias and sums to be worth their handling; at most about
-// 1024 blocks: they fill a GPU, and are not too many sums to add up.
+// By shape alone. At least 4 rows a thread, for bias and sums to be worth their handling; at most
+// about 1024 blocks: they fill a GPU, and are not too many sums to add up.
 dim3 grid_of(int64_t rows, int64_t packs) {
   constexpr int64_t kBlocks = 1024;
   const int64_t across = (packs + kWarp - 1) / kWarp;
@@ -52,8 +52,8 @@ dim3 grid_of(int64_t rows, int64_t packs) {
 }
 constexpr dim3 kThreads(kWarp, kBlockRows);
 
-// product (rows, packs * N) (+ bias, in place unless the sum is not kept); y = act(product). y may be
-// product.
+// product (rows, packs * N) (+ bias, in place unless the sum is not kept); y = act(product). y may
+// be product.
 template <class T, class F, int N>
 __global__ void finish(T* product, bool keep, const T* bias, T* y, int64_t rows, int64_t packs) {
   using Columns = Pack<T, N>;
@@ -69,6 +69,7 @@ __global__ void finish(T* product, bool keep, const T* bias, T* y, int64_t rows,
       for (int j = 0; j < N; ++j) values.v[j] = narrow<T>(widen(values.v[j]) + widen(b.v[j]));
       if (keep) *at = values;
     }
+#pragma unroll
     for (T& v : values.v) v = narrow<T>(F::f(widen(v)));
     reinterpret_cast<Columns*>(y)[r * packs + pack] = values;
   }
@@ -131,7 +132,8 @@ void backward_of_activation(const LinearShape& shape, const LinearBackward<T>& a
 
 double beta_of(Write write) { return write == Write::kAdd ? 1 : 0; }
 
-// The product with what cuBLASLt can do on the way: false where it cannot, or there is nothing to do.
+// The product with what cuBLASLt can do on the way: false where it cannot, or there is nothing to
+// do.
 template <class T>
 bool fused(const Gemm<T>& g, const cuda::Epilogue<T>& epilogue) {
   return g.m > 0 && g.n > 0 && g.k > 0 && cuda::matmul(g, epilogue);
@@ -202,7 +204,7 @@ void linear_backward(Cuda, const LinearShape& shape, const LinearBackward<T>& ar
   }
 }
 
-#define TAPESTRY_LINEAR(T)                                                  \
+#define TAPESTRY_LINEAR(T)                                                 \
   template void linear(Cuda, const LinearShape&, const LinearForward<T>&); \
   template void linear_backward(Cuda, const LinearShape&, const LinearBackward<T>&);
 TAPESTRY_LINEAR(float)

@@ -11,6 +11,8 @@ constexpr int kWarps = kBlock / kWarp;
 constexpr int kRounds = 8;               // keys of a lane
 constexpr int kTile = kBlock * kRounds;  // keys of a block
 static_assert(kDigits == kBlock);        // thread d takes care of digit d
+constexpr int kScanThreads = 1024;
+static_assert(kScanThreads == kWarp * kWarp);  // lane w takes care of warp w
 
 // What one pass over the keys reads and writes.
 struct Pass {
@@ -60,27 +62,31 @@ static __global__ void count_tile(Pass pass) {
   pass.starts[threadIdx.x * pass.tiles + blockIdx.x] = total;
 }
 
-// values[i] = the sum of those before it. One block; each thread has a run of neighbours.
-static __global__ void exclusive_scan(int64_t* values, int64_t n) {
-  static __shared__ int64_t warps[kWarps];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const int64_t each = (n + blockDim.x - 1) / blockDim.x;
-  const int64_t begin = threadIdx.x * each, end = begin + each < n ? begin + each : n;
-  int64_t total = 0;
-  for (int64_t i = begin; i < end; ++i) total += values[i];
-  int64_t before = total;  // of this lane and those before it
+// The sum of this lane's value and of those of the lanes before it.
+__device__ inline int64_t warp_scan(int64_t value) {
+  const int lane = threadIdx.x % kWarp;
   for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const int64_t other = __shfl_up_sync(0xffffffffu, before, static_cast<unsigned>(lanes));
-    if (lane >= lanes) before += other;
+    const int64_t other = __shfl_up_sync(0xffffffffu, value, static_cast<unsigned>(lanes));
+    if (lane >= lanes) value += other;
   }
-  if (lane == kWarp - 1) warps[warp] = before;
-  __syncthreads();
-  before -= total;
-  for (int w = 0; w < warp; ++w) before += warps[w];
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t value = values[i];
-    values[i] = before;
-    before += value;
+  return value;
+}
+
+// values[i] = the sum of those before it. One block, which takes kScanThreads neighbours at a time.
+static __global__ void __launch_bounds__(kScanThreads) exclusive_scan(int64_t* values, int64_t n) {
+  static __shared__ int64_t warps[kWarp];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  int64_t before = 0;  // the sum of those that the block has passed
+  for (int64_t first = 0; first < n; first += kScanThreads) {
+    const int64_t i = first + threadIdx.x, value = i < n ? values[i] : 0;
+    const int64_t sum = warp_scan(value);
+    __syncthreads();  // the last sums have been read
+    if (lane == kWarp - 1) warps[warp] = sum;
+    __syncthreads();
+    const int64_t of_warp = warps[lane], of_warps = warp_scan(of_warp);
+    const int64_t earlier = __shfl_sync(0xffffffffu, of_warps - of_warp, warp);
+    if (i < n) values[i] = before + earlier + sum - value;
+    before += __shfl_sync(0xffffffffu, of_warps, kWarp - 1);
   }
 }
 
@@ -121,7 +127,8 @@ class SortedRows {
       const Pass pass = {keys_, rows_, count, shift, tiles_, starts.data()};
       const dim3 grid(static_cast<unsigned>(tiles_));
       launch({.kernel = "sort count", .grid = grid}, count_tile, pass);
-      launch({.kernel = "sort scan", .grid = 1}, exclusive_scan, starts.data(), kDigits * tiles_);
+      launch({.kernel = "sort scan", .grid = 1, .block = kScanThreads}, exclusive_scan,
+             starts.data(), kDigits * tiles_);
       launch({.kernel = "sort place", .grid = grid}, place_tile, pass, next, next + count);
       keys_ = next, rows_ = next + count;
       next = next == memory_.data() ? memory_.data() + 2 * count : memory_.data();

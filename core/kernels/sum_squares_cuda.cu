@@ -32,8 +32,11 @@ __global__ void sum_squares_chunks(const __grid_constant__ TensorTable<ElementSp
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+constexpr int kSumThreads = 1024;
+
 // *result = the sum of n numbers. One block.
-__global__ void add_up(const double* partial, int64_t n, double* result) {
+__global__ void __launch_bounds__(kSumThreads)
+    add_up(const double* partial, int64_t n, double* result) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += partial[i];
   sum = block_sum(sum);
@@ -58,7 +61,7 @@ void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result) 
                sum_squares_chunks<T>, table, next);
         next += table.chunks();
       });
-  launch({.kernel = "sum_squares", .grid = 1, .block = 1024}, add_up, partial.data(), chunks,
+  launch({.kernel = "sum_squares", .grid = 1, .block = kSumThreads}, add_up, partial.data(), chunks,
          result);
 }
 

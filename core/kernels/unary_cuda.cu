@@ -37,6 +37,7 @@ template <class T, class F, int N>
 __global__ void forward(const T* x, T* y, int64_t packs) {
   for (int64_t i = global_thread(); i < packs; i += global_threads()) {
     auto values = reinterpret_cast<const Pack<T, N>*>(x)[i];
+#pragma unroll
     for (T& v : values.v) v = narrow<T>(F::f(widen(v)));
     reinterpret_cast<Pack<T, N>*>(y)[i] = values;
   }

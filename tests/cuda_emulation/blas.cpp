@@ -1,5 +1,6 @@
 // core/cuda_blas.h by naive loops. Epilogues are refused where the library may refuse them, so that
-// both ways are tested.
+// both ways are tested, and batches with negative strides, which the library does not document.
+#include <algorithm>
 #include <vector>
 
 #include "core/cuda_blas.h"
@@ -58,6 +59,7 @@ bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue) {
   const bool plain =
       epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
   if (!plain && !has_epilogue(args, epilogue)) return false;
+  if (args.batch > 1 && std::min({args.stride_a, args.stride_b, args.stride_c}) < 0) return false;
   for (int64_t item = 0; item < args.batch; ++item) {
     for (int64_t i = 0; i < args.m; ++i) multiply_row(args, epilogue, item, i);
   }
