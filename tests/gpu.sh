@@ -1,78 +1,154 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one command: kernel tests, gradients and training against the CPU, then
-# benchmarks, and one table at the end.
+# Everything that needs a GPU, in one command.
 #
-#   tests/gpu.sh pack     builds the cuda preset and lays binaries and libraries into build/gpu, so that
-#                         they run on a machine with a GPU, a driver and the CUDA toolkit's libraries alone
-#   tests/gpu.sh          runs them: build/gpu where it is, else it builds the cuda preset first
+#   tests/gpu.sh pack    builds for ARCHITECTURES (90-real; "native" is this machine's GPU) and packs binaries
+#                        and libraries into build/gpu/bundle.tar.gz. They run in a checkout on a machine that
+#                        has a GPU, its driver and CUDA's libraries, but none of the packages of the build
+#   tests/gpu.sh [PART]...   runs that bundle, which it packs first where there is none, and prints a table:
+#     tests        kernels against naive loops, gradients and training against the CPU
+#     bench        training steps of GPT-2 and of a translation model
+#     sanitize     the kernels under compute-sanitizer, twice for $SANITIZER_SECONDS (150) at most
+#     shakespeare  only if asked for: nanoGPT's recipe for a GPU, on the text $SHAKESPEARE, which pack takes along
 set -uo pipefail
 cd "$(dirname "$0")/.."
-bundle=build/gpu
+archive=build/gpu/bundle.tar.gz
+unpacked=build/gpu_unpacked  # not beside the archive, which is carried to other machines
 
 pack() {
   set -e
+  local new=build/gpu_new built=build/cuda_pack text=${SHAKESPEARE:-}
   cmake/install-packages.sh test
-  cmake --preset "${PRESET:-cuda}" -DBUILD_TESTING=ON
-  cmake --build "build/${PRESET:-cuda}" --target tapestry cuda_core_tests nn_tests apps_tests
-  rm -rf "$bundle" && mkdir -p "$bundle/bin" "$bundle/lib"
-  cp "build/${PRESET:-cuda}/apps/tapestry" "build/${PRESET:-cuda}"/tests/{cuda_core,nn,apps}_tests "$bundle/bin"
-  strip "$bundle"/bin/*
-  # What Debian's packages provide; the driver, the toolkit and the C library are the machine's own.
-  for binary in "$bundle"/bin/*; do ldd "$binary"; done | awk '/=> \// {print $3}' | sort -u |
-    grep -Ev '/(ld-linux|libc|libm|libdl|libpthread|librt|libcuda|libcudart|libcublas|libcublasLt|libnvidia)[.-]' |
-    while read -r library; do cp -L "$library" "$bundle/lib"; done
-  openblas=$(ldconfig -p | awk '/libopenblas\.so\.0/ {print $NF; exit}')
-  cp -L "$openblas" "$bundle/lib/libopenblas.so.0"  # loaded at run time
-  du -sh "$bundle"
+  # Shared, so that the kernels are there once; for few GPUs, since the kernels are most of the archive.
+  # Tests are not run here to list them: they look for their files where they are started.
+  cmake --preset cuda -B $built -DBUILD_SHARED_LIBS=ON -DTAPESTRY_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" \
+    -DTAPESTRY_TEST_FILES=. -DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST
+  cmake --build $built --target tapestry cuda_core_tests nn_tests apps_tests
+  rm -rf $new build/gpu
+  mkdir -p $new/{bin,lib,lib_gcc} build/gpu
+  cp $built/apps/tapestry $built/tests/{cuda_core,nn,apps}_tests $new/bin
+  # OpenBLAS is loaded at run time. What else Debian's packages provide; the driver, CUDA and the C library
+  # are the other machine's own.
+  cp -L "$(ldconfig -p | awk '/libopenblas\.so\.0/ {print $NF; exit}')" $new/lib/libopenblas.so.0
+  ldd $new/bin/* $new/lib/* | awk '/=> \// {print $3}' | sort -u |
+    grep -Ev '/(ld-linux|libc|libm|libmvec|libdl|libpthread|librt|libcuda|libcudart|libcublas|libcublasLt)[.-]' |
+    while read -r library; do cp -L "$library" $new/lib; done
+  mv $new/lib/lib{stdc++,gcc_s}.so.* $new/lib_gcc  # for machines whose own are older
+  strip --strip-unneeded $new/bin/* $new/lib*/*
+  if [ -f "$text" ]; then cp "$text" $new/shakespeare.txt; fi
+  git describe --always --dirty >$new/version
+  tar -C $new -czf $new.tar.gz .
+  mv $new.tar.gz $archive
+  rm -r $new
+  du -h $archive
 }
 
+complain() { echo "tests/gpu.sh: $*" >&2; exit 3; }
+
 if [ "${1:-}" = pack ]; then pack; exit; fi
-[ -d "$bundle" ] || (pack) || exit 1
-export LD_LIBRARY_PATH="$PWD/$bundle/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
-export TAPESTRY_BINARY="$PWD/$bundle/bin/tapestry"
+for part in "${@:-tests}"; do
+  [[ $part =~ ^(tests|bench|sanitize|shakespeare)$ ]] || complain "'$part' is no part; see the top of the script"
+done
+parts=" ${*:-tests bench sanitize} "
+
+if [ ! -f $archive ]; then
+  nvidia-smi -L >/dev/null 2>&1 || complain "no GPU answers here (nvidia-smi -L), nothing was built or run"
+  ARCHITECTURES=${ARCHITECTURES:-native} tests/gpu.sh pack || exit 1
+fi
+if [ ! $unpacked/version -nt $archive ]; then
+  rm -rf $unpacked && mkdir -p $unpacked && tar -C $unpacked -xzf $archive && touch $unpacked/version || exit 1
+fi
+bin=$PWD/$unpacked/bin lib=$PWD/$unpacked/lib
+export PATH="$PATH:/usr/local/cuda/bin"
+export LD_LIBRARY_PATH="$lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# CUDA's libraries may be there as part of a Python package alone.
+for library in $(ldd "$bin"/* "$lib"/* 2>/dev/null | awk '/=> not found/ {print $1}' | sort -u); do
+  found=$(find /usr/local /usr/lib /opt -name "$library" -not -path '*/stubs/*' -print -quit 2>/dev/null)
+  echo "$library: ${found:-not found}"
+  [ -z "$found" ] || LD_LIBRARY_PATH+=":$(dirname "$found")"
+done
+"$bin/tapestry" --version >/dev/null 2>&1 || LD_LIBRARY_PATH="${lib}_gcc:$LD_LIBRARY_PATH"
+"$bin/tapestry" --version || exit 1
+echo "built from $(cat $unpacked/version)"
+
+# In place of what the tests were built with. Without a GPU they fail instead of being skipped.
+export TAPESTRY_BINARY="$bin/tapestry" TAPESTRY_REQUIRE_GPU=1
+# A test that calls no kernel asks for the GPU.
+answer=$("$bin/cuda_core_tests" --gtest_filter='BroadcastPlanTest.*' --gtest_brief=1 2>&1) ||
+  complain "$(grep -m1 'no GPU answers' <<<"$answer" || echo "$answer")"
 
 table=() failed=0
+row() { table+=("$1"); echo "$1"; }
 # step NAME COMMAND...: runs it and notes how it ended.
 step() {
   local name=$1 started=$SECONDS code; shift
   echo "== $name"
   "$@"; code=$?
+  local ended="FAILED ($code)"
+  case $code in 0) ended=passed ;; 124) ended="out of time" ;; esac
   [ $code -eq 0 ] || failed=1
-  table+=("$(printf '%-44s %-12s %5d s' "$name" "$([ $code -eq 0 ] && echo passed || echo "FAILED ($code)")" $((SECONDS - started)))")
+  row "$(printf '%-44s %-12s %5d s' "$name" "$ended" $((SECONDS - started)))"
 }
-# bench NAME CONFIG OVERRIDES...: notes tokens/s and the share of the peak.
+# kernels NAME COMMAND...: the kernel tests, whose host side may look at what a launch left behind.
+kernels() {
+  local name=$1; shift
+  step "$name" env CUDA_LAUNCH_BLOCKING=1 "$@" --gtest_brief=1
+}
+# bench NAME CONFIG OVERRIDES...: notes how fast a training step is.
 bench() {
-  local name=$1 json; shift
-  json=$(mktemp)
+  local name=$1 figures; shift
   echo "== $name"
-  if "$TAPESTRY_BINARY" bench "$@" --json "$json"; then
-    table+=("$(printf '%-44s %s' "$name" "$(tr -d '\n' <"$json" | sed -E 's/.*"tokens_per_s": *([0-9]+).*"gemm_peak_gflops": *([0-9]+).*"peak_memory_bytes": *([0-9]+).*/\1 tokens\/s, products reach \2 GFLOP\/s, \3 bytes/')")")
+  if figures=$("$bin/tapestry" bench "$@" device=cuda); then
+    echo "$figures"
+    row "$(awk -v name="$name" '{ value[$1] = $2 } END {
+      printf "%-44s %9.0f tokens/s %8.0f GFLOP/s, %.2f of the peak, %.1f GB", name, value["tokens_per_s"],
+             value["gflops"], value["share_of_peak"], value["peak_memory_bytes"] / 1e9 }' <<<"$figures")"
   else
-    table+=("$(printf '%-44s FAILED' "$name")"); failed=1
+    failed=1
+    row "$(printf '%-44s FAILED' "$name")"
   fi
-  rm -f "$json"
 }
 
-# Every case skips where no GPU answers.
-step "kernels against naive loops" "$bundle/bin/cuda_core_tests" --gtest_brief=1
-step "gradient table against the CPU" "$bundle/bin/nn_tests" --gtest_filter='CudaParity*' --gtest_brief=1
-step "training against the CPU, resuming, moving" "$bundle/bin/apps_tests" --gtest_filter='*CudaTraining*' --gtest_brief=1
-if command -v compute-sanitizer >/dev/null; then
-  step "kernels under compute-sanitizer" compute-sanitizer --error-exitcode 9 "$bundle/bin/cuda_core_tests" --gtest_brief=1
-  step "shared memory races" compute-sanitizer --tool racecheck --error-exitcode 9 "$bundle/bin/cuda_core_tests" \
-    --gtest_brief=1 --gtest_filter='Attention*:Norm*:Embedding*:Softmax*'
-else
-  table+=("compute-sanitizer                            is not here: not run")
+if [[ $parts = *' tests '* ]]; then
+  kernels "kernels against naive loops" "$bin/cuda_core_tests"
+  step "gradient table against the CPU" "$bin/nn_tests" --gtest_filter='CudaParity*' --gtest_brief=1
+  step "training against the CPU, resuming, moving" "$bin/apps_tests" --gtest_filter='*Cuda*' --gtest_brief=1
 fi
-if [ "${BENCH:-1}" = 1 ]; then
-  gpu=(device=cuda)
-  bench "GPT-2 124M, bfloat16, 64 x 1024" configs/gpt2_124m.yaml "${gpu[@]}" dtype=bfloat16 model.max_position_embeddings=1024 data.block_size=1024 --shape 64x1024
-  bench "GPT-2 124M, float32, 16 x 1024" configs/gpt2_124m.yaml "${gpu[@]}" model.max_position_embeddings=1024 data.block_size=1024 --shape 16x1024
-  bench "translation d 512, 6+6, bfloat16, 256x32x32" configs/multi30k_small.yaml "${gpu[@]}" dtype=bfloat16 model.hidden_size=512 \
-    model.intermediate_size=2048 model.num_attention_heads=8 model.encoder_layers=6 model.decoder_layers=6 --shape 256x32x32
-  bench "the same, float32" configs/multi30k_small.yaml "${gpu[@]}" model.hidden_size=512 \
-    model.intermediate_size=2048 model.num_attention_heads=8 model.encoder_layers=6 model.decoder_layers=6 --shape 256x32x32
+
+if [[ $parts = *' bench '* ]]; then
+  gpt2=(configs/gpt2_124m.yaml model.max_position_embeddings=1024 data.block_size=1024)
+  # The target has 8k tokens, and so has the source.
+  translation=(configs/multi30k_small.yaml model.hidden_size=512 model.intermediate_size=2048
+    model.num_attention_heads=8 model.encoder_layers=6 model.decoder_layers=6 --shape 256x32x32)
+  bench "GPT-2 124M, 64 x 1024, bfloat16" "${gpt2[@]}" --shape 64x1024 dtype=bfloat16
+  bench "GPT-2 124M, 16 x 1024, float32" "${gpt2[@]}" --shape 16x1024
+  bench "translation d 512, 6+6, 8k + 8k, bfloat16" "${translation[@]}" dtype=bfloat16
+  bench "translation d 512, 6+6, 8k + 8k, float32" "${translation[@]}"
 fi
+
+if [[ $parts = *' shakespeare '* ]]; then
+  run=$(mktemp -d) text=${SHAKESPEARE:-$unpacked/shakespeare.txt}
+  step "tiny Shakespeare, nanoGPT's recipe" "$bin/tapestry" train configs/shakespeare_char.yaml device=cuda \
+    dtype=bfloat16 data.train.text="$text" data.valid.text="$text" data.block_size=256 model.hidden_size=384 \
+    model.max_position_embeddings=256 model.intermediate_size=1536 model.num_attention_heads=6 \
+    model.num_hidden_layers=6 model.dropout=0.2 model.attention_dropout=0.2 training.batch_size=64 \
+    training.max_steps=5000 output_dir="$run"
+  losses=$(sed -nE '/"valid"/ s/.*"loss":([0-9.]+).*/\1/p' "$run/metrics.jsonl" | sort -n)
+  row "$(printf '%-44s %s' "its best validation loss" "$(head -1 <<<"$losses")")"
+  rm -r "$run"
+fi
+
+# Last, and not for long: everything takes many times as long.
+if [[ $parts = *' sanitize '* ]]; then
+  if command -v compute-sanitizer >/dev/null; then
+    sanitizer=(timeout -k 10 "${SANITIZER_SECONDS:-150}" compute-sanitizer --error-exitcode 9)
+    kernels "shared memory races" "${sanitizer[@]}" --tool racecheck "$bin/cuda_core_tests" \
+      --gtest_filter='*Attention*:*Norm*:*Embedding*:*Softmax*:*CrossEntropy*:*SumSquares*:*Linear*:*Elementwise*'
+    kernels "memory" "${sanitizer[@]}" "$bin/cuda_core_tests"
+  else
+    row "compute-sanitizer is not here: not run"
+  fi
+fi
+
 echo
 printf '%s\n' "${table[@]}"
 exit $failed

@@ -22,7 +22,7 @@ namespace tapestry {
 
 using TestDevice = Cuda;
 
-/// Memory that both sides address. Launches block in these tests (cuda_environment.cpp), so that
+/// Memory that both sides address. Launches block in these tests (cuda/environment.cpp), so that
 /// the host may look at a result as soon as a kernel has been called.
 template <class T>
 struct TestAllocator {
@@ -44,6 +44,11 @@ template <class T>
 using TestAllocator = std::allocator<T>;
 
 #endif
+
+/// Waits for TestDevice before the host compares: launches block, but setting memory to 0 does not.
+inline void finish_work() {
+  if constexpr (std::is_same_v<TestDevice, Cuda>) cuda::synchronize();
+}
 
 /// Elements that a kernel on TestDevice may read and write.
 template <class T>
@@ -75,6 +80,7 @@ double as_double(T value) {
 }
 template <class T>
 std::vector<double> widen(const Values<T>& values) {
+  finish_work();
   std::vector<double> result;
   for (const T value : values) result.push_back(as_double(value));
   return result;
@@ -89,6 +95,7 @@ inline constexpr double kEpsilon<BFloat16> = 0x1p-7;
 /// and NaN must stand where they are expected. `units` is about the number of roundings on the way.
 template <class T>
 void expect_close(const Values<T>& actual, const std::vector<double>& expected, double units) {
+  finish_work();
   ASSERT_EQ(actual.size(), expected.size());
   const double epsilon = kEpsilon<T>;
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -158,6 +165,7 @@ void expect_same_for_any_threads(F&& f) {
   for (const int threads : {2, 3}) {
     set_num_threads(threads);
     const auto many = f();
+    finish_work();
     ASSERT_EQ(one.size(), many.size());
     EXPECT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(one[0])), 0)
         << threads << " threads";

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cuda.h"
 #include "nn/gradcheck_models.h"
+#include "tests/core/cuda/need_gpu.h"
 
 namespace tapestry {
 namespace {
@@ -37,7 +37,7 @@ double distance(const TapeResult& a, const TapeResult& b) {
 }
 
 void expect_parity(DType dtype, double tolerance) {
-  if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device answers";
+  NEED_GPU();
   const std::vector<GradcheckCase> expected = all_rows({});
   const std::vector<GradcheckCase> actual = all_rows({{Device::Kind::kCuda, 0}, dtype});
   ASSERT_EQ(expected.size(), actual.size());

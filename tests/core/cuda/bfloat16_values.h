@@ -14,6 +14,7 @@ inline std::vector<double> to_doubles(const Values<BFloat16>& values) {
 
 /// Kernels compute in float and round once, by 2^-8 of the result at most.
 inline void expect_rounded(const Values<BFloat16>& actual, const std::vector<double>& expected) {
+  finish_work();
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     ASSERT_NEAR(static_cast<float>(actual[i]), expected[i], 0.004 * std::abs(expected[i]) + 1e-5)

@@ -1,19 +1,18 @@
-// For the kernel tests on a GPU: skips them all where none answers, and makes launches block.
+// For the kernel tests on a GPU: leaves them all where none answers, and makes launches block.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "core/cuda.h"
+#include "tests/core/cuda/need_gpu.h"
 
 namespace tapestry {
 namespace {
 
 class CudaEnvironment : public ::testing::Environment {
  public:
-  void SetUp() override {
-    setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/1);  // read when the runtime starts
-    if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device answers";
-  }
+  // Before main(), since CUDA reads it when it starts.
+  CudaEnvironment() { setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/1); }
+  void SetUp() override { NEED_GPU(); }
 };
 
 [[maybe_unused]] const auto* const kEnvironment =
