@@ -163,9 +163,7 @@ std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line) {
   // Cut as a validation set's lines are, so that the answers are as good.
-  const auto longest = static_cast<size_t>(std::min(model.config.data.corpus.max_length,
-                                                    model.config.model.max_position_embeddings)) -
-                       2;
+  const auto longest = static_cast<size_t>(model.config.data.corpus.max_length) - 2;
   if (text.size() > longest) {
     std::cerr << "warning: line " << line << " of " << text.size() << " tokens is cut to "
               << longest << '\n';

@@ -63,8 +63,7 @@ void keep_format(const ImageFormat& known, ImageFormat& format) {
 
 // A resumed classifier keeps its classes: row i of its output is class i, whatever the data would
 // call the classes now.
-void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
-  const DataOptions data = load_checkpoint_config(checkpoint.at("config.json"), "config.json").data;
+void keep_classes(const DataOptions& data, Config& config) {
   const std::vector<std::string>& labels = data.labels;
   if (!config.data.labels.empty() && config.data.labels != labels) {
     std::string known;
@@ -79,16 +78,14 @@ void keep_classes(const CheckpointFiles& checkpoint, Config& config) {
 // The rows of a classifier's last layer belong to its classes.
 constexpr const char* kHeadOfClasses = "*classifier.*";
 
-std::vector<std::string> labels_of(const CheckpointFiles& files) {
-  return load_checkpoint_config(files.at("config.json"), "config.json").data.labels;
+Config config_of(const CheckpointFiles& files) {
+  return load_checkpoint_config(files.at("config.json"), "config.json");
 }
 
 // What a resumed run is to do otherwise than before, for its log. Its tokenizer cannot change: the
 // model knows the ids of the one it began with.
-std::string changes_since(const CheckpointFiles& checkpoint, const Config& config) {
-  const auto before =
-      flat_keys(load_checkpoint_config(checkpoint.at("config.json"), "config.json"));
-  const auto after = flat_keys(config);
+std::string changes_between(const Config& old, const Config& config) {
+  const auto before = flat_keys(old), after = flat_keys(config);
   std::string changes;
   const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {
     if (key == "output_dir") return;
@@ -143,8 +140,9 @@ int run_train(const TrainArguments& arguments) {
   if (checkpoint) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
     if (!reads_images(config)) tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
-    if (config.task == Task::kClassification) keep_classes(*checkpoint, config);
-    changes = changes_since(*checkpoint, config);
+    const Config before = config_of(*checkpoint);
+    if (config.task == Task::kClassification) keep_classes(before.data, config);
+    changes = changes_between(before, config);
   }
   std::optional<ModelFiles> pretrained;
   if (!checkpoint && !config.init_from.empty()) {
@@ -172,7 +170,7 @@ int run_train(const TrainArguments& arguments) {
   if (pretrained) {
     const std::string file = pretrained->folder + "/model.safetensors";
     weights = parse_safetensors(pretrained->tensors, file);
-    if (labels_of(task->files()) != pretrained->config.data.labels) {
+    if (config_of(task->files()).data.labels != pretrained->config.data.labels) {
       std::erase_if(weights,
                     [](const auto& entry) { return matches(entry.first, kHeadOfClasses); });
     }

@@ -186,7 +186,10 @@ int Trainer::run() {
   const auto time_is_up = [&] {
     return training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours;
   };
-  while (state_.step < training.max_steps && !patience_is_over() && !time_is_up()) {
+  const auto is_over = [&] {
+    return state_.step >= training.max_steps || patience_is_over() || time_is_up();
+  };
+  while (!is_over()) {
     const double before = now();
     launch_update();
     ++state_.step;
@@ -197,10 +200,9 @@ int Trainer::run() {
     window_.seconds += now() - before;
     report(logged);
 
-    const bool last = state_.step == training.max_steps || time_is_up();
-    const bool best = (due(training.eval_steps) || last) && validate();
+    const bool best = (due(training.eval_steps) || is_over()) && validate();
     state_.seconds = now() - started;
-    if (due(training.save_steps) || best || last || patience_is_over() || time_is_up()) save(best);
+    if (due(training.save_steps) || best || is_over()) save(best);
 
     if (const int signal = pending_signal(); signal != 0) {
       save(false);

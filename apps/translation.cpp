@@ -1,6 +1,8 @@
 #include "apps/translation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "data/loader.h"
@@ -198,6 +200,10 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     const Config& config = model_->config;
     std::map<std::string, double> metrics =
         this->loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
+    if (!std::isfinite(metrics.at("nll"))) {  // such a model has nothing to search for
+      metrics["bleu"] = metrics["chrf"] = std::numeric_limits<double>::quiet_NaN();
+      return metrics;
+    }
     std::vector<std::vector<int32_t>> sources;
     std::vector<std::string> hypotheses;
     for (int64_t i = 0; i < valid_.size(); ++i) {

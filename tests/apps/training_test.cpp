@@ -271,6 +271,44 @@ TEST_F(TrainingTest, ATimeLimitSavesTheLastUpdate) {
   EXPECT_THAT(messages(), HasSubstr(concat("done: ", state["step"].get<int64_t>(), " updates")));
 }
 
+// An average over one update holds two elevenths of the beginning, not the decay's 0.9999.
+TEST_F(TrainingTest, AveragesWarmUp) {
+  const std::vector<std::string> once = {"training.max_steps=1", "training.ema_decay=0.9999"};
+  std::vector<std::string> still = once;
+  still.push_back("training.learning_rate=1e-30");
+  ASSERT_EQ(train("moved", once), 0) << messages();
+  ASSERT_EQ(train("still", still), 0) << messages();
+  const auto tensors = [&](const std::string& run, const char* file) {
+    return parse_safetensors(result(run).at(file), file);
+  };
+  const NamedTensors begin = tensors("still", "model.safetensors"),
+                     average = tensors("moved", "model.safetensors");
+  double moved = 0;
+  for (const auto& [name, tensor] : tensors("moved", "optimizer.safetensors")) {
+    for (size_t i = 0; i < average.size(); ++i) {
+      if (name != "parameter/" + average[i].first) continue;
+      const auto x = begin[i].second.to_vector<float>(), y = tensor.to_vector<float>(),
+                 mean = average[i].second.to_vector<float>();
+      for (size_t j = 0; j < x.size(); ++j) {
+        EXPECT_NEAR(mean[j], (2 * x[j] + 9 * y[j]) / 11, 1e-6) << name;
+        moved = std::max<double>(moved, std::abs(y[j] - x[j]));
+      }
+    }
+  }
+  EXPECT_GT(moved, 1e-4);
+}
+
+TEST_F(TrainingTest, AValidationThatIsNotFiniteIsNoBestOne) {
+  const std::vector<std::string> wild = {"training.max_steps=1", "training.learning_rate=1e30",
+                                         "training.optimizer={name: sgd}",
+                                         "training.max_grad_norm=0", "training.ema_decay=0"};
+  ASSERT_EQ(train("run", wild), 0) << messages();
+  EXPECT_THAT(messages(), HasSubstr("validation after update 1: "));
+  EXPECT_THAT(messages(), testing::Not(HasSubstr("best so far")));
+  EXPECT_FALSE(fs::exists(path("run") + "/best"));
+  EXPECT_EQ(train("run", wild), 0) << "its checkpoint can be resumed: " << messages();
+}
+
 TEST_F(TrainingTest, ADamagedCheckpointIsPassedOver) {
   ASSERT_EQ(train("whole"), 0) << messages();
   ASSERT_EQ(train("run", {"training.max_steps=40"}), 0) << messages();
@@ -320,26 +358,6 @@ TEST_F(TrainingTest, AveragedCheckpointsTranslate) {
   output("average run/last run/last run/last --output same");
   EXPECT_EQ(read_checkpoint(path("same")).at("model.safetensors"),
             read_checkpoint(path("run") + "/last").at("model.safetensors"));
-}
-
-// A process that asks line by line gets its answers line by line.
-TEST_F(TrainingTest, ALineIsAnsweredBeforeTheNextOneComes) {
-  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
-  folder_.write("ask", concat("coproc T { '", tapestry_binary(), R"(' translate --model run; }
-for line in 'ba ce' 'di fo'; do
-  echo "$line" >&${T[1]}
-  read -r -t 60 answer <&${T[0]} || exit 1
-done
-)"));
-  EXPECT_EQ(std::system(concat("cd '", path(""), "' && bash ask").c_str()), 0);
-}
-
-TEST_F(TrainingTest, LinesBeforeABadOneAreAnswered) {
-  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
-  const auto outcome = folder_.run("translate --model run", "ba ce\ndi fo\n\xFF\nba\n");
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("[translate] line 3 is not UTF-8 at byte 1."));
-  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2);
 }
 
 TEST_F(TrainingTest, RunningStatisticsOfBatchNormAreResumedAndAveraged) {

@@ -19,9 +19,6 @@ using testing_optim::Problem;
 using testing_optim::set_gradient;
 using enum OptimizerType;
 
-constexpr OptimizerType kAll[] = {kSgd,     kMomentum, kNesterov, kAdagrad,
-                                  kRmsprop, kAdadelta, kAdam,     kAdamW};
-
 template <class F>
 std::string message_of(F&& f) {
   try {
@@ -137,7 +134,7 @@ TEST(Optimizer, ClipsTheNormBeforeTheValue) {
 }
 
 TEST(Optimizer, GradientScaleEqualsScaledGradients) {
-  for (const OptimizerType type : kAll) {
+  for (const OptimizerType type : kOptimizerTypes) {
     const Problem a = default_problem(), b = default_problem();
     Optimizer one(optimizer_defaults(type), a.params());
     Optimizer two(optimizer_defaults(type), b.params());
@@ -169,7 +166,7 @@ std::vector<double> everything(const Problem& problem, const Optimizer& optimize
 }
 
 TEST(Optimizer, SkipsTheWholeUpdateWhenAGradientIsNotFinite) {
-  for (const OptimizerType type : kAll) {
+  for (const OptimizerType type : kOptimizerTypes) {
     for (const double bad :
          {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
       const Problem problem = default_problem();
@@ -191,7 +188,7 @@ TEST(Optimizer, SkipsTheWholeUpdateWhenAGradientIsNotFinite) {
 }
 
 TEST(Optimizer, SkipsTheWholeUpdateWhenALossIsNotFinite) {
-  for (const OptimizerType type : kAll) {
+  for (const OptimizerType type : kOptimizerTypes) {
     const Problem problem = default_problem();
     Optimizer optimizer(optimizer_defaults(type), problem.params());
     const std::vector<double> before = everything(problem, optimizer);
@@ -222,7 +219,7 @@ TEST(Optimizer, LaunchesAndOutcomesTakeTurns) {
 }
 
 TEST(Optimizer, LeavesFrozenParametersAndTheirStateAlone) {
-  for (const OptimizerType type : kAll) {
+  for (const OptimizerType type : kOptimizerTypes) {
     const Problem problem = default_problem();
     Optimizer optimizer(optimizer_defaults(type), problem.params());
     problem.backward();
@@ -239,7 +236,7 @@ TEST(Optimizer, LeavesFrozenParametersAndTheirStateAlone) {
 }
 
 TEST(Optimizer, ContinuesBitIdenticallyFromSavedState) {
-  for (const OptimizerType type : kAll) {
+  for (const OptimizerType type : kOptimizerTypes) {
     const Problem straight = default_problem(), resumed = default_problem();
     Optimizer first(optimizer_defaults(type), straight.params());
     const auto run = [](const Problem& problem, Optimizer& optimizer) {
@@ -331,7 +328,8 @@ TEST(Optimizer, SameBitsForAnyNumberOfThreads) {
     set_num_threads(0);
     return values;
   };
-  for (const OptimizerType type : kAll) EXPECT_EQ(run(type, 1), run(type, 2)) << name_of(type);
+  for (const OptimizerType type : kOptimizerTypes)
+    EXPECT_EQ(run(type, 1), run(type, 2)) << name_of(type);
 }
 
 TEST(Optimizer, RefusesImpossibleOptionsAndParameters) {
@@ -371,6 +369,13 @@ TEST(Optimizer, RefusesImpossibleOptionsAndParameters) {
   Optimizer fine(sgd, {{"a", a}});
   EXPECT_THAT(message_of([&] { fine.step(NAN); }),
               HasSubstr("learning rate of 0 or more, got nan"));
+}
+
+TEST(Optimizer, EveryRuleHasItsName) {
+  std::string names;
+  for (const OptimizerType type : kOptimizerTypes) names += concat(name_of(type), ' ');
+  EXPECT_EQ(names, "sgd momentum nesterov adagrad rmsprop adadelta adam adamw ");
+  EXPECT_STREQ(name_of(OptimizerType::kAdamW), "adamw");
 }
 
 TEST(WeightDecayGroups, MatricesDecayUnlessAPredicateSaysOtherwise) {

@@ -16,9 +16,6 @@ namespace {
 
 using enum ScheduleType;
 
-constexpr ScheduleType kAll[] = {kConstant, kLinear,     kCosine, kInverseSqrt,
-                                 kNoam,     kPolynomial, kStep};
-
 ScheduleOptions complete(ScheduleType type) {
   return {.type = type, .warmup_steps = 10, .max_steps = 110, .step_size = 20, .model_size = 512};
 }
@@ -34,7 +31,7 @@ std::string message_of(const ScheduleOptions& options, double base = 0.1) {
 }
 
 TEST(Schedule, WarmsUpLinearlyFromTheFirstUpdate) {
-  for (const ScheduleType type : kAll) {
+  for (const ScheduleType type : kScheduleTypes) {
     const ScheduleOptions options = complete(type);
     const double peak = learning_rate(options, 0.5, 10);
     if (type != kNoam) {
@@ -93,7 +90,7 @@ TEST(Schedule, StepLevelsAreStepSizeUpdatesLong) {
 }
 
 TEST(Schedule, NeverFallsBelowTheMinimum) {
-  for (const ScheduleType type : kAll) {
+  for (const ScheduleType type : kScheduleTypes) {
     ScheduleOptions options = complete(type);
     options.min_learning_rate = 0.004;
     const double last = learning_rate(options, 0.3, 110),
@@ -140,7 +137,7 @@ TEST(Schedule, SurvivesAWarmupLongerThanTheRun) {
 }
 
 TEST(Schedule, RefusesImpossibleOptions) {
-  for (const ScheduleType type : kAll) EXPECT_EQ(message_of(complete(type)), "no error");
+  for (const ScheduleType type : kScheduleTypes) EXPECT_EQ(message_of(complete(type)), "no error");
   for (const ScheduleType type : {kLinear, kCosine, kPolynomial}) {
     EXPECT_EQ(message_of({.type = type}),
               std::string("[schedule] ") + name_of(type) + " needs max_steps of 1 or more, got 0.");
@@ -156,6 +153,13 @@ TEST(Schedule, RefusesImpossibleOptions) {
   EXPECT_EQ(message_of({}, -1), "[schedule] learning_rate must be 0 or more, got -1.");
   EXPECT_EQ(message_of({}, NAN), "[schedule] learning_rate must be 0 or more, got nan.");
   EXPECT_THROW(learning_rate({}, 0.1, 0), Error);
+}
+
+TEST(Schedule, EveryTypeHasItsName) {
+  std::string names;
+  for (const ScheduleType type : kScheduleTypes) names += concat(name_of(type), ' ');
+  EXPECT_EQ(names, "constant linear cosine inverse_sqrt noam polynomial step ");
+  EXPECT_STREQ(name_of(ScheduleType::kStep), "step");
 }
 
 }  // namespace
