@@ -5,6 +5,7 @@
 
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/kernels/top_logits.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 #include "nn/sampling.h"
@@ -13,47 +14,76 @@ namespace tapestry {
 namespace {
 
 // log(sum(exp(z))): what turns logits into log-probabilities.
-template <class T>
-double log_sum_exp(const T* z, int64_t vocab, const SearchRow& row) {
-  T largest = z[0];
-  for (int64_t v = 1; v < vocab; ++v) largest = std::max(largest, z[v]);
-  double total = 0;
-  for (int64_t v = 0; v < vocab; ++v) total += std::exp(z[v] - largest);
-  const double result = largest + std::log(total);
-  check(std::isfinite(result), "search", "the logits of sentence ", row.sequence_id, " after ",
+double checked(double log_sum_exp, const SearchRow& row) {
+  check(std::isfinite(log_sum_exp), "search", "the logits of sentence ", row.sequence_id, " after ",
         row.context.generated.size(), " tokens are not finite.");
-  return result;
+  return log_sum_exp;
+}
+
+double log_sum_exp(std::span<const double> z, const SearchRow& row) {
+  const double largest = *std::max_element(z.begin(), z.end());
+  double total = 0;
+  for (const double value : z) total += std::exp(value - largest);
+  return checked(largest + std::log(total), row);
 }
 
 // The `count` most probable tokens of one row of logits, as log-probabilities added to `shift`.
-template <class T>
-void find_top(const T* z, int64_t vocab, const std::vector<int32_t>& banned, double shift,
-              int32_t beam, size_t count, std::vector<Candidate>& top) {
-  for (int64_t v = 0; v < vocab; ++v) {
+void find_top(std::span<const double> z, double shift, int32_t beam, size_t count,
+              std::vector<Candidate>& top) {
+  for (size_t v = 0; v < z.size(); ++v) {
     const Candidate candidate{shift + z[v], beam, static_cast<int32_t>(v)};
     if (top.size() == count && !(candidate < top.back())) continue;
     if (candidate.log_probability == kImpossible) continue;
-    if (std::find(banned.begin(), banned.end(), candidate.token) != banned.end()) continue;
     if (top.size() == count) top.pop_back();
     top.insert(std::upper_bound(top.begin(), top.end(), candidate), candidate);
   }
 }
 
-// Without rules: the logits are read where they lie.
-template <class T>
-void find_plain(const T* z, int64_t vocab, const SearchRow& row, const SearchTask& task,
-                size_t count, std::vector<Candidate>& found) {
-  const double shift = row.log_probability - log_sum_exp(z, vocab, row);
-  if (!row.only_eos) find_top(z, vocab, task.banned, shift, row.beam, count, found);
-  if (found.empty()) found.push_back({shift + z[task.eos_id], row.beam, task.eos_id});
+// Without rules: the device finds the tokens.
+void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const SearchTask& task,
+                size_t count, std::vector<std::vector<Candidate>>& candidates) {
+  std::vector<int32_t> wanted;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (!rows[r].idle) wanted.push_back(static_cast<int32_t>(r));
+  }
+  if (wanted.empty()) return;
+  const int64_t vocab = logits.shape()[1];
+  // The banned ones may be among the largest.
+  const int64_t pairs = std::min(vocab, static_cast<int64_t>(count) + std::ssize(task.banned));
+  const TopLogitsShape shape{std::ssize(wanted), vocab, pairs};
+  const Tensor numbers = Tensor::empty({shape.rows}, DType::kInt32, logits.device());
+  numbers.copy_from_host(wanted.data());
+  const Tensor top = Tensor::empty({shape.rows, 1 + 2 * pairs}, DType::kFloat64, logits.device());
+  dispatch(logits, [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::top_logits(device, shape, numbers.data<int32_t>(), logits.data<T>(),
+                        top.data<double>());
+  });
+  const Tensor host = top.to(Device{});
+  for (int64_t i = 0; i < shape.rows; ++i) {
+    const int32_t r = wanted[static_cast<size_t>(i)];
+    const SearchRow& row = rows[r];
+    std::vector<Candidate>& found = candidates[r];
+    const double* const result = host.data<double>() + i * (1 + 2 * pairs);
+    const double shift = row.log_probability - checked(result[0], row);
+    for (int64_t k = 0; k < pairs && !row.only_eos && found.size() < count; ++k) {
+      const auto token = static_cast<int32_t>(result[1 + 2 * k]);
+      if (token < 0) break;
+      if (std::find(task.banned.begin(), task.banned.end(), token) != task.banned.end()) continue;
+      found.push_back({shift + result[2 + 2 * k], row.beam, token});
+    }
+    if (!found.empty()) continue;
+    const Tensor eos = logits.reshape({logits.numel()})
+                           .slice(r * vocab + task.eos_id, r * vocab + task.eos_id + 1);
+    found.push_back({shift + eos.item(), row.beam, task.eos_id});
+  }
 }
 
 // With rules, or to draw: z is a copy that may be changed.
 void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask& task,
                      const SearchOptions& options, size_t count, std::vector<Candidate>& found) {
-  const auto vocab = static_cast<int64_t>(z.size());
   apply_penalties(z, row.context, options);
-  const double shift = row.log_probability - log_sum_exp(z.data(), vocab, row);
+  const double shift = row.log_probability - log_sum_exp(z, row);
   const Candidate eos{shift + z[task.eos_id], row.beam, task.eos_id};
   apply_bans(z, row.context, task, options);
   const bool none_left =
@@ -61,14 +91,14 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   if (row.only_eos || none_left) {
     found.push_back(eos);
   } else if (options.do_sample) {
-    Scratch<double> cut(vocab);  // z still holds the log-probabilities
+    Scratch<double> cut(std::ssize(z));  // z still holds the log-probabilities
     std::copy(z.begin(), z.end(), cut.data());
     const double u = sampling_uniform(options.seed, row.sequence_id,
                                       static_cast<int64_t>(row.context.generated.size()));
     const int32_t token = sample_token({cut.data(), z.size()}, options, u);
     found.push_back({shift + z[token], row.beam, token});
   } else {
-    find_top(z.data(), vocab, {}, shift, row.beam, count, found);
+    find_top(z, shift, row.beam, count, found);
   }
 }
 
@@ -82,21 +112,20 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
   const int64_t vocab = logits.shape()[1];
   check(task.eos_id >= 0 && task.eos_id < vocab, "search", "eos is ", task.eos_id,
         ", the vocabulary has ", vocab, " tokens.");
-  const Tensor host = logits.to(Device{}).to(wider(logits.dtype()));
-  const bool plain = !options.do_sample && !has_rules(options);
   candidates.resize(rows.size());
+  for (std::vector<Candidate>& found : candidates) found.clear();
+  if (!options.do_sample && !has_rules(options)) {
+    return find_plain(logits, rows, task, count, candidates);
+  }
+  const Tensor host = logits.to(Device{}).to(wider(logits.dtype()));
   parallel_for(static_cast<int64_t>(rows.size()), [&](int64_t r) {
-    std::vector<Candidate>& found = candidates[r];
-    found.clear();
     if (rows[r].idle) return;
     dispatch_floating(Cpu{}, host.dtype(), [&](auto type) {
-      using T = decltype(type);
-      const T* z = host.data<T>() + r * vocab;
-      if (plain) return find_plain(z, vocab, rows[r], task, count, found);
+      const auto* z = host.data<decltype(type)>() + r * vocab;
       Scratch<double> copy(vocab);
       std::copy(z, z + vocab, copy.data());
       find_with_rules({copy.data(), static_cast<size_t>(vocab)}, rows[r], task, options, count,
-                      found);
+                      candidates[r]);
     });
   });
 }

@@ -1,0 +1,116 @@
+#include "core/kernels/top_logits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/kernels/cross_entropy_rows.h"
+#include "core/kernels/simd_select.h"
+#include "core/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/top_logits_cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "core/kernels/simd-inl.h"
+
+#ifndef TAPESTRY_KERNELS_TOP_LOGITS_ONCE_
+#define TAPESTRY_KERNELS_TOP_LOGITS_ONCE_
+namespace tapestry {
+namespace {
+
+// The largest seen so far, as pairs of a token and its logit.
+template <class T>
+class TopPairs {
+ public:
+  TopPairs(double* pairs, int64_t count) : pairs_(pairs), count_(count) {
+    for (int64_t k = 0; k < count; ++k) set(k, -1, -std::numeric_limits<T>::infinity());
+  }
+  // What a later token must exceed.
+  T least() const { return static_cast<T>(pairs_[2 * count_ - 1]); }
+  // Of a token behind all that were offered.
+  void offer(int64_t token, T logit) {
+    if (!(logit > least())) return;
+    int64_t k = count_ - 1;
+    for (; k > 0 && logit > pairs_[2 * k - 1]; --k) {
+      pairs_[2 * k] = pairs_[2 * k - 2], pairs_[2 * k + 1] = pairs_[2 * k - 1];
+    }
+    set(k, token, logit);
+  }
+
+ private:
+  void set(int64_t k, int64_t token, T logit) {
+    pairs_[2 * k] = static_cast<double>(token), pairs_[2 * k + 1] = static_cast<double>(logit);
+  }
+  double* pairs_;
+  int64_t count_;
+};
+
+template <class T>
+struct TopPasses {
+  void (*offer_all)(const T* z, int64_t n, TopPairs<T>& top);
+};
+
+}  // namespace
+}  // namespace tapestry
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Few logits are among the largest so far: blocks of four vectors without one are passed over.
+template <class T>
+void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
+  const Tag<T> d;
+  const int64_t lanes = lanes_of<T>(), block = 4 * lanes;
+  int64_t i = 0;
+  for (; i + block <= n; i += block) {
+    const auto largest = hn::Max(hn::Max(hn::LoadU(d, z + i), hn::LoadU(d, z + i + lanes)),
+                                 hn::Max(hn::LoadU(d, z + i + 2 * lanes), hn::LoadU(d, z + i + 3 * lanes)));
+    if (hn::AllFalse(d, hn::Gt(largest, hn::Set(d, top.least())))) continue;
+    for (int64_t j = i; j < i + block; ++j) top.offer(j, z[j]);
+  }
+  for (; i < n; ++i) top.offer(i, z[i]);
+}
+
+const PerType<TopPasses>* passes() {
+  static constexpr PerType<TopPasses> functions = {{offer_all<float>}, {offer_all<double>}};
+  return &functions;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tapestry {
+namespace {
+HWY_EXPORT(passes);
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
+                double* top) {
+  const auto& passes = HWY_DYNAMIC_DISPATCH(passes)()->template of<T>();
+  parallel_for(shape.rows, [&](int64_t r) {
+    const T* const z = logits + rows[r] * shape.vocab;
+    double* const result = top + r * (1 + 2 * shape.count);
+    const PieceStats<T> stats =
+        cross_entropy_passes<T>().exponentials(z, nullptr, shape.vocab, nullptr);
+    result[0] = static_cast<double>(stats.max) + std::log(stats.sum);
+    TopPairs<T> pairs(result + 1, shape.count);
+    passes.offer_all(z, shape.vocab, pairs);
+  });
+}
+
+template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const float*, double*);
+template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const double*, double*);
+
+}  // namespace kernels
+}  // namespace tapestry
+#endif
