@@ -138,12 +138,12 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     double tokens = 0;
     PartSeconds untimed{};
     const Profile profile(step < arguments.warmup_steps ? untimed : measured.parts);
-    {
+    cuda::as_graph([&] {
       Tape tape({config.seed, static_cast<uint32_t>(step), 0});
       const CrossEntropy result = next_loss(tokens);
       loss = result.loss.value();
       tape.backward(result.loss);
-    }
+    });
     if (step > 0) optimizer.outcome();
     optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                             .clip_value = config.training.clip_value});
@@ -230,7 +230,7 @@ int run_bench(const BenchArguments& arguments) {
                                     /*check_files=*/arguments.shape.empty());
   set_num_threads(config.threads);
   const Device device = parse_device(config.device);
-  use_precision(config, device);
+  use_device_options(config, device);
   const double peak =
       gemm_peak(device, device.is_cpu() ? DType::kFloat32 : tensor_dtype(config, device));
   reset_peak_bytes();
@@ -252,6 +252,7 @@ int run_bench(const BenchArguments& arguments) {
                {"gemm_peak_gflops", peak},
                {"peak_memory_bytes", memory_of(device).peak_bytes},
                {"system_allocations_in_warm_steps", measured.system_calls},
+               {"graph_launches", cuda::graph_stats().launches},
                {"loss", measured.loss}};
   double known = 0;
   for (int i = 0; i < kParts && device.is_cpu(); ++i) {

@@ -92,6 +92,7 @@ void bind_config(ConfigSection& s, Config& config) {
   s.read("threads", config.threads, between(0, 1024));
   bind_dtype(s, config);
   s.read("allow_tf32", config.allow_tf32);
+  s.read("cuda_graphs", config.cuda_graphs);
   s.demand("output_dir");
   s.read_output_path("output_dir", config.output_dir);
   s.know("init_from");

@@ -88,6 +88,7 @@ struct Config {
   DType dtype = DType::kFloat32;
   Precision precision = Precision::kFull;  ///< of training's dense layers; `dtype: bfloat16`
   bool allow_tf32 = false;                 ///< float32 products on a GPU may round to TF32
+  bool cuda_graphs = false;                ///< updates on a GPU run as CUDA graphs
   std::string output_dir;                  ///< absolute
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;

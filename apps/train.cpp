@@ -129,7 +129,7 @@ int run_train(const TrainArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
   const Device device = parse_device(config.device);
   set_num_threads(config.threads);
-  use_precision(config, device);
+  use_device_options(config, device);
   install_signal_handlers();
   RunFolder folder(config.output_dir);
   std::string note;

@@ -9,6 +9,7 @@
 
 #include "apps/signals.h"
 #include "core/allocator.h"
+#include "core/cuda.h"
 
 namespace tapestry {
 namespace {
@@ -140,13 +141,15 @@ void Trainer::launch_update() {
                                     .normalizer = static_cast<double>(launched.size.targets)};
   std::vector<Tensor> sums;
   for (int64_t i = 0; i < launched.size.micro_batches; ++i) {
-    Tape tape({.seed = config_.seed,
-               .step = static_cast<uint32_t>(state_.step),
-               .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
-    const CrossEntropy result = task_.loss(i, options);
-    sums.push_back(result.sums);
-    launched.sums.emplace_back(result.sums);
-    tape.backward(result.loss);
+    cuda::as_graph([&] {
+      Tape tape({.seed = config_.seed,
+                 .step = static_cast<uint32_t>(state_.step),
+                 .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
+      const CrossEntropy result = task_.loss(i, options);
+      sums.push_back(result.sums);
+      tape.backward(result.loss);
+    });
+    launched.sums.emplace_back(sums.back());
   }
   // Now the device has enough to do: time to hear of the update before.
   finish_update();
@@ -217,6 +220,10 @@ int Trainer::run() {
                      state_.validations_without_best, " validations"));
   }
   log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
+  if (config_.cuda_graphs && !on_cpu) {
+    const cuda::GraphStats stats = cuda::graph_stats();
+    log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
+  }
   return 0;
 }
 

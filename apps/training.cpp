@@ -74,9 +74,10 @@ bool matches(const std::string& name, const std::string& pattern) {
   return false;
 }
 
-void use_precision(const Config& config, Device device) {
+void use_device_options(const Config& config, Device device) {
   set_dense_precision(device.is_cpu() ? config.precision : Precision::kFull);
   cuda::set_allow_tf32(config.allow_tf32);
+  cuda::set_use_graphs(config.cuda_graphs && !device.is_cpu());
 }
 
 NamedVars named_parameters(const ParamStore& store) {

@@ -42,8 +42,8 @@ class TrainingTask {
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
-/// Settles, for the process, what the config says about products: before the first step.
-void use_precision(const Config& config, Device device);
+/// Settles, for the process, how the config wants its device used: before the first step.
+void use_device_options(const Config& config, Device device);
 
 /// Hears what was read and what was left out.
 using Report = std::function<void(const std::string&)>;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda_graph.h"
 #include "core/error.h"
 
 namespace tapestry::cuda {
@@ -30,7 +31,10 @@ void* take(int64_t block_bytes) {
   return block;
 }
 
-void give_back(void* block, int64_t) { cudaFree(block); }
+void give_back(void* block, int64_t) {
+  internal::stop_collecting();  // what was collected may use it
+  cudaFree(block);
+}
 
 // Never destroyed: tensors in static storage may outlive any static pool.
 MemoryPool& pool() {
@@ -38,11 +42,18 @@ MemoryPool& pool() {
   return *instance;
 }
 
-// Pinned buffers in turn: one is filled while those before it are on their way. A step's uploads are
-// fewer, so that none waits for the step before.
+// Pinned buffers in turn: one is filled while those before it are on their way. A step's uploads
+// are fewer, so that none waits for the step before.
 class UploadBuffers {
  public:
   void upload(void* device, const void* host, int64_t bytes) {
+    if (internal::collecting != nullptr) {
+      if (const void* pinned = internal::stage(host, bytes)) {
+        return internal::put_on_stream(
+            internal::Copy(device, pinned, bytes, cudaMemcpyHostToDevice));
+      }
+      internal::stop_collecting();
+    }
     std::lock_guard lock(mutex_);
     for (int64_t done = 0; done < bytes; done += kBytes) {
       const int64_t part = std::min(bytes - done, kBytes);
@@ -119,12 +130,19 @@ MemoryStats memory() { return pool().stats(); }
 void reset_peak_bytes() { pool().reset_peak(); }
 
 void upload(void* device, const void* host, int64_t bytes) {
+  if (internal::collecting != nullptr) {
+    if (const void* pinned = internal::stage(host, bytes)) {
+      return internal::put_on_stream(internal::Copy(device, pinned, bytes, cudaMemcpyHostToDevice));
+    }
+    internal::stop_collecting();
+  }
   static auto* buffers = new UploadBuffers;  // never destroyed, as the pool
   buffers->upload(device, host, bytes);
 }
 
 void download(void* host, const void* device, int64_t bytes) {
   if (bytes == 0) return;
+  internal::stop_collecting();
   check_status(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
                                the_stream()),
                "download");
@@ -167,6 +185,7 @@ Download::Slot* take_slot() {
 
 Download::Download(const void* device, int64_t bytes) : slot_(take_slot()) {
   check(bytes <= kMaxBytes, "download", "expected at most ", kMaxBytes, " bytes, got ", bytes, '.');
+  internal::stop_collecting();
   check_status(cudaMemcpyAsync(slot_->pinned, device, static_cast<size_t>(bytes),
                                cudaMemcpyDeviceToHost, the_stream()),
                "download");
@@ -195,20 +214,21 @@ const void* Download::wait() const {
 
 void copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
-  check_status(
-      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, the_stream()),
-      "copy");
+  internal::put_on_stream(internal::Copy(to, from, bytes, cudaMemcpyDeviceToDevice));
 }
 
 void fill_zero(void* device, int64_t bytes) {
   if (bytes == 0) return;
-  check_status(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), the_stream()), "fill");
+  internal::put_on_stream(internal::FillZero(device, bytes));
 }
 
 void set_allow_tf32(bool allow) { tf32_allowed = allow; }
 bool allow_tf32() { return tf32_allowed; }
 
-void synchronize() { check_status(cudaStreamSynchronize(the_stream()), "synchronize"); }
+void synchronize() {
+  internal::stop_collecting();
+  check_status(cudaStreamSynchronize(the_stream()), "synchronize");
+}
 
 void* allocate_managed(int64_t bytes) {
   void* block = nullptr;
@@ -238,6 +258,8 @@ void* stream() {
   }();
   return stream;
 }
+
+void sort_free_memory() { pool().sort(); }
 
 void check_status(int status, const char* who) {
   const auto error = static_cast<cudaError_t>(status);

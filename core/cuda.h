@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/memory_pool.h"
@@ -61,6 +62,21 @@ void synchronize();
 void set_allow_tf32(bool allow);
 bool allow_tf32();
 
+/// Calls body(). Where graphs are asked for, what it puts on the stream is collected and launched
+/// when it returns: as a CUDA graph from the second time on that the same kernels come on the same
+/// sizes, with the same result. A wait for the stream within ends the collecting; what body()
+/// throws is passed on after all that was collected until then is launched. No other thread may use
+/// the device meanwhile.
+void as_graph(const std::function<void()>& body);
+/// Off unless it is asked for.
+void set_use_graphs(bool use);
+struct GraphStats {
+  int64_t graphs = 0;    ///< made
+  int64_t launches = 0;  ///< of graphs
+  int64_t updates = 0;   ///< kernels and copies in them that got other arguments
+};
+GraphStats graph_stats();
+
 /// Memory that host and device can both address, for tests.
 void* allocate_managed(int64_t bytes);
 void free_managed(void* block) noexcept;
@@ -71,6 +87,8 @@ std::string description(int index);
 namespace internal {
 /// The cudaStream_t of the process.
 void* stream();
+/// Same requests then get the same blocks (MemoryPool::sort).
+void sort_free_memory();
 /// Throws Error(kRuntime, "[who] ...") with CUDA's words for `status`, a cudaError_t, unless it is
 /// 0.
 void check_status(int status, const char* who);

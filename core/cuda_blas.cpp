@@ -182,7 +182,8 @@ Key key_of(const Gemm<T>& g, const Epilogue<T>& epilogue) {
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 
 struct Algorithm {
-  bool found = false;
+  internal::Answer answer =
+      internal::Answer::kNo;  // kUnknown: there is one, but it has not run yet
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
 };
@@ -198,15 +199,23 @@ class Library {
     Descriptors d = describe(g, epilogue);
     std::lock_guard lock(mutex_);
     Algorithm& best = algorithm_for(g, epilogue, d);
-    if (!best.found) return false;
+    if (best.answer == internal::Answer::kNo) return false;
     const Wider<T> alpha = static_cast<Wider<T>>(g.alpha), beta = static_cast<Wider<T>>(g.beta);
     const cublasStatus_t status =
         cublasLtMatmul(handle_, &d.operation, &alpha, g.b, &d.first, g.a, &d.second, &beta, g.c,
                        &d.result, g.c, &d.result, &best.algorithm, workspace_, best.workspace_bytes,
                        static_cast<cudaStream_t>(internal::stream()));
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return best.found = false;
-    check_blas(status);
-    return true;
+    const bool supported = status != CUBLAS_STATUS_NOT_SUPPORTED;
+    if (supported) check_blas(status);
+    best.answer = supported ? internal::Answer::kYes : internal::Answer::kNo;
+    return supported;
+  }
+
+  template <class T>
+  internal::Answer answer_to(const Gemm<T>& g, const Epilogue<T>& epilogue) {
+    std::lock_guard lock(mutex_);
+    const auto known = algorithms_.find(key_of(g, epilogue));
+    return known == algorithms_.end() ? internal::Answer::kUnknown : known->second.answer;
   }
 
  private:
@@ -240,7 +249,7 @@ class Library {
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     check_blas(status);
     if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return {};
-    return {true, result.algo, result.workspaceSize};
+    return {internal::Answer::kUnknown, result.algo, result.workspaceSize};
   }
 
   cublasLtHandle_t handle_{};
@@ -249,18 +258,38 @@ class Library {
   std::unordered_map<Key, Algorithm, KeyHash> algorithms_;
 };
 
-}  // namespace
-
-template <class T>
-bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue) {
-  const bool aligned = args.ldc % 8 == 0 && alignment_of(epilogue.z) >= 16;
-  if (epilogue.z != nullptr && !aligned) return false;
-  static auto* library = new Library;  // never destroyed, as the pool of cuda.cpp
-  return library->run(args, epilogue);
+Library& library() {
+  static auto* instance = new Library;  // never destroyed, as the pool of cuda.cpp
+  return *instance;
 }
 
-template bool matmul(const Gemm<float>&, const Epilogue<float>&);
-template bool matmul(const Gemm<double>&, const Epilogue<double>&);
-template bool matmul(const Gemm<BFloat16>&, const Epilogue<BFloat16>&);
+// Does the library want z elsewhere?
+template <class T>
+bool refused(const Gemm<T>& args, const Epilogue<T>& epilogue) {
+  const bool aligned = args.ldc % 8 == 0 && alignment_of(epilogue.z) >= 16;
+  return epilogue.z != nullptr && !aligned;
+}
 
+}  // namespace
+
+namespace internal {
+
+template <class T>
+bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue) {
+  return !refused(args, epilogue) && library().run(args, epilogue);
+}
+
+template <class T>
+Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue) {
+  return refused(args, epilogue) ? Answer::kNo : library().answer_to(args, epilogue);
+}
+
+#define TAPESTRY_PRODUCTS(T)                                  \
+  template bool multiply(const Gemm<T>&, const Epilogue<T>&); \
+  template Answer answer_to(const Gemm<T>&, const Epilogue<T>&);
+TAPESTRY_PRODUCTS(float)
+TAPESTRY_PRODUCTS(double)
+TAPESTRY_PRODUCTS(BFloat16)
+
+}  // namespace internal
 }  // namespace tapestry::cuda

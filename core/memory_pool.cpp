@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "core/error.h"
 
@@ -65,6 +66,11 @@ void MemoryPool::free(void* block, int64_t bytes) noexcept {
   if (source_.on_free != nullptr) source_.on_free(block, cls.bytes);
   free_[cls.index].push_back(block);
   stats_.bytes_in_use -= cls.bytes;
+}
+
+void MemoryPool::sort() {
+  std::lock_guard lock(mutex_);
+  for (auto& list : free_) std::sort(list.begin(), list.end(), std::greater<>());
 }
 
 MemoryStats MemoryPool::stats() {

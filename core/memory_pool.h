@@ -35,6 +35,10 @@ class MemoryPool {
   /// Gives back what allocate(bytes) returned; `bytes` must be the same. Thread-safe.
   void free(void* block, int64_t bytes) noexcept;
 
+  /// Free blocks are handed out by ascending address from here on, until others are given back: the
+  /// same requests get the same blocks if the same ones are in use.
+  void sort();
+
   MemoryStats stats();
   void reset_peak();
   /// Returns every free block to the system.

@@ -120,8 +120,10 @@ if [[ $parts = *' bench '* ]]; then
   translation=(configs/multi30k_small.yaml model.hidden_size=512 model.intermediate_size=2048
     model.num_attention_heads=8 model.encoder_layers=6 model.decoder_layers=6 --shape 256x32x32)
   bench "GPT-2 124M, 64 x 1024, bfloat16" "${gpt2[@]}" --shape 64x1024 dtype=bfloat16
+  bench "the same as CUDA graphs" "${gpt2[@]}" --shape 64x1024 dtype=bfloat16 cuda_graphs=true
   bench "GPT-2 124M, 16 x 1024, float32" "${gpt2[@]}" --shape 16x1024
   bench "translation d 512, 6+6, 8k + 8k, bfloat16" "${translation[@]}" dtype=bfloat16
+  bench "the same as CUDA graphs" "${translation[@]}" dtype=bfloat16 cuda_graphs=true
   bench "translation d 512, 6+6, 8k + 8k, float32" "${translation[@]}"
 fi
 

@@ -10,8 +10,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <tuple>
 
 #include "core/cuda.h"
+#include "core/cuda_graph.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {
@@ -52,7 +55,59 @@ struct Launch {
   int64_t shared_bytes = 0;
 };
 
-/// Runs the kernel on the process's stream. Throws Error(kRuntime) with the sizes when it cannot.
+template <class... Params>
+class KernelCall final : public cuda::internal::Work {
+ public:
+  KernelCall(const Launch& what, void (*kernel)(Params...), const Params&... args)
+      : what_(what), kernel_(kernel), args_(args...) {}
+
+  void issue() const override {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = what_.grid;
+    config.blockDim = what_.block;
+    config.dynamicSmemBytes = static_cast<size_t>(what_.shared_bytes);
+    config.stream = static_cast<cudaStream_t>(cuda::internal::stream());
+    const cudaError_t status = std::apply(
+        [&](const Params&... args) { return cudaLaunchKernelEx(&config, kernel_, args...); },
+        args_);
+    cuda::internal::check_launch(status, what_.kernel, {what_.grid.x, what_.grid.y, what_.grid.z},
+                                 {what_.block.x, what_.block.y, what_.block.z}, what_.shared_bytes);
+  }
+  uint64_t shape() const override {
+    uint64_t hash = reinterpret_cast<uint64_t>(kernel_);
+    for (const dim3& size : {what_.grid, what_.block}) {
+      for (const unsigned n : {size.x, size.y, size.z}) hash = cuda::internal::mix(hash, n);
+    }
+    return cuda::internal::mix(hash, static_cast<uint64_t>(what_.shared_bytes));
+  }
+  // By bytes: what lies between the members of an argument may differ, and costs an update.
+  bool equals(const Work& other) const override {
+    return std::memcmp(&args_, &static_cast<const KernelCall&>(other).args_, sizeof(args_)) == 0;
+  }
+  bool update(cudaGraphExec_t graph, cudaGraphNode_t node) const override {
+    return std::apply(
+        [&](const Params&... args) {
+          void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))...};
+          cudaKernelNodeParams node_params = {};
+          node_params.func = reinterpret_cast<void*>(kernel_);
+          node_params.gridDim = what_.grid;
+          node_params.blockDim = what_.block;
+          node_params.sharedMemBytes = static_cast<unsigned>(what_.shared_bytes);
+          node_params.kernelParams = pointers;
+          cuda::internal::check_status(cudaGraphExecKernelNodeSetParams(graph, node, &node_params),
+                                       what_.kernel);
+          return true;
+        },
+        args_);
+  }
+
+ private:
+  Launch what_;
+  void (*kernel_)(Params...);
+  std::tuple<Params...> args_;
+};
+
+/// Puts the kernel on the process's stream. Throws Error(kRuntime) with the sizes when it cannot.
 template <class... Params, class... Args>
 void launch(const Launch& what, void (*kernel)(Params...), const Args&... args) {
   if (what.grid.x == 0 || what.grid.y == 0 || what.grid.z == 0) return;
@@ -64,14 +119,7 @@ void launch(const Launch& what, void (*kernel)(Params...), const Args&... args) 
                                                       static_cast<int>(what.shared_bytes)),
                                  what.kernel);
   }
-  cudaLaunchConfig_t config = {};
-  config.gridDim = what.grid;
-  config.blockDim = what.block;
-  config.dynamicSmemBytes = static_cast<size_t>(what.shared_bytes);
-  config.stream = static_cast<cudaStream_t>(cuda::internal::stream());
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
-  cuda::internal::check_launch(status, what.kernel, {what.grid.x, what.grid.y, what.grid.z},
-                               {what.block.x, what.block.y, what.block.z}, what.shared_bytes);
+  cuda::internal::put_on_stream(KernelCall<Params...>(what, kernel, static_cast<Params>(args)...));
 }
 
 /// Blocks of `block` threads that give every one of n items a thread. A kernel with a grid-stride

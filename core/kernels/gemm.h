@@ -27,6 +27,8 @@ struct Gemm {
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
   Precision precision = Precision::kFull;
+
+  bool operator==(const Gemm&) const = default;
 };
 
 namespace kernels {

@@ -1,5 +1,6 @@
 // Training on a GPU (or its emulation) against the CPU: loss curves, mixed precision, resuming, and
 // checkpoints that move between devices.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -59,6 +60,17 @@ TEST_P(CudaTrainingTest, AResumedRunHasTheSameBits) {
           << folder_.messages();
     }
     expect_equal(folder_.result(whole), folder_.result(parts));
+  }
+}
+
+TEST_P(CudaTrainingTest, GraphsHaveTheSameBits) {
+  for (const std::string dtype : {"dtype=float32", "dtype=bfloat16"}) {
+    const std::string plain = "plain" + dtype, graphs = "graphs" + dtype;
+    ASSERT_EQ(train(plain, {"device=cuda", dtype}), 0) << folder_.messages();
+    folder_.forget_messages();
+    ASSERT_EQ(train(graphs, {"device=cuda", dtype, "cuda_graphs=true"}), 0) << folder_.messages();
+    expect_equal(folder_.result(plain), folder_.result(graphs));
+    EXPECT_THAT(folder_.messages(), testing::ContainsRegex("CUDA graphs: [1-9][0-9]* launched"));
   }
 }
 

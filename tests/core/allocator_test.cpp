@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -52,6 +54,19 @@ TEST(AllocatorTest, AFreedBlockServesTheNextRequestOfItsSize) {
   EXPECT_EQ(first, second);
   EXPECT_EQ(host_memory().system_calls, calls);
   host_free(second, 70000);
+}
+
+TEST(AllocatorTest, SortedBlocksComeByAddress) {
+  MemoryPool pool({"test", [](int64_t bytes) { return std::malloc(static_cast<size_t>(bytes)); },
+                   [](void* block, int64_t) { std::free(block); }, nullptr, nullptr});
+  std::vector<void*> blocks;
+  for (int i = 0; i < 5; ++i) blocks.push_back(pool.allocate(5000));
+  for (const size_t i : {2, 4, 0, 3, 1}) pool.free(blocks[i], 5000);
+  std::sort(blocks.begin(), blocks.end());
+  pool.sort();
+  for (void* expected : blocks) EXPECT_EQ(pool.allocate(5000), expected);
+  for (void* block : blocks) pool.free(block, 5000);
+  pool.release();
 }
 
 TEST(AllocatorTest, ReleaseReturnsOnlyFreeBlocks) {

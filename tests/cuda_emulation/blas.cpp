@@ -52,22 +52,41 @@ void multiply_row(const Gemm<T>& g, const Epilogue<T>& epilogue, int64_t item, i
   }
 }
 
-}  // namespace
-
 template <class T>
-bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue) {
-  const bool plain =
-      epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
-  if (!plain && !has_epilogue(args, epilogue)) return false;
-  if (args.batch > 1 && std::min({args.stride_a, args.stride_b, args.stride_c}) < 0) return false;
+void multiply_all(const Gemm<T>& args, const Epilogue<T>& epilogue) {
   for (int64_t item = 0; item < args.batch; ++item) {
     for (int64_t i = 0; i < args.m; ++i) multiply_row(args, epilogue, item, i);
   }
+}
+
+}  // namespace
+
+namespace internal {
+
+template <class T>
+Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue) {
+  const bool plain =
+      epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
+  if (!plain && !has_epilogue(args, epilogue)) return Answer::kNo;
+  if (args.batch > 1 && std::min({args.stride_a, args.stride_b, args.stride_c}) < 0) {
+    return Answer::kNo;
+  }
+  return Answer::kYes;
+}
+
+template <class T>
+bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue) {
+  if (answer_to(args, epilogue) == Answer::kNo) return false;
+  cuda_emulation::put([=] { multiply_all(args, epilogue); });
   return true;
 }
 
-template bool matmul(const Gemm<float>&, const Epilogue<float>&);
-template bool matmul(const Gemm<double>&, const Epilogue<double>&);
-template bool matmul(const Gemm<BFloat16>&, const Epilogue<BFloat16>&);
+#define TAPESTRY_PRODUCTS(T)                                  \
+  template bool multiply(const Gemm<T>&, const Epilogue<T>&); \
+  template Answer answer_to(const Gemm<T>&, const Epilogue<T>&);
+TAPESTRY_PRODUCTS(float)
+TAPESTRY_PRODUCTS(double)
+TAPESTRY_PRODUCTS(BFloat16)
 
+}  // namespace internal
 }  // namespace tapestry::cuda

@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <stdexcept>
+#include <tuple>
+#include <type_traits>
 
 #include "cuda_runtime_api.h"
 
@@ -19,14 +23,6 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __grid_constant__
-
-struct uint3 {
-  unsigned x, y, z;
-};
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
-};
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -65,7 +61,22 @@ T exchange(T value, int from) {
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
-  return cuda_emulation::run(*config, [&] { kernel(args...); });
+  if (!cuda_emulation::is_capturing()) {
+    return cuda_emulation::run(*config, [&] { kernel(args...); });
+  }
+  const auto held = std::make_shared<std::tuple<Params...>>(args...);
+  cuda_emulation::put(
+      [config = *config, kernel, held] {
+        const auto body = [&] { std::apply(kernel, *held); };
+        if (cuda_emulation::run(config, body) != cudaSuccess) throw std::logic_error("launch");
+      },
+      [held](void** from) {
+        const auto take = [&](auto& argument) {
+          argument = *static_cast<std::remove_reference_t<decltype(argument)>*>(*from++);
+        };
+        std::apply([&](auto&... arguments) { (take(arguments), ...); }, *held);
+      });
+  return cudaSuccess;
 }
 
 inline void __syncthreads() { cuda_emulation::block_barrier(); }

@@ -176,8 +176,10 @@ cudaError_t cudaMallocHost(void** block, size_t bytes) { return cudaMalloc(block
 cudaError_t cudaFree(void* block) { return std::free(block), cudaSuccess; }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
-  return std::memmove(to, from, bytes), cudaSuccess;
+  cuda_emulation::put([=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
-  return std::memset(to, value, bytes), cudaSuccess;
+  cuda_emulation::put([=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
 }

@@ -1,0 +1,141 @@
+// core/cuda_graph.h: work that runs as graphs does what it does without.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "core/cuda.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/gemm.h"
+#include "core/tensor.h"
+
+namespace tapestry {
+namespace {
+
+constexpr Device kGpu{Device::Kind::kCuda, 0};
+
+class GraphTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    cuda::set_use_graphs(true);
+    before_ = cuda::graph_stats();
+  }
+  void TearDown() override { cuda::set_use_graphs(false); }
+  cuda::GraphStats since() const {
+    const cuda::GraphStats now = cuda::graph_stats();
+    return {now.graphs - before_.graphs, now.launches - before_.launches,
+            now.updates - before_.updates};
+  }
+
+  cuda::GraphStats before_;
+};
+
+Tensor row(const std::vector<float>& values) {
+  const Tensor tensor = Tensor::empty({static_cast<int64_t>(values.size())}, DType::kFloat32);
+  std::copy(values.begin(), values.end(), tensor.data<float>());
+  return tensor;
+}
+
+// y = factor x + 1, on the GPU.
+void scale(double factor, const Tensor& x, const Tensor& y) {
+  kernels::affine(Cuda{}, factor, x.data<float>(), 1, y.data<float>(), x.numel());
+}
+
+using Floats = std::vector<float>;
+
+TEST_F(GraphTest, TheSameWorkBecomesAGraphAndTakesOtherArguments) {
+  const Tensor y = Tensor::zeros({3}, DType::kFloat32, kGpu);
+  for (int i = 0; i < 5; ++i) {
+    cuda::as_graph([&] {
+      // An upload, a copy, a fill, and a kernel with another argument each time.
+      const Tensor x = row({1, 2, static_cast<float>(i)}).to(kGpu), copy = x.clone(),
+                   zero = Tensor::zeros({3}, DType::kFloat32, kGpu);
+      scale(i, copy, y);
+      scale(1, zero, zero);
+    });
+    const float n = static_cast<float>(i);
+    EXPECT_EQ(y.to_vector<float>(), (Floats{n + 1, 2 * n + 1, n * n + 1})) << i;
+  }
+  EXPECT_EQ(since().graphs, 1);
+  EXPECT_EQ(since().launches, 4) << "all but the first";
+  EXPECT_GE(since().updates, 3) << "the factor";
+  EXPECT_LE(since().updates, 2 * 3) << "and the place in pinned memory";
+}
+
+TEST_F(GraphTest, OtherSizesAreOtherGraphs) {
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const int64_t n : {5, 5000, 50000}) {
+      const Tensor x = Tensor::full({n}, 2, DType::kFloat32, kGpu);
+      cuda::as_graph([&] { scale(3, x, x); });
+      EXPECT_EQ(x.to_vector<float>(), Floats(static_cast<size_t>(n), 7));
+    }
+  }
+  EXPECT_EQ(since().graphs, 3);
+  EXPECT_EQ(since().launches, 6);
+}
+
+TEST_F(GraphTest, WhatMustBeKnownAtOnceEndsTheCollecting) {
+  for (int turn = 0; turn < 3; ++turn) {
+    const Tensor x = row({1, 2}).to(kGpu), y = row({0, 0}).to(kGpu);
+    cuda::as_graph([&] {
+      scale(2, x, y);
+      EXPECT_EQ(y.to_vector<float>(), (Floats{3, 5}));
+      scale(3, y, y);
+    });
+    EXPECT_EQ(y.to_vector<float>(), (Floats{10, 16}));
+  }
+  EXPECT_EQ(since().launches, 0);
+}
+
+TEST_F(GraphTest, AnErrorWithinLosesNothing) {
+  const Tensor x = row({1, 2}).to(kGpu);
+  EXPECT_THROW(cuda::as_graph([&] {
+                 scale(2, x, x);
+                 fail(ErrorKind::kRuntime, "within");
+               }),
+               Error);
+  EXPECT_EQ(x.to_vector<float>(), (Floats{3, 5}));
+  cuda::as_graph([&] { scale(2, x, x); });
+  EXPECT_EQ(x.to_vector<float>(), (Floats{7, 11}));
+}
+
+TEST_F(GraphTest, AnUploadThatIsTooLongIsNotCollected) {
+  std::vector<float> values(1 << 19);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  const Tensor x = Tensor::zeros({1 << 19}, DType::kFloat32, kGpu);
+  cuda::as_graph([&] {
+    scale(2, x, x);
+    x.copy_from(row(values));
+    scale(0, x, x);
+    x.copy_from(row(values));
+  });
+  EXPECT_EQ(x.to_vector<float>(), values);
+}
+
+// The arguments of a library's kernels cannot be changed: another graph, but not for ever.
+TEST_F(GraphTest, ProductsAtOtherAddressesAreOtherGraphs) {
+  const auto product = [](const Tensor& a, const Tensor& c) {
+    Gemm<float> g;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 2;
+    g.a = g.b = a.data<float>(), g.c = c.data<float>();
+    kernels::gemm(Cuda{}, g);
+  };
+  const Tensor a = row({1, 2, 3, 4}).to(kGpu);
+  std::vector<Tensor> results;
+  for (int i = 0; i < 12; ++i) results.push_back(row({0, 0, 0, 0}).to(kGpu));
+  product(a, results[0]);  // what has never run is not collected
+  for (const Tensor& c : results) {
+    for (int turn = 0; turn < 2; ++turn) {
+      c.copy_from(row({0, 0, 0, 0}));
+      cuda::as_graph([&] { product(a, c); });
+      EXPECT_EQ(c.to_vector<float>(), (Floats{7, 10, 15, 22}));
+    }
+  }
+  EXPECT_EQ(since().graphs, 5);
+  EXPECT_EQ(since().launches, 9) << "twice each but for the first";
+}
+
+}  // namespace
+}  // namespace tapestry
