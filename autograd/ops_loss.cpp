@@ -8,7 +8,8 @@ namespace {
 
 struct Problem {
   CrossEntropyShape shape;
-  Tensor targets;  // on the device
+  Tensor targets;       // on the device
+  Tensor host_targets;  // the same
   int64_t tokens = 0;
   double normalizer = 1;
 };
@@ -22,9 +23,9 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
   check(options.label_smoothing >= 0 && options.label_smoothing < 1, who,
         "label smoothing must be in [0, 1), got ", options.label_smoothing, '.');
   Problem problem{{rows, classes, options.label_smoothing, options.ignore_index},
-                  targets.to(device)};
-  const Tensor host = targets.to(Device{});
-  const int32_t* target = host.data<int32_t>();
+                  targets.to(device),
+                  targets.to(Device{})};
+  const int32_t* target = problem.host_targets.data<int32_t>();
   for (int64_t i = 0; i < rows; ++i) {
     if (target[i] == options.ignore_index) continue;
     check(target[i] >= 0 && target[i] < classes, who, "targets must be in [0, ", classes, "), got ",
@@ -115,6 +116,7 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
     args.weight = weight.value().data<T>();
     args.bias = data_or_null<T>(bias.value());
     args.targets = problem.targets.data<int32_t>();
+    args.host_targets = problem.host_targets.data<int32_t>();
     args.grad_scale = 1.0 / problem.normalizer;
     args.dx = data_or_null<T>(dx);
     args.d_weight = data_or_null<T>(dw);

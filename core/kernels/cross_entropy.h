@@ -38,6 +38,7 @@ struct LinearCrossEntropy {
   const T* weight = nullptr;
   const T* bias = nullptr;
   const int32_t* targets = nullptr;
+  const int32_t* host_targets = nullptr;  ///< the same, where the host can read them; may be null
   double grad_scale = 1;
   T* dx = nullptr;
   T* d_weight = nullptr;
@@ -59,8 +60,8 @@ template <class T>
 void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums);
 
-/// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing on the
-/// CPU.
+/// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing: on
+/// CUDA where there are host_targets, and they are an eighth or more.
 template <class T>
 void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                           CrossEntropySums* sums);

@@ -1,4 +1,7 @@
+#include <vector>
+
 #include "core/kernels/cross_entropy_rows.cuh"
+#include "core/kernels/embedding.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/linear.h"
 
@@ -59,13 +62,10 @@ Gemm<T> weight_gradient(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk
   return g;
 }
 
-}  // namespace
-
-namespace kernels {
-
+// All rows, ignored ones too.
 template <class T>
-void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
-                          CrossEntropySums* sums) {
+void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+              CrossEntropySums* sums) {
   // Without a bias, rows of logits begin 128 bytes apart or a multiple of it, whatever the number
   // of classes: at odd addresses (50257 classes) cuBLASLt has slow algorithms alone.
   constexpr int64_t kRowStep = 128 / static_cast<int64_t>(sizeof(T));
@@ -83,9 +83,10 @@ void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCros
                          gradients ? args.dx + first * args.in : nullptr};
     const LinearShape classifier{chunk.rows, args.in, shape.classes};
     if (args.bias != nullptr) {
-      linear<T>(Cuda{}, classifier, {chunk.x, args.weight, args.bias, nullptr, logits.data()});
+      kernels::linear<T>(Cuda{}, classifier,
+                         {chunk.x, args.weight, args.bias, nullptr, logits.data()});
     } else {
-      gemm(Cuda{}, logits_of(args, chunk, shape.classes));
+      kernels::gemm(Cuda{}, logits_of(args, chunk, shape.classes));
     }
     CrossEntropyShape part = shape;
     part.rows = chunk.rows;
@@ -103,13 +104,90 @@ void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCros
       backward.dx = chunk.dx, backward.dx_write = Write::kSet;
       backward.d_weight = args.d_weight, backward.d_bias = args.d_bias;
       backward.d_weight_write = backward.d_bias_write = write;
-      linear_backward(Cuda{}, classifier, backward);
+      kernels::linear_backward(Cuda{}, classifier, backward);
     } else {
-      gemm(Cuda{}, weight_gradient(args, chunk, shape.classes, write));
-      gemm(Cuda{}, input_gradient(args, chunk, shape.classes));
+      kernels::gemm(Cuda{}, weight_gradient(args, chunk, shape.classes, write));
+      kernels::gemm(Cuda{}, input_gradient(args, chunk, shape.classes));
     }
   }
   sum_rows(losses.data(), shape.rows, sums);
+}
+
+// The rows that count, in their order, and ignored ones up to a multiple of kStep: one at least.
+struct Selection {
+  // Few different numbers of rows, so that products and graphs are those of other batches.
+  static constexpr size_t kStep = 128;
+
+  Selection(const int32_t* all, int64_t count, int32_t ignore_index) {
+    for (int64_t r = 0; r < count; ++r) {
+      if (all[r] == ignore_index) continue;
+      rows.push_back(static_cast<int32_t>(r));
+      targets.push_back(all[r]);
+    }
+    const size_t real = rows.size(), padded = (real / kStep + 1) * kStep;
+    rows.resize(padded);
+    targets.resize(padded, ignore_index);
+    places.assign(static_cast<size_t>(count), static_cast<int32_t>(real));
+    for (size_t i = 0; i < real; ++i)
+      places[static_cast<size_t>(rows[i])] = static_cast<int32_t>(i);
+  }
+
+  std::vector<int32_t> rows;     // of x
+  std::vector<int32_t> targets;  // theirs
+  std::vector<int32_t> places;  // of each row of x in `rows`: of one that is ignored an ignored one
+};
+
+class DeviceInts {
+ public:
+  explicit DeviceInts(const std::vector<int32_t>& values) : ints_(std::ssize(values)) {
+    cuda::upload(ints_.data(), values.data(), std::ssize(values) * int64_t{sizeof(int32_t)});
+  }
+  const int32_t* data() { return ints_.data(); }
+
+ private:
+  DeviceScratch<int32_t> ints_;
+};
+
+// to[i] = from[ids[i]], rows of `cols` elements.
+template <class T>
+void take_rows(const T* from, int64_t from_rows, int64_t cols, const std::vector<int32_t>& ids,
+               T* to) {
+  DeviceInts on_device(ids);
+  const EmbeddingShape shape{.rows = std::ssize(ids), .cols = cols, .vocab = from_rows};
+  kernels::embedding<T>(Cuda{}, shape, on_device.data(), from, nullptr, Dropout{}, to);
+}
+
+template <class T>
+void selected_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                   const Selection& selection, CrossEntropySums* sums) {
+  const int64_t count = std::ssize(selection.rows);
+  DeviceInts targets(selection.targets);
+  DeviceScratch<T> x(count * args.in), dx(args.dx != nullptr ? count * args.in : 0);
+  take_rows(args.x, shape.rows, args.in, selection.rows, x.data());
+  CrossEntropyShape part = shape;
+  part.rows = count;
+  LinearCrossEntropy<T> selected = args;
+  selected.x = x.data();
+  selected.targets = targets.data();
+  if (args.dx != nullptr) selected.dx = dx.data();
+  all_rows(part, selected, sums);
+  if (args.dx != nullptr) take_rows(dx.data(), count, args.in, selection.places, args.dx);
+}
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                          CrossEntropySums* sums) {
+  if (args.host_targets != nullptr) {
+    const Selection selection(args.host_targets, shape.rows, shape.ignore_index);
+    if (8 * std::ssize(selection.rows) <= 7 * shape.rows) {
+      return selected_rows(shape, args, selection, sums);
+    }
+  }
+  all_rows(shape, args, sums);
 }
 
 template void linear_cross_entropy(Cuda, const CrossEntropyShape&, const LinearCrossEntropy<float>&,

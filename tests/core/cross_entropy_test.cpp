@@ -195,6 +195,7 @@ struct Classifier {
                                .weight = weight.data(),
                                .bias = bias.empty() ? nullptr : bias.data(),
                                .targets = targets.data(),
+                               .host_targets = targets.data(),
                                .grad_scale = grad_scale,
                                .chunk_bytes = 0};  // the smallest chunks there are
     if (gradients) {
@@ -271,6 +272,7 @@ TEST(CrossEntropyBFloat16Test, FusedEqualsItsParts) {
   expect_fused<BFloat16>(70, 304, 24, true, 0, 3);  // aligned rows
   expect_fused<BFloat16>(7, 65, 33, false, 0.2, 0);
   expect_fused<BFloat16>(2100, 40, 8, true, 0.1, 7);  // several chunks
+  expect_fused<BFloat16>(300, 40, 8, true, 0.1, 2);   // without the ignored rows
 }
 #endif
 
@@ -303,7 +305,7 @@ TYPED_TEST(CrossEntropyTest, IgnoredRowsAreAsIfTheyWereNotThere) {
 
 TYPED_TEST(CrossEntropyTest, NothingToCount) {
   using T = TypeParam;
-  for (const int64_t rows : {0, 6}) {
+  for (const int64_t rows : {0, 6, 200}) {
     const Classifier<T> model(rows, 40, 5, true);
     const auto got = model.run(0.1, Values<int32_t>(rows, kIgnore), 1);
     EXPECT_EQ(got.sums.loss, 0);
