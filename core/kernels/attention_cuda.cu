@@ -95,6 +95,7 @@ namespace kernels {
 
 template <class T>
 void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& args) {
+  if (attend_one_query(shape, args)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (fits_mma(shape, args.q, args.k, args.v, args.out)) return attention_mma(shape, args);
   }

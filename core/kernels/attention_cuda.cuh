@@ -38,6 +38,11 @@ void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>
 void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                             const float* deltas);
 
+/// The kernel for one query for each sequence. False, and nothing is done, where it does not fit:
+/// more queries, dropout, rows that are not aligned, heads larger than a warp reads in one access.
+template <class T>
+bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args);
+
 /// The key/value head that query head `head` reads.
 TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_t head) {
   return head / (shape.heads / shape.kv_heads);

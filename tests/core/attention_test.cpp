@@ -54,6 +54,25 @@ TYPED_TEST(AttentionTest, EveryHeadSize) {
   });
 }
 
+// Rows that a GPU reads in aligned accesses.
+TYPED_TEST(AttentionTest, OneQueryOfEveryHeadSize) {
+  on_every_target([] {
+    for (const int64_t size : {4, 8, 24, 32, 64, 72, 128, 136, 256}) {
+      const AttentionCase cases[] = {
+          {"one key", 1, 1, 1, 1, 1, size, false, {}, 0},
+          {"many keys, grouped", 2, 1, 300, 4, 2, size, true, {}, 0},
+          {"lengths, one of them 0", 4, 1, 70, 2, 2, size, false, {70, 1, 0, 33}, 0},
+          {"no key", 2, 1, 0, 2, 2, size, false, {}, 0},
+          {"dropout", 2, 1, 40, 2, 1, size, false, {}, 0.3f},
+      };
+      for (const AttentionCase& c : cases) {
+        SCOPED_TRACE(size);
+        check<TypeParam>(c, units(30), /*padding=*/8);
+      }
+    }
+  });
+}
+
 TYPED_TEST(AttentionTest, SequencesOfManyBlocks) {
   const AttentionCase cases[] = {
       {"causal", 1, 700, 700, 1, 1, 8, true, {}, 0},

@@ -46,6 +46,8 @@ TEST_P(AttentionTensorCoresTest, EqualTheDefinition) {
       {"dropout, draws aligned", 1, 70, 72, 2, 1, size, false, {}, 0.25f},
       {"dropout, draws not aligned", 2, 33, 67, 2, 2, size, true, {67, 40}, 0.5f},
       {"one query: a decoding step", 2, 1, 200, 2, 1, size, true, {}, 0},
+      {"one query, dropout", 2, 1, 200, 2, 1, size, true, {}, 0.2f},
+      {"one query, key lengths", 4, 1, 70, 2, 2, size, false, {70, 1, 0, 33}, 0},
       {"no key", 2, 3, 0, 2, 2, size, false, {}, 0},
   };
   for (const AttentionCase& c : cases) check<BFloat16>(c, bfloat16_tolerance(), kAligned);
