@@ -131,13 +131,15 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
   Measured measured;
   Tensor loss;
-  for (int64_t step = 0; step < arguments.warmup_steps + arguments.steps; ++step) {
-    if (step == arguments.warmup_steps)
-      measured.system_calls = memory_of(store.device()).system_calls;
+  // A graph is made in the third step.
+  const int64_t warmup_steps =
+      std::max<int64_t>(arguments.warmup_steps, config.cuda_graphs ? 3 : 0);
+  for (int64_t step = 0; step < warmup_steps + arguments.steps; ++step) {
+    if (step == warmup_steps) measured.system_calls = memory_of(store.device()).system_calls;
     const double start = now();
     double tokens = 0;
     PartSeconds untimed{};
-    const Profile profile(step < arguments.warmup_steps ? untimed : measured.parts);
+    const Profile profile(step < warmup_steps ? untimed : measured.parts);
     cuda::as_graph([&] {
       Tape tape({config.seed, static_cast<uint32_t>(step), 0});
       const CrossEntropy result = next_loss(tokens);
@@ -148,9 +150,9 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                             .clip_value = config.training.clip_value});
     optimizer.zero_grad();
-    const int64_t left = arguments.warmup_steps + arguments.steps - 1 - step;
+    const int64_t left = warmup_steps + arguments.steps - 1 - step;
     if (!store.device().is_cpu() && (left == 0 || left == arguments.steps)) cuda::synchronize();
-    if (step < arguments.warmup_steps) continue;
+    if (step < warmup_steps) continue;
     measured.seconds.push_back(now() - start);
     measured.tokens.push_back(tokens);
   }

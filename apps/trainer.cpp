@@ -223,6 +223,7 @@ int Trainer::run() {
   if (config_.cuda_graphs && !on_cpu) {
     const cuda::GraphStats stats = cuda::graph_stats();
     log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
+    if (!stats.refusal.empty()) log_.warn(concat("no graph of every shape: ", stats.refusal));
   }
   return 0;
 }

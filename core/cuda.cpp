@@ -47,22 +47,14 @@ MemoryPool& pool() {
 class UploadBuffers {
  public:
   void upload(void* device, const void* host, int64_t bytes) {
-    if (internal::collecting != nullptr) {
-      if (const void* pinned = internal::stage(host, bytes)) {
-        return internal::put_on_stream(
-            internal::Copy(device, pinned, bytes, cudaMemcpyHostToDevice));
-      }
-      internal::stop_collecting();
-    }
     std::lock_guard lock(mutex_);
     for (int64_t done = 0; done < bytes; done += kBytes) {
       const int64_t part = std::min(bytes - done, kBytes);
       Buffer& buffer = buffers_[next_ = (next_ + 1) % kBuffers];
       prepare(buffer);
       std::memcpy(buffer.pinned, static_cast<const char*>(host) + done, static_cast<size_t>(part));
-      check_status(cudaMemcpyAsync(static_cast<char*>(device) + done, buffer.pinned,
-                                   static_cast<size_t>(part), cudaMemcpyHostToDevice, the_stream()),
-                   "upload");
+      internal::Copy(static_cast<char*>(device) + done, buffer.pinned, part, cudaMemcpyHostToDevice)
+          .issue();
       check_status(cudaEventRecord(buffer.sent, the_stream()), "upload");
     }
   }
@@ -130,6 +122,7 @@ MemoryStats memory() { return pool().stats(); }
 void reset_peak_bytes() { pool().reset_peak(); }
 
 void upload(void* device, const void* host, int64_t bytes) {
+  if (bytes == 0) return;
   if (internal::collecting != nullptr) {
     if (const void* pinned = internal::stage(host, bytes)) {
       return internal::put_on_stream(internal::Copy(device, pinned, bytes, cudaMemcpyHostToDevice));

@@ -63,17 +63,19 @@ void set_allow_tf32(bool allow);
 bool allow_tf32();
 
 /// Calls body(). Where graphs are asked for, what it puts on the stream is collected and launched
-/// when it returns: as a CUDA graph from the second time on that the same kernels come on the same
-/// sizes, with the same result. A wait for the stream within ends the collecting; what body()
-/// throws is passed on after all that was collected until then is launched. No other thread may use
-/// the device meanwhile.
+/// when it returns: as a CUDA graph once the same kernels have come before on the same sizes, with
+/// the same result. A wait for the stream within ends the collecting, and so does a product that is
+/// the first of its kind; what body() throws is passed on after all that was collected until then
+/// is launched. No other thread may use the device meanwhile.
 void as_graph(const std::function<void()>& body);
 /// Off unless it is asked for.
 void set_use_graphs(bool use);
 struct GraphStats {
   int64_t graphs = 0;    ///< made
+  int64_t held = 0;      ///< of these, in memory
   int64_t launches = 0;  ///< of graphs
   int64_t updates = 0;   ///< kernels and copies in them that got other arguments
+  std::string refusal;   ///< what CUDA said when it last would not make one
 };
 GraphStats graph_stats();
 

@@ -2,6 +2,7 @@
 // kernels include this; everybody else goes through core/kernels/gemm.h and linear.h.
 #pragma once
 
+#include "core/cuda.h"
 #include "core/cuda_graph.h"
 #include "core/error.h"
 #include "core/kernels/gemm.h"
@@ -33,19 +34,27 @@ bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue);
 template <class T>
 class Product final : public Work {
  public:
-  Product(const Gemm<T>& args, const Epilogue<T>& epilogue) : args_(args), epilogue_(epilogue) {}
+  Product(const Gemm<T>& args, const Epilogue<T>& epilogue)
+      : args_(args), epilogue_(epilogue), tf32_(allow_tf32()) {}
   void issue() const override {
     check(multiply(args_, epilogue_), "gemm", "cuBLASLt no longer has an algorithm for m ", args_.m,
           ", n ", args_.n, ", k ", args_.k, ", batch ", args_.batch, '.');
   }
   uint64_t shape() const override {
-    return mix(mix(mix(static_cast<uint64_t>(args_.m), static_cast<uint64_t>(args_.n)),
-                   static_cast<uint64_t>(args_.k)),
-               static_cast<uint64_t>(args_.batch));
+    uint64_t hash = tf32_;
+    for (const int64_t n : {args_.m, args_.n, args_.k, args_.batch}) {
+      hash = mix(hash, static_cast<uint64_t>(n));
+    }
+    for (const bool flag :
+         {args_.trans_a, args_.trans_b, args_.beta == 0, epilogue_.gelu_tanh,
+          epilogue_.bias != nullptr, epilogue_.z != nullptr, epilogue_.row_sums != nullptr}) {
+      hash = mix(hash, flag);
+    }
+    return hash;
   }
   bool equals(const Work& other) const override {
     const auto& product = static_cast<const Product&>(other);
-    return args_ == product.args_ && epilogue_ == product.epilogue_;
+    return args_ == product.args_ && epilogue_ == product.epilogue_ && tf32_ == product.tf32_;
   }
   // Its kernels are the library's: nobody else knows their arguments.
   bool update(cudaGraphExec_t, cudaGraphNode_t) const override { return false; }
@@ -53,6 +62,7 @@ class Product final : public Work {
  private:
   Gemm<T> args_;
   Epilogue<T> epilogue_;
+  bool tf32_;
 };
 
 }  // namespace internal

@@ -16,6 +16,11 @@ cudaStream_t the_stream() { return static_cast<cudaStream_t>(stream()); }
 
 }  // namespace
 
+bool accepted(int status) {
+  if (status != cudaSuccess) cudaGetLastError();  // so that no later launch reports it
+  return status == cudaSuccess;
+}
+
 void Copy::issue() const {
   check_status(cudaMemcpyAsync(to_, from_, bytes_, kind_, the_stream()), "copy");
 }
@@ -24,8 +29,7 @@ bool Copy::equals(const Work& other) const {
   return to_ == copy.to_ && from_ == copy.from_;
 }
 bool Copy::update(cudaGraphExec_t graph, cudaGraphNode_t node) const {
-  check_status(cudaGraphExecMemcpyNodeSetParams1D(graph, node, to_, from_, bytes_, kind_), "copy");
-  return true;
+  return accepted(cudaGraphExecMemcpyNodeSetParams1D(graph, node, to_, from_, bytes_, kind_));
 }
 
 void FillZero::issue() const {
@@ -52,6 +56,10 @@ void WorkList::clear() {
 
 namespace {
 
+// A graph of a thousand nodes takes a few MB. Shapes that come after these are launched as they
+// come.
+constexpr int64_t kMostGraphs = 256;
+
 // The work of one shape. The first time it is launched as it comes: it may never come again.
 class Graph {
  public:
@@ -63,11 +71,16 @@ class Graph {
   /// Takes `list`, and gives the last one for it.
   void launch(std::unique_ptr<WorkList>& list, GraphStats& stats) {
     const bool seen = std::exchange(seen_, true);
-    if (executable_ != nullptr && !update(*list, stats)) destroy();
-    if (executable_ == nullptr && seen && captures_ < kMostCaptures) {
-      capture(*list);
-      ++captures_;
-      ++stats.graphs;
+    if (executable_ != nullptr) {
+      if (update(*list, stats)) {
+        if (++uses_ == kPaysOff) captures_ = 0;
+      } else {
+        destroy();
+        --stats.held;
+      }
+    }
+    if (executable_ == nullptr && seen && captures_ < kMostCaptures && stats.held < kMostGraphs) {
+      capture(*list, stats);
     }
     if (executable_ == nullptr) return list->issue();
     std::swap(list_, list);
@@ -76,8 +89,9 @@ class Graph {
   }
 
  private:
-  // Work whose addresses change all the time is launched as it comes.
-  static constexpr int kMostCaptures = 5;
+  // Work whose addresses change all the time is launched as it comes: so many graphs are made that
+  // are not used so often.
+  static constexpr int kMostCaptures = 5, kPaysOff = 10;
 
   // The executable then does what `list` says. False where it cannot.
   bool update(const WorkList& list, GraphStats& stats) {
@@ -94,9 +108,28 @@ class Graph {
     return true;
   }
 
-  void capture(const WorkList& list) {
-    // Relaxed: nothing that another thread does at this time has to do with the stream.
-    check_status(cudaStreamBeginCapture(the_stream(), cudaStreamCaptureModeRelaxed), "graph");
+  // Where CUDA refuses, the work is launched as it comes from then on.
+  void capture(const WorkList& list, GraphStats& stats) {
+    try {
+      // Relaxed: nothing that another thread does at this time has to do with the stream.
+      check_status(cudaStreamBeginCapture(the_stream(), cudaStreamCaptureModeRelaxed), "graph");
+      record(list);
+      check_status(cudaGraphInstantiate(&executable_, graph_, 0), "graph");
+    } catch (const Error& error) {
+      stats.refusal = error.what();
+      destroy();
+      cudaGetLastError();  // so that no later launch reports it
+      captures_ = kMostCaptures;
+      return;
+    }
+    uses_ = 0;
+    ++captures_;
+    ++stats.graphs;
+    ++stats.held;
+  }
+
+  // From the stream, which stops capturing in any case.
+  void record(const WorkList& list) {
     nodes_.clear();
     try {
       for (const Work* work : list.works()) {
@@ -105,24 +138,23 @@ class Graph {
       }
     } catch (...) {
       cudaStreamEndCapture(the_stream(), &graph_);
-      destroy();
-      cudaGetLastError();  // so that no later launch reports it
       throw;
     }
     check_status(cudaStreamEndCapture(the_stream(), &graph_), "graph");
-    check_status(cudaGraphInstantiate(&executable_, graph_, 0), "graph");
   }
 
   // What was captured last: the stream's next node is to come after it.
   static cudaGraphNode_t last_node() {
-    cudaStreamCaptureStatus status;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t* nodes = nullptr;
     const cudaGraphEdgeData* edges = nullptr;
     size_t count = 0;
     check_status(
         cudaStreamGetCaptureInfo(the_stream(), &status, nullptr, nullptr, &nodes, &edges, &count),
         "graph");
-    check(count == 1, "graph", "expected the work of one stream, got ", count, " branches.");
+    check(status == cudaStreamCaptureStatusActive && count == 1, "graph",
+          "expected a capture of one stream, got status ", static_cast<int>(status), " and ", count,
+          " branches.");
     return nodes[0];
   }
 
@@ -137,7 +169,8 @@ class Graph {
   }
 
   bool seen_ = false;
-  int captures_ = 0;
+  int captures_ = 0;             // that have not paid off
+  int uses_ = 0;                 // of the last one
   cudaGraph_t graph_ = nullptr;  // what the nodes belong to
   cudaGraphExec_t executable_ = nullptr;
   std::vector<cudaGraphNode_t> nodes_;  // of each work the last
@@ -167,7 +200,8 @@ class Staging {
   }
 
  private:
-  static constexpr int64_t kBytes = int64_t{1} << 20;
+  // The ids and targets of a batch of 512k tokens.
+  static constexpr int64_t kBytes = int64_t{8} << 20;
   void* pinned_ = nullptr;
   cudaEvent_t read_{};
   int64_t used_ = 0;
@@ -187,11 +221,7 @@ class Collector {
   }
   void end() {
     collecting = nullptr;
-    if (Graph* const graph = graph_of(list_->shape())) {
-      graph->launch(list_, stats);
-    } else {
-      list_->issue();
-    }
+    graphs_[list_->shape()].launch(list_, stats);
     stagings_[staging_].end();
   }
   void stop() {
@@ -203,17 +233,8 @@ class Collector {
   GraphStats stats;
 
  private:
-  // A graph of a thousand nodes takes a few MB. Shapes that come after these are launched as they
-  // come.
-  static constexpr size_t kMostGraphs = 256;
   // One is filled while the work before is under way.
   static constexpr size_t kStagings = 4;
-
-  Graph* graph_of(uint64_t shape) {
-    const auto known = graphs_.find(shape);
-    if (known != graphs_.end()) return &known->second;
-    return graphs_.size() < kMostGraphs ? &graphs_[shape] : nullptr;
-  }
 
   std::unique_ptr<WorkList> list_;
   Staging stagings_[kStagings];

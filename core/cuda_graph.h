@@ -1,6 +1,6 @@
-// Everything that goes onto the process's stream goes through put_on_stream(): at once, or, while
-// as_graph() (core/cuda.h) runs, into a list that is launched as one CUDA graph. Included by core's
-// CUDA code alone.
+// Kernels, products, copies and fills go onto the process's stream through put_on_stream(): at
+// once, or, while as_graph() (core/cuda.h) runs, into a list that is launched as one CUDA graph.
+// Included by core's CUDA code alone.
 //
 // A graph is never trusted to be right: the host runs its code as ever, and every piece of work is
 // compared with the one that the graph was made from. Kernels and copies whose arguments changed
@@ -29,7 +29,7 @@ class Work {
   /// `other` has the same type.
   virtual bool equals(const Work& other) const = 0;
   /// Gives `node`, made from a work of the same type and shape, these arguments. False where there
-  /// is no way to.
+  /// is no way to, or CUDA refuses.
   virtual bool update(cudaGraphExec_t graph, cudaGraphNode_t node) const = 0;
 
  protected:
@@ -72,6 +72,9 @@ void put_on_stream(const W& work) {
 /// A copy of `bytes` of `host` in pinned memory, until the list that is being collected has run;
 /// null where there is no room.
 const void* stage(const void* host, int64_t bytes);
+
+/// Whether CUDA took it. An error is then forgotten.
+bool accepted(int status);
 
 class Copy final : public Work {
  public:

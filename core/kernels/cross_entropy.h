@@ -61,7 +61,8 @@ void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const 
                    double grad_scale, T* dlogits, CrossEntropySums* sums);
 
 /// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing: on
-/// CUDA where there are host_targets, and they are an eighth or more.
+/// CUDA where there are host_targets, and an eighth of the rows is saved (their number is rounded
+/// up).
 template <class T>
 void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                           CrossEntropySums* sums);

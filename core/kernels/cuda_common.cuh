@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "core/cuda.h"
 #include "core/cuda_graph.h"
@@ -62,6 +63,7 @@ class KernelCall final : public cuda::internal::Work {
       : what_(what), kernel_(kernel), args_(args...) {}
 
   void issue() const override {
+    allow_shared_bytes();
     cudaLaunchConfig_t config = {};
     config.gridDim = what_.grid;
     config.blockDim = what_.block;
@@ -82,9 +84,11 @@ class KernelCall final : public cuda::internal::Work {
   }
   // By bytes: what lies between the members of an argument may differ, and costs an update.
   bool equals(const Work& other) const override {
-    return std::memcmp(&args_, &static_cast<const KernelCall&>(other).args_, sizeof(args_)) == 0;
+    return equal_arguments(static_cast<const KernelCall&>(other).args_,
+                           std::index_sequence_for<Params...>());
   }
   bool update(cudaGraphExec_t graph, cudaGraphNode_t node) const override {
+    allow_shared_bytes();
     return std::apply(
         [&](const Params&... args) {
           void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))...};
@@ -94,14 +98,29 @@ class KernelCall final : public cuda::internal::Work {
           node_params.blockDim = what_.block;
           node_params.sharedMemBytes = static_cast<unsigned>(what_.shared_bytes);
           node_params.kernelParams = pointers;
-          cuda::internal::check_status(cudaGraphExecKernelNodeSetParams(graph, node, &node_params),
-                                       what_.kernel);
-          return true;
+          return cuda::internal::accepted(
+              cudaGraphExecKernelNodeSetParams(graph, node, &node_params));
         },
         args_);
   }
 
  private:
+  // More than 48 KiB must be asked for, and those count the kernel's static shared memory too: a
+  // few KiB that are not known here.
+  void allow_shared_bytes() const {
+    if (what_.shared_bytes < 40 * 1024) return;
+    cuda::internal::check_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_),
+                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      static_cast<int>(what_.shared_bytes)),
+                                 what_.kernel);
+  }
+  template <size_t... kIndex>
+  bool equal_arguments(const std::tuple<Params...>& other, std::index_sequence<kIndex...>) const {
+    return (
+        (std::memcmp(&std::get<kIndex>(args_), &std::get<kIndex>(other), sizeof(Params)) == 0) &&
+        ...);
+  }
+
   Launch what_;
   void (*kernel_)(Params...);
   std::tuple<Params...> args_;
@@ -111,14 +130,6 @@ class KernelCall final : public cuda::internal::Work {
 template <class... Params, class... Args>
 void launch(const Launch& what, void (*kernel)(Params...), const Args&... args) {
   if (what.grid.x == 0 || what.grid.y == 0 || what.grid.z == 0) return;
-  // More than 48 KiB must be asked for, and those count the kernel's static shared memory too: a
-  // few KiB that are not known here.
-  if (what.shared_bytes >= 40 * 1024) {
-    cuda::internal::check_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      static_cast<int>(what.shared_bytes)),
-                                 what.kernel);
-  }
   cuda::internal::put_on_stream(KernelCall<Params...>(what, kernel, static_cast<Params>(args)...));
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "core/kernels/cross_entropy_rows.cuh"
@@ -116,20 +117,21 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
 // The rows that count, in their order, and ignored ones up to a multiple of kStep: one at least.
 struct Selection {
   // Few different numbers of rows, so that products and graphs are those of other batches.
-  static constexpr size_t kStep = 128;
+  static constexpr int64_t kStep = 128;
+  static int64_t rows_for(int64_t real) { return (real / kStep + 1) * kStep; }
 
-  Selection(const int32_t* all, int64_t count, int32_t ignore_index) {
+  Selection(const int32_t* all, int64_t count, int32_t ignore_index, int64_t real)
+      : places(static_cast<size_t>(count), static_cast<int32_t>(real)) {
+    rows.reserve(static_cast<size_t>(rows_for(real)));
+    targets.reserve(rows.capacity());
     for (int64_t r = 0; r < count; ++r) {
       if (all[r] == ignore_index) continue;
+      places[static_cast<size_t>(r)] = static_cast<int32_t>(rows.size());
       rows.push_back(static_cast<int32_t>(r));
       targets.push_back(all[r]);
     }
-    const size_t real = rows.size(), padded = (real / kStep + 1) * kStep;
-    rows.resize(padded);
-    targets.resize(padded, ignore_index);
-    places.assign(static_cast<size_t>(count), static_cast<int32_t>(real));
-    for (size_t i = 0; i < real; ++i)
-      places[static_cast<size_t>(rows[i])] = static_cast<int32_t>(i);
+    rows.resize(static_cast<size_t>(rows_for(real)));
+    targets.resize(rows.size(), ignore_index);
   }
 
   std::vector<int32_t> rows;     // of x
@@ -182,9 +184,10 @@ template <class T>
 void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                           CrossEntropySums* sums) {
   if (args.host_targets != nullptr) {
-    const Selection selection(args.host_targets, shape.rows, shape.ignore_index);
-    if (8 * std::ssize(selection.rows) <= 7 * shape.rows) {
-      return selected_rows(shape, args, selection, sums);
+    const int32_t *const all = args.host_targets, *const end = all + shape.rows;
+    const int64_t real = shape.rows - std::count(all, end, shape.ignore_index);
+    if (8 * Selection::rows_for(real) <= 7 * shape.rows) {
+      return selected_rows(shape, args, Selection(all, shape.rows, shape.ignore_index, real), sums);
     }
   }
   all_rows(shape, args, sums);

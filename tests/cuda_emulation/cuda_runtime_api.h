@@ -100,6 +100,8 @@ namespace cuda_emulation {
 /// Other arguments for a node; as cudaKernelNodeParams::kernelParams.
 using SetArguments = std::function<void(void** arguments)>;
 bool is_capturing();
+/// So many of the next graphs cannot be made.
+extern int graphs_to_refuse;
 /// Does the work, or makes it the next node of the graph that is captured.
 void put(std::function<void()> work, SetArguments set_arguments = nullptr);
 

@@ -37,6 +37,8 @@ CUgraphNode_st* find(cudaGraphExec_t executable, cudaGraphNode_t node) {
 
 namespace cuda_emulation {
 
+int graphs_to_refuse = 0;
+
 bool is_capturing() { return captured != nullptr; }
 
 void put(std::function<void()> work, SetArguments set_arguments) {
@@ -71,6 +73,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
+  if (cuda_emulation::graphs_to_refuse > 0) {
+    --cuda_emulation::graphs_to_refuse;
+    return cudaErrorMemoryAllocation;
+  }
   *executable = new CUgraphExec_st{graph, {}};
   for (const auto& node : graph->nodes) (*executable)->nodes.push_back(*node);
   return cudaSuccess;
