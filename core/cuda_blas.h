@@ -41,15 +41,19 @@ class Product final : public Work {
           ", n ", args_.n, ", k ", args_.k, ", batch ", args_.batch, '.');
   }
   uint64_t shape() const override {
-    uint64_t hash = tf32_;
-    for (const int64_t n : {args_.m, args_.n, args_.k, args_.batch}) {
-      hash = mix(hash, static_cast<uint64_t>(n));
-    }
-    for (const bool flag :
-         {args_.trans_a, args_.trans_b, args_.beta == 0, epilogue_.gelu_tanh,
-          epilogue_.bias != nullptr, epilogue_.z != nullptr, epilogue_.row_sums != nullptr}) {
-      hash = mix(hash, flag);
-    }
+    // Arrays, because nvcc does not take lists here.
+    const int64_t sizes[] = {args_.m, args_.n, args_.k, args_.batch};
+    const bool flags[] = {tf32_,
+                          args_.trans_a,
+                          args_.trans_b,
+                          args_.beta == 0,
+                          epilogue_.gelu_tanh,
+                          epilogue_.bias != nullptr,
+                          epilogue_.z != nullptr,
+                          epilogue_.row_sums != nullptr};
+    uint64_t hash = 0;
+    for (const int64_t n : sizes) hash = mix(hash, static_cast<uint64_t>(n));
+    for (const bool flag : flags) hash = mix(hash, flag);
     return hash;
   }
   bool equals(const Work& other) const override {
