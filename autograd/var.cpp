@@ -5,8 +5,13 @@
 
 namespace tapestry {
 
+void Gradient::own() {
+  if (value_.defined() && !value_.shared()) return;
+  value_ = filled_ ? value_.clone() : Tensor::empty(shape_, dtype_, device_);
+}
+
 Gradient::Target Gradient::target() {
-  if (!value_.defined()) value_ = Tensor::empty(shape_, dtype_, device_);
+  own();
   const Write write = filled_ ? Write::kAdd : Write::kSet;
   filled_ = true;
   return {value_, write};
@@ -18,6 +23,7 @@ void Gradient::accept(Tensor contribution) {
     filled_ = true;
     return;
   }
+  own();
   dispatch(value_, [&](auto device, auto type) {
     using T = decltype(type);
     kernels::affine(device, 1.0, contribution.data<T>(), 0.0, value_.data<T>(), value_.numel(),

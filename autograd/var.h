@@ -23,7 +23,8 @@ class Gradient {
   };
   Target target();
 
-  /// Contributes a tensor that nobody else holds: kept as it is when it comes first.
+  /// Contributes a tensor that nobody writes to any more: kept as it is when it comes first, and
+  /// copied before others are added to it only if somebody still reads it.
   void accept(Tensor contribution);
 
   /// The sum of the contributions; undefined when none came.
@@ -39,6 +40,9 @@ class Gradient {
   bool retained = false;  ///< an intermediate whose gradient stays readable after backward
 
  private:
+  // Nobody else may see what is written to value_.
+  void own();
+
   Shape shape_;
   DType dtype_;
   Device device_;

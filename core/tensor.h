@@ -54,6 +54,9 @@ class Tensor {
   /// The first byte, whatever the dtype.
   void* raw() const { return pointer_; }
 
+  /// Whether another tensor has the same storage.
+  bool shared() const { return storage_.use_count() > 1; }
+
   /// Same storage, other shape. Throws when the element counts differ.
   Tensor reshape(const Shape& shape) const;
   /// Rows [begin, end) of the first axis; shares storage.
