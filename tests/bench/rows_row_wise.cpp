@@ -6,6 +6,7 @@
 #include "core/kernels/optimizer.h"
 #include "core/kernels/softmax.h"
 #include "core/kernels/sum_squares.h"
+#include "core/kernels/top_logits.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {
@@ -75,6 +76,21 @@ Row softmax_forward_row(const std::string& name, int64_t n, int64_t classes) {
   return {name, 4.0 * n * classes, 4.0 * 2 * n * classes, [=] {
             const Tensor x = values({n, classes}), y = Tensor::empty_like(x);
             return [=] { kernels::softmax<float>(Cpu{}, data(x), data(y), n, classes); };
+          }};
+}
+
+// A step of a search with five beams.
+Row top_logits_row(const std::string& name, int64_t n, int64_t vocab) {
+  constexpr int64_t kCount = 10;
+  return {name, 4.0 * n * vocab, 4.0 * n * vocab, [=] {
+            const Tensor logits = values({n, vocab});
+            const Tensor rows = Tensor::empty({n}, DType::kInt32);
+            for (int64_t r = 0; r < n; ++r) rows.data<int32_t>()[r] = static_cast<int32_t>(r);
+            const Tensor top = Tensor::empty({n, 1 + 2 * kCount}, DType::kFloat64);
+            return [=] {
+              kernels::top_logits<float>(Cpu{}, {n, vocab, kCount}, rows.data<int32_t>(),
+                                         data(logits), top.data<double>());
+            };
           }};
 }
 
@@ -167,6 +183,7 @@ Table row_wise_rows(const ModelShape& m) {
           embedding_backward_row(name("embedding/backward"), m),
           softmax_forward_row(name("softmax/forward"), n, m.vocab),
           softmax_backward_row(name("softmax/backward"), n, m.vocab),
+          top_logits_row(name("top_logits/forward"), m.batch * 5, m.vocab),
           cross_entropy_row(name("cross_entropy/both"), n, m.vocab),
           glu_forward_row(name("glu/forward"), n, m.intermediate),
           glu_backward_row(name("glu/backward"), n, m.intermediate),
