@@ -13,7 +13,7 @@
 namespace tapestry {
 namespace {
 
-// log(sum(exp(z))): what turns logits into log-probabilities.
+// What is taken from logits to make them log-probabilities, if it is a number.
 double checked(double log_sum_exp, const SearchRow& row) {
   check(std::isfinite(log_sum_exp), "search", "the logits of sentence ", row.sequence_id, " after ",
         row.context.generated.size(), " tokens are not finite.");
