@@ -20,22 +20,17 @@ double checked(double log_sum_exp, const SearchRow& row) {
   return log_sum_exp;
 }
 
-double log_sum_exp(std::span<const double> z, const SearchRow& row) {
-  const double largest = *std::max_element(z.begin(), z.end());
-  double total = 0;
-  for (const double value : z) total += std::exp(value - largest);
-  return checked(largest + std::log(total), row);
+bool is_banned(const SearchTask& task, int32_t token) {
+  return std::find(task.banned.begin(), task.banned.end(), token) != task.banned.end();
 }
 
-// The `count` most probable tokens of one row of logits, as log-probabilities added to `shift`.
-void find_top(std::span<const double> z, double shift, int32_t beam, size_t count,
-              std::vector<Candidate>& top) {
-  for (size_t v = 0; v < z.size(); ++v) {
-    const Candidate candidate{shift + z[v], beam, static_cast<int32_t>(v)};
-    if (top.size() == count && !(candidate < top.back())) continue;
-    if (candidate.log_probability == kImpossible) continue;
-    if (top.size() == count) top.pop_back();
-    top.insert(std::upper_bound(top.begin(), top.end(), candidate), candidate);
+// From the pairs of a row's top_logits(): at most `count` of those that are not banned.
+void take_pairs(const double* pairs, int64_t number, double shift, const SearchTask& task,
+                int32_t beam, size_t count, std::vector<Candidate>& found) {
+  for (int64_t k = 0; k < number && found.size() < count; ++k) {
+    const auto token = static_cast<int32_t>(pairs[2 * k]);
+    if (token < 0) break;
+    if (!is_banned(task, token)) found.push_back({shift + pairs[2 * k + 1], beam, token});
   }
 }
 
@@ -66,12 +61,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
     std::vector<Candidate>& found = candidates[r];
     const double* const result = host.data<double>() + i * (1 + 2 * pairs);
     const double shift = row.log_probability - checked(result[0], row);
-    for (int64_t k = 0; k < pairs && !row.only_eos && found.size() < count; ++k) {
-      const auto token = static_cast<int32_t>(result[1 + 2 * k]);
-      if (token < 0) break;
-      if (std::find(task.banned.begin(), task.banned.end(), token) != task.banned.end()) continue;
-      found.push_back({shift + result[2 + 2 * k], row.beam, token});
-    }
+    if (!row.only_eos) take_pairs(result + 1, pairs, shift, task, row.beam, count, found);
     if (!found.empty()) continue;
     const Tensor eos = logits.reshape({logits.numel()})
                            .slice(r * vocab + task.eos_id, r * vocab + task.eos_id + 1);
@@ -82,8 +72,15 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
 // With rules, or to draw: z is a copy that may be changed.
 void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask& task,
                      const SearchOptions& options, size_t count, std::vector<Candidate>& found) {
+  const auto vocab = std::ssize(z), pairs = std::min(vocab, static_cast<int64_t>(count));
+  const int32_t only_row = 0;
+  Scratch<double> top(1 + 2 * pairs);
+  const auto find = [&](int64_t number) {
+    kernels::top_logits(Cpu{}, {1, vocab, number}, &only_row, z.data(), top.data());
+  };
   apply_penalties(z, row.context, options);
-  const double shift = row.log_probability - log_sum_exp(z, row);
+  find(1);
+  const double shift = row.log_probability - checked(top[0], row);
   const Candidate eos{shift + z[task.eos_id], row.beam, task.eos_id};
   apply_bans(z, row.context, task, options);
   const bool none_left =
@@ -91,14 +88,15 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   if (row.only_eos || none_left) {
     found.push_back(eos);
   } else if (options.do_sample) {
-    Scratch<double> cut(std::ssize(z));  // z still holds the log-probabilities
+    Scratch<double> cut(vocab);  // z still holds the log-probabilities
     std::copy(z.begin(), z.end(), cut.data());
     const double u = sampling_uniform(options.seed, row.sequence_id,
                                       static_cast<int64_t>(row.context.generated.size()));
     const int32_t token = sample_token({cut.data(), z.size()}, options, u);
     found.push_back({shift + z[token], row.beam, token});
   } else {
-    find_top(z, shift, row.beam, count, found);
+    find(pairs);
+    take_pairs(top.data() + 1, pairs, shift, task, row.beam, count, found);
   }
 }
 
