@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -140,12 +141,13 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     double tokens = 0;
     PartSeconds untimed{};
     const Profile profile(step < warmup_steps ? untimed : measured.parts);
-    cuda::as_graph([&] {
+    const auto forward_and_backward = [&] {
       Tape tape({config.seed, static_cast<uint32_t>(step), 0});
       const CrossEntropy result = next_loss(tokens);
       loss = result.loss.value();
       tape.backward(result.loss);
-    });
+    };
+    cuda::as_graph(std::ref(forward_and_backward));  // by reference: no allocation
     if (step > 0) optimizer.outcome();
     optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                             .clip_value = config.training.clip_value});

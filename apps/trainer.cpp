@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/signals.h"
@@ -141,14 +142,15 @@ void Trainer::launch_update() {
                                     .normalizer = static_cast<double>(launched.size.targets)};
   std::vector<Tensor> sums;
   for (int64_t i = 0; i < launched.size.micro_batches; ++i) {
-    cuda::as_graph([&] {
+    const auto forward_and_backward = [&] {
       Tape tape({.seed = config_.seed,
                  .step = static_cast<uint32_t>(state_.step),
                  .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
       const CrossEntropy result = task_.loss(i, options);
       sums.push_back(result.sums);
       tape.backward(result.loss);
-    });
+    };
+    cuda::as_graph(std::ref(forward_and_backward));  // by reference: no allocation
     launched.sums.emplace_back(sums.back());
   }
   // Now the device has enough to do: time to hear of the update before.
