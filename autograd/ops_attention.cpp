@@ -2,7 +2,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "core/kernels/attention.h"
+#include "core/kernels/attention/attention.h"
 #include "core/kernels/rope.h"
 
 namespace tapestry {

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 #include "core/error.h"
 
 namespace tapestry {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 #include "core/tensor.h"
 
 namespace tapestry {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/allocator.h"
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 #include "core/kernels/convert.h"
 
 namespace tapestry {

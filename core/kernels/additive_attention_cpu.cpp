@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/kernels/elementwise.h"
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 
@@ -12,7 +12,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/additive_attention_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_ADDITIVE_ROWS
 #define TAPESTRY_ADDITIVE_ROWS

@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "core/kernels/additive_attention.h"
-#include "core/kernels/column_sums.cuh"
+#include "core/kernels/cuda/column_sums.cuh"
 
 namespace tapestry {
 namespace {

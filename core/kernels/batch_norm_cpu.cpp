@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 
@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/batch_norm_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_BATCH_NORM_ROWS
 #define TAPESTRY_BATCH_NORM_ROWS

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "core/kernels/batch_norm.h"
-#include "core/kernels/column_sums.cuh"
-#include "core/kernels/packs.cuh"
+#include "core/kernels/cuda/column_sums.cuh"
+#include "core/kernels/cuda/packs.cuh"
 
 namespace tapestry {
 namespace {

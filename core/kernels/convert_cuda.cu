@@ -1,5 +1,5 @@
 #include "core/kernels/convert.h"
-#include "core/kernels/cuda_common.cuh"
+#include "core/kernels/cuda/common.cuh"
 
 namespace tapestry {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/kernels/cross_entropy_rows.h"
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/profile.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
@@ -14,7 +14,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/cross_entropy_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tapestry {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/kernels/cross_entropy_rows.cuh"
-#include "core/kernels/packs.cuh"
+#include "core/kernels/cuda/cross_entropy_rows.cuh"
+#include "core/kernels/cuda/packs.cuh"
 
 namespace tapestry {
 namespace {

@@ -1,13 +1,13 @@
 #include "core/kernels/elementwise.h"
-#include "core/kernels/simd_select.h"
-#include "core/kernels/tiling.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/tiling.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/dropout_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/philox_simd-inl.h"
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/philox_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_DROPOUT_RANGE
 #define TAPESTRY_DROPOUT_RANGE

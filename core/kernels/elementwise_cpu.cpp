@@ -5,14 +5,14 @@
 
 #include "core/scratch.h"
 #include "core/kernels/broadcast_loops.h"
-#include "core/kernels/simd_select.h"
-#include "core/kernels/tiling.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/tiling.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/elementwise_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_ELEMENTWISE_ROWS
 #define TAPESTRY_ELEMENTWISE_ROWS

@@ -1,6 +1,6 @@
 #include "core/kernels/broadcast_loops.h"
-#include "core/kernels/cuda_common.cuh"
-#include "core/kernels/reduce_cuda.cuh"
+#include "core/kernels/cuda/common.cuh"
+#include "core/kernels/cuda/reduce.cuh"
 
 namespace tapestry {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 
@@ -10,8 +10,8 @@
 #define HWY_TARGET_INCLUDE "core/kernels/embedding_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/philox_simd-inl.h"
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/philox_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_EMBEDDING_ROWS
 #define TAPESTRY_EMBEDDING_ROWS

@@ -5,8 +5,8 @@
 
 #include "core/blas_cpu.h"
 #include "core/kernels/gemm_common.h"
-#include "core/kernels/packed_bf16.h"
-#include "core/kernels/tile_grid.h"
+#include "core/kernels/cpu/packed_bf16.h"
+#include "core/kernels/cpu/tile_grid.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"

@@ -1,5 +1,5 @@
-#include "core/cuda_blas.h"
-#include "core/kernels/cuda_common.cuh"
+#include "core/cuda/blas.h"
+#include "core/kernels/cuda/common.cuh"
 #include "core/kernels/gemm_common.h"
 
 namespace tapestry {

@@ -1,4 +1,4 @@
-#include "core/kernels/cuda_common.cuh"
+#include "core/kernels/cuda/common.cuh"
 #include "core/kernels/glu.h"
 #include "core/kernels/unary_functors.h"
 

@@ -1,14 +1,14 @@
 #include "core/kernels/gru.h"
 
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/gru_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
-#include "core/kernels/unary_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/cpu/unary_simd-inl.h"
 
 #ifndef TAPESTRY_GRU_ROWS
 #define TAPESTRY_GRU_ROWS

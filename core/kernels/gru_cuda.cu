@@ -1,6 +1,6 @@
 // A step has few elements and follows the product before it: a thread for each element, so that as
 // many of them as possible are on their way.
-#include "core/kernels/cuda_common.cuh"
+#include "core/kernels/cuda/common.cuh"
 #include "core/kernels/gru.h"
 #include "core/kernels/unary_functors.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/kernels/gemm.h"
-#include "core/kernels/simd_select.h"
-#include "core/kernels/tile_grid.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/tile_grid.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -13,8 +13,8 @@
 #define HWY_TARGET_INCLUDE "core/kernels/linear_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
-#include "core/kernels/unary_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/cpu/unary_simd-inl.h"
 
 #ifndef TAPESTRY_LINEAR_ROWS
 #define TAPESTRY_LINEAR_ROWS

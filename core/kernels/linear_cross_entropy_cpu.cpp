@@ -8,7 +8,7 @@
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cross_entropy_rows.h"
 #include "core/kernels/gemm.h"
-#include "core/kernels/tile_grid.h"
+#include "core/kernels/cpu/tile_grid.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"

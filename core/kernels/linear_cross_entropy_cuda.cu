@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/kernels/cross_entropy_rows.cuh"
+#include "core/kernels/cuda/cross_entropy_rows.cuh"
 #include "core/kernels/embedding.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/linear.h"

@@ -3,8 +3,8 @@
 // thread keeps its columns, so that their bias, or their sums, stay in registers.
 #include <type_traits>
 
-#include "core/cuda_blas.h"
-#include "core/kernels/column_sums.cuh"
+#include "core/cuda/blas.h"
+#include "core/kernels/cuda/column_sums.cuh"
 #include "core/kernels/linear.h"
 #include "core/kernels/unary_functors.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -11,8 +11,8 @@
 #define HWY_TARGET_INCLUDE "core/kernels/norm_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/philox_simd-inl.h"
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/philox_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_NORM_ROWS
 #define TAPESTRY_NORM_ROWS

@@ -3,9 +3,9 @@
 // from the cache.
 #include <algorithm>
 
-#include "core/kernels/column_sums.cuh"
+#include "core/kernels/cuda/column_sums.cuh"
 #include "core/kernels/norm.h"
-#include "core/kernels/packs.cuh"
+#include "core/kernels/cuda/packs.cuh"
 
 namespace tapestry {
 namespace {

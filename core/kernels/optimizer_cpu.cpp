@@ -8,7 +8,7 @@
 
 #include "core/kernels/optimizer.h"
 #include "core/kernels/optimizer_functors.h"
-#include "core/kernels/tensor_list.h"
+#include "core/kernels/cpu/tensor_list.h"
 #include "core/profile.h"
 
 #ifndef TAPESTRY_OPTIMIZER_ONCE

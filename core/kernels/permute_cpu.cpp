@@ -2,7 +2,7 @@
 
 #include "core/kernels/elementwise.h"
 #include "core/kernels/permute_axes.h"
-#include "core/kernels/tiling.h"
+#include "core/kernels/cpu/tiling.h"
 
 namespace tapestry {
 namespace {

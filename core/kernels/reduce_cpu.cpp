@@ -4,14 +4,14 @@
 
 #include "core/kernels/elementwise.h"
 #include "core/scratch.h"
-#include "core/kernels/simd_select.h"
-#include "core/kernels/tiling.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/tiling.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/reduce_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_SUM_ROWS
 #define TAPESTRY_SUM_ROWS

@@ -2,8 +2,8 @@
 // gives every multiprocessor work, and the shape alone decides the order.
 #include <algorithm>
 
-#include "core/kernels/reduce_cuda.cuh"
-#include "core/kernels/rows_cuda.cuh"
+#include "core/kernels/cuda/reduce.cuh"
+#include "core/kernels/cuda/rows.cuh"
 
 namespace tapestry {
 namespace {

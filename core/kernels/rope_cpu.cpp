@@ -1,13 +1,13 @@
 #include "core/kernels/rope.h"
 
-#include "core/kernels/simd_select.h"
-#include "core/kernels/tiling.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/tiling.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/rope_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_ROPE_ROWS
 #define TAPESTRY_ROPE_ROWS

@@ -3,14 +3,14 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/softmax_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_SOFTMAX_ROWS
 #define TAPESTRY_SOFTMAX_ROWS

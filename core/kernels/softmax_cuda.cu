@@ -2,7 +2,7 @@
 // the elements come from the caches, so device memory is read once.
 #include <limits>
 
-#include "core/kernels/rows_cuda.cuh"
+#include "core/kernels/cuda/rows.cuh"
 #include "core/kernels/softmax.h"
 
 namespace tapestry {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/kernels/sum_squares.h"
-#include "core/kernels/tensor_list.h"
+#include "core/kernels/cpu/tensor_list.h"
 #include "core/profile.h"
 
 HWY_BEFORE_NAMESPACE();

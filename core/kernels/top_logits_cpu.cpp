@@ -5,14 +5,14 @@
 #include <limits>
 
 #include "core/kernels/cross_entropy_rows.h"
-#include "core/kernels/simd_select.h"
+#include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/top_logits_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_KERNELS_TOP_LOGITS_ONCE_
 #define TAPESTRY_KERNELS_TOP_LOGITS_ONCE_

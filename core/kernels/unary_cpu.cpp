@@ -1,14 +1,14 @@
 #include "core/kernels/unary.h"
 
-#include "core/kernels/simd_select.h"
-#include "core/kernels/tiling.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/tiling.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/unary_cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "core/kernels/simd-inl.h"
-#include "core/kernels/unary_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/cpu/unary_simd-inl.h"
 
 #ifndef TAPESTRY_UNARY_RANGES
 #define TAPESTRY_UNARY_RANGES

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/checkpoint.h"
+#include "apps/checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "core/philox.h"
 #include "tests/data/files.h"

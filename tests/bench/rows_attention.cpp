@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/additive_attention.h"
-#include "core/kernels/attention.h"
+#include "core/kernels/attention/attention.h"
 #include "core/kernels/gru.h"
 #include "core/kernels/rope.h"
 #include "tests/bench/rows.h"

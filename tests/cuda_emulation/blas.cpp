@@ -1,9 +1,9 @@
-// core/cuda_blas.h by naive loops. Epilogues are refused where the library may refuse them, so that
+// core/cuda/blas.h by naive loops. Epilogues are refused where the library may refuse them, so that
 // both ways are tested, and batches with negative strides, which the library does not document.
 #include <algorithm>
 #include <vector>
 
-#include "core/cuda_blas.h"
+#include "core/cuda/blas.h"
 #include "core/kernels/unary_functors.h"
 
 namespace tapestry::cuda {

@@ -1,4 +1,4 @@
-// core/cuda_ptx/warp_mma.h on the CPU, from the fragment layouts that the PTX ISA gives for
+// core/cuda/ptx/warp_mma.h on the CPU, from the fragment layouts that the PTX ISA gives for
 // mma.m16n8k16 and ldmatrix. Copies to shared memory happen when they are waited for, so that a
 // kernel which forgets to wait reads what was there before.
 #pragma once

@@ -3,7 +3,7 @@
 // inputs.
 #include <limits>
 
-#include "tests/core/attention_testing.h"
+#include "tests/core/kernels/attention/attention_testing.h"
 
 namespace tapestry {
 namespace {

@@ -2,7 +2,7 @@
 // the references compute in double from the rounded ones.
 #pragma once
 
-#include "tests/core/kernel_testing.h"
+#include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
 

@@ -2,7 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 #include "core/dispatch.h"
 #include "core/kernels/elementwise.h"
 

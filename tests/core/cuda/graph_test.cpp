@@ -1,10 +1,10 @@
-// core/cuda_graph.h: work that runs as graphs does what it does without.
+// core/cuda/graph.h: work that runs as graphs does what it does without.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <vector>
 
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/kernels/elementwise.h"

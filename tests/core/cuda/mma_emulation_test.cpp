@@ -2,8 +2,8 @@
 // emulated kernels rest on them.
 #include <warp_mma.h>
 
-#include "core/kernels/cuda_common.cuh"
-#include "tests/core/kernel_testing.h"
+#include "core/kernels/cuda/common.cuh"
+#include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
 namespace {

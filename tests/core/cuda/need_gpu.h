@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/cuda.h"
+#include "core/cuda/runtime.h"
 
 /// Leaves a test where no GPU answers: as skipped, or as failed where TAPESTRY_REQUIRE_GPU is set,
 /// as tests/gpu.sh does. A macro, because it returns from the function that it stands in.

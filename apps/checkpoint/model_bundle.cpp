@@ -1,0 +1,113 @@
+#include "apps/checkpoint/model_bundle.h"
+
+#include <algorithm>
+
+#include "apps/checkpoint/checkpoint.h"
+#include "apps/config/sections.h"
+#include "apps/tasks/task.h"
+
+namespace tapestry {
+
+namespace {
+
+Vocabulary vocabulary_of(const TokenizerPair& tokenizers) {
+  return {.source_size = tokenizers.source->vocab_size(),
+          .target_size = tokenizers.target->vocab_size(),
+          .shared = tokenizers.shared(),
+          .pad_id = kPadId};
+}
+
+}  // namespace
+
+template <>
+EncoderDecoder build_model(const Config& config, const TokenizerPair& tokenizers,
+                           const ParamScope& scope) {
+  return EncoderDecoder(config.model, vocabulary_of(tokenizers), scope);
+}
+
+template <>
+RnnAttention build_model(const Config& config, const TokenizerPair& tokenizers,
+                         const ParamScope& scope) {
+  return RnnAttention(config.model, vocabulary_of(tokenizers), scope);
+}
+
+template <>
+LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
+                          const ParamScope& scope) {
+  return LanguageModel(config.model, {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+                       /*causal=*/config.task == Task::kClm, scope);
+}
+
+template <>
+SequenceClassifier build_model(const Config& config, const TokenizerPair& tokenizers,
+                               const ParamScope& scope) {
+  return SequenceClassifier(config.model,
+                            {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+                            static_cast<int64_t>(config.data.labels.size()), scope);
+}
+
+template <>
+ImageClassifier build_model(const Config& config, const TokenizerPair&, const ParamScope& scope) {
+  const ImageSize& size = config.data.image.size;
+  if (!size.known()) {
+    fail(ErrorKind::kConfig,
+         "[model] data.image must give height, width and channels where no images are read.");
+  }
+  const ImageClasses data{.height = size.height,
+                          .width = size.width,
+                          .channels = size.channels,
+                          .classes = static_cast<int64_t>(config.data.labels.size())};
+  if (config.model_type == ModelType::kLinear) {
+    return {LinearClassifier(config.model, data, scope)};
+  }
+  return {VisionTransformer(config.model, data, scope)};
+}
+
+ModelFiles read_model_files(const std::string& path) {
+  ModelFiles model;
+  model.folder = resolve_checkpoint(path);
+  CheckpointFiles files = read_checkpoint(model.folder);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    if (!files.contains(name))
+      fail(ErrorKind::kData, "[checkpoint] ", model.folder, " has no ", name, '.');
+  }
+  model.config = load_checkpoint_config(files.at("config.json"), model.folder + "/config.json");
+  if (!reads_images(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(files));
+  model.tensors = std::move(files.at("model.safetensors"));
+  return model;
+}
+
+template <class Model>
+std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
+                                                             const std::string& device,
+                                                             const std::string& who,
+                                                             const std::vector<Task>& tasks) {
+  if (std::find(tasks.begin(), tasks.end(), files.config.task) == tasks.end()) {
+    std::string needed;
+    for (const Task task : tasks)
+      needed += (needed.empty() ? "" : " or ") + std::string(name_of(task));
+    fail(ErrorKind::kData, '[', who, "] expected a model of task ", needed, ", ", files.folder,
+         " holds one of task ", name_of(files.config.task), '.');
+  }
+  files.config.device = device;
+  auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers));
+  const std::string file = files.folder + "/model.safetensors";
+  load_parameters(bundle->store, parse_safetensors(files.tensors, file), file);
+  return bundle;
+}
+
+template <class Model>
+std::map<std::string, std::string> ModelBundle<Model>::files() const {
+  std::map<std::string, std::string> files;
+  if (!reads_images(config)) files = tokenizers.files();
+  files["config.json"] = to_json(config);
+  return files;
+}
+
+template struct ModelBundle<EncoderDecoder>;
+template struct ModelBundle<RnnAttention>;
+template struct ModelBundle<LanguageModel>;
+template struct ModelBundle<SequenceClassifier>;
+template struct ModelBundle<ImageClassifier>;
+
+}  // namespace tapestry

@@ -1,0 +1,81 @@
+// A model with what it needs to be used: everything a checkpoint holds but the trainer's state.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "data/tokenizer.h"
+#include "nn/language_model.h"
+#include "nn/rnn_attention.h"
+#include "nn/transformer.h"
+#include "nn/vision_transformer.h"
+
+namespace tapestry {
+
+/// The model that a config describes, for these tokenizers (none with images).
+template <class Model>
+Model build_model(const Config& config, const TokenizerPair& tokenizers, const ParamScope& scope);
+
+/// What read_model_files() finds in a checkpoint.
+struct ModelFiles {
+  std::string folder;
+  Config config;
+  TokenizerPair tokenizers;
+  std::string tensors;  ///< bytes of model.safetensors
+};
+/// From a checkpoint folder or run folder. Throws Error(kData) naming what is missing.
+ModelFiles read_model_files(const std::string& path);
+
+/// Not movable: the model refers to its store.
+template <class Model>
+struct ModelBundle {
+  /// With fresh parameters, drawn from the config's seed.
+  ModelBundle(const Config& config, TokenizerPair tokenizers)
+      : config(config),
+        tokenizers(std::move(tokenizers)),
+        store(config.seed, tensor_dtype(config, parse_device(config.device)),
+              parse_device(config.device)),
+        model(build_model<Model>(config, this->tokenizers, store.root())) {}
+
+  /// From a checkpoint folder or run folder of one of these tasks; `who` stands in the message of
+  /// another one's. Throws Error(kData) also naming the file and the parameter that is missing,
+  /// unknown or has another shape.
+  static std::unique_ptr<ModelBundle> load(const std::string& path, const std::string& device,
+                                           const std::string& who, const std::vector<Task>& tasks) {
+    return load(read_model_files(path), device, who, tasks);
+  }
+  static std::unique_ptr<ModelBundle> load(ModelFiles files, const std::string& device,
+                                           const std::string& who, const std::vector<Task>& tasks);
+
+  Device device() const { return store.device(); }
+  /// What a checkpoint holds of it besides tensors: config.json and the tokenizers.
+  std::map<std::string, std::string> files() const;
+
+  Config config;
+  TokenizerPair tokenizers;
+  ParamStore store;
+  Model model;
+};
+
+/// An EncoderDecoder or a RnnAttention.
+template <class Model>
+using TranslationModel = ModelBundle<Model>;
+using TextModel = ModelBundle<LanguageModel>;
+using TextClassifier = ModelBundle<SequenceClassifier>;
+using ImageModel = ModelBundle<ImageClassifier>;
+
+/// Loads a translation model and calls f(const TranslationModel<...>&) with it.
+template <class F>
+void with_translation_model(const std::string& path, const std::string& device,
+                            const std::string& who, const std::vector<Task>& tasks, F f) {
+  ModelFiles files = read_model_files(path);
+  if (files.config.model_type == ModelType::kRnnAttention) {
+    return f(*ModelBundle<RnnAttention>::load(std::move(files), device, who, tasks));
+  }
+  f(*ModelBundle<EncoderDecoder>::load(std::move(files), device, who, tasks));
+}
+
+}  // namespace tapestry

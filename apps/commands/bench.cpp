@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "apps/commands/commands.h"
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/task.h"
+#include "core/allocator.h"
+#include "core/cuda/runtime.h"
+#include "core/kernels/gemm.h"
+#include "core/parallel.h"
+#include "core/profile.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Rows of source and target tokens; of target tokens alone for a model over one sequence.
+struct BatchShape {
+  int64_t rows = 0, source = 0, target = 0;
+  int64_t tokens() const { return rows * (source + target); }
+};
+
+BatchShape parse_shape(const std::string& text, bool both_sides) {
+  BatchShape shape;
+  char rest = 0;
+  const bool read =
+      both_sides ? std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &shape.rows, &shape.source,
+                               &shape.target, &rest) == 3 &&
+                       shape.source >= 1
+                 : std::sscanf(text.c_str(), "%ldx%ld%c", &shape.rows, &shape.target, &rest) == 2;
+  if (!read || shape.rows < 1 || shape.target < 1) {
+    fail(ErrorKind::kConfig, "[bench] --shape must be ",
+         both_sides ? "SENTENCESxSOURCExTARGET" : "ROWSxTOKENS", ", got '", text, "'.");
+  }
+  return shape;
+}
+
+// Uniform random real tokens, no padding: every cell costs what it costs in the formulas.
+Tensor synthetic_ids(int64_t rows, int64_t length, int64_t vocab, uint32_t number,
+                     uint32_t stream) {
+  Tensor tensor = Tensor::empty({rows, length}, DType::kInt32);
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    tensor.data<int32_t>()[i] =
+        static_cast<int32_t>(4 + philox_below({7, number, stream}, static_cast<uint64_t>(i),
+                                              static_cast<uint64_t>(vocab - 4)));
+  }
+  return tensor;
+}
+
+// Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once
+// and backward twice. What a causal mask hides is not computed and does not count.
+double step_flops(const Config& config, const BatchShape& s) {
+  const ModelOptions& m = config.model;
+  const double d = double(m.hidden_size), f = double(m.intermediate_size);
+  const int64_t groups = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
+  const double kv = 2 * d * double(groups) / double(m.num_attention_heads);
+  const double b = double(s.rows), source = double(s.source), target = double(s.target);
+  const double self = d * (d + kv) + d * d, ffn = (m.hidden_act.gated ? 3 : 2) * d * f;
+  const auto layer = [&](double length, bool causal) {
+    return length * (self + ffn) + 2 * length * (causal ? (length + 1) / 2 : length) * d;
+  };
+  const double classifier = target * d * double(config.tokenizer.vocab_size);
+  if (s.source == 0) {
+    return 6 * b * (double(m.num_hidden_layers) * layer(target, /*causal=*/true) + classifier);
+  }
+  const double cross = 2 * target * d * d + source * d * kv + 2 * target * source * d;
+  return 6 * b *
+         (double(m.encoder_layers) * layer(source, /*causal=*/false) +
+          double(m.decoder_layers) * (layer(target, /*causal=*/true) + cross) + classifier);
+}
+
+// The rate of square products on `device`, the best of five: 1024^3 of float32 on a CPU, 8192^3 of
+// the run's own type on a GPU.
+double gemm_peak(Device device, DType dtype) {
+  const int64_t n = device.is_cpu() ? 1024 : 8192;
+  // A GPU multiplies numbers with few digits faster than those of a model.
+  const Tensor values = Tensor::empty({n, n}, DType::kFloat32);
+  for (int64_t i = 0; i < n * n; ++i) {
+    values.data<float>()[i] = to_uniform(philox_bits({7, 0, 0}, static_cast<uint64_t>(i))) - 0.5f;
+  }
+  const Tensor a = values.to(dtype).to(device), b = a.clone(),
+               c = Tensor::zeros({n, n}, dtype, device);
+  double best = 1e9;
+  dispatch(a, [&](auto where, auto type) {
+    using T = decltype(type);
+    Gemm<T> g;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
+    g.a = a.data<T>(), g.b = b.data<T>(), g.c = c.data<T>();
+    // A GPU that was idle takes its time to reach its clock.
+    const double least = now() + (device.is_cpu() ? 0 : 0.3);
+    for (int i = 0; i < 6 || now() < least; ++i) {
+      if (!device.is_cpu()) cuda::synchronize();
+      const double start = now();
+      kernels::gemm(where, g);
+      if (!device.is_cpu()) cuda::synchronize();
+      if (i > 0) best = std::min(best, now() - start);
+    }
+  });
+  return 2e-9 * double(n) * double(n) * double(n) / best;
+}
+
+struct Measured {
+  std::vector<double> seconds;
+  std::vector<double> tokens;  ///< source + target, real ones
+  double flops = 0;            ///< of one step; 0 when steps differ
+  PartSeconds parts{};         ///< of the timed steps together
+  int64_t system_calls = 0;    ///< allocations that the warm steps took from the system
+  double loss = 0;
+};
+
+// Runs steps as the trainer does: forward, backward, clip, update.
+template <class NextLoss>
+Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
+                   NextLoss next_loss) {
+  Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
+  Measured measured;
+  Tensor loss;
+  // A graph is made in the third step.
+  const int64_t warmup_steps =
+      std::max<int64_t>(arguments.warmup_steps, config.cuda_graphs ? 3 : 0);
+  for (int64_t step = 0; step < warmup_steps + arguments.steps; ++step) {
+    if (step == warmup_steps) measured.system_calls = memory_of(store.device()).system_calls;
+    const double start = now();
+    double tokens = 0;
+    PartSeconds untimed{};
+    const Profile profile(step < warmup_steps ? untimed : measured.parts);
+    const auto forward_and_backward = [&] {
+      Tape tape({config.seed, static_cast<uint32_t>(step), 0});
+      const CrossEntropy result = next_loss(tokens);
+      loss = result.loss.value();
+      tape.backward(result.loss);
+    };
+    cuda::as_graph(std::ref(forward_and_backward));  // by reference: no allocation
+    if (step > 0) optimizer.outcome();
+    optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
+                                            .clip_value = config.training.clip_value});
+    optimizer.zero_grad();
+    const int64_t left = warmup_steps + arguments.steps - 1 - step;
+    if (!store.device().is_cpu() && (left == 0 || left == arguments.steps)) cuda::synchronize();
+    if (step < warmup_steps) continue;
+    measured.seconds.push_back(now() - start);
+    measured.tokens.push_back(tokens);
+  }
+  measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
+  measured.loss = loss.item();
+  return measured;
+}
+
+Measured measure_synthetic(const Config& config, const BenchArguments& arguments) {
+  const bool both_sides = config.model_type == ModelType::kEncoderDecoder;
+  if (!both_sides && config.task != Task::kClm) {
+    fail(ErrorKind::kConfig, "[bench] --shape has no batches for task ", name_of(config.task),
+         " and model.type ", name_of(config.model_type),
+         "; leave it out to use the config's data.");
+  }
+  const BatchShape shape = parse_shape(arguments.shape, both_sides);
+  const int64_t vocab = config.tokenizer.vocab_size;
+  const Device device = parse_device(config.device);
+  const CrossEntropyOptions options{.label_smoothing = config.training.label_smoothing};
+  constexpr uint32_t kBatches = 4;
+  const auto targets = [&](uint32_t number, uint32_t stream) {  // on the host, as in training
+    return synthetic_ids(shape.rows, shape.target, vocab, number, stream);
+  };
+  const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
+    return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
+  };
+  ParamStore store(config.seed, tensor_dtype(config, device), device);
+  uint32_t next = 0;
+  Measured measured;
+  if (both_sides) {
+    const EncoderDecoder model(
+        config.model,
+        {.source_size = vocab, .target_size = vocab, .shared = config.tokenizer.share},
+        store.root());
+    const Tensor lengths = Tensor::full({shape.rows}, double(shape.source), DType::kInt32, device);
+    std::vector<EncoderDecoder::Batch> batches;
+    for (uint32_t i = 0; i < kBatches; ++i) {
+      batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
+    }
+    measured = run_steps(config, store, arguments, [&](double& tokens) {
+      tokens = double(shape.tokens());
+      return model.loss(batches[next++ % kBatches], options);
+    });
+  } else {
+    const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
+    std::vector<LanguageModel::Batch> batches;
+    for (uint32_t i = 0; i < kBatches; ++i) {
+      batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
+    }
+    measured = run_steps(config, store, arguments, [&](double& tokens) {
+      tokens = double(shape.tokens());
+      return model.loss(batches[next++ % kBatches], options);
+    });
+  }
+  if (config.model.kv_latent_size == 0) measured.flops = step_flops(config, shape);
+  return measured;
+}
+
+Measured measure_data(const Config& config, const BenchArguments& arguments) {
+  const std::unique_ptr<TrainingTask> task =
+      make_task(config, {}, {},
+                [](const std::string& message) { std::fprintf(stderr, "%s\n", message.c_str()); });
+  return run_steps(config, task->parameters(), arguments, [&](double& tokens) {
+    const UpdateSize size = [&] {
+      const ProfileScope waiting(Part::kData);
+      return task->next_update(1);
+    }();
+    tokens = double(size.tokens);
+    return task->loss(0, {.label_smoothing = config.training.label_smoothing});
+  });
+}
+
+}  // namespace
+
+int run_bench(const BenchArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides,
+                                    /*check_files=*/arguments.shape.empty());
+  set_num_threads(config.threads);
+  const Device device = parse_device(config.device);
+  use_device_options(config, device);
+  const double peak =
+      gemm_peak(device, device.is_cpu() ? DType::kFloat32 : tensor_dtype(config, device));
+  reset_peak_bytes();
+  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments)
+                                                    : measure_synthetic(config, arguments);
+  const double seconds = median(measured.seconds);
+  const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
+  const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
+  // A GPU is told of steps before it has done them: only their sum says how long one takes.
+  const bool like_steps = !arguments.shape.empty() && device.is_cpu();
+  const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
+  Json figures{{"config", arguments.config},
+               {"shape", arguments.shape},
+               {"threads", num_threads()},
+               {"blas", blas_description()},
+               {"steps", arguments.steps},
+               {"median_s", seconds},
+               {"tokens_per_s", like_steps ? measured.tokens[0] / seconds : tokens / total},
+               {"gemm_peak_gflops", peak},
+               {"peak_memory_bytes", memory_of(device).peak_bytes},
+               {"system_allocations_in_warm_steps", measured.system_calls},
+               {"graph_launches", cuda::graph_stats().launches},
+               {"loss", measured.loss}};
+  double known = 0;
+  for (int i = 0; i < kParts && device.is_cpu(); ++i) {
+    const double part = measured.parts[static_cast<size_t>(i)];
+    figures[concat("share_of_time_", name_of(static_cast<Part>(i)))] = part / total;
+    known += part;
+  }
+  if (device.is_cpu()) figures["share_of_time_other"] = 1 - known / total;
+  if (measured.flops > 0) {
+    figures["gflops"] = 1e-9 * measured.flops / step_seconds;
+    figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
+  }
+  for (const auto& [name, value] : figures.items()) {
+    std::printf("%-34s %s\n", name.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  }
+  if (!arguments.json.empty()) {
+    std::ofstream out(arguments.json);
+    out << figures.dump(2) << '\n';
+    out.flush();
+    if (!out) fail(ErrorKind::kRuntime, "[bench] cannot write ", arguments.json, '.');
+  }
+  return 0;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,287 @@
+#include "apps/commands/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <new>
+
+#include "apps/commands/commands.h"
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+using Run = std::function<int()>;
+
+void add_compute(CLI::App* command, ComputeArguments& compute) {
+  command->add_option("--device", compute.device, "auto | cpu | cuda | cuda:N")
+      ->capture_default_str();
+  command->add_option("--threads", compute.threads, "CPU threads; 0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void add_config(CLI::App* command, std::string& config, std::vector<std::string>& overrides) {
+  command->add_option("config", config, "YAML file")->required();
+  command->add_option("overrides", overrides, "section.key=value, winning over the file");
+}
+
+void add_train(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("train", "Train the model of a config file");
+  auto arguments = std::make_shared<TrainArguments>();
+  add_config(command, arguments->config, arguments->overrides);
+  command
+      ->add_option("--resume", arguments->resume,
+                   "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
+      ->capture_default_str();
+  command->callback([&run, arguments] { run = [arguments] { return run_train(*arguments); }; });
+}
+
+void add_model(CLI::App* command, std::string& model, ComputeArguments& compute) {
+  command->add_option("--model", model, "checkpoint or run folder")->required();
+  add_compute(command, compute);
+}
+
+// What is not given comes from the model's config.
+void add_search(CLI::App* command, SearchArguments& search) {
+  command
+      ->add_option("--beam-size", search.beam_size,
+                   "hypotheses kept; 1 is greedy search, or sampling (default: the config's, like "
+                   "those below)")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--length-penalty", search.length_penalty,
+                   "exponent of the length normalisation")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--length-penalty-type", search.length_penalty_type, "average | gnmt | none")
+      ->check(CLI::IsMember({"average", "gnmt", "none"}));
+  command->add_option("--n-best", search.n_best, "results of each line, best first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  // Flags of an optional value would count as given when they are not.
+  command->add_flag_callback(
+      "--do-sample", [&search] { search.do_sample = true; },
+      "draw tokens instead of taking the most probable ones");
+  command->add_flag_callback(
+      "--no-do-sample", [&search] { search.do_sample = false; }, "take the most probable tokens");
+  command->add_option("--temperature", search.temperature, "logits are divided by it")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--top-k", search.top_k, "draw among so many tokens; 0: among all")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-p", search.top_p, "draw from the nucleus of this probability")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--frequency-penalty", search.frequency_penalty,
+                      "taken from a logit for each time its token was generated");
+  command->add_option("--presence-penalty", search.presence_penalty,
+                      "taken from a logit if its token was generated");
+  command
+      ->add_option("--repetition-penalty", search.repetition_penalty,
+                   "divides (multiplies, if negative) logits of tokens in the sequence")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
+                   "no n-gram comes twice; 0: off")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--min-new-tokens", search.min_new_tokens, "tokens before an end")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--max-new-tokens", search.max_new_tokens, "most tokens; 0: no such limit")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", search.seed, "of the draws");
+}
+
+void add_translate(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("translate", "Translate standard input line by line");
+  auto arguments = std::make_shared<TranslateArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  add_search(command, arguments->search);
+  command
+      ->add_option("--max-length-ratio", arguments->max_length_ratio,
+                   "longest output in tokens for each source token, plus 10")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--batch-size", arguments->batch_size, "lines translated at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
+      ->check(CLI::IsMember({"jsonl"}));
+  command->add_option("--attention", arguments->attention,
+                      "also write a page (HTML) with the attention weights of the first 20 lines");
+  command->callback([&run, arguments] { run = [arguments] { return run_translate(*arguments); }; });
+}
+
+void add_generate(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "generate",
+      "Continue a prompt, or each line of standard input, with a causal language model");
+  auto arguments = std::make_shared<GenerateArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--prompt", arguments->prompt, "text to continue, instead of standard input");
+  command->add_option("--samples", arguments->samples, "continuations of each prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_search(command, arguments->search);
+  command->add_option("--stop", arguments->stop, "text that ends a continuation; may be repeated");
+  command->add_option("--batch-size", arguments->batch_size, "sequences at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
+      ->check(CLI::IsMember({"jsonl"}));
+  command->callback([&run, arguments] { run = [arguments] { return run_generate(*arguments); }; });
+}
+
+void add_fill_mask(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "fill-mask", "The most probable words for each <mask> in lines of standard input");
+  auto arguments = std::make_shared<FillMaskArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--top-k", arguments->top_k, "words for each mask")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([&run, arguments] { run = [arguments] { return run_fill_mask(*arguments); }; });
+}
+
+void add_classify(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "classify", "The class of each line of standard input, with its probability");
+  auto arguments = std::make_shared<ClassifyArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->callback([&run, arguments] { run = [arguments] { return run_classify(*arguments); }; });
+}
+
+void add_score(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "score",
+      "Log-probability and tokens of each target line, given its source line if there is one");
+  auto arguments = std::make_shared<ScoreArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--source", arguments->source, "file, for a translation model");
+  command->add_option("--target", arguments->target, "file")->required();
+  command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });
+}
+
+void add_evaluate(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "evaluate",
+      "BLEU and chrF with sacreBLEU's signature, a language model's perplexity, or the accuracy on "
+      "images");
+  auto arguments = std::make_shared<EvaluateArguments>();
+  auto* hypothesis =
+      command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
+  auto* reference = command->add_option("--reference", arguments->reference, "file");
+  command->add_option("--tokenize", arguments->tokenize, "13a | none")
+      ->check(CLI::IsMember({"13a", "none"}))
+      ->capture_default_str();
+  command->add_flag("--lowercase", arguments->lowercase, "compare lower-cased text");
+  auto* model = command->add_option("--model", arguments->model, "run or checkpoint");
+  auto* text = command->add_option("--text", arguments->text, "file to measure the model on");
+  command
+      ->add_option("--documents", arguments->documents,
+                   "lines | paragraphs | fortunes | file (default: as in the training)")
+      ->check(CLI::IsMember({"lines", "paragraphs", "fortunes", "file"}));
+  command->add_flag("--json", arguments->json, "one JSON object");
+  hypothesis->needs(reference)->excludes(model);
+  reference->needs(hypothesis);
+  auto* images = command->add_option("--images", arguments->images,
+                                     "IDX file, or list of labels and files, as in a config");
+  auto* labels = command->add_option("--labels", arguments->labels, "IDX file of the labels");
+  text->needs(model)->excludes(images);
+  images->needs(model);
+  labels->needs(images);
+  add_compute(command, arguments->compute);
+  command->callback([&run, arguments] { run = [arguments] { return run_evaluate(*arguments); }; });
+}
+
+void add_gradcheck(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "gradcheck", "Check every gradient by finite differences; exit code 1 when one fails");
+  auto arguments = std::make_shared<GradcheckArguments>();
+  command->add_option("config", arguments->config, "also check this config's model, made small");
+  command->add_option("overrides", arguments->overrides, "section.key=value");
+  command->add_option("--filter", arguments->filter, "only rows whose name holds this");
+  command->callback([&run, arguments] { run = [arguments] { return run_gradcheck(*arguments); }; });
+}
+
+void add_inspect(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("inspect", "Parameters, shapes, memory and tokenizer");
+  auto arguments = std::make_shared<InspectArguments>();
+  command->add_option("path", arguments->path, "checkpoint, run folder or config")->required();
+  command->add_option("overrides", arguments->overrides, "section.key=value");
+  command->callback([&run, arguments] { run = [arguments] { return run_inspect(*arguments); }; });
+}
+
+void add_average(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("average", "Average the parameters of checkpoints");
+  auto arguments = std::make_shared<AverageArguments>();
+  command->add_option("checkpoints", arguments->inputs, "checkpoint folders")->required();
+  command->add_option("--output", arguments->output, "folder to write")->required();
+  command->callback([&run, arguments] { run = [arguments] { return run_average(*arguments); }; });
+}
+
+void add_bench(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("bench", "Time training steps");
+  auto arguments = std::make_shared<BenchArguments>();
+  add_config(command, arguments->config, arguments->overrides);
+  command->add_option("--shape", arguments->shape,
+                      "BxSxT, or BxT for a language model: synthetic tokens (default: the config's "
+                      "data)");
+  command->add_option("--steps", arguments->steps, "timed steps")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--warmup-steps", arguments->warmup_steps, "steps before those")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--json", arguments->json, "also write the figures to this file");
+  command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });
+}
+
+int report(const std::string& message, ErrorKind kind) {
+  std::cout.flush();  // what was done stands before what failed, also where both go to one file
+  std::cerr << "error: " << message << std::endl;
+  return static_cast<int>(kind);
+}
+
+/// Results that did not reach stdout (a full disk, say) are a failure like any other.
+bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
+
+int run_guarded(const Run& run) {
+  try {
+    const int code = run();
+    return stdout_is_written() ? code : report("cannot write to stdout.", ErrorKind::kRuntime);
+  } catch (const Error& error) {
+    return report(error.what(), error.kind());
+  } catch (const std::bad_alloc&) {
+    return report("out of memory.", ErrorKind::kOutOfMemory);
+  } catch (const std::exception& error) {
+    return report(error.what(), ErrorKind::kRuntime);
+  }
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  CLI::App app{"Tapestry trains Transformers from a YAML file."};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tapestry 0.1.0");
+  Run run;
+  add_train(app, run);
+  add_translate(app, run);
+  add_generate(app, run);
+  add_fill_mask(app, run);
+  add_classify(app, run);
+  add_score(app, run);
+  add_evaluate(app, run);
+  add_gradcheck(app, run);
+  add_inspect(app, run);
+  add_average(app, run);
+  add_bench(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return report(concat(error.what(), " See tapestry --help."), ErrorKind::kConfig);
+  }
+  return run_guarded(run);
+}
+
+}  // namespace tapestry

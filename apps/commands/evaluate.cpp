@@ -1,0 +1,119 @@
+// tapestry evaluate: BLEU and chrF of a file of translations, a language model's perplexity, or the
+// accuracy of a classifier of images.
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/tasks/classification.h"
+#include "apps/config/sections.h"
+#include "apps/commands/filter.h"
+#include "apps/tasks/language_modelling.h"
+#include "core/parallel.h"
+#include "data/metrics.h"
+
+namespace tapestry {
+namespace {
+
+std::string json_of(const BleuScore& bleu, const ChrfScore& chrf) {
+  nlohmann::ordered_json out;
+  out["bleu"] = {{"score", bleu.score},
+                 {"precisions", bleu.precisions},
+                 {"brevity_penalty", bleu.brevity_penalty},
+                 {"hypothesis_tokens", bleu.hypothesis_tokens},
+                 {"reference_tokens", bleu.reference_tokens},
+                 {"signature", bleu.signature}};
+  out["chrf"] = {{"score", chrf.score}, {"name", chrf.name}, {"signature", chrf.signature}};
+  out["sentences"] = bleu.sentences;
+  return out.dump();
+}
+
+}  // namespace
+
+namespace {
+
+int evaluate_language_model(const EvaluateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  const auto model = TextModel::load(arguments.model, arguments.compute.device, "evaluate --text",
+                                     {Task::kClm, Task::kMlm});
+  CorpusSpec spec;
+  spec.text = arguments.text;
+  spec.documents =
+      arguments.documents.empty() ? model->config.data.train.at(0).documents : arguments.documents;
+  const TokenStream text = load_token_stream({spec}, *model->tokenizers.source);
+  const TextQuality quality = text_quality(*model, text);
+  const double nll = quality.nll / static_cast<double>(quality.tokens);
+  if (arguments.json) {
+    nlohmann::ordered_json out{{"nll", nll},
+                               {"perplexity", quality.perplexity()},
+                               {"accuracy", quality.accuracy},
+                               {"tokens", quality.tokens},
+                               {"characters", text.characters()}};
+    if (quality.bits_per_character > 0) out["bits_per_character"] = quality.bits_per_character;
+    std::cout << out.dump() << '\n';
+    return 0;
+  }
+  std::printf("nll %.4f  perplexity %.3f  accuracy %.2f %%  tokens %lld  characters %lld", nll,
+              quality.perplexity(), quality.accuracy, static_cast<long long>(quality.tokens),
+              static_cast<long long>(text.characters()));
+  if (quality.bits_per_character > 0) {
+    std::printf("  bits per character %.4f", quality.bits_per_character);
+  }
+  std::printf("\n");
+  return 0;
+}
+
+int evaluate_image_model(const EvaluateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  ModelFiles files = read_model_files(arguments.model);
+  if (!reads_images(files.config)) {
+    fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
+         " holds one of texts.");
+  }
+  const auto model = ImageModel::load(std::move(files), arguments.compute.device,
+                                      "evaluate --images", {Task::kClassification});
+  CorpusSpec spec;
+  spec.images = arguments.images;
+  spec.labels = arguments.labels;
+  const DataOptions& data = model->config.data;
+  const ImageCorpus images = load_images({spec}, data.image.size, data.labels);
+  const std::map<std::string, double> metrics = measure(*model, images).metrics();
+  if (arguments.json) {
+    const nlohmann::ordered_json out{{"nll", metrics.at("nll")},
+                                     {"accuracy", metrics.at("accuracy")},
+                                     {"images", images.images()}};
+    std::cout << out.dump() << '\n';
+  } else {
+    std::printf("nll %.4f  accuracy %.2f %%  images %lld\n", metrics.at("nll"),
+                metrics.at("accuracy"), static_cast<long long>(images.images()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_evaluate(const EvaluateArguments& arguments) {
+  if (!arguments.images.empty()) return evaluate_image_model(arguments);
+  if (!arguments.text.empty()) return evaluate_language_model(arguments);
+  if (arguments.hypothesis.empty()) {
+    fail(ErrorKind::kConfig,
+         "[evaluate] give --hypothesis and --reference, or --model and --text or --images.");
+  }
+  BleuOptions bleu_options;
+  bleu_options.tokenize = arguments.tokenize;
+  bleu_options.lowercase = arguments.lowercase;
+  ChrfOptions chrf_options;
+  chrf_options.lowercase = arguments.lowercase;
+
+  const std::vector<std::string> hypotheses = read_lines(arguments.hypothesis);
+  const std::vector<std::string> references = read_lines(arguments.reference);
+  const BleuScore bleu = corpus_bleu(hypotheses, references, bleu_options);
+  const ChrfScore chrf = corpus_chrf(hypotheses, references, chrf_options);
+  if (arguments.json) {
+    std::cout << json_of(bleu, chrf) << '\n';
+  } else {
+    std::cout << bleu.str() << '\n' << chrf.str() << '\n';
+  }
+  return 0;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,207 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/commands/filter.h"
+#include "apps/tasks/language_modelling.h"
+#include "core/parallel.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where the first of the stop strings begins, or npos.
+size_t find_stop(const std::string& text, const std::vector<std::string>& stop) {
+  size_t first = std::string::npos;
+  for (const std::string& word : stop) first = std::min(first, text.find(word));
+  return first;
+}
+
+// How much of a text can no longer change: not what may become a stop string, nor a character whose
+// bytes are not all there, which decodes to replacement characters (U+FFFD).
+size_t settled(const std::string& text, const std::vector<std::string>& stop) {
+  static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  size_t end = text.size();
+  while (std::string_view(text).substr(0, end).ends_with(kReplacement)) end -= kReplacement.size();
+  for (const std::string& word : stop) {
+    for (size_t n = std::min(word.size(), text.size()); n > 0; --n) {
+      if (text.compare(text.size() - n, n, word, 0, n) == 0) {
+        end = std::min(end, text.size() - n);
+        break;
+      }
+    }
+  }
+  while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80) --end;
+  return end;
+}
+
+// The text of prompt and continuation together, without the prompt's: a tokenizer may write the
+// first generated piece differently at the beginning of a text.
+std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                         const std::vector<int32_t>& generated) {
+  std::vector<int32_t> all = prompt;
+  all.insert(all.end(), generated.begin(), generated.end());
+  const std::string before = tokenizer.decode(prompt), whole = tokenizer.decode(all);
+  return whole.compare(0, before.size(), before) == 0 ? whole.substr(before.size()) : whole;
+}
+
+// One line of a filter's output.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) c == '\n' ? line += "\\n" : line += c;
+  return line;
+}
+
+struct Request {
+  std::string text;
+  std::vector<int32_t> prompt;  ///< what the model reads, eos in front included
+  int64_t number = 0;           ///< in the whole input, for the draws
+};
+
+class Generator {
+ public:
+  Generator(const TextModel& model, const GenerateArguments& arguments)
+      : model_(model),
+        arguments_(arguments),
+        options_(search_options(model.config.generation, arguments.search)),
+        streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
+                 arguments.detail.empty() && isatty(STDOUT_FILENO) != 0) {}
+
+  Request request(const std::string& text, int64_t number) const {
+    Request request{.text = text, .prompt = {}, .number = number};
+    if (begins_with_eos(model_.config)) request.prompt.push_back(kEosId);
+    const std::vector<int32_t> ids = tokenizer().encode(text);
+    request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
+    if (request.prompt.empty()) {
+      fail(ErrorKind::kData,
+           "[generate] the prompt is empty: a model of one long document needs one.");
+    }
+    return request;
+  }
+
+  void answer(const std::vector<Request>& requests) const {
+    SearchTask task;
+    task.sentences = static_cast<int64_t>(requests.size());
+    task.eos_id = kEosId;
+    task.banned = {kPadId, kUnkId, kBosId};
+    if (!begins_with_eos(model_.config)) task.banned.push_back(kEosId);
+    if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
+    task.force_eos = false;
+    for (const Request& request : requests) {
+      task.prompts.push_back(request.prompt);
+      task.sequence_ids.push_back(request.number);
+      task.max_lengths.push_back(limit_after(request));
+    }
+    LanguageModelSteps steps(model_.model, task.sentences * options_.num_beams);
+    size_t shown = 0;
+    if (streams_) std::cout << requests[0].text << std::flush;
+    const GenerationHooks hooks{[&](int64_t i, const std::vector<int32_t>& generated) {
+      if (arguments_.stop.empty() && !streams_) return false;
+      const std::string text =
+          continuation(tokenizer(), requests[static_cast<size_t>(i)].prompt, generated);
+      const size_t stop = find_stop(text, arguments_.stop);
+      if (streams_) {
+        const size_t end = std::min(stop, settled(text, arguments_.stop));
+        if (end > shown) {
+          std::cout << text.substr(shown, end - shown) << std::flush;
+          shown = end;
+        }
+      }
+      return stop != std::string::npos;
+    }};
+    std::vector<std::vector<Hypothesis>> results;
+    if (options_.num_beams > 1) {
+      results = beam_search(steps, task, options_);
+    } else {
+      for (Hypothesis& result : generate(steps, task, options_, hooks)) {
+        results.push_back({std::move(result)});
+      }
+    }
+    for (size_t i = 0; i < requests.size(); ++i) print(requests[i], results[i], shown);
+  }
+
+ private:
+  const Tokenizer& tokenizer() const { return *model_.tokenizers.source; }
+
+  // Without max_new_tokens a text fills the model's positions; with it, it may outgrow them.
+  int64_t limit_after(const Request& request) const {
+    const auto length = static_cast<int64_t>(request.prompt.size());
+    const int64_t positions = model_.config.model.max_position_embeddings;
+    if (options_.max_new_tokens > 0 && length <= positions) return options_.max_new_tokens;
+    return generation_limit(length, positions, options_);
+  }
+
+  void print(const Request& request, const std::vector<Hypothesis>& results, size_t shown) const {
+    Json list = Json::array();
+    for (const Hypothesis& result : results) {
+      std::string text = continuation(tokenizer(), request.prompt, result.tokens);
+      text.resize(std::min(text.size(), find_stop(text, arguments_.stop)));
+      if (arguments_.detail == "jsonl") {
+        Json pieces = Json::array();
+        for (const int32_t id : result.tokens) pieces.push_back(tokenizer().piece(id));
+        list.push_back({{"text", text},
+                        {"log_probability", result.log_probability},
+                        {"score", result.score},
+                        {"finished", result.has_eos},
+                        {"tokens", std::move(pieces)}});
+      } else if (streams_) {
+        std::cout << text.substr(std::min(shown, text.size())) << '\n';
+      } else {
+        const std::string whole = request.text + text;
+        std::cout << (arguments_.prompt ? whole : one_line(whole)) << '\n';
+      }
+    }
+    if (arguments_.detail != "jsonl") return;
+    std::cout << Json{{"prompt", request.text}, {"continuations", std::move(list)}}.dump(
+                     -1, ' ', false, Json::error_handler_t::replace)
+              << '\n';
+  }
+
+  const TextModel& model_;
+  const GenerateArguments& arguments_;
+  SearchOptions options_;
+  bool streams_;
+};
+
+}  // namespace
+
+int run_generate(const GenerateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  const auto model =
+      TextModel::load(arguments.model, arguments.compute.device, "generate", {Task::kClm});
+  for (const std::string& stop : arguments.stop) {
+    if (stop.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
+  }
+  const Generator generator(*model, arguments);
+  const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
+    std::vector<Request> batch;
+    const auto flush = [&] {
+      if (!batch.empty()) generator.answer(batch);
+      batch.clear();
+    };
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (!arguments.prompt && is_blank(lines[i])) {  // a filter answers an empty line with one
+        flush();
+        std::cout << '\n';
+        continue;
+      }
+      for (int64_t s = 0; s < arguments.samples; ++s) {
+        const int64_t number = (first + static_cast<int64_t>(i)) * arguments.samples + s;
+        batch.push_back(generator.request(lines[i], number));
+        if (static_cast<int64_t>(batch.size()) == arguments.batch_size) flush();
+      }
+    }
+    flush();
+  };
+  if (arguments.prompt) {
+    answer({*arguments.prompt}, 0);
+  } else {
+    filter_lines("generate", static_cast<size_t>(arguments.batch_size), answer);
+  }
+  return 0;
+}
+
+}  // namespace tapestry

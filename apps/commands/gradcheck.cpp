@@ -1,0 +1,85 @@
+#include "autograd/gradcheck.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "apps/commands/commands.h"
+#include "apps/config/config.h"
+#include "nn/gradcheck_models.h"
+
+namespace tapestry {
+namespace {
+
+// The config's model with its kinds of layers kept and its sizes made small. Differences across the
+// kink of relu are wrong where the gradient is right: gelu stands in, relu has rows of its own.
+GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
+  const Config config = load_config(path, overrides, /*check_files=*/false);
+  ModelOptions options = config.model;
+  const int64_t groups = options.num_key_value_heads == 0
+                             ? 0
+                             : options.num_attention_heads / options.num_key_value_heads;
+  options.num_attention_heads = std::min<int64_t>(options.num_attention_heads, 4);
+  if (groups > 0) {
+    options.num_key_value_heads = std::max<int64_t>(1, options.num_attention_heads / groups);
+  }
+  options.hidden_size = 4 * options.num_attention_heads;
+  options.intermediate_size = 2 * options.hidden_size;
+  options.encoder_layers = std::min<int64_t>(options.encoder_layers, 2);
+  options.decoder_layers = std::min<int64_t>(options.decoder_layers, 2);
+  options.num_hidden_layers = std::min<int64_t>(options.num_hidden_layers, 2);
+  options.max_position_embeddings = 16;
+  if (options.hidden_act.activation == Activation::kRelu) {
+    options.hidden_act.activation = Activation::kGelu;
+  }
+  options.patch_size = 2;
+  const std::string name = "model of " + path;
+  switch (config.task) {
+    case Task::kTranslation:
+    case Task::kDenoising:
+      if (config.model_type == ModelType::kRnnAttention) {
+        return rnn_attention_gradcheck(name, options);
+      }
+      return encoder_decoder_gradcheck(name, options);
+    case Task::kClm:
+      return language_model_gradcheck(name, options, /*causal=*/true);
+    case Task::kMlm:
+      return language_model_gradcheck(name, options, /*causal=*/false);
+    case Task::kClassification:
+      if (config.model_type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
+      if (config.model_type == ModelType::kLinear)
+        return linear_classifier_gradcheck(name, options);
+      return classifier_gradcheck(name, options);
+  }
+  fail(ErrorKind::kConfig, "[gradcheck] there is no such task.");
+}
+
+}  // namespace
+
+int run_gradcheck(const GradcheckArguments& arguments) {
+  std::vector<GradcheckCase> cases = operation_gradchecks();
+  for (GradcheckCase& test : model_gradchecks()) cases.push_back(std::move(test));
+  if (!arguments.config.empty())
+    cases.push_back(config_case(arguments.config, arguments.overrides));
+  std::printf("%-52s %10s %10s %9s  %s\n", "gradient of", "worst", "tolerance", "elements",
+              "worst element");
+  int64_t failed = 0, checked = 0;
+  for (const GradcheckCase& test : cases) {
+    if (test.name.find(arguments.filter) == std::string::npos) continue;
+    const GradcheckResult result = gradcheck(test);
+    ++checked;
+    failed += !result.passed;
+    std::printf("%-52s %10.2e %10.0e %9lld  %s%s\n", result.name.c_str(), result.worst_error,
+                result.tolerance, static_cast<long long>(result.elements),
+                result.worst_place.c_str(), result.passed ? "" : "  FAILED");
+    std::fflush(stdout);
+  }
+  if (checked == 0) {
+    fail(ErrorKind::kConfig, "[gradcheck] no row holds '", arguments.filter, "' in its name.");
+  }
+  std::printf("%lld of %lld gradients are right\n", static_cast<long long>(checked - failed),
+              static_cast<long long>(checked));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace tapestry

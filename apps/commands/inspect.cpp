@@ -1,0 +1,126 @@
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "apps/commands/commands.h"
+#include "apps/config/sections.h"
+#include "apps/checkpoint/model_bundle.h"
+
+namespace tapestry {
+namespace {
+
+void print_parameters(const ParamStore& store) {
+  for (const Parameter& parameter : store.parameters()) {
+    std::printf("%-56s %-16s %12lld\n", parameter.name.c_str(), parameter.var.shape().str().c_str(),
+                static_cast<long long>(parameter.var.value().numel()));
+  }
+  const double bytes = static_cast<double>(store.elements() * size_of(store.dtype()));
+  std::printf(
+      "%lld parameters in %zu tensors, %s: %.1f MB; training needs %.1f MB more for gradients "
+      "and Adam's state\n",
+      static_cast<long long>(store.elements()), store.parameters().size(), name_of(store.dtype()),
+      bytes / 1e6, 3 * bytes / 1e6);
+}
+
+// Stands for a tokenizer that is not trained yet: it has a size and nothing else.
+class UntrainedTokenizer : public Tokenizer {
+ public:
+  explicit UntrainedTokenizer(int64_t size) : size_(size) {}
+  std::vector<int32_t> encode(std::string_view) const override { return {}; }
+  std::string decode(const std::vector<int32_t>&) const override { return ""; }
+  int64_t vocab_size() const override { return size_; }
+  std::string piece(int32_t) const override { return ""; }
+  const std::string& serialized() const override { return nothing_; }
+
+ private:
+  int64_t size_;
+  std::string nothing_;
+};
+
+// What the data or a tokenizer's training will tell is not known yet: sizes asked for stand in.
+TokenizerPair stand_ins(Config& config) {
+  const auto note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
+  if (config.task == Task::kClassification && config.data.labels.empty()) {
+    config.data.labels = {"0", "1"};
+    note("the classes come from the data; two stand in");
+  }
+  if (reads_images(config)) return {};
+  const TokenizerOptions& options = config.tokenizer;
+  if (!options.path.empty()) {
+    const std::shared_ptr<const Tokenizer> read = read_tokenizer(options);
+    return {read, read};
+  }
+  if (options.type == "char") {
+    note(concat("the vocabulary is the characters of the data; tokenizer.vocab_size, ",
+                options.vocab_size, ", stands in"));
+  }
+  const auto one = std::make_shared<UntrainedTokenizer>(options.vocab_size);
+  const auto other = std::make_shared<UntrainedTokenizer>(options.vocab_size);
+  return {one, options.share ? one : other};
+}
+
+template <class Model>
+void print_model(const Config& config, const TokenizerPair& tokenizers) {
+  const ModelBundle<Model> bundle(config, tokenizers);
+  print_parameters(bundle.store);
+  if constexpr (!std::is_same_v<Model, RnnAttention> &&
+                !std::is_same_v<Model, SequenceClassifier> &&
+                !std::is_same_v<Model, ImageClassifier>) {
+    const int64_t layers = std::is_same_v<Model, EncoderDecoder> ? config.model.decoder_layers
+                                                                 : config.model.num_hidden_layers;
+    if (config.task == Task::kMlm) return;
+    const int64_t bytes = cache_bytes_per_token(config.model, config.dtype);
+    std::printf("decoding keeps %lld bytes for each token: %lld in each of %lld layers\n",
+                static_cast<long long>(layers * bytes), static_cast<long long>(bytes),
+                static_cast<long long>(layers));
+  }
+}
+
+void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
+  config.device = "cpu";
+  switch (config.task) {
+    case Task::kTranslation:
+    case Task::kDenoising:
+      if (config.model_type == ModelType::kRnnAttention) {
+        return print_model<RnnAttention>(config, tokenizers);
+      }
+      return print_model<EncoderDecoder>(config, tokenizers);
+    case Task::kClm:
+    case Task::kMlm:
+      return print_model<LanguageModel>(config, tokenizers);
+    case Task::kClassification:
+      if (reads_images(config)) return print_model<ImageClassifier>(config, tokenizers);
+      return print_model<SequenceClassifier>(config, tokenizers);
+  }
+}
+
+void print_tokenizers(const TokenizerPair& tokenizers) {
+  std::cout << "tokenizer: " << tokenizers.source->vocab_size() << " pieces"
+            << (tokenizers.shared() ? ", shared" : " on the source side, ");
+  if (!tokenizers.shared()) std::cout << tokenizers.target->vocab_size() << " on the target side";
+  std::cout << "; the first:";
+  for (int32_t id = 0; id < std::min<int64_t>(12, tokenizers.source->vocab_size()); ++id) {
+    std::cout << ' ' << tokenizers.source->piece(id);
+  }
+  std::cout << "\n\n";
+}
+
+}  // namespace
+
+int run_inspect(const InspectArguments& arguments) {
+  if (std::filesystem::is_regular_file(arguments.path)) {
+    Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
+    std::cout << to_yaml(config) << '\n' << std::flush;
+    print_model_of_task(config, stand_ins(config));
+    return 0;
+  }
+  const ModelFiles files = read_model_files(arguments.path);
+  std::cout << "checkpoint " << std::filesystem::canonical(files.folder).string() << "\n\n"
+            << to_yaml(files.config) << '\n';
+  if (!reads_images(files.config)) print_tokenizers(files.tokenizers);
+  std::cout << std::flush;
+  print_model_of_task(files.config, files.tokenizers);
+  return 0;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,412 @@
+#include "apps/config/reader.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "apps/config/nearest_name.h"
+
+namespace tapestry {
+
+/// What all sections of one reading share.
+class ConfigSession {
+ public:
+  ConfigSession(ConfigReadOptions options, std::vector<ConfigProblem> problems)
+      : options_(options), problems_(std::move(problems)) {}
+
+  ConfigNode read(const ConfigNode& root, const std::function<void(ConfigSection&)>& bind) {
+    ConfigSection section(*this, root, "");
+    bind(section);
+    section.finish();
+    explain_unknown_keys();
+    throw_problems();
+    return std::move(section.output_);
+  }
+
+  const ConfigReadOptions& options() const { return options_; }
+
+  void add(const ConfigLocation& location, const std::string& text) {
+    problems_.push_back({location.order, concat(location.where, ": ", text)});
+  }
+
+  size_t problems() const { return problems_.size(); }
+
+  /// A key nobody read; explained at the end, when the keys of all sections are known.
+  void add_unknown(const ConfigEntry& entry, std::string section, std::vector<std::string> known) {
+    unknown_.push_back({entry.key, entry.location, std::move(section), std::move(known)});
+  }
+
+  void add_known(const std::string& section, const std::string& key) {
+    known_.emplace_back(section, key);
+  }
+
+ private:
+  struct Unknown {
+    std::string key;
+    ConfigLocation location;
+    std::string section;
+    std::vector<std::string> known;
+  };
+
+  void explain_unknown_keys() {
+    for (const Unknown& unknown : unknown_) {
+      std::string text = concat("unknown key '", unknown.key, "'");
+      if (!unknown.section.empty()) text += concat(" in '", unknown.section, "'");
+      add(unknown.location, text + advice(unknown));
+    }
+  }
+
+  std::string advice(const Unknown& unknown) const {
+    constexpr size_t kListable = 12;
+    const std::string nearest = nearest_name(unknown.key, unknown.known);
+    if (!nearest.empty()) return concat("; did you mean '", nearest, "'?");
+    for (const auto& [section, key] : known_) {
+      if (key != unknown.key) continue;
+      return section.empty() ? concat("; '", key, "' belongs to the top level.")
+                             : concat("; '", key, "' belongs to '", section, "'.");
+    }
+    if (unknown.known.empty() || unknown.known.size() > kListable) return ".";
+    std::string list;
+    for (const std::string& key : unknown.known) list += (list.empty() ? "" : ", ") + key;
+    return concat("; known: ", list, '.');
+  }
+
+  void throw_problems() {
+    if (problems_.empty()) return;
+    std::stable_sort(problems_.begin(), problems_.end(),
+                     [](const auto& a, const auto& b) { return a.order < b.order; });
+    if (problems_.size() == 1) throw Error(ErrorKind::kConfig, problems_[0].text);
+    std::string text = concat(problems_.size(), " errors in the configuration:");
+    for (const ConfigProblem& problem : problems_) text += "\n  " + problem.text;
+    throw Error(ErrorKind::kConfig, text);
+  }
+
+  ConfigReadOptions options_;
+  std::vector<ConfigProblem> problems_;
+  std::vector<Unknown> unknown_;
+  std::vector<std::pair<std::string, std::string>> known_;
+};
+
+namespace {
+
+const ConfigNode& empty_map() {
+  static const ConfigNode node = ConfigNode::map();
+  return node;
+}
+
+ConfigNode number_node(const std::string& text) { return ConfigNode::scalar(text, false); }
+ConfigNode string_node(const std::string& text) { return ConfigNode::scalar(text, true); }
+
+/// Why the file cannot be read, or an empty string.
+std::string unreadable(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return "does not exist";
+  if (std::filesystem::is_directory(path, error)) return "is a directory, expected a file";
+  if (access(path.c_str(), R_OK) != 0) return concat("cannot be read: ", std::strerror(errno));
+  return "";
+}
+
+}  // namespace
+
+ConfigRange positive() {
+  ConfigRange range;
+  range.low = 0;
+  range.low_open = true;
+  range.text = "positive";
+  return range;
+}
+
+ConfigRange at_least(double low) {
+  ConfigRange range;
+  range.low = low;
+  range.text = concat("at least ", low);
+  return range;
+}
+
+ConfigRange between(double low, double high) {
+  ConfigRange range;
+  range.low = low;
+  range.high = high;
+  range.text = concat("in [", low, ", ", high, ']');
+  return range;
+}
+
+ConfigRange from_up_to_below(double low, double high) {
+  ConfigRange range = between(low, high);
+  range.high_open = true;
+  range.text = concat("in [", low, ", ", high, ')');
+  return range;
+}
+
+ConfigSection::ConfigSection(ConfigSession& session, const ConfigNode& node, std::string path)
+    : session_(session),
+      node_(node.kind == ConfigNode::Kind::kMap ? node : empty_map()),
+      path_(std::move(path)) {
+  output_.location = node.location;
+  const bool usable = node.kind == ConfigNode::Kind::kMap || node.kind == ConfigNode::Kind::kNull;
+  if (!usable) {
+    const std::string who = path_.empty() ? "the configuration" : concat('\'', path_, '\'');
+    complain_at(node.location, concat(who, " must be a map of keys, got ", node.describe(), '.'));
+  }
+}
+
+std::string ConfigSection::full_name(const std::string& key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
+
+bool ConfigSection::has(const std::string& key) const {
+  const ConfigEntry* entry = node_.find(key);
+  return entry != nullptr && entry->value.kind != ConfigNode::Kind::kNull;
+}
+
+const ConfigNode* ConfigSection::take(const std::string& key) {
+  known_.push_back(key);
+  session_.add_known(path_, key);
+  const ConfigEntry* entry = node_.find(key);
+  return entry == nullptr ? nullptr : &entry->value;
+}
+
+const ConfigLocation& ConfigSection::location_of(const std::string& key) const {
+  const ConfigEntry* entry = node_.find(key);
+  return entry == nullptr ? output_.location : entry->value.location;
+}
+
+void ConfigSection::complain_at(const ConfigLocation& location, const std::string& text) {
+  session_.add(location, text);
+}
+
+size_t ConfigSection::problems() const { return session_.problems(); }
+
+void ConfigSection::demand(const std::string& key) {
+  if (!session_.options().require_keys || given(key)) return;
+  const std::string place = path_.empty() ? "at the top level" : concat("in '", path_, '\'');
+  complain_at(output_.location, concat("missing key '", key, "' ", place, '.'));
+}
+
+void ConfigSection::refuse(const std::string& key, const std::string& why) {
+  if (take(key) == nullptr || !session_.options().refuse_unused) return;
+  complain(key, '\'', full_name(key), "' has no effect ", why, '.');
+}
+
+void ConfigSection::mistyped(const std::string& key, const char* expected, const ConfigNode& got) {
+  complain_at(got.location,
+              concat('\'', full_name(key), "' must be ", expected, ", got ", got.describe(), '.'));
+}
+
+void ConfigSection::check_range(const std::string& key, double value, const std::string& text,
+                                const ConfigRange& range) {
+  if (range.contains(value)) return;
+  complain(key, '\'', full_name(key), "' must be ", range.text, ", got ", text, '.');
+}
+
+bool ConfigSection::read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
+                                 const ConfigRange& range) {
+  const ConfigNode* node = take(key);
+  bool good = true;
+  if (node != nullptr) {
+    int64_t given = 0;
+    good = node->kind == ConfigNode::Kind::kScalar && !node->quoted &&
+           parse_yaml_integer(node->text, given);
+    if (!good) {
+      mistyped(key, "an integer", *node);
+    } else if (given < low || given > high) {
+      complain(key, '\'', full_name(key), "' must be in [", low, ", ", high, "], got ", given, '.');
+      good = false;
+    } else {
+      value = given;
+      check_range(key, static_cast<double>(given), std::to_string(given), range);
+    }
+  }
+  put(key, number_node(std::to_string(value)));
+  return good;
+}
+
+bool ConfigSection::read_double(const std::string& key, double& value, const ConfigRange& range) {
+  const ConfigNode* node = take(key);
+  bool good = true;
+  if (node != nullptr) {
+    good = node->kind == ConfigNode::Kind::kScalar && !node->quoted &&
+           parse_yaml_double(node->text, value);
+    if (good) {
+      check_range(key, value, node->text, range);
+    } else {
+      mistyped(key, "a number", *node);
+    }
+  }
+  put(key, number_node(shortest(value)));
+  return good;
+}
+
+void ConfigSection::read_bool(const std::string& key, bool& value) {
+  const ConfigNode* node = take(key);
+  if (node != nullptr) {
+    const std::string text = node->quoted ? "" : node->text;
+    const bool yes = text == "true" || text == "True" || text == "TRUE";  // as YAML 1.2 has it
+    const bool no = text == "false" || text == "False" || text == "FALSE";
+    if (yes || no) {
+      value = yes;
+    } else {
+      mistyped(key, "true or false", *node);
+    }
+  }
+  put(key, number_node(value ? "true" : "false"));
+}
+
+void ConfigSection::read_string(const std::string& key, std::string& value) {
+  const ConfigNode* node = take(key);
+  if (node != nullptr) {
+    if (node->kind == ConfigNode::Kind::kScalar) {
+      value = node->text;
+    } else {
+      mistyped(key, "a text", *node);
+    }
+  }
+  put(key, string_node(value));
+}
+
+void ConfigSection::read_list(const std::string& key, std::vector<double>& values,
+                              const ConfigRange& range) {
+  const ConfigNode* node = take(key);
+  if (node != nullptr && node->kind != ConfigNode::Kind::kList) {
+    mistyped(key, "a list of numbers", *node);
+  } else if (node != nullptr) {
+    values.clear();
+    for (const ConfigNode& item : node->items) {
+      double value = 0;
+      const bool plain = item.kind == ConfigNode::Kind::kScalar && !item.quoted;
+      if (!plain || !parse_yaml_double(item.text, value)) {
+        mistyped(key, "a list of numbers", item);
+      } else if (!range.contains(value)) {
+        complain_at(item.location, concat("every number of '", full_name(key), "' must be ",
+                                          range.text, ", got ", item.text, '.'));
+      }
+      values.push_back(value);
+    }
+  }
+  ConfigNode list = ConfigNode::list();
+  for (const double value : values) list.items.push_back(number_node(shortest(value)));
+  put(key, std::move(list));
+}
+
+void ConfigSection::read_list(const std::string& key, std::vector<std::string>& values) {
+  const ConfigNode* node = take(key);
+  if (node != nullptr && node->kind != ConfigNode::Kind::kList) {
+    mistyped(key, "a list of texts", *node);
+  } else if (node != nullptr) {
+    values.clear();
+    for (const ConfigNode& item : node->items) {
+      if (item.kind != ConfigNode::Kind::kScalar) mistyped(key, "a list of texts", item);
+      values.push_back(item.text);
+    }
+  }
+  ConfigNode list = ConfigNode::list();
+  for (const std::string& value : values) list.items.push_back(string_node(value));
+  put(key, std::move(list));
+}
+
+size_t ConfigSection::read_choice_index(const std::string& key,
+                                        const std::vector<std::string>& names, size_t current) {
+  const ConfigNode* node = take(key);
+  size_t chosen = current;
+  if (node != nullptr) {
+    const bool text = node->kind == ConfigNode::Kind::kScalar;
+    const auto found = std::find(names.begin(), names.end(), text ? node->text : "");
+    if (found != names.end()) {
+      chosen = static_cast<size_t>(found - names.begin());
+    } else {
+      std::string list;
+      for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+      const std::string nearest = text ? nearest_name(node->text, names) : "";
+      complain(key, '\'', full_name(key), "' must be ", names.size() == 1 ? "" : "one of ", list,
+               ", got ", node->describe(), '.',
+               nearest.empty() ? "" : concat(" Did you mean '", nearest, "'?"));
+    }
+  }
+  put(key, string_node(names[chosen]));
+  return chosen;
+}
+
+void ConfigSection::read_input_file(const std::string& key, std::string& path) {
+  const ConfigNode* node = take(key);
+  if (node != nullptr && node->kind != ConfigNode::Kind::kScalar) {
+    if (node->kind != ConfigNode::Kind::kNull) mistyped(key, "the path of a file", *node);
+    if (node->kind == ConfigNode::Kind::kNull) path.clear();
+  } else if (node != nullptr) {
+    path = node->text;
+    if (!path.empty()) {
+      const std::filesystem::path base = node->location.directory;
+      path = std::filesystem::absolute(base / path).lexically_normal().string();
+      const std::string reason = session_.options().check_files ? unreadable(path) : "";
+      if (!reason.empty()) complain(key, '\'', full_name(key), "': file ", path, ' ', reason, '.');
+    }
+  }
+  put(key, string_node(path));
+}
+
+void ConfigSection::read_output_path(const std::string& key, std::string& path) {
+  const ConfigNode* node = take(key);
+  if (node != nullptr && (node->kind != ConfigNode::Kind::kScalar || node->text.empty())) {
+    mistyped(key, "the path of a folder", *node);
+  } else if (node != nullptr) {
+    path = std::filesystem::absolute(node->text).lexically_normal().string();
+  }
+  put(key, string_node(path));
+}
+
+void ConfigSection::bind_child(const ConfigNode* node, const std::string& path, ConfigNode& output,
+                               const std::function<void(ConfigSection&)>& bind) {
+  ConfigNode absent;
+  absent.location = output_.location;
+  ConfigSection child(session_, node == nullptr ? absent : *node, path);
+  bind(child);
+  child.finish();
+  output = std::move(child.output_);
+}
+
+void ConfigSection::section(const std::string& key,
+                            const std::function<void(ConfigSection&)>& bind) {
+  ConfigNode output;
+  bind_child(take(key), full_name(key), output, bind);
+  put(key, std::move(output));
+}
+
+std::vector<const ConfigNode*> ConfigSection::take_maps(const std::string& key,
+                                                        size_t current_size) {
+  const ConfigNode* node = take(key);
+  if (node == nullptr) return std::vector<const ConfigNode*>(current_size, nullptr);
+  std::vector<const ConfigNode*> maps;
+  if (node->kind == ConfigNode::Kind::kList) {
+    for (const ConfigNode& item : node->items) maps.push_back(&item);
+  } else if (node->kind != ConfigNode::Kind::kNull) {
+    maps.push_back(node);
+  }
+  return maps;
+}
+
+void ConfigSection::put(const std::string& key, ConfigNode value) {
+  output_.entries.push_back({key, {}, std::move(value)});
+}
+
+void ConfigSection::finish() {
+  for (size_t i = 0; i < node_.entries.size(); ++i) {
+    const ConfigEntry& entry = node_.entries[i];
+    const ConfigEntry* first = node_.find(entry.key);
+    if (first != &entry) {
+      const std::string place = path_.empty() ? "" : concat(" in '", path_, '\'');
+      complain_at(entry.location, concat("duplicate key '", entry.key, '\'', place,
+                                         "; it stands first at ", first->location.where, '.'));
+    } else if (std::find(known_.begin(), known_.end(), entry.key) == known_.end()) {
+      session_.add_unknown(entry, path_, known_);
+    }
+  }
+}
+
+ConfigNode read_config(const ConfigNode& root, const std::function<void(ConfigSection&)>& bind,
+                       ConfigReadOptions options, std::vector<ConfigProblem> problems) {
+  ConfigSession session(options, std::move(problems));
+  return session.read(root, bind);
+}
+
+}  // namespace tapestry

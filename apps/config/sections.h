@@ -1,0 +1,61 @@
+// How each section of a config is read, in the order of its keys. Every bind_... reads one section
+// into the options of the libraries and complains about values that do not fit together.
+#pragma once
+
+#include "apps/config/config.h"
+#include "apps/config/reader.h"
+
+namespace tapestry {
+
+/// Choices that are their own values.
+inline std::vector<ConfigChoice<std::string>> names(std::initializer_list<const char*> list) {
+  std::vector<ConfigChoice<std::string>> choices;
+  for (const char* name : list) choices.push_back({name, name});
+  return choices;
+}
+
+/// The choices of an enumeration whose values have names.
+template <class E, size_t kCount>
+std::vector<ConfigChoice<E>> named(const E (&values)[kCount]) {
+  std::vector<ConfigChoice<E>> choices;
+  for (const E value : values) choices.push_back({name_of(value), value});
+  return choices;
+}
+
+/// Complains at `key` of what options.validate() says, unless there are more than `problems`
+/// complaints by now: it would say the same again.
+template <class Options>
+void complain_unless_valid(ConfigSection& s, size_t problems, const char* key,
+                           const Options& options) {
+  if (s.problems() > problems) return;
+  try {
+    options.validate();
+  } catch (const Error& error) {
+    s.complain(key, error.what());
+  }
+}
+
+/// A task reads text without translations into blocks of one length.
+inline bool reads_blocks(Task task) { return task == Task::kClm || task == Task::kMlm; }
+
+/// The corpora are images, not texts.
+inline bool reads_images(const Config& config) {
+  return !config.data.train.empty() && !config.data.train[0].images.empty();
+}
+
+void bind_data(ConfigSection& s, Config& config);
+/// The key `range` of a part of a file.
+void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
+/// The keys of images in the sections data.train, data and model.
+void bind_image_corpus(ConfigSection& s, CorpusSpec& corpus);
+void bind_image_data(ConfigSection& s, Config& config);
+void bind_image_model(ConfigSection& s, Config& config);
+void bind_tokenizer(ConfigSection& s, Config& config);
+void bind_masking(ConfigSection& s, Config& config);
+void bind_denoising(ConfigSection& s, Config& config);
+void bind_model(ConfigSection& s, Config& config);
+void bind_training(ConfigSection& s, Config& config);
+void bind_generation(ConfigSection& s, Config& config);
+void bind_evaluation(ConfigSection& s, Config& config);
+
+}  // namespace tapestry

@@ -1,0 +1,359 @@
+#include "apps/run/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "apps/run/signals.h"
+#include "core/allocator.h"
+#include "core/cuda/runtime.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostSkippedInARow = 10;
+// Random streams set aside for each micro-batch of an update.
+constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
+constexpr std::string_view kTrainedPrefix = "parameter/";
+
+// Those that no pattern freezes; the others ask for no gradient from here on.
+NamedVars trained_parameters(const NamedVars& params, const std::vector<std::string>& frozen) {
+  NamedVars trained = params;
+  for (const std::string& pattern : frozen) {
+    bool found = false;
+    for (const auto& [name, var] : params) {
+      if (!matches(name, pattern)) continue;
+      found = true;
+      var.set_requires_grad(false);
+      std::erase_if(trained, [&](const auto& entry) { return entry.first == name; });
+    }
+    if (!found) {
+      fail(ErrorKind::kConfig, "[train] training.freeze: no parameter's name matches '", pattern,
+           "'; tapestry inspect lists them.");
+    }
+  }
+  if (trained.empty()) {
+    fail(ErrorKind::kConfig, "[train] training.freeze leaves no parameter to train.");
+  }
+  return trained;
+}
+
+// Without the warm-up, what a short run averages would be its random beginning above all.
+EmaOptions ema_options(const Config& config) {
+  return {.decay = config.training.ema_decay, .warmup = true};
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const TrainerState& state) {
+  return Json{{"step", state.step},
+              {"epoch", state.position.epoch},
+              {"batch", state.position.batch},
+              {"best_metric", state.best_metric},
+              {"best_step", state.best_step},
+              {"validations_without_best", state.validations_without_best},
+              {"skipped_updates", state.skipped_updates},
+              {"skipped_in_a_row", state.skipped_in_a_row},
+              {"seconds", state.seconds}}
+      .dump(2);
+}
+
+TrainerState parse_trainer_state(const std::string& json, const std::string& name) {
+  try {
+    const Json value = Json::parse(json);
+    TrainerState state;
+    state.step = value.at("step");
+    state.position = {value.at("epoch"), value.at("batch")};
+    state.best_metric = value.at("best_metric");
+    state.best_step = value.at("best_step");
+    state.validations_without_best = value.at("validations_without_best");
+    state.skipped_updates = value.at("skipped_updates");
+    state.skipped_in_a_row = value.at("skipped_in_a_row");
+    state.seconds = value.at("seconds");
+    return state;
+  } catch (const Json::exception& error) {
+    fail(ErrorKind::kData, "[checkpoint] ", name, ": ", error.what());
+  }
+}
+
+Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
+                 const CheckpointFiles* checkpoint)
+    : config_(config),
+      task_(task),
+      folder_(folder),
+      log_(log),
+      params_(named_parameters(task.parameters())),
+      trained_(trained_parameters(params_, config.training.freeze)),
+      optimizer_(config.optimizer, weight_decay_groups(trained_)) {
+  if (checkpoint != nullptr) {
+    state_ = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
+    saved_step_ = state_.step;
+    load_training_tensors(*checkpoint);
+  } else if (config.training.ema_decay > 0) {
+    ema_ = std::make_unique<Ema>(ema_options(config), trained_);
+  }
+}
+
+// The reverse of save().
+void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
+  NamedTensors model = parse_safetensors(checkpoint.at("model.safetensors"), "model.safetensors");
+  NamedTensors optimizer, averages, trained;
+  for (auto& [name, tensor] :
+       parse_safetensors(checkpoint.at("optimizer.safetensors"), "optimizer.safetensors")) {
+    if (name.starts_with(kTrainedPrefix)) {
+      trained.emplace_back(name.substr(kTrainedPrefix.size()), tensor);
+    } else if (name.starts_with("average/") || name == "num_updates") {
+      averages.emplace_back(name, tensor);
+    } else {
+      optimizer.emplace_back(name, tensor);
+    }
+  }
+  const NamedTensors& weights = trained.empty() ? model : trained;
+  load_parameters(task_.parameters(), weights, "the checkpoint");
+  optimizer_.load_masters(weights);
+  optimizer_.load_state(optimizer);
+  if (config_.training.ema_decay <= 0) return;
+  ema_ = std::make_unique<Ema>(ema_options(config_), trained_);
+  if (!averages.empty()) ema_->load_state(averages);
+}
+
+void Trainer::launch_update() {
+  const TrainingOptions& training = config_.training;
+  Launched launched{.step = state_.step + 1,
+                    .size = task_.next_update(training.gradient_accumulation_steps),
+                    .sums = {}};
+  const CrossEntropyOptions options{.label_smoothing = training.label_smoothing,
+                                    .normalizer = static_cast<double>(launched.size.targets)};
+  std::vector<Tensor> sums;
+  for (int64_t i = 0; i < launched.size.micro_batches; ++i) {
+    const auto forward_and_backward = [&] {
+      Tape tape({.seed = config_.seed,
+                 .step = static_cast<uint32_t>(state_.step),
+                 .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
+      const CrossEntropy result = task_.loss(i, options);
+      sums.push_back(result.sums);
+      tape.backward(result.loss);
+    };
+    cuda::as_graph(std::ref(forward_and_backward));  // by reference: no allocation
+    launched.sums.emplace_back(sums.back());
+  }
+  // Now the device has enough to do: time to hear of the update before.
+  finish_update();
+  optimizer_.launch(learning_rate(config_.schedule, config_.learning_rate, launched.step),
+                    {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
+                    /*gradient_scale=*/1, /*also_finite=*/sums);
+  optimizer_.zero_grad();
+  window_.tokens += launched.size.tokens;
+  launched_ = std::move(launched);
+}
+
+void Trainer::finish_update() {
+  if (!launched_) return;
+  const auto targets = static_cast<double>(launched_->size.targets);
+  const StepResult result = optimizer_.outcome();
+  Update update{.step = launched_->step, .grad_norm = result.grad_norm};
+  for (HostCopy& copy : launched_->sums) {
+    const double* const sums = copy.wait().data<double>();
+    update.loss += sums[0] / targets;
+    update.nll += sums[1] / targets;
+  }
+  window_.targets += result.finite ? launched_->size.targets : 0;
+  launched_.reset();
+  if (!result.finite) return report_skipped(update);
+  if (ema_) ema_->update();
+  state_.skipped_in_a_row = 0;
+  window_.loss += update.loss * targets;
+  window_.nll += update.nll * targets;
+  window_.grad_norm = update.grad_norm;
+}
+
+int Trainer::run() {
+  const TrainingOptions& training = config_.training;
+  const double started = now() - state_.seconds;
+  const bool on_cpu = task_.parameters().device().is_cpu();
+  const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
+  const auto time_is_up = [&] {
+    return training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours;
+  };
+  const auto is_over = [&] {
+    return state_.step >= training.max_steps || patience_is_over() || time_is_up();
+  };
+  while (!is_over()) {
+    const double before = now();
+    launch_update();
+    ++state_.step;
+    state_.position = task_.position();
+    state_.seconds = now() - started;
+    const bool logged = state_.step == training.max_steps || due(training.logging_steps);
+    if (on_cpu || logged) finish_update();
+    window_.seconds += now() - before;
+    report(logged);
+
+    const bool best = (due(training.eval_steps) || is_over()) && validate();
+    state_.seconds = now() - started;
+    if (due(training.save_steps) || best || is_over()) save(best);
+
+    if (const int signal = pending_signal(); signal != 0) {
+      save(false);
+      log_.info(concat("stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM", " after update ",
+                       state_.step, "; the same command (--resume auto) goes on from here"));
+      return 128 + signal;
+    }
+  }
+  if (patience_is_over()) {
+    log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
+                     number("%.2f", state_.best_metric), " of update ", state_.best_step, " in ",
+                     state_.validations_without_best, " validations"));
+  }
+  log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
+  if (config_.cuda_graphs && !on_cpu) {
+    const cuda::GraphStats stats = cuda::graph_stats();
+    log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
+    if (!stats.refusal.empty()) log_.warn(concat("no graph of every shape: ", stats.refusal));
+  }
+  return 0;
+}
+
+void Trainer::report_skipped(const Update& update) {
+  ++state_.skipped_updates;
+  ++state_.skipped_in_a_row;
+  const std::string what = std::isfinite(update.loss) ? concat("gradient norm ", update.grad_norm)
+                                                      : concat("loss ", update.loss);
+  log_.warn(concat("update ", update.step, " is skipped: ", what, " is not finite (",
+                   state_.skipped_in_a_row, " in a row, ", state_.skipped_updates, " in all)"));
+  if (state_.skipped_in_a_row < kMostSkippedInARow) return;
+  fail(ErrorKind::kDiverged, "[train] ", kMostSkippedInARow,
+       " updates in a row had no finite loss and gradient, the last at update ", update.step,
+       "; lower the learning rate or raise warmup_steps. The last good checkpoint is in ",
+       folder_.path(), '.');
+}
+
+void Trainer::report(bool logged) {
+  const int64_t total = config_.training.max_steps;
+  // Not a number where every update was skipped.
+  const double loss = window_.loss / static_cast<double>(window_.targets);
+  const double nll = window_.nll / static_cast<double>(window_.targets);
+  const double rate = static_cast<double>(window_.tokens) / window_.seconds;
+  double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
+                static_cast<double>(total - state_.step);
+  if (config_.training.max_hours > 0) {
+    left = std::min(left, 3600 * config_.training.max_hours - state_.seconds);
+  }
+  const std::string status = concat("loss ", number("%.3f", loss), "  ", number("%.0f", rate),
+                                    " tokens/s  ", duration_text(left), " left");
+  log_.progress(state_.step, total, status);
+  if (!logged) return;
+
+  const double lr = learning_rate(config_.schedule, config_.learning_rate, state_.step);
+  const MemoryStats memory = memory_of(task_.parameters().device());
+  log_.info(concat("update ", state_.step, "  epoch ", state_.position.epoch, "  loss ",
+                   number("%.4f", loss), "  nll ", number("%.4f", nll), "  ppl ",
+                   number("%.2f", std::exp(nll)), "  lr ", number("%.3g", lr), "  grad ",
+                   number("%.3g", window_.grad_norm), "  ", number("%.0f", rate), " tokens/s  ",
+                   duration_text(left), " left"));
+  log_.metrics(state_.step, "train",
+               {{"epoch", static_cast<double>(state_.position.epoch)},
+                {"loss", loss},
+                {"nll", nll},
+                {"ppl", std::exp(nll)},
+                {"learning_rate", lr},
+                {"grad_norm", window_.grad_norm},
+                {"tokens_per_s", rate},
+                {"skipped_updates", static_cast<double>(state_.skipped_updates)},
+                {"peak_bytes", static_cast<double>(memory.peak_bytes)},
+                {"seconds", state_.seconds}});
+  window_ = {};
+}
+
+bool Trainer::validate() {
+  finish_update();
+  std::map<std::string, double> metrics;
+  {
+    std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
+    metrics = task_.validate({.label_smoothing = config_.training.label_smoothing});
+  }
+  if (metrics.empty()) return false;
+  std::string text = concat("validation after update ", state_.step, ": ");
+  std::vector<std::pair<std::string, double>> line;
+  for (const auto& [name, value] : metrics) {
+    text += concat(' ', name, ' ', number(larger_is_better(name) ? "%.2f" : "%.4f", value));
+    line.emplace_back(name, value);
+  }
+  line.emplace_back("seconds", state_.seconds);
+  log_.metrics(state_.step, "valid", line);
+
+  const std::string& name = config_.training.metric_for_best_model;
+  const auto found = metrics.find(name);
+  if (found == metrics.end()) {
+    fail(ErrorKind::kConfig, "[train] metric_for_best_model is '", name,
+         "', this task's validation has no such metric.");
+  }
+  const double value = found->second;
+  const bool better =
+      larger_is_better(name) ? value > state_.best_metric : value < state_.best_metric;
+  const bool best = std::isfinite(value) && (state_.best_step < 0 || better);
+  if (best) {
+    state_.best_metric = value;
+    state_.best_step = state_.step;
+    state_.validations_without_best = 0;
+  } else {
+    ++state_.validations_without_best;
+  }
+  log_.info(text + (best ? "  (best so far)" : ""));
+  return best;
+}
+
+bool Trainer::patience_is_over() const {
+  const int64_t patience = config_.training.early_stopping_patience;
+  return patience > 0 && state_.validations_without_best >= patience;
+}
+
+// model.safetensors holds what a user wants to translate with: the averages where they are kept.
+// The trained parameters then travel with the optimizer, as they do where the model's are their
+// roundings.
+void Trainer::save(bool best) {
+  if (saved_step_ == state_.step && !best) return;
+  finish_update();
+  CheckpointFiles files = task_.files();
+  NamedTensors model, training = optimizer_.state();
+  for (const auto& [name, var] : params_) model.emplace_back(name, var.value());
+  const NamedTensors masters = optimizer_.masters();
+  if (ema_ || !masters.empty()) {
+    for (const auto& [name, tensor] : model) {
+      const auto master =
+          std::find_if(masters.begin(), masters.end(),
+                       [&, &name = name](const auto& m) { return m.first == name; });
+      training.emplace_back(std::string(kTrainedPrefix) + name,
+                            master == masters.end() ? tensor.clone() : master->second);
+    }
+  }
+  if (ema_) {
+    for (auto& entry : ema_->state()) training.push_back(entry);
+  }
+  {
+    std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
+    files["model.safetensors"] = safetensors_bytes(model, {{"format", "tapestry"}});
+  }
+  files["optimizer.safetensors"] = safetensors_bytes(training);
+  files["trainer_state.json"] = to_json(state_);
+  folder_.commit(state_.step, files, best, config_.training.save_total_limit);
+  saved_step_ = state_.step;
+}
+
+}  // namespace tapestry

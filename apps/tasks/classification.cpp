@@ -1,0 +1,192 @@
+#include "apps/tasks/classification.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "apps/config/sections.h"
+#include "data/image_batching.h"
+#include "data/labelled.h"
+#include "data/loader.h"
+
+namespace tapestry {
+namespace {
+
+// What texts and images do differently. Construction reads the data, and completes the config with
+// what a checkpoint must tell of it.
+
+struct TextData {
+  using Corpus = LabelledCorpus;
+  using Batches = LabelledBatches;
+  using Model = TextClassifier;
+
+  TextData(Config& config, TokenizerPair& tokenizers, const Report& report) {
+    tokenizers = prepare_tokenizers(config, std::move(tokenizers), report);
+    CorpusOptions options = config.data.corpus;
+    train = load_labelled(config.data.train, *tokenizers.source, options, config.data.labels);
+    report(
+        concat("training data: ", train.label_names.size(), " classes; ", train.counts.summary()));
+    config.data.labels = train.label_names;
+    if (config.data.valid.empty()) return;
+    options.overlong = "truncate";
+    valid = load_labelled(config.data.valid, *tokenizers.source, options, train.label_names);
+    report("validation data: " + valid.counts.summary());
+  }
+
+  static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
+                         DataPosition start) {
+    BatchOptions options = config.batch;
+    options.shuffle = shuffle;
+    return Batches(corpus, options, start);
+  }
+  static Var logits(const Model& model, const LabelledBatch& batch) {
+    return model.model(batch.ids.to(model.device()), batch.lengths.to(model.device()));
+  }
+  static int64_t tokens(const Model&, const LabelledBatch& batch) { return batch.tokens; }
+
+  Corpus train, valid;
+};
+
+struct ImageData {
+  using Corpus = ImageCorpus;
+  using Batches = ImageBatches;
+  using Model = ImageModel;
+
+  ImageData(Config& config, TokenizerPair&, const Report& report) {
+    DataOptions& data = config.data;
+    train = load_images(data.train, data.image.size, data.labels);
+    const ImageFormat found = format_of(train);
+    data.labels = train.label_names;
+    data.image.size = found.size;
+    if (data.image.mean.empty()) data.image = found;
+    report(concat("training data: ", data.labels.size(), " classes, ", train.images(),
+                  " images of ", train.size.str()));
+    if (data.valid.empty()) return;
+    valid = load_images(data.valid, train.size, train.label_names);
+    report(concat("validation data: ", valid.images(), " images"));
+  }
+
+  static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
+                         DataPosition start) {
+    return Batches(corpus, config.data.image,
+                   {.batch_size = config.batch.batch_size,
+                    .shuffle = shuffle,
+                    .seed = config.seed,
+                    .augment = config.data.augment},
+                   start);
+  }
+  static Var logits(const Model& model, const ImageBatch& batch) {
+    return model.model(batch.pixels.to(model.store.dtype()).to(model.device()));
+  }
+  static int64_t tokens(const Model& model, const ImageBatch& batch) {
+    return batch.rows * model.model.tokens();
+  }
+
+  Corpus train, valid;
+};
+
+template <class Kind, class Batch>
+CrossEntropy loss_of(const typename Kind::Model& model, const Batch& batch,
+                     const CrossEntropyOptions& options) {
+  return cross_entropy(Kind::logits(model, batch), batch.labels, options);
+}
+
+template <class Kind>
+LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpus& corpus,
+                   const CrossEntropyOptions& options) {
+  auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
+  LossSums sums;
+  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+    sums.add(loss_of<Kind>(model, batches.next(), options));
+  }
+  return sums;
+}
+
+template <class Kind>
+class ClassificationTask : public TrainingTask {
+ public:
+  ClassificationTask(Config config, TokenizerPair tokenizers, DataPosition start,
+                     const Report& report)
+      : data_(config, tokenizers, report),
+        model_(config, std::move(tokenizers)),
+        loader_(Kind::batches(config, data_.train, /*shuffle=*/true, start)) {}
+
+  ParamStore& parameters() override { return model_.store; }
+
+  UpdateSize next_update(int64_t micro_batches) override {
+    UpdateSize size{.micro_batches = micro_batches};
+    update_.clear();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      update_.push_back(loader_.next().batch);
+      size.tokens += Kind::tokens(model_, update_.back());
+      size.targets += update_.back().rows;
+    }
+    return size;
+  }
+  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
+    return loss_of<Kind>(model_, update_.at(static_cast<size_t>(i)), options);
+  }
+  DataPosition position() const override { return loader_.position(); }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (model_.config.data.valid.empty()) return {};
+    return loss_over<Kind>(model_, data_.valid, options).metrics();
+  }
+  std::map<std::string, std::string> files() const override { return model_.files(); }
+
+ private:
+  using Loader = tapestry::Loader<typename Kind::Batches>;
+
+  const Kind data_;
+  typename Kind::Model model_;
+  Loader loader_;  // its thread reads the corpus: it goes first
+  std::vector<typename Loader::Batch> update_;
+};
+
+// Of logits (1, classes).
+ClassProbabilities probabilities_of(const Var& logits) {
+  return softmax(logits).value().to_vector<double>();
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
+                                                       TokenizerPair tokenizers, DataPosition start,
+                                                       const Report& report) {
+  if (reads_images(config)) {
+    return std::make_unique<ClassificationTask<ImageData>>(config, std::move(tokenizers), start,
+                                                           report);
+  }
+  return std::make_unique<ClassificationTask<TextData>>(config, std::move(tokenizers), start,
+                                                        report);
+}
+
+ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
+                            int64_t line) {
+  // Cut as a validation set's lines are, so that the answers are as good.
+  const auto longest = static_cast<size_t>(model.config.data.corpus.max_length) - 2;
+  if (text.size() > longest) {
+    std::cerr << "warning: line " << line << " of " << text.size() << " tokens is cut to "
+              << longest << '\n';
+  }
+  std::vector<int32_t> ids = {kBosId};
+  ids.insert(ids.end(), text.begin(), text.begin() + std::min(text.size(), longest));
+  ids.push_back(kEosId);
+  const auto count = static_cast<int64_t>(ids.size());
+  const Device device = model.device();
+  const Tensor lengths = Tensor::full({1}, static_cast<double>(count), DType::kInt32);
+  return probabilities_of(
+      model.model(Tensor::from(ids, {1, count}).to(device), lengths.to(device)));
+}
+
+ClassProbabilities classify(const ImageModel& model, const std::string& path) {
+  ImageSize size = model.config.data.image.size;
+  const Tensor pixels = normalised(read_image(path, size), model.config.data.image);
+  return probabilities_of(model.model(pixels.to(model.store.dtype()).to(model.device())));
+}
+
+LossSums measure(const ImageModel& model, const ImageCorpus& images,
+                 const CrossEntropyOptions& options) {
+  return loss_over<ImageData>(model, images, options);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,32 @@
+// Classification of texts and images: the task that trains a model, and what a trained one says.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/task.h"
+
+namespace tapestry {
+
+std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
+                                                       TokenizerPair tokenizers, DataPosition start,
+                                                       const Report& report);
+
+/// The probability of each class, in the order of config.data.labels.
+using ClassProbabilities = std::vector<double>;
+
+/// Of a text: token ids without bos and eos. Throws Error(kData), naming the line, when it is
+/// longer than the model's positions.
+ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
+                            int64_t line);
+
+/// Of the image in a file. Throws as read_image().
+ClassProbabilities classify(const ImageModel& model, const std::string& path);
+
+/// Loss and accuracy on images of the model's size and classes.
+LossSums measure(const ImageModel& model, const ImageCorpus& images,
+                 const CrossEntropyOptions& options = {});
+
+}  // namespace tapestry

@@ -1,0 +1,184 @@
+#include "apps/tasks/language_modelling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "data/block_batching.h"
+#include "data/loader.h"
+
+namespace tapestry {
+namespace {
+
+// The targets stay where the loss may check them.
+LanguageModel::Batch on_device(const BlockBatch& batch, Device device) {
+  return {batch.ids.to(device), batch.targets,
+          batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
+}
+
+BlockOptions block_options(const Config& config, bool shuffle) {
+  const bool by_tokens = config.batch.batch_type == "tokens";
+  return {.block_size = config.data.block_size,
+          .batch_size = by_tokens ? config.batch.batch_size / config.data.block_size
+                                  : config.batch.batch_size,
+          .shuffle = shuffle,
+          .seed = config.seed};
+}
+
+/// Reads a text as the task does: calls f(walk) with the walk through its batches.
+template <class F>
+auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle, DataPosition start,
+                  F f) {
+  const BlockOptions options = block_options(model.config, shuffle);
+  if (model.config.task == Task::kClm) return f(BlockBatches(text, options, start));
+  return f(
+      MaskedBlockBatches(text, *model.tokenizers.source, options, model.config.masking, start));
+}
+
+LossSums loss_over(const TextModel& model, const TokenStream& text,
+                   const CrossEntropyOptions& options) {
+  return with_batches(model, text, /*shuffle=*/false, {}, [&](auto batches) {
+    LossSums sums;
+    for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+      sums.add(model.model.loss(on_device(batches.next(), model.device()), options));
+    }
+    return sums;
+  });
+}
+
+class LanguageModellingTask : public TrainingTask {
+ public:
+  LanguageModellingTask(const Config& config, TokenizerPair given, DataPosition start,
+                        const Report& report)
+      : position_(start) {
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    const auto read = [&](const std::vector<CorpusSpec>& corpora, const char* name) {
+      const std::string cache =
+          config.data.cache ? concat(config.output_dir, "/tokens-", name, ".bin") : "";
+      const TokenStream text = load_token_stream(corpora, *tokenizers.source, cache);
+      report(concat(name, " data: ", text.documents(), " documents, ", text.characters(),
+                    " characters, ", text.size(), " tokens", text.from_cache() ? " (cached)" : "",
+                    "; ", text.counts().summary()));
+      return text;
+    };
+    train_ = read(config.data.train, "train");
+    if (!config.data.valid.empty()) valid_ = read(config.data.valid, "valid");
+    model_ = std::make_unique<TextModel>(config, std::move(tokenizers));
+    with_batches(*model_, train_, /*shuffle=*/true, start, [&](auto batches) {
+      auto loader = std::make_shared<Loader<decltype(batches)>>(std::move(batches));
+      next_ = [loader] {
+        auto item = loader->next();
+        return std::pair(std::move(item.batch), item.position);
+      };
+    });
+  }
+
+  ParamStore& parameters() override { return model_->store; }
+
+  UpdateSize next_update(int64_t micro_batches) override {
+    UpdateSize size{.micro_batches = micro_batches};
+    update_.clear();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      auto [batch, position] = next_();
+      size.tokens += batch.ids.numel();
+      size.targets += batch.tokens;
+      update_.push_back(std::move(batch));
+      position_ = position;
+    }
+    return size;
+  }
+  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
+    return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), model_->device()),
+                              options);
+  }
+  DataPosition position() const override { return position_; }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (valid_.size() == 0) return {};
+    return loss_over(*model_, valid_, options).metrics();
+  }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
+
+ private:
+  std::unique_ptr<TextModel> model_;
+  TokenStream train_, valid_;
+  std::function<std::pair<BlockBatch, DataPosition>()> next_;
+  DataPosition position_;
+  std::vector<BlockBatch> update_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_language_modelling_task(const Config& config,
+                                                           TokenizerPair tokenizers,
+                                                           DataPosition start,
+                                                           const Report& report) {
+  return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), start, report);
+}
+
+double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
+
+TextQuality text_quality(const TextModel& model, const TokenStream& text) {
+  const LossSums sums = loss_over(model, text, {});
+  TextQuality quality{
+      .nll = sums.nll(), .tokens = sums.tokens(), .accuracy = sums.metrics().at("accuracy")};
+  if (model.config.task == Task::kClm) {
+    quality.bits_per_character =
+        sums.nll() / std::log(2.0) / static_cast<double>(text.characters());
+  }
+  return quality;
+}
+
+bool begins_with_eos(const Config& config) { return config.data.train.at(0).documents != "file"; }
+
+std::vector<Score> score_lines(const TextModel& model, const std::vector<std::string>& lines) {
+  const bool eos = begins_with_eos(model.config);
+  std::vector<Score> scores;
+  for (const std::string& line : lines) {
+    std::vector<int32_t> ids = model.tokenizers.source->encode(line);
+    if (eos) {
+      ids.insert(ids.begin(), kEosId);
+      ids.push_back(kEosId);
+    }
+    const auto count = static_cast<int64_t>(ids.size()) - 1;
+    Score score{.tokens = std::max<int64_t>(0, count)};
+    if (count > model.config.model.max_position_embeddings) {
+      fail(ErrorKind::kData, "[score] line ", scores.size() + 1, " has ", count,
+           " tokens, the model's positions end at ", model.config.model.max_position_embeddings,
+           '.');
+    }
+    if (count > 0) {
+      const Tensor in = Tensor::from(std::vector(ids.begin(), ids.end() - 1), {1, count});
+      const Tensor out = Tensor::from(std::vector(ids.begin() + 1, ids.end()), {1, count});
+      const Var hidden = model.model.hidden(in.to(model.device()));
+      const auto values = target_log_probabilities(model.model.logits(hidden), out);
+      score.log_probability = std::accumulate(values.begin(), values.end(), 0.0);
+    }
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+std::vector<std::vector<Fill>> fill_masks(const TextModel& model, const std::vector<int32_t>& ids,
+                                          int64_t top_k) {
+  const auto count = static_cast<int64_t>(ids.size());
+  const Var hidden = model.model.hidden(Tensor::from(ids, {1, count}).to(model.device()));
+  const Tensor probabilities =
+      softmax(model.model.logits(hidden)).value().to(Device{}).to(DType::kFloat64);
+  const int64_t vocab = probabilities.shape()[2];
+  std::vector<std::vector<Fill>> fills;
+  for (int64_t t = 0; t < count; ++t) {
+    if (ids[static_cast<size_t>(t)] != *model.tokenizers.source->mask_id()) continue;
+    const double* const row = probabilities.data<double>() + t * vocab;
+    std::vector<Fill> guesses;
+    for (int32_t id = 0; id < vocab; ++id) guesses.push_back({id, row[id]});
+    std::stable_sort(guesses.begin(), guesses.end(),
+                     [](const Fill& a, const Fill& b) { return a.probability > b.probability; });
+    guesses.resize(static_cast<size_t>(std::min(top_k, vocab)));
+    fills.push_back(std::move(guesses));
+  }
+  return fills;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,98 @@
+// What the trainer trains, and the options of the `training` section.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/checkpoint.h"
+#include "apps/config/config.h"
+#include "apps/checkpoint/safetensors.h"
+#include "autograd/ops.h"
+#include "data/batching.h"
+#include "nn/parameters.h"
+#include "optim/named.h"
+
+namespace tapestry {
+
+/// What one update learns from: some micro-batches, taken from the data in one go.
+struct UpdateSize {
+  int64_t micro_batches = 0;
+  int64_t tokens = 0;   ///< real ones that the model reads and writes: what tokens/s counts
+  int64_t targets = 0;  ///< real ones that it has to predict: what the loss is divided by
+};
+
+/// One kind of training (translation, language modelling, ...) as the trainer sees it.
+class TrainingTask {
+ public:
+  virtual ~TrainingTask() = default;
+
+  virtual ParamStore& parameters() = 0;
+  /// Takes the next micro-batches from the data.
+  virtual UpdateSize next_update(int64_t micro_batches) = 0;
+  /// The loss of micro-batch `i` of the current update.
+  virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
+  /// Where the data stands: a task built with this position continues with the same batches.
+  virtual DataPosition position() const = 0;
+  /// Metrics of the validation set by name: those of metrics_of(task), and more where they apply.
+  virtual std::map<std::string, double> validate(const CrossEntropyOptions& options) = 0;
+  /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
+  virtual std::map<std::string, std::string> files() const = 0;
+};
+
+/// Settles, for the process, how the config wants its device used: before the first step.
+void use_device_options(const Config& config, Device device);
+
+/// Hears what was read and what was left out.
+using Report = std::function<void(const std::string&)>;
+
+/// All of a store, as the optimizers take them.
+NamedVars named_parameters(const ParamStore& store);
+
+/// The task of a config. Without `tokenizers` it trains them, or reads the config's. Reads and
+/// encodes the corpora; the data goes on from `start`.
+std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
+                                        DataPosition start, const Report& report);
+
+/// `given`, or when it is empty what the config asks for.
+TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
+/// The files of a checkpoint that are tokenizers.
+std::map<std::string, std::string> tokenizer_files(const CheckpointFiles& files);
+
+/// Loss and accuracy over a validation set.
+class LossSums {
+ public:
+  void add(const CrossEntropy& result);
+  double nll() const { return nll_; }  ///< summed
+  int64_t tokens() const { return tokens_; }
+  /// loss, nll (per token), ppl and accuracy (in percent).
+  std::map<std::string, double> metrics() const;
+
+ private:
+  double loss_ = 0, nll_ = 0, correct_ = 0;
+  int64_t tokens_ = 0;
+};
+
+/// The log-probability of each target, (rows) in order: hidden states' logits (..., V) and targets
+/// (...) int32.
+std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);
+
+/// Copies tensors into the parameters of the same name. Throws Error(kData), naming `file`, unless
+/// names and shapes agree exactly.
+void load_parameters(const ParamStore& store, const NamedTensors& tensors, const std::string& file);
+
+/// Copies the tensors whose name and shape a parameter has, for a model that differs in its head.
+/// Returns a sentence about what was taken and what was not. Throws Error(kData), naming `file`,
+/// when a parameter has another shape there, or when none has its name.
+std::string take_over_parameters(const ParamStore& store, const NamedTensors& tensors,
+                                 const std::string& file);
+
+/// Whether a parameter's name matches a pattern, in which `*` stands for any characters.
+bool matches(const std::string& name, const std::string& pattern);
+
+/// True for metrics that are better when they are larger (bleu, chrf, accuracy).
+bool larger_is_better(const std::string& metric);
+
+}  // namespace tapestry

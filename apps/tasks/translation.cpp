@@ -1,0 +1,303 @@
+#include "apps/tasks/translation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "data/loader.h"
+#include "data/metrics.h"
+
+namespace tapestry {
+namespace {
+
+// The targets stay where the loss may check them.
+EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device device) {
+  return {batch.source.to(device), batch.source_lengths.to(device), batch.target_in.to(device),
+          batch.target_out};
+}
+
+BatchOptions unshuffled(BatchOptions options) {
+  options.shuffle = false;
+  return options;
+}
+
+}  // namespace
+
+template <class Model>
+std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
+                                               const std::vector<std::vector<int32_t>>& sources,
+                                               const SearchOptions& options,
+                                               int64_t batch_sentences, int64_t first_id) {
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+  const SpecialIds ids{kPadId, kUnkId, kBosId, kEosId};
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  for (size_t begin = 0; begin < order.size(); begin += static_cast<size_t>(batch_sentences)) {
+    const size_t end = std::min(order.size(), begin + static_cast<size_t>(batch_sentences));
+    const auto rows = static_cast<int64_t>(end - begin);
+    const int64_t length = static_cast<int64_t>(sources[order[begin]].size()) + 1;  // eos
+    Tensor source = Tensor::full({rows, length}, kPadId, DType::kInt32);
+    Tensor lengths = Tensor::empty({rows}, DType::kInt32);
+    std::vector<int64_t> numbers;
+    for (int64_t row = 0; row < rows; ++row) {
+      const size_t index = order[begin + static_cast<size_t>(row)];
+      const std::vector<int32_t>& tokens = sources[index];
+      int32_t* const target = source.data<int32_t>() + row * length;
+      std::copy(tokens.begin(), tokens.end(), target);
+      target[tokens.size()] = kEosId;
+      lengths.data<int32_t>()[row] = static_cast<int32_t>(tokens.size()) + 1;
+      numbers.push_back(first_id + static_cast<int64_t>(index));
+    }
+    auto batch = tapestry::translate(model.model, source.to(model.device()),
+                                     lengths.to(model.device()), ids, options, numbers);
+    for (size_t row = 0; row < batch.size(); ++row) {
+      results[order[begin + row]] = std::move(batch[row]);
+    }
+  }
+  return results;
+}
+
+template <class Model>
+std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
+                         int64_t batch_sentences) {
+  std::vector<Score> scores(static_cast<size_t>(pairs.size()));
+  BatchOptions in_order;
+  in_order.batch_type = "sentences";
+  in_order.batch_size = batch_sentences;
+  in_order.shuffle = false;
+  const EpochPlan plan(pairs, in_order, 0);
+  for (int64_t i = 0; i < plan.batches(); ++i) {
+    const TranslationBatch batch = make_translation_batch(pairs, plan.batch(i));
+    const EncoderDecoder::Batch inputs = on_device(batch, model.device());
+    const Var memory = model.model.encode(inputs.source, inputs.source_lengths);
+    const Var hidden = model.model.decode(inputs.target_in, memory, inputs.source_lengths);
+    const std::vector<double> values =
+        target_log_probabilities(model.model.logits(hidden), batch.target_out);
+    const int64_t length = batch.target_out.shape()[1];
+    for (int64_t row = 0; row < batch.sentences; ++row) {
+      Score& score = scores[static_cast<size_t>(batch.indices[static_cast<size_t>(row)])];
+      score.tokens = batch.target_lengths.data<int32_t>()[row];
+      const auto first = values.begin() + row * length;
+      score.log_probability = std::accumulate(first, first + score.tokens, 0.0);
+    }
+  }
+  return scores;
+}
+
+AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
+                             const std::vector<int32_t>& source,
+                             const std::vector<int32_t>& target) {
+  std::vector<int32_t> read = source, fed = target;
+  read.push_back(kEosId);
+  fed.insert(fed.begin(), kBosId);
+  const auto row = [&](const std::vector<int32_t>& ids) {
+    return Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}).to(model.device());
+  };
+  const Tensor lengths = Tensor::full({1}, double(read.size()), DType::kInt32).to(model.device());
+  AttentionRecorder recorder;
+  model.model.decode(row(fed), model.model.encode(row(read), lengths), lengths);
+
+  AttentionPage page;
+  for (const int32_t id : read) page.source.push_back(model.tokenizers.source->piece(id));
+  for (const int32_t id : fed) page.target.push_back(model.tokenizers.target->piece(id));
+  const auto take = [&](const std::string& name, bool source_queries, bool source_keys) {
+    const Tensor recorded = recorder.weights().at(page.maps.size()).to(Device{});
+    const Tensor weights = recorded.to(wider(recorded.dtype()));
+    const Shape& shape = weights.shape();
+    page.maps.push_back(
+        {name, source_queries, source_keys, weights.reshape({shape[1], shape[2], shape[3]})});
+  };
+  const ModelOptions& options = model.config.model;
+  for (int64_t i = 1; i <= options.encoder_layers; ++i) {
+    take(concat("encoder layer ", i, ", self-attention"), true, true);
+  }
+  for (int64_t i = 1; i <= options.decoder_layers; ++i) {
+    take(concat("decoder layer ", i, ", self-attention"), false, false);
+    take(concat("decoder layer ", i, ", cross-attention"), false, true);
+  }
+  return page;
+}
+
+namespace {
+
+/// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.
+template <class Model, class Batches>
+class EncoderDecoderTask : public TrainingTask {
+ public:
+  ParamStore& parameters() override { return model_->store; }
+
+  UpdateSize next_update(int64_t micro_batches) override {
+    UpdateSize size{.micro_batches = micro_batches};
+    update_.clear();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      update_.push_back(loader_->next().batch);
+      size.tokens += update_.back().source_tokens + update_.back().target_tokens;
+      size.targets += update_.back().target_tokens;
+    }
+    return size;
+  }
+  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
+    return loss_of(update_.at(static_cast<size_t>(i)), options);
+  }
+  DataPosition position() const override { return loader_->position(); }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
+
+ protected:
+  CrossEntropy loss_of(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
+    return model_->model.loss(on_device(batch, model_->device()), options);
+  }
+  /// The loss over one epoch of a walk.
+  LossSums loss_over(Batches batches, const CrossEntropyOptions& options) const {
+    LossSums sums;
+    for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+      sums.add(loss_of(batches.next(), options));
+    }
+    return sums;
+  }
+
+  std::unique_ptr<TranslationModel<Model>> model_;
+  std::unique_ptr<Loader<Batches>> loader_;
+
+ private:
+  std::vector<TranslationBatch> update_;
+};
+
+template <class Model>
+class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
+  using Base = EncoderDecoderTask<Model, TranslationBatches>;
+  using Base::loader_, Base::model_;
+
+ public:
+  TranslationTask(const Config& config, TokenizerPair given, DataPosition start,
+                  const Report& report) {
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    train_ = load_parallel(config.data.train, tokenizers, config.data.corpus);
+    report("training data: " + train_.counts.summary());
+    if (!config.data.valid.empty()) {
+      // A validation set keeps every line: a figure over part of it compares with nothing.
+      CorpusOptions whole = config.data.corpus;
+      whole.overlong = "truncate";
+      whole.keep_text = true;
+      valid_ = load_parallel(config.data.valid, tokenizers, whole);
+      report("validation data: " + valid_.counts.summary());
+      if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
+        report(concat("warning: validation leaves out ", dropped,
+                      " pairs; its figures are not those of the whole files"));
+      }
+    }
+    report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
+    loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
+  }
+  // The loader's thread reads the corpus.
+  ~TranslationTask() override { loader_.reset(); }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (valid_.size() == 0) return {};
+    const Config& config = model_->config;
+    std::map<std::string, double> metrics =
+        this->loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
+    if (!std::isfinite(metrics.at("nll"))) {  // such a model has nothing to search for
+      metrics["bleu"] = metrics["chrf"] = std::numeric_limits<double>::quiet_NaN();
+      return metrics;
+    }
+    std::vector<std::vector<int32_t>> sources;
+    std::vector<std::string> hypotheses;
+    for (int64_t i = 0; i < valid_.size(); ++i) {
+      sources.emplace_back(valid_.source[i].begin(), valid_.source[i].end());
+    }
+    SearchOptions search = config.generation;
+    search.num_beams = config.evaluation.num_beams;
+    search.do_sample = false;
+    for (const auto& best : translate(*model_, sources, search, config.training.eval_batch_size)) {
+      hypotheses.push_back(model_->tokenizers.target->decode(best.at(0).tokens));
+    }
+    const std::vector<std::string> references = valid_.target_text.to_strings();
+    const bool lowercase = config.evaluation.lowercase;
+    metrics["bleu"] =
+        corpus_bleu(hypotheses, references,
+                    {.tokenize = config.evaluation.bleu_tokenize, .lowercase = lowercase})
+            .score;
+    metrics["chrf"] =
+        corpus_chrf(hypotheses, references, ChrfOptions{.lowercase = lowercase}).score;
+    return metrics;
+  }
+
+ private:
+  ParallelCorpus train_, valid_;
+};
+
+template <class Model>
+class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
+  using Base = EncoderDecoderTask<Model, DenoisingBatches>;
+  using Base::loader_, Base::model_;
+
+ public:
+  DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
+                const Report& report) {
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    CorpusOptions corpus = config.data.corpus;
+    train_ = load_text(config.data.train, *tokenizers.source, corpus);
+    report("training data: " + train_.counts.summary());
+    if (!config.data.valid.empty()) {
+      corpus.overlong = "truncate";
+      valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
+      report("validation data: " + valid_.counts.summary());
+    }
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
+    loader_ = std::make_unique<Loader<DenoisingBatches>>(batches(train_, config.batch, start));
+  }
+  ~DenoisingTask() override { loader_.reset(); }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (valid_.size() == 0) return {};
+    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options)
+        .metrics();
+  }
+
+ private:
+  DenoisingBatches batches(const TextCorpus& corpus, const BatchOptions& options,
+                           DataPosition start) const {
+    return DenoisingBatches(corpus, *model_->tokenizers.source, model_->config.denoising, options,
+                            start);
+  }
+
+  TextCorpus train_, valid_;
+};
+
+/// TaskOf<Model> for the config's model.
+template <template <class> class TaskOf, class... Arguments>
+std::unique_ptr<TrainingTask> task_of_model(const Config& config, Arguments&&... arguments) {
+  if (config.model_type == ModelType::kRnnAttention) {
+    return std::make_unique<TaskOf<RnnAttention>>(config, std::forward<Arguments>(arguments)...);
+  }
+  return std::make_unique<TaskOf<EncoderDecoder>>(config, std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_translation_task(const Config& config, TokenizerPair tokenizers,
+                                                    DataPosition start, const Report& report) {
+  return task_of_model<TranslationTask>(config, std::move(tokenizers), start, report);
+}
+
+std::unique_ptr<TrainingTask> make_denoising_task(const Config& config, TokenizerPair tokenizers,
+                                                  DataPosition start, const Report& report) {
+  return task_of_model<DenoisingTask>(config, std::move(tokenizers), start, report);
+}
+
+template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
+                                  int64_t);
+template std::vector<Score> score(const TranslationModel<RnnAttention>&, const ParallelCorpus&,
+                                  int64_t);
+template std::vector<std::vector<Hypothesis>> translate(const TranslationModel<EncoderDecoder>&,
+                                                        const std::vector<std::vector<int32_t>>&,
+                                                        const SearchOptions&, int64_t, int64_t);
+template std::vector<std::vector<Hypothesis>> translate(const TranslationModel<RnnAttention>&,
+                                                        const std::vector<std::vector<int32_t>>&,
+                                                        const SearchOptions&, int64_t, int64_t);
+
+}  // namespace tapestry

@@ -1,0 +1,36 @@
+#include "core/cuda/runtime.h"
+#include "core/error.h"
+
+namespace tapestry::cuda {
+namespace {
+[[noreturn]] void absent() { fail(ErrorKind::kRuntime, "[cuda] this build has no CUDA."); }
+}  // namespace
+
+bool compiled() { return false; }
+int device_count() { return 0; }
+std::string why_no_device() { return "this build has no CUDA"; }
+int current_device() { return 0; }
+void* allocate(int, int64_t) { absent(); }
+void free(void*, int64_t) noexcept {}
+MemoryStats memory() { return {}; }
+void reset_peak_bytes() {}
+void upload(void*, const void*, int64_t) { absent(); }
+Download::Download(const void*, int64_t) : slot_(nullptr) { absent(); }
+Download::~Download() = default;
+Download::Download(Download&&) noexcept : slot_(nullptr) {}
+Download& Download::operator=(Download&&) noexcept { return *this; }
+const void* Download::wait() const { absent(); }
+void download(void*, const void*, int64_t) { absent(); }
+void copy(void*, const void*, int64_t) { absent(); }
+void fill_zero(void*, int64_t) { absent(); }
+void synchronize() { absent(); }
+void set_allow_tf32(bool) {}
+bool allow_tf32() { return false; }
+void as_graph(const std::function<void()>& body) { body(); }
+void set_use_graphs(bool) {}
+GraphStats graph_stats() { return {}; }
+void* allocate_managed(int64_t) { absent(); }
+void free_managed(void*) noexcept {}
+std::string description(int) { absent(); }
+
+}  // namespace tapestry::cuda

@@ -1,0 +1,95 @@
+// Matrix products of the CUDA backend through cuBLASLt, without its header. Only core's CUDA
+// kernels include this; everybody else goes through core/kernels/gemm.h and linear.h.
+#pragma once
+
+#include "core/cuda/runtime.h"
+#include "core/cuda/graph.h"
+#include "core/error.h"
+#include "core/kernels/gemm.h"
+
+namespace tapestry::cuda {
+
+/// What a product does with its result before it is stored. Either row_sums or the others.
+template <class T>
+struct Epilogue {
+  const T* bias = nullptr;  ///< (n), added to every row
+  bool gelu_tanh = false;   ///< C = gelu_tanh(alpha op(A) op(B) + bias), to the digits of BFloat16
+  T* z = nullptr;           ///< receives what gelu_tanh is applied to, (m, ldc)
+  T* row_sums = nullptr;    ///< (m): receives the sums of op(A)'s rows
+
+  bool operator==(const Epilogue&) const = default;
+};
+
+namespace internal {
+
+// Defined in cuda_blas.cpp.
+/// What multiply() will return; unknown before the first product of a kind.
+enum class Answer { kUnknown, kNo, kYes };
+template <class T>
+Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue);
+/// matmul() without collecting.
+template <class T>
+bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue);
+
+template <class T>
+class Product final : public Work {
+ public:
+  Product(const Gemm<T>& args, const Epilogue<T>& epilogue)
+      : args_(args), epilogue_(epilogue), tf32_(allow_tf32()) {}
+  void issue() const override {
+    check(multiply(args_, epilogue_), "gemm", "cuBLASLt no longer has an algorithm for m ", args_.m,
+          ", n ", args_.n, ", k ", args_.k, ", batch ", args_.batch, '.');
+  }
+  uint64_t shape() const override {
+    // Arrays, because nvcc does not take lists here.
+    const int64_t sizes[] = {args_.m, args_.n, args_.k, args_.batch};
+    const bool flags[] = {tf32_,
+                          args_.trans_a,
+                          args_.trans_b,
+                          args_.beta == 0,
+                          epilogue_.gelu_tanh,
+                          epilogue_.bias != nullptr,
+                          epilogue_.z != nullptr,
+                          epilogue_.row_sums != nullptr};
+    uint64_t hash = 0;
+    for (const int64_t n : sizes) hash = mix(hash, static_cast<uint64_t>(n));
+    for (const bool flag : flags) hash = mix(hash, flag);
+    return hash;
+  }
+  bool equals(const Work& other) const override {
+    const auto& product = static_cast<const Product&>(other);
+    return args_ == product.args_ && epilogue_ == product.epilogue_ && tf32_ == product.tf32_;
+  }
+  // Its kernels are the library's: nobody else knows their arguments.
+  bool update(cudaGraphExec_t, cudaGraphNode_t) const override { return false; }
+
+ private:
+  Gemm<T> args_;
+  Epilogue<T> epilogue_;
+  bool tf32_;
+};
+
+}  // namespace internal
+
+/// The product of `args` (m, n, k, batch >= 1; an epilogue wants batch 1 and beta 0, row_sums alone
+/// any beta) on the process's stream; the same bits in every run on the same kind of GPU with the
+/// same library. False, and nothing is done, where the library has no algorithm: for some epilogues
+/// on some sizes and addresses. Throws Error(kRuntime) with the library's words.
+template <class T>
+bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue = {}) {
+  using namespace internal;
+  if (collecting == nullptr) return multiply(args, epilogue);
+  switch (answer_to(args, epilogue)) {
+    case Answer::kNo:
+      return false;
+    case Answer::kYes:
+      put_on_stream(Product<T>(args, epilogue));
+      return true;
+    case Answer::kUnknown:
+      break;
+  }
+  stop_collecting();
+  return multiply(args, epilogue);
+}
+
+}  // namespace tapestry::cuda

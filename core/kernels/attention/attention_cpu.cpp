@@ -1,0 +1,345 @@
+#include "core/kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/kernels/attention/attention_common.h"
+#include "core/kernels/cpu/simd_select.h"
+#include "core/parallel.h"
+#include "core/profile.h"
+#include "core/scratch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/attention/attention_cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "core/kernels/attention/attention_simd-inl.h"
+#include "core/kernels/cpu/philox_simd-inl.h"
+#include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/cpu/unary_simd-inl.h"
+
+#ifndef TAPESTRY_ATTENTION_TILES
+#define TAPESTRY_ATTENTION_TILES
+namespace tapestry {
+
+template <class T>
+struct AttentionTiles {
+  // Queries [first, first + count) of heads [head, last_head), by blocks of keys.
+  void (*block)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                int64_t head, int64_t last_head, int64_t first, int64_t count);
+  // All queries of heads [first, last), for a few queries: reads keys and values once, as they are.
+  void (*few)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+              int64_t first, int64_t last);
+};
+
+}  // namespace tapestry
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Packed keys and values of a block stay in L2 (at head size 64, 32 KiB each).
+constexpr int64_t kKeyBlock = 128;
+
+// The running softmax of each query over the key blocks seen so far.
+template <class T>
+struct RunningSoftmax {
+  T* max;
+  T* sum;
+};
+
+template <class T>
+HWY_INLINE T largest_of(const T* x, int64_t n, T start) {
+  const Tag<T> d;
+  auto largest = hn::Set(d, start);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    largest = hn::Max(largest, io.or_else(d, io.load(d, x + i), largest));
+  });
+  return max_lanes(d, largest);
+}
+
+// x[i] = e^(scale * x[i] - shift); returns the sum.
+template <class T>
+HWY_INLINE T exponentials(T* x, int64_t n, T scale, T shift) {
+  const Tag<T> d;
+  const auto scales = hn::Set(d, scale), shifts = hn::Set(d, shift);
+  auto sums = hn::Zero(d);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    const auto e = exp_negative(d, hn::MulSub(io.load(d, x + i), scales, shifts));
+    sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
+    io.store(d, e, x + i);
+  });
+  return sum_lanes(d, sums);
+}
+
+template <class T>
+HWY_INLINE void multiply(T* x, const T* factors, int64_t n) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Mul(io.load(d, x + i), io.load(d, factors + i)), x + i);
+  });
+}
+
+// y = factor * x
+template <class T>
+HWY_INLINE void scaled_copy(const T* x, T factor, T* y, int64_t n) {
+  const Tag<T> d;
+  const auto factors = hn::Set(d, factor);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Mul(io.load(d, x + i), factors), y + i);
+  });
+}
+
+// lse = max + log(sum), -inf where the sum is 0.
+template <class T>
+HWY_INLINE void write_log_sum_exp(const RunningSoftmax<T>& state, int64_t n, T* lse) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    const auto log_sum = simd::Log::f(d, io.load(d, state.sum + i));
+    io.store(d, hn::Add(io.load(d, state.max + i), log_sum), lse + i);
+  });
+}
+
+// Turns the first `seen` scores of query `i` into weights and brings its softmax up to date.
+// Returns the factor by which what was accumulated before shrinks.
+template <class T>
+HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores, int64_t seen,
+                            T scale) {
+  const T before = state.max[i];
+  const T max =
+      std::max(before, scale * largest_of(scores, seen, -std::numeric_limits<T>::infinity()));
+  const T shift = max == -std::numeric_limits<T>::infinity() ? T{0} : max;
+  const T sum = exponentials(scores, seen, scale, shift);
+  const T shrink = state.sum[i] == 0 ? T{0} : std::exp(before - shift);
+  state.sum[i] = state.sum[i] * shrink + sum;
+  state.max[i] = max;
+  return shrink;
+}
+
+template <class T>
+void forward_block(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                   int64_t head, int64_t first, int64_t count, Ahead ahead) {
+  const int64_t size = shape.head_size, group = head / (shape.heads / shape.kv_heads);
+  const int64_t length = key_length(shape, b);
+  // The last query sees the most.
+  const int64_t keys = visible_keys(shape, first + count - 1, length);
+  const int64_t block = std::max<int64_t>(1, std::min(kKeyBlock, keys));
+  const int64_t score_stride = round_up(block, panel_width<T>());
+  const int64_t k_room = packed_transpose_room<T>(block, size);
+  const int64_t v_room = packed_rows_room<T>(block, size);
+  const int64_t out_room = packed_rows_room<T>(count, size);
+  Scratch<T> memory(k_room + v_room + out_room + kTileRows * score_stride + 2 * count);
+  const Packed<T> k = packed_transpose(memory.data(), size);
+  const Packed<T> v = packed_rows(k.data + k_room, size);
+  T* const out = v.data + v_room;
+  T* const scores = out + out_room;
+  const RunningSoftmax<T> state = {scores + kTileRows * score_stride,
+                                   scores + kTileRows * score_stride + count};
+  std::fill_n(out, keys > 0 ? 0 : out_room, T{0});
+  std::fill_n(state.max, count, -std::numeric_limits<T>::infinity());
+  std::fill_n(state.sum, count, T{0});
+  const bool drops = shape.dropout.p > 0;
+  const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
+  HWY_ALIGN T factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
+  const T scale = static_cast<T>(shape.scale);
+  const int64_t rows_ahead = ahead.rows_left() * kTileRows / count + 1;
+
+  for (int64_t first_key = 0; first_key < keys; first_key += kKeyBlock) {
+    const int64_t cols = std::min(kKeyBlock, keys - first_key);
+    pack_transposed(at(args.k, b, first_key, group, size), args.k.row_stride, cols, size, k);
+    pack_rows(at(args.v, b, first_key, group, size), args.v.row_stride, cols, size, v);
+    for (int64_t strip = 0; strip < count; strip += kTileRows) {
+      const int64_t rows = std::min(kTileRows, count - strip);
+      const auto seen_by = [&](int64_t r) {
+        return std::clamp<int64_t>(visible_keys(shape, first + strip + r, length) - first_key, 0,
+                                   cols);
+      };
+      const int64_t most = seen_by(rows - 1);
+      T* const strip_out = out + strip * v.stride;
+      if (most == 0) {
+        if (first_key == 0) std::fill_n(strip_out, rows * v.stride, T{0});
+        continue;
+      }
+      ahead.fetch(rows_ahead);
+      strip_product<Left::kAsStored>(rows, most, size, at(args.q, b, first + strip, head, size),
+                                     args.q.row_stride, k, scores, score_stride, false);
+      for (int64_t r = 0; r < rows; ++r) {
+        T* const row = scores + r * score_stride;
+        const int64_t seen = seen_by(r);
+        const T shrink = update_softmax(state, strip + r, row, seen, scale);
+        if (first_key > 0 && shrink != 1) {
+          scaled_copy(strip_out + r * v.stride, shrink, strip_out + r * v.stride, v.stride);
+        }
+        if (drops) {
+          const int64_t index =
+              weight_row(shape, b, head, first + strip + r) * shape.keys + first_key;
+          multiply(row, dropout.fill(static_cast<uint64_t>(index), seen, factor_memory), seen);
+        }
+        std::fill(row + seen, row + most, T{0});
+      }
+      strip_product<Left::kAsStored>(rows, size, most, scores, score_stride, v, strip_out, v.stride,
+                                     first_key > 0);
+    }
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const T factor = state.sum[i] == 0 ? T{0} : 1 / state.sum[i];
+    scaled_copy(out + i * v.stride, factor, at(args.out, b, first + i, head, size), size);
+  }
+  if (args.log_sum_exp != nullptr) {
+    write_log_sum_exp(state, count, args.log_sum_exp + weight_row(shape, b, head, first));
+  }
+}
+
+template <class T>
+void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                   int64_t head, int64_t last_head, int64_t first, int64_t count) {
+  const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
+  for (; head < last_head; ++head) {
+    Ahead ahead;
+    const int64_t next = head + 1;
+    if (next < last_head) {
+      if (next % shared == 0) {
+        ahead.add(args.k, b, 0, next / shared, size, shape.keys);
+        ahead.add(args.v, b, 0, next / shared, size, shape.keys);
+      }
+      ahead.add(args.q, b, first, next, size, count);
+      ahead.add(args.out, b, first, next, size, count);
+    }
+    forward_block(shape, args, b, head, first, count, ahead);
+  }
+}
+
+template <class T>
+HWY_INLINE T dot(const T* a, const T* b, int64_t n) {
+  const Tag<T> d;
+  auto sums = hn::Zero(d);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    sums = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sums);
+  });
+  return sum_lanes(d, sums);
+}
+
+// y += factor * x
+template <class T>
+HWY_INLINE void add_scaled(const T* x, T factor, T* y, int64_t n) {
+  const Tag<T> d;
+  const auto factors = hn::Set(d, factor);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::MulAdd(io.load(d, x + i), factors, io.load(d, y + i)), y + i);
+  });
+}
+
+// Whole rows of keys and values are read in order, for all heads at once: this is bound by memory.
+template <class T>
+void forward_few(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                 int64_t first, int64_t last) {
+  const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
+  const int64_t length = key_length(shape, b), heads = last - first;
+  Scratch<T> memory(heads * shape.keys + 2 * heads + shape.keys + DropoutFactors<T>::kPadding);
+  T* const scores = memory.data();
+  const RunningSoftmax<T> state = {scores + heads * shape.keys,
+                                   scores + heads * shape.keys + heads};
+  T* const factor_memory = state.sum + heads;
+  for (int64_t t = 0; t < shape.queries; ++t) {
+    const int64_t seen = visible_keys(shape, t, length);
+    const T* const q = at(args.q, b, t, first, size);
+    for (int64_t j = 0; j < seen; ++j) {
+      for (int64_t h = 0; h < heads; ++h) {
+        const T* const key = at(args.k, b, j, (first + h) / shared, size);
+        scores[h * shape.keys + j] = dot(q + h * size, key, size);
+      }
+    }
+    for (int64_t h = 0; h < heads; ++h) {
+      T* const row = scores + h * shape.keys;
+      state.max[h] = -std::numeric_limits<T>::infinity();
+      state.sum[h] = 0;
+      update_softmax(state, h, row, seen, static_cast<T>(shape.scale));
+      const int64_t weights = weight_row(shape, b, first + h, t);
+      if (shape.dropout.p > 0) {
+        const DropoutFactors<T> dropout(shape.dropout);
+        const uint64_t index = static_cast<uint64_t>(weights * shape.keys);
+        multiply(row, dropout.fill(index, seen, factor_memory), seen);
+      }
+      scaled_copy(row, state.sum[h] == 0 ? T{0} : 1 / state.sum[h], row, seen);
+      std::fill_n(at(args.out, b, t, first + h, size), size, T{0});
+      if (args.log_sum_exp != nullptr) {
+        write_log_sum_exp<T>({state.max + h, state.sum + h}, 1, args.log_sum_exp + weights);
+      }
+    }
+    T* const out = at(args.out, b, t, first, size);
+    for (int64_t j = 0; j < seen; ++j) {
+      for (int64_t h = 0; h < heads; ++h) {
+        const T* const value = at(args.v, b, j, (first + h) / shared, size);
+        add_scaled(value, scores[h * shape.keys + j], out + h * size, size);
+      }
+    }
+  }
+}
+
+template <class T>
+constexpr AttentionTiles<T> kFunctions = {forward_heads<T>, forward_few<T>};
+
+const PerType<AttentionTiles>* attention_tiles() {
+  static constexpr PerType<AttentionTiles> functions = {kFunctions<float>, kFunctions<double>};
+  return &functions;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tapestry {
+namespace {
+
+HWY_EXPORT(attention_tiles);
+
+// Up to this many queries packing the keys costs more than it saves.
+constexpr int64_t kFewQueries = 3;
+
+// Queries per tile: many, so that packed keys are used often, unless that leaves threads without
+// work.
+int64_t query_block(const AttentionShape& shape) {
+  const int64_t heads = shape.batch * shape.heads;
+  for (const int64_t block : {256, 128}) {
+    if (heads * ((shape.queries + block - 1) / block) >= 16) return block;
+  }
+  return 64;
+}
+
+}  // namespace
+
+namespace kernels {
+
+template <class T>
+void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args) {
+  const ProfileScope profile(Part::kAttention);
+  const AttentionTiles<T>& tiles = HWY_DYNAMIC_DISPATCH(attention_tiles)()->of<T>();
+  if (shape.queries <= kFewQueries) {
+    const int64_t heads = shape.batch >= 8 ? shape.heads : 1, pieces = shape.heads / heads;
+    parallel_for(shape.batch * pieces, [&](int64_t tile) {
+      const int64_t first = tile % pieces * heads;
+      tiles.few(shape, args, tile / pieces, first, first + heads);
+    });
+    return;
+  }
+  const int64_t size = query_block(shape), blocks = (shape.queries + size - 1) / size;
+  const int64_t heads = heads_per_tile(shape.batch * shape.heads * blocks, shape.heads);
+  const int64_t pieces = (shape.heads + heads - 1) / heads;
+  parallel_for(shape.batch * pieces * blocks, [&](int64_t tile) {
+    const int64_t first = tile % blocks * size, head = tile / blocks % pieces * heads;
+    tiles.block(shape, args, tile / blocks / pieces, head, std::min(head + heads, shape.heads),
+                first, std::min(size, shape.queries - first));
+  });
+}
+
+template void attention(Cpu, const AttentionShape&, const AttentionForward<float>&);
+template void attention(Cpu, const AttentionShape&, const AttentionForward<double>&);
+
+}  // namespace kernels
+}  // namespace tapestry
+#endif  // HWY_ONCE

@@ -1,0 +1,209 @@
+// What the CUDA kernels of attention share: who sees whom, and the tiles of the general kernels.
+//
+// The general kernels (any element type, any head size up to 256) work on square tiles of weights:
+// kRows queries against kRows keys. Their 256 threads stand in a square, `ty` down and `tx` across;
+// the 16 threads of one ty are half a warp. Thread (ty, tx) owns rows ty * kEach + i of a tile; of
+// the weights it owns columns tx + 16 * j, of rows of the head size the packs tx + 16 * c.
+#pragma once
+
+#include "core/kernels/attention/attention.h"
+#include "core/kernels/attention/attention_common.h"
+#include "core/kernels/cuda/common.cuh"
+
+namespace tapestry {
+
+/// Exponentials are powers of two: the scores are multiplied by scale * log2(e).
+inline constexpr double kLog2E = 1.442695040888963407;
+inline constexpr double kLn2 = 0.6931471805599453094;
+
+/// Can all rows of all heads be read in 16-byte accesses?
+template <class T>
+bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
+  using Element = std::remove_const_t<T>;
+  return can_pack<Element>(rows.row_stride, rows.data) && rows.batch_stride % kPack<Element> == 0 &&
+         head_size % kPack<Element> == 0;
+}
+
+/// Are there tensor-core kernels for this head size, and are all operands aligned for them? They
+/// take the largest score before it is scaled, so that the scale must be positive.
+template <class... Operands>
+bool fits_mma(const AttentionShape& shape, const Operands&... operands) {
+  const int64_t size = shape.head_size;
+  return (size == 32 || size == 64 || size == 128) && shape.scale > 0 &&
+         (can_pack_rows(operands, size) && ...);
+}
+
+/// The tensor-core kernels, for what fits_mma(). `deltas` (B, H, T): rowsum(dO * O).
+void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>& args);
+void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
+                            const float* deltas);
+
+/// The kernel for one query for each sequence. False, and nothing is done, where it does not fit:
+/// more queries, dropout, rows that are not aligned, heads larger than a warp reads in one access.
+template <class T>
+bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args);
+
+/// The key/value head that query head `head` reads.
+TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_t head) {
+  return head / (shape.heads / shape.kv_heads);
+}
+
+/// Which of B * heads heads and which of its tiles a block of a one-dimensional grid takes. With
+/// `backwards` the last tiles come first: under a causal mask those have the most work.
+struct TileOfBlock {
+  int64_t b, head, tile;
+
+  __device__ TileOfBlock(int64_t heads, int64_t tiles, bool backwards) {
+    tile = blockIdx.x % tiles;
+    if (backwards) tile = tiles - 1 - tile;
+    head = blockIdx.x / tiles % heads;
+    b = blockIdx.x / tiles / heads;
+  }
+};
+
+/// The same result in the 16 lanes of half a warp.
+template <class W, class Op>
+__device__ W half_warp_reduce(W value, Op op) {
+  for (int lanes = kWarp / 4; lanes > 0; lanes /= 2) {
+    value = op(value, __shfl_xor_sync(0xffffffffu, value, lanes));
+  }
+  return value;
+}
+
+/// W: the type of arithmetic. kSize: the largest head size that fits.
+template <class W, int kSize>
+struct AttentionTile {
+  static constexpr int kSide = 16;
+  static constexpr int kThreads = kSide * kSide;
+  /// As many as leave room in shared memory for the five tiles of the backward pass.
+  static constexpr int kRows = (sizeof(W) == 8 ? 32 : 64) / (kSize > 128 ? 2 : 1);
+  static constexpr int kEach = kRows / kSide;
+  static constexpr int kN = kPack<W>;
+  static constexpr int kPacks = kSize / kN / kSide;  ///< of a row of the head size, per thread
+  /// Rows are 16 bytes longer than a multiple of 128, so that eight of them lie in other banks.
+  static constexpr int kStride = kSize + kN;
+  static constexpr int kWeightStride = kRows + kN;
+  static constexpr int64_t kBytes = int64_t{kRows} * kStride * sizeof(W);
+  static constexpr int64_t kWeightBytes = int64_t{kRows} * kWeightStride * sizeof(W);
+
+  using Packed = Pack<W, kN>;
+  using Weights = W[kEach][kEach];     ///< a thread's share of a tile of weights
+  using Sums = Packed[kEach][kPacks];  ///< a thread's share of kRows rows of the head size
+
+  __device__ static int tx() { return static_cast<int>(threadIdx.x) % kSide; }
+  __device__ static int ty() { return static_cast<int>(threadIdx.x) / kSide; }
+  __device__ static int row(int i) { return ty() * kEach + i; }
+  __device__ static int column(int j) { return tx() + kSide * j; }
+  /// The first of the kN columns of a thread's pack c.
+  __device__ static int first_of_pack(int c) { return (tx() + kSide * c) * kN; }
+
+  __device__ static Packed& pack_at(W* p) { return *reinterpret_cast<Packed*>(p); }
+
+  /// tile = `count` rows of `size` elements; zeros up to kRows rows and a whole number of packs.
+  template <class T>
+  __device__ static void load(W* tile, const T* rows, int64_t stride, int64_t count, int size,
+                              bool packed) {
+    if (packed) {
+      load_by<T, kPack<T>>(tile, rows, stride, count, size);
+    } else {
+      load_by<T, 1>(tile, rows, stride, count, size);
+    }
+  }
+
+  /// products[i][j] = the dot product of row(i) of a and row column(j) of b.
+  __device__ static void multiply_rows(W* a, W* b, int size, Weights& products) {
+    for (auto& row : products) {
+      for (W& product : row) product = 0;
+    }
+    for (int k = 0; k < size; k += kN) {
+      Packed left[kEach], right[kEach];
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        left[i] = pack_at(a + row(i) * kStride + k);
+        right[i] = pack_at(b + column(i) * kStride + k);
+      }
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+#pragma unroll
+          for (int n = 0; n < kN; ++n) products[i][j] += left[i].v[n] * right[j].v[n];
+        }
+      }
+    }
+  }
+
+  /// A thread's weights to shared memory; only its own half of the warp reads them.
+  __device__ static void store_weights(W* tile, const Weights& weights) {
+    __syncwarp();  // the last ones have been read
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) tile[row(i) * kWeightStride + column(j)] = weights[i][j];
+    }
+    __syncwarp();
+  }
+
+  /// sums += weights times the first `count` of kRows rows. The packs beyond `size` are left alone.
+  __device__ static void add_weighted_rows(W* weights, W* rows, int64_t count, int size,
+                                           Sums& sums) {
+    for (int j = 0; j < count; j += kN) {
+      Packed left[kEach];
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) left[i] = pack_at(weights + row(i) * kWeightStride + j);
+#pragma unroll
+      for (int c = 0; c < kPacks; ++c) {
+        if (first_of_pack(c) >= size) break;
+#pragma unroll
+        for (int n = 0; n < kN; ++n) {
+          const Packed right = pack_at(rows + (j + n) * kStride + first_of_pack(c));
+#pragma unroll
+          for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+            for (int m = 0; m < kN; ++m) sums[i][c].v[m] += left[i].v[n] * right.v[m];
+          }
+        }
+      }
+    }
+  }
+
+  /// y (=|+=) scale * sums for the first `count` of kRows rows.
+  template <class T>
+  __device__ static void deliver_rows(const Sums& sums, W scale, T* y, int64_t stride,
+                                      int64_t count, int size, Write write) {
+    for (int i = 0; i < kEach && row(i) < count; ++i) {
+      for (int c = 0; c < kPacks; ++c) {
+        for (int n = 0; n < kN && first_of_pack(c) + n < size; ++n) {
+          deliver(y + row(i) * stride + first_of_pack(c) + n, scale * sums[i][c].v[n], write);
+        }
+      }
+    }
+  }
+
+ private:
+  template <class T, int kLoad>
+  __device__ static void load_by(W* tile, const T* rows, int64_t stride, int64_t count, int size) {
+    const int loads = (size + kN - 1) / kN * kN / kLoad;  // of a row
+    for (int i = static_cast<int>(threadIdx.x); i < kRows * loads; i += kThreads) {
+      const int row = i / loads, column = i % loads * kLoad;
+      Pack<T, kLoad> values = {};
+      if (row < count && column < size) {
+        values = *reinterpret_cast<const Pack<T, kLoad>*>(rows + row * stride + column);
+      }
+#pragma unroll
+      for (int n = 0; n < kLoad; ++n) tile[row * kStride + column + n] = widen(values.v[n]);
+    }
+  }
+};
+
+/// Calls f(integral constant: the smallest kSize of a general kernel that holds the head size).
+template <class F>
+void with_head_size(int64_t head_size, F f) {
+  check(head_size <= 256, "attention", "the CUDA kernels go up to head size 256, got ", head_size,
+        '.');
+  if (head_size <= 64) return f(std::integral_constant<int, 64>());
+  if (head_size <= 128) return f(std::integral_constant<int, 128>());
+  f(std::integral_constant<int, 256>());
+}
+
+}  // namespace tapestry

@@ -1,0 +1,222 @@
+// The small matrix products of attention: operands of a few KiB, packed once and used from the
+// cache, where the set-up of a general matrix product would cost as much as the product.
+#if defined(TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
+#undef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
+#else
+#define TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernels/attention/attention_common.h"
+#include "core/kernels/cpu/simd-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+// The accumulators of one tile of a product are kTileRows x kTileVectors registers: 16 of AVX-512's
+// 32, 8 of the 16 that the others have.
+#if HWY_TARGET == HWY_AVX3
+constexpr int64_t kTileRows = 8;
+#else
+constexpr int64_t kTileRows = 4;
+#endif
+constexpr int64_t kTileVectors = 2;
+
+template <class T>
+HWY_INLINE int64_t panel_width() {
+  return kTileVectors * lanes_of<T>();
+}
+
+HWY_INLINE int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+// Rows of one operand packed for use as the right side of a product.
+template <class T>
+struct Packed {
+  T* data;
+  int64_t stride;        // between rows
+  int64_t panel_stride;  // between column panels of panel_width()
+};
+
+enum class Left { kAsStored, kTransposed };
+
+// c (kRows, kVectors * lanes) (=|+=) a (kRows, depth) * b (depth, ...)
+template <Left kLeft, int kRows, int kVectors, class T>
+HWY_INLINE void tile_product(int64_t depth, const T* HWY_RESTRICT a, int64_t a_stride,
+                             const T* HWY_RESTRICT b, int64_t b_stride, T* HWY_RESTRICT c,
+                             int64_t c_stride, bool add) {
+  const Tag<T> d;
+  const int64_t lanes = lanes_of<T>();
+  hn::Vec<Tag<T>> sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      sums[r][v] = add ? hn::LoadU(d, c + r * c_stride + v * lanes) : hn::Zero(d);
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    hn::Vec<Tag<T>> right[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + k * b_stride + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const T left = kLeft == Left::kTransposed ? a[k * a_stride + r] : a[r * a_stride + k];
+      const auto lefts = hn::Set(d, left);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(lefts, right[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sums[r][v], d, c + r * c_stride + v * lanes);
+    }
+  }
+}
+
+// The same for 1 to kTileRows rows.
+template <Left kLeft, int kVectors, class T>
+HWY_INLINE void panel_product(int64_t rows, int64_t depth, const T* a, int64_t a_stride, const T* b,
+                              int64_t b_stride, T* c, int64_t c_stride, bool add) {
+  if (rows == kTileRows) {
+    return tile_product<kLeft, kTileRows, kVectors>(depth, a, a_stride, b, b_stride, c, c_stride,
+                                                    add);
+  }
+  const int64_t step = kLeft == Left::kTransposed ? 1 : a_stride;
+  int64_t r = 0;
+  for (; r + 3 < rows; r += 4) {
+    tile_product<kLeft, 4, kVectors>(depth, a + r * step, a_stride, b, b_stride, c + r * c_stride,
+                                     c_stride, add);
+  }
+  for (; r + 1 < rows; r += 2) {
+    tile_product<kLeft, 2, kVectors>(depth, a + r * step, a_stride, b, b_stride, c + r * c_stride,
+                                     c_stride, add);
+  }
+  if (r < rows) {
+    tile_product<kLeft, 1, kVectors>(depth, a + r * step, a_stride, b, b_stride, c + r * c_stride,
+                                     c_stride, add);
+  }
+}
+
+// c (rows, cols) (=|+=) op(a) (rows, depth) * b (depth, cols), rows <= kTileRows; cols, and the
+// width of c and b, are rounded up to whole vectors.
+template <Left kLeft, class T>
+HWY_INLINE void strip_product(int64_t rows, int64_t cols, int64_t depth, const T* a,
+                              int64_t a_stride, const Packed<T>& b, T* c, int64_t c_stride,
+                              bool add) {
+  const int64_t lanes = lanes_of<T>(), width = panel_width<T>();
+  int64_t col = 0;
+  const T* panel = b.data;
+  for (; col + lanes < cols; col += width, panel += b.panel_stride) {
+    panel_product<kLeft, 2>(rows, depth, a, a_stride, panel, b.stride, c + col, c_stride, add);
+  }
+  if (col < cols) {
+    panel_product<kLeft, 1>(rows, depth, a, a_stride, panel, b.stride, c + col, c_stride, add);
+  }
+}
+
+// Copies `count` rows of `size` elements, widened with zeros to whole vectors.
+template <class T>
+HWY_INLINE void pack_rows(const T* x, int64_t stride, int64_t count, int64_t size,
+                          const Packed<T>& packed) {
+  const Tag<T> d;
+  const int64_t lanes = lanes_of<T>();
+  for (int64_t r = 0; r < count; ++r) {
+    each_vector(d, size, [&](auto io, int64_t i) HWY_ATTR {
+      hn::StoreU(io.load(d, x + r * stride + i), d,
+                 packed.data + r * packed.stride + i / lanes * lanes);
+    });
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Four rows of four elements (two of two for double) to four columns.
+HWY_INLINE void transpose_block(const float* x, int64_t stride, float* y, int64_t y_stride) {
+  const hn::Full128<float> d;
+  const hn::Full128<uint64_t> d64;
+  const auto a = hn::LoadU(d, x), b = hn::LoadU(d, x + stride);
+  const auto c = hn::LoadU(d, x + 2 * stride), e = hn::LoadU(d, x + 3 * stride);
+  const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
+  const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
+  const auto ce_low = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
+  const auto ce_high = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ce_low)), d, y);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ce_low)), d, y + y_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ce_high)), d, y + 2 * y_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ce_high)), d, y + 3 * y_stride);
+}
+HWY_INLINE void transpose_block(const double* x, int64_t stride, double* y, int64_t y_stride) {
+  const hn::Full128<double> d;
+  const auto a = hn::LoadU(d, x), b = hn::LoadU(d, x + stride);
+  hn::StoreU(hn::InterleaveLower(d, a, b), d, y);
+  hn::StoreU(hn::InterleaveUpper(d, a, b), d, y + y_stride);
+}
+#endif
+
+// Packs the transpose: row i of `packed` holds element i of each of the `count` rows, in panels;
+// the columns that fill the last panel are zero.
+template <class T>
+HWY_INLINE void pack_transposed(const T* x, int64_t stride, int64_t count, int64_t size,
+                                const Packed<T>& packed) {
+  const int64_t width = panel_width<T>();
+  for (int64_t first = 0; first < count; first += width) {
+    T* const panel = packed.data + first / width * packed.panel_stride;
+    const int64_t cols = std::min(width, count - first);
+    int64_t col = 0;
+#if HWY_TARGET != HWY_SCALAR
+    constexpr int64_t kBlock = 16 / sizeof(T);
+    for (; col + kBlock <= cols; col += kBlock) {
+      const T* const rows = x + (first + col) * stride;
+      int64_t i = 0;
+      for (; i + kBlock <= size; i += kBlock) {
+        transpose_block(rows + i, stride, panel + i * packed.stride + col, packed.stride);
+      }
+      for (; i < size; ++i) {
+        for (int64_t c = 0; c < kBlock; ++c)
+          panel[i * packed.stride + col + c] = rows[c * stride + i];
+      }
+    }
+#endif
+    for (; col < cols; ++col) {
+      const T* const row = x + (first + col) * stride;
+      for (int64_t i = 0; i < size; ++i) panel[i * packed.stride + col] = row[i];
+    }
+    for (; col < width; ++col) {
+      for (int64_t i = 0; i < size; ++i) panel[i * packed.stride + col] = T{0};
+    }
+  }
+}
+
+// Row-major rows of `size` elements widened to whole vectors.
+template <class T>
+HWY_INLINE Packed<T> packed_rows(T* memory, int64_t size) {
+  return {memory, round_up(size, lanes_of<T>()), panel_width<T>()};
+}
+template <class T>
+HWY_INLINE int64_t packed_rows_room(int64_t count, int64_t size) {
+  return count * round_up(size, lanes_of<T>());
+}
+
+// Panels of the transpose, `size` rows each.
+template <class T>
+HWY_INLINE Packed<T> packed_transpose(T* memory, int64_t size) {
+  return {memory, panel_width<T>(), size * panel_width<T>()};
+}
+template <class T>
+HWY_INLINE int64_t packed_transpose_room(int64_t count, int64_t size) {
+  return round_up(count, panel_width<T>()) * size;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,57 @@
+#include "core/kernels/cpu/tile_grid.h"
+
+#include <algorithm>
+
+namespace tapestry::kernels {
+namespace {
+
+// Measured on Zen 4: a tile of 256 x 256 runs within 2 % of the peak, 128 x 256 within 5 %,
+// 64 x 256 within 10 %, and handing a tile to a thread costs what 0.2 MFLOP cost.
+constexpr int64_t kFullTile = 256;
+constexpr int64_t kHalfTile = 128;
+constexpr int64_t kThinTile = 32;
+constexpr int64_t kInnerPiece = 192;
+constexpr int64_t kLargeOperands = 6;  // times the result
+constexpr int64_t kMostTiles = 16;
+constexpr int64_t kEnoughTiles = 8;
+constexpr int64_t kMultiple = 32;  // of every micro-kernel's height and width
+
+// How many parts of at least `smallest` elements, at most `most`, `size` is cut into.
+int64_t parts_of(int64_t size, int64_t smallest, int64_t most) {
+  return std::max<int64_t>(1, std::min(most, size / smallest));
+}
+
+Cut cut(int64_t size, int64_t parts) {
+  const int64_t length = (size + parts - 1) / parts;
+  return {size, std::max<int64_t>(1, (length + kMultiple - 1) / kMultiple * kMultiple)};
+}
+
+}  // namespace
+
+TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_k) {
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
+                       static_cast<double>(k);
+  const int64_t affordable = static_cast<int64_t>(std::min(flops / kLeastTileFlops, 1e6));
+  const int64_t most = std::clamp<int64_t>(affordable, 1, (kMostTiles + batch - 1) / batch);
+  const int64_t enough = std::min(most, (kEnoughTiles + batch - 1) / batch);
+
+  int64_t m_parts = 1, n_parts = 1, k_parts = 1;
+  const auto missing = [&] { return m_parts * n_parts * k_parts < enough; };
+  // The gradient of a weight: few elements, many terms. Cut along k, each tile reads rows of its own;
+  // cut along m or n, all tiles read all rows of the other operand.
+  if (may_cut_k && k * (m + n) >= kLargeOperands * m * n) {
+    k_parts = parts_of(k, kInnerPiece, enough);
+  }
+  if (missing()) {
+    m_parts = parts_of(m, kFullTile, most / k_parts);
+    n_parts = parts_of(n, kFullTile, most / (m_parts * k_parts));
+  }
+  if (missing() && may_cut_k) k_parts = parts_of(k, kInnerPiece, most / (m_parts * n_parts));
+  if (missing()) m_parts = parts_of(m, kHalfTile, most / (n_parts * k_parts));
+  if (missing()) n_parts = parts_of(n, kHalfTile, most / (m_parts * k_parts));
+  if (missing()) m_parts = parts_of(m, kThinTile, most / (n_parts * k_parts));
+  if (missing()) n_parts = parts_of(n, kThinTile, most / (m_parts * k_parts));
+  return {cut(m, m_parts), cut(n, n_parts), cut(k, k_parts)};
+}
+
+}  // namespace tapestry::kernels

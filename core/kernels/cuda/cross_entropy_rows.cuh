@@ -1,0 +1,29 @@
+// The parts of a cross-entropy on the device, for the one over given logits and the one that makes
+// them chunk by chunk. Nothing here waits for the device.
+#pragma once
+
+#include "core/kernels/cross_entropy_rows.h"
+#include "core/kernels/cuda/common.cuh"
+
+namespace tapestry {
+
+/// Rows of `shape.classes` logits, `stride` elements apart.
+template <class T>
+struct CrossEntropyRows {
+  const T* logits = nullptr;
+  int64_t stride = 0;
+  const int32_t* targets = nullptr;  ///< (rows)
+  double grad_scale = 1;
+  RowLoss* losses = nullptr;  ///< (rows)
+  T* dlogits = nullptr;       ///< as logits: grad_scale * dz; may be the logits, null for none
+};
+
+/// The loss of each row, and its gradient; of an ignored one both are 0. T is float, double or
+/// BFloat16.
+template <class T>
+void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args);
+
+/// *sums = those of the rows, in an order that their number decides.
+void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums);
+
+}  // namespace tapestry

@@ -1,0 +1,209 @@
+// The binary as a user meets it: exit codes, stdout, stderr.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/checkpoint/checkpoint.h"
+#include "apps/checkpoint/safetensors.h"
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+class CliTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = fs::temp_directory_path() / concat("tapestry-cli-", getpid(), "-", name);
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return path(name);
+  }
+
+  /// Runs `tapestry <arguments>` through the shell, in the test's folder.
+  Outcome tapestry(const std::string& arguments) const {
+    const std::string command = concat("cd '", folder_.string(), "' && '", TAPESTRY_BINARY, "' ",
+                                       arguments, " >'", path("out"), "' 2>'", path("err"), "'");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("out")),
+            read_file(path("err"))};
+  }
+
+  /// A checkpoint folder with these values as its only parameter.
+  std::string checkpoint(const std::string& name, const std::vector<float>& values,
+                         const std::string& tokenizer = "pieces") const {
+    const Shape shape = {static_cast<int64_t>(values.size())};
+    write_checkpoint(
+        path(name), {{"model.safetensors", safetensors_bytes({{"w", Tensor::from(values, shape)}})},
+                     {"optimizer.safetensors", "not averaged"},
+                     {"tokenizer.model", tokenizer},
+                     {"config.json", "{}"}});
+    return path(name);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
+  const Outcome outcome = tapestry("--help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  for (const char* command : {"train", "translate", "generate", "fill-mask", "classify", "score",
+                              "evaluate", "gradcheck", "inspect", "average", "bench"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(command));
+    const Outcome help = tapestry(std::string(command) + " --help");
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_THAT(help.out, HasSubstr(command));
+  }
+  EXPECT_EQ(tapestry("--version").out, "tapestry 0.1.0\n");
+}
+
+TEST_F(CliTest, WrongUsageIsExitCodeTwo) {
+  for (const char* arguments :
+       {"", "trian", "train", "train --no-such-option", "evaluate --hypothesis x",
+        "evaluate --hypothesis x --reference y --tokenize zh", "average --output x",
+        "translate --model x --beam-size 0", "translate --model x --detail xml"}) {
+    const Outcome outcome = tapestry(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_THAT(outcome.err, StartsWith("error: ")) << arguments;
+  }
+}
+
+TEST_F(CliTest, ConfigErrorsAreExitCodeTwo) {
+  write("c.yaml", "task: translation\ntrainin: {}\n");
+  const Outcome outcome = tapestry("train c.yaml training.max_steps=abc");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, StartsWith("error: 4 errors in the configuration:\n"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("\n  c.yaml:2:1: unknown key 'trainin'; did you mean 'training'?\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("\n  command line: training.max_steps=abc: "
+                                     "'training.max_steps' must be an integer, got 'abc'.\n"));
+  EXPECT_EQ(tapestry("train none.yaml").code, 2);
+}
+
+TEST_F(CliTest, EvaluatesATranslation) {
+  write("hyp", "the cat sat on the mat\nhello world\n");
+  write("ref", "the cat sat on the mat\nHello world\n");
+  const Outcome cased = tapestry("evaluate --hypothesis hyp --reference ref");
+  EXPECT_EQ(cased.code, 0) << cased.err;
+  EXPECT_THAT(cased.out, StartsWith("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"));
+  EXPECT_THAT(cased.out, HasSubstr("\nchrF2|nrefs:1|case:mixed|"));
+  const Outcome piped =
+      tapestry("evaluate --hypothesis - --reference ref --lowercase --tokenize none --json <hyp");
+  EXPECT_EQ(piped.code, 0) << piped.err;
+  const auto json = nlohmann::json::parse(piped.out);
+  EXPECT_NEAR(json["bleu"]["score"].get<double>(), 100, 1e-9);
+  EXPECT_NEAR(json["chrf"]["score"].get<double>(), 100, 1e-9);
+  EXPECT_EQ(json["sentences"], 2);
+}
+
+TEST_F(CliTest, DataErrorsAreExitCodeThree) {
+  write("two", "a\nb\n");
+  write("three", "a\nb\nc\n");
+  const Outcome outcome = tapestry("evaluate --hypothesis two --reference three");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("2"));
+  EXPECT_THAT(outcome.err, HasSubstr("3"));
+  EXPECT_EQ(tapestry("evaluate --hypothesis none --reference three").code, 3);
+  EXPECT_EQ(tapestry("inspect .").code, 3);
+  EXPECT_EQ(tapestry("translate --model . </dev/null").code, 3);
+}
+
+TEST_F(CliTest, AFullDiskBehindStdoutIsAnError) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  write("a", "a\n");
+  const std::string command =
+      concat("'", TAPESTRY_BINARY, "' evaluate --hypothesis '", path("a"), "' --reference '",
+             path("a"), "' >/dev/full 2>'", path("err"), "'");
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_EQ(read_file(path("err")), "error: cannot write to stdout.\n");
+}
+
+TEST_F(CliTest, AveragesInDouble) {
+  // In float the first sum rounds 1 away: 2^24 + 1 is no float.
+  const std::string a = checkpoint("a", {16777216, 1});
+  const std::string b = checkpoint("b", {1, 2});
+  const std::string c = checkpoint("c", {1, 6});
+  const Outcome outcome = tapestry("average a b c --output mean");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  const CheckpointFiles mean = read_checkpoint(path("mean"));
+  EXPECT_EQ(mean.at("tokenizer.model"), "pieces");
+  EXPECT_EQ(mean.at("config.json"), "{}");
+  EXPECT_FALSE(mean.contains("optimizer.safetensors"));
+  const NamedTensors tensors = parse_safetensors(mean.at("model.safetensors"), "mean");
+  ASSERT_EQ(tensors.size(), 1u);
+  EXPECT_EQ(tensors[0].first, "w");
+  EXPECT_EQ(tensors[0].second.to_vector<float>(),
+            (std::vector<float>{static_cast<float>(16777218.0 / 3), 3}));
+}
+
+TEST_F(CliTest, AverageRefusesWhatDoesNotFit) {
+  checkpoint("a", {1, 2});
+  checkpoint("shape", {1, 2, 3});
+  checkpoint("words", {1, 2}, "other pieces");
+  write_checkpoint(path("names"),
+                   {{"model.safetensors", safetensors_bytes({{"v", Tensor::zeros({2})}})},
+                    {"tokenizer.model", "pieces"},
+                    {"config.json", "{}"}});
+  write_checkpoint(path("empty"), {{"config.json", "{}"}});
+  const auto error_of = [&](const std::string& other) {
+    const Outcome outcome = tapestry("average a " + other + " --output mean");
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_FALSE(fs::exists(path("mean")));
+    return outcome.err;
+  };
+  EXPECT_EQ(error_of("shape"), "error: [average] w is float32 (3) in shape, float32 (2) in a.\n");
+  EXPECT_EQ(error_of("names"), "error: [average] names has v where a has w.\n");
+  EXPECT_EQ(error_of("empty"), "error: [average] empty has no model.safetensors.\n");
+  EXPECT_EQ(error_of("words"),
+            "error: [average] tokenizer.model differs between a and words: ids would not mean the "
+            "same tokens.\n");
+  EXPECT_THAT(error_of("none"), HasSubstr("none is neither a checkpoint nor a run folder"));
+}
+
+TEST_F(CliTest, AverageOverwritesNothingButCheckpoints) {
+  checkpoint("a", {1});
+  fs::create_directories(path("thesis"));
+  write("thesis/chapter1", "years of work");
+  EXPECT_EQ(tapestry("average a --output thesis").code, 2);
+  EXPECT_EQ(read_file(path("thesis/chapter1")), "years of work");
+  EXPECT_EQ(tapestry("average a --output mean").code, 0);
+  EXPECT_EQ(tapestry("average a --output mean").code, 0);
+}
+
+TEST_F(CliTest, GradcheckPrintsATableAndJudges) {
+  const Outcome outcome = tapestry("gradcheck --filter softmax");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("softmax"));
+  EXPECT_EQ(tapestry("gradcheck --filter no-such-row").code, 2);
+}
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,526 @@
+// What the binary does with models of text: generate, fill-mask, classify, score and evaluate on
+// tiny trained models.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::StartsWith;
+using Json = nlohmann::json;
+using Lines = std::vector<std::string>;
+
+/// The models are trained once, when they are first asked for.
+class LanguageCommandsTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TinyRunFolder>("commands");
+    std::string characters = concat(kTinyTasks.at("clm"), kTinyRun);
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      characters.replace(characters.find(from), from.size(), to);
+    };
+    // One long document of characters, as in nanoGPT's recipe.
+    replace("{text: train.src}", "{text: train.src, documents: file}");
+    replace("{text: valid.src}", "{text: valid.src, documents: file}");
+    replace("vocab_size: 40", "type: char");
+    folder_->write("characters.yaml", characters);
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  /// "--model <run>" of a trained model of this experiment.
+  static std::string model(const std::string& task) {
+    if (!std::filesystem::exists(folder_->path(task))) {
+      EXPECT_EQ(folder_->train(task, task, {"training.max_steps=100"}), 0) << folder_->messages();
+    }
+    return concat("--model ", task, ' ');
+  }
+  static std::string generate(const std::string& options, const std::string& input = "",
+                              const std::string& task = "clm") {
+    return folder_->output(concat("generate ", model(task), options), input);
+  }
+
+  static std::unique_ptr<TinyRunFolder> folder_;
+};
+
+std::unique_ptr<TinyRunFolder> LanguageCommandsTest::folder_;
+
+bool made_of_words(const std::string& text) {
+  static const std::set<std::string> kWords = {"ba", "ce", "di", "fo", "gu",
+                                               "ha", "je", "ki", "lo", "mu"};
+  std::istringstream in(text);
+  for (std::string word; in >> word;) {
+    if (!kWords.contains(word)) return false;
+  }
+  return true;
+}
+
+// generate
+
+TEST_F(LanguageCommandsTest, GenerateContinuesAPrompt) {
+  const Lines lines = lines_of(generate("--prompt 'ba ce'"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], StartsWith("ba ce"));
+}
+
+TEST_F(LanguageCommandsTest, GenerateAnswersEachLineWithOneLine) {
+  const std::string input = "ba ce\nfo\nki lo mu\n";
+  const Lines lines = lines_of(generate("", input));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[0], StartsWith("ba ce"));
+  EXPECT_THAT(lines[1], StartsWith("fo"));
+  EXPECT_THAT(lines[2], StartsWith("ki lo mu"));
+  EXPECT_EQ(generate("", ""), "");
+}
+
+TEST_F(LanguageCommandsTest, GenerateWritesLineEndsInsideALineAsTwoCharacters) {
+  const Lines lines =
+      lines_of(generate("--max-new-tokens 60 --seed 3", "ba ce\nfo\n", "characters"));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines, Each(HasSubstr("\\n")));
+  // A prompt's text is written as it is.
+  const std::string text =
+      generate("--max-new-tokens 60 --seed 3 --prompt 'ba ce'", "", "characters");
+  EXPECT_GT(lines_of(text).size(), 1u);
+}
+
+TEST_F(LanguageCommandsTest, AnEmptyLineGivesAnEmptyLine) {
+  const Lines lines = lines_of(generate("", "\nba\n\nce\n"));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "");
+  EXPECT_THAT(lines[1], StartsWith("ba"));
+  EXPECT_EQ(lines[2], "");
+  EXPECT_THAT(lines[3], StartsWith("ce"));
+}
+
+TEST_F(LanguageCommandsTest, AnEmptyPromptBeginsADocument) {
+  EXPECT_NE(generate("--prompt ''", ""), "\n");
+  // One long document has no beginning that the model has seen.
+  const auto outcome = folder_->run(concat("generate --prompt '' ", model("characters")), "");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.err,
+            "error: [generate] the prompt is empty: a model of one long document needs one.\n");
+}
+
+TEST_F(LanguageCommandsTest, AnEmptyStopIsRefused) {
+  const auto outcome = folder_->run(concat("generate --stop '' ", model("characters")), "ba\n");
+  EXPECT_EQ(outcome.code, 2);
+}
+
+TEST_F(LanguageCommandsTest, TheSeedDecidesTheDraws) {
+  const std::string options = "--prompt 'ba ce' --max-new-tokens 30 --samples 3 --temperature 2";
+  const std::string one = generate(concat(options, " --seed 1")),
+                    two = generate(concat(options, " --seed 2"));
+  EXPECT_EQ(generate(concat(options, " --seed 1")), one);
+  EXPECT_EQ(generate(concat(options, " --seed 1 --threads 2")), one);
+  EXPECT_NE(one, two);
+}
+
+TEST_F(LanguageCommandsTest, SamplesDiffer) {
+  const Lines lines = lines_of(generate("--samples 8 --max-new-tokens 20", "ba\nce\n"));
+  ASSERT_EQ(lines.size(), 16u);
+  for (size_t i = 0; i < 16; ++i) EXPECT_THAT(lines[i], StartsWith(i < 8 ? "ba" : "ce"));
+  EXPECT_GT(std::set<std::string>(lines.begin(), lines.begin() + 8).size(), 4u);
+}
+
+TEST_F(LanguageCommandsTest, TheBatchSizeChangesNothing) {
+  const std::string input = "ba ce\nfo\nki lo mu ba ce di fo\nba ce\nha\n";
+  for (const char* options :
+       {"--samples 3", "--no-do-sample", "--beam-size 3 --n-best 2", "--max-new-tokens 40"}) {
+    const std::string all = generate(options, input);
+    for (const char* size : {" --batch-size 1", " --batch-size 2", " --batch-size 7"}) {
+      EXPECT_EQ(generate(concat(options, size), input), all) << options << size;
+    }
+  }
+}
+
+TEST_F(LanguageCommandsTest, WaysOfSearchingExcludeEachOther) {
+  const std::string input = "ba ce\n";
+  // The config samples; greedy search draws nothing, so that no seed changes it.
+  const std::string greedy = generate("--no-do-sample", input);
+  EXPECT_EQ(generate("--no-do-sample --seed 5", input), greedy);
+  EXPECT_EQ(generate("--no-do-sample --beam-size 1", input), greedy);
+  EXPECT_EQ(generate("--do-sample --top-k 1", input), greedy);
+  const std::string beams = generate("--beam-size 4", input);
+  EXPECT_EQ(generate("--beam-size 4 --no-do-sample --seed 5", input), beams);
+  EXPECT_EQ(lines_of(generate("--beam-size 4 --n-best 4", input)).size(), 4u);
+  EXPECT_EQ(lines_of(generate("--beam-size 4 --n-best 4", input))[0], lines_of(beams).at(0));
+  for (const char* options :
+       {"--do-sample --beam-size 4", "--n-best 2", "--temperature 0", "--top-p 0", "--top-p 1.5",
+        "--do-sample --no-do-sample --beam-size 0", "--min-new-tokens 5 --max-new-tokens 4",
+        "--samples 0"}) {
+    const auto outcome = folder_->run(concat("generate ", model("clm"), options), input);
+    EXPECT_EQ(outcome.code, 2) << options;
+    EXPECT_EQ(outcome.out, "") << options;
+    EXPECT_THAT(outcome.err, StartsWith("error: ")) << options;
+  }
+}
+
+TEST_F(LanguageCommandsTest, ASearchFindsMoreProbableTextWithMoreBeams) {
+  const auto best = [&](const std::string& options) {
+    const Json line = Json::parse(generate(
+        options + " --detail jsonl --length-penalty-type none --max-new-tokens 6", "ba\n"));
+    return line.at("continuations").at(0).at("log_probability").get<double>();
+  };
+  // The same text has another rounding among more rows.
+  EXPECT_GE(best("--beam-size 16"), best("--no-do-sample") - 1e-6);
+}
+
+TEST_F(LanguageCommandsTest, AStopTextEndsAContinuationAndIsLeftOut) {
+  const std::string options = "--max-new-tokens 60 --seed 3";
+  const std::string prompt = "ba ce";
+  const std::string whole =
+      generate(concat(options, " --prompt '", prompt, "'"), "", "characters").substr(prompt.size());
+  for (const std::string stop : {"\n", " ", "a", "o k"}) {
+    const std::string expected = whole.find(stop) == std::string::npos
+                                     ? whole
+                                     : concat(whole.substr(0, whole.find(stop)), '\n');
+    EXPECT_EQ(
+        generate(concat(options, " --stop '", stop, "' --prompt '", prompt, "'"), "", "characters"),
+        prompt + expected)
+        << stop;
+  }
+  // The first of several.
+  EXPECT_EQ(generate(concat(options, " --stop u --stop e --stop a --prompt '", prompt, "'"), "",
+                     "characters"),
+            concat(prompt, whole.substr(0, whole.find_first_of("uea")), '\n'));
+}
+
+TEST_F(LanguageCommandsTest, DetailsAreOneObjectALine) {
+  const Lines lines = lines_of(
+      generate("--detail jsonl --samples 2 --max-new-tokens 5 --min-new-tokens 2", "ba ce\n\"\n"));
+  ASSERT_EQ(lines.size(), 4u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Json line = Json::parse(lines[i]);
+    EXPECT_EQ(line.at("prompt"), i < 2 ? "ba ce" : "\"");
+    ASSERT_EQ(line.at("continuations").size(), 1u);
+    const Json& text = line["continuations"][0];
+    EXPECT_LT(text.at("log_probability").get<double>(), 0);
+    const size_t tokens = text.at("tokens").size();
+    EXPECT_GE(tokens, 2u);
+    EXPECT_LE(tokens, 5u);
+    EXPECT_EQ(text.at("finished").get<bool>(), tokens < 5) << lines[i];
+    std::string pieces;
+    for (const std::string piece : text["tokens"]) {
+      const bool word = piece.starts_with("▁");
+      pieces += word ? concat(' ', piece.substr(3)) : piece;
+    }
+    EXPECT_EQ(pieces, text.at("text").get<std::string>());
+  }
+}
+
+TEST_F(LanguageCommandsTest, TheModelHasLearntItsWords) {
+  const Lines lines = lines_of(generate("--no-do-sample", "ba\nce\ndi\nfo\n"));
+  ASSERT_EQ(lines.size(), 4u);
+  for (const std::string& line : lines) EXPECT_TRUE(made_of_words(line)) << line;
+}
+
+TEST_F(LanguageCommandsTest, ATextMayOutgrowThePositions) {
+  // 16 positions; eos would end the documents of the other model.
+  const std::string text = generate("--prompt ba --max-new-tokens 100 --seed 2", "", "characters");
+  EXPECT_EQ(text.size(), 2u + 100 + 1);
+  // Without a limit the positions are one.
+  EXPECT_EQ(generate("--prompt ba --max-new-tokens 0", "", "characters").size(), 2u + 15 + 1);
+  const auto outcome = folder_->run(concat("generate ", model("characters"), "--max-new-tokens 5"),
+                                    "ba\nba ce di fo gu ha\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("17"));
+  EXPECT_THAT(outcome.err, HasSubstr("16"));
+}
+
+// fill-mask
+
+TEST_F(LanguageCommandsTest, FillMaskGuessesAtEachMask) {
+  const Lines lines = lines_of(folder_->output(concat("fill-mask ", model("mlm"), "--top-k 3"),
+                                               "ba <mask> di\n\nba ce\n<mask> <mask>\n"));
+  ASSERT_EQ(lines.size(), 4u);
+  const auto read = [](const std::string& guesses) {
+    std::istringstream in(guesses);
+    std::vector<double> probabilities;
+    std::string word;
+    for (double probability = 0; in >> word >> probability;) probabilities.push_back(probability);
+    return probabilities;
+  };
+  const std::vector<double> probabilities = read(lines[0]);
+  ASSERT_EQ(probabilities.size(), 3u) << lines[0];
+  EXPECT_GE(probabilities[0], probabilities[1]);
+  EXPECT_GE(probabilities[1], probabilities[2]);
+  EXPECT_EQ(lines[1], "");
+  EXPECT_EQ(lines[2], "");
+  const size_t bar = lines[3].find(" | ");
+  ASSERT_NE(bar, std::string::npos);
+  EXPECT_EQ(read(lines[3].substr(0, bar)).size(), 3u);
+  EXPECT_EQ(read(lines[3].substr(bar + 3)).size(), 3u);
+}
+
+TEST_F(LanguageCommandsTest, FillMaskGivesAllOfTheProbability) {
+  const std::string line =
+      folder_->output(concat("fill-mask ", model("mlm"), "--top-k 1000"), "ba <mask> di\n");
+  std::istringstream in(line);
+  std::string word;
+  double sum = 0;
+  int count = 0;
+  for (double probability = 0; in >> word >> probability; ++count) sum += probability;
+  EXPECT_EQ(count, 40);
+  EXPECT_NEAR(sum, 1, 40 * 0.5e-4);
+}
+
+TEST_F(LanguageCommandsTest, FillMaskRefusesWhatDoesNotFit) {
+  std::string longer = "ba <mask>";
+  for (int i = 0; i < 20; ++i) longer += " ce";
+  const auto outcome = folder_->run(concat("fill-mask ", model("mlm")), "ba <mask>\n" + longer);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(lines_of(outcome.out).size(), 1u);
+  EXPECT_THAT(outcome.err, StartsWith("error: [fill-mask] line 2 has "));
+  EXPECT_THAT(outcome.err, HasSubstr(" tokens, the model's positions end at 16.\n"));
+}
+
+// classify
+
+TEST_F(LanguageCommandsTest, ClassifyNamesTheClassOfEachLine) {
+  const Lines lines = lines_of(folder_->output(concat("classify ", model("classification")),
+                                               "ba ce di\n\nlo ba ce\n  \nmu\n"));
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[1], "");
+  EXPECT_EQ(lines[3], "");
+  for (const size_t i : {0, 2, 4}) {
+    const size_t tab = lines[i].find('\t');
+    EXPECT_EQ(lines[i].substr(0, tab), i == 0 ? "early" : "late") << lines[i];
+    const double probability = std::stod(lines[i].substr(tab + 1));
+    EXPECT_GE(probability, 0.5);
+    EXPECT_LE(probability, 1);
+  }
+}
+
+TEST_F(LanguageCommandsTest, ClassifyAgreesWithTheValidation) {
+  std::string texts;
+  Lines labels;
+  for (const std::string& line : lines_of(read_file(folder_->path("valid.tsv")))) {
+    const size_t tab = line.find('\t');
+    labels.push_back(line.substr(0, tab));
+    texts += concat(line.substr(tab + 1), '\n');
+  }
+  const std::string last = model("classification");
+  const Lines lines = lines_of(folder_->output("classify --model classification/last", texts));
+  ASSERT_EQ(lines.size(), labels.size());
+  int right = 0;
+  for (size_t i = 0; i < lines.size(); ++i) right += lines[i].starts_with(concat(labels[i], '\t'));
+  EXPECT_NEAR(100.0 * right / static_cast<double>(lines.size()),
+              folder_->metrics("classification").back().at("accuracy").get<double>(), 1e-6);
+}
+
+TEST_F(LanguageCommandsTest, ClassifyCutsLongLinesAndSaysSo) {
+  std::string longer = "ba";
+  for (int i = 0; i < 20; ++i) longer += " ce";
+  const auto outcome = folder_->run(concat("classify ", model("classification")), longer + "\nba");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2);
+  EXPECT_THAT(outcome.err, StartsWith("warning: line 1 of "));
+  EXPECT_THAT(outcome.err, HasSubstr(" tokens is cut to 14\n"));
+}
+
+// score
+
+/// "log-probability<tab>tokens" of each line.
+std::vector<std::pair<double, int>> scores_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::pair<double, int>> scores;
+  for (std::pair<double, int> score; in >> score.first >> score.second;) scores.push_back(score);
+  return scores;
+}
+
+TEST_F(LanguageCommandsTest, ScoreIsTheSumOfLogProbabilities) {
+  model("clm");
+  const auto bundle = TextModel::load(folder_->path("clm"), "cpu", "test", {Task::kClm});
+  folder_->write("lines", "ba ce di\n\nmu lo\n");
+  const auto scores = scores_of(folder_->output("score --model clm --target lines"));
+  ASSERT_EQ(scores.size(), 3u);
+  const Lines lines = {"ba ce di", "", "mu lo"};
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> ids = bundle->tokenizers.source->encode(lines[i]);
+    ids.insert(ids.begin(), kEosId);
+    const auto count = static_cast<int64_t>(ids.size());
+    const Var logits = bundle->model.logits(bundle->model.hidden(Tensor::from(ids, {1, count})));
+    const auto values = logits.value().to_vector<float>();
+    ids.push_back(kEosId);
+    double sum = 0;
+    for (int64_t t = 0; t < count; ++t) {
+      double all = 0;
+      for (int64_t v = 0; v < 40; ++v) all += std::exp(double(values[t * 40 + v]));
+      sum += double(values[t * 40 + ids[t + 1]]) - std::log(all);
+    }
+    EXPECT_EQ(scores[i].second, count);
+    EXPECT_NEAR(scores[i].first, sum, 1e-4) << lines[i];
+  }
+}
+
+TEST_F(LanguageCommandsTest, ScoreOfOneDocumentIsWhatEvaluateSums) {
+  model("characters");
+  folder_->write("line", "ba ce di mu");
+  const auto scores = scores_of(folder_->output("score --model characters --target line"));
+  const Json quality =
+      Json::parse(folder_->output("evaluate --model characters --text line --json"));
+  ASSERT_EQ(scores.size(), 1u);
+  EXPECT_EQ(scores[0].second, 10);  // all but the first
+  EXPECT_EQ(quality.at("tokens"), 10);
+  EXPECT_NEAR(scores[0].first, -10 * quality.at("nll").get<double>(), 1e-4);
+}
+
+TEST_F(LanguageCommandsTest, ScoreRefusesWhatDoesNotFit) {
+  folder_->write("long", "ba\nba ce di fo gu ha\n");
+  const auto outcome = folder_->run(concat("score ", model("characters"), "--target long"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;  // 17 characters, 16 of them predicted
+  folder_->write("long", "ba\nba ce di fo gu ha \n");
+  const auto longer = folder_->run(concat("score ", model("characters"), "--target long"));
+  EXPECT_EQ(longer.code, 3);
+  EXPECT_EQ(longer.err, "error: [score] line 2 has 17 tokens, the model's positions end at 16.\n");
+}
+
+// evaluate
+
+TEST_F(LanguageCommandsTest, EvaluateGivesTheFiguresOfTheValidation) {
+  for (const std::string task : {"clm", "characters", "mlm"}) {
+    model(task);
+    const Json valid = folder_->metrics(task).back();
+    ASSERT_EQ(valid.at("kind"), "valid");
+    const Json quality = Json::parse(
+        folder_->output(concat("evaluate --model ", task, "/last --text valid.src --json")));
+    EXPECT_DOUBLE_EQ(quality.at("nll").get<double>(), valid.at("nll").get<double>()) << task;
+    EXPECT_DOUBLE_EQ(quality.at("perplexity").get<double>(), valid.at("ppl").get<double>());
+    EXPECT_DOUBLE_EQ(quality.at("accuracy").get<double>(), valid.at("accuracy").get<double>());
+    if (task == "mlm") {
+      EXPECT_FALSE(quality.contains("bits_per_character"));
+      continue;
+    }
+    EXPECT_NEAR(quality.at("bits_per_character").get<double>(),
+                quality.at("nll").get<double>() * quality.at("tokens").get<double>() /
+                    std::log(2.0) / quality.at("characters").get<double>(),
+                1e-9);
+  }
+}
+
+TEST_F(LanguageCommandsTest, EvaluateCountsCharactersAndTokens) {
+  const std::string text = read_file(folder_->path("valid.src"));
+  const Json quality = Json::parse(
+      folder_->output(concat("evaluate ", model("characters"), "--text valid.src --json")));
+  EXPECT_EQ(quality.at("characters").get<size_t>(), text.size());
+  EXPECT_EQ(quality.at("tokens").get<size_t>(), text.size() - 1);
+  // As lines, each is a document with an eos between.
+  const Json lines = Json::parse(folder_->output(
+      concat("evaluate ", model("characters"), "--text valid.src --documents lines --json")));
+  EXPECT_EQ(lines.at("characters").get<size_t>(), text.size() - 20);
+  EXPECT_EQ(lines.at("tokens").get<size_t>(), text.size() - 2);
+}
+
+TEST_F(LanguageCommandsTest, EvaluateSaysTheSameInWords) {
+  const std::string text = folder_->output(concat("evaluate ", model("clm"), "--text valid.src"));
+  const Json json =
+      Json::parse(folder_->output(concat("evaluate ", model("clm"), "--text valid.src --json")));
+  double nll = 0, perplexity = 0, accuracy = 0, bits = 0;
+  long long tokens = 0, characters = 0;
+  ASSERT_EQ(
+      std::sscanf(text.c_str(),
+                  "nll %lf perplexity %lf accuracy %lf %% tokens %lld characters %lld bits per "
+                  "character %lf",
+                  &nll, &perplexity, &accuracy, &tokens, &characters, &bits),
+      6)
+      << text;
+  EXPECT_NEAR(nll, json["nll"].get<double>(), 0.5e-4);
+  EXPECT_NEAR(perplexity, json["perplexity"].get<double>(), 0.5e-3);
+  EXPECT_NEAR(accuracy, json["accuracy"].get<double>(), 0.5e-2);
+  EXPECT_NEAR(bits, json["bits_per_character"].get<double>(), 0.5e-4);
+  EXPECT_EQ(tokens, json["tokens"].get<long long>());
+  EXPECT_EQ(characters, json["characters"].get<long long>());
+}
+
+// What goes wrong
+
+TEST_F(LanguageCommandsTest, AModelOfAnotherTaskIsRefused) {
+  const struct {
+    const char* command;
+    const char* task;
+    const char* who;
+    const char* needed;
+  } wrong[] = {
+      {"generate", "mlm", "generate", "clm"},
+      {"generate", "classification", "generate", "clm"},
+      {"fill-mask", "clm", "fill-mask", "mlm"},
+      {"classify", "mlm", "classify", "classification"},
+      {"score --target valid.src", "mlm", "score without --source", "clm"},
+      {"score --target valid.src", "translation", "score without --source", "clm"},
+      {"score --source valid.src --target valid.tgt", "clm", "score with --source", "translation"},
+      {"evaluate --text valid.src", "classification", "evaluate --text", "clm or mlm"},
+      {"evaluate --text valid.src", "translation", "evaluate --text", "clm or mlm"},
+      {"translate", "clm", "translate", "translation or denoising"},
+  };
+  for (const auto& [command, task, who, needed] : wrong) {
+    const auto outcome = folder_->run(concat(command, ' ', model(task)), "ba\n");
+    EXPECT_EQ(outcome.code, 3) << command << ' ' << task;
+    EXPECT_EQ(outcome.out, "") << command;
+    EXPECT_EQ(outcome.err, concat("error: [", who, "] expected a model of task ", needed, ", ",
+                                  task, "/best holds one of task ", task, ".\n"));
+  }
+}
+
+TEST_F(LanguageCommandsTest, WrongUsageIsExitCodeTwoAndWrongDataThree) {
+  model("clm");
+  for (const char* arguments :
+       {"generate", "generate --model clm --detail xml", "fill-mask --model clm --top-k 0",
+        "classify", "score --model clm", "evaluate", "evaluate --model clm",
+        "evaluate --text valid.src", "evaluate --model clm --text valid.src --documents words",
+        "evaluate --model clm --text valid.src --hypothesis valid.src --reference valid.src"}) {
+    const auto outcome = folder_->run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_THAT(outcome.err, StartsWith("error: ")) << arguments;
+  }
+  for (const char* arguments :
+       {"generate --model .", "fill-mask --model nowhere", "score --model clm --target nowhere",
+        "evaluate --model clm --text nowhere", "evaluate --model clm --text /dev/null"}) {
+    const auto outcome = folder_->run(arguments);
+    EXPECT_EQ(outcome.code, 3) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_THAT(outcome.err, StartsWith("error: ")) << arguments;
+  }
+  const auto outcome = folder_->run("generate --model clm", "ba\n\xff\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.err, "error: [generate] line 2 is not UTF-8 at byte 1.\n");
+}
+
+// Configs of models of text
+
+TEST_F(LanguageCommandsTest, BenchTakesRowsAndTokens) {
+  folder_->output(
+      "bench clm.yaml --shape 4x12 --steps 2 --warmup-steps 1 --json figures model.dropout=0");
+  const Json figures = Json::parse(read_file(folder_->path("figures")));
+  EXPECT_GT(figures.at("tokens_per_s").get<double>(), 0);
+  EXPECT_GT(figures.at("gflops").get<double>(), 0);
+  for (const char* shape : {"4x12x12", "4", "0x12", "x"}) {
+    const auto outcome = folder_->run(concat("bench clm.yaml --shape ", shape));
+    EXPECT_EQ(outcome.code, 2) << shape;
+    EXPECT_EQ(outcome.err,
+              concat("error: [bench] --shape must be ROWSxTOKENS, got '", shape, "'.\n"));
+  }
+  const auto outcome = folder_->run("bench mlm.yaml --shape 4x12");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, StartsWith("error: [bench] --shape has no batches for task mlm"));
+}
+
+TEST_F(LanguageCommandsTest, GradcheckTakesAConfigOfEachTask) {
+  for (const auto& [name, config] : kTinyTasks) {
+    const std::string out =
+        folder_->output(concat("gradcheck ", name, ".yaml --filter 'model of '"));
+    EXPECT_THAT(out, HasSubstr(concat("model of ", name, ".yaml")));
+    EXPECT_THAT(out, HasSubstr("1 of 1 gradients are right\n"));
+  }
+}
+
+}  // namespace
+}  // namespace tapestry

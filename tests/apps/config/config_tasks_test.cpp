@@ -1,0 +1,445 @@
+// The Config of each task: its keys and defaults, what is refused because it would have no effect,
+// and what is written back.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/apps/config/config_fixture.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Where the corpora of a task stand in ConfigTest's folder.
+const std::map<std::string, std::string> kCorpora = {
+    {"translation", "{source: data/a.en, target: data/a.de}"},
+    {"clm", "{text: data/c.txt}"},
+    {"mlm", "{text: data/c.txt}"},
+    {"denoising", "{text: data/c.txt}"},
+    {"classification", "{tsv: data/b.tsv}"},
+    {"images", "{images: data/b.tsv}"}};
+
+class TaskConfigTest : public ConfigTest {
+ protected:
+  static std::string text_of(const std::string& task) {
+    return concat("task: ", task == "images" ? "classification" : task,
+                  "\noutput_dir: run\ndata: {train: ", kCorpora.at(task),
+                  "}\ntraining: {max_steps: 10}\n");
+  }
+  Config load(const std::string& task, const std::vector<std::string>& overrides = {}) const {
+    return load_config(write(text_of(task)), overrides);
+  }
+};
+
+/// Overrides that go together.
+struct Keys {
+  const char* name;
+  std::vector<const char*> tasks;
+  std::vector<std::string> overrides;
+};
+
+void PrintTo(const Keys& keys, std::ostream* out) { *out << keys.name; }
+
+class TaskKeysTest : public TaskConfigTest, public testing::WithParamInterface<Keys> {};
+
+TEST_P(TaskKeysTest, AreReadAndWrittenBack) {
+  for (const char* task : GetParam().tasks) {
+    SCOPED_TRACE(task);
+    const Config config = load(task, GetParam().overrides);
+    const Json resolved = Json::parse(to_json(config));
+    for (const std::string& override : GetParam().overrides) {
+      const size_t equals = override.find('=');
+      std::string pointer = concat('/', override.substr(0, equals));
+      std::replace(pointer.begin(), pointer.end(), '.', '/');
+      const std::string value = override.substr(equals + 1);
+      const Json expected = Json::accept(value) ? Json::parse(value) : Json(value);
+      EXPECT_EQ(resolved.at(Json::json_pointer(pointer)), expected) << override;
+    }
+    EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+    EXPECT_EQ(to_json(load_checkpoint_config(to_json(config), "config.json")), to_json(config));
+  }
+}
+
+const std::vector<const char*> kAll = {"translation", "clm", "mlm", "denoising", "classification"};
+const std::vector<const char*> kOfOneSequence = {"clm", "mlm", "classification"};
+
+const Keys kKeys[] = {
+    {"OfEveryModel",
+     kAll,
+     {"model.hidden_size=32",
+      "model.intermediate_size=48",
+      "model.num_attention_heads=4",
+      "model.num_key_value_heads=2",
+      "model.hidden_act=swiglu",
+      "model.norm=rmsnorm",
+      "model.norm_position=pre",
+      "model.norm_eps=0.001",
+      "model.bias=false",
+      "model.position_embedding=rope",
+      "model.rope_theta=5000",
+      "model.rope_layout=interleaved",
+      "model.max_position_embeddings=2000",
+      "model.embedding_norm=true",
+      "model.tie_word_embeddings=false",
+      "model.scale_embeddings=false",
+      "model.initializer_range=0.02",
+      "model.dropout=0.2",
+      "model.attention_dropout=0.3",
+      "model.activation_dropout=0.4"}},
+    {"OfEveryTokenizer",
+     kAll,
+     {"tokenizer.type=sentencepiece", "tokenizer.algorithm=unigram", "tokenizer.vocab_size=400",
+      "tokenizer.byte_fallback=true", "tokenizer.normalization=identity",
+      "tokenizer.character_coverage=0.99", "tokenizer.max_sentences=7"}},
+    {"OfEveryTraining",
+     kAll,
+     {R"(training.freeze=["embedding.*", "layers.0.*"])", "training.metric_for_best_model=nll",
+      "training.max_hours=0.5", "training.clip_value=2", "training.batch_type=sentences",
+      "training.gradient_accumulation_steps=3", "training.ema_decay=0.99",
+      "training.lr_scheduler_type=step", "training.lr_step_size=4", "training.lr_gamma=0.5",
+      "training.min_learning_rate=0", "training.recompute=true"}},
+    {"OfEncoderDecoders",
+     {"translation", "denoising"},
+     {"model.encoder_layers=2", "model.decoder_layers=1", "model.type=encoder_decoder",
+      "data.max_length=99", "data.overlong=error"}},
+    {"OfModelsOfOneSequence",
+     kOfOneSequence,
+     {"model.num_hidden_layers=3", "model.type_vocab_size=2"}},
+    {"OfCausalModels", {"clm"}, {"model.type=decoder"}},
+    {"OfEncoders", {"mlm", "classification"}, {"model.type=encoder"}},
+    {"OfBlocks", {"clm", "mlm"}, {"data.block_size=99", "data.cache=false"}},
+    {"OfText",
+     {"clm", "mlm", "denoising"},
+     {"data.train.documents=file", "data.train.range=[0.25,0.5]", "data.train.split=valid",
+      "data.train.limit=3"}},
+    {"OfClasses",
+     {"classification"},
+     {"data.train.label_column=3", "data.train.text_column=2", R"(data.labels=["yes", "no"])",
+      "data.max_length=99", "data.overlong=truncate", "data.train.split=train"}},
+    {"OfImages",
+     {"images"},
+     {"data.train.range=[0.25,0.5]", "data.train.limit=3", R"(data.labels=["yes", "no"])",
+      R"(data.image={"height":6,"width":4,"channels":2,"mean":[0.5,0.25],"std":[0.3,1]})",
+      R"(data.augment={"shift":2,"flip":true})", "model.patch_size=2", "training.batch_size=64"}},
+    {"OfVisionTransformers",
+     {"images"},
+     {"model.type=vit", "model.patch_size=2", "model.head=linear", "model.hidden_size=32",
+      "model.intermediate_size=48", "model.num_attention_heads=4", "model.num_hidden_layers=3",
+      "model.num_key_value_heads=2", "model.hidden_act=swiglu", "model.norm=rmsnorm",
+      "model.norm_position=post", "model.position_embedding=rope", "model.initializer_range=0.02",
+      "model.dropout=0.2", "model.attention_dropout=0.3", "model.activation_dropout=0.4"}},
+    {"OfLinearModels", {"images"}, {"model.type=linear", "model.initializer_range=0.5"}},
+    {"OfMasking",
+     {"mlm"},
+     {"masking.probability=0.3", "masking.mask_share=0.5", "masking.random_share=0.25",
+      "masking.whole_word=true"}},
+    {"OfDenoising",
+     {"denoising"},
+     {"denoising.objective=infilling", "denoising.noise_density=0.5",
+      "denoising.mean_span_length=2.5"}},
+    {"OfGeneration",
+     {"translation", "clm", "denoising"},
+     {"generation.num_beams=1", "generation.do_sample=true", "generation.temperature=0.7",
+      "generation.top_k=5", "generation.top_p=0.9", "generation.frequency_penalty=0.25",
+      "generation.presence_penalty=-0.5", "generation.repetition_penalty=1.25",
+      "generation.no_repeat_ngram_size=3", "generation.min_new_tokens=2",
+      "generation.max_new_tokens=9"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TaskKeysTest, testing::ValuesIn(kKeys),
+                         [](const auto& info) { return info.param.name; });
+
+/// A key or value that does not go with a task.
+struct Misfit {
+  const char* name;
+  const char* task;
+  std::string override;
+  const char* message;  ///< behind "command line: <override>: "
+};
+
+void PrintTo(const Misfit& misfit, std::ostream* out) { *out << misfit.name; }
+
+class TaskMisfitTest : public TaskConfigTest, public testing::WithParamInterface<Misfit> {};
+
+TEST_P(TaskMisfitTest, IsRefusedInTheseWords) {
+  const Misfit& misfit = GetParam();
+  EXPECT_EQ(error_of(text_of(misfit.task), {misfit.override}),
+            concat("command line: ", misfit.override, ": ", misfit.message));
+}
+
+const Misfit kMisfits[] = {
+    {"LengthOfSentencesWithBlocks", "clm", "data.max_length=64",
+     "'data.max_length' has no effect with task: clm; see block_size."},
+    {"OverlongWithBlocks", "mlm", "data.overlong=drop",
+     "'data.overlong' has no effect with task: mlm; see block_size."},
+    {"BlocksWithSentences", "denoising", "data.block_size=64",
+     "'data.block_size' has no effect with task: denoising; see max_length."},
+    {"CacheWithSentences", "classification", "data.cache=false",
+     "'data.cache' has no effect with task: classification; see max_length."},
+    {"LabelsWithoutClasses", "clm", "data.labels=[a, b]",
+     "'data.labels' has no effect with task: clm."},
+    {"MaskingOfACausalModel", "clm", "masking={probability: 0.2}",
+     "'masking' has no effect with task: clm."},
+    {"DenoisingOfAMaskedModel", "mlm", "denoising.objective=infilling",
+     "'denoising' has no effect with task: mlm."},
+    {"GenerationOfAMaskedModel", "mlm", "generation.num_beams=2",
+     "'generation' has no effect with task: mlm."},
+    {"GenerationOfClasses", "classification", "generation={}",
+     "'generation' has no effect with task: classification."},
+    {"EvaluationOfText", "denoising", "evaluation.lowercase=true",
+     "'evaluation' has no effect with task: denoising."},
+    {"EncoderLayersOfOneSequence", "clm", "model.encoder_layers=2",
+     "'model.encoder_layers' has no effect with task: clm."},
+    {"DecoderLayersOfOneSequence", "mlm", "model.decoder_layers=2",
+     "'model.decoder_layers' has no effect with task: mlm."},
+    {"HiddenLayersOfTwoSequences", "translation", "model.num_hidden_layers=2",
+     "'model.num_hidden_layers' has no effect with task: translation."},
+    {"SegmentsOfTwoSequences", "denoising", "model.type_vocab_size=2",
+     "'model.type_vocab_size' has no effect with task: denoising."},
+    {"ThetaWithoutRope", "clm", "model.rope_theta=5000",
+     "'model.rope_theta' has no effect without position_embedding: rope."},
+    {"LayoutWithoutRope", "clm", "model.rope_layout=half",
+     "'model.rope_layout' has no effect without position_embedding: rope."},
+    {"RangeWithoutFile", "clm", "data.train.range=[0, 0.9]",
+     "'data.train.range' has no effect without documents: file."},
+    {"EncoderForACausalModel", "clm", "model.type=encoder",
+     "'model.type' must be decoder with task: clm, got encoder."},
+    {"DecoderForAMaskedModel", "mlm", "model.type=decoder",
+     "'model.type' must be encoder with task: mlm, got decoder."},
+    {"EncoderForDenoising", "denoising", "model.type=encoder",
+     "'model.type' must be encoder_decoder or rnn_attention with task: denoising, got encoder."},
+    {"HeadsForARecurrentModel", "translation",
+     "model={type: rnn_attention, num_attention_heads: 2}",
+     "'model.num_attention_heads' has no effect with type: rnn_attention."},
+    {"LatentSizeOfQueriesAlone", "clm", "model.q_latent_size=8",
+     "'model.q_latent_size' has no effect without kv_latent_size."},
+    {"ImageModelForTexts", "classification", "model.type=vit",
+     "'model.type' must be encoder with task: classification of texts, got vit."},
+    {"TextModelForImages", "images", "model.type=encoder",
+     "'model.type' must be vit or linear with task: classification of images, got encoder."},
+    {"LayersOfALinearModel", "images", "model={type: linear, num_hidden_layers: 2}",
+     "'model.num_hidden_layers' has no effect with type: linear."},
+    {"PatchesOfALinearModel", "images", "model={type: linear, patch_size: 2}",
+     "'model.patch_size' has no effect with type: linear."},
+    {"PositionsOfImages", "images", "model.max_position_embeddings=64",
+     "'model.max_position_embeddings' has no effect with type: vit."},
+    {"WordsOfImages", "images", "model.tie_word_embeddings=true",
+     "'model.tie_word_embeddings' has no effect with type: vit."},
+    {"TokenizerOfImages", "images", "tokenizer.vocab_size=300",
+     "'tokenizer' has no effect with images."},
+    {"LengthOfImages", "images", "data.max_length=64",
+     "'data.max_length' has no effect with images."},
+    {"BatchTypeOfImages", "images", "training.batch_type=tokens",
+     "'training.batch_type' has no effect with images: batch_size counts them."},
+    {"HalfASize", "images", "data.image={height: 32}",
+     "'data.image' must have height, width and channels or none of them, got 32, 0 and 0."},
+    {"MeanWithoutDeviation", "images", "data.image={height: 32, width: 32, channels: 1, mean: [0]}",
+     "'data.image.mean' and std must have a number for each of the 1 channels, or none, got 1 and "
+     "0."},
+    {"TextsAmongImages", "images", "data.train=[{images: /dev/null}, {tsv: /dev/null}]",
+     "'data.train' must be of images, as the first of data.train is."},
+    {"SplitOfImages", "images", "data.train.split=train",
+     "unknown key 'split' in 'data.train'; known: images, labels, range, limit."},
+    {"ImagesWithoutAny", "classification", "data.image.height=28",
+     "unknown key 'image' in 'data'; known: train, valid, block_size, cache, max_length, overlong, "
+     "labels."},
+    {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
+     "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},
+    {"MetricOfText", "classification", "training.metric_for_best_model=ppl",
+     "'training.metric_for_best_model' must be one of accuracy, nll, loss, got 'ppl'."},
+    {"SamplingWithBeams", "clm", "generation={do_sample: true, num_beams: 5}",
+     "[search] expected num_beams 1 with do_sample, got 5."},
+    {"MinimumAboveTheMaximum", "clm", "generation={min_new_tokens: 5, max_new_tokens: 4}",
+     "[search] expected min_new_tokens <= max_new_tokens, got 5 and 4."},
+    {"BlockOfOne", "clm", "data.block_size=1", "'data.block_size' must be at least 2, got 1."},
+    {"BlockBeyondThePositions", "clm", "model.max_position_embeddings=255",
+     "'model.max_position_embeddings' must be at least data.block_size, got 255 and 256."},
+    {"BatchBelowABlock", "mlm", "training.batch_size=255",
+     "'training.batch_size' (tokens) must hold a row of data.block_size, got 255 and 256."},
+    {"MaskingProbability", "mlm", "masking.probability=1.5",
+     "'masking.probability' must be in [0, 1], got 1.5."},
+    {"MaskingShares", "mlm", "masking={mask_share: 0.9, random_share: 0.2}",
+     "'masking.mask_share' and random_share are at most 1 together, got 0.9 and 0.2."},
+    {"NothingMasked", "mlm", "masking.probability=0",
+     "[data] probability is above 0, up to 1, got 0."},
+    {"SpansTooLong", "denoising", "denoising.mean_span_length=200",
+     "[data] mean_span_length is between 1 and 100, got 200."},
+    {"VocabularyBelowTheSentinels", "denoising", "tokenizer.vocab_size=50",
+     "[tokenizer] vocab_size is between 106 and 16777216, got 50."},
+    {"NoRoomForAToken", "classification", "data.max_length=2",
+     "'data.max_length' must be at least 3, got 2."},
+    {"NoiseDensity", "denoising", "denoising.noise_density=1",
+     "'denoising.noise_density' must be in [0, 1), got 1."},
+    {"SpanLength", "denoising", "denoising.mean_span_length=0.5",
+     "'denoising.mean_span_length' must be at least 1, got 0.5."},
+    {"Objective", "denoising", "denoising.objective=span_corruptio",
+     "'denoising.objective' must be one of span_corruption, infilling, got 'span_corruptio'. Did "
+     "you "
+     "mean 'span_corruption'?"},
+    {"Documents", "clm", "data.train.documents=line",
+     "'data.train.documents' must be one of lines, paragraphs, fortunes, file, got 'line'. Did you "
+     "mean 'lines'?"},
+    {"RangeOfOneNumber", "clm", "data.train={text: /dev/null, documents: file, range: [0.5]}",
+     "'data.train.range' must be two numbers, the first the smaller, such as [0, 0.9]."},
+    {"RangeBackwards", "clm", "data.train={text: /dev/null, documents: file, range: [0.5, 0.5]}",
+     "'data.train.range' must be two numbers, the first the smaller, such as [0, 0.9]."},
+    {"RangeAboveOne", "clm", "data.train={text: /dev/null, documents: file, range: [0.5, 2]}",
+     "every number of 'data.train.range' must be in [0, 1], got 2."},
+    {"SameColumnTwice", "classification", "data.train={tsv: /dev/null, label_column: 2}",
+     "'data.train.text_column' must differ from label_column, got 2 twice."},
+    {"ColumnZero", "classification", "data.train={tsv: /dev/null, label_column: 0}",
+     "'data.train.label_column' must be at least 1, got 0."},
+    {"FreezeIsAList", "mlm", "training.freeze=embedding.weight",
+     "'training.freeze' must be a list of texts, got 'embedding.weight'."},
+    {"LabelTwice", "classification", "data.labels=[a, b, a]",
+     "'data.labels' must name each class once, got 'a' twice."},
+    {"OneLabel", "classification", "data.labels=[a]",
+     "'data.labels' must name two classes or more, got one."},
+    {"LabelsAreTexts", "classification", "data.labels=[[a], b]",
+     "'data.labels' must be a list of texts, got a list."},
+    {"MisspeltSection", "mlm", "maskin.probability=0.2",
+     "unknown key 'maskin'; did you mean 'masking'?"},
+    {"MisspeltKey", "clm", "data.blocksize=64",
+     "unknown key 'blocksize' in 'data'; did you mean 'block_size'?"},
+    {"MisspeltInitFrom", "clm", "init_form=runs/x",
+     "unknown key 'init_form'; did you mean 'init_from'?"},
+    {"KeyOfTranslations", "clm", "data.train.source=/dev/null",
+     "unknown key 'source' in 'data.train'; known: text, documents, range, split, limit."},
+    {"Temperature", "clm", "generation.temperature=0",
+     "'generation.temperature' must be positive, got 0."},
+    {"InitFromIsAPath", "clm", "init_from=[a]",
+     "'init_from' must be the path of a folder, got a list."},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TaskMisfitTest, testing::ValuesIn(kMisfits),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(TaskConfigTest, ARecurrentModelKeepsItsActivations) {
+  EXPECT_EQ(error_of(text_of("translation"),
+                     {"model={type: rnn_attention}", "training={max_steps: 1, recompute: true}"}),
+            "command line: training={max_steps: 1, recompute: true}: 'training.recompute' has no "
+            "effect with type: rnn_attention.");
+}
+
+TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
+  EXPECT_EQ(load("translation").training.metric_for_best_model, "bleu");
+  EXPECT_EQ(load("clm").training.metric_for_best_model, "nll");
+  EXPECT_EQ(load("mlm").training.metric_for_best_model, "nll");
+  EXPECT_EQ(load("denoising").training.metric_for_best_model, "nll");
+  EXPECT_EQ(load("classification").training.metric_for_best_model, "accuracy");
+}
+
+TEST_F(TaskConfigTest, TheTaskChoosesTheModel) {
+  EXPECT_EQ(load("translation").model_type, ModelType::kEncoderDecoder);
+  EXPECT_EQ(load("clm").model_type, ModelType::kDecoder);
+  EXPECT_EQ(load("mlm").model_type, ModelType::kEncoder);
+  EXPECT_EQ(load("denoising").model_type, ModelType::kEncoderDecoder);
+  EXPECT_EQ(load("classification").model_type, ModelType::kEncoder);
+  EXPECT_EQ(load("images").model_type, ModelType::kVit);
+}
+
+TEST_F(TaskConfigTest, AVisionTransformerHasItsOwnDefaults) {
+  const Config config = load("images", {"model.hidden_size=32"});
+  EXPECT_EQ(config.model.norm_position, NormPosition::kPre);
+  EXPECT_EQ(config.model.position_embedding, PositionEmbedding::kLearned);
+  EXPECT_EQ(config.model.hidden_act, HiddenAct(Activation::kGelu));
+  EXPECT_TRUE(config.model.pooled_head);
+  EXPECT_EQ(config.batch.batch_size, 256);
+  // A resolved config is read back as it is, not with the defaults again.
+  const Config post = load("images", {"model.norm_position=post", "training.batch_size=7"});
+  EXPECT_EQ(parse_config(to_yaml(post)).model.norm_position, NormPosition::kPost);
+  EXPECT_EQ(parse_config(to_yaml(post)).batch.batch_size, 7);
+}
+
+TEST_F(TaskConfigTest, OpenEndedTextIsSampledAndTranslationsAreSearchedFor) {
+  const SearchOptions open = load("clm").generation, translation = load("translation").generation;
+  EXPECT_TRUE(open.do_sample);
+  EXPECT_EQ(open.num_beams, 1);
+  EXPECT_FALSE(translation.do_sample);
+  EXPECT_EQ(translation.num_beams, SearchOptions().num_beams);
+  const SearchOptions searched =
+      load("clm", {"generation={do_sample: false, num_beams: 4}"}).generation;
+  EXPECT_EQ(searched.num_beams, 4);
+}
+
+TEST_F(TaskConfigTest, TheObjectiveChoosesThePiecesOfTheTokenizer) {
+  for (const auto& [task, corpus] : kCorpora) {
+    const TokenizerOptions options = load(task).tokenizer;
+    EXPECT_EQ(options.mask_piece, task == "mlm" || task == "denoising") << task;
+    EXPECT_EQ(options.sentinels, task == "denoising" ? 100 : 0) << task;
+  }
+}
+
+TEST_F(TaskConfigTest, ResolvedTextHoldsTheKeysOfItsTaskOnly) {
+  const std::map<std::string, std::vector<std::string>> sections = {
+      {"translation", {"generation", "evaluation"}},
+      {"clm", {"generation"}},
+      {"mlm", {"masking"}},
+      {"denoising", {"denoising", "generation"}},
+      {"classification", {}}};
+  for (const auto& [task, present] : sections) {
+    const Json resolved = Json::parse(to_json(load(task)));
+    for (const std::string section : {"masking", "denoising", "generation", "evaluation"}) {
+      const bool expected = std::count(present.begin(), present.end(), section) > 0;
+      EXPECT_EQ(resolved.contains(section), expected) << task << ' ' << section;
+    }
+    EXPECT_FALSE(resolved.contains("init_from")) << task;
+    EXPECT_EQ(resolved["model"].contains("rope_theta"), false) << task;
+    EXPECT_EQ(resolved["training"]["freeze"], Json::array()) << task;
+  }
+}
+
+TEST_F(TaskConfigTest, InitFromIsAFolderOfTheWorkingDirectory) {
+  const Config config = load("clm", {"init_from=runs/x"});
+  EXPECT_EQ(config.init_from, (std::filesystem::current_path() / "runs/x").string());
+  EXPECT_EQ(parse_config(to_yaml(config)).init_from, config.init_from);
+  EXPECT_EQ(load("clm").init_from, "");
+}
+
+TEST_F(TaskConfigTest, TextCorporaMayBeAList) {
+  const std::string list =
+      "task: clm\noutput_dir: run\ntraining: {max_steps: 1}\ndata:\n  train:\n"
+      "    - {text: data/c.txt, documents: fortunes, split: train}\n"
+      "    - {text: data/a.en, documents: file, range: [0, 0.9]}\n";
+  const Config config = load_config(write(list), {"data.train.1.range=[0.5, 1]"});
+  ASSERT_EQ(config.data.train.size(), 2u);
+  EXPECT_EQ(config.data.train[0].documents, "fortunes");
+  EXPECT_EQ(config.data.train[0].split, "train");
+  EXPECT_EQ(config.data.train[1].range_begin, 0.5);
+  EXPECT_EQ(config.data.train[1].range_end, 1.0);
+  EXPECT_EQ(config.data.train[1].kind(), CorpusSpec::Kind::kText);
+  EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+}
+
+TEST_F(TaskConfigTest, PatchesMustDivideTheImages) {
+  const std::string size = "data.image={height: 8, width: 12, channels: 1}";
+  EXPECT_EQ(error_of(text_of("images"), {size, "model.patch_size=8"}),
+            "command line: model.patch_size=8: 'model.patch_size' must divide the height and width "
+            "of data.image, got 8 and 8 x 12.");
+  EXPECT_EQ(load("images", {size, "model.patch_size=4"}).model.patch_size, 4);
+}
+
+TEST_F(TaskConfigTest, ACheckpointKeepsTheFormatOfItsImages) {
+  Config config = load("images");
+  config.data.image = {{28, 20, 1}, {0.1 + 0.2}, {1.0 / 3}};
+  config.model.patch_size = 4;
+  const Config again = load_checkpoint_config(to_json(config), "config.json");
+  EXPECT_EQ(again.data.image.size, config.data.image.size);
+  EXPECT_EQ(again.data.image.mean, config.data.image.mean);
+  EXPECT_EQ(again.data.image.std, config.data.image.std);
+}
+
+TEST_F(TaskConfigTest, ACheckpointKeepsItsClasses) {
+  Config config = load("classification");
+  EXPECT_EQ(config.data.train[0].kind(), CorpusSpec::Kind::kLabelled);
+  config.data.labels = {"no", "1e3", "a b\"", "µ"};
+  const Config again = load_checkpoint_config(to_json(config), "config.json");
+  EXPECT_EQ(again.data.labels, config.data.labels);
+}
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,97 @@
+// The experiment files of configs/: each must be read without an error and describe a model that
+// can be built, whatever data it is pointed at.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/checkpoint/checkpoint.h"
+#include "apps/checkpoint/model_bundle.h"
+
+namespace tapestry {
+namespace {
+
+std::vector<std::string> shipped_configs() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(TAPESTRY_SOURCE_DIR "/configs")) {
+    paths.push_back(entry.path().string());
+  }
+  return paths;
+}
+
+/// Overrides that point every corpus at a file that exists: this test reads none of them.
+std::vector<std::string> stand_ins(const Config& config) {
+  const std::string file = TAPESTRY_SOURCE_DIR "/README.md";
+  std::vector<std::string> overrides;
+  const auto replace = [&](const std::string& key, const std::vector<CorpusSpec>& corpora) {
+    for (size_t i = 0; i < corpora.size(); ++i) {
+      const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
+      const CorpusSpec& corpus = corpora[i];
+      for (const auto& [member, path] :
+           std::map<std::string, std::string>{{"source", corpus.source},
+                                              {"target", corpus.target},
+                                              {"tsv", corpus.tsv},
+                                              {"ding", corpus.ding},
+                                              {"text", corpus.text},
+                                              {"images", corpus.images},
+                                              {"labels", corpus.labels}}) {
+        if (!path.empty()) overrides.push_back(concat(name, '.', member, '=', file));
+      }
+    }
+  };
+  replace("data.train", config.data.train);
+  replace("data.valid", config.data.valid);
+  return overrides;
+}
+
+template <class Model>
+int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
+  return ModelBundle<Model>(config, tokenizers).store.elements();
+}
+
+int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
+  switch (config.model_type) {
+    case ModelType::kEncoderDecoder:
+      return parameters_of<EncoderDecoder>(config, tokenizers);
+    case ModelType::kRnnAttention:
+      return parameters_of<RnnAttention>(config, tokenizers);
+    case ModelType::kDecoder:
+      return parameters_of<LanguageModel>(config, tokenizers);
+    case ModelType::kEncoder:
+      return config.task == Task::kMlm ? parameters_of<LanguageModel>(config, tokenizers)
+                                       : parameters_of<SequenceClassifier>(config, tokenizers);
+    case ModelType::kVit:
+    case ModelType::kLinear:
+      return parameters_of<ImageClassifier>(config, {});
+  }
+  return 0;
+}
+
+class ShippedConfig : public testing::TestWithParam<std::string> {};
+
+TEST_P(ShippedConfig, DescribesAModel) {
+  // Read as a checkpoint's, no data file needs to exist.
+  const Config lenient = load_checkpoint_config(read_file(GetParam()), GetParam());
+  Config config = load_config(GetParam(), stand_ins(lenient));
+  EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+  EXPECT_FALSE(config.data.valid.empty());
+
+  TokenizerOptions characters;
+  characters.type = "char";
+  bool more = true;
+  const auto abc = [&](std::string& line) {
+    line = "abc";
+    return std::exchange(more, false);
+  };
+  const auto alphabet = train_tokenizer(characters, abc, /*seed=*/1);
+  config.device = "cpu";
+  EXPECT_GT(parameters_of(config, {alphabet, alphabet}),
+            4 * config.model.hidden_size * config.model.hidden_size);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShippedConfig, testing::ValuesIn(shipped_configs()),
+                         [](const auto& info) {
+                           return std::filesystem::path(info.param).stem().string();
+                         });
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,197 @@
+#include "core/kernels/gru.h"
+
+#include "tests/core/kernels/kernel_testing.h"
+
+namespace tapestry {
+namespace {
+
+using Reals = std::vector<double>;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// One element: the state after the step, and its derivatives by x_r, x_z, x_n, h_n and h.
+struct Cell {
+  double out, r, by_r, by_z, by_n, by_hn, by_h;
+
+  Cell(double xr, double xz, double xn, double hr, double hz, double hn, double h) {
+    r = sigmoid(xr + hr);
+    const double z = sigmoid(xz + hz), n = std::tanh(xn + r * hn);
+    out = (1 - z) * n + z * h;
+    by_n = (1 - z) * (1 - n * n);
+    by_r = by_n * hn * r * (1 - r);
+    by_z = (h - n) * z * (1 - z);
+    by_hn = by_n * r;
+    by_h = z;
+  }
+};
+
+constexpr int64_t kRows = 3;
+
+// Gates of x and of the state in wider rows; row 1 has ended.
+template <class T>
+struct Step {
+  explicit Step(int64_t size)
+      : size(size),
+        width(3 * size + 5),
+        x(random_values<T>(kRows * width, 1)),
+        hg(random_values<T>(kRows * width, 2)),
+        bias(random_values<T>(3 * size, 3)),
+        h(random_values<T>(kRows * (size + 2), 4)) {
+    shape.rows = kRows;
+    shape.size = size;
+    shape.lengths = lengths.data();
+    shape.time = 2;
+  }
+
+  GruForward<T> forward(T *out, T *saved) const {
+    GruForward<T> args;
+    args.x_gates = {x.data(), width};
+    args.h_gates = {hg.data(), width};
+    args.bias = bias.data();
+    args.h = {h.data(), size + 2};
+    args.out = {out, size};
+    args.saved = saved;
+    return args;
+  }
+  Cell cell(int64_t row, int64_t i) const {
+    const T *const xr = &x[row * width + i], *const hr = &hg[row * width + i];
+    const auto at = [&](int64_t gate) { return double(hr[gate * size]) + bias[gate * size + i]; };
+    return {xr[0], xr[size], xr[2 * size], at(0), at(1), at(2), h[row * (size + 2) + i]};
+  }
+
+  int64_t size, width;
+  Values<T> x, hg, bias, h;
+  const Values<int32_t> lengths = {3, 2, 7};
+  GruShape shape;
+};
+
+template <class T>
+class GruTest : public FloatingTest<T> {};
+TYPED_TEST_SUITE(GruTest, FloatingTypes);
+
+TYPED_TEST(GruTest, EqualsTheFormulas) {
+  using T = TypeParam;
+  on_every_target([] {
+    for (const int64_t size : {1, 31, 33, 257}) {
+      const Step<T> step(size);
+      Values<T> out(static_cast<size_t>(kRows * size)), plain = out;
+      Values<T> saved(static_cast<size_t>(kRows * 4 * size));
+      kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
+      kernels::gru_step(TestDevice{}, step.shape, step.forward(plain.data(), nullptr));
+      Reals expected;
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t i = 0; i < size; ++i) {
+          expected.push_back(row == 1 ? double(step.h[row * (size + 2) + i])
+                                      : step.cell(row, i).out);
+        }
+      }
+      expect_close(out, expected, 10);
+      EXPECT_EQ(out, plain);
+    }
+  });
+}
+
+// Without a state and its gates: the first step.
+TYPED_TEST(GruTest, StartsFromZero) {
+  using T = TypeParam;
+  const int64_t size = 33;
+  const Step<T> step(size);
+  Values<T> out(static_cast<size_t>(kRows * size), T{7});
+  GruForward<T> args = step.forward(out.data(), nullptr);
+  args.h = {}, args.h_gates = {};
+  kernels::gru_step(TestDevice{}, step.shape, args);
+  Reals expected;
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < size; ++i) {
+      const T *const x = &step.x[row * step.width + i];
+      const Cell cell(x[0], x[size], x[2 * size], step.bias[i], step.bias[size + i],
+                      step.bias[2 * size + i], 0);
+      expected.push_back(row == 1 ? 0 : cell.out);
+    }
+  }
+  expect_close(out, expected, 10);
+}
+
+TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
+  using T = TypeParam;
+  on_every_target([] {
+    for (const int64_t size : {1, 31, 33, 257}) {
+      const Step<T> step(size);
+      Values<T> out(static_cast<size_t>(kRows * size));
+      Values<T> saved(static_cast<size_t>(kRows * 4 * size));
+      kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
+      const Values<T> dy = random_values<T>(kRows * size, 5);
+      const Values<T> more = random_values<T>(kRows * size, 6);
+      Reals dx(kRows * 3 * size, 0.0), dhg = dx, dh(kRows * size, 0.0);
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t i = 0; i < size; ++i) {
+          const double g = double(dy[row * size + i]) + more[row * size + i];
+          if (row == 1) {
+            dh[row * size + i] = g;
+            continue;
+          }
+          const Cell cell = step.cell(row, i);
+          double *const x = &dx[row * 3 * size + i], *const hg = &dhg[row * 3 * size + i];
+          x[0] = hg[0] = g * cell.by_r;
+          x[size] = hg[size] = g * cell.by_z;
+          x[2 * size] = g * cell.by_n;
+          hg[2 * size] = g * cell.by_hn;
+          dh[row * size + i] = g * cell.by_h;
+        }
+      }
+      for (const Write write : kBothWrites) {
+        const Values<T> before = random_values<T>(kRows * 3 * size, 7);
+        const Values<T> state_before = random_values<T>(kRows * size, 8);
+        Values<T> to_x = before, to_hg = before, to_h = state_before;
+        GruBackward<T> args;
+        args.saved = saved.data();
+        args.h = {step.h.data(), size + 2};
+        args.d_out = {dy.data(), size};
+        args.d_out_more = {more.data(), size};
+        args.dx_gates = {to_x.data(), 3 * size};
+        args.dh_gates = {to_hg.data(), 3 * size};
+        args.dh = {to_h.data(), size};
+        args.dx_write = args.dh_gates_write = args.dh_write = write;
+        kernels::gru_step_backward(TestDevice{}, step.shape, args);
+        expect_close(to_x, delivered(dx, widen(before), write), 20);
+        expect_close(to_hg, delivered(dhg, widen(before), write), 20);
+        expect_close(to_h, delivered(dh, widen(state_before), write), 20);
+      }
+      // In place, as a loop over the steps carries it.
+      Values<T> carry = more;
+      GruBackward<T> args;
+      args.saved = saved.data();
+      args.h = {step.h.data(), size + 2};
+      args.d_out = {dy.data(), size};
+      args.d_out_more = {carry.data(), size};
+      args.dh = {carry.data(), size};
+      kernels::gru_step_backward(TestDevice{}, step.shape, args);
+      expect_close(carry, dh, 20);
+    }
+  });
+}
+
+TYPED_TEST(GruTest, SameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  const int64_t rows = 301, size = 67;
+  const Values<T> x = random_values<T>(rows * 3 * size, 1), h = random_values<T>(rows * size, 2);
+  expect_same_for_any_threads([&] {
+    Values<T> results(static_cast<size_t>(rows * size * 9));
+    GruShape shape;
+    shape.rows = rows, shape.size = size;
+    GruForward<T> args;
+    args.x_gates = {x.data(), 3 * size}, args.h_gates = {x.data(), 3 * size};
+    args.h = {h.data(), size}, args.out = {results.data(), size};
+    args.saved = results.data() + rows * size;
+    kernels::gru_step(TestDevice{}, shape, args);
+    GruBackward<T> back;
+    back.saved = args.saved, back.h = args.h, back.d_out = {h.data(), size};
+    back.dx_gates = {results.data() + rows * size * 5, 3 * size};
+    back.dh = {results.data() + rows * size * 8, size};
+    kernels::gru_step_backward(TestDevice{}, shape, back);
+    return results;
+  });
+}
+
+}  // namespace
+}  // namespace tapestry

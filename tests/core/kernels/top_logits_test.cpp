@@ -1,0 +1,107 @@
+#include "core/kernels/top_logits.h"
+
+#include <algorithm>
+
+#include "tests/core/kernels/kernel_testing.h"
+
+namespace tapestry {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// One row: log(sum(exp)), then pairs.
+template <class T>
+Values<double> top_of(const Values<T>& logits, int64_t vocab, int64_t count,
+                      const Values<int32_t>& rows) {
+  Values<double> top(rows.size() * static_cast<size_t>(1 + 2 * count), -7);
+  kernels::top_logits(TestDevice{}, {static_cast<int64_t>(rows.size()), vocab, count}, rows.data(),
+                      logits.data(), top.data());
+  return top;
+}
+
+template <class T>
+void expect_top(const Values<T>& logits, int64_t vocab, int64_t count,
+                const Values<int32_t>& rows) {
+  SCOPED_TRACE(testing::Message() << vocab << " tokens, top " << count);
+  const Values<double> top = top_of(logits, vocab, count, rows);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::vector<std::pair<double, int64_t>> order;  // (-logit, token)
+    double sum = 0;
+    for (int64_t v = 0; v < vocab; ++v) {
+      const double z = as_double(logits[static_cast<size_t>(rows[r] * vocab + v)]);
+      sum += std::exp(z);
+      if (z > -kInf) order.emplace_back(-z, v);
+    }
+    std::sort(order.begin(), order.end());
+    const double* const result = &top[r * static_cast<size_t>(1 + 2 * count)];
+    EXPECT_NEAR(result[0], std::log(sum), 20 * kEpsilon<Wider<T>> * (1 + std::abs(std::log(sum))));
+    for (size_t k = 0; k < static_cast<size_t>(count); ++k) {
+      const bool there = k < order.size();
+      EXPECT_EQ(result[1 + 2 * k], there ? static_cast<double>(order[k].second) : -1) << k;
+      EXPECT_EQ(result[2 + 2 * k], there ? -order[k].first : -kInf) << k;
+    }
+  }
+}
+
+template <class T>
+class TopLogitsTest : public FloatingTest<T> {};
+TYPED_TEST_SUITE(TopLogitsTest, FloatingTypes);
+
+TYPED_TEST(TopLogitsTest, EqualsASortedRow) {
+  using T = TypeParam;
+  on_every_target([] {
+    for (const int64_t vocab : {1, 2, 31, 64, 257, 3001}) {
+      const auto logits = random_values<T>(5 * vocab, 3, -8, 8);
+      for (const int64_t count : {1, 2, 12}) expect_top<T>(logits, vocab, count, {0, 3, 4});
+    }
+  });
+}
+
+// Logits of few values: the lower token comes first, wherever the equal ones lie.
+TYPED_TEST(TopLogitsTest, TiesGoToTheLowerToken) {
+  using T = TypeParam;
+  on_every_target([] {
+    const auto steps = random_ints(2 * 1000, 5, 4);
+    Values<T> logits;
+    for (const int32_t step : steps) logits.push_back(static_cast<T>(step));
+    expect_top<T>(logits, 1000, 9, {1, 0});
+    expect_top<T>(Values<T>(300, T{0}), 300, 7, {0});
+  });
+}
+
+TYPED_TEST(TopLogitsTest, WhatIsImpossibleIsNotFound) {
+  using T = TypeParam;
+  Values<T> logits(500, static_cast<T>(-kInf));
+  logits[400] = 1, logits[17] = -3;
+  on_every_target([&] { expect_top<T>(logits, 500, 4, {0}); });
+}
+
+TYPED_TEST(TopLogitsTest, NumbersThatAreNoneAreTold) {
+  using T = TypeParam;
+  on_every_target([] {
+    for (const double bad : {std::nan(""), kInf}) {
+      for (const int64_t at : {0, 40, 99}) {
+        auto logits = random_values<T>(100, 3);
+        logits[static_cast<size_t>(at)] = static_cast<T>(bad);
+        EXPECT_FALSE(std::isfinite(top_of<T>(logits, 100, 3, {0})[0])) << bad << " at " << at;
+      }
+    }
+    const Values<T> nothing(100, static_cast<T>(-kInf));
+    EXPECT_FALSE(std::isfinite(top_of<T>(nothing, 100, 3, {0})[0]));
+  });
+}
+
+#ifdef TAPESTRY_TEST_CUDA
+TEST(TopLogitsBFloat16Test, EqualsASortedRow) {
+  const auto logits = random_values<BFloat16>(3 * 1000, 3, -8, 8);
+  expect_top<BFloat16>(logits, 1000, 12, {2, 0});
+}
+#endif
+
+TYPED_TEST(TopLogitsTest, NoRows) {
+  using T = TypeParam;
+  EXPECT_TRUE(top_of<T>({}, 10, 3, {}).empty());
+}
+
+}  // namespace
+}  // namespace tapestry
