@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/kernels/dropout.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/glu.h"
 #include "core/kernels/softmax.h"

@@ -6,6 +6,7 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/gru.h"
+#include "core/kernels/reduce.h"
 
 namespace tapestry {
 

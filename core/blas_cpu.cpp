@@ -38,8 +38,8 @@ class OpenBlas {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     handle_ = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
-      fail(ErrorKind::kRuntime, "[blas] expected OpenBLAS (Debian package libopenblas0), got: ",
-           dlerror(), '.');
+      fail(ErrorKind::kRuntime,
+           "[blas] expected OpenBLAS (Debian package libopenblas0), got: ", dlerror(), '.');
     }
     sgemm = symbol<Sgemm>("cblas_sgemm");
     dgemm = symbol<Dgemm>("cblas_dgemm");
@@ -107,8 +107,9 @@ CpuTraits this_cpu() {
 }
 
 std::string openblas_core_for(const CpuTraits& cpu) {
-  // Zen 4 (family 0x19) executes 512-bit instructions in halves, so AVX2 kernels win there. Measured
-  // on its 256^3 products, GFLOP/s a thread: Haswell 109, SkylakeX 103, Zen 103. Zen 5 has full units.
+  // Zen 4 (family 0x19) executes 512-bit instructions in halves, so AVX2 kernels win there.
+  // Measured on its 256^3 products, GFLOP/s a thread: Haswell 109, SkylakeX 103, Zen 103. Zen 5 has
+  // full units.
   const bool halves = cpu.amd && cpu.family == 0x19;
   if (cpu.avx512 && !halves) return "SkylakeX";
   if (cpu.avx2) return "Haswell";
@@ -119,9 +120,9 @@ std::string openblas_core_for(const CpuTraits& cpu) {
 
 bool is_sse_core(const std::string& core) {
   static constexpr std::array kCores = {
-      "Katmai",   "Coppermine", "Northwood", "Prescott", "Banias",  "Atom",
-      "Core2",    "Penryn",     "Dunnington", "Nehalem", "Athlon",  "Opteron",
-      "Opteron_SSE3", "Barcelona", "Bobcat", "Nano",    "Unknown",
+      "Katmai",       "Coppermine", "Northwood",  "Prescott", "Banias",  "Atom",
+      "Core2",        "Penryn",     "Dunnington", "Nehalem",  "Athlon",  "Opteron",
+      "Opteron_SSE3", "Barcelona",  "Bobcat",     "Nano",     "Unknown",
   };
   return std::any_of(kCores.begin(), kCores.end(),
                      [&](const char* name) { return equal_ignoring_case(core, name); });
@@ -132,10 +133,12 @@ std::string openblas_core_warning(const std::string& core, const CpuTraits& cpu,
   if (!cpu.avx || !is_sse_core(core)) return "";
   const std::string better = openblas_core_for(cpu);
   return concat("OpenBLAS runs the SSE kernels '", core, "' on a processor with ",
-                cpu.avx512 ? "AVX-512" : cpu.avx2 ? "AVX2" : "AVX",
+                cpu.avx512 ? "AVX-512"
+                : cpu.avx2 ? "AVX2"
+                           : "AVX",
                 ": matrix products will be several times slower than they could be. ",
-                forced_by_user ? "OPENBLAS_CORETYPE asks for it; unset the variable" :
-                                 "Set the variable OPENBLAS_CORETYPE",
+                forced_by_user ? "OPENBLAS_CORETYPE asks for it; unset the variable"
+                               : "Set the variable OPENBLAS_CORETYPE",
                 better.empty() || forced_by_user ? std::string() : " to " + better, '.');
 }
 

@@ -29,8 +29,9 @@ void blas_product(const BlasProduct<T>& product);
 /// What is known of a processor: enough to choose OpenBLAS's kernels.
 struct CpuTraits {
   bool amd = false;
-  bool avx = false, avx2 = false, avx512 = false;  ///< avx512: the F, CD, BW, DQ and VL of Skylake-X
-  int family = 0;                                  ///< as CPUID counts: 0x19 is Zen 3 and 4
+  bool avx = false, avx2 = false,
+       avx512 = false;  ///< avx512: the F, CD, BW, DQ and VL of Skylake-X
+  int family = 0;       ///< as CPUID counts: 0x19 is Zen 3 and 4
 };
 
 CpuTraits this_cpu();

@@ -11,9 +11,12 @@ enum class DType : int { kFloat32, kFloat64, kInt32, kBFloat16 };
 
 constexpr int64_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return 8;
-    case DType::kBFloat16: return 2;
-    default: return 4;
+    case DType::kFloat64:
+      return 8;
+    case DType::kBFloat16:
+      return 2;
+    default:
+      return 4;
   }
 }
 
@@ -24,10 +27,14 @@ constexpr bool is_floating(DType dtype) { return dtype != DType::kInt32; }
 
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return "float32";
-    case DType::kFloat64: return "float64";
-    case DType::kInt32: return "int32";
-    case DType::kBFloat16: return "bfloat16";
+    case DType::kFloat32:
+      return "float32";
+    case DType::kFloat64:
+      return "float64";
+    case DType::kInt32:
+      return "int32";
+    case DType::kBFloat16:
+      return "bfloat16";
   }
   return "?";
 }
@@ -37,13 +44,21 @@ inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << 
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::kFloat32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kFloat32;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::kFloat64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kFloat64;
+};
 template <>
-struct DTypeOf<int32_t> { static constexpr DType value = DType::kInt32; };
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
 template <>
-struct DTypeOf<BFloat16> { static constexpr DType value = DType::kBFloat16; };
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::kBFloat16;
+};
 
 /// DType of the C++ element type: dtype_of<float> == DType::kFloat32.
 template <class T>

@@ -1,4 +1,5 @@
-// Errors: every failure in the libraries is an Error; main() prints it once and exits with its kind.
+// Errors: every failure in the libraries is an Error; main() prints it once and exits with its
+// kind.
 #pragma once
 
 #include <sstream>
@@ -42,7 +43,8 @@ template <class... Parts>
 /// values: check(a == b, "matmul", "inner dimensions differ: a is ", a, ", b is ", b, '.').
 template <class... Parts>
 void check(bool ok, const char* who, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail(ErrorKind::kRuntime, '[', who, "] ", parts...);
+  if (!ok) [[unlikely]]
+    fail(ErrorKind::kRuntime, '[', who, "] ", parts...);
 }
 
 }  // namespace tapestry

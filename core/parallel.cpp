@@ -27,9 +27,9 @@ class InsideTile {
 
 inline void pause() { __builtin_ia32_pause(); }
 
-// A kernel usually follows the last one at once, so waiting starts with spinning. Sleeping comes soon,
-// since on a machine with other work the core may be needed by the very thread that is waited for.
-// (Yielding instead would keep this thread at the end of the queue when its work arrives.)
+// A kernel usually follows the last one at once, so waiting starts with spinning. Sleeping comes
+// soon, since on a machine with other work the core may be needed by the very thread that is waited
+// for. (Yielding instead would keep this thread at the end of the queue when its work arrives.)
 constexpr std::chrono::microseconds kSpinning{100};
 
 // True when ready() was within the spinning time.
@@ -45,9 +45,9 @@ bool spin_until(Ready ready) {
   return false;
 }
 
-// One job at a time. Its caller works like everybody else and, when no tiles are left, closes the job:
-// from then on nobody may enter it, and the caller waits for those inside only. So a worker that
-// sleeps through a job, or has no core, delays nothing.
+// One job at a time. Its caller works like everybody else and, when no tiles are left, closes the
+// job: from then on nobody may enter it, and the caller waits for those inside only. So a worker
+// that sleeps through a job, or has no core, delays nothing.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) {
@@ -152,8 +152,8 @@ class ThreadPool {
     for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
   }
 
-  // First the thread's own share, then what the others have left of theirs. Kernels follow each other
-  // on the same rows: with its own share first a thread finds them in its core's cache.
+  // First the thread's own share, then what the others have left of theirs. Kernels follow each
+  // other on the same rows: with its own share first a thread finds them in its core's cache.
   void take_tiles(int thread) {
     InsideTile inside;
     const size_t count = shares_.size();

@@ -1,5 +1,5 @@
-// One set of threads for the whole process. Work is cut into tiles by shape alone; which thread runs
-// a tile never changes what it computes, so results do not depend on the number of threads.
+// One set of threads for the whole process. Work is cut into tiles by shape alone; which thread
+// runs a tile never changes what it computes, so results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ void run_tiles(int64_t tiles, TileFunction function, void* context);
 }  // namespace internal
 
 /// Calls f(tile) once for each tile in [0, tiles), on all threads, and returns when every call has.
-/// A nested call, and one made while another thread's runs, gets the calling thread alone. The first
-/// exception thrown by f is thrown again here; tiles that have not begun by then are left out.
+/// A nested call, and one made while another thread's runs, gets the calling thread alone. The
+/// first exception thrown by f is thrown again here; tiles that have not begun by then are left
+/// out.
 template <class F>
 void parallel_for(int64_t tiles, F&& f) {
   using Function = std::remove_reference_t<F>;
   internal::run_tiles(
-      tiles,
-      [](void* context, int64_t tile) { (*static_cast<Function*>(context))(tile); },
+      tiles, [](void* context, int64_t tile) { (*static_cast<Function*>(context))(tile); },
       const_cast<void*>(static_cast<const void*>(&f)));
 }
 

@@ -25,8 +25,8 @@ struct Philox4 {
 /// Draws 4 * block to 4 * block + 3 of the stream.
 TAPESTRY_HOST_DEVICE inline Philox4 philox(const PhiloxKey& key, uint64_t block) {
   using Generator = r123::Philox4x32;
-  const Generator::ctr_type counter = {{static_cast<uint32_t>(block),
-                                        static_cast<uint32_t>(block >> 32), key.step, key.stream}};
+  const Generator::ctr_type counter = {
+      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), key.step, key.stream}};
   const Generator::key_type seed = {
       {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)}};
   const auto bits = Generator()(counter, seed);
@@ -43,7 +43,9 @@ TAPESTRY_HOST_DEVICE inline uint32_t philox_bits(const PhiloxKey& key, uint64_t 
 }
 
 /// Uniform in [0, 1) with 24 bits.
-TAPESTRY_HOST_DEVICE inline float to_uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+TAPESTRY_HOST_DEVICE inline float to_uniform(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
 
 /// Uniform in [0, 1) with 53 bits from two draws.
 inline double to_uniform(uint32_t high, uint32_t low) {

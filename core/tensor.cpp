@@ -111,8 +111,8 @@ Tensor Tensor::to(DType dtype) const {
 }
 
 void Tensor::copy_from(const Tensor& source) const {
-  check(source.shape_ == shape_ && source.dtype_ == dtype_, "copy", "the source is ",
-        source.dtype_, ' ', source.shape_, ", the target ", dtype_, ' ', shape_, '.');
+  check(source.shape_ == shape_ && source.dtype_ == dtype_, "copy", "the source is ", source.dtype_,
+        ' ', source.shape_, ", the target ", dtype_, ' ', shape_, '.');
   if (source.device_.is_cpu()) return copy_from_host(source.raw());
   if (device_.is_cpu()) return cuda::download(raw(), source.raw(), bytes());
   cuda::copy(raw(), source.raw(), bytes());

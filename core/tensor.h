@@ -68,7 +68,8 @@ class Tensor {
   Tensor to(Device device) const;
   Tensor to(DType dtype) const;
 
-  /// Overwrites the elements with another tensor's of the same shape and dtype, or from host memory.
+  /// Overwrites the elements with another tensor's of the same shape and dtype, or from host
+  /// memory.
   void copy_from(const Tensor& source) const;
   void copy_from_host(const void* source) const;
   void fill(double value) const;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "core/kernels/elementwise.h"
 #include "core/kernels/optimizer.h"
+#include "core/kernels/reduce.h"
 #include "core/kernels/sum_squares.h"
 
 namespace tapestry {

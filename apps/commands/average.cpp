@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/checkpoint/checkpoint.h"
-#include "apps/commands/commands.h"
 #include "apps/checkpoint/safetensors.h"
+#include "apps/commands/commands.h"
 #include "core/dispatch.h"
 #include "data/tokenizer.h"
 

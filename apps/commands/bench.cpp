@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "apps/commands/commands.h"
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/cuda/runtime.h"

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <iostream>
 
-#include "apps/tasks/classification.h"
-#include "apps/config/sections.h"
 #include "apps/commands/filter.h"
+#include "apps/config/sections.h"
+#include "apps/tasks/classification.h"
 #include "core/parallel.h"
 #include "data/utf8.h"
 

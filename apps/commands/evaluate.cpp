@@ -4,9 +4,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/tasks/classification.h"
-#include "apps/config/sections.h"
 #include "apps/commands/filter.h"
+#include "apps/config/sections.h"
+#include "apps/tasks/classification.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/parallel.h"
 #include "data/metrics.h"

@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <iostream>
 
+#include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
 #include "apps/config/sections.h"
-#include "apps/checkpoint/model_bundle.h"
 
 namespace tapestry {
 namespace {

@@ -2,10 +2,10 @@
 #include <fstream>
 
 #include "apps/checkpoint/checkpoint.h"
+#include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
 #include "apps/config/sections.h"
 #include "apps/run/log.h"
-#include "apps/checkpoint/model_bundle.h"
 #include "apps/run/signals.h"
 #include "apps/run/trainer.h"
 #include "core/cuda/runtime.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "apps/checkpoint/checkpoint.h"
-#include "apps/config/config.h"
 #include "apps/checkpoint/safetensors.h"
+#include "apps/config/config.h"
 #include "autograd/ops.h"
 #include "data/batching.h"
 #include "nn/parameters.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/attention_html.h"
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/attention_html.h"
 #include "apps/tasks/task.h"
 
 namespace tapestry {

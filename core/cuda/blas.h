@@ -2,8 +2,8 @@
 // kernels include this; everybody else goes through core/kernels/gemm.h and linear.h.
 #pragma once
 
-#include "core/cuda/runtime.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/runtime.h"
 #include "core/error.h"
 #include "core/kernels/gemm.h"
 

@@ -1,6 +1,6 @@
 // Kernels, products, copies and fills go onto the process's stream through put_on_stream(): at
-// once, or, while as_graph() (core/cuda/runtime.h) runs, into a list that is launched as one CUDA graph.
-// Included by core's CUDA code alone.
+// once, or, while as_graph() (core/cuda/runtime.h) runs, into a list that is launched as one CUDA
+// graph. Included by core's CUDA code alone.
 //
 // A graph is never trusted to be right: the host runs its code as ever, and every piece of work is
 // compared with the one that the graph was made from. Kernels and copies whose arguments changed

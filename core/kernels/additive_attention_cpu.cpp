@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/elementwise.h"
 #include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/reduce.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/cross_entropy_rows.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/profile.h"
+#include "core/kernels/cross_entropy_rows.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -61,9 +61,7 @@ PieceStats<T> exponentials(const T* z, const T* bias, int64_t n, T* e) {
     return exponentials_of<T>([&](auto io, int64_t i) HWY_ATTR { return io.load(d, z + i); }, n, e);
   }
   return exponentials_of<T>(
-      [&](auto io, int64_t i) HWY_ATTR {
-        return hn::Add(io.load(d, z + i), io.load(d, bias + i));
-      },
+      [&](auto io, int64_t i) HWY_ATTR { return hn::Add(io.load(d, z + i), io.load(d, bias + i)); },
       n, e);
 }
 

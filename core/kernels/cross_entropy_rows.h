@@ -1,5 +1,6 @@
-// The vectorised passes over rows of logits that both cross-entropies are made of. A row may be seen
-// in pieces (ranges of classes): each piece has its own maximum, and finish_row() puts them together.
+// The vectorised passes over rows of logits that both cross-entropies are made of. A row may be
+// seen in pieces (ranges of classes): each piece has its own maximum, and finish_row() puts them
+// together.
 #pragma once
 
 #include <cmath>
@@ -20,8 +21,8 @@ struct PieceStats {
 
 template <class T>
 struct CrossEntropyPasses {
-  /// Stats of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when that is
-  /// not null; e may be z.
+  /// Stats of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when that
+  /// is not null; e may be z.
   PieceStats<T> (*exponentials)(const T* z, const T* bias, int64_t n, T* e);
   /// dz = e * factor - spread, n classes; dz may be e.
   void (*gradient)(const T* e, T factor, T spread, int64_t n, T* dz);
@@ -40,8 +41,8 @@ struct RowLoss {
   bool correct = false;
 };
 
-/// The loss of a row whose target has the logit `target_logit`, from the maximum of all its logits and
-/// the sums over all of them (of e^(v - max) and of v).
+/// The loss of a row whose target has the logit `target_logit`, from the maximum of all its logits
+/// and the sums over all of them (of e^(v - max) and of v).
 TAPESTRY_HOST_DEVICE inline RowLoss row_loss(const CrossEntropyShape& shape, double target_logit,
                                              double max, double sum, double total) {
   const double log_sum_exp = max + std::log(sum);

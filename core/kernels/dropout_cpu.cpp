@@ -1,6 +1,7 @@
-#include "core/kernels/elementwise.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tiling.h"
+#include "core/kernels/dropout.h"
+#include "core/kernels/elementwise.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/dropout_cpu.cpp"
@@ -67,9 +68,8 @@ template <class T>
 void dropout(Cpu, const Dropout& dropout, const T* x, T* y, int64_t n, Write write) {
   if (dropout.p <= 0) return affine(Cpu{}, 1, x, 0, y, n, write);
   const auto apply = HWY_DYNAMIC_DISPATCH(dropout_range)()->of<T>().apply;
-  parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
-    apply(dropout, x, y, begin, end, write);
-  });
+  parallel_ranges(n, kTileElements,
+                  [&](int64_t begin, int64_t end) { apply(dropout, x, y, begin, end, write); });
 }
 
 template void dropout(Cpu, const Dropout&, const float*, float*, int64_t, Write);

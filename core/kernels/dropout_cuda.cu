@@ -1,4 +1,5 @@
 #include "core/kernels/cuda/common.cuh"
+#include "core/kernels/dropout.h"
 #include "core/kernels/elementwise.h"
 
 namespace tapestry {

@@ -1,4 +1,5 @@
-// Arithmetic with broadcasting, and the small linear maps that the tape needs.
+// Arithmetic with broadcasting, and the small linear maps that the tape needs. Sums over an axis
+// are in reduce.h, reordered axes in permute.h, dropout in dropout.h.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -58,15 +59,7 @@ template <class T>
 void masked_fill(Cuda, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
                  T* y, int64_t n, Write write);
 
-/// Seen as x (outer, n, inner): y (outer, inner) (=|+=) scale * sum over n.
-template <class T>
-void sum_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
-              Write write);
-template <class T>
-void sum_axis(Cuda, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
-              Write write);
-
-/// The transpose of sum_axis: y (outer, n, inner) (=|+=) scale * x (outer, inner).
+/// The transpose of sum_axis (reduce.h): y (outer, n, inner) (=|+=) scale * x (outer, inner).
 template <class T>
 void broadcast_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
                     Write write);
@@ -82,20 +75,6 @@ void copy_block(Cpu, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64
 template <class T>
 void copy_block(Cuda, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows,
                 int64_t cols, Write write);
-
-/// y (=|+=) x with axes reordered: axis i of y is axis order[i] of x. `size` are x's sizes.
-template <class T>
-void permute(Cpu, const T* x, T* y, const int64_t (&size)[Shape::kMaxRank],
-             const int (&order)[Shape::kMaxRank], Write write);
-template <class T>
-void permute(Cuda, const T* x, T* y, const int64_t (&size)[Shape::kMaxRank],
-             const int (&order)[Shape::kMaxRank], Write write);
-
-/// y (=|+=) dropout(x), n elements, draw i for element i; its own backward (dy -> dx). y may be x.
-template <class T>
-void dropout(Cpu, const Dropout& dropout, const T* x, T* y, int64_t n, Write write);
-template <class T>
-void dropout(Cuda, const Dropout& dropout, const T* x, T* y, int64_t n, Write write);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -1,12 +1,13 @@
 #include "core/kernels/elementwise.h"
+#include "core/kernels/reduce.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/scratch.h"
 #include "core/kernels/broadcast_loops.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tiling.h"
+#include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/elementwise_cpu.cpp"
@@ -78,10 +79,14 @@ void binary(Binary op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write 
   const auto mul = [](V p, V q) HWY_ATTR { return hn::Mul(p, q); };
   const auto div = [](V p, V q) HWY_ATTR { return hn::Div(p, q); };
   switch (op) {
-    case Binary::kAdd: return binary_row(add, a, b, y, n, write);
-    case Binary::kSub: return binary_row(sub, a, b, y, n, write);
-    case Binary::kMul: return binary_row(mul, a, b, y, n, write);
-    case Binary::kDiv: return binary_row(div, a, b, y, n, write);
+    case Binary::kAdd:
+      return binary_row(add, a, b, y, n, write);
+    case Binary::kSub:
+      return binary_row(sub, a, b, y, n, write);
+    case Binary::kMul:
+      return binary_row(mul, a, b, y, n, write);
+    case Binary::kDiv:
+      return binary_row(div, a, b, y, n, write);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "core/kernels/broadcast_loops.h"
 #include "core/kernels/cuda/common.cuh"
 #include "core/kernels/cuda/reduce.cuh"
+#include "core/kernels/reduce.h"
 
 namespace tapestry {
 namespace {

@@ -124,9 +124,8 @@ void scatter(const EmbeddingShape& shape, const T* dy, const Dropout& dropout, d
       if (write == Write::kSet) std::fill_n(total, cols, T{0});
       for (int64_t i = groups.start[k]; i < groups.start[k + 1]; ++i) {
         const int64_t r = groups.order[i];
-        const T* const factor = dropout.p > 0
-                                    ? functions.factors(dropout, r * cols, cols, memory.data())
-                                    : nullptr;
+        const T* const factor =
+            dropout.p > 0 ? functions.factors(dropout, r * cols, cols, memory.data()) : nullptr;
         functions.accumulate(dy + r * cols, scale, factor, total, cols);
       }
     }

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "core/kernels/embedding.h"
 #include "core/kernels/cuda/packs.cuh"
 #include "core/kernels/cuda/radix_sort.cuh"
+#include "core/kernels/embedding.h"
 
 namespace tapestry {
 namespace {

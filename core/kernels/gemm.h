@@ -33,8 +33,8 @@ struct Gemm {
 
 namespace kernels {
 
-/// On all threads; bit-identical for any number of them. Throws Error on negative or too large sizes
-/// and on leading dimensions that are too small.
+/// On all threads; bit-identical for any number of them. Throws Error on negative or too large
+/// sizes and on leading dimensions that are too small.
 template <class T>
 void gemm(Cpu, const Gemm<T>& args);
 template <class T>

@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "core/blas_cpu.h"
-#include "core/kernels/gemm_common.h"
 #include "core/kernels/cpu/packed_bf16.h"
 #include "core/kernels/cpu/tile_grid.h"
+#include "core/kernels/gemm_common.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -111,12 +111,12 @@ void multiply_grid(const Gemm<T>& g, const TileGrid& grid) {
   Partials<T> partials(g, grid);
   const int64_t rows = grid.m.count(), cols = grid.n.count(), pieces = grid.k.count();
   parallel_for(g.batch * grid.tiles(), [&](int64_t tile) {
-    // Columns first: a thread's neighbouring tiles share rows, which other kernels left in its cache.
+    // Columns first: a thread's neighbouring tiles share rows, which other kernels left in its
+    // cache.
     const int64_t i = tile / cols % rows, j = tile % cols;
     const int64_t piece = tile / (rows * cols) % pieces, item = tile / (rows * cols * pieces);
-    const Target<T> target = piece == 0
-                                 ? Target<T>{g.c + item * g.stride_c, g.ldc, g.beta}
-                                 : Target<T>{partials(item, piece), g.n, 0};
+    const Target<T> target = piece == 0 ? Target<T>{g.c + item * g.stride_c, g.ldc, g.beta}
+                                        : Target<T>{partials(item, piece), g.n, 0};
     multiply_tile(g, item, grid.m[i], grid.n[j], grid.k[piece], target);
   });
   if (partials.extra > 0) add_partials(g, partials);

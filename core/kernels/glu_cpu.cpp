@@ -34,10 +34,14 @@ namespace {
 template <class G>
 HWY_INLINE void with_gate(Unary f, G g) {
   switch (f) {
-    case Unary::kRelu: return g(simd::Relu());
-    case Unary::kGelu: return g(simd::Gelu());
-    case Unary::kGeluTanh: return g(simd::GeluTanh());
-    default: return g(simd::Silu());
+    case Unary::kRelu:
+      return g(simd::Relu());
+    case Unary::kGelu:
+      return g(simd::Gelu());
+    case Unary::kGeluTanh:
+      return g(simd::GeluTanh());
+    default:
+      return g(simd::Silu());
   }
 }
 
@@ -103,8 +107,8 @@ void glu_backward(Cpu, Unary f, const T* x, const T* dy, T* dx, int64_t rows, in
   const auto backward = HWY_DYNAMIC_DISPATCH(glu_ranges)()->of<T>().backward;
   parallel_rows(rows, cols, [&](int64_t row, int64_t begin, int64_t end) {
     const int64_t place = row * 2 * cols + begin;
-    backward(f, x + place, x + place + cols, dy + row * cols + begin, dx + place,
-             dx + place + cols, end - begin, write);
+    backward(f, x + place, x + place + cols, dy + row * cols + begin, dx + place, dx + place + cols,
+             end - begin, write);
   });
 }
 

@@ -8,8 +8,8 @@ namespace tapestry {
 
 enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 
-/// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out). `precision` is that of all
-/// three products; float64 ignores it.
+/// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out). `precision` is that of
+/// all three products; float64 ignores it.
 struct LinearShape {
   int64_t rows = 0;
   int64_t in = 0;
@@ -18,8 +18,8 @@ struct LinearShape {
   Precision precision = dense_precision();
 };
 
-/// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward needs it for
-/// gelu and silu; relu needs only y.
+/// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward needs it
+/// for gelu and silu; relu needs only y.
 template <class T>
 struct LinearForward {
   const T* x;
@@ -29,8 +29,9 @@ struct LinearForward {
   T* y;
 };
 
-/// dz = dy * act'(z); dx (=|+=) dz W; dW (=|+=) dz^T x; db (=|+=) column sums of dz. Outputs that are
-/// null are not computed. With kNone neither y nor z is read; relu reads y; gelu and silu read z.
+/// dz = dy * act'(z); dx (=|+=) dz W; dW (=|+=) dz^T x; db (=|+=) column sums of dz. Outputs that
+/// are null are not computed. With kNone neither y nor z is read; relu reads y; gelu and silu read
+/// z.
 template <class T>
 struct LinearBackward {
   const T* x;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/kernels/gemm.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tile_grid.h"
+#include "core/kernels/gemm.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -44,11 +44,16 @@ namespace {
 template <class G>
 HWY_INLINE void with_activation(Activation activation, G g) {
   switch (activation) {
-    case Activation::kNone: return;
-    case Activation::kRelu: return g(simd::Relu());
-    case Activation::kGelu: return g(simd::Gelu());
-    case Activation::kGeluTanh: return g(simd::GeluTanh());
-    case Activation::kSilu: return g(simd::Silu());
+    case Activation::kNone:
+      return;
+    case Activation::kRelu:
+      return g(simd::Relu());
+    case Activation::kGelu:
+      return g(simd::Gelu());
+    case Activation::kGeluTanh:
+      return g(simd::GeluTanh());
+    case Activation::kSilu:
+      return g(simd::Silu());
   }
 }
 

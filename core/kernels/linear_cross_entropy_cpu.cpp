@@ -1,14 +1,14 @@
-// A chunk of rows at a time: logits tile by tile, each with its exponentials taken while it is in the
-// cache; then the row sums; then, tile by tile again, dz and both of its products. The logits of a chunk
-// lie tile after tile, so that every product works on dense memory.
+// A chunk of rows at a time: logits tile by tile, each with its exponentials taken while it is in
+// the cache; then the row sums; then, tile by tile again, dz and both of its products. The logits
+// of a chunk lie tile after tile, so that every product works on dense memory.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cross_entropy_rows.h"
 #include "core/kernels/gemm.h"
-#include "core/kernels/cpu/tile_grid.h"
 #include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -37,7 +37,8 @@ struct Plan {
   Plan(int64_t rows, int64_t classes, int64_t element_bytes)
       : tiles(even_cut(classes, kTileClasses)), groups(tiles.count(), kTasks) {
     const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
-    const int64_t affordable = std::max<int64_t>(kBlockRows / 4, kLogitBytes / (classes * element_bytes));
+    const int64_t affordable =
+        std::max<int64_t>(kBlockRows / 4, kLogitBytes / (classes * element_bytes));
     chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable));
     block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks).length;
   }
@@ -188,8 +189,8 @@ class FusedCrossEntropy {
     loss.correct = loss.correct && leads;
   }
 
-  // dz, dW += dz^T x and dx = dz W. A task holds its own part of dx, since it sees one group of classes
-  // only, and of dW where there are several blocks of rows.
+  // dz, dW += dz^T x and dx = dz W. A task holds its own part of dx, since it sees one group of
+  // classes only, and of dW where there are several blocks of rows.
   void compute_gradients() {
     const Cut blocks = plan_.blocks(chunk_.size());
     parallel_for(blocks.count() * plan_.groups.count(), [&](int64_t task) {
@@ -209,8 +210,9 @@ class FusedCrossEntropy {
       logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
     }
     // Pieces that a shorter last chunk leaves out keep what the chunks before gave them.
-    T* const d_weight = block == 0 ? args_.d_weight
-                                   : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
+    T* const d_weight = block == 0
+                            ? args_.d_weight
+                            : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
     Gemm<T> w;
     w.m = classes.size(), w.n = args_.in, w.k = rows.size();
     w.a = dz, w.lda = classes.size(), w.trans_a = true;
@@ -229,8 +231,8 @@ class FusedCrossEntropy {
   }
 
   void logit_gradient(int64_t i, int64_t tile, Range classes, T* dz) {
-    const double spread = args_.grad_scale * shape_.label_smoothing /
-                          static_cast<double>(shape_.classes);
+    const double spread =
+        args_.grad_scale * shape_.label_smoothing / static_cast<double>(shape_.classes);
     passes_.gradient(dz, factors_[stat_index(i, tile)], static_cast<T>(spread), classes.size(), dz);
     const int64_t at = target(i) - classes.begin;
     if (at >= 0 && at < classes.size()) {
@@ -258,7 +260,8 @@ class FusedCrossEntropy {
     });
   }
 
-  // The blocks' parts of dW and db, in their order. The first chunk has all of the blocks there are.
+  // The blocks' parts of dW and db, in their order. The first chunk has all of the blocks there
+  // are.
   void add_block_parts() {
     const int64_t parts = plan_.blocks(plan_.chunks[0].size()).count() - 1;
     const int64_t elements = shape_.classes * args_.in;

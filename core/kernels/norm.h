@@ -18,8 +18,9 @@ struct NormShape {
   double eps = 1e-5;
 };
 
-/// s = residual + dropout(x); y = norm(s). Null pointers leave a part out: `residual` (s = x, dropout
-/// must be off), `beta`, and `sum`, which receives s (needed by backward when there is a residual).
+/// s = residual + dropout(x); y = norm(s). Null pointers leave a part out: `residual` (s = x,
+/// dropout must be off), `beta`, and `sum`, which receives s (needed by backward when there is a
+/// residual).
 template <class T>
 struct NormForward {
   const T* x;
@@ -35,8 +36,8 @@ struct NormForward {
 
 /// ds = d norm(s) (dy) + dsum, and from it every gradient that is asked for (not null):
 /// d_residual (=|+=) ds, dx (=|+=) dropout(ds), d_gamma (=|+=) sum dy * xhat, d_beta (=|+=) sum dy.
-/// `dsum` is the gradient that reaches s by another way (pre-norm blocks), or null; `dy` may be null
-/// when only dsum came.
+/// `dsum` is the gradient that reaches s by another way (pre-norm blocks), or null; `dy` may be
+/// null when only dsum came.
 template <class T>
 struct NormBackward {
   const T* sum;

@@ -49,9 +49,8 @@ HWY_INLINE void each_dropped(const Dropout& dropout, int64_t first, int64_t cols
   for (int64_t begin = 0; begin < cols; begin += kChunk) {
     const int64_t n = std::min(kChunk, cols - begin);
     const T* const factor = factors.fill(static_cast<uint64_t>(first + begin), n, memory);
-    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-      body(io, begin + i, io.load(d, factor + i));
-    });
+    each_vector(d, n,
+                [&](auto io, int64_t i) HWY_ATTR { body(io, begin + i, io.load(d, factor + i)); });
   }
 }
 
@@ -66,9 +65,10 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
       // Without a place of its own the sum waits in y for its turn.
       T* const sum = (args.sum != nullptr ? args.sum : args.y) + r * cols;
       if (args.dropout.p > 0) {
-        each_dropped<T>(args.dropout, r * cols, cols, [&](auto io, int64_t i, auto factor) HWY_ATTR {
-          io.store(d, hn::MulAdd(io.load(d, x + i), factor, io.load(d, residual + i)), sum + i);
-        });
+        each_dropped<T>(
+            args.dropout, r * cols, cols, [&](auto io, int64_t i, auto factor) HWY_ATTR {
+              io.store(d, hn::MulAdd(io.load(d, x + i), factor, io.load(d, residual + i)), sum + i);
+            });
       } else {
         each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
           io.store(d, hn::Add(io.load(d, x + i), io.load(d, residual + i)), sum + i);
@@ -79,9 +79,8 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
     T mean = 0;
     if (shape.kind == NormKind::kLayer) {
       auto sums = hn::Zero(d);
-      each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
-        sums = hn::Add(sums, io.load(d, x + i));
-      });
+      each_vector(d, cols,
+                  [&](auto io, int64_t i) HWY_ATTR { sums = hn::Add(sums, io.load(d, x + i)); });
       mean = sum_lanes(d, sums) / static_cast<T>(cols);
       args.mean[r] = mean;
     }
@@ -168,9 +167,8 @@ void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin
       });
     } else {
       const auto one = hn::Set(d, T{1});
-      each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
-        deliver_both(io, i, gradient(io, i), one);
-      });
+      each_vector(d, cols,
+                  [&](auto io, int64_t i) HWY_ATTR { deliver_both(io, i, gradient(io, i), one); });
     }
   }
 }

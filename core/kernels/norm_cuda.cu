@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/kernels/cuda/column_sums.cuh"
-#include "core/kernels/norm.h"
 #include "core/kernels/cuda/packs.cuh"
+#include "core/kernels/norm.h"
 
 namespace tapestry {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/kernels/cpu/tensor_list.h"
 #include "core/kernels/optimizer.h"
 #include "core/kernels/optimizer_functors.h"
-#include "core/kernels/cpu/tensor_list.h"
 #include "core/profile.h"
 
 #ifndef TAPESTRY_OPTIMIZER_ONCE

@@ -1,7 +1,7 @@
 #include <type_traits>
 
-#include "core/kernels/optimizer_functors.h"
 #include "core/kernels/cuda/tensor_table.cuh"
+#include "core/kernels/optimizer_functors.h"
 
 namespace tapestry {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
-#include "core/kernels/permute_axes.h"
 #include "core/kernels/cpu/tiling.h"
+#include "core/kernels/permute.h"
+#include "core/kernels/permute_axes.h"
 
 namespace tapestry {
 namespace {

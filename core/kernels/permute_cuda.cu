@@ -1,5 +1,6 @@
 #include "core/kernels/cuda/common.cuh"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/permute.h"
 #include "core/kernels/permute_axes.h"
 
 namespace tapestry {

@@ -1,11 +1,11 @@
-// sum_axis, by blocks of rows whose partial sums are added in a second round: that keeps all threads
-// busy, the order fixed, and rounding errors small.
+// sum_axis, by blocks of rows whose partial sums are added in a second round: that keeps all
+// threads busy, the order fixed, and rounding errors small.
 #include <algorithm>
 
-#include "core/kernels/elementwise.h"
-#include "core/scratch.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tiling.h"
+#include "core/kernels/reduce.h"
+#include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/reduce_cpu.cpp"
@@ -47,9 +47,8 @@ T sum(const T* x, int64_t n) {
     s2 = hn::Add(s2, hn::LoadU(d, x + i + 2 * lanes));
     s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
   }
-  each_vector(d, n - i, [&](auto io, int64_t j) HWY_ATTR {
-    s0 = hn::Add(s0, io.load(d, x + i + j));
-  });
+  each_vector(d, n - i,
+              [&](auto io, int64_t j) HWY_ATTR { s0 = hn::Add(s0, io.load(d, x + i + j)); });
   return sum_lanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
 }
 

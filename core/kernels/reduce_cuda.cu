@@ -4,6 +4,7 @@
 
 #include "core/kernels/cuda/reduce.cuh"
 #include "core/kernels/cuda/rows.cuh"
+#include "core/kernels/reduce.h"
 
 namespace tapestry {
 namespace {

@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al. 2021; documents 000 and 004): pair i of each head is turned by
-// the angle p * theta_i, p the row's position, so that q_m . k_n depends on m - n alone.
+// Rotary position embedding (Su et al. 2021; documents 000 and 004): pair i of each head is turned
+// by the angle p * theta_i, p the row's position, so that q_m . k_n depends on m - n alone.
 #pragma once
 
 #include "core/kernels/common.h"

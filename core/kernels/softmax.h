@@ -15,7 +15,8 @@ void softmax(Cuda, const T* x, T* y, int64_t rows, int64_t cols);
 template <class T>
 void softmax_backward(Cpu, const T* y, const T* dy, T* dx, int64_t rows, int64_t cols, Write write);
 template <class T>
-void softmax_backward(Cuda, const T* y, const T* dy, T* dx, int64_t rows, int64_t cols, Write write);
+void softmax_backward(Cuda, const T* y, const T* dy, T* dx, int64_t rows, int64_t cols,
+                      Write write);
 
 /// y[r] = x[r] - logsumexp(x[r]); y may be x.
 template <class T>

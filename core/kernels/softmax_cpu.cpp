@@ -100,9 +100,8 @@ template <class T>
 void log_softmax_backward(const T* y, const T* dy, T* dx, int64_t cols, Write write) {
   const Tag<T> d;
   auto sums = hn::Zero(d);
-  each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
-    sums = hn::Add(sums, io.load(d, dy + i));
-  });
+  each_vector(d, cols,
+              [&](auto io, int64_t i) HWY_ATTR { sums = hn::Add(sums, io.load(d, dy + i)); });
   const auto sum = hn::Set(d, sum_lanes(d, sums));
   with_write(write, [&](auto mode) HWY_ATTR {
     each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
@@ -114,7 +113,7 @@ void log_softmax_backward(const T* y, const T* dy, T* dx, int64_t cols, Write wr
 
 template <class T>
 constexpr SoftmaxRows<T> kFunctions = {softmax<T>, softmax_backward<T>, log_softmax<T>,
-                                        log_softmax_backward<T>};
+                                       log_softmax_backward<T>};
 
 const PerType<SoftmaxRows>* row_functions() {
   static constexpr PerType<SoftmaxRows> functions = {kFunctions<float>, kFunctions<double>};

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/kernels/sum_squares.h"
 #include "core/kernels/cpu/tensor_list.h"
+#include "core/kernels/sum_squares.h"
 #include "core/profile.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,5 +1,5 @@
-#include "core/kernels/sum_squares.h"
 #include "core/kernels/cuda/tensor_table.cuh"
+#include "core/kernels/sum_squares.h"
 
 namespace tapestry {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/cross_entropy_rows.h"
 #include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cross_entropy_rows.h"
 #include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -67,8 +67,9 @@ void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
   const int64_t lanes = lanes_of<T>(), block = 4 * lanes;
   int64_t i = 0;
   for (; i + block <= n; i += block) {
-    const auto largest = hn::Max(hn::Max(hn::LoadU(d, z + i), hn::LoadU(d, z + i + lanes)),
-                                 hn::Max(hn::LoadU(d, z + i + 2 * lanes), hn::LoadU(d, z + i + 3 * lanes)));
+    const auto largest =
+        hn::Max(hn::Max(hn::LoadU(d, z + i), hn::LoadU(d, z + i + lanes)),
+                hn::Max(hn::LoadU(d, z + i + 2 * lanes), hn::LoadU(d, z + i + 3 * lanes)));
     if (hn::AllFalse(d, hn::Gt(largest, hn::Set(d, top.least())))) continue;
     for (int64_t j = i; j < i + block; ++j) top.offer(j, z[j]);
   }

@@ -26,9 +26,9 @@ void unary(Cpu, Unary f, const T* x, T* y, int64_t n);
 template <class T>
 void unary(Cuda, Unary f, const T* x, T* y, int64_t n);
 
-/// dx (=|+=) f'(x) * dy. `y` is f(x) and may be null for the four activations (relu, gelu, gelu_tanh,
-/// silu); `x` may be null for relu, tanh, sigmoid, exp and sqrt, whose derivative follows from y.
-/// dx may be dy.
+/// dx (=|+=) f'(x) * dy. `y` is f(x) and may be null for the four activations (relu, gelu,
+/// gelu_tanh, silu); `x` may be null for relu, tanh, sigmoid, exp and sqrt, whose derivative
+/// follows from y. dx may be dy.
 template <class T>
 void unary_backward(Cpu, Unary f, const T* x, const T* y, const T* dy, T* dx, int64_t n,
                     Write write);

@@ -32,15 +32,24 @@ namespace {
 template <class G>
 HWY_INLINE void with_functor(Unary f, G g) {
   switch (f) {
-    case Unary::kRelu: return g(simd::Relu());
-    case Unary::kGelu: return g(simd::Gelu());
-    case Unary::kGeluTanh: return g(simd::GeluTanh());
-    case Unary::kSilu: return g(simd::Silu());
-    case Unary::kTanh: return g(simd::Tanh());
-    case Unary::kSigmoid: return g(simd::Sigmoid());
-    case Unary::kExp: return g(simd::Exp());
-    case Unary::kLog: return g(simd::Log());
-    case Unary::kSqrt: return g(simd::Sqrt());
+    case Unary::kRelu:
+      return g(simd::Relu());
+    case Unary::kGelu:
+      return g(simd::Gelu());
+    case Unary::kGeluTanh:
+      return g(simd::GeluTanh());
+    case Unary::kSilu:
+      return g(simd::Silu());
+    case Unary::kTanh:
+      return g(simd::Tanh());
+    case Unary::kSigmoid:
+      return g(simd::Sigmoid());
+    case Unary::kExp:
+      return g(simd::Exp());
+    case Unary::kLog:
+      return g(simd::Log());
+    case Unary::kSqrt:
+      return g(simd::Sqrt());
   }
 }
 

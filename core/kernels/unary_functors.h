@@ -83,7 +83,7 @@ struct Silu {
   template <class T>
   TAPESTRY_HOST_DEVICE static T df(T x) {
     const T tail = std::exp(-std::abs(x)), near_one = T(1) / (T(1) + tail);
-    const T s = x < 0 ? tail * near_one : near_one;            // sigmoid(x)
+    const T s = x < 0 ? tail * near_one : near_one;           // sigmoid(x)
     const T complement = x < 0 ? near_one : tail * near_one;  // 1 - s, with all of its digits
     return s * (T(1) + x * complement);
   }

@@ -1,5 +1,5 @@
 #include "core/kernels/cross_entropy.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/glu.h"
 #include "core/kernels/norm.h"

@@ -20,12 +20,12 @@ TEST(Blas, ChoosesTheCoreFromTheProcessor) {
   EXPECT_EQ(openblas_core_for({.amd = false, .avx = true, .family = 6}), "Sandybridge");
   EXPECT_EQ(openblas_core_for({.amd = false, .family = 6}), "");
   EXPECT_EQ(openblas_core_for({.amd = true, .avx = true, .avx2 = true, .family = 0x17}), "Haswell");
-  EXPECT_EQ(openblas_core_for(
-                {.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x19}),
-            "Haswell");
-  EXPECT_EQ(openblas_core_for(
-                {.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x1a}),
-            "SkylakeX");
+  EXPECT_EQ(
+      openblas_core_for({.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x19}),
+      "Haswell");
+  EXPECT_EQ(
+      openblas_core_for({.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x1a}),
+      "SkylakeX");
   EXPECT_EQ(openblas_core_for({.amd = true, .avx = true, .family = 0x15}), "");
 }
 
@@ -63,9 +63,19 @@ TEST(Blas, ConcurrentCallsDoNotDisturbEachOther) {
       const std::vector<float> b(kSize * kSize, 1.0f);
       std::vector<float> c(kSize * kSize);
       for (int repeat = 0; repeat < 50; ++repeat) {
-        blas_product<float>({.m = kSize, .n = kSize, .k = kSize, .a = a.data(), .lda = kSize,
-                             .trans_a = false, .b = b.data(), .ldb = kSize, .trans_b = true,
-                             .c = c.data(), .ldc = kSize, .alpha = 1, .beta = 0});
+        blas_product<float>({.m = kSize,
+                             .n = kSize,
+                             .k = kSize,
+                             .a = a.data(),
+                             .lda = kSize,
+                             .trans_a = false,
+                             .b = b.data(),
+                             .ldb = kSize,
+                             .trans_b = true,
+                             .c = c.data(),
+                             .ldc = kSize,
+                             .alpha = 1,
+                             .beta = 0});
         for (float value : c) wrong[t] += value != static_cast<float>(kSize * (t + 1));
       }
     });

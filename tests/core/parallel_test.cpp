@@ -33,7 +33,8 @@ TEST_P(ParallelTest, RunsEveryTileOnce) {
   parallel_for(-1, [](int64_t) { FAIL(); });
 }
 
-// Many short jobs, with pauses in which workers fall asleep: a lost wake-up would hang or miss tiles.
+// Many short jobs, with pauses in which workers fall asleep: a lost wake-up would hang or miss
+// tiles.
 TEST_P(ParallelTest, ManyJobsInARow) {
   int64_t sum = 0;
   for (int job = 0; job < 3000; ++job) {
@@ -91,11 +92,10 @@ TEST_P(ParallelTest, ThrowsTheFirstExceptionAgain) {
 }
 
 TEST_P(ParallelTest, NestedExceptionComesOut) {
-  EXPECT_THROW(parallel_for(4,
-                            [](int64_t) {
-                              parallel_for(4, [](int64_t) { throw std::logic_error("inner"); });
-                            }),
-               std::logic_error);
+  EXPECT_THROW(
+      parallel_for(
+          4, [](int64_t) { parallel_for(4, [](int64_t) { throw std::logic_error("inner"); }); }),
+      std::logic_error);
 }
 
 TEST_P(ParallelTest, CallsFromSeveralThreadsAllFinish) {

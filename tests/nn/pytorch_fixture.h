@@ -39,7 +39,8 @@ inline ModelOptions options_of(const Json& o) {
   options.encoder_layers = options.decoder_layers = options.num_hidden_layers = o.at("layers");
   options.hidden_act = {activations.at(o.value("activation", "relu")), o.value("gated", false)};
   options.norm = o.value("norm", "layernorm") == "rmsnorm" ? NormKind::kRms : NormKind::kLayer;
-  options.norm_position = o.value("norm_position", "") == "pre" ? NormPosition::kPre : NormPosition::kPost;
+  options.norm_position =
+      o.value("norm_position", "") == "pre" ? NormPosition::kPre : NormPosition::kPost;
   options.norm_eps = o.value("norm_eps", options.norm_eps);
   options.bias = o.value("bias", true);
   options.position_embedding = positions.at(o.value("position_embedding", "sinusoidal"));

@@ -5,9 +5,11 @@
 //
 // Fragments of mma.m16n8k16, with g = lane / 4 and q = lane % 4; two bfloat16 in a word, the first
 // in the lower half:
-//   a: (16 x 16) a[0] = (g, 2q..), a[1] = (g + 8, 2q..), a[2] = (g, 2q + 8..), a[3] = (g + 8, 2q
-//   + 8..) b: (16 x 8)  b0 = (2q.., g), b1 = (2q + 8.., g) c: (16 x 8)  c[0], c[1] = (g, 2q..),
-//   c[2], c[3] = (g + 8, 2q..)
+//
+// a (16 x 16):  a[0] = (g, 2q..), a[1] = (g + 8, 2q..), a[2] = (g, 2q + 8..),
+//               a[3] = (g + 8, 2q + 8..)
+// b (16 x 8):   b0 = (2q.., g), b1 = (2q + 8.., g)
+// c (16 x 8):   c[0], c[1] = (g, 2q..), c[2], c[3] = (g + 8, 2q..)
 #pragma once
 
 #include <cuda_runtime.h>

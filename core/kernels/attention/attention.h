@@ -1,6 +1,6 @@
 // Fused scaled dot-product attention: tiled, online softmax, nothing of size T x S is stored. Heads
-// are addressed inside (B, T, H*K) rows by stride, so no operand is ever permuted and q, k, v may be
-// column ranges of one fused projection.
+// are addressed inside (B, T, H*K) rows by stride, so no operand is ever permuted and q, k, v may
+// be column ranges of one fused projection.
 #pragma once
 
 #include "core/kernels/common.h"

@@ -25,8 +25,8 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kPanel = 2 * kLanes;  // columns
 constexpr int64_t kStrip = 14;          // rows: 28 of the 32 registers hold sums
-// A panel of B, kDepth deep, is 32 KiB and stays near for all strips of a block of A, which is at most
-// 256 KiB. Measured on Zen 4: depths of 384 and 512 alike, 256 is 3 % slower and 128 12 %.
+// A panel of B, kDepth deep, is 32 KiB and stays near for all strips of a block of A, which is at
+// most 256 KiB. Measured on Zen 4: depths of 384 and 512 alike, 256 is 3 % slower and 128 12 %.
 constexpr int64_t kDepth = 512;
 constexpr int64_t kRows = 256;
 constexpr int64_t kCols = 1024;
@@ -113,8 +113,8 @@ void pack_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed)
       const float* const row = b + i * ldb + j;
       const float* const next = odd ? row + ldb : row;
       _mm512_store_si512(packed, row_pairs(row, left, next, odd ? left : __mmask16{0}));
-      _mm512_store_si512(packed + kLanes, row_pairs(row + kLanes, right, next + kLanes,
-                                                    odd ? right : __mmask16{0}));
+      _mm512_store_si512(packed + kLanes,
+                         row_pairs(row + kLanes, right, next + kLanes, odd ? right : __mmask16{0}));
     }
   }
 }
@@ -127,8 +127,8 @@ void pack_transposed_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32
     for (int64_t p = 0; p < pairs; p += kLanes) {
       __m512i rows[16];
       for (int64_t c = 0; c < kLanes; ++c) {
-        rows[c] = j + c < n ? load_pairs(b + (j + c) * ldb + 2 * p, k - 2 * p)
-                            : _mm512_setzero_si512();
+        rows[c] =
+            j + c < n ? load_pairs(b + (j + c) * ldb + 2 * p, k - 2 * p) : _mm512_setzero_si512();
       }
       transpose(rows);
       for (int64_t i = 0; i < std::min(kLanes, pairs - p); ++i) {
@@ -154,8 +154,8 @@ void pack_strip(const float* a, int64_t lda, int64_t rows, int64_t k, uint32_t* 
   for (int64_t i = 0; i < k; i += 2, packed += rows) {
     const bool odd = i + 1 < k;
     const float* const row = a + i * lda;
-    _mm512_mask_storeu_epi32(
-        packed, all, row_pairs(row, all, odd ? row + lda : row, odd ? all : __mmask16{0}));
+    _mm512_mask_storeu_epi32(packed, all,
+                             row_pairs(row, all, odd ? row + lda : row, odd ? all : __mmask16{0}));
   }
 }
 
@@ -180,13 +180,11 @@ void multiply(const Tile& tile) {
   const int64_t pairs = tile.pairs, stride = tile.a_stride;
   for (int64_t p = 0; p < pairs; ++p) {
     const auto left = reinterpret_cast<__m512bh>(_mm512_load_si512(tile.b + p * kPanel));
-    const auto right =
-        reinterpret_cast<__m512bh>(_mm512_load_si512(tile.b + p * kPanel + kLanes));
+    const auto right = reinterpret_cast<__m512bh>(_mm512_load_si512(tile.b + p * kPanel + kLanes));
 #pragma GCC unroll 14
     for (int r = 0; r < kHeight; ++r) {
       const uint32_t pair = kIsStrip ? a[p * kHeight + r] : a[r * stride + p];
-      const auto everywhere =
-          reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(pair)));
+      const auto everywhere = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(pair)));
       sums[r][0] = _mm512_dpbf16_ps(sums[r][0], everywhere, left);
       sums[r][1] = _mm512_dpbf16_ps(sums[r][1], everywhere, right);
     }

@@ -34,8 +34,7 @@ HWY_INLINE void philox_draws(const PhiloxKey& key, uint64_t block, hn::Vec<Tag<u
   const auto iota = hn::Iota(d64, 0);
   const auto half = hn::IfThenElseZero(hn::TestBit(iota, hn::Set(d64, 1)),
                                        hn::Set(d64, static_cast<uint64_t>(hn::Lanes(d64) / 2)));
-  const auto counter =
-      hn::Add(hn::Set(d64, block), hn::Add(hn::ShiftRight<1>(iota), half));
+  const auto counter = hn::Add(hn::Set(d64, block), hn::Add(hn::ShiftRight<1>(iota), half));
 
   auto c0 = hn::BitCast(d32, counter);
   auto c1 = hn::BitCast(d32, hn::ShiftRight<32>(counter));

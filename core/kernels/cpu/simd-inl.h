@@ -1,5 +1,5 @@
-// What the vectorised kernels share, compiled once per Highway target: loops over ragged lengths, the
-// two ways to deliver a result, and an exponential for arguments that are not positive.
+// What the vectorised kernels share, compiled once per Highway target: loops over ragged lengths,
+// the two ways to deliver a result, and an exponential for arguments that are not positive.
 #if defined(TAPESTRY_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_SIMD_INL_H_
@@ -48,8 +48,8 @@ struct Whole {
   }
 };
 
-/// The first n lanes of a vector, 0 < n < Lanes(d); a load gives zeros in the others. Touches no memory
-/// behind the last of the n.
+/// The first n lanes of a vector, 0 < n < Lanes(d); a load gives zeros in the others. Touches no
+/// memory behind the last of the n.
 struct Part {
   int64_t n;
 

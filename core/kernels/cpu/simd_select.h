@@ -5,8 +5,8 @@
 
 namespace tapestry {
 
-/// Functions<T>, a struct of function pointers, for both element types. A kernel file compiles one such
-/// table per Highway target and picks the table of the processor at hand.
+/// Functions<T>, a struct of function pointers, for both element types. A kernel file compiles one
+/// such table per Highway target and picks the table of the processor at hand.
 template <template <class> class Functions>
 struct PerType {
   Functions<float> float32;

@@ -29,16 +29,16 @@ Cut cut(int64_t size, int64_t parts) {
 }  // namespace
 
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_k) {
-  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
-                       static_cast<double>(k);
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const int64_t affordable = static_cast<int64_t>(std::min(flops / kLeastTileFlops, 1e6));
   const int64_t most = std::clamp<int64_t>(affordable, 1, (kMostTiles + batch - 1) / batch);
   const int64_t enough = std::min(most, (kEnoughTiles + batch - 1) / batch);
 
   int64_t m_parts = 1, n_parts = 1, k_parts = 1;
   const auto missing = [&] { return m_parts * n_parts * k_parts < enough; };
-  // The gradient of a weight: few elements, many terms. Cut along k, each tile reads rows of its own;
-  // cut along m or n, all tiles read all rows of the other operand.
+  // The gradient of a weight: few elements, many terms. Cut along k, each tile reads rows of its
+  // own; cut along m or n, all tiles read all rows of the other operand.
   if (may_cut_k && k * (m + n) >= kLargeOperands * m * n) {
     k_parts = parts_of(k, kInnerPiece, enough);
   }

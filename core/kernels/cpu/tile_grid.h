@@ -1,5 +1,6 @@
-// How a matrix product is cut into tiles for the threads: by its shape alone, so that results do not
-// depend on the number of threads. Shared by the kernels that are built on single-threaded products.
+// How a matrix product is cut into tiles for the threads: by its shape alone, so that results do
+// not depend on the number of threads. Shared by the kernels that are built on single-threaded
+// products.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +33,8 @@ struct TileGrid {
 /// Less than this is not worth a thread.
 inline constexpr double kLeastTileFlops = 1 << 20;
 
-/// As many tiles as keep about eight threads busy, but none too small to run near full speed; `batch`
-/// products of that shape run side by side. Cuts k where m and n alone give too few.
+/// As many tiles as keep about eight threads busy, but none too small to run near full speed;
+/// `batch` products of that shape run side by side. Cuts k where m and n alone give too few.
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_k);
 
 }  // namespace tapestry::kernels

@@ -11,8 +11,8 @@ namespace tapestry {
 /// Elements that one tile of a memory-bound kernel handles.
 inline constexpr int64_t kTileElements = 16384;
 
-/// Covers a (rows, cols) array with tiles of about kTileElements: calls f(row, col_begin, col_end) for
-/// each row, or piece of a long row.
+/// Covers a (rows, cols) array with tiles of about kTileElements: calls f(row, col_begin, col_end)
+/// for each row, or piece of a long row.
 template <class F>
 void parallel_rows(int64_t rows, int64_t cols, F&& f) {
   if (rows == 0 || cols == 0) return;

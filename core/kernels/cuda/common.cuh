@@ -14,8 +14,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/cuda/runtime.h"
 #include "core/cuda/graph.h"
+#include "core/cuda/runtime.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {

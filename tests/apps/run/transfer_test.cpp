@@ -2,8 +2,8 @@
 // (training.freeze).
 #include <gmock/gmock.h>
 
-#include "apps/config/config.h"
 #include "apps/checkpoint/safetensors.h"
+#include "apps/config/config.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

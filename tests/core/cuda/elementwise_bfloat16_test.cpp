@@ -1,4 +1,7 @@
+#include "core/kernels/dropout.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/permute.h"
+#include "core/kernels/reduce.h"
 #include "tests/core/cuda/bfloat16_values.h"
 
 namespace tapestry {

@@ -1,6 +1,6 @@
 #include <hwy/targets.h>
 
-#include "core/kernels/elementwise.h"
+#include "core/kernels/dropout.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {

@@ -1,4 +1,6 @@
 #include "core/kernels/elementwise.h"
+#include "core/kernels/permute.h"
+#include "core/kernels/reduce.h"
 
 #include <array>
 
