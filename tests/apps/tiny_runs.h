@@ -20,6 +20,7 @@
 #include "core/philox.h"
 #include "tests/data/files.h"
 #include "tests/data/image_files.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 
@@ -135,12 +136,6 @@ training:
   save_steps: 5
   metric_for_best_model: nll
 )";
-
-/// The binary under test: the build's, unless the environment names one that was carried elsewhere.
-inline std::string tapestry_binary() {
-  const char* carried = std::getenv("TAPESTRY_BINARY");
-  return carried != nullptr ? carried : TAPESTRY_BINARY;
-}
 
 /// Whole lines of a text.
 inline std::vector<std::string> lines_of(const std::string& text) {

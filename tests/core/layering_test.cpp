@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
+
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = TAPESTRY_SOURCE_DIR;
+const fs::path kRoot = tapestry::project_file("");
 
 const std::map<std::string, std::set<std::string>> kMayUse = {
     {"core", {"core"}},

@@ -7,12 +7,13 @@
 
 #include "data/text.h"
 #include "tests/data/files.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
 
 std::vector<std::string> read_lines(const std::string& name) {
-  LineReader reader(std::string(TAPESTRY_SOURCE_DIR) + "/tests/fixtures/metrics/" + name);
+  LineReader reader(project_file("tests/fixtures/metrics/" + name));
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   return lines;

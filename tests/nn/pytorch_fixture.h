@@ -9,13 +9,14 @@
 
 #include "nn/model_options.h"
 #include "tests/autograd/support.h"
+#include "tests/paths.h"
 
 namespace tapestry::test {
 
 using Json = nlohmann::json;
 
 inline Json read_fixture(const std::string& name) {
-  const std::string path = std::string(TAPESTRY_SOURCE_DIR) + "/tests/fixtures/" + name + ".json";
+  const std::string path = project_file("tests/fixtures/" + name + ".json");
   std::ifstream file(path);
   check(file.good(), "fixture", "cannot read ", path, '.');
   return Json::parse(file);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
@@ -106,7 +107,7 @@ TEST(Schedule, NeverFallsBelowTheMinimum) {
 
 TEST(Schedule, EqualsPyTorchSchedulers) {
   std::map<std::string, std::vector<double>> fixture;
-  std::ifstream file(TAPESTRY_SOURCE_DIR "/tests/fixtures/optim_schedules.txt");
+  std::ifstream file(project_file("tests/fixtures/optim_schedules.txt"));
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string name;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/optim/problem.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
@@ -20,7 +21,7 @@ using Fixture = std::map<std::string, std::map<int, std::map<std::string, Values
 const Fixture& fixture() {
   static const Fixture loaded = [] {
     Fixture result;
-    std::ifstream file(TAPESTRY_SOURCE_DIR "/tests/fixtures/optim_trajectories.txt");
+    std::ifstream file(project_file("tests/fixtures/optim_trajectories.txt"));
     for (std::string line; std::getline(file, line);) {
       std::istringstream words(line);
       std::string name, tensor;

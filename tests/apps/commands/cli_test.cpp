@@ -13,6 +13,7 @@
 #include "apps/checkpoint/checkpoint.h"
 #include "apps/checkpoint/safetensors.h"
 #include "core/error.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
@@ -46,7 +47,7 @@ class CliTest : public testing::Test {
 
   /// Runs `tapestry <arguments>` through the shell, in the test's folder.
   Outcome tapestry(const std::string& arguments) const {
-    const std::string command = concat("cd '", folder_.string(), "' && '", TAPESTRY_BINARY, "' ",
+    const std::string command = concat("cd '", folder_.string(), "' && '", tapestry_binary(), "' ",
                                        arguments, " >'", path("out"), "' 2>'", path("err"), "'");
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("out")),
@@ -139,7 +140,7 @@ TEST_F(CliTest, AFullDiskBehindStdoutIsAnError) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   write("a", "a\n");
   const std::string command =
-      concat("'", TAPESTRY_BINARY, "' evaluate --hypothesis '", path("a"), "' --reference '",
+      concat("'", tapestry_binary(), "' evaluate --hypothesis '", path("a"), "' --reference '",
              path("a"), "' >/dev/full 2>'", path("err"), "'");
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
   EXPECT_EQ(read_file(path("err")), "error: cannot write to stdout.\n");

@@ -6,13 +6,14 @@
 
 #include "apps/checkpoint/checkpoint.h"
 #include "apps/checkpoint/model_bundle.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
 
 std::vector<std::string> shipped_configs() {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(TAPESTRY_SOURCE_DIR "/configs")) {
+  for (const auto& entry : std::filesystem::directory_iterator(project_file("configs"))) {
     paths.push_back(entry.path().string());
   }
   return paths;
@@ -20,7 +21,7 @@ std::vector<std::string> shipped_configs() {
 
 /// Overrides that point every corpus at a file that exists: this test reads none of them.
 std::vector<std::string> stand_ins(const Config& config) {
-  const std::string file = TAPESTRY_SOURCE_DIR "/README.md";
+  const std::string file = project_file("README.md");
   std::vector<std::string> overrides;
   const auto replace = [&](const std::string& key, const std::vector<CorpusSpec>& corpora) {
     for (size_t i = 0; i < corpora.size(); ++i) {
