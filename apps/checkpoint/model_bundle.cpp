@@ -1,9 +1,6 @@
 #include "apps/checkpoint/model_bundle.h"
 
-#include <algorithm>
-
 #include "apps/checkpoint/checkpoint.h"
-#include "apps/config/sections.h"
 #include "apps/tasks/task.h"
 
 namespace tapestry {
@@ -35,7 +32,7 @@ template <>
 LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
                           const ParamScope& scope) {
   return LanguageModel(config.model, {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
-                       /*causal=*/config.task == Task::kClm, scope);
+                       /*causal=*/config.model_type == ModelType::kDecoder, scope);
 }
 
 template <>
@@ -81,13 +78,10 @@ template <class Model>
 std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::string& device,
                                                              const std::string& who,
-                                                             const std::vector<Task>& tasks) {
-  if (std::find(tasks.begin(), tasks.end(), files.config.task) == tasks.end()) {
-    std::string needed;
-    for (const Task task : tasks)
-      needed += (needed.empty() ? "" : " or ") + std::string(name_of(task));
-    fail(ErrorKind::kData, '[', who, "] expected a model of task ", needed, ", ", files.folder,
-         " holds one of task ", name_of(files.config.task), '.');
+                                                             Ability ability) {
+  if (!files.config.task->can(ability)) {
+    fail(ErrorKind::kData, '[', who, "] expected a model of task ", tasks_that_can(ability), ", ",
+         files.folder, " holds one of task ", files.config.task->name, '.');
   }
   files.config.device = device;
   auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers));

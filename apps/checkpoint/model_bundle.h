@@ -40,15 +40,15 @@ struct ModelBundle {
               parse_device(config.device)),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
-  /// From a checkpoint folder or run folder of one of these tasks; `who` stands in the message of
-  /// another one's. Throws Error(kData) also naming the file and the parameter that is missing,
-  /// unknown or has another shape.
+  /// From a checkpoint folder or run folder; `who` stands in the message about a model that does
+  /// not have the ability. Throws Error(kData) also naming the file and the parameter that is
+  /// missing, unknown or has another shape.
   static std::unique_ptr<ModelBundle> load(const std::string& path, const std::string& device,
-                                           const std::string& who, const std::vector<Task>& tasks) {
-    return load(read_model_files(path), device, who, tasks);
+                                           const std::string& who, Ability ability) {
+    return load(read_model_files(path), device, who, ability);
   }
   static std::unique_ptr<ModelBundle> load(ModelFiles files, const std::string& device,
-                                           const std::string& who, const std::vector<Task>& tasks);
+                                           const std::string& who, Ability ability);
 
   Device device() const { return store.device(); }
   /// What a checkpoint holds of it besides tensors: config.json and the tokenizers.
@@ -60,6 +60,14 @@ struct ModelBundle {
   Model model;
 };
 
+/// The parameters of a fresh model.
+template <class Model>
+std::shared_ptr<const ParamStore> parameters_of(const Config& config,
+                                                const TokenizerPair& tokenizers) {
+  const auto bundle = std::make_shared<ModelBundle<Model>>(config, tokenizers);
+  return {bundle, &bundle->store};
+}
+
 /// An EncoderDecoder or a RnnAttention.
 template <class Model>
 using TranslationModel = ModelBundle<Model>;
@@ -70,12 +78,12 @@ using ImageModel = ModelBundle<ImageClassifier>;
 /// Loads a translation model and calls f(const TranslationModel<...>&) with it.
 template <class F>
 void with_translation_model(const std::string& path, const std::string& device,
-                            const std::string& who, const std::vector<Task>& tasks, F f) {
+                            const std::string& who, Ability ability, F f) {
   ModelFiles files = read_model_files(path);
   if (files.config.model_type == ModelType::kRnnAttention) {
-    return f(*ModelBundle<RnnAttention>::load(std::move(files), device, who, tasks));
+    return f(*ModelBundle<RnnAttention>::load(std::move(files), device, who, ability));
   }
-  f(*ModelBundle<EncoderDecoder>::load(std::move(files), device, who, tasks));
+  f(*ModelBundle<EncoderDecoder>::load(std::move(files), device, who, ability));
 }
 
 }  // namespace tapestry

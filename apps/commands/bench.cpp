@@ -165,8 +165,8 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
 
 Measured measure_synthetic(const Config& config, const BenchArguments& arguments) {
   const bool both_sides = config.model_type == ModelType::kEncoderDecoder;
-  if (!both_sides && config.task != Task::kClm) {
-    fail(ErrorKind::kConfig, "[bench] --shape has no batches for task ", name_of(config.task),
+  if (!both_sides && config.model_type != ModelType::kDecoder) {
+    fail(ErrorKind::kConfig, "[bench] --shape has no batches for task ", config.task->name,
          " and model.type ", name_of(config.model_type),
          "; leave it out to use the config's data.");
   }

@@ -43,8 +43,7 @@ int run_classify(const ClassifyArguments& arguments) {
   ModelFiles files = read_model_files(arguments.model);
   const bool images = reads_images(files.config);
   const auto load = [&]<class Model>() {
-    return Model::load(std::move(files), arguments.compute.device, "classify",
-                       {Task::kClassification});
+    return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies);
   };
   if (images) {
     const auto model = load.operator()<ImageModel>();

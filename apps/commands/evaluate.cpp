@@ -33,8 +33,8 @@ namespace {
 
 int evaluate_language_model(const EvaluateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
-  const auto model = TextModel::load(arguments.model, arguments.compute.device, "evaluate --text",
-                                     {Task::kClm, Task::kMlm});
+  const auto model =
+      TextModel::load(arguments.model, arguments.compute.device, "evaluate --text", kModelsText);
   CorpusSpec spec;
   spec.text = arguments.text;
   spec.documents =
@@ -70,7 +70,7 @@ int evaluate_image_model(const EvaluateArguments& arguments) {
          " holds one of texts.");
   }
   const auto model = ImageModel::load(std::move(files), arguments.compute.device,
-                                      "evaluate --images", {Task::kClassification});
+                                      "evaluate --images", kClassifies);
   CorpusSpec spec;
   spec.images = arguments.images;
   spec.labels = arguments.labels;

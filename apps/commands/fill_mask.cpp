@@ -29,7 +29,7 @@ std::vector<int32_t> encode_with_masks(const Tokenizer& tokenizer, const std::st
 int run_fill_mask(const FillMaskArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const auto model =
-      TextModel::load(arguments.model, arguments.compute.device, "fill-mask", {Task::kMlm});
+      TextModel::load(arguments.model, arguments.compute.device, "fill-mask", kFillsMasks);
   const Tokenizer& tokenizer = *model->tokenizers.source;
   filter_lines("fill-mask", 1, [&](const std::vector<std::string>& lines, int64_t number) {
     const std::vector<int32_t> ids = encode_with_masks(tokenizer, lines[0]);

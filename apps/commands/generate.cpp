@@ -171,7 +171,7 @@ class Generator {
 int run_generate(const GenerateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const auto model =
-      TextModel::load(arguments.model, arguments.compute.device, "generate", {Task::kClm});
+      TextModel::load(arguments.model, arguments.compute.device, "generate", kContinuesText);
   for (const std::string& stop : arguments.stop) {
     if (stop.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
   }

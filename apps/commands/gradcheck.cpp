@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "apps/commands/commands.h"
-#include "apps/config/config.h"
+#include "apps/tasks/task.h"
 #include "nn/gradcheck_models.h"
 
 namespace tapestry {
@@ -33,25 +33,7 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
     options.hidden_act.activation = Activation::kGelu;
   }
   options.patch_size = 2;
-  const std::string name = "model of " + path;
-  switch (config.task) {
-    case Task::kTranslation:
-    case Task::kDenoising:
-      if (config.model_type == ModelType::kRnnAttention) {
-        return rnn_attention_gradcheck(name, options);
-      }
-      return encoder_decoder_gradcheck(name, options);
-    case Task::kClm:
-      return language_model_gradcheck(name, options, /*causal=*/true);
-    case Task::kMlm:
-      return language_model_gradcheck(name, options, /*causal=*/false);
-    case Task::kClassification:
-      if (config.model_type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
-      if (config.model_type == ModelType::kLinear)
-        return linear_classifier_gradcheck(name, options);
-      return classifier_gradcheck(name, options);
-  }
-  fail(ErrorKind::kConfig, "[gradcheck] there is no such task.");
+  return task_of(config).gradcheck("model of " + path, config.model_type, options);
 }
 
 }  // namespace

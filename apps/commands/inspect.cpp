@@ -4,7 +4,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
-#include "apps/config/sections.h"
+#include "apps/tasks/task.h"
 
 namespace tapestry {
 namespace {
@@ -40,7 +40,7 @@ class UntrainedTokenizer : public Tokenizer {
 // What the data or a tokenizer's training will tell is not known yet: sizes asked for stand in.
 TokenizerPair stand_ins(Config& config) {
   const auto note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
-  if (config.task == Task::kClassification && config.data.labels.empty()) {
+  if (config.task->has_classes && config.data.labels.empty()) {
     config.data.labels = {"0", "1"};
     note("the classes come from the data; two stand in");
   }
@@ -59,39 +59,22 @@ TokenizerPair stand_ins(Config& config) {
   return {one, options.share ? one : other};
 }
 
-template <class Model>
-void print_model(const Config& config, const TokenizerPair& tokenizers) {
-  const ModelBundle<Model> bundle(config, tokenizers);
-  print_parameters(bundle.store);
-  if constexpr (!std::is_same_v<Model, RnnAttention> &&
-                !std::is_same_v<Model, SequenceClassifier> &&
-                !std::is_same_v<Model, ImageClassifier>) {
-    const int64_t layers = std::is_same_v<Model, EncoderDecoder> ? config.model.decoder_layers
-                                                                 : config.model.num_hidden_layers;
-    if (config.task == Task::kMlm) return;
-    const int64_t bytes = cache_bytes_per_token(config.model, config.dtype);
-    std::printf("decoding keeps %lld bytes for each token: %lld in each of %lld layers\n",
-                static_cast<long long>(layers * bytes), static_cast<long long>(bytes),
-                static_cast<long long>(layers));
-  }
+// The layers that keep keys and values while they decode.
+int64_t cached_layers(const Config& config) {
+  if (config.model_type == ModelType::kEncoderDecoder) return config.model.decoder_layers;
+  if (config.model_type == ModelType::kDecoder) return config.model.num_hidden_layers;
+  return 0;
 }
 
-void print_model_of_task(Config config, const TokenizerPair& tokenizers) {
+void print_model(Config config, const TokenizerPair& tokenizers) {
   config.device = "cpu";
-  switch (config.task) {
-    case Task::kTranslation:
-    case Task::kDenoising:
-      if (config.model_type == ModelType::kRnnAttention) {
-        return print_model<RnnAttention>(config, tokenizers);
-      }
-      return print_model<EncoderDecoder>(config, tokenizers);
-    case Task::kClm:
-    case Task::kMlm:
-      return print_model<LanguageModel>(config, tokenizers);
-    case Task::kClassification:
-      if (reads_images(config)) return print_model<ImageClassifier>(config, tokenizers);
-      return print_model<SequenceClassifier>(config, tokenizers);
-  }
+  print_parameters(*task_of(config).parameters(config, tokenizers));
+  const int64_t layers = cached_layers(config);
+  if (layers == 0) return;
+  const int64_t bytes = cache_bytes_per_token(config.model, config.dtype);
+  std::printf("decoding keeps %lld bytes for each token: %lld in each of %lld layers\n",
+              static_cast<long long>(layers * bytes), static_cast<long long>(bytes),
+              static_cast<long long>(layers));
 }
 
 void print_tokenizers(const TokenizerPair& tokenizers) {
@@ -111,7 +94,7 @@ int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    print_model_of_task(config, stand_ins(config));
+    print_model(config, stand_ins(config));
     return 0;
   }
   const ModelFiles files = read_model_files(arguments.path);
@@ -119,7 +102,7 @@ int run_inspect(const InspectArguments& arguments) {
             << to_yaml(files.config) << '\n';
   if (!reads_images(files.config)) print_tokenizers(files.tokenizers);
   std::cout << std::flush;
-  print_model_of_task(files.config, files.tokenizers);
+  print_model(files.config, files.tokenizers);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include "apps/commands/filter.h"
 #include "apps/tasks/language_modelling.h"
+#include "apps/tasks/translation.h"
 #include "core/parallel.h"
 
 namespace tapestry {
@@ -37,10 +38,10 @@ int run_score(const ScoreArguments& arguments) {
   const std::string& device = arguments.compute.device;
   if (arguments.source.empty()) {
     const auto model =
-        TextModel::load(arguments.model, device, "score without --source", {Task::kClm});
+        TextModel::load(arguments.model, device, "score without --source", kContinuesText);
     print(score_lines(*model, read_lines(arguments.target)));
   } else {
-    with_translation_model(arguments.model, device, "score with --source", {Task::kTranslation},
+    with_translation_model(arguments.model, device, "score with --source", kScoresPairs,
                            [&](const auto& model) { print(score_pairs(model, arguments)); });
   }
   return 0;

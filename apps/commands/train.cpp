@@ -141,7 +141,7 @@ int run_train(const TrainArguments& arguments) {
     state = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
     if (!reads_images(config)) tokenizers = load_tokenizers(tokenizer_files(*checkpoint));
     const Config before = config_of(*checkpoint);
-    if (config.task == Task::kClassification) keep_classes(before.data, config);
+    if (config.task->has_classes) keep_classes(before.data, config);
     changes = changes_between(before, config);
   }
   std::optional<ModelFiles> pretrained;

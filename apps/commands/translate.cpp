@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/tasks/translation.h"
 #include "core/parallel.h"
@@ -98,8 +99,7 @@ void translate_block(const TranslationModel<Model>& model, const std::vector<std
 int run_translate(const TranslateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   with_translation_model(
-      arguments.model, arguments.compute.device, "translate",
-      {Task::kTranslation, Task::kDenoising}, [&](const auto& model) {
+      arguments.model, arguments.compute.device, "translate", kTranslates, [&](const auto& model) {
         SearchOptions options = search_options(model.config.generation, arguments.search);
         options.max_length_ratio = arguments.max_length_ratio.value_or(options.max_length_ratio);
         AttentionPages pages(arguments.attention);

@@ -1,5 +1,6 @@
 #include "apps/config/config.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -12,49 +13,8 @@ DType tensor_dtype(const Config& config, Device device) {
   return mixed ? DType::kBFloat16 : config.dtype;
 }
 
-const char* name_of(Task task) {
-  switch (task) {
-    case Task::kTranslation:
-      return "translation";
-    case Task::kClm:
-      return "clm";
-    case Task::kMlm:
-      return "mlm";
-    case Task::kDenoising:
-      return "denoising";
-    case Task::kClassification:
-      return "classification";
-  }
-  return "";
-}
-
-const char* name_of(ModelType type) {
-  switch (type) {
-    case ModelType::kEncoderDecoder:
-      return "encoder_decoder";
-    case ModelType::kRnnAttention:
-      return "rnn_attention";
-    case ModelType::kEncoder:
-      return "encoder";
-    case ModelType::kDecoder:
-      return "decoder";
-    case ModelType::kVit:
-      return "vit";
-    case ModelType::kLinear:
-      return "linear";
-  }
-  return "";
-}
-
-std::vector<std::string> metrics_of(Task task) {
-  switch (task) {
-    case Task::kTranslation:
-      return {"bleu", "chrf", "nll", "loss", "ppl"};
-    case Task::kClassification:
-      return {"accuracy", "nll", "loss"};
-    default:
-      return {"nll", "loss", "ppl", "accuracy"};
-  }
+bool reads_images(const Config& config) {
+  return !config.data.train.empty() && !config.data.train[0].images.empty();
 }
 
 namespace {
@@ -79,13 +39,24 @@ void bind_dtype(ConfigSection& s, Config& config) {
   std::tie(config.dtype, config.precision) = type;
 }
 
+// Those that any task has, each once.
+std::vector<TaskSection> sections_of_tasks() {
+  std::vector<TaskSection> all;
+  for (const TaskKind* kind : task_kinds()) {
+    for (const TaskSection& section : kind->sections) {
+      const bool known = std::any_of(all.begin(), all.end(), [&](const TaskSection& other) {
+        return other.bind == section.bind;
+      });
+      if (!known) all.push_back(section);
+    }
+  }
+  return all;
+}
+
 void bind_config(ConfigSection& s, Config& config) {
   s.demand("task");
-  std::vector<ConfigChoice<Task>> tasks;
-  for (const Task task :
-       {Task::kTranslation, Task::kClm, Task::kMlm, Task::kDenoising, Task::kClassification}) {
-    tasks.push_back({name_of(task), task});
-  }
+  std::vector<ConfigChoice<const TaskKind*>> tasks;
+  for (const TaskKind* kind : task_kinds()) tasks.push_back({kind->name, kind});
   s.read_choice("task", config.task, tasks);
   s.read("seed", config.seed);
   bind_device(s, config.device);
@@ -99,30 +70,29 @@ void bind_config(ConfigSection& s, Config& config) {
   if (s.given("init_from") || !config.init_from.empty()) {
     s.read_output_path("init_from", config.init_from);
   }
-  const auto section = [&](bool applies, const char* key,
+  const TaskKind& task = *config.task;
+  const auto section = [&](bool applies, const std::string& why, const char* key,
                            void (*bind)(ConfigSection & s, Config & config)) {
-    const std::string why =
-        reads_images(config) ? "with images" : concat("with task: ", name_of(config.task));
     s.section_if(applies, why, key, [&](ConfigSection& inner) { bind(inner, config); });
   };
-  section(true, "data", bind_data);
+  section(true, "", "data", bind_data);
   config.batch.seed = config.seed;
-  section(!reads_images(config), "tokenizer", bind_tokenizer);
-  section(config.task == Task::kMlm, "masking", bind_masking);
-  section(config.task == Task::kDenoising, "denoising", bind_denoising);
-  section(true, "model", bind_model);
-  section(true, "training", bind_training);
-  section(config.task != Task::kMlm && config.task != Task::kClassification, "generation",
-          bind_generation);
-  section(config.task == Task::kTranslation, "evaluation", bind_evaluation);
+  section(!reads_images(config), "with images", "tokenizer", bind_tokenizer);
+  section(true, "", "model", bind_model);
+  section(true, "", "training", bind_training);
+  for (const TaskSection& row : sections_of_tasks()) {
+    const bool applies = std::any_of(task.sections.begin(), task.sections.end(),
+                                     [&](const TaskSection& own) { return own.bind == row.bind; });
+    section(applies, concat("with task: ", task.name), row.key, row.bind);
+  }
 }
 
 Config read_tree(const ConfigNode& root, ConfigReadOptions options,
                  std::vector<ConfigProblem> problems = {}) {
   Config config;
-  if (const ConfigEntry* task = root.find("task"); task != nullptr && task->value.text == "clm") {
-    config.generation.num_beams = 1;  // open-ended text is sampled, not searched for
-    config.generation.do_sample = true;
+  if (const ConfigEntry* entry = root.find("task")) {
+    const TaskKind* const task = find_task(entry->value.text);
+    if (task != nullptr && task->set_defaults != nullptr) task->set_defaults(config);
   }
   read_config(
       root, [&](ConfigSection& s) { bind_config(s, config); }, options, std::move(problems));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/config/task.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/precision.h"
@@ -21,28 +22,6 @@
 #include "optim/schedule.h"
 
 namespace tapestry {
-
-enum class Task {
-  kTranslation,
-  kClm,             ///< causal language model
-  kMlm,             ///< masked language model
-  kDenoising,       ///< encoder-decoder that restores corrupted text
-  kClassification,  ///< of texts or images
-};
-enum class ModelType {
-  kEncoderDecoder,
-  kRnnAttention,
-  kEncoder,
-  kDecoder,
-  kVit,     ///< of images
-  kLinear,  ///< of images: softmax regression
-};
-
-/// As in a config.
-const char* name_of(Task task);
-const char* name_of(ModelType type);
-/// The metrics of a task's validation, first the one that by default tells the best model.
-std::vector<std::string> metrics_of(Task task);
 
 struct DataOptions {
   std::vector<CorpusSpec> train;
@@ -70,7 +49,7 @@ struct TrainingOptions {
   int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
-  std::string metric_for_best_model = "bleu";  ///< one of metrics_of(task)
+  std::string metric_for_best_model = "bleu";  ///< one of the task's
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
 };
 
@@ -81,7 +60,7 @@ struct EvaluationOptions {
 };
 
 struct Config {
-  Task task = Task::kTranslation;
+  const TaskKind* task = task_kinds().front();
   uint64_t seed = 1;
   std::string device = "auto";  ///< for parse_device()
   int threads = 0;              ///< 0: all cores
@@ -105,6 +84,9 @@ struct Config {
   SearchOptions generation;
   EvaluationOptions evaluation;
 };
+
+/// Whether the corpora are images, not texts.
+bool reads_images(const Config& config);
 
 /// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
 /// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).

@@ -5,8 +5,26 @@
 namespace tapestry {
 namespace {
 
-// T5's number of sentinels.
-constexpr int64_t kDenoisingSentinels = 100;
+void bind_corpora(ConfigSection& s, const char* key, const TaskKind& task,
+                  std::vector<CorpusSpec>& corpora) {
+  s.section_list(key, corpora, [&](ConfigSection& c, CorpusSpec& corpus) {
+    task.bind_corpus(c, corpus);
+    c.read("limit", corpus.limit, at_least(0));
+  });
+}
+
+void check_labels(ConfigSection& s, const std::vector<std::string>& labels) {
+  if (labels.size() == 1) {
+    s.complain("labels", "'data.labels' must name two classes or more, got one.");
+  }
+  std::set<std::string> seen;
+  for (const std::string& label : labels) {
+    if (seen.insert(label).second) continue;
+    s.complain("labels", "'data.labels' must name each class once, got '", label, "' twice.");
+  }
+}
+
+}  // namespace
 
 // Pairs of sentences: source and target files, a TSV, or the Ding dictionary.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
@@ -69,32 +87,6 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   s.read_choice("split", corpus.split, names({"all", "train", "valid", "test"}));
 }
 
-void bind_corpora(ConfigSection& s, const char* key, Task task, std::vector<CorpusSpec>& corpora) {
-  s.section_list(key, corpora, [task](ConfigSection& c, CorpusSpec& corpus) {
-    if (task == Task::kTranslation) {
-      bind_pairs(c, corpus);
-    } else if (task == Task::kClassification) {
-      bind_labelled(c, corpus);
-    } else {
-      bind_text(c, corpus);
-    }
-    c.read("limit", corpus.limit, at_least(0));
-  });
-}
-
-void check_labels(ConfigSection& s, const std::vector<std::string>& labels) {
-  if (labels.size() == 1) {
-    s.complain("labels", "'data.labels' must name two classes or more, got one.");
-  }
-  std::set<std::string> seen;
-  for (const std::string& label : labels) {
-    if (seen.insert(label).second) continue;
-    s.complain("labels", "'data.labels' must name each class once, got '", label, "' twice.");
-  }
-}
-
-}  // namespace
-
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
   std::vector<double> range = {corpus.range_begin, corpus.range_end};
   s.read_if(applies, "without documents: file", "range", range, between(0, 1));
@@ -109,26 +101,26 @@ void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
 void bind_data(ConfigSection& s, Config& config) {
   DataOptions& data = config.data;
   s.demand("train");
-  bind_corpora(s, "train", config.task, data.train);
+  bind_corpora(s, "train", *config.task, data.train);
   if (s.given("train") && data.train.empty()) {
     s.complain("train", "'data.train' must name a corpus, got none.");
   }
-  bind_corpora(s, "valid", config.task, data.valid);
-  const bool blocks = reads_blocks(config.task);
+  bind_corpora(s, "valid", *config.task, data.valid);
+  const bool blocks = config.task->reads_blocks;
   const bool images = reads_images(config);
   if (images) bind_image_data(s, config);
   const std::string why = images ? "with images"
-                                 : concat("with task: ", name_of(config.task), "; see ",
+                                 : concat("with task: ", config.task->name, "; see ",
                                           blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size, at_least(2));
   s.read_if(blocks, why, "cache", data.cache);
   // bos, a token and eos; of pairs a token and eos.
-  const double shortest = config.task == Task::kClassification ? 3 : 2;
+  const double shortest = config.task->has_classes ? 3 : 2;
   s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length, at_least(shortest));
   s.read_choice_if(!blocks && !images, why, "overlong", data.corpus.overlong,
                    names({"drop", "truncate", "error"}));
-  s.read_if(config.task == Task::kClassification, concat("with task: ", name_of(config.task)),
-            "labels", data.labels);
+  s.read_if(config.task->has_classes, concat("with task: ", config.task->name), "labels",
+            data.labels);
   check_labels(s, data.labels);
 }
 
@@ -149,8 +141,8 @@ void bind_tokenizer(ConfigSection& s, Config& config) {
                    names({"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"}));
   s.read_if(trains, why, "max_sentences", tokenizer.max_sentences, at_least(0));
   // Pieces that the objective writes into the text.
-  tokenizer.mask_piece = config.task == Task::kMlm || config.task == Task::kDenoising;
-  tokenizer.sentinels = config.task == Task::kDenoising ? kDenoisingSentinels : 0;
+  tokenizer.mask_piece = config.task->needs_mask_piece;
+  tokenizer.sentinels = config.task->sentinels;
   if (tokenizer.byte_fallback && tokenizer.vocab_size < 261) {
     s.complain("vocab_size", "'tokenizer.vocab_size' must be at least 261 with byte_fallback, got ",
                tokenizer.vocab_size, '.');

@@ -79,7 +79,7 @@ void bind_attention_model(ConfigSection& s, Config& config) {
                    {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}});
   s.read_if(!images, why, "max_position_embeddings", model.max_position_embeddings, positive());
   const bool segments = type == ModelType::kEncoder || type == ModelType::kDecoder;
-  s.read_if(segments, images ? why : concat("with task: ", name_of(config.task)), "type_vocab_size",
+  s.read_if(segments, images ? why : concat("with task: ", config.task->name), "type_vocab_size",
             model.type_vocab_size, at_least(0));
   s.read_if(applies && !images, why, "embedding_norm", model.embedding_norm);
   s.read_if(applies, why, "attention_dropout", model.attention_dropout, from_up_to_below(0, 1));
@@ -87,43 +87,23 @@ void bind_attention_model(ConfigSection& s, Config& config) {
   if (applies) check_model(s, model);
 }
 
-/// The models of a task, first the one by default.
-std::vector<ModelType> types_of(const Config& config) {
-  switch (config.task) {
-    case Task::kTranslation:
-    case Task::kDenoising:
-      return {ModelType::kEncoderDecoder, ModelType::kRnnAttention};
-    case Task::kClm:
-      return {ModelType::kDecoder};
-    case Task::kClassification:
-      if (reads_images(config)) return {ModelType::kVit, ModelType::kLinear};
-      break;
-    case Task::kMlm:
-      break;
-  }
-  return {ModelType::kEncoder};
-}
-
 void bind_type(ConfigSection& s, Config& config) {
   const ModelType before = config.model_type;
-  const std::vector<ModelType> types = types_of(config);
+  const std::vector<ModelType>& types = reads_images(config) && !config.task->image_models.empty()
+                                            ? config.task->image_models
+                                            : config.task->models;
   const auto fits = [&] {
     return std::find(types.begin(), types.end(), config.model_type) != types.end();
   };
   if (!fits()) config.model_type = types.front();
-  std::vector<ConfigChoice<ModelType>> choices;
-  for (const ModelType type : {ModelType::kEncoderDecoder, ModelType::kEncoder, ModelType::kDecoder,
-                               ModelType::kRnnAttention, ModelType::kVit, ModelType::kLinear}) {
-    choices.push_back({name_of(type), type});
-  }
-  s.read_choice("type", config.model_type, choices);
+  s.read_choice("type", config.model_type, named(kModelTypes));
   if (!fits()) {
     std::string names;
     for (const ModelType type : types)
       names += (names.empty() ? "" : " or ") + std::string(name_of(type));
-    const bool classes = config.task == Task::kClassification;
-    s.complain("type", "'model.type' must be ", names, " with task: ", name_of(config.task),
-               !classes               ? ""
+    const bool both = !config.task->image_models.empty();
+    s.complain("type", "'model.type' must be ", names, " with task: ", config.task->name,
+               !both                  ? ""
                : reads_images(config) ? " of images"
                                       : " of texts",
                ", got ", name_of(config.model_type), '.');
@@ -138,10 +118,10 @@ void bind_type(ConfigSection& s, Config& config) {
 void bind_model(ConfigSection& s, Config& config) {
   bind_type(s, config);
   ModelOptions& model = config.model;
-  const Task task = config.task;
-  const bool both = task == Task::kTranslation || task == Task::kDenoising;
+  const TaskKind& task = *config.task;
+  const bool both = task.models.front() == ModelType::kEncoderDecoder;
   const bool images = reads_images(config), linear = config.model_type == ModelType::kLinear;
-  const std::string with_task = concat("with task: ", name_of(task));
+  const std::string with_task = concat("with task: ", task.name);
   const std::string with_type = concat("with type: ", name_of(config.model_type));
   s.read_if(!linear, with_type, "hidden_size", model.hidden_size, positive());
   s.read_if(both, with_task, "encoder_layers", model.encoder_layers, positive());
@@ -155,7 +135,7 @@ void bind_model(ConfigSection& s, Config& config) {
   s.read_if(!linear, with_type, "dropout", model.dropout, from_up_to_below(0, 1));
   bind_attention_model(s, config);
   if (images) return;
-  const bool blocks = reads_blocks(task);
+  const bool blocks = task.reads_blocks;
   const int64_t longest = blocks ? config.data.block_size : config.data.corpus.max_length;
   if (longest > model.max_position_embeddings) {
     s.complain("max_position_embeddings", "'model.max_position_embeddings' must be at least data.",

@@ -63,7 +63,7 @@ void bind_training(ConfigSection& s, Config& config) {
   s.read_choice_if(!images, "with images: batch_size counts them", "batch_type",
                    config.batch.batch_type, names({"tokens", "sentences"}));
   s.read("batch_size", config.batch.batch_size, positive());
-  const bool blocks = reads_blocks(config.task);
+  const bool blocks = config.task->reads_blocks;
   const int64_t longest = blocks ? config.data.block_size : config.data.corpus.max_length;
   if (config.batch.batch_type == "tokens" && config.batch.batch_size < longest) {
     s.complain("batch_size", "'training.batch_size' (tokens) must hold a row of data.",
@@ -85,9 +85,9 @@ void bind_training(ConfigSection& s, Config& config) {
   s.read("save_steps", training.save_steps, at_least(0));
   s.read("save_total_limit", training.save_total_limit, at_least(0));
   s.read("early_stopping_patience", training.early_stopping_patience, at_least(0));
-  const std::vector<std::string> metrics = metrics_of(config.task);
+  const std::vector<const char*>& metrics = config.task->metrics;
   std::vector<ConfigChoice<std::string>> choices;
-  for (const std::string& metric : metrics) choices.push_back({metric.c_str(), metric});
+  for (const char* metric : metrics) choices.push_back({metric, metric});
   if (std::find(metrics.begin(), metrics.end(), training.metric_for_best_model) == metrics.end()) {
     training.metric_for_best_model = metrics.front();
   }

@@ -35,15 +35,11 @@ void complain_unless_valid(ConfigSection& s, size_t problems, const char* key,
   }
 }
 
-/// A task reads text without translations into blocks of one length.
-inline bool reads_blocks(Task task) { return task == Task::kClm || task == Task::kMlm; }
-
-/// The corpora are images, not texts.
-inline bool reads_images(const Config& config) {
-  return !config.data.train.empty() && !config.data.train[0].images.empty();
-}
-
 void bind_data(ConfigSection& s, Config& config);
+/// Corpora: pairs of sentences; text without translations; texts or images with a class each.
+void bind_pairs(ConfigSection& s, CorpusSpec& corpus);
+void bind_text(ConfigSection& s, CorpusSpec& corpus);
+void bind_labelled(ConfigSection& s, CorpusSpec& corpus);
 /// The key `range` of a part of a file.
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
 /// The keys of images in the sections data.train, data and model.

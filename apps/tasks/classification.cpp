@@ -7,6 +7,7 @@
 #include "data/image_batching.h"
 #include "data/labelled.h"
 #include "data/loader.h"
+#include "nn/gradcheck_models.h"
 
 namespace tapestry {
 namespace {
@@ -147,11 +148,8 @@ ClassProbabilities probabilities_of(const Var& logits) {
   return softmax(logits).value().to_vector<double>();
 }
 
-}  // namespace
-
-std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
-                                                       TokenizerPair tokenizers, DataPosition start,
-                                                       const Report& report) {
+std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
+                                   DataPosition start, const Report& report) {
   if (reads_images(config)) {
     return std::make_unique<ClassificationTask<ImageData>>(config, std::move(tokenizers), start,
                                                            report);
@@ -159,6 +157,31 @@ std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
   return std::make_unique<ClassificationTask<TextData>>(config, std::move(tokenizers), start,
                                                         report);
 }
+
+std::shared_ptr<const ParamStore> parameters(const Config& config,
+                                             const TokenizerPair& tokenizers) {
+  if (reads_images(config)) return parameters_of<ImageClassifier>(config, tokenizers);
+  return parameters_of<SequenceClassifier>(config, tokenizers);
+}
+
+GradcheckCase gradcheck_case(const std::string& name, ModelType type, const ModelOptions& options) {
+  if (type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
+  if (type == ModelType::kLinear) return linear_classifier_gradcheck(name, options);
+  return classifier_gradcheck(name, options);
+}
+
+}  // namespace
+
+extern const Task kClassification{{.name = "classification",
+                                   .abilities = kClassifies,
+                                   .models = {ModelType::kEncoder},
+                                   .image_models = {ModelType::kVit, ModelType::kLinear},
+                                   .metrics = {"accuracy", "nll", "loss"},
+                                   .bind_corpus = bind_labelled,
+                                   .has_classes = true},
+                                  make,
+                                  parameters,
+                                  gradcheck_case};
 
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line) {

@@ -1,4 +1,4 @@
-// Classification of texts and images: the task that trains a model, and what a trained one says.
+// What a trained classifier says of texts and images.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,6 @@
 #include "apps/tasks/task.h"
 
 namespace tapestry {
-
-std::unique_ptr<TrainingTask> make_classification_task(const Config& config,
-                                                       TokenizerPair tokenizers, DataPosition start,
-                                                       const Report& report);
 
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;

@@ -5,13 +5,18 @@
 #include <numeric>
 #include <utility>
 
+#include "apps/config/sections.h"
 #include "data/block_batching.h"
 #include "data/loader.h"
+#include "nn/gradcheck_models.h"
 
 namespace tapestry {
+
+extern const Task kClm;
+
 namespace {
 
-// The targets stay where the loss may check them.
+// Targets stay on the host: the loss validates them without waiting for the GPU.
 LanguageModel::Batch on_device(const BlockBatch& batch, Device device) {
   return {batch.ids.to(device), batch.targets,
           batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
@@ -31,7 +36,7 @@ template <class F>
 auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle, DataPosition start,
                   F f) {
   const BlockOptions options = block_options(model.config, shuffle);
-  if (model.config.task == Task::kClm) return f(BlockBatches(text, options, start));
+  if (model.config.task == &kClm) return f(BlockBatches(text, options, start));
   return f(
       MaskedBlockBatches(text, *model.tokenizers.source, options, model.config.masking, start));
 }
@@ -108,14 +113,46 @@ class LanguageModellingTask : public TrainingTask {
   std::vector<BlockBatch> update_;
 };
 
-}  // namespace
-
-std::unique_ptr<TrainingTask> make_language_modelling_task(const Config& config,
-                                                           TokenizerPair tokenizers,
-                                                           DataPosition start,
-                                                           const Report& report) {
+std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
+                                   DataPosition start, const Report& report) {
   return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), start, report);
 }
+
+// Open-ended text is sampled, not searched for.
+void sample_by_default(Config& config) {
+  config.generation.num_beams = 1;
+  config.generation.do_sample = true;
+}
+
+}  // namespace
+
+extern const Task kClm{{.name = "clm",
+                        .abilities = kContinuesText | kModelsText,
+                        .models = {ModelType::kDecoder},
+                        .metrics = {"nll", "loss", "ppl", "accuracy"},
+                        .bind_corpus = bind_text,
+                        .sections = {{"generation", bind_generation}},
+                        .reads_blocks = true,
+                        .set_defaults = sample_by_default},
+                       make,
+                       parameters_of<LanguageModel>,
+                       [](const std::string& name, ModelType, const ModelOptions& options) {
+                         return language_model_gradcheck(name, options, /*causal=*/true);
+                       }};
+
+extern const Task kMlm{{.name = "mlm",
+                        .abilities = kModelsText | kFillsMasks,
+                        .models = {ModelType::kEncoder},
+                        .metrics = {"nll", "loss", "ppl", "accuracy"},
+                        .bind_corpus = bind_text,
+                        .sections = {{"masking", bind_masking}},
+                        .reads_blocks = true,
+                        .needs_mask_piece = true},
+                       make,
+                       parameters_of<LanguageModel>,
+                       [](const std::string& name, ModelType, const ModelOptions& options) {
+                         return language_model_gradcheck(name, options, /*causal=*/false);
+                       }};
 
 double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
 
@@ -123,7 +160,7 @@ TextQuality text_quality(const TextModel& model, const TokenStream& text) {
   const LossSums sums = loss_over(model, text, {});
   TextQuality quality{
       .nll = sums.nll(), .tokens = sums.tokens(), .accuracy = sums.metrics().at("accuracy")};
-  if (model.config.task == Task::kClm) {
+  if (model.config.task == &kClm) {
     quality.bits_per_character =
         sums.nll() / std::log(2.0) / static_cast<double>(text.characters());
   }

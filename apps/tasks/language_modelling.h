@@ -1,4 +1,4 @@
-// Causal and masked language models: the tasks that train them, and what commands do with one.
+// What commands do with a causal or masked language model.
 #pragma once
 
 #include <memory>
@@ -7,16 +7,9 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/task.h"
-#include "apps/tasks/translation.h"
 #include "data/token_stream.h"
 
 namespace tapestry {
-
-/// task: clm or mlm.
-std::unique_ptr<TrainingTask> make_language_modelling_task(const Config& config,
-                                                           TokenizerPair tokenizers,
-                                                           DataPosition start,
-                                                           const Report& report);
 
 /// Quality of a language model on a text.
 struct TextQuality {

@@ -2,9 +2,6 @@
 
 #include <cmath>
 
-#include "apps/tasks/classification.h"
-#include "apps/tasks/language_modelling.h"
-#include "apps/tasks/translation.h"
 #include "core/cuda/runtime.h"
 #include "core/precision.h"
 
@@ -86,22 +83,6 @@ NamedVars named_parameters(const ParamStore& store) {
     params.emplace_back(parameter.name, parameter.var);
   }
   return params;
-}
-
-std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
-                                        DataPosition start, const Report& report) {
-  switch (config.task) {
-    case Task::kTranslation:
-      return make_translation_task(config, std::move(tokenizers), start, report);
-    case Task::kDenoising:
-      return make_denoising_task(config, std::move(tokenizers), start, report);
-    case Task::kClm:
-    case Task::kMlm:
-      return make_language_modelling_task(config, std::move(tokenizers), start, report);
-    case Task::kClassification:
-      return make_classification_task(config, std::move(tokenizers), start, report);
-  }
-  fail(ErrorKind::kConfig, "[train] there is no such task.");
 }
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {

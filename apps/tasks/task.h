@@ -1,4 +1,5 @@
-// What the trainer trains, and the options of the `training` section.
+// What the trainer trains, and everything that makes a task: a new one is a file with a Task in it
+// and a row in table.cpp.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,10 @@
 #include "apps/checkpoint/checkpoint.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
+#include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "data/batching.h"
+#include "nn/model_options.h"
 #include "nn/parameters.h"
 #include "optim/named.h"
 
@@ -36,7 +39,7 @@ class TrainingTask {
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
   /// Where the data stands: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
-  /// Metrics of the validation set by name: those of metrics_of(task), and more where they apply.
+  /// Metrics of the validation set by name: those of TaskKind::metrics, and more where they apply.
   virtual std::map<std::string, double> validate(const CrossEntropyOptions& options) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
   virtual std::map<std::string, std::string> files() const = 0;
@@ -51,8 +54,21 @@ using Report = std::function<void(const std::string&)>;
 /// All of a store, as the optimizers take them.
 NamedVars named_parameters(const ParamStore& store);
 
-/// The task of a config. Without `tokenizers` it trains them, or reads the config's. Reads and
-/// encodes the corpora; the data goes on from `start`.
+/// A task whole: what a config knows of it, and the code behind it.
+struct Task : TaskKind {
+  /// Without `tokenizers` it trains them, or reads the config's. Reads and encodes the corpora; the
+  /// data goes on from `start`.
+  std::unique_ptr<TrainingTask> (*make)(const Config& config, TokenizerPair tokenizers,
+                                        DataPosition start, const Report& report);
+  /// The parameters of the config's model, freshly drawn.
+  std::shared_ptr<const ParamStore> (*parameters)(const Config& config,
+                                                  const TokenizerPair& tokenizers);
+  /// The loss of a small model with these options, by all of its parameters.
+  GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
+};
+
+/// The row of a config's task.
+const Task& task_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         DataPosition start, const Report& report);
 
@@ -60,6 +76,12 @@ std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair toke
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
 /// The files of a checkpoint that are tokenizers.
 std::map<std::string, std::string> tokenizer_files(const CheckpointFiles& files);
+
+/// How probable a model finds a text.
+struct Score {
+  double log_probability = 0;  ///< of the tokens, given what comes before them and the source
+  int64_t tokens = 0;          ///< eos included
+};
 
 /// Loss and accuracy over a validation set.
 class LossSums {

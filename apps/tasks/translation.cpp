@@ -5,25 +5,11 @@
 #include <limits>
 #include <numeric>
 
-#include "data/loader.h"
+#include "apps/config/sections.h"
+#include "apps/tasks/encoder_decoder_task.h"
 #include "data/metrics.h"
 
 namespace tapestry {
-namespace {
-
-// The targets stay where the loss may check them.
-EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device device) {
-  return {batch.source.to(device), batch.source_lengths.to(device), batch.target_in.to(device),
-          batch.target_out};
-}
-
-BatchOptions unshuffled(BatchOptions options) {
-  options.shuffle = false;
-  return options;
-}
-
-}  // namespace
-
 template <class Model>
 std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
                                                const std::vector<std::vector<int32_t>>& sources,
@@ -87,83 +73,7 @@ std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCor
   return scores;
 }
 
-AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
-                             const std::vector<int32_t>& source,
-                             const std::vector<int32_t>& target) {
-  std::vector<int32_t> read = source, fed = target;
-  read.push_back(kEosId);
-  fed.insert(fed.begin(), kBosId);
-  const auto row = [&](const std::vector<int32_t>& ids) {
-    return Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}).to(model.device());
-  };
-  const Tensor lengths = Tensor::full({1}, double(read.size()), DType::kInt32).to(model.device());
-  AttentionRecorder recorder;
-  model.model.decode(row(fed), model.model.encode(row(read), lengths), lengths);
-
-  AttentionPage page;
-  for (const int32_t id : read) page.source.push_back(model.tokenizers.source->piece(id));
-  for (const int32_t id : fed) page.target.push_back(model.tokenizers.target->piece(id));
-  const auto take = [&](const std::string& name, bool source_queries, bool source_keys) {
-    const Tensor recorded = recorder.weights().at(page.maps.size()).to(Device{});
-    const Tensor weights = recorded.to(wider(recorded.dtype()));
-    const Shape& shape = weights.shape();
-    page.maps.push_back(
-        {name, source_queries, source_keys, weights.reshape({shape[1], shape[2], shape[3]})});
-  };
-  const ModelOptions& options = model.config.model;
-  for (int64_t i = 1; i <= options.encoder_layers; ++i) {
-    take(concat("encoder layer ", i, ", self-attention"), true, true);
-  }
-  for (int64_t i = 1; i <= options.decoder_layers; ++i) {
-    take(concat("decoder layer ", i, ", self-attention"), false, false);
-    take(concat("decoder layer ", i, ", cross-attention"), false, true);
-  }
-  return page;
-}
-
 namespace {
-
-/// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.
-template <class Model, class Batches>
-class EncoderDecoderTask : public TrainingTask {
- public:
-  ParamStore& parameters() override { return model_->store; }
-
-  UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
-    update_.clear();
-    for (int64_t i = 0; i < micro_batches; ++i) {
-      update_.push_back(loader_->next().batch);
-      size.tokens += update_.back().source_tokens + update_.back().target_tokens;
-      size.targets += update_.back().target_tokens;
-    }
-    return size;
-  }
-  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    return loss_of(update_.at(static_cast<size_t>(i)), options);
-  }
-  DataPosition position() const override { return loader_->position(); }
-  std::map<std::string, std::string> files() const override { return model_->files(); }
-
- protected:
-  CrossEntropy loss_of(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
-    return model_->model.loss(on_device(batch, model_->device()), options);
-  }
-  /// The loss over one epoch of a walk.
-  LossSums loss_over(Batches batches, const CrossEntropyOptions& options) const {
-    LossSums sums;
-    for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-      sums.add(loss_of(batches.next(), options));
-    }
-    return sums;
-  }
-
-  std::unique_ptr<TranslationModel<Model>> model_;
-  std::unique_ptr<Loader<Batches>> loader_;
-
- private:
-  std::vector<TranslationBatch> update_;
-};
 
 template <class Model>
 class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
@@ -230,64 +140,18 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   ParallelCorpus train_, valid_;
 };
 
-template <class Model>
-class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
-  using Base = EncoderDecoderTask<Model, DenoisingBatches>;
-  using Base::loader_, Base::model_;
-
- public:
-  DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
-                const Report& report) {
-    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    CorpusOptions corpus = config.data.corpus;
-    train_ = load_text(config.data.train, *tokenizers.source, corpus);
-    report("training data: " + train_.counts.summary());
-    if (!config.data.valid.empty()) {
-      corpus.overlong = "truncate";
-      valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
-      report("validation data: " + valid_.counts.summary());
-    }
-    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
-    loader_ = std::make_unique<Loader<DenoisingBatches>>(batches(train_, config.batch, start));
-  }
-  ~DenoisingTask() override { loader_.reset(); }
-
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (valid_.size() == 0) return {};
-    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options)
-        .metrics();
-  }
-
- private:
-  DenoisingBatches batches(const TextCorpus& corpus, const BatchOptions& options,
-                           DataPosition start) const {
-    return DenoisingBatches(corpus, *model_->tokenizers.source, model_->config.denoising, options,
-                            start);
-  }
-
-  TextCorpus train_, valid_;
-};
-
-/// TaskOf<Model> for the config's model.
-template <template <class> class TaskOf, class... Arguments>
-std::unique_ptr<TrainingTask> task_of_model(const Config& config, Arguments&&... arguments) {
-  if (config.model_type == ModelType::kRnnAttention) {
-    return std::make_unique<TaskOf<RnnAttention>>(config, std::forward<Arguments>(arguments)...);
-  }
-  return std::make_unique<TaskOf<EncoderDecoder>>(config, std::forward<Arguments>(arguments)...);
-}
-
 }  // namespace
 
-std::unique_ptr<TrainingTask> make_translation_task(const Config& config, TokenizerPair tokenizers,
-                                                    DataPosition start, const Report& report) {
-  return task_of_model<TranslationTask>(config, std::move(tokenizers), start, report);
-}
-
-std::unique_ptr<TrainingTask> make_denoising_task(const Config& config, TokenizerPair tokenizers,
-                                                  DataPosition start, const Report& report) {
-  return task_of_model<DenoisingTask>(config, std::move(tokenizers), start, report);
-}
+extern const Task kTranslation{
+    {.name = "translation",
+     .abilities = kTranslates | kScoresPairs,
+     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+     .metrics = {"bleu", "chrf", "nll", "loss", "ppl"},
+     .bind_corpus = bind_pairs,
+     .sections = {{"generation", bind_generation}, {"evaluation", bind_evaluation}}},
+    make_task_of_model<TranslationTask>,
+    encoder_decoder_parameters,
+    encoder_decoder_case};
 
 template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
                                   int64_t);

@@ -1,4 +1,4 @@
-// Translation with a trained model, and the tasks that train encoder-decoders.
+// Translation with a trained model.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/commands/attention_html.h"
 #include "apps/tasks/task.h"
 
 namespace tapestry {
@@ -21,25 +20,9 @@ std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& mo
                                                const SearchOptions& options,
                                                int64_t batch_sentences, int64_t first_id = 0);
 
-struct Score {
-  double log_probability = 0;  ///< of the target and eos, given the source
-  int64_t tokens = 0;          ///< eos included
-};
-/// One score per pair.
+/// One score per pair: of the target and eos, given the source.
 template <class Model>
 std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
                          int64_t batch_sentences);
-
-/// What every layer of the model attended to, reading `source` and writing `target` (ids without
-/// bos and eos).
-AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
-                             const std::vector<int32_t>& source,
-                             const std::vector<int32_t>& target);
-
-std::unique_ptr<TrainingTask> make_translation_task(const Config& config, TokenizerPair tokenizers,
-                                                    DataPosition start, const Report& report);
-/// Corrupted text in, the text out (T5, BART).
-std::unique_ptr<TrainingTask> make_denoising_task(const Config& config, TokenizerPair tokenizers,
-                                                  DataPosition start, const Report& report);
 
 }  // namespace tapestry

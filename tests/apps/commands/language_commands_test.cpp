@@ -338,7 +338,7 @@ std::vector<std::pair<double, int>> scores_of(const std::string& text) {
 
 TEST_F(LanguageCommandsTest, ScoreIsTheSumOfLogProbabilities) {
   model("clm");
-  const auto bundle = TextModel::load(folder_->path("clm"), "cpu", "test", {Task::kClm});
+  const auto bundle = TextModel::load(folder_->path("clm"), "cpu", "test", kContinuesText);
   folder_->write("lines", "ba ce di\n\nmu lo\n");
   const auto scores = scores_of(folder_->output("score --model clm --target lines"));
   ASSERT_EQ(scores.size(), 3u);

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "apps/checkpoint/checkpoint.h"
-#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/task.h"
 #include "tests/paths.h"
 
 namespace tapestry {
@@ -44,29 +44,6 @@ std::vector<std::string> stand_ins(const Config& config) {
   return overrides;
 }
 
-template <class Model>
-int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
-  return ModelBundle<Model>(config, tokenizers).store.elements();
-}
-
-int64_t parameters_of(const Config& config, const TokenizerPair& tokenizers) {
-  switch (config.model_type) {
-    case ModelType::kEncoderDecoder:
-      return parameters_of<EncoderDecoder>(config, tokenizers);
-    case ModelType::kRnnAttention:
-      return parameters_of<RnnAttention>(config, tokenizers);
-    case ModelType::kDecoder:
-      return parameters_of<LanguageModel>(config, tokenizers);
-    case ModelType::kEncoder:
-      return config.task == Task::kMlm ? parameters_of<LanguageModel>(config, tokenizers)
-                                       : parameters_of<SequenceClassifier>(config, tokenizers);
-    case ModelType::kVit:
-    case ModelType::kLinear:
-      return parameters_of<ImageClassifier>(config, {});
-  }
-  return 0;
-}
-
 class ShippedConfig : public testing::TestWithParam<std::string> {};
 
 TEST_P(ShippedConfig, DescribesAModel) {
@@ -85,7 +62,7 @@ TEST_P(ShippedConfig, DescribesAModel) {
   };
   const auto alphabet = train_tokenizer(characters, abc, /*seed=*/1);
   config.device = "cpu";
-  EXPECT_GT(parameters_of(config, {alphabet, alphabet}),
+  EXPECT_GT(task_of(config).parameters(config, {alphabet, alphabet})->elements(),
             4 * config.model.hidden_size * config.model.hidden_size);
 }
 

@@ -1,0 +1,70 @@
+// A task as its config knows it: which examples it reads, which models it trains, which sections it
+// has. The rows themselves, and the code behind them, are in apps/tasks/.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapestry {
+
+class ConfigSection;
+struct Config;
+struct CorpusSpec;
+
+enum class ModelType {
+  kEncoderDecoder,
+  kRnnAttention,
+  kEncoder,
+  kDecoder,
+  kVit,     ///< of images
+  kLinear,  ///< of images: softmax regression
+};
+inline constexpr ModelType kModelTypes[] = {
+    ModelType::kEncoderDecoder, ModelType::kEncoder, ModelType::kDecoder,
+    ModelType::kRnnAttention,   ModelType::kVit,     ModelType::kLinear};
+/// As in a config.
+const char* name_of(ModelType type);
+
+/// What a trained model can do for the commands.
+enum Ability : unsigned {
+  kTranslates = 1 << 0,
+  kScoresPairs = 1 << 1,    ///< the probability of a target, given its source
+  kContinuesText = 1 << 2,  ///< and knows the probability of a text
+  kModelsText = 1 << 3,     ///< has a perplexity
+  kFillsMasks = 1 << 4,
+  kClassifies = 1 << 5,
+};
+
+/// A section that only some tasks have.
+struct TaskSection {
+  const char* key;
+  void (*bind)(ConfigSection& section, Config& config);
+};
+
+struct TaskKind {
+  const char* name;                          ///< as in a config
+  unsigned abilities;                        ///< of its models: Ability, joined by |
+  std::vector<ModelType> models;             ///< that it trains, first the default
+  std::vector<ModelType> image_models = {};  ///< likewise, where the corpora are images
+  std::vector<const char*> metrics;          ///< of validation; the first one tells the best model
+  void (*bind_corpus)(ConfigSection& section, CorpusSpec& corpus);
+  std::vector<TaskSection> sections = {};  ///< besides data, tokenizer, model and training
+  bool reads_blocks = false;               ///< examples are blocks of a stream of tokens, not lines
+  bool has_classes = false;                ///< reads data.labels
+  bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
+  int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
+  void (*set_defaults)(Config& config) = nullptr;  ///< before a config is read
+
+  bool can(Ability ability) const { return (abilities & ability) != 0; }
+};
+
+/// Every task, in the order in which messages name them. The first is a config's default.
+std::span<const TaskKind* const> task_kinds();
+/// The task of that name, or nullptr.
+const TaskKind* find_task(std::string_view name);
+/// "clm or mlm": the names of the tasks whose models can do something.
+std::string tasks_that_can(Ability ability);
+
+}  // namespace tapestry

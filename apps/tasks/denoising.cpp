@@ -1,0 +1,66 @@
+// Corrupted text in, the text out (T5, BART).
+#include "data/denoising.h"
+
+#include "apps/config/sections.h"
+#include "apps/tasks/encoder_decoder_task.h"
+
+namespace tapestry {
+namespace {
+
+// T5's number of sentinels (Raffel et al. 2020).
+constexpr int64_t kSentinels = 100;
+
+template <class Model>
+class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
+  using Base = EncoderDecoderTask<Model, DenoisingBatches>;
+  using Base::loader_, Base::model_;
+
+ public:
+  DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
+                const Report& report) {
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    CorpusOptions corpus = config.data.corpus;
+    train_ = load_text(config.data.train, *tokenizers.source, corpus);
+    report("training data: " + train_.counts.summary());
+    if (!config.data.valid.empty()) {
+      corpus.overlong = "truncate";
+      valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
+      report("validation data: " + valid_.counts.summary());
+    }
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
+    loader_ = std::make_unique<Loader<DenoisingBatches>>(batches(train_, config.batch, start));
+  }
+  ~DenoisingTask() override { loader_.reset(); }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (valid_.size() == 0) return {};
+    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options)
+        .metrics();
+  }
+
+ private:
+  DenoisingBatches batches(const TextCorpus& corpus, const BatchOptions& options,
+                           DataPosition start) const {
+    return DenoisingBatches(corpus, *model_->tokenizers.source, model_->config.denoising, options,
+                            start);
+  }
+
+  TextCorpus train_, valid_;
+};
+
+}  // namespace
+
+extern const Task kDenoising{
+    {.name = "denoising",
+     .abilities = kTranslates,
+     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+     .metrics = {"nll", "loss", "ppl", "accuracy"},
+     .bind_corpus = bind_text,
+     .sections = {{"denoising", bind_denoising}, {"generation", bind_generation}},
+     .needs_mask_piece = true,
+     .sentinels = kSentinels},
+    make_task_of_model<DenoisingTask>,
+    encoder_decoder_parameters,
+    encoder_decoder_case};
+
+}  // namespace tapestry

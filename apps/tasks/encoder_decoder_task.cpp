@@ -1,0 +1,21 @@
+#include "apps/tasks/encoder_decoder_task.h"
+
+#include "nn/gradcheck_models.h"
+
+namespace tapestry {
+
+std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& config,
+                                                             const TokenizerPair& tokenizers) {
+  if (config.model_type == ModelType::kRnnAttention) {
+    return parameters_of<RnnAttention>(config, tokenizers);
+  }
+  return parameters_of<EncoderDecoder>(config, tokenizers);
+}
+
+GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
+                                   const ModelOptions& options) {
+  if (type == ModelType::kRnnAttention) return rnn_attention_gradcheck(name, options);
+  return encoder_decoder_gradcheck(name, options);
+}
+
+}  // namespace tapestry

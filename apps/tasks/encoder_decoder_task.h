@@ -1,0 +1,83 @@
+// What the tasks that train encoder-decoders share: batches, loss, and the choice of the model.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/task.h"
+#include "data/loader.h"
+
+namespace tapestry {
+
+/// Targets stay on the host: the loss validates them without waiting for the GPU.
+inline EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device device) {
+  return {batch.source.to(device), batch.source_lengths.to(device), batch.target_in.to(device),
+          batch.target_out};
+}
+
+inline BatchOptions unshuffled(BatchOptions options) {
+  options.shuffle = false;
+  return options;
+}
+
+/// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.
+template <class Model, class Batches>
+class EncoderDecoderTask : public TrainingTask {
+ public:
+  ParamStore& parameters() override { return model_->store; }
+
+  UpdateSize next_update(int64_t micro_batches) override {
+    UpdateSize size{.micro_batches = micro_batches};
+    update_.clear();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      update_.push_back(loader_->next().batch);
+      size.tokens += update_.back().source_tokens + update_.back().target_tokens;
+      size.targets += update_.back().target_tokens;
+    }
+    return size;
+  }
+  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
+    return loss_of(update_.at(static_cast<size_t>(i)), options);
+  }
+  DataPosition position() const override { return loader_->position(); }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
+
+ protected:
+  CrossEntropy loss_of(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
+    return model_->model.loss(on_device(batch, model_->device()), options);
+  }
+  /// The loss over one epoch of a walk.
+  LossSums loss_over(Batches batches, const CrossEntropyOptions& options) const {
+    LossSums sums;
+    for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+      sums.add(loss_of(batches.next(), options));
+    }
+    return sums;
+  }
+
+  std::unique_ptr<TranslationModel<Model>> model_;
+  std::unique_ptr<Loader<Batches>> loader_;
+
+ private:
+  std::vector<TranslationBatch> update_;
+};
+
+/// TaskOf<Model> for the config's model.
+template <template <class> class TaskOf>
+std::unique_ptr<TrainingTask> make_task_of_model(const Config& config, TokenizerPair tokenizers,
+                                                 DataPosition start, const Report& report) {
+  if (config.model_type == ModelType::kRnnAttention) {
+    return std::make_unique<TaskOf<RnnAttention>>(config, std::move(tokenizers), start, report);
+  }
+  return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), start, report);
+}
+
+/// Task::parameters and Task::gradcheck of such a task.
+std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& config,
+                                                             const TokenizerPair& tokenizers);
+GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
+                                   const ModelOptions& options);
+
+}  // namespace tapestry
