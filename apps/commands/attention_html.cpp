@@ -93,7 +93,7 @@ choosePage();
 </script></body></html>
 )";
 
-// In thousandths: three digits are more than an eye can tell apart.
+// In thousandths: the eye cannot tell finer differences apart.
 Json heads_of(const Tensor& weights) {
   Json heads = Json::array();
   const int64_t count = weights.shape()[0], rows = weights.shape()[1], cols = weights.shape()[2];
@@ -112,7 +112,7 @@ Json heads_of(const Tensor& weights) {
   return heads;
 }
 
-// JSON inside a script: nothing in it may look like the script's end.
+// JSON inside a script element must not contain "</".
 std::string inside_script(std::string json) {
   for (size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at)) {
     json.replace(at, 1, "\\u003c");

@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// The weights of one kind of attention in one layer: every head's share of each key in each query.
+/// The weights of one attention layer: for each head and query, the share of each key.
 struct AttentionMap {
   std::string name;     ///< "encoder layer 1, self-attention"
   bool source_queries;  ///< queries are source tokens, else target tokens
@@ -16,14 +16,15 @@ struct AttentionMap {
   Tensor weights;       ///< (H, T, S) on the CPU, floating
 };
 
-/// A sentence with its translation and everything that attended to something.
+/// A sentence, its translation, and the weights of all attention layers.
 struct AttentionPage {
   std::vector<std::string> source;  ///< pieces, as labels
   std::vector<std::string> target;
   std::vector<AttentionMap> maps;
 };
 
-/// A page with a chooser of sentence and layer and a heat map for each head. It loads nothing.
+/// A page that lets the reader choose sentence and layer, with a heat map for each head. It loads
+/// no other file.
 std::string attention_html(const std::vector<AttentionPage>& pages);
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// What a translation model attended to.
+// The attention weights of a translation model, collected for a page.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace tapestry {
 
-/// What every layer of the model attended to, reading `source` and writing `target` (ids without
-/// bos and eos).
+/// The weights of every layer while the model reads `source` and writes `target` (ids without bos
+/// and eos).
 AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
                              const std::vector<int32_t>& source,
                              const std::vector<int32_t>& target);

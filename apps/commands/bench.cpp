@@ -31,7 +31,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Rows of source and target tokens; of target tokens alone for a model over one sequence.
+// Rows, and the tokens of a source and a target row. A language model has only targets.
 struct BatchShape {
   int64_t rows = 0, source = 0, target = 0;
   int64_t tokens() const { return rows * (source + target); }
@@ -52,7 +52,7 @@ BatchShape parse_shape(const std::string& text, bool both_sides) {
   return shape;
 }
 
-// Uniform random real tokens, no padding: every cell costs what it costs in the formulas.
+// Uniformly random tokens without padding, so that every cell counts in the formulas.
 Tensor synthetic_ids(int64_t rows, int64_t length, int64_t vocab, uint32_t number,
                      uint32_t stream) {
   Tensor tensor = Tensor::empty({rows, length}, DType::kInt32);
@@ -65,7 +65,8 @@ Tensor synthetic_ids(int64_t rows, int64_t length, int64_t vocab, uint32_t numbe
 }
 
 // Floating-point operations of the matrix products of one step: 2 per multiply-add, forward once
-// and backward twice. What a causal mask hides is not computed and does not count.
+// and backward twice. Products that a causal mask hides are not computed and do not
+// count.
 double step_flops(const Config& config, const BatchShape& s) {
   const ModelOptions& m = config.model;
   const double d = double(m.hidden_size), f = double(m.intermediate_size);
@@ -90,7 +91,7 @@ double step_flops(const Config& config, const BatchShape& s) {
 // the run's own type on a GPU.
 double gemm_peak(Device device, DType dtype) {
   const int64_t n = device.is_cpu() ? 1024 : 8192;
-  // A GPU multiplies numbers with few digits faster than those of a model.
+  // Random values: a GPU multiplies numbers with few significant bits faster than a model's.
   const Tensor values = Tensor::empty({n, n}, DType::kFloat32);
   for (int64_t i = 0; i < n * n; ++i) {
     values.data<float>()[i] = to_uniform(philox_bits({7, 0, 0}, static_cast<uint64_t>(i))) - 0.5f;
@@ -103,7 +104,7 @@ double gemm_peak(Device device, DType dtype) {
     Gemm<T> g;
     g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
     g.a = a.data<T>(), g.b = b.data<T>(), g.c = c.data<T>();
-    // A GPU that was idle takes its time to reach its clock.
+    // An idle GPU needs time to reach its full clock rate.
     const double least = now() + (device.is_cpu() ? 0 : 0.3);
     for (int i = 0; i < 6 || now() < least; ++i) {
       if (!device.is_cpu()) cuda::synchronize();
@@ -118,7 +119,7 @@ double gemm_peak(Device device, DType dtype) {
 
 struct Measured {
   std::vector<double> seconds;
-  std::vector<double> tokens;  ///< source + target, real ones
+  std::vector<double> tokens;  ///< of source and target, without padding
   double flops = 0;            ///< of one step; 0 when steps differ
   PartSeconds parts{};         ///< of the timed steps together
   int64_t system_calls = 0;    ///< allocations that the warm steps took from the system
@@ -132,7 +133,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
   Measured measured;
   Tensor loss;
-  // A graph is made in the third step.
+  // CUDA graphs are made in the third step.
   const int64_t warmup_steps =
       std::max<int64_t>(arguments.warmup_steps, config.cuda_graphs ? 3 : 0);
   for (int64_t step = 0; step < warmup_steps + arguments.steps; ++step) {
@@ -243,7 +244,7 @@ int run_bench(const BenchArguments& arguments) {
   const double seconds = median(measured.seconds);
   const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
   const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
-  // A GPU is told of steps before it has done them: only their sum says how long one takes.
+  // Steps are launched before the GPU has finished the last one: only their sum is meaningful.
   const bool like_steps = !arguments.shape.empty() && device.is_cpu();
   const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
   Json figures{{"config", arguments.config},

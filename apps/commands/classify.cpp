@@ -20,7 +20,7 @@ void print_class(const Config& config, const ClassProbabilities& probabilities) 
             << '\n';
 }
 
-// Answers each line that is not blank with the class of classify(line, its number from 1).
+// Prints the class of each line that is not blank, by classify(line, its number from 1).
 template <class Classify>
 int answer(const Config& config, Classify classify) {
   filter_lines("classify", 256, [&](const std::vector<std::string>& lines, int64_t number) {

@@ -59,7 +59,7 @@ void add_search(CLI::App* command, SearchArguments& search) {
   command->add_option("--n-best", search.n_best, "results of each line, best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  // Flags of an optional value would count as given when they are not.
+  // CLI11 would count a flag bound to an optional as given even when it is absent.
   command->add_flag_callback(
       "--do-sample", [&search] { search.do_sample = true; },
       "draw tokens instead of taking the most probable ones");
@@ -235,7 +235,7 @@ void add_bench(CLI::App& app, Run& run) {
 }
 
 int report(const std::string& message, ErrorKind kind) {
-  std::cout.flush();  // what was done stands before what failed, also where both go to one file
+  std::cout.flush();  // results come before the error, even if both go to one file
   std::cerr << "error: " << message << std::endl;
   return static_cast<int>(kind);
 }

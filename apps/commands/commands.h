@@ -1,5 +1,5 @@
-// The subcommands of the binary: what each takes, and the function that does it. Each writes
-// results to stdout and the rest to stderr, and returns the exit code or throws Error.
+// The subcommands of the binary: the arguments of each, and its function. Each function writes
+// results to stdout and everything else to stderr, and returns the exit code or throws Error.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ComputeArguments {
   int threads = 0;  ///< 0: all cores
 };
 
-/// How to choose tokens. What is unset comes from the checkpoint's config.
+/// How to choose tokens. Unset members come from the checkpoint's config.
 struct SearchArguments {
   std::optional<int64_t> beam_size;
   std::optional<double> length_penalty;
@@ -37,7 +37,7 @@ struct SearchArguments {
   int64_t n_best = 1;
 };
 
-/// stdin to stdout, one line each.
+/// Translates each line of stdin to a line of stdout.
 struct TranslateArguments {
   std::string model;
   ComputeArguments compute;
@@ -61,14 +61,15 @@ struct GenerateArguments {
   std::string detail;                 ///< "" or "jsonl"
 };
 
-/// Lines with <mask> in them to the most probable words at each.
+/// Prints the most probable words for each <mask> in a line.
 struct FillMaskArguments {
   std::string model;
   ComputeArguments compute;
   int64_t top_k = 5;
 };
 
-/// Lines, texts or paths of images, to the most probable class of each, with its probability.
+/// Prints the most probable class of each line (a text, or the path of an image), with its
+/// probability.
 struct ClassifyArguments {
   std::string model;
   ComputeArguments compute;
@@ -82,8 +83,8 @@ struct ScoreArguments {
   int64_t batch_size = 64;
 };
 
-/// Of translations (hypothesis and reference), or of a model on a text (model and text) or on
-/// images (model, images and labels).
+/// Scores translations (hypothesis, reference), a model on a text (model, text) or a model on
+/// images (model, images, labels).
 struct EvaluateArguments {
   std::string hypothesis;  ///< "-": stdin
   std::string reference;
@@ -99,7 +100,7 @@ struct EvaluateArguments {
 };
 
 struct GradcheckArguments {
-  std::string config;  ///< empty: the operations, layers and tiny models alone
+  std::string config;  ///< empty: only the operations, layers and tiny models
   std::vector<std::string> overrides;
   std::string filter;  ///< only rows whose name holds this
 };

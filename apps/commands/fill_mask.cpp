@@ -8,7 +8,7 @@
 namespace tapestry {
 namespace {
 
-// The text with bos in front and the mask's id where it says <mask>.
+// The ids of bos and the text, with the mask's id in place of each "<mask>".
 std::vector<int32_t> encode_with_masks(const Tokenizer& tokenizer, const std::string& line) {
   const std::string mask = kMaskPiece;
   std::vector<int32_t> ids = {kBosId};

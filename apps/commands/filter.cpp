@@ -14,10 +14,10 @@
 namespace tapestry {
 namespace {
 
-// Lines of standard input, and whether one would have to be waited for.
+// Lines of standard input. Can tell whether the next line would block.
 class InputLines {
  public:
-  // False at the end.
+  // Returns false at the end.
   bool next(std::string& line) {
     size_t end;
     while ((end = buffer_.find('\n', begin_)) == std::string::npos && read_more()) {
@@ -27,7 +27,7 @@ class InputLines {
     begin_ = end == std::string::npos ? buffer_.size() : end + 1;
     return true;
   }
-  // No line is here, and for a while none has come.
+  // True if no line is available, after a short wait.
   bool waits() const {
     constexpr int kMilliseconds = 100;
     if (ended_ || buffer_.find('\n', begin_) != std::string::npos) return false;
@@ -99,7 +99,7 @@ SearchOptions search_options(SearchOptions options, const SearchArguments& argum
     options.length_penalty_type = parse_length_penalty(*arguments.length_penalty_type);
   }
   options.do_sample = arguments.do_sample.value_or(options.do_sample);
-  // Who asks for one way of searching does not ask for the config's other one.
+  // --do-sample and --beam-size override each other's default from the config.
   if (arguments.do_sample.value_or(false) && !arguments.beam_size) options.num_beams = 1;
   if (arguments.beam_size.value_or(1) > 1 && !arguments.do_sample) options.do_sample = false;
   options.temperature = arguments.temperature.value_or(options.temperature);

@@ -20,8 +20,8 @@ size_t find_stop(const std::string& text, const std::vector<std::string>& stop) 
   return first;
 }
 
-// How much of a text can no longer change: not what may become a stop string, nor a character whose
-// bytes are not all there, which decodes to replacement characters (U+FFFD).
+// The length of the part of a text that can no longer change. The rest may become a stop string, or
+// is an incomplete character, which decodes to replacement characters (U+FFFD).
 size_t settled(const std::string& text, const std::vector<std::string>& stop) {
   static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   size_t end = text.size();
@@ -38,8 +38,8 @@ size_t settled(const std::string& text, const std::vector<std::string>& stop) {
   return end;
 }
 
-// The text of prompt and continuation together, without the prompt's: a tokenizer may write the
-// first generated piece differently at the beginning of a text.
+// Decodes prompt and continuation together and removes the prompt's text: a tokenizer may decode
+// the first generated piece differently at the beginning of a text.
 std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
                          const std::vector<int32_t>& generated) {
   std::vector<int32_t> all = prompt;
@@ -57,8 +57,8 @@ std::string one_line(const std::string& text) {
 
 struct Request {
   std::string text;
-  std::vector<int32_t> prompt;  ///< what the model reads, eos in front included
-  int64_t number = 0;           ///< in the whole input, for the draws
+  std::vector<int32_t> prompt;  ///< with the eos in front, if the model has one
+  int64_t number = 0;           ///< in the whole input: sampling draws by it
 };
 
 class Generator {

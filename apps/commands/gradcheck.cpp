@@ -11,8 +11,8 @@
 namespace tapestry {
 namespace {
 
-// The config's model with its kinds of layers kept and its sizes made small. Differences across the
-// kink of relu are wrong where the gradient is right: gelu stands in, relu has rows of its own.
+// A small model with the same kinds of layers as the config's. Finite differences are wrong across
+// the kink of relu, so gelu replaces it here; relu has rows of its own.
 GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
   const Config config = load_config(path, overrides, /*check_files=*/false);
   ModelOptions options = config.model;

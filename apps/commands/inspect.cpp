@@ -22,7 +22,7 @@ void print_parameters(const ParamStore& store) {
       bytes / 1e6, 3 * bytes / 1e6);
 }
 
-// Stands for a tokenizer that is not trained yet: it has a size and nothing else.
+// A placeholder for a tokenizer that is not trained yet: it only has a size.
 class UntrainedTokenizer : public Tokenizer {
  public:
   explicit UntrainedTokenizer(int64_t size) : size_(size) {}
@@ -37,7 +37,7 @@ class UntrainedTokenizer : public Tokenizer {
   std::string nothing_;
 };
 
-// What the data or a tokenizer's training will tell is not known yet: sizes asked for stand in.
+// Placeholders for what the data will tell: classes and vocabularies of the requested sizes.
 TokenizerPair stand_ins(Config& config) {
   const auto note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
   if (config.task->has_classes && config.data.labels.empty()) {

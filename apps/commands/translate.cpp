@@ -29,7 +29,7 @@ Json details(const std::string& line, const std::vector<Hypothesis>& hypotheses,
   return {{"source", line}, {"translations", std::move(list)}};
 }
 
-// Heat maps of the first translations.
+// Collects heat maps of the first translations.
 class AttentionPages {
  public:
   explicit AttentionPages(const std::string& path) : path_(path) {}

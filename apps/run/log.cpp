@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The step of a line of metrics, or -1 for what a killed run left of a line.
+// The step of a line of metrics, or -1 for a line that a killed run left incomplete.
 int64_t step_of(const std::string& line) {
   const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!entry.is_object() || !entry.contains("step")) return -1;

@@ -1,5 +1,5 @@
-// What a run tells: messages to stderr and train.log, numbers to metrics.jsonl, progress to a
-// terminal.
+// The outputs of a run: messages go to stderr and train.log, numbers to metrics.jsonl, progress to
+// a terminal.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace tapestry {
 
 class RunLog {
  public:
-  /// Messages go to stderr alone.
+  /// Messages go only to stderr.
   RunLog();
   /// Messages also go to <folder>/train.log, metrics to <folder>/metrics.jsonl. Lines of
-  /// metrics.jsonl behind `resumed_step` are cut off: the run writes them again.
+  /// metrics.jsonl after `resumed_step` are removed: the run writes them again.
   RunLog(const std::string& folder, int64_t resumed_step);
   ~RunLog();
   RunLog(const RunLog&) = delete;
@@ -28,7 +28,7 @@ class RunLog {
   void metrics(int64_t step, const std::string& kind,
                const std::vector<std::pair<std::string, double>>& values);
 
-  /// Redraws the progress line of a terminal; does nothing when stderr is none.
+  /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.
   void progress(int64_t step, int64_t total, const std::string& status);
 
  private:

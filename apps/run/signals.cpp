@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<int> first_signal = 0;
 std::atomic<bool> interrupted = false;
-static_assert(std::atomic<int>::is_always_lock_free);  // else a handler must not touch it
+static_assert(std::atomic<int>::is_always_lock_free);  // otherwise a signal handler must not use it
 
 void handle(int signal) {
   if (signal == SIGINT && interrupted.exchange(true)) _exit(128 + SIGINT);

@@ -12,8 +12,8 @@
 namespace tapestry {
 namespace {
 
-// What texts and images do differently. Construction reads the data, and completes the config with
-// what a checkpoint must tell of it.
+// The differences between texts and images. The constructors read the data and write what they
+// learn from it (classes, image format) into the config, which the checkpoint keeps.
 
 struct TextData {
   using Corpus = LabelledCorpus;
@@ -139,11 +139,11 @@ class ClassificationTask : public TrainingTask {
 
   const Kind data_;
   typename Kind::Model model_;
-  Loader loader_;  // its thread reads the corpus: it goes first
+  Loader loader_;  // destroyed first: its thread reads the corpus
   std::vector<typename Loader::Batch> update_;
 };
 
-// Of logits (1, classes).
+// logits (1, classes)
 ClassProbabilities probabilities_of(const Var& logits) {
   return softmax(logits).value().to_vector<double>();
 }
@@ -185,7 +185,7 @@ extern const Task kClassification{{.name = "classification",
 
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line) {
-  // Cut as a validation set's lines are, so that the answers are as good.
+  // Truncated like the lines of a validation set, so that its accuracy holds here too.
   const auto longest = static_cast<size_t>(model.config.data.corpus.max_length) - 2;
   if (text.size() > longest) {
     std::cerr << "warning: line " << line << " of " << text.size() << " tokens is cut to "

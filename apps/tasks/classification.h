@@ -1,4 +1,4 @@
-// What a trained classifier says of texts and images.
+// Classes of texts and images by a trained model.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ namespace tapestry {
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;
 
-/// Of a text: token ids without bos and eos. Throws Error(kData), naming the line, when it is
-/// longer than the model's positions.
+/// Classifies a text: token ids without bos and eos. A text that is longer than data.max_length is
+/// cut, with a warning that names the line.
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line);
 
-/// Of the image in a file. Throws as read_image().
+/// Classifies the image in a file. Throws as read_image().
 ClassProbabilities classify(const ImageModel& model, const std::string& path);
 
 /// Loss and accuracy on images of the model's size and classes.

@@ -1,4 +1,4 @@
-// Corrupted text in, the text out (T5, BART).
+// The task that restores corrupted text (T5, BART).
 #include "data/denoising.h"
 
 #include "apps/config/sections.h"

@@ -1,4 +1,4 @@
-// What the tasks that train encoder-decoders share: batches, loss, and the choice of the model.
+// Shared by the tasks that train encoder-decoders: batches, loss, and the choice of the model.
 #pragma once
 
 #include <memory>

@@ -31,7 +31,7 @@ BlockOptions block_options(const Config& config, bool shuffle) {
           .seed = config.seed};
 }
 
-/// Reads a text as the task does: calls f(walk) with the walk through its batches.
+/// Calls f(batches) with the batches of the task over a text.
 template <class F>
 auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle, DataPosition start,
                   F f) {
@@ -118,7 +118,7 @@ std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizer
   return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), start, report);
 }
 
-// Open-ended text is sampled, not searched for.
+// Beam search suits translation; open-ended text is better sampled.
 void sample_by_default(Config& config) {
   config.generation.num_beams = 1;
   config.generation.do_sample = true;

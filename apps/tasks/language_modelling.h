@@ -1,4 +1,4 @@
-// What commands do with a causal or masked language model.
+// Scores and predictions of a trained causal or masked language model.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace tapestry {
 /// Quality of a language model on a text.
 struct TextQuality {
   double nll = 0;       ///< summed, in nats
-  int64_t tokens = 0;   ///< predicted ones: all but the first, or the masked ones
+  int64_t tokens = 0;   ///< that were predicted: all but the first, or the masked ones
   double accuracy = 0;  ///< of the most probable token, in percent
   /// nll in bits for each Unicode character of the text; 0 for a masked model, which does not
   /// give the text a probability.
@@ -23,20 +23,20 @@ struct TextQuality {
 };
 TextQuality text_quality(const TextModel& model, const TokenStream& text);
 
-/// Whether the model has seen documents with eos between them, so that eos begins a text.
+/// True if training separated documents by eos: then eos begins a text.
 bool begins_with_eos(const Config& config);
 
-/// One score per line, of its tokens and the eos behind them, each line a document of its own. A
-/// model of one long document knows no eos: the first token, before which there is nothing, and the
-/// end are then left out.
+/// One score per line: of its tokens and the final eos. Each line is a document. A model that was
+/// trained on one long document does not know eos: then the score covers neither the first token,
+/// which has no context, nor the end.
 std::vector<Score> score_lines(const TextModel& model, const std::vector<std::string>& lines);
 
-/// A guess at a masked place.
+/// A prediction for one masked position.
 struct Fill {
   int32_t token = 0;
   double probability = 0;
 };
-/// For each mask in `ids`, which has bos in front, the most probable tokens, best first.
+/// The most probable tokens for each mask in `ids`, best first. `ids` begins with bos.
 std::vector<std::vector<Fill>> fill_masks(const TextModel& model, const std::vector<int32_t>& ids,
                                           int64_t top_k);
 

@@ -11,7 +11,9 @@ extern const Task kClassification;
 
 namespace {
 
-const TaskKind* const kTasks[] = {&kTranslation, &kClm, &kMlm, &kDenoising, &kClassification};
+const TaskKind* const kTasks[] = {
+    &kTranslation, &kClm, &kMlm, &kDenoising, &kClassification,
+};
 
 }  // namespace
 

@@ -20,11 +20,11 @@
 
 namespace tapestry {
 
-/// What one update learns from: some micro-batches, taken from the data in one go.
+/// The size of one update: its micro-batches together.
 struct UpdateSize {
   int64_t micro_batches = 0;
-  int64_t tokens = 0;   ///< real ones that the model reads and writes: what tokens/s counts
-  int64_t targets = 0;  ///< real ones that it has to predict: what the loss is divided by
+  int64_t tokens = 0;   ///< that the model reads and writes, without padding; tokens/s counts these
+  int64_t targets = 0;  ///< that it must predict, without padding; the loss is divided by these
 };
 
 /// One kind of training (translation, language modelling, ...) as the trainer sees it.
@@ -37,7 +37,7 @@ class TrainingTask {
   virtual UpdateSize next_update(int64_t micro_batches) = 0;
   /// The loss of micro-batch `i` of the current update.
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
-  /// Where the data stands: a task built with this position continues with the same batches.
+  /// The place in the data: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
   /// Metrics of the validation set by name: those of TaskKind::metrics, and more where they apply.
   virtual std::map<std::string, double> validate(const CrossEntropyOptions& options) = 0;
@@ -48,16 +48,16 @@ class TrainingTask {
 /// Settles, for the process, how the config wants its device used: before the first step.
 void use_device_options(const Config& config, Device device);
 
-/// Hears what was read and what was left out.
+/// Called with a sentence about each corpus: what was read and what was dropped.
 using Report = std::function<void(const std::string&)>;
 
 /// All of a store, as the optimizers take them.
 NamedVars named_parameters(const ParamStore& store);
 
-/// A task whole: what a config knows of it, and the code behind it.
+/// A complete task: the part that a config needs, and the code behind it.
 struct Task : TaskKind {
-  /// Without `tokenizers` it trains them, or reads the config's. Reads and encodes the corpora; the
-  /// data goes on from `start`.
+  /// Reads and encodes the corpora. Batches start at `start`. Without `tokenizers` it trains them,
+  /// or reads those that the config names.
   std::unique_ptr<TrainingTask> (*make)(const Config& config, TokenizerPair tokenizers,
                                         DataPosition start, const Report& report);
   /// The parameters of the config's model, freshly drawn.
@@ -72,14 +72,14 @@ const Task& task_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         DataPosition start, const Report& report);
 
-/// `given`, or when it is empty what the config asks for.
+/// `given`, or if it is empty the tokenizers that the config asks for.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
 /// The files of a checkpoint that are tokenizers.
 std::map<std::string, std::string> tokenizer_files(const CheckpointFiles& files);
 
-/// How probable a model finds a text.
+/// The probability of a text under a model.
 struct Score {
-  double log_probability = 0;  ///< of the tokens, given what comes before them and the source
+  double log_probability = 0;  ///< of all tokens, each given those before it and the source
   int64_t tokens = 0;          ///< eos included
 };
 
@@ -97,8 +97,7 @@ class LossSums {
   int64_t tokens_ = 0;
 };
 
-/// The log-probability of each target, (rows) in order: hidden states' logits (..., V) and targets
-/// (...) int32.
+/// The log-probability of each target, in order. logits (..., V), targets (...) int32.
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);
 
 /// Copies tensors into the parameters of the same name. Throws Error(kData), naming `file`, unless

@@ -87,7 +87,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     train_ = load_parallel(config.data.train, tokenizers, config.data.corpus);
     report("training data: " + train_.counts.summary());
     if (!config.data.valid.empty()) {
-      // A validation set keeps every line: a figure over part of it compares with nothing.
+      // Validation keeps every line: a score over a part cannot be compared with other systems.
       CorpusOptions whole = config.data.corpus;
       whole.overlong = "truncate";
       whole.keep_text = true;
@@ -102,7 +102,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
     loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
   }
-  // The loader's thread reads the corpus.
+  // The loader's thread reads the corpus, which is destroyed before the base class.
   ~TranslationTask() override { loader_.reset(); }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
@@ -110,7 +110,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     const Config& config = model_->config;
     std::map<std::string, double> metrics =
         this->loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
-    if (!std::isfinite(metrics.at("nll"))) {  // such a model has nothing to search for
+    if (!std::isfinite(
+            metrics.at("nll"))) {  // the model diverged: its logits are useless for a search
       metrics["bleu"] = metrics["chrf"] = std::numeric_limits<double>::quiet_NaN();
       return metrics;
     }

@@ -11,9 +11,9 @@
 
 namespace tapestry {
 
-/// Ids without bos and eos -> the n best translations of each, best first. Sentences are batched by
-/// length; the results are in the order of the input. `first_id`: number of the first sentence in
-/// the whole input, for the draws of sampling.
+/// The n best translations of each source, best first, in the order of the input. Sources are ids
+/// without bos and eos; they are batched by length. `first_id` is the number of the first sentence
+/// in the whole input: sampling draws by it.
 template <class Model>
 std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
                                                const std::vector<std::vector<int32_t>>& sources,
