@@ -32,7 +32,7 @@ void give_back(void* block, [[maybe_unused]] int64_t block_bytes) {
   std::free(block);
 }
 
-// AddressSanitizer sees free blocks and the slack of a size class as out of bounds.
+// For AddressSanitizer, free blocks and the slack of a size class are out of bounds.
 void poison_slack(void* block, [[maybe_unused]] int64_t bytes,
                   [[maybe_unused]] int64_t block_bytes) {
   ASAN_POISON_MEMORY_REGION(block, block_bytes);

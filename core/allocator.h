@@ -9,17 +9,17 @@
 
 namespace tapestry {
 
-/// `bytes` >= 0 of uninitialised memory, aligned to 64 bytes. Thread-safe.
+/// Allocates `bytes` >= 0 uninitialised bytes, aligned to 64 bytes. Thread-safe.
 /// Throws Error(kOutOfMemory) with the sizes.
 void* host_allocate(int64_t bytes);
 
-/// Gives back what host_allocate(bytes) returned; `bytes` must be the same. Thread-safe.
+/// Frees a block of host_allocate(bytes); `bytes` must be the same. Thread-safe.
 void host_free(void* pointer, int64_t bytes) noexcept;
 
 MemoryStats host_memory();
-/// Of the memory that tensors on `device` live in.
+/// Statistics of the memory that holds the tensors of `device`.
 MemoryStats memory_of(Device device);
-/// On every device.
+/// Resets peak_bytes of every device.
 void reset_peak_bytes();
 
 /// Returns every free block to the system.

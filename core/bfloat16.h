@@ -29,7 +29,7 @@ struct BFloat16 {
   bool operator==(const BFloat16&) const = default;
 };
 
-/// The type that sums, statistics and single values of T are kept in.
+/// The type of sums, statistics and single values of T: float for BFloat16, else T.
 template <class T>
 struct WiderOf {
   using type = T;

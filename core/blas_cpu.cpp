@@ -14,7 +14,7 @@
 namespace tapestry {
 namespace {
 
-// CBLAS's enumerations, whose values its standard fixes.
+// CBLAS's enumerators; its standard fixes their values.
 constexpr int kRowMajor = 101;
 constexpr int kNoTrans = 111;
 constexpr int kTrans = 112;

@@ -1,5 +1,5 @@
 // The loaded BLAS: single-threaded OpenBLAS with the kernels that suit this processor. Only core's
-// CPU kernels include this; everybody else goes through core/kernels/gemm.h.
+// CPU kernels include this; all other code calls core/kernels/gemm.h.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct BlasProduct {
 template <class T>
 void blas_product(const BlasProduct<T>& product);
 
-/// What is known of a processor: enough to choose OpenBLAS's kernels.
+/// The properties of a processor that decide which OpenBLAS kernels suit it.
 struct CpuTraits {
   bool amd = false;
   bool avx = false, avx2 = false,
@@ -39,11 +39,11 @@ CpuTraits this_cpu();
 /// The value of OPENBLAS_CORETYPE for a processor; empty where OpenBLAS's own choice is right.
 std::string openblas_core_for(const CpuTraits& cpu);
 
-/// True for the OpenBLAS cores that stop at SSE.
+/// True for the OpenBLAS cores that do not use AVX.
 bool is_sse_core(const std::string& core);
 
-/// Empty, or the warning for running kernels `core` on `cpu`; `forced_by_user` names
-/// OPENBLAS_CORETYPE as the culprit.
+/// A warning if the kernels of `core` are much slower than `cpu` allows, else empty.
+/// `forced_by_user`: the user chose `core` with OPENBLAS_CORETYPE, and the warning says so.
 std::string openblas_core_warning(const std::string& core, const CpuTraits& cpu,
                                   bool forced_by_user);
 

@@ -14,7 +14,7 @@ namespace tapestry {
 
 struct Cpu {};
 
-/// A kernel that has no Cuda overload yet is reached through this conversion, and says so.
+/// A call of a kernel without a Cuda overload goes through this conversion, which throws.
 struct Cuda {
   operator Cpu() const {
     throw Error(ErrorKind::kRuntime, "[dispatch] this operation has no CUDA kernel yet.");
@@ -50,7 +50,7 @@ void dispatch_floating(D, DType dtype, F&& f) {
        "[dispatch] expected a floating dtype that this device computes in, got ", dtype, '.');
 }
 
-/// Calls f(element of the type) for any dtype.
+/// Calls f(a value of the C++ type) for any dtype.
 template <class F>
 void dispatch_dtype(DType dtype, F&& f) {
   switch (dtype) {
@@ -65,7 +65,7 @@ void dispatch_dtype(DType dtype, F&& f) {
   }
 }
 
-/// Calls f(device tag, element of the type) for a floating tensor.
+/// Calls f(device tag, a value of the C++ type) for a floating tensor.
 template <class F>
 void dispatch(const Tensor& tensor, F&& f) {
   dispatch_device(tensor.device(), [&](auto device) {

@@ -20,7 +20,7 @@ constexpr int64_t size_of(DType dtype) {
   }
 }
 
-/// The dtype of Wider<T>: of statistics and single values.
+/// The dtype of Wider<T>, for statistics and single values.
 constexpr DType wider(DType dtype) { return dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
 
 constexpr bool is_floating(DType dtype) { return dtype != DType::kInt32; }

@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// What went wrong, as the process exit code that it ends in.
+/// The kind of failure. Its value is the exit code of the process.
 enum class ErrorKind : int {
   kRuntime = 1,
   kConfig = 2,

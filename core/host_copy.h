@@ -7,8 +7,8 @@
 
 namespace tapestry {
 
-/// The few values of a small tensor (64 bytes at most), taken now and looked at later: on a GPU
-/// they travel while the work goes on, and nothing waits before wait().
+/// A copy of a small tensor (at most 64 bytes) that is taken now and read later. On a GPU the copy
+/// is asynchronous: only wait() waits.
 class HostCopy {
  public:
   explicit HostCopy(const Tensor& tensor) : host_(tensor) {
@@ -17,7 +17,7 @@ class HostCopy {
     download_.emplace(tensor.raw(), tensor.bytes());
   }
 
-  /// In host memory.
+  /// The copy in host memory. On a GPU this waits until it has arrived.
   const Tensor& wait() {
     if (download_) host_.copy_from_host(download_->wait());
     download_.reset();

@@ -90,7 +90,7 @@ void MemoryPool::release() {
 
 void* MemoryPool::from_system(int64_t block_bytes) {
   void* block = source_.take(block_bytes);
-  if (block == nullptr) {  // another size class may hold the memory
+  if (block == nullptr) {  // free blocks of other size classes may hold the memory
     release_locked();
     block = source_.take(block_bytes);
   }

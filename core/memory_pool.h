@@ -1,5 +1,5 @@
 // Caching allocator over any source of memory: blocks are kept in free lists by size class, so that
-// a training step that has run once never asks the system again.
+// a training step that ran once needs no more memory from the system.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 namespace tapestry {
 
 struct MemoryStats {
-  int64_t bytes_in_use = 0;    ///< handed out now, rounded up to size classes
-  int64_t peak_bytes = 0;      ///< most of bytes_in_use since reset_peak()
+  int64_t bytes_in_use = 0;    ///< allocated now, rounded up to size classes
+  int64_t peak_bytes = 0;      ///< largest bytes_in_use since reset_peak()
   int64_t bytes_reserved = 0;  ///< taken from the system: in use and in free lists
-  int64_t system_calls = 0;    ///< how often a block had to be taken from the system
+  int64_t system_calls = 0;    ///< number of blocks taken from the system
 };
 
 class MemoryPool {
  public:
-  /// Where blocks come from. `take` returns null when nothing is left. The hooks learn of every
-  /// block that is handed out or given back; `block_bytes` >= `bytes` is its size class. They may
-  /// be null.
+  /// The source of blocks. `take` returns null if no memory is left. on_allocate and on_free are
+  /// called for every block that is allocated or freed, and may be null. `block_bytes` >= `bytes`
+  /// is the size class of the block.
   struct Source {
     const char* name;
     void* (*take)(int64_t block_bytes);
@@ -30,13 +30,14 @@ class MemoryPool {
   };
   explicit MemoryPool(const Source& source) : source_(source) {}
 
-  /// `bytes` >= 0 of uninitialised memory. Thread-safe. Throws Error(kOutOfMemory) with the sizes.
+  /// Allocates `bytes` >= 0 uninitialised bytes. Thread-safe. Throws Error(kOutOfMemory) with the
+  /// sizes.
   void* allocate(int64_t bytes);
-  /// Gives back what allocate(bytes) returned; `bytes` must be the same. Thread-safe.
+  /// Frees a block of allocate(bytes); `bytes` must be the same. Thread-safe.
   void free(void* block, int64_t bytes) noexcept;
 
-  /// Free blocks are handed out by ascending address from here on, until others are given back: the
-  /// same requests get the same blocks if the same ones are in use.
+  /// Sorts the free blocks: they are allocated by ascending address until other blocks are freed.
+  /// So the same requests get the same blocks if the same blocks are in use.
   void sort();
 
   MemoryStats stats();

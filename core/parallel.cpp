@@ -27,12 +27,12 @@ class InsideTile {
 
 inline void pause() { __builtin_ia32_pause(); }
 
-// A kernel usually follows the last one at once, so waiting starts with spinning. Sleeping comes
-// soon, since on a machine with other work the core may be needed by the very thread that is waited
-// for. (Yielding instead would keep this thread at the end of the queue when its work arrives.)
+// The next kernel usually follows at once, so waiting begins with spinning. Spinning is short: on a
+// busy machine the thread that we wait for may need this very core. (Yielding instead would put
+// this thread at the end of the queue when work arrives.)
 constexpr std::chrono::microseconds kSpinning{100};
 
-// True when ready() was within the spinning time.
+// Whether ready() became true within the spinning time.
 template <class Ready>
 bool spin_until(Ready ready) {
   const auto end = std::chrono::steady_clock::now() + kSpinning;
@@ -45,9 +45,9 @@ bool spin_until(Ready ready) {
   return false;
 }
 
-// One job at a time. Its caller works like everybody else and, when no tiles are left, closes the
-// job: from then on nobody may enter it, and the caller waits for those inside only. So a worker
-// that sleeps through a job, or has no core, delays nothing.
+// Runs one job at a time. The caller takes tiles like a worker. When no tiles are left it closes
+// the job: no worker may enter any more, and the caller waits only for the workers inside. So a
+// worker that sleeps through a job, or has no core, delays nothing.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) {
@@ -66,7 +66,7 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // False, with nothing done, when another thread's job runs.
+  // Returns false and does nothing if another thread's job runs.
   bool run(int64_t tiles, internal::TileFunction function, void* context) {
     std::unique_lock one_job(job_mutex_, std::try_to_lock);
     if (!one_job) return false;
@@ -90,13 +90,13 @@ class ThreadPool {
   }
 
  private:
-  // Tiles [next, end) are still to be taken.
+  // Tiles [next, end) are not yet taken.
   struct alignas(64) Share {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
 
-  // state_: how many workers are inside, whether one may enter, and the number of the job.
+  // state_: the number of workers inside, whether a worker may enter, and the number of the job.
   static constexpr uint64_t kInside = 0xffffff;
   static constexpr uint64_t kOpen = 1 << 24;
   static constexpr int kGenerationShift = 25;
@@ -119,13 +119,13 @@ class ThreadPool {
     return (state & kOpen) != 0 && state >> kGenerationShift != seen;
   }
 
-  // False when the pool stops. A job that came and went meanwhile needs nobody any more.
+  // Returns false if the pool stops. It may miss a job that ended meanwhile, which does no harm.
   bool wait_for_job(uint64_t seen) {
     const auto ready = [&] { return stop_.load() || is_new_job(seen); };
     if (!spin_until(ready)) {
       std::unique_lock lock(sleep_mutex_);
-      // In this order, with a caller that opens a job and then reads the number of sleepers: either
-      // it sees this sleeper or this sleeper sees the job.
+      // The caller opens a job, then reads the number of sleepers. A worker counts itself, then
+      // looks for a job. So either the caller sees this sleeper or this sleeper sees the job.
       sleepers_.fetch_add(1);
       wake_.wait(lock, ready);
       sleepers_.fetch_sub(1);
@@ -152,8 +152,8 @@ class ThreadPool {
     for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
   }
 
-  // First the thread's own share, then what the others have left of theirs. Kernels follow each
-  // other on the same rows: with its own share first a thread finds them in its core's cache.
+  // Takes the thread's own share first, then the rest of the others' shares. Successive kernels
+  // work on the same rows, so a thread finds those of its own share in its core's cache.
   void take_tiles(int thread) {
     InsideTile inside;
     const size_t count = shares_.size();
@@ -196,12 +196,12 @@ class ThreadPool {
   internal::TileFunction function_ = nullptr;
   void* context_ = nullptr;
   std::exception_ptr error_;
-  std::vector<Share> shares_;  // one a thread, the caller's first
+  std::vector<Share> shares_;  // one per thread, the caller's first
   alignas(64) std::atomic<uint64_t> state_{0};
 };
 
-// The pool is never destroyed at exit: a forked child has none of its threads to join, and idle
-// workers harm nobody.
+// The pool is never destroyed at exit: a forked child lacks the threads to join, and idle workers
+// do no harm.
 std::atomic<ThreadPool*> pool{nullptr};
 std::mutex pool_mutex;
 

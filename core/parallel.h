@@ -1,5 +1,5 @@
-// One set of threads for the whole process. Work is cut into tiles by shape alone; which thread
-// runs a tile never changes what it computes, so results do not depend on the number of threads.
+// One set of threads for the whole process. Only the shape decides how work is cut into tiles, and
+// a tile computes the same on any thread, so results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 namespace tapestry {
 
 /// Sets the number of threads that run tiles, the caller's included; 0 means all cores.
-/// Call it while no parallel_for runs. Throws Error(kRuntime) when the system has not as many.
+/// Do not call it while a parallel_for runs. Throws Error(kRuntime) if the system cannot start
+/// them.
 void set_num_threads(int threads);
 int num_threads();
 
@@ -18,10 +19,10 @@ using TileFunction = void (*)(void* context, int64_t tile);
 void run_tiles(int64_t tiles, TileFunction function, void* context);
 }  // namespace internal
 
-/// Calls f(tile) once for each tile in [0, tiles), on all threads, and returns when every call has.
-/// A nested call, and one made while another thread's runs, gets the calling thread alone. The
-/// first exception thrown by f is thrown again here; tiles that have not begun by then are left
-/// out.
+/// Calls f(tile) once for each tile in [0, tiles), on all threads, and returns when all calls have
+/// returned. A nested call runs only on the calling thread; so does a call while another thread's
+/// parallel_for runs. The first exception of f is rethrown here; tiles that have not begun by then
+/// are skipped.
 template <class F>
 void parallel_for(int64_t tiles, F&& f) {
   using Function = std::remove_reference_t<F>;

@@ -11,7 +11,7 @@
 
 namespace tapestry {
 
-/// Names one stream of draws. `stream` tells the users of one step apart.
+/// Names one stream of draws. Each user of random numbers in a step has its own `stream`.
 struct PhiloxKey {
   uint64_t seed = 0;
   uint32_t step = 0;
@@ -36,7 +36,7 @@ TAPESTRY_HOST_DEVICE inline Philox4 philox(const PhiloxKey& key, uint64_t block)
 /// Draw `index` of the stream: 32 random bits.
 TAPESTRY_HOST_DEVICE inline uint32_t philox_bits(const PhiloxKey& key, uint64_t index) {
   const Philox4 bits = philox(key, index / 4);
-  // Shifted into place: an array with an index would not stay in a GPU's registers.
+  // Shifts, because an indexed array would not stay in a GPU's registers.
   const uint64_t low = static_cast<uint64_t>(bits.v[1]) << 32 | bits.v[0];
   const uint64_t high = static_cast<uint64_t>(bits.v[3]) << 32 | bits.v[2];
   return static_cast<uint32_t>(((index & 2) != 0 ? high : low) >> (index & 1) * 32);
@@ -59,7 +59,7 @@ inline double philox_normal(const PhiloxKey& key, uint64_t index) {
   return radius * std::cos(6.283185307179586477 * to_uniform(bits.v[2], bits.v[3]));
 }
 
-/// Uniform integer in [0, bound) from draw block `index`, free of modulo bias to 2^-64 * bound.
+/// Uniform integer in [0, bound) from draw block `index`, with a bias below 2^-64 * bound.
 inline uint64_t philox_below(const PhiloxKey& key, uint64_t index, uint64_t bound) {
   const Philox4 bits = philox(key, index);
   const uint64_t word = static_cast<uint64_t>(bits.v[0]) << 32 | bits.v[1];

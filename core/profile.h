@@ -1,4 +1,5 @@
-// Where the time of a step goes, for benchmarks. Off, a scope costs one comparison.
+// Measures where the time of a step goes, for benchmarks. Without a Profile a scope costs one
+// comparison.
 #pragma once
 
 #include <array>
@@ -15,12 +16,12 @@ const char* name_of(Part part);
 using PartSeconds = std::array<double, kParts>;
 
 namespace internal {
-/// What the profile of this thread adds to; null: none runs.
+/// The seconds of this thread's Profile; null without one.
 inline thread_local PartSeconds* profile = nullptr;
 inline thread_local bool profile_scope_is_open = false;
 }  // namespace internal
 
-/// The time of a kernel's call counts for `part`; of nested scopes the outermost counts.
+/// Adds the time of its scope to `part`. Of nested scopes only the outermost counts.
 class ProfileScope {
  public:
   explicit ProfileScope(Part part) : part_(part) {

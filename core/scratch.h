@@ -6,8 +6,8 @@
 
 namespace tapestry {
 
-/// Uninitialised memory for `count` elements of T from the host allocator, given back on leaving
-/// the scope. 64-byte aligned.
+/// Uninitialised memory for `count` elements of T from the host allocator, freed at the end of the
+/// scope. 64-byte aligned.
 template <class T>
 class Scratch {
  public:

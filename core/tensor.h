@@ -1,5 +1,5 @@
-// Dense, contiguous, row-major tensors of rank 0 to 4 with shared storage. No strides, no views but
-// reshape() and leading-axis slices, no gradients: those live in autograd/.
+// Dense, contiguous, row-major tensors of rank 0 to 4 with shared storage. No strides, no views
+// except reshape() and leading-axis slices. Gradients are in autograd/.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace tapestry {
 
 class Tensor {
  public:
-  /// An undefined tensor: defined() is false and nothing else may be asked of it.
+  /// An undefined tensor: defined() is false, and only defined() may be called.
   Tensor() = default;
 
   /// Uninitialised elements.
@@ -64,12 +64,12 @@ class Tensor {
 
   /// A copy with its own storage.
   Tensor clone() const;
-  /// This tensor where it is already there, else a copy.
+  /// This tensor if it already has that device or dtype, else a copy.
   Tensor to(Device device) const;
   Tensor to(DType dtype) const;
 
-  /// Overwrites the elements with another tensor's of the same shape and dtype, or from host
-  /// memory.
+  /// Overwrites the elements with those of a tensor of the same shape and dtype, or with row-major
+  /// host memory.
   void copy_from(const Tensor& source) const;
   void copy_from_host(const void* source) const;
   void fill(double value) const;

@@ -1,23 +1,21 @@
-// cuBLASLt counts in column-major. A row-major matrix X (r, c) with leading dimension ld is, read
-// by columns, X^T (c, r) with the same ld. So instead of
+// cuBLASLt is column-major. A row-major matrix X (r, c) with leading dimension ld is, read by
+// columns, X^T (c, r) with the same ld. So for the product
 //   C = alpha op(A) op(B) + beta C             (m, n)
-// it is asked for
+// it computes
 //   C^T = alpha op(B)^T op(A)^T + beta C^T     (n, m)
 // with B's memory as its first operand and A's as its second. A stored B (k, n) reads as B^T (n,
 // k), which is op(B)^T as it is; a stored B (n, k), to be transposed, reads as (k, n) and is
-// transposed back. The same for A. So each operand keeps its flag, and rows and columns change
-// places:
+// transposed back. The same holds for A. So each operand keeps its flag, and rows and columns swap:
 //
 //   operand    memory read by columns           transposed
 //   first  B   (n, k), or (k, n) if trans_b     trans_b
 //   second A   (k, m), or (m, k) if trans_a     trans_a
 //   C, D       (n, m)                           no
 //
-// Of the epilogues (https://docs.nvidia.com/cuda/cublas/, cublasLtEpilogue_t): a bias has an
-// element for each row of their D, which is a column of ours. GELU_AUX stores its input in the
-// layout of D, with a leading dimension of its own that must be a multiple of 8. BGRADB sums their
-// second operand over k: the rows of op(A). RELU is not used: it makes 0 of NaN. GELU is the tanh
-// form.
+// Epilogues (https://docs.nvidia.com/cuda/cublas/, cublasLtEpilogue_t): BIAS has an element for
+// each row of cuBLASLt's D, which is a column of ours. GELU is the tanh form. GELU_AUX stores its
+// input in the layout of D, with its own leading dimension, which must be a multiple of 8. BGRADB
+// sums the second operand over k: the rows of op(A). RELU is not used, because it turns NaN into 0.
 #include "core/cuda/blas.h"
 
 #include <cublasLt.h>
@@ -68,8 +66,7 @@ cublasLtEpilogue_t kind_of(const Epilogue<T>& epilogue) {
   return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
 }
 
-// The largest power of two up to 256 that divides the address: more than that no algorithm asks
-// for.
+// The largest power of two up to 256 that divides the address: no algorithm needs more.
 uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer) | 256;
   return static_cast<uint32_t>(address & -address);
@@ -139,9 +136,9 @@ Descriptors describe(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   return d;
 }
 
-// ---- The algorithm for a product, asked for once
+// ---- The algorithm for a product, searched once
 
-// All that the choice may depend on: strides only where there is a batch.
+// Everything that the choice may depend on; strides only with a batch.
 using Key = std::array<int64_t, 14>;
 
 struct KeyHash {
@@ -231,11 +228,11 @@ class Library {
     cublasLtMatmulPreferenceOpaque_t preference;
     check_blas(cublasLtMatmulPreferenceInit(&preference));
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    // k may be cut where the parts are added in a step of their own, in the type that sums have:
-    // that order is fixed. (One sequence, NONE, is always allowed.)
+    // k may be split only if a separate step adds the parts in the type of sums: that order is
+    // fixed. (NONE, no split, is always allowed.)
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    // Without these it takes 256 bytes for granted.
+    // By default it assumes 256 bytes.
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b));
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a));
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g.c));
@@ -245,7 +242,7 @@ class Library {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, &d.operation, &d.first, &d.second, &d.result,
                                        &d.result, &preference, 1, &result, &count);
-    // Both are its words for a combination that it does not have.
+    // Both mean that it lacks this combination.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     check_blas(status);
     if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return {};
@@ -259,7 +256,7 @@ class Library {
 };
 
 Library& library() {
-  static auto* instance = new Library;  // never destroyed, as the pool of cuda.cpp
+  static auto* instance = new Library;  // never destroyed, as the pool of runtime.cpp
   return *instance;
 }
 

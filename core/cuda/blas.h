@@ -1,5 +1,5 @@
-// Matrix products of the CUDA backend through cuBLASLt, without its header. Only core's CUDA
-// kernels include this; everybody else goes through core/kernels/gemm.h and linear.h.
+// Matrix products of the CUDA backend through cuBLASLt, without including its header. Only core's
+// CUDA kernels include this; all other code calls core/kernels/gemm.h and linear.h.
 #pragma once
 
 #include "core/cuda/graph.h"
@@ -9,12 +9,13 @@
 
 namespace tapestry::cuda {
 
-/// What a product does with its result before it is stored. Either row_sums or the others.
+/// What a product does with its result before it stores it. Set row_sums or the other members,
+/// never both.
 template <class T>
 struct Epilogue {
   const T* bias = nullptr;  ///< (n), added to every row
-  bool gelu_tanh = false;   ///< C = gelu_tanh(alpha op(A) op(B) + bias), to the digits of BFloat16
-  T* z = nullptr;           ///< receives what gelu_tanh is applied to, (m, ldc)
+  bool gelu_tanh = false;   ///< C = gelu_tanh(alpha op(A) op(B) + bias), to BFloat16's precision
+  T* z = nullptr;           ///< (m, ldc): receives the input of gelu_tanh
   T* row_sums = nullptr;    ///< (m): receives the sums of op(A)'s rows
 
   bool operator==(const Epilogue&) const = default;
@@ -22,12 +23,12 @@ struct Epilogue {
 
 namespace internal {
 
-// Defined in cuda_blas.cpp.
-/// What multiply() will return; unknown before the first product of a kind.
+// Defined in core/cuda/blas.cpp.
+/// What multiply() will return. Unknown before the first product of a kind.
 enum class Answer { kUnknown, kNo, kYes };
 template <class T>
 Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue);
-/// matmul() without collecting.
+/// matmul() that puts the product on the stream even while work is collected.
 template <class T>
 bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue);
 
@@ -41,7 +42,7 @@ class Product final : public Work {
           ", n ", args_.n, ", k ", args_.k, ", batch ", args_.batch, '.');
   }
   uint64_t shape() const override {
-    // Arrays, because nvcc does not take lists here.
+    // Arrays, because nvcc rejects initializer lists here.
     const int64_t sizes[] = {args_.m, args_.n, args_.k, args_.batch};
     const bool flags[] = {tf32_,
                           args_.trans_a,
@@ -60,7 +61,7 @@ class Product final : public Work {
     const auto& product = static_cast<const Product&>(other);
     return args_ == product.args_ && epilogue_ == product.epilogue_ && tf32_ == product.tf32_;
   }
-  // Its kernels are the library's: nobody else knows their arguments.
+  // The kernels belong to the library: we do not know their arguments.
   bool update(cudaGraphExec_t, cudaGraphNode_t) const override { return false; }
 
  private:
@@ -71,10 +72,10 @@ class Product final : public Work {
 
 }  // namespace internal
 
-/// The product of `args` (m, n, k, batch >= 1; an epilogue wants batch 1 and beta 0, row_sums alone
-/// any beta) on the process's stream; the same bits in every run on the same kind of GPU with the
-/// same library. False, and nothing is done, where the library has no algorithm: for some epilogues
-/// on some sizes and addresses. Throws Error(kRuntime) with the library's words.
+/// Puts the product of `args` on the process's stream; m, n, k, batch >= 1. An epilogue needs batch
+/// 1 and beta 0; row_sums allows any beta. The bits are the same in every run on the same kind of
+/// GPU with the same library. Returns false and does nothing if the library has no algorithm, as
+/// for some epilogues, sizes and addresses. Throws Error(kRuntime) with the library's message.
 template <class T>
 bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue = {}) {
   using namespace internal;

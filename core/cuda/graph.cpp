@@ -56,11 +56,10 @@ void WorkList::clear() {
 
 namespace {
 
-// A graph of a thousand nodes takes a few MB. Shapes that come after these are launched as they
-// come.
+// A graph of a thousand nodes takes a few MB. Further shapes are launched without a graph.
 constexpr int64_t kMostGraphs = 256;
 
-// The work of one shape. The first time it is launched as it comes: it may never come again.
+// The work of one shape. The first time it is launched without a graph: it may never come again.
 class Graph {
  public:
   Graph() = default;
@@ -68,7 +67,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Takes `list`, and gives the last one for it.
+  /// Launches `list`. If that took a graph, `list` becomes the graph's previous list.
   void launch(std::unique_ptr<WorkList>& list, GraphStats& stats) {
     const bool seen = std::exchange(seen_, true);
     if (executable_ != nullptr) {
@@ -89,11 +88,11 @@ class Graph {
   }
 
  private:
-  // Work whose addresses change all the time is launched as it comes: so many graphs are made that
-  // are not used so often.
+  // Work whose addresses change all the time is launched without a graph: after kMostCaptures
+  // graphs, none of which was used kPaysOff times.
   static constexpr int kMostCaptures = 5, kPaysOff = 10;
 
-  // The executable then does what `list` says. False where it cannot.
+  // Makes executable_ do the work of `list`. Returns false if it cannot.
   bool update(const WorkList& list, GraphStats& stats) {
     const auto &now = list.works(), &before = list_->works();
     if (now.size() != before.size()) return false;
@@ -108,10 +107,10 @@ class Graph {
     return true;
   }
 
-  // Where CUDA refuses, the work is launched as it comes from then on.
+  // If CUDA refuses, this work is launched without a graph from then on.
   void capture(const WorkList& list, GraphStats& stats) {
     try {
-      // Relaxed: nothing that another thread does at this time has to do with the stream.
+      // Relaxed: other threads do not use the stream during the capture.
       check_status(cudaStreamBeginCapture(the_stream(), cudaStreamCaptureModeRelaxed), "graph");
       record(list);
       check_status(cudaGraphInstantiate(&executable_, graph_, 0), "graph");
@@ -128,7 +127,7 @@ class Graph {
     ++stats.held;
   }
 
-  // From the stream, which stops capturing in any case.
+  // Captures `list` from the stream. The capture ends in any case.
   void record(const WorkList& list) {
     nodes_.clear();
     try {
@@ -143,7 +142,7 @@ class Graph {
     check_status(cudaStreamEndCapture(the_stream(), &graph_), "graph");
   }
 
-  // What was captured last: the stream's next node is to come after it.
+  // The node captured last: the stream's next node will depend on it.
   static cudaGraphNode_t last_node() {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaGraphNode_t* nodes = nullptr;
@@ -169,15 +168,15 @@ class Graph {
   }
 
   bool seen_ = false;
-  int captures_ = 0;             // that have not paid off
-  int uses_ = 0;                 // of the last one
-  cudaGraph_t graph_ = nullptr;  // what the nodes belong to
+  int captures_ = 0;             // without one that paid off
+  int uses_ = 0;                 // of the last capture
+  cudaGraph_t graph_ = nullptr;  // owns the nodes
   cudaGraphExec_t executable_ = nullptr;
-  std::vector<cudaGraphNode_t> nodes_;  // of each work the last
-  std::unique_ptr<WorkList> list_;      // what executable_ does
+  std::vector<cudaGraphNode_t> nodes_;  // the last node of each work
+  std::unique_ptr<WorkList> list_;      // the work of executable_
 };
 
-// Pinned memory for what a list uploads.
+// Pinned memory for the uploads of a list.
 class Staging {
  public:
   void begin() {
@@ -194,13 +193,13 @@ class Staging {
     used_ = at + bytes;
     return std::memcpy(static_cast<char*>(pinned_) + at, host, static_cast<size_t>(bytes));
   }
-  /// Its list is on the stream.
+  /// Call it when the list is on the stream.
   void end() {
     if (used_ > 0) check_status(cudaEventRecord(read_, the_stream()), "upload");
   }
 
  private:
-  // The ids and targets of a batch of 512k tokens.
+  // Enough for the ids and targets of a batch of 512k tokens.
   static constexpr int64_t kBytes = int64_t{8} << 20;
   void* pinned_ = nullptr;
   cudaEvent_t read_{};
@@ -233,7 +232,7 @@ class Collector {
   GraphStats stats;
 
  private:
-  // One is filled while the work before is under way.
+  // One is filled while the work of the others runs.
   static constexpr size_t kStagings = 4;
 
   std::unique_ptr<WorkList> list_;
@@ -242,7 +241,7 @@ class Collector {
   std::unordered_map<uint64_t, Graph> graphs_;
 };
 
-// Never destroyed, as the pool of cuda.cpp.
+// Never destroyed, as the pool of runtime.cpp.
 Collector& collector() {
   static auto* instance = new Collector;
   return *instance;

@@ -1,11 +1,11 @@
-// Kernels, products, copies and fills go onto the process's stream through put_on_stream(): at
-// once, or, while as_graph() (core/cuda/runtime.h) runs, into a list that is launched as one CUDA
-// graph. Included by core's CUDA code alone.
+// put_on_stream() puts kernels, products, copies and fills on the process's stream. While
+// as_graph() (core/cuda/runtime.h) runs, it collects them in a list, which is launched as one CUDA
+// graph. Only core's CUDA code includes this file.
 //
-// A graph is never trusted to be right: the host runs its code as ever, and every piece of work is
-// compared with the one that the graph was made from. Kernels and copies whose arguments changed
-// get the new ones; anything else that changed means a new graph. So a graph does what launching
-// the list would have done.
+// A graph is never assumed to be still right. The host code runs in full each time, and every piece
+// of work is compared with the one that the graph was made from. If only arguments of kernels and
+// copies changed, the graph gets the new arguments; after any other change a new graph is made. So
+// a graph always does the work of the list.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,17 +19,17 @@
 
 namespace tapestry::cuda::internal {
 
-/// A piece of work for the stream. Never destroyed: it must own nothing.
+/// A piece of work for the stream. It is never destroyed, so it must own nothing.
 class Work {
  public:
-  /// Puts it on the stream; throws Error(kRuntime).
+  /// Puts the work on the stream. Throws Error(kRuntime).
   virtual void issue() const = 0;
-  /// What one graph can serve: the same for works that differ in their arguments alone.
+  /// A hash of all but the arguments: works of the same shape can share a graph.
   virtual uint64_t shape() const = 0;
-  /// `other` has the same type.
+  /// Whether `other`, of the same type, is the same work.
   virtual bool equals(const Work& other) const = 0;
-  /// Gives `node`, made from a work of the same type and shape, these arguments. False where there
-  /// is no way to, or CUDA refuses.
+  /// Gives these arguments to `node`, which was made from a work of the same type and shape.
+  /// Returns false if that is impossible or CUDA refuses.
   virtual bool update(cudaGraphExec_t graph, cudaGraphNode_t node) const = 0;
 
  protected:
@@ -60,7 +60,8 @@ class WorkList {
 /// The list that this thread collects into; null: work goes to the stream at once.
 inline thread_local WorkList* collecting = nullptr;
 
-/// Puts what was collected on the stream after all, and collects no more: for what cannot wait.
+/// Puts the collected work on the stream now and stops collecting. For calls that cannot wait until
+/// as_graph() returns.
 void stop_collecting();
 
 template <class W>
@@ -69,11 +70,11 @@ void put_on_stream(const W& work) {
   collecting == nullptr ? work.issue() : collecting->add(work);
 }
 
-/// A copy of `bytes` of `host` in pinned memory, until the list that is being collected has run;
-/// null where there is no room.
+/// Copies `bytes` of `host` to pinned memory and returns that copy, which is valid until the list
+/// being collected has run. Returns null if there is no room.
 const void* stage(const void* host, int64_t bytes);
 
-/// Whether CUDA took it. An error is then forgotten.
+/// Whether `status` is a success. Clears CUDA's last error if not.
 bool accepted(int status);
 
 class Copy final : public Work {

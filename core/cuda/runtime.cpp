@@ -32,7 +32,7 @@ void* take(int64_t block_bytes) {
 }
 
 void give_back(void* block, int64_t) {
-  internal::stop_collecting();  // what was collected may use it
+  internal::stop_collecting();  // collected work may use it
   cudaFree(block);
 }
 
@@ -42,8 +42,8 @@ MemoryPool& pool() {
   return *instance;
 }
 
-// Pinned buffers in turn: one is filled while those before it are on their way. A step's uploads
-// are fewer, so that none waits for the step before.
+// Pinned buffers, used in turn: one is filled while earlier ones are copied to the device. A step
+// has fewer uploads than there are buffers, so that none waits for the previous step.
 class UploadBuffers {
  public:
   void upload(void* device, const void* host, int64_t bytes) {
@@ -67,7 +67,7 @@ class UploadBuffers {
     cudaEvent_t sent{};
   };
 
-  // Makes the buffer, or waits until what it held last has been sent.
+  // Allocates the buffer, or waits until its last content has been sent.
   static void prepare(Buffer& buffer) {
     if (buffer.pinned != nullptr) return check_status(cudaEventSynchronize(buffer.sent), "upload");
     check_status(cudaMallocHost(&buffer.pinned, kBytes), "upload");
@@ -88,7 +88,7 @@ void use_device(int index) {
     return settled_device = index;
   }();
   check(index == first, "device", "this process uses cuda:", first, ", not cuda:", index, '.');
-  static thread_local bool chosen = false;  // the current device is a thread's
+  static thread_local bool chosen = false;  // CUDA's current device is per thread
   if (!chosen) check_status(cudaSetDevice(index), "device");
   chosen = true;
 }
@@ -191,7 +191,7 @@ Download& Download::operator=(Download&& other) noexcept {
   return *this;
 }
 
-// A copy that nobody waited for may still be under way: its slot is not used again before.
+// If nobody waited for the copy, it may still run. Its slot is reused only after that.
 Download::~Download() {
   if (slot_ == nullptr) return;
   cudaEventSynchronize(slot_->arrived);
@@ -243,7 +243,7 @@ std::string description(int index) {
 namespace internal {
 
 void* stream() {
-  // A stream of its own: the legacy default stream cannot be captured into a graph.
+  // Not the legacy default stream, which cannot be captured into a graph.
   static const cudaStream_t stream = [] {
     cudaStream_t created = nullptr;
     check_status(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "device");

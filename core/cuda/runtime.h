@@ -1,7 +1,7 @@
 // The CUDA runtime as the rest of core sees it: no CUDA header, no CUDA type. One process uses one
-// GPU and one stream; every call and every kernel is ordered on that stream, so a block of memory
-// may be handed out again as soon as it is given back. Defined in cuda.cpp, and in cuda_absent.cpp
-// for builds without CUDA, where every call that needs a device is an Error.
+// GPU and one stream; every call and every kernel is ordered on that stream, so a freed block of
+// memory can be reused at once. Defined in core/cuda/runtime.cpp; builds without CUDA use
+// core/cuda/absent.cpp, where every call that needs a device throws Error.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,36 @@ namespace tapestry::cuda {
 
 /// Whether this build has CUDA.
 bool compiled();
-/// Devices that answer; 0 without a GPU or a driver.
+/// The number of usable devices; 0 without a GPU or a driver.
 int device_count();
-/// Why none answers, in CUDA's words; empty where one does.
+/// CUDA's message if no device is usable, else empty.
 std::string why_no_device();
 
-/// The device that the first allocation settled on; 0 before it.
+/// The process's device: that of the first allocation, 0 before it.
 int current_device();
 
-/// From a MemoryPool over the memory of device `index`, 512-byte aligned. The first call settles
-/// the process's device: another index later is an Error. Throws Error(kOutOfMemory) with the
-/// sizes.
+/// Allocates from a MemoryPool of device `index`, aligned to 512 bytes. The first call fixes the
+/// process's device: a later call with another index throws Error. Throws Error(kOutOfMemory) with
+/// the sizes.
 void* allocate(int index, int64_t bytes);
 void free(void* block, int64_t bytes) noexcept;
 MemoryStats memory();
 void reset_peak_bytes();
 
-/// Host memory is read before this returns (through pinned buffers), the device's in stream order.
+/// Copies to the device in stream order. `host` has been read when this returns: the bytes go
+/// through pinned buffers.
 void upload(void* device, const void* host, int64_t bytes);
-/// A few bytes on their way to the host: taken in stream order, waited for alone. What comes later
-/// on the stream goes on meanwhile.
+/// An asynchronous copy of a few bytes to the host, in stream order. wait() waits only for this
+/// copy, not for later work on the stream.
 class Download {
  public:
   static constexpr int64_t kMaxBytes = 64;
-  /// Throws when there are more than kMaxBytes.
+  /// Throws if `bytes` > kMaxBytes.
   Download(const void* device, int64_t bytes);
   ~Download();
   Download(Download&& other) noexcept;
   Download& operator=(Download&& other) noexcept;
-  /// In host memory, valid while this lives.
+  /// Waits for the copy. Returns it in host memory, valid while this object lives.
   const void* wait() const;
 
   struct Slot;
@@ -51,31 +52,31 @@ class Download {
   Slot* slot_;
 };
 
-/// Waits for the stream.
+/// Copies to the host and waits for the stream.
 void download(void* host, const void* device, int64_t bytes);
 void copy(void* to, const void* from, int64_t bytes);
 void fill_zero(void* device, int64_t bytes);
 void synchronize();
 
-/// May float products round their inputs to TF32 (10 bits of fraction)? Off unless it is asked for.
-/// double and BFloat16 do not look at it.
+/// Whether float products may round their inputs to TF32 (10 bits of fraction). Off by default. It
+/// does not affect double and BFloat16.
 void set_allow_tf32(bool allow);
 bool allow_tf32();
 
-/// Calls body(). Where graphs are asked for, what it puts on the stream is collected and launched
-/// when it returns: as a CUDA graph once the same kernels have come before on the same sizes, with
-/// the same result. A wait for the stream within ends the collecting, and so does a product that is
-/// the first of its kind; what body() throws is passed on after all that was collected until then
-/// is launched. No other thread may use the device meanwhile.
+/// Calls body(). With set_use_graphs(true), the work that body() puts on the stream is collected
+/// and launched when body() returns. If the same kernels came before with the same sizes, it is
+/// launched as one CUDA graph; the result is the same. Collecting stops early if body() waits for
+/// the stream or makes the first product of a kind. If body() throws, the work collected so far is
+/// launched and the exception passed on. No other thread may use the device meanwhile.
 void as_graph(const std::function<void()>& body);
-/// Off unless it is asked for.
+/// Whether as_graph() may make graphs. Off by default.
 void set_use_graphs(bool use);
 struct GraphStats {
-  int64_t graphs = 0;    ///< made
-  int64_t held = 0;      ///< of these, in memory
-  int64_t launches = 0;  ///< of graphs
-  int64_t updates = 0;   ///< kernels and copies in them that got other arguments
-  std::string refusal;   ///< what CUDA said when it last would not make one
+  int64_t graphs = 0;    ///< graphs made
+  int64_t held = 0;      ///< graphs in memory now
+  int64_t launches = 0;  ///< launches of graphs
+  int64_t updates = 0;   ///< kernels and copies in graphs that got new arguments
+  std::string refusal;   ///< CUDA's message when it last refused to make a graph
 };
 GraphStats graph_stats();
 
@@ -89,12 +90,11 @@ std::string description(int index);
 namespace internal {
 /// The cudaStream_t of the process.
 void* stream();
-/// Same requests then get the same blocks (MemoryPool::sort).
+/// Sorts the free memory, so that the same requests get the same blocks (MemoryPool::sort).
 void sort_free_memory();
-/// Throws Error(kRuntime, "[who] ...") with CUDA's words for `status`, a cudaError_t, unless it is
-/// 0.
+/// Throws Error(kRuntime, "[who] ...") with CUDA's message if `status`, a cudaError_t, is not 0.
 void check_status(int status, const char* who);
-/// The same for a launch, with its grid and block.
+/// The same for a kernel launch; the message gives grid and block.
 void check_launch(int status, const char* kernel, const unsigned (&grid)[3],
                   const unsigned (&block)[3], int64_t shared_bytes);
 }  // namespace internal

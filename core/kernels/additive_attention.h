@@ -1,5 +1,5 @@
-// Additive attention (Bahdanau et al. 2015; document 000, 1.4), from queries and keys that are
-// already projected to the common size A: nothing of size T x S x A is stored.
+// Additive attention (Bahdanau et al. 2015, A.1.2) of queries and keys that are already projected
+// to a common size A. No array of size T x S x A is stored.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -12,7 +12,7 @@ struct AdditiveAttentionShape {
   int64_t keys = 0;        ///< S
   int64_t size = 0;        ///< A
   int64_t value_size = 0;  ///< E
-  /// (B): keys at or after key_lengths[b] are masked; null for none.
+  /// (B): keys at or after key_lengths[b] are masked; null masks none.
   const int32_t* key_lengths = nullptr;
 };
 
@@ -23,7 +23,7 @@ struct AdditiveAttentionForward {
   T *out, *weights;
 };
 
-/// Each gradient (=|+=) in its own mode; null leaves it out.
+/// Each gradient is written (=|+=) in its own mode. A null gradient is not computed.
 template <class T>
 struct AdditiveAttentionBackward {
   const T *q, *k, *values, *v, *weights, *d_out;
@@ -39,9 +39,9 @@ struct AdditiveAttentionBackward {
 
 namespace kernels {
 
-/// weights = softmax_j(v . tanh(q_t + k_j)) over the real keys, out = weights * values. A query
-/// that sees no key gives 0 and gradient 0. The scores are correct to rounding in absolute terms:
-/// tanh comes from one exponential.
+/// weights = softmax_j(v . tanh(q_t + k_j)) over the keys before key_lengths[b], out = weights *
+/// values. A query without keys gives 0 and gradient 0. tanh is computed from one exponential; its
+/// absolute error is that of rounding.
 template <class T>
 void additive_attention(Cpu, const AdditiveAttentionShape& shape,
                         const AdditiveAttentionForward<T>& args);

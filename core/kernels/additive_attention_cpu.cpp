@@ -23,8 +23,8 @@ template <class T>
 struct AdditiveFunctions {
   /// v . tanh(q + k)
   T (*score)(const T* q, const T* k, const T* v, int64_t n);
-  /// g = ds * v * (1 - t^2) with t = tanh(q + k): dq += g, dk (=|+=) g, dv += ds * t. Null dk is
-  /// left out.
+  /// g = ds * v * (1 - t^2) with t = tanh(q + k): dq += g, dk (=|+=) g, dv += ds * t. A null dk is
+  /// not computed.
   void (*score_backward)(const T* q, const T* k, const T* v, T ds, T* dq, T* dk, Write dk_write,
                          T* dv, int64_t n);
   T (*dot)(const T* a, const T* b, int64_t n);
@@ -40,8 +40,8 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x: right to rounding in
-// absolute terms, which is what a sum of such terms needs.
+// tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x. Its absolute error is that
+// of rounding, which is enough in a sum of such terms.
 template <class D, class V>
 HWY_INLINE V absolute_tanh(D d, V x) {
   const V one = hn::Set(d, 1);
@@ -131,7 +131,7 @@ int64_t real_keys(const AdditiveAttentionShape& s, int64_t b) {
   return std::clamp<int64_t>(s.key_lengths[b], 0, s.keys);
 }
 
-// In place; the weights of no key are none.
+// In place; n may be 0.
 template <class T>
 void softmax_row(T* w, int64_t n) {
   if (n == 0) return;
@@ -164,7 +164,7 @@ void additive_attention(Cpu, const AdditiveAttentionShape& s,
   });
 }
 
-// A batch element is one task: its queries add to its keys in their order.
+// One task per batch element: its queries add to its keys' gradients in order.
 template <class T>
 void additive_attention_backward(Cpu, const AdditiveAttentionShape& s,
                                  const AdditiveAttentionBackward<T>& args) {
@@ -179,7 +179,7 @@ void additive_attention_backward(Cpu, const AdditiveAttentionShape& s,
         args.d_values == nullptr ? nullptr : args.d_values + b * s.keys * s.value_size;
     T* const dv = dv_parts.data() + b * s.size;
     std::fill_n(dv, s.size, T{0});
-    // Nothing comes to keys that no query sees.
+    // Keys that no query sees get gradient 0.
     const int64_t seen = s.queries == 0 ? 0 : real;
     if (dk != nullptr && args.dk_write == Write::kSet) {
       std::fill(dk + seen * s.size, dk + s.keys * s.size, T{0});

@@ -12,7 +12,7 @@ __device__ inline int64_t real_keys(const AdditiveAttentionShape& s, int64_t b) 
   return length < 0 ? 0 : length < s.keys ? length : s.keys;
 }
 
-// Calls f(j) for the keys of the calling thread's warp; all lanes together.
+// Calls f(j) for the keys of the calling thread's warp, with all lanes together.
 template <class F>
 __device__ void each_key_of_warp(int64_t keys, F f) {
   for (int64_t j = threadIdx.x / kWarp; j < keys; j += blockDim.x / kWarp) f(j);
@@ -27,7 +27,7 @@ __device__ W warp_sum_of(int64_t n, F term) {
 }
 
 // q (B, T, A), k (B, S, A), values (B, S, E) -> weights (B, T, S), out (B, T, E): a block for each
-// (b, t). A warp takes a key for its score, then a thread a column of the values.
+// (b, t). First each warp computes scores of keys, then each thread a column of out.
 template <class T>
 __global__ void forward(AdditiveAttentionShape s, AdditiveAttentionForward<T> args) {
   using W = Wider<T>;
@@ -65,8 +65,8 @@ __global__ void forward(AdditiveAttentionShape s, AdditiveAttentionForward<T> ar
   }
 }
 
-// A block for each (b, t): ds (B, T, S) of its keys, dq (B, T, A) or null, and what it adds to dv
-// (B * T, A).
+// A block for each (b, t) computes ds (B, T, S) of its keys, dq (B, T, A) or null, and its part of
+// dv (B * T, A).
 template <class T>
 __global__ void backward_query(AdditiveAttentionShape s, AdditiveAttentionBackward<T> args,
                                Wider<T>* ds, Wider<T>* dv_parts) {
@@ -107,8 +107,8 @@ __global__ void backward_query(AdditiveAttentionShape s, AdditiveAttentionBackwa
   }
 }
 
-// A block for each (b, j): dk (B, S, A) and d_values (B, S, E), each of which may be null, over the
-// queries in their order.
+// A block for each (b, j) sums dk (B, S, A) and d_values (B, S, E) over the queries in order;
+// either may be null.
 template <class T>
 __global__ void backward_key(AdditiveAttentionShape s, AdditiveAttentionBackward<T> args,
                              const Wider<T>* ds) {

@@ -1,4 +1,4 @@
-// Batch normalisation: every column over all rows (Ioffe and Szegedy 2015; document 004).
+// Batch normalisation of every column over all rows (Ioffe and Szegedy 2015).
 #pragma once
 
 #include "core/kernels/common.h"
@@ -6,12 +6,13 @@
 namespace tapestry {
 
 struct BatchNormShape {
-  int64_t rows = 0;  ///< N, all places of the batch
+  int64_t rows = 0;  ///< N, all positions of the batch
   int64_t cols = 0;  ///< D
   double eps = 1e-5;
 };
 
-/// y = (x - mean) / sqrt(variance + eps) * gamma + beta, the batch's own statistics or past ones.
+/// y = (x - mean) / sqrt(variance + eps) * gamma + beta, with statistics of the batch or running
+/// ones.
 template <class T>
 struct BatchNormForward {
   const T* x;
@@ -23,7 +24,8 @@ struct BatchNormForward {
 };
 
 /// With the statistics of x itself: d_gamma (=|+=) sum dy * xhat, d_beta (=|+=) sum dy, dx (=|+=)
-/// gamma / sqrt(variance + eps) * (dy - mean(dy) - xhat mean(dy * xhat)). Null leaves one out.
+/// gamma / sqrt(variance + eps) * (dy - mean(dy) - xhat mean(dy * xhat)). A null gradient is not
+/// computed.
 template <class T>
 struct BatchNormBackward {
   const T* x;
@@ -41,8 +43,8 @@ struct BatchNormBackward {
 
 namespace kernels {
 
-/// Mean and biased variance of each column, rows > 0. The variance is of what is left after the
-/// mean is taken off: a large mean costs no digits.
+/// Mean and biased variance of each column, rows > 0. The variance is computed from x - mean, so
+/// that a large mean costs no digits.
 template <class T>
 void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, Wider<T>* mean,
                     Wider<T>* variance);
@@ -52,8 +54,8 @@ void batch_norm(Cpu, const BatchNormShape& shape, const BatchNormForward<T>& arg
 template <class T>
 void batch_norm_backward(Cpu, const BatchNormShape& shape, const BatchNormBackward<T>& args);
 
-/// running = (1 - momentum) * running + momentum * scale * x, n elements. Where x is not finite
-/// `running` stays: one bad batch must not spoil it for good.
+/// running = (1 - momentum) * running + momentum * scale * x, n elements. Where x is not finite,
+/// `running` keeps its value: one bad batch must not spoil it for ever.
 template <class T>
 void update_running(Cpu, double momentum, double scale, const T* x, T* running, int64_t n);
 

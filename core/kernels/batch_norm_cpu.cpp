@@ -16,7 +16,7 @@
 #define TAPESTRY_BATCH_NORM_ROWS
 namespace tapestry {
 
-// What backward needs of each column.
+// The values of each column that backward needs.
 template <class T>
 struct BatchNormColumns {
   const T* mean;

@@ -7,8 +7,8 @@
 namespace tapestry {
 namespace {
 
-// How (rows, cols) is dealt: a thread has N neighbouring columns, x counts them; the rows go in
-// turn to the y of a block and to the blocks' y.
+// How threads share (rows, cols): each has N neighbouring columns, counted by x; the rows are dealt
+// in turn to y, first within a block, then across blocks.
 struct ColumnLaunch {
   ColumnLaunch(int64_t rows, int64_t packs) {
     unsigned x = kWarp;
@@ -22,7 +22,7 @@ struct ColumnLaunch {
   dim3 grid, block;
 };
 
-// The thread's first column and row, and the way to its next row.
+// The thread's first column and row, and the step to its next row.
 struct ColumnThread {
   int64_t column, row, step;
 };
@@ -32,8 +32,8 @@ __device__ inline ColumnThread column_thread(int n) {
           static_cast<int64_t>(gridDim.y) * blockDim.y};
 }
 
-// What is summed over rows. Each gives kSums sums of N columns; add() adds the element at `row`, a
-// row's first element, and column c.
+// The terms of sums over rows. Each has kSums sums of N columns; add() adds the elements at column
+// c of the row that begins at `row`.
 template <class T, int N>
 struct Moment {  // x, or with a mean (x - mean)^2
   static constexpr int kSums = 1;
@@ -81,7 +81,7 @@ __global__ void column_parts(Terms<T, N> terms, int64_t rows, int64_t cols, Wide
     for (int64_t r = first_row; r < rows; r += step) terms.add(r * cols, column, sums);
   }
   for (int k = 0; k < kSums; ++k) {
-    __syncthreads();  // the last sum's values have been read
+    __syncthreads();  // everyone has read the previous sum's values
     for (int j = 0; j < N; ++j) threads[threadIdx.y * blockDim.x + threadIdx.x][j] = sums[k][j];
     __syncthreads();
     if (threadIdx.y > 0 || column >= cols) continue;
@@ -93,8 +93,8 @@ __global__ void column_parts(Terms<T, N> terms, int64_t rows, int64_t cols, Wide
   }
 }
 
-// (rows, cols): y = (x - mean) scale + beta, scale = gamma / sqrt(variance + eps) made once a
-// thread.
+// (rows, cols): y = (x - mean) scale + beta, scale = gamma / sqrt(variance + eps), computed once
+// per thread.
 template <class T, int N>
 __global__ void forward(BatchNormShape shape, BatchNormForward<T> args) {
   using W = Wider<T>;

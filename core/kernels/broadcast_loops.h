@@ -1,13 +1,13 @@
-// How a BroadcastPlan is walked, on every device: as rows of results, and as sums over single axes.
+// The loops of a BroadcastPlan, for every device: rows of results, and sums over single axes.
 #pragma once
 
 #include "core/kernels/elementwise.h"
 
 namespace tapestry {
 
-/// A plan without axes of size 1, neighbours merged where both operands allow it: same shapes
-/// become one axis, a bias two. The results are `rows` rows of `cols`; along a row an operand is a
-/// vector (stride 1) or one value.
+/// A plan without axes of size 1 and with neighbouring axes merged where both operands allow it:
+/// operands of one shape need one axis, a bias two. The results are `rows` rows of `cols`; along a
+/// row an operand is a vector (stride 1) or one value.
 struct BroadcastLoops {
   int rank = 0;
   int64_t size[Shape::kMaxRank] = {};
@@ -29,7 +29,7 @@ struct BroadcastLoops {
     b_is_vector = b_stride[rank - 1] != 0;
   }
 
-  /// Where row `row` of each operand begins.
+  /// The offset of row `row` in each operand.
   TAPESTRY_HOST_DEVICE void offsets(int64_t row, int64_t& a, int64_t& b) const {
     a = b = 0;
     for (int axis = rank - 2; axis >= 0; --axis) {
@@ -68,8 +68,8 @@ struct AxisSum {
   int64_t inner = 1;
 };
 
-/// The sums, one after the other, that take a tensor of the plan's sizes to an operand with
-/// `strides`: none when the operand was not broadcast, at most two for four axes.
+/// The sums that reduce, one after the other, a tensor of the plan's sizes to an operand with
+/// `strides`: none if the operand was not broadcast, at most two for four axes.
 struct OperandSums {
   int count = 0;
   AxisSum sums[2];

@@ -1,6 +1,6 @@
-// What every kernel shares. Conventions: pointers are row-major and 64-byte aligned at the first
+// Shared by all kernels. Conventions: arrays are row-major and 64-byte aligned at the first
 // element; N is rows, D columns; index products are int64; sums accumulate in T or wider, in an
-// order fixed by the shape alone.
+// order that only the shape decides.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace tapestry {
 
-/// How a backward kernel delivers its result: BLAS's beta made explicit.
+/// How a kernel writes a result, as (=|+=) in comments: kSet overwrites, kAdd adds.
 enum class Write { kSet, kAdd };
 
 /// Dropout with inverted scaling: keep with probability 1 - p, divide by 1 - p. No mask is stored:
-/// element i of the tensor is kept when draw i of the stream is not below p * 2^32, on every
-/// device, and backward draws it again. p == 0 switches it off.
+/// element i is kept if draw i of the stream is at least p * 2^32, on every device, and backward
+/// draws again. p == 0 switches dropout off.
 struct Dropout {
   float p = 0;
   PhiloxKey key;

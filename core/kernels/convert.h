@@ -5,7 +5,7 @@
 
 namespace tapestry {
 
-/// A C++ cast; to and from bfloat16 by way of float, rounding to nearest even.
+/// A C++ cast; to and from bfloat16 through float, rounded to nearest even.
 template <class To, class From>
 TAPESTRY_HOST_DEVICE To element_cast(From x) {
   if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<To, BFloat16>) {

@@ -1,4 +1,4 @@
-// Cross-entropy with label smoothing and an ignored label, alone and fused with the classifier.
+// Cross-entropy with label smoothing and an ignored label, by itself and fused with the classifier.
 //
 // For a row with logits z, target c, V classes and smoothing e (PyTorch's definition: the target
 // distribution is (1 - e) one_hot(c) + e / V):
@@ -21,7 +21,7 @@ struct CrossEntropyShape {
   Precision precision = dense_precision();  ///< of the classifier's products
 };
 
-/// Sums over the rows that count, in double and in row order.
+/// Sums over the rows that are not ignored, in double and in row order.
 struct CrossEntropySums {
   double loss = 0;
   double nll = 0;
@@ -38,19 +38,19 @@ struct LinearCrossEntropy {
   const T* weight = nullptr;
   const T* bias = nullptr;
   const int32_t* targets = nullptr;
-  const int32_t* host_targets = nullptr;  ///< the same, where the host can read them; may be null
+  const int32_t* host_targets = nullptr;  ///< a copy in host memory; may be null
   double grad_scale = 1;
   T* dx = nullptr;
   T* d_weight = nullptr;
   T* d_bias = nullptr;
-  /// On CUDA: the most memory for logits, except that a chunk has at least 1024 rows. A gradient
-  /// that several chunks add to is rounded to T once for each.
+  /// On CUDA: the limit of memory for logits, but a chunk has at least 1024 rows. A gradient to
+  /// which several chunks add is rounded to T after each.
   int64_t chunk_bytes = int64_t{1} << 30;
 };
 
 namespace kernels {
 
-// *sums is in the device's memory, like all arrays.
+// *sums is in device memory, like all arrays.
 
 /// logits (rows, classes). When `dlogits` is not null it receives grad_scale * dz.
 template <class T>
@@ -60,9 +60,9 @@ template <class T>
 void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums);
 
-/// By row chunks: the logits of the whole batch are never stored. Ignored rows cost nothing: on
-/// CUDA where there are host_targets, and an eighth of the rows is saved (their number is rounded
-/// up).
+/// By chunks of rows: the logits of the whole batch are never stored. Ignored rows are left out; on
+/// CUDA only with host_targets, and only if that saves an eighth of the rows (the number of rows
+/// left is rounded up).
 template <class T>
 void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                           CrossEntropySums* sums);

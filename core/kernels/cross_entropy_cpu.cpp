@@ -21,7 +21,7 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Sums in T stay this short; beyond they go on in double.
+// Sums in T have at most this many terms; longer ones continue in double.
 constexpr int64_t kShortSum = 1024;
 
 template <class T, class Load>
@@ -35,12 +35,12 @@ PieceStats<T> exponentials_of(Load load, int64_t n, T* e) {
     each_vector(d, std::min(kShortSum, n - begin), [&](auto io, int64_t i) HWY_ATTR {
       const auto v = load(io, begin + i);
       largest = hn::Max(largest, io.or_else(d, v, largest));
-      total = hn::Add(total, v);  // lanes that are not there hold 0
+      total = hn::Add(total, v);  // lanes that do not exist hold 0
     });
     stats.total += static_cast<double>(sum_lanes(d, total));
   }
   stats.max = max_lanes(d, largest);
-  // Where all are -inf the sum is 0 and not that of e^(inf - inf).
+  // If all are -inf the sum must be 0, not that of e^(inf - inf).
   const auto shift = hn::Set(d, stats.max == -infinity ? T{0} : stats.max);
   for (int64_t begin = 0; begin < n; begin += kShortSum) {
     auto sum = hn::Zero(d);
@@ -121,7 +121,7 @@ RowLoss cross_entropy_row(const CrossEntropyShape& shape, const T* z, int32_t ta
   const T* const earlier_end = z + target;
   const PieceStats<T> stats = passes.exponentials(z, nullptr, shape.classes, dz);
   RowLoss result = row_loss(shape, target_logit, stats.max, stats.sum, stats.total);
-  // dz may not be z, so that the logits before the target can still be asked for a tie.
+  // For ties the logits before the target are read again, so dz may not be z.
   result.correct = result.correct && std::find(z, earlier_end, target_logit) == earlier_end;
   if (dz == nullptr) return result;
   const double spread = shape.label_smoothing / static_cast<double>(shape.classes);

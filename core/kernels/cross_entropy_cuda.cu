@@ -9,14 +9,14 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-// e^x for x <= 0. The fast form is right to rounding in absolute terms, as a sum of such terms
-// needs.
+// e^x for x <= 0. The absolute error of the fast form is that of rounding, which is enough in a sum
+// of such terms.
 __device__ inline float power(float x) { return __expf(x); }
 __device__ inline double power(double x) { return std::exp(x); }
 
-// A row of n elements: single ones up to the first 16-byte boundary, packs, and single ones again:
-// rows of, say, 50257 classes start anywhere. `lead` is n where logits and gradient do not share
-// the boundary.
+// A row of n elements: single ones up to the first 16-byte boundary, then packs, then single ones.
+// Rows of, say, 50257 classes begin at any address. If logits and gradient do not share the
+// boundary, `lead` is n.
 template <class T>
 struct RowPacks {
   __device__ RowPacks(const T* z, const T* dz, int64_t n) : n(n) {
@@ -39,9 +39,9 @@ struct RowPacks {
   int64_t n, lead, packs;
 };
 
-// logits (rows, classes), `stride` apart: a block a row. The first reading takes the largest logit
-// and the sums in one go (a thread's sum is rescaled when its maximum grows), the second, from the
-// cache where it fits, makes the gradient.
+// logits (rows, classes), `stride` apart: one block per row. The first pass takes the largest logit
+// and the sums together (a thread rescales its sum when its maximum grows). The second pass, from
+// the cache if the row fits, computes the gradient.
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads)
     rows_kernel(CrossEntropyShape shape, CrossEntropyRows<T> args) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   }
   const W target_logit = widen(z[target]);
   W max = -infinity, sum = 0, total = 0;
-  int beaten = 0;  // by a larger logit, or an equal one before it
+  int beaten = 0;  // 1 if some logit is larger, or equal and before it
   row.each([&](int64_t i, auto size) {
     constexpr int N = decltype(size)::value;
     W v[N];
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       total += v[j];
       beaten |= v[j] > target_logit || (v[j] == target_logit && i + j < target);
     }
-    // Where all are -inf, nothing is taken off: the sum is 0 and not that of e^(inf - inf).
+    // If all are -inf, nothing is subtracted: the sum must be 0, not that of e^(inf - inf).
     const W shift = largest == -infinity ? W(0) : largest;
     if (largest > max) sum *= power(max - shift);
     max = largest;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   });
 }
 
-// One block. A thread adds up every kMaxThreads-th row, then the block adds up its threads.
+// One block. A thread sums every kMaxThreads-th row, then the block sums its threads.
 __global__ void __launch_bounds__(kMaxThreads)
     sum_rows_kernel(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
   CrossEntropySums own;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args) {
-  // About four packs a thread, so that short rows leave room for others.
+  // About four packs per thread, so that short rows leave room for other blocks.
   const int64_t warps = (shape.classes / kPack<T> / 4 + kWarp - 1) / kWarp;
   const auto threads =
       static_cast<unsigned>(std::clamp<int64_t>(warps * kWarp, 2 * kWarp, kMaxThreads));

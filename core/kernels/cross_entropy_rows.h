@@ -1,6 +1,5 @@
-// The vectorised passes over rows of logits that both cross-entropies are made of. A row may be
-// seen in pieces (ranges of classes): each piece has its own maximum, and finish_row() puts them
-// together.
+// The vectorised passes over rows of logits in both cross-entropies. A row may be read in pieces
+// (ranges of classes), each with its own maximum; row_loss() takes the combined statistics.
 #pragma once
 
 #include <cmath>
@@ -11,7 +10,7 @@
 
 namespace tapestry {
 
-/// Of one piece of a row of logits v (bias included).
+/// Statistics of one piece of a row of logits v (bias included).
 template <class T>
 struct PieceStats {
   T max = 0;
@@ -21,8 +20,8 @@ struct PieceStats {
 
 template <class T>
 struct CrossEntropyPasses {
-  /// Stats of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when that
-  /// is not null; e may be z.
+  /// Statistics of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when
+  /// that is not null; e may be z.
   PieceStats<T> (*exponentials)(const T* z, const T* bias, int64_t n, T* e);
   /// dz = e * factor - spread, n classes; dz may be e.
   void (*gradient)(const T* e, T factor, T spread, int64_t n, T* dz);
@@ -49,7 +48,7 @@ TAPESTRY_HOST_DEVICE inline RowLoss row_loss(const CrossEntropyShape& shape, dou
   RowLoss result;
   result.nll = log_sum_exp - target_logit;
   result.loss = result.nll;
-  // Not with a factor of 0: a class that is masked by -inf makes the mean infinite.
+  // A factor of 0 would not do: a class that is masked by -inf makes the mean infinite.
   if (shape.label_smoothing != 0) {
     const double uniform = log_sum_exp - total / static_cast<double>(shape.classes);
     result.loss += shape.label_smoothing * (uniform - result.nll);

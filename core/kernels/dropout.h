@@ -1,4 +1,4 @@
-// Dropout as an operation of its own; most kernels that drop do it on the way.
+// Dropout as an operation of its own. Most kernels with dropout have it fused.
 #pragma once
 
 #include "core/kernels/common.h"

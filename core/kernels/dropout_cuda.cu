@@ -5,8 +5,8 @@
 namespace tapestry {
 namespace {
 
-// Four elements, one block of draws, a thread and turn, in accesses of N elements; y may be x. The
-// last ones go alone when n is no multiple of four.
+// A thread takes four elements, which is one block of draws, per turn, in accesses of N elements; y
+// may be x. The last elements are taken singly if n is no multiple of four.
 template <class T, int N>
 __global__ void dropout_kernel(const DropoutFactors<T> factors, const T* x, T* y, int64_t n,
                                Write write) {

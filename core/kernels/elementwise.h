@@ -8,8 +8,8 @@ namespace tapestry {
 
 enum class Binary { kAdd, kSub, kMul, kDiv };
 
-/// How two operands of a binary operation meet in the result: sizes and element strides from the
-/// outermost axis; stride 0 on an axis that is broadcast.
+/// How two operands broadcast to the result of a binary operation: sizes and element strides from
+/// the outermost axis; stride 0 on a broadcast axis.
 struct BroadcastPlan {
   int64_t size[Shape::kMaxRank] = {1, 1, 1, 1};
   int64_t a_stride[Shape::kMaxRank] = {};
@@ -43,15 +43,15 @@ template <class T>
 void affine(Cuda, double alpha, const T* x, double beta, T* y, int64_t n,
             Write write = Write::kSet);
 
-/// x *= *factor, a number in the device's memory. x is not touched when that is 1.
+/// x *= *factor, a number in device memory. x is not touched if the factor is 1.
 template <class T>
 void scale(Cpu, const T* factor, T* x, int64_t n);
 template <class T>
 void scale(Cuda, const T* factor, T* x, int64_t n);
 
-/// y (=|+=) mask ? 0 : x, and where the mask is set y (=) value under kSet (nothing under kAdd).
-/// The mask has `mask_n` elements and repeats over x: mask element of x[i] is
-/// (i / inner) % mask_n, so a mask broadcasts over leading axes and over `inner` trailing elements.
+/// Under kSet y = mask ? value : x, under kAdd y += mask ? 0 : x. The mask has `mask_n` elements
+/// and repeats over x: x[i] has mask element (i / inner) % mask_n, so a mask broadcasts over
+/// leading axes and over `inner` trailing elements.
 template <class T>
 void masked_fill(Cpu, const T* x, const int32_t* mask, int64_t mask_n, int64_t inner, double value,
                  T* y, int64_t n, Write write);

@@ -6,8 +6,8 @@
 namespace tapestry {
 namespace {
 
-// What is computed from an element of a, of b and of dy, in Wider<T>; those that are not needed are
-// not read.
+// Functions of an element of a, of b and of dy, in Wider<T>. Operands that are not needed are not
+// read.
 struct Add {
   static constexpr bool kA = true, kB = true, kDy = false;
   template <class T>
@@ -74,7 +74,7 @@ __device__ Pack<T, N> operand_pack(const T* row, int64_t col, bool is_vector) {
   return values;
 }
 
-// y (rows, cols) (=|+=) f(a, b, dy), dy dense; N neighbours of a row a thread and turn.
+// y (rows, cols) (=|+=) f(a, b, dy), dy dense; a thread takes N neighbours of a row per turn.
 template <class T, class Out, class F, int N>
 __global__ void broadcast_kernel(const BroadcastLoops loops, const T* a, const T* b, const T* dy,
                                  Out* y, Write write) {
@@ -96,7 +96,7 @@ __global__ void broadcast_kernel(const BroadcastLoops loops, const T* a, const T
   }
 }
 
-// Does every row of an operand begin where a Pack may?
+// Whether every row of an operand is aligned for a Pack.
 template <class T>
 bool rows_can_pack(const BroadcastLoops& loops, const int64_t (&strides)[Shape::kMaxRank],
                    bool is_vector, const T* data) {
@@ -118,7 +118,7 @@ void run_broadcast(const BroadcastPlan& plan, const T* a, const T* b, const T* d
          b, dy, y, write);
 }
 
-// y (=|+=) dy * d(a op b)/d(operand) in the shape of the result. For products and quotients.
+// y (=|+=) dy * d(a op b)/d(operand) in the shape of the result, for products and quotients.
 template <class T, class Out>
 void run_backward(Binary op, int wrt, const BroadcastPlan& plan, const T* a, const T* b,
                   const T* dy, Out* y, Write write) {
@@ -139,7 +139,7 @@ void sum_to_operand(const OperandSums& rounds, const In* x, T* y, double scale, 
   sum_axis_cuda(rounds.sums[1], partial.data(), y, scale, write);
 }
 
-// N elements a thread and turn; y may be x.
+// A thread takes N elements per turn; y may be x.
 template <class T, int N>
 __global__ void affine_kernel(Wider<T> alpha, const T* x, Wider<T> beta, T* y, int64_t packs,
                               Write write) {
@@ -152,7 +152,7 @@ __global__ void affine_kernel(Wider<T> alpha, const T* x, Wider<T> beta, T* y, i
   }
 }
 
-// N elements a thread and turn.
+// A thread takes N elements per turn.
 template <class T, int N>
 __global__ void scale_kernel(const T* factor, T* x, int64_t packs) {
   const Wider<T> by = widen(*factor);
@@ -165,8 +165,8 @@ __global__ void scale_kernel(const T* factor, T* x, int64_t packs) {
   }
 }
 
-// N elements a thread and turn. One division finds the mask's element of the first, the others
-// follow by counting.
+// A thread takes N elements per turn. One division finds the mask element of the first; counting
+// gives the others.
 template <class T, int N>
 __global__ void masked_fill_kernel(const T* x, const int32_t* mask, int64_t mask_n, int64_t inner,
                                    T value, T* y, int64_t packs, Write write) {
@@ -187,8 +187,8 @@ __global__ void masked_fill_kernel(const T* x, const int32_t* mask, int64_t mask
   }
 }
 
-// y (outer, n, inner) (=|+=) scale * x (outer, inner): N elements of y a thread and turn, those of
-// x come from the caches.
+// y (outer, n, inner) (=|+=) scale * x (outer, inner): a thread takes N elements of y per turn; x
+// comes from the caches.
 template <class T, int N>
 __global__ void broadcast_axis_kernel(const T* x, T* y, int64_t n, int64_t inner, Wider<T> scale,
                                       int64_t packs, Write write) {

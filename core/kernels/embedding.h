@@ -23,9 +23,10 @@ template <class T>
 void embedding(Cpu, const EmbeddingShape& shape, const int32_t* ids, const T* table,
                const T* positions, const Dropout& dropout, T* y);
 
-/// d_table (=|+=) scatter of scale * dropout(dy), each row's addends in the order of r;
-/// d_positions (=|+=) likewise over the rows at each position, all other rows of the table
-/// untouched under kAdd and zero under kSet (`position_rows` rows). Either may be null.
+/// d_table[i] (=|+=) the sum of scale * dropout(dy[r]) over the rows r with ids[r] = i, in the
+/// order of r; d_positions[p] (=|+=) the sum of dropout(dy[r]) over the rows at position p, in the
+/// same order. Rows of a table that do not occur are untouched under kAdd and zero under kSet.
+/// d_positions has `position_rows` rows. Either may be null.
 template <class T>
 void embedding_backward(Cpu, const EmbeddingShape& shape, const int32_t* ids, const T* dy,
                         const Dropout& dropout, T* d_table, Write d_table_write, T* d_positions,

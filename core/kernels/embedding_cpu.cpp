@@ -111,7 +111,7 @@ struct Groups {
   Scratch<int64_t> start, order;
 };
 
-// d_row (=|+=) sum over the rows of each group, one owner per target row.
+// d_row (=|+=) sum over the rows of each group, one task per target row.
 template <class T>
 void scatter(const EmbeddingShape& shape, const T* dy, const Dropout& dropout, double scale,
              Groups& groups, int64_t targets, T* d_target, Write write) {

@@ -10,8 +10,8 @@ namespace {
 constexpr int kTurns = 4;            // of a warp
 constexpr int64_t kMostInY = 65535;  // of a grid; beyond it warps have more turns
 
-// ids (rows), table (vocab, cols), positions (.., cols) or null -> y (rows, cols): a warp a row, N
-// columns a lane and turn. The blocks' y shares a row among warps: rows of a cache that a beam
+// ids (rows), table (vocab, cols), positions (.., cols) or null -> y (rows, cols): one warp per
+// row, N columns per lane and turn. Blocks along y share a row: the rows of a cache that beam
 // search reorders are long and few.
 template <class T, int N>
 __global__ void forward(EmbeddingShape shape, const int32_t* ids, const T* table,
@@ -33,17 +33,17 @@ __global__ void forward(EmbeddingShape shape, const int32_t* ids, const T* table
   }
 }
 
-// The backward sums up runs of equal ids in the sorted rows. A run may be as long as the batch (a
-// frequent word, padding), so blocks have pieces of equal length, whatever runs they hold: what a
-// piece has of a run that began before it is its head, of a run that begins in it and goes on its
-// tail. They are added up afterwards, in the order of the pieces.
+// Backward sums runs of equal ids in the sorted rows. A run may be as long as the batch (a frequent
+// word, padding), so blocks take pieces of equal length, whatever runs they hold. The head of a
+// piece is its part of a run that began before it; the tail is its part of a run that goes on after
+// it. Heads and tails are added afterwards, in the order of the pieces.
 constexpr int kPiece = 64;
-constexpr int kAhead = 8;  // rows on their way at a time
+constexpr int kAhead = 8;  // rows that are loaded at a time
 
 template <class T>
 struct Runs {
   const int32_t* ids;   ///< sorted
-  const int32_t* rows;  ///< where each stands in dy
+  const int32_t* rows;  ///< the row of dy of each
   int64_t count, cols;
   const T* dy;
   Wider<T> scale;
@@ -53,16 +53,17 @@ struct Runs {
   Wider<T>*heads, *tails;  ///< (pieces, cols)
 };
 
-// The thread's first column: N a thread, the blocks' y goes on.
+// The thread's first column: N per thread, counted on along the blocks' y.
 __device__ inline int64_t first_column(int n) {
   return (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * n;
 }
 
-// A block a piece.
+// One block per piece.
 template <class T, int N>
 __global__ void sum_runs(Runs<T> runs) {
   using W = Wider<T>;
-  static __shared__ int32_t ids[kPiece + 2];  // and the one before and the one after, -1 for none
+  static __shared__ int32_t
+      ids[kPiece + 2];  // with the ids before and after the piece, -1 for none
   static __shared__ int32_t rows[kPiece];
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPiece, left = runs.count - begin;
   const int n = left < kPiece ? static_cast<int>(left) : kPiece;
@@ -104,7 +105,8 @@ __global__ void sum_runs(Runs<T> runs) {
   }
 }
 
-// A block a piece: the one where a run begins that goes on adds its tail and the heads that follow.
+// One block per piece. If a run begins in it and goes on, the block adds its tail and the following
+// heads.
 template <class T, int N>
 __global__ void join_runs(Runs<T> runs) {
   using W = Wider<T>;
@@ -112,7 +114,7 @@ __global__ void join_runs(Runs<T> runs) {
   if (end >= runs.count) return;
   const int32_t id = runs.ids[end - 1];
   if (runs.ids[end] != id || (begin > 0 && runs.ids[begin - 1] == id)) return;
-  int64_t last = end, beyond = runs.count;  // the run's last place, by bisection
+  int64_t last = end, beyond = runs.count;  // finds the run's last index by bisection
   while (beyond - last > 1) {
     const int64_t middle = (last + beyond) / 2;
     (runs.ids[middle] == id ? last : beyond) = middle;
@@ -127,7 +129,7 @@ __global__ void join_runs(Runs<T> runs) {
   deliver_pack(runs.d_table + id * runs.cols + c, sum, runs.write);
 }
 
-// dy (rows, cols) -> d_positions (.., cols): a block a position, which adds up its rows in order.
+// dy (rows, cols) -> d_positions (.., cols): one block per position, which adds its rows in order.
 template <class T, int N>
 __global__ void sum_positions(EmbeddingShape shape, const T* dy, DropoutFactors<T> dropout,
                               T* d_positions, Write write) {
@@ -145,7 +147,7 @@ __global__ void sum_positions(EmbeddingShape shape, const T* dy, DropoutFactors<
   deliver_pack(d_positions + blockIdx.x * shape.cols + c, sum, write);
 }
 
-// `blocks` in x, and threads for `packs` packs of columns in y and the block.
+// `blocks` blocks along x; along y as many as `packs` packs of columns need.
 Launch column_launch(const char* kernel, int64_t blocks, int64_t packs) {
   const auto threads = static_cast<unsigned>(
       std::min<int64_t>(kBlock, std::max<int64_t>(1, (packs + kWarp - 1) / kWarp) * kWarp));

@@ -1,5 +1,5 @@
-// Matrix products. On the CPU single-threaded OpenBLAS per tile, tiles cut by shape alone; on a GPU
-// cuBLASLt.
+// Matrix products: on the CPU single-threaded OpenBLAS on tiles that only the shape decides, on a
+// GPU cuBLASLt.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -8,9 +8,9 @@
 namespace tapestry {
 
 /// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major with leading dimensions;
-/// op transposes when the flag is set (A is then stored (k, m)). `batch` products follow each other
-/// at the given element strides (0 repeats an operand). kBfloat16 rounds the factors of a float32
-/// product; its alpha must be 1 and beta 0 or 1.
+/// op transposes when the flag is set (A is then stored (k, m)). The operands of the `batch`
+/// products lie the given element strides apart (0 repeats an operand). kBfloat16 rounds the
+/// factors of a float32 product; its alpha must be 1 and beta 0 or 1.
 template <class T>
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
@@ -33,8 +33,8 @@ struct Gemm {
 
 namespace kernels {
 
-/// On all threads; bit-identical for any number of them. Throws Error on negative or too large
-/// sizes and on leading dimensions that are too small.
+/// Runs on all threads; bit-identical for any number of them. Throws Error if a size is negative or
+/// too large or a leading dimension too small.
 template <class T>
 void gemm(Cpu, const Gemm<T>& args);
 template <class T>
@@ -49,7 +49,7 @@ void gemm_tile(Cpu, const Gemm<T>& args);
 /// What the BLAS runs on: "OpenBLAS 0.3.21, core Haswell". Loads it on the first call.
 std::string blas_description();
 
-/// Not empty when the loaded BLAS is slower than this processor allows: a warning to print.
+/// A warning to print if the loaded BLAS is slower than this processor allows, else empty.
 std::string blas_warning();
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// What gemm does alike on every device.
+// Shared by gemm on every device.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@ void check_arguments(const Gemm<T>& g) {
         "sizes and leading dimensions must be below 2^31, got m ", g.m, ", n ", g.n, ", k ", g.k,
         ", leading dimensions ", g.lda, ", ", g.ldb, ", ", g.ldc, '.');
   check(g.batch <= 1 || g.stride_c != 0 || g.m * g.n == 0, "gemm",
-        "a batch needs a product each: expected stride_c, got 0.");
+        "expected stride_c other than 0 for a batch of ", g.batch, ", got 0.");
 }
 
-/// A batch that shares B and whose A and C follow on without gaps is one tall product.
+/// A batch that shares B and whose A and C have no gaps is one tall product.
 template <class T>
 Gemm<T> merged(const Gemm<T>& g) {
   const bool tall = g.batch > 1 && !g.trans_a && g.stride_b == 0 && g.stride_a == g.m * g.lda &&

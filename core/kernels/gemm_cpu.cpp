@@ -14,7 +14,7 @@
 namespace tapestry::kernels {
 namespace {
 
-// Where a tile's result goes.
+// The destination of a tile's result.
 template <class T>
 struct Target {
   T* c;  // element (0, 0) of the whole product
@@ -60,7 +60,7 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
   blas_product(product);
 }
 
-// Small products: several of the batch make a task.
+// Small products: a task takes several of the batch.
 template <class T>
 void multiply_batch(const Gemm<T>& g) {
   const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
@@ -74,7 +74,7 @@ void multiply_batch(const Gemm<T>& g) {
   });
 }
 
-// The first piece of k goes to C, the others to partial products of their own.
+// The first piece of k is written to C, each other piece to a partial product.
 template <class T>
 struct Partials {
   Partials(const Gemm<T>& g, const TileGrid& grid)
@@ -111,8 +111,8 @@ void multiply_grid(const Gemm<T>& g, const TileGrid& grid) {
   Partials<T> partials(g, grid);
   const int64_t rows = grid.m.count(), cols = grid.n.count(), pieces = grid.k.count();
   parallel_for(g.batch * grid.tiles(), [&](int64_t tile) {
-    // Columns first: a thread's neighbouring tiles share rows, which other kernels left in its
-    // cache.
+    // Along columns first: neighbouring tiles of a thread share rows, which other kernels left in
+    // its cache.
     const int64_t i = tile / cols % rows, j = tile % cols;
     const int64_t piece = tile / (rows * cols) % pieces, item = tile / (rows * cols * pieces);
     const Target<T> target = piece == 0 ? Target<T>{g.c + item * g.stride_c, g.ldc, g.beta}

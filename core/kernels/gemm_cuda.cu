@@ -5,7 +5,7 @@
 namespace tapestry {
 namespace {
 
-// Kernels count the products of a batch in a grid's z, whose limit this is.
+// Kernels count the products of a batch in the grid's z, which has this limit.
 constexpr int64_t kMostProducts = 65535;
 
 // c = beta * c for (batch, m, n): a thread per element.
@@ -32,7 +32,7 @@ void gemm(Cuda, const Gemm<T>& args) {
     return;
   }
   const Gemm<T> all = merged(args);
-  // Nothing says that cuBLASLt takes negative strides (the directions of a GRU have them): then one
+  // cuBLASLt does not promise to accept negative strides (a backward GRU has them): then one
   // product at a time.
   const bool forward = all.stride_a >= 0 && all.stride_b >= 0 && all.stride_c >= 0;
   const int64_t most = forward ? kMostProducts : 1;

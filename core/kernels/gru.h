@@ -1,8 +1,8 @@
 // The gates of a gated recurrent unit (Cho et al. 2014), in the order and form of PyTorch: r, z, n,
 //   r = sigmoid(x_r + h_r), z = sigmoid(x_z + h_z), n = tanh(x_n + r * h_n),
 //   h' = (1 - z) * n + z * h,
-// where [x_r | x_z | x_n] = W_x x + b_x and [h_r | h_z | h_n] = W_h h + b_h are products that are
-// made elsewhere.
+// where [x_r | x_z | x_n] = W_x x + b_x and [h_r | h_z | h_n] = W_h h + b_h are products of the
+// caller.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -12,12 +12,13 @@ namespace tapestry {
 struct GruShape {
   int64_t rows = 0;  ///< B
   int64_t size = 0;  ///< D
-  /// (B): row b takes this step when time < lengths[b], else it keeps its state; null: all do.
+  /// (B): row b takes this step if time < lengths[b], else it keeps its state; null: all rows take
+  /// it.
   const int32_t* lengths = nullptr;
   int64_t time = 0;
 };
 
-/// Rows of a matrix that may be columns of a wider one.
+/// A matrix whose rows lie `stride` elements apart: it may be a column range of a wider one.
 template <class T>
 struct GruRows {
   T* data = nullptr;
@@ -34,8 +35,8 @@ struct GruForward {
   T* saved = nullptr;        ///< (B, 4D): r, z, n and h_n, for backward; may be null
 };
 
-/// The gradient that reaches h' is d_out + d_out_more (each may be null). Outputs that are null are
-/// not computed. A row that keeps its state gives its gradient to dh alone. dh may be d_out_more.
+/// The gradient that reaches h' is d_out + d_out_more (each may be null). Null outputs are not
+/// computed. A row that keeps its state passes its gradient only to dh. dh may be d_out_more.
 template <class T>
 struct GruBackward {
   const T* saved = nullptr;
@@ -45,7 +46,7 @@ struct GruBackward {
   Write dx_write = Write::kSet;
   GruRows<T> dh_gates;
   Write dh_gates_write = Write::kSet;
-  GruRows<T> dh;  ///< through the state itself; what goes through h_gates is the caller's product
+  GruRows<T> dh;  ///< the direct part; the part through h_gates is the caller's product
   Write dh_write = Write::kSet;
 };
 

@@ -14,7 +14,7 @@
 #define TAPESTRY_GRU_ROWS
 namespace tapestry {
 
-// One row each; `row` of the matrices in args.
+// Each handles row `row` of the matrices in args.
 template <class T>
 struct GruFunctions {
   void (*forward)(const GruForward<T>& args, int64_t row, int64_t size);

@@ -1,5 +1,5 @@
-// A step has few elements and follows the product before it: a thread for each element, so that as
-// many of them as possible are on their way.
+// A step has few elements and waits for the product before it: one thread per element, so that as
+// many loads as possible run at once.
 #include "core/kernels/cuda/common.cuh"
 #include "core/kernels/gru.h"
 #include "core/kernels/unary_functors.h"
@@ -14,7 +14,7 @@ __device__ inline bool takes_step(const GruShape& shape, int64_t row) {
   return shape.lengths == nullptr || shape.time < shape.lengths[row];
 }
 
-// Element i of a row; 0 where there are no rows.
+// Element i of a row; 0 for a null matrix.
 template <class T>
 __device__ Wider<T> element(const GruRows<const T>& rows, int64_t row, int64_t i) {
   return rows.data != nullptr ? widen(rows.data[row * rows.stride + i]) : Wider<T>(0);

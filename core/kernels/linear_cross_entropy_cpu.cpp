@@ -1,6 +1,6 @@
-// A chunk of rows at a time: logits tile by tile, each with its exponentials taken while it is in
-// the cache; then the row sums; then, tile by tile again, dz and both of its products. The logits
-// of a chunk lie tile after tile, so that every product works on dense memory.
+// For each chunk of rows: first the logits, tile by tile, with their exponentials taken while a
+// tile is in the cache; then the row sums; then, tile by tile again, dz and its two products. The
+// logits of a chunk are stored tile after tile, so that every product works on dense memory.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kTileClasses = 256;
 constexpr int64_t kBlockRows = 512;
-constexpr int64_t kTasks = 8;  // at least, where the shape allows
+constexpr int64_t kTasks = 8;  // at least, if the shape allows it
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
 using kernels::Cut;
@@ -31,8 +31,8 @@ Cut even_cut(int64_t size, int64_t longest) {
   return {size, std::max<int64_t>(16, (length + 15) / 16 * 16)};
 }
 
-// How the work is cut: classes into tiles and these into groups, rows into chunks and these into
-// blocks. A task computes the gradients of one block and one group.
+// How the work is cut: classes into tiles, tiles into groups, rows into chunks, chunks into blocks.
+// A task computes the gradients of one block and one group.
 struct Plan {
   Plan(int64_t rows, int64_t classes, int64_t element_bytes)
       : tiles(even_cut(classes, kTileClasses)), groups(tiles.count(), kTasks) {
@@ -43,7 +43,7 @@ struct Plan {
     block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks).length;
   }
 
-  // `count` neighbours are dealt to at most `most` groups.
+  // `count` neighbouring items in at most `most` groups.
   struct Groups {
     Groups(int64_t count_in, int64_t most) : items{count_in, (count_in + most - 1) / most} {}
     int64_t count() const { return items.count(); }
@@ -59,7 +59,7 @@ struct Plan {
   int64_t block_rows = 0;
 };
 
-// The rows that count, and where each stands in x.
+// The rows that are not ignored, as row numbers of x.
 using RowNumbers = std::vector<int64_t, HostAllocator<int64_t>>;
 
 template <class T>
@@ -108,7 +108,7 @@ class FusedCrossEntropy {
   }
   int64_t stat_index(int64_t i, int64_t tile) const { return i * plan_.tiles.count() + tile; }
 
-  // The chunk's rows of x, side by side; where they stand when they already do.
+  // Points x_ to the chunk's rows, side by side: copies them unless they already are.
   void gather_rows() {
     const int64_t* rows = rows_.data() + chunk_.begin;
     if (rows[chunk_.size() - 1] - rows[0] + 1 == chunk_.size()) {
@@ -148,7 +148,7 @@ class FusedCrossEntropy {
     if (at >= 0 && at < classes.size()) {
       const auto logit = [&](int64_t j) { return bias != nullptr ? z[j] + bias[j] : z[j]; };
       const T wanted = logit(at);
-      // Of equal logits the first is the prediction, and soon they are overwritten.
+      // Of equal logits the first is the prediction. Decided here, before they are overwritten.
       bool leads = true;
       for (int64_t j = 0; j < at && leads; ++j) leads = logit(j) < wanted;
       target_logits_[i] = wanted;
@@ -157,7 +157,8 @@ class FusedCrossEntropy {
     stats_[stat_index(i, tile)] = passes_.exponentials(z, bias, classes.size(), z);
   }
 
-  // From the stats of its tiles, the loss of each row and the factors of its exponentials.
+  // Computes the loss of each row, and the factors of its exponentials, from the statistics of its
+  // tiles.
   void finish_rows() {
     parallel_ranges(chunk_.size(), 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) finish_row(i);
@@ -189,8 +190,8 @@ class FusedCrossEntropy {
     loss.correct = loss.correct && leads;
   }
 
-  // dz, dW += dz^T x and dx = dz W. A task holds its own part of dx, since it sees one group of
-  // classes only, and of dW where there are several blocks of rows.
+  // dz, dW += dz^T x and dx = dz W. A task has its own part of dx, since it sees only one group of
+  // classes, and its own part of dW if there are several blocks of rows.
   void compute_gradients() {
     const Cut blocks = plan_.blocks(chunk_.size());
     parallel_for(blocks.count() * plan_.groups.count(), [&](int64_t task) {
@@ -209,7 +210,7 @@ class FusedCrossEntropy {
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
     }
-    // Pieces that a shorter last chunk leaves out keep what the chunks before gave them.
+    // Parts that a shorter last chunk does not reach keep the sums of earlier chunks.
     T* const d_weight = block == 0
                             ? args_.d_weight
                             : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
@@ -249,7 +250,7 @@ class FusedCrossEntropy {
     }
   }
 
-  // The rows of dx, from the parts of the groups in order.
+  // Adds the groups' parts of dx in order.
   void deliver_dx() {
     const int64_t in = args_.in, stride = plan_.chunks.length * in;
     parallel_ranges(chunk_.size(), 32, [&](int64_t begin, int64_t end) {
@@ -260,8 +261,7 @@ class FusedCrossEntropy {
     });
   }
 
-  // The blocks' parts of dW and db, in their order. The first chunk has all of the blocks there
-  // are.
+  // Adds the blocks' parts of dW and db in order. The first chunk has the most blocks.
   void add_block_parts() {
     const int64_t parts = plan_.blocks(plan_.chunks[0].size()).count() - 1;
     const int64_t elements = shape_.classes * args_.in;
@@ -284,7 +284,7 @@ class FusedCrossEntropy {
   const bool gradients_;
   const CrossEntropyPasses<T>& passes_ = cross_entropy_passes<T>();
 
-  // Of the chunk at hand: its rows among rows_, and their x.
+  // The current chunk: its range of rows_, and their x.
   Range chunk_{};
   bool first_chunk_ = true;
   const T* x_ = nullptr;
@@ -293,7 +293,7 @@ class FusedCrossEntropy {
   Scratch<PieceStats<T>> stats_;  // (row, tile)
   Scratch<T> factors_;            // (row, tile)
   Scratch<T> target_logits_;
-  Scratch<char> target_leads_;  // no logit before it in its tile is as large
+  Scratch<char> target_leads_;  // whether no earlier logit of its tile is as large
   Scratch<T> gathered_;
   Scratch<T> dx_parts_;        // (group, row, in)
   Scratch<T> d_weight_parts_;  // (block after the first, class, in)

@@ -9,8 +9,8 @@
 namespace tapestry {
 namespace {
 
-// Rows whose logits are stored at a time. At least 1024: below, the products would not fill a GPU.
-// A multiple of 16, so that every chunk begins at an address as good as the first one's.
+// The number of rows per chunk. At least 1024: fewer would not fill a GPU. A multiple of 16, so
+// that every chunk is aligned like the first one.
 int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
   const int64_t fitting = chunk_bytes / (row_bytes > 0 ? row_bytes : 1);
   const int64_t most = fitting > 1024 ? fitting : 1024;
@@ -19,7 +19,8 @@ int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
   return ((rows + chunks - 1) / chunks + 15) / 16 * 16;
 }
 
-// Some rows of the problem. Their logits, and soon the gradients dz of these, are `stride` apart.
+// Some rows of the problem. Rows of logits, later overwritten by their gradients dz, are `stride`
+// apart.
 template <class T>
 struct Chunk {
   int64_t rows;
@@ -63,12 +64,12 @@ Gemm<T> weight_gradient(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk
   return g;
 }
 
-// All rows, ignored ones too.
+// Computes all rows, including ignored ones.
 template <class T>
 void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
               CrossEntropySums* sums) {
-  // Without a bias, rows of logits begin 128 bytes apart or a multiple of it, whatever the number
-  // of classes: at odd addresses (50257 classes) cuBLASLt has slow algorithms alone.
+  // Without a bias, the stride of a row of logits is a multiple of 128 bytes, whatever the number
+  // of classes: at odd addresses (50257 classes) cuBLASLt has only slow algorithms.
   constexpr int64_t kRowStep = 128 / static_cast<int64_t>(sizeof(T));
   const int64_t stride =
       args.bias == nullptr ? (shape.classes + kRowStep - 1) / kRowStep * kRowStep : shape.classes;
@@ -77,7 +78,7 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
   const bool gradients = args.dx != nullptr;
   DeviceScratch<T> logits(most * stride);
   DeviceScratch<RowLoss> losses(shape.rows);
-  // One turn at least: without rows the gradients of weight and bias are 0.
+  // At least one round: without rows it sets the gradients of weight and bias to 0.
   for (int64_t first = 0; first == 0 || first < shape.rows; first += most) {
     const int64_t left = shape.rows - first;
     const Chunk<T> chunk{left < most ? left : most, args.x + first * args.in, logits.data(), stride,
@@ -114,9 +115,9 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
   sum_rows(losses.data(), shape.rows, sums);
 }
 
-// The rows that count, in their order, and ignored ones up to a multiple of kStep: one at least.
+// The rows that are not ignored, in order, then at least one ignored row up to a multiple of kStep.
 struct Selection {
-  // Few different numbers of rows, so that products and graphs are those of other batches.
+  // Few different row counts, so that batches share products and graphs.
   static constexpr int64_t kStep = 128;
   static int64_t rows_for(int64_t real) { return (real / kStep + 1) * kStep; }
 
@@ -136,7 +137,7 @@ struct Selection {
 
   std::vector<int32_t> rows;     // of x
   std::vector<int32_t> targets;  // theirs
-  std::vector<int32_t> places;  // of each row of x in `rows`: of one that is ignored an ignored one
+  std::vector<int32_t> places;   // where `rows` has each row of x (ignored: any ignored one)
 };
 
 class DeviceInts {

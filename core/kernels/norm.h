@@ -1,4 +1,5 @@
-// Layer and RMS normalisation, fused with the residual addition and the dropout before it.
+// Layer normalisation (Ba et al. 2016) and RMS normalisation (Zhang and Sennrich 2019), fused with
+// the dropout and the residual addition before it.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -8,7 +9,7 @@ namespace tapestry {
 enum class NormKind {
   kLayer,  ///< (s - mean) / sqrt(var + eps) * gamma + beta, biased variance
   kRms,    ///< s / sqrt(mean(s^2) + eps) * gamma
-  kBatch,  ///< as kLayer with the statistics of each column: another kernel, batch_norm.h
+  kBatch,  ///< as kLayer with statistics of each column; has its own kernel, batch_norm.h
 };
 
 struct NormShape {
@@ -34,10 +35,10 @@ struct NormForward {
   Wider<T>* rstd;  ///< (rows): 1 / sqrt(var + eps)
 };
 
-/// ds = d norm(s) (dy) + dsum, and from it every gradient that is asked for (not null):
+/// ds = d norm(s) (dy) + dsum, and from it every gradient that is not null:
 /// d_residual (=|+=) ds, dx (=|+=) dropout(ds), d_gamma (=|+=) sum dy * xhat, d_beta (=|+=) sum dy.
-/// `dsum` is the gradient that reaches s by another way (pre-norm blocks), or null; `dy` may be
-/// null when only dsum came.
+/// `dsum` is the gradient that reaches s by another path (pre-norm blocks), or null; `dy` may be
+/// null if there is only dsum.
 template <class T>
 struct NormBackward {
   const T* sum;

@@ -40,7 +40,7 @@ namespace {
 // Columns whose dropout factors are drawn at a time.
 constexpr int64_t kChunk = 512;
 
-// Calls body(io, i, factor): factor the dropout factors of elements first + i on.
+// Calls body(io, i, factor) with the dropout factors of elements from first + i on.
 template <class T, class Body>
 HWY_INLINE void each_dropped(const Dropout& dropout, int64_t first, int64_t cols, Body body) {
   const Tag<T> d;
@@ -62,7 +62,7 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
     const T* x = args.x + r * cols;
     if (args.residual != nullptr) {
       const T* const residual = args.residual + r * cols;
-      // Without a place of its own the sum waits in y for its turn.
+      // If args.sum is null, y holds the sum until the norm overwrites it.
       T* const sum = (args.sum != nullptr ? args.sum : args.y) + r * cols;
       if (args.dropout.p > 0) {
         each_dropped<T>(

@@ -1,6 +1,6 @@
-// A row is held in the registers of a warp or a block, 16 bytes an access, so that each input is
-// read once; rows that do not fit or cannot be read in packs take several passes, the later ones
-// from the cache.
+// A row is held in the registers of a warp or a block and read in accesses of 16 bytes, so that
+// each input is read once. Rows that do not fit or cannot be read in packs take several passes, the
+// later ones from the cache.
 #include <algorithm>
 
 #include "core/kernels/cuda/column_sums.cuh"
@@ -10,13 +10,13 @@
 namespace tapestry {
 namespace {
 
-constexpr int kRowWarps = 4;         // rows of a block when each has a warp
-constexpr int kMaxRowThreads = 512;  // of a block that has one row
+constexpr int kRowWarps = 4;         // rows of a block if each has a warp
+constexpr int kMaxRowThreads = 512;  // of a block with one row
 
 // Partial rows of the sums over rows: four blocks for each of an H100's 132 multiprocessors.
 constexpr int64_t kMaxParts = 528;
 
-// Packs of a thread such that they fill 32 registers.
+// The number of packs of a thread that fill 32 registers.
 template <class T>
 constexpr int kMostPacks = 128 / (kPack<T> * static_cast<int>(sizeof(Wider<T>)));
 
@@ -42,8 +42,8 @@ struct RowThreads {
   }
 };
 
-// s = residual + dropout(x) of N elements from `i` on, rounded to T: the norm is of what backward
-// will see, and `sum` receives it.
+// s = residual + dropout(x) of N elements from `i` on, rounded to T: forward must use the same
+// values that `sum` stores for backward.
 template <class T, int N>
 __device__ void load_sum(const NormForward<T>& args, const DropoutFactors<T>& dropout, int64_t i,
                          Wider<T> (&s)[N]) {
@@ -56,7 +56,7 @@ __device__ void load_sum(const NormForward<T>& args, const DropoutFactors<T>& dr
 }
 
 // (rows, cols): a warp or a block for each row, kPacks packs of N columns for each thread; columns
-// that are not there count as 0.
+// that do not exist count as 0.
 template <class T, int N, int kPacks, bool kWarpRow>
 __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     forward_in_registers(NormShape shape, NormForward<T> args, DropoutFactors<T> dropout) {
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
   const int64_t first = r * shape.cols, begin = Row::thread() * N, step = Row::threads() * N;
   W s[kPacks][N] = {};
   W sum = 0;
-#pragma unroll  // the arrays must be registers
+#pragma unroll  // keeps the arrays in registers
   for (int p = 0; p < kPacks; ++p) {
     const int64_t c = begin + p * step;
     if (c >= shape.cols) continue;
@@ -108,7 +108,7 @@ __global__ void forward_by_passes(NormShape shape, NormForward<T> args, DropoutF
   const int64_t r = blockIdx.x, first = r * shape.cols;
   const T* s = args.x + first;
   if (args.residual != nullptr) {
-    // Without a place of its own the sum waits in y for its turn.
+    // If args.sum is null, y holds the sum until the norm overwrites it.
     T* const kept = (args.sum != nullptr ? args.sum : args.y) + first;
     for (int64_t c = threadIdx.x; c < shape.cols; c += blockDim.x) {
       W v[1];
@@ -171,18 +171,18 @@ __device__ void deliver_gradient(const NormBackward<T>& args, const DropoutFacto
   deliver_pack(args.dx + i, ds, args.dx_write);
 }
 
-// parts (2, gridDim.x, cols) or null: what this block's rows add to d_gamma, then to d_beta.
+// parts (2, gridDim.x, cols) or null: this block's part of d_gamma, then of d_beta.
 template <class W>
 __device__ W* part_of(W* parts, int which, int64_t cols) {
   return parts + (static_cast<int64_t>(which) * gridDim.x + blockIdx.x) * cols;
 }
 
-// out[c] = the sum over the warps of what their threads hold of column c; N columns a lane.
+// out[c] = the sum of column c over the warps; each lane holds N columns.
 template <class W, int N>
 __device__ void add_warps(const W (&v)[N], int64_t first_col, int64_t cols, W* out) {
   static __shared__ W warps[kRowWarps][kWarp * N];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  __syncthreads();  // the last call's values have been read
+  __syncthreads();  // everyone has read the previous call's values
   for (int j = 0; j < N; ++j) warps[warp][lane * N + j] = v[j];
   __syncthreads();
   for (int i = threadIdx.x; i < kWarp * N && first_col + i < cols; i += kRowWarps * kWarp) {
@@ -192,8 +192,8 @@ __device__ void add_warps(const W (&v)[N], int64_t first_col, int64_t cols, W* o
   }
 }
 
-// As forward_in_registers, but the grid has at most kMaxParts blocks, which go on from row to row:
-// a thread has the same columns in all of them and adds up its part of d_gamma and d_beta.
+// As forward_in_registers, but the grid has at most kMaxParts blocks, each of which takes many
+// rows: a thread has the same columns in all of them and sums its part of d_gamma and d_beta.
 template <class T, int N, int kPacks, bool kWarpRow>
 __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     backward_in_registers(NormShape shape, NormBackward<T> args, DropoutFactors<T> dropout,
@@ -287,8 +287,8 @@ __global__ void backward_by_passes(NormShape shape, NormBackward<T> args, Dropou
 }
 
 // Calls f(kPacks, kWarpRow, threads of a block), the first two as constants, with the fewest packs
-// a thread (at most kMost in a warp's row, kMostOfBlock in a block's) that hold a row of `packs`.
-// False when none do.
+// per thread that hold a row of `packs`: at most kMost if a warp has a row, kMostOfBlock if a block
+// has. Returns false if none do.
 template <int kMost, int kMostOfBlock, int kPacks = 1, class F>
 bool with_registers(int64_t packs, F f) {
   if (packs <= kWarp * kPacks) {

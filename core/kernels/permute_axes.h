@@ -4,8 +4,8 @@
 
 namespace tapestry {
 
-/// The axes of a permuted tensor y from the outermost, each with the strides of x and y; axes of
-/// size 1 left out, neighbours that stay together in x merged.
+/// The axes of a permuted tensor y from the outermost, each with the strides of x and y. Axes of
+/// size 1 are left out, and neighbours that are also neighbours in x are merged.
 struct PermuteAxes {
   int rank = 0;
   int64_t size[Shape::kMaxRank] = {};
@@ -27,7 +27,7 @@ struct PermuteAxes {
     }
   }
 
-  /// The axes without number `axis`.
+  /// All axes except number `axis`.
   PermuteAxes without(int axis) const {
     PermuteAxes rest = *this;
     --rest.rank;

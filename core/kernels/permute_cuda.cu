@@ -6,8 +6,8 @@
 namespace tapestry {
 namespace {
 
-// The innermost axis, `row_packs` packs of N elements, stays innermost: rows are copied. `outer`
-// are the other axes.
+// The innermost axis, `row_packs` packs of N elements, stays innermost, so rows are copied. `outer`
+// holds the other axes.
 template <class T, int N>
 __global__ void permute_rows(const PermuteAxes outer, const T* x, T* y, int64_t row_packs,
                              int64_t packs, Write write) {

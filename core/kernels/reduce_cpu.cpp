@@ -1,5 +1,5 @@
-// sum_axis, by blocks of rows whose partial sums are added in a second round: that keeps all
-// threads busy, the order fixed, and rounding errors small.
+// sum_axis by blocks of rows, with their partial sums added in a second round. This keeps all
+// threads busy, the order fixed and rounding errors small.
 #include <algorithm>
 
 #include "core/kernels/cpu/simd_select.h"
@@ -57,7 +57,7 @@ void column_sums(const T* x, int64_t stride, int64_t n, int64_t cols, T scale, T
   const Tag<T> d;
   HWY_ALIGN T sums[kSumCols] = {};
   int64_t r = 0;
-  for (; r + 4 <= n; r += 4) {  // four rows at once: four streams, and sums stays in L1
+  for (; r + 4 <= n; r += 4) {  // four rows at once: four streams, while `sums` stays in L1
     const T* const p = x + r * stride;
     each_vector(d, cols, [&](auto io, int64_t c) HWY_ATTR {
       const auto low = hn::Add(io.load(d, p + c), io.load(d, p + stride + c));

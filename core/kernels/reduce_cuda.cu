@@ -1,5 +1,5 @@
-// sum_axis, by blocks of rows whose partial sums, in Wider<T>, are added in a second round: that
-// gives every multiprocessor work, and the shape alone decides the order.
+// sum_axis by blocks of rows, with their partial sums, in Wider<T>, added in a second round. This
+// gives every multiprocessor work, and only the shape decides the order.
 #include <algorithm>
 
 #include "core/kernels/cuda/reduce.cuh"
@@ -10,7 +10,7 @@ namespace tapestry {
 namespace {
 
 // Sums of runs of neighbours: x (outer, n) is cut into runs of `run` elements (the last of a row
-// may be shorter), y (outer, runs). A warp or a block a run.
+// may be shorter), y (outer, runs). One warp or block per run.
 template <class Row, class In, class Out, int N>
 __global__ void run_sums(const In* x, Out* y, int64_t outer, int64_t n, int64_t run, int64_t runs,
                          Wider<Out> scale, Write write) {
@@ -31,8 +31,8 @@ __global__ void run_sums(const In* x, Out* y, int64_t outer, int64_t n, int64_t 
 constexpr int kRowLanes = 8;  // rows that a block of column_sums reads at once
 
 // Sums of columns: x (outer, n, inner), y (outer, blocks, inner), each block over `block` rows.
-// Thread blocks are (kWarp, kRowLanes): a warp reads N columns a lane of one row, the kRowLanes
-// warps every kRowLanes-th row.
+// Thread blocks are (kWarp, kRowLanes): a warp reads one row, N columns per lane, and each of the
+// kRowLanes warps every kRowLanes-th row.
 template <class In, class Out, int N>
 __global__ void column_sums(const In* x, Out* y, int64_t n, int64_t inner, int64_t block,
                             int64_t blocks, int64_t strips, Wider<Out> scale, Write write) {
@@ -59,7 +59,7 @@ __global__ void column_sums(const In* x, Out* y, int64_t n, int64_t inner, int64
   }
 }
 
-// How many of n elements or rows a block adds, when `others` blocks work beside it in any case.
+// How many of n elements or rows one block adds, given `others` blocks that run beside it anyway.
 int64_t block_of(int64_t n, int64_t smallest, int64_t others) {
   constexpr int64_t kEnoughBlocks = 2048;
   const int64_t cuts = std::max<int64_t>(1, kEnoughBlocks / others);

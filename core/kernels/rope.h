@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al. 2021; documents 000 and 004): pair i of each head is turned
-// by the angle p * theta_i, p the row's position, so that q_m . k_n depends on m - n alone.
+// Rotary position embedding (Su et al. 2021): pair i of a head at position p is rotated by the
+// angle p * theta_i, theta_i = base^(-2i / K), so that q_m . k_n depends only on m - n.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -12,7 +12,7 @@ enum class RopeLayout {
   kInterleaved,  ///< 2i and 2i + 1 (the paper)
 };
 
-/// Rows of `width` columns. The first heads * head_size of them are heads to turn, the rest is
+/// Rows of `width` columns. The first heads * head_size of them are heads to rotate, the rest is
 /// copied. Row r stands at position position_offset + r % length.
 struct RopeShape {
   int64_t rows = 0;
@@ -22,12 +22,12 @@ struct RopeShape {
   int64_t length = 1;
   int64_t position_offset = 0;
   RopeLayout layout = RopeLayout::kHalf;
-  bool inverse = false;  ///< turns back: what backward does
+  bool inverse = false;  ///< rotates back, as backward does
 };
 
 namespace kernels {
 
-/// y (=|+=) the turned x. `table` (positions, K): K/2 cosines, then K/2 sines of each position.
+/// y (=|+=) the rotated x. `table` (positions, K): K/2 cosines, then K/2 sines of each position.
 /// y may be x under kSet.
 template <class T>
 void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write);

@@ -27,7 +27,7 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// (a, b) -> (a cos - b sin, b cos + a sin); backwards with -sin.
+// (a, b) -> (a cos - b sin, b cos + a sin); inverse with -sin.
 template <class T>
 void apply(const RopeShape& shape, const T* x, const T* table, T* y, Write write) {
   const Tag<T> d;

@@ -14,8 +14,8 @@ __device__ void load_angles(const W* table, W (&values)[N]) {
   }
 }
 
-// (a, b) -> (a cos - b sin, b cos + a sin); backwards with -sin. A thread and turn takes N pairs of
-// a head, which lie in two packs of N elements, or N of the columns behind the heads. Neighbouring
+// (a, b) -> (a cos - b sin, b cos + a sin); inverse with -sin. Per turn a thread takes N pairs of a
+// head, which lie in two packs of N elements, or N of the columns behind the heads. Neighbouring
 // threads take neighbouring units of a row; `copied` is how many of its columns are copied.
 template <class T, RopeLayout kLayout, int N>
 __global__ void rope_kernel(const RopeShape shape, int64_t copied, const T* x,

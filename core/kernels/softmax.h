@@ -11,7 +11,7 @@ void softmax(Cpu, const T* x, T* y, int64_t rows, int64_t cols);
 template <class T>
 void softmax(Cuda, const T* x, T* y, int64_t rows, int64_t cols);
 
-/// dx (=|+=) y * (dy - sum(dy * y)) (document 001, Derivation (Backprop), step S). dx may be dy.
+/// dx (=|+=) y * (dy - sum(dy * y)). dx may be dy.
 template <class T>
 void softmax_backward(Cpu, const T* y, const T* dy, T* dx, int64_t rows, int64_t cols, Write write);
 template <class T>

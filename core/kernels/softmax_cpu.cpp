@@ -16,7 +16,7 @@
 #define TAPESTRY_SOFTMAX_ROWS
 namespace tapestry {
 
-// One row each.
+// Each handles one row.
 template <class T>
 struct SoftmaxRows {
   void (*softmax)(const T* x, T* y, int64_t cols);
@@ -33,7 +33,7 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The largest element, or 0 for a row of -inf alone, so that x - shift is never inf - inf.
+// The largest element, or 0 if all elements are -inf, so that x - shift is never inf - inf.
 template <class T>
 T row_shift(const T* x, int64_t cols) {
   const Tag<T> d;
@@ -89,7 +89,7 @@ void log_softmax(const T* x, T* y, int64_t cols) {
     sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
   });
   const T sum = sum_lanes(d, sums);
-  // A row of -inf alone stays one.
+  // A row of only -inf stays unchanged.
   const auto log_sum = hn::Set(d, sum == 0 ? T{0} : std::log(sum));
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::Sub(hn::Sub(io.load(d, x + i), shifts), log_sum), y + i);

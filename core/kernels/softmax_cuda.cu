@@ -1,5 +1,5 @@
-// Each row is a warp's, or a block's when it is long. A kernel walks its row twice: the second time
-// the elements come from the caches, so device memory is read once.
+// Each row has a warp, or a block if it is long. A kernel reads its row twice: the second time from
+// the caches, so device memory is read once.
 #include <limits>
 
 #include "core/kernels/cuda/rows.cuh"
@@ -8,8 +8,8 @@
 namespace tapestry {
 namespace {
 
-// The largest element m of a row (or of some of it) and the sum of exp(x - m). Of nothing, or of
-// -inf alone, m is the lowest finite number and the sum 0, so that x - m is never inf - inf.
+// The largest element m of a row (or of some of it) and the sum of exp(x - m). Of no elements, or
+// only -inf, m is the lowest finite number and the sum 0, so that x - m is never inf - inf.
 template <class T>
 struct MaxAndSum {
   T max = std::numeric_limits<T>::lowest();
@@ -49,7 +49,7 @@ __global__ void softmax_kernel(const T* x, T* y, int64_t rows, int64_t cols) {
   const auto* const from = reinterpret_cast<const Pack<T, N>*>(x + row * cols);
   auto* const to = reinterpret_cast<Pack<T, N>*>(y + row * cols);
   const auto [max, sum] = row_max_and_sum<Row>(from, packs);
-  // A row of -inf alone gives 0, and its logarithm stays -inf.
+  // A row of only -inf gives 0, and as log softmax -inf.
   const Wider<T> log_sum = sum == 0 ? Wider<T>(0) : std::log(sum);
   const Wider<T> factor = sum == 0 ? Wider<T>(0) : 1 / sum;
   for (int64_t i = Row::rank(); i < packs; i += Row::kCount) {

@@ -15,10 +15,10 @@ struct ElementSpan {
 
 namespace kernels {
 
-/// *result (in the device's memory) = the sum of x^2 over all elements of all tensors, in double:
-/// partial sums of fixed chunks, added in order, so that it does not depend on the number of
-/// threads. Not finite exactly when an element is not (or, in float64, when the sum overflows): one
-/// pass gives the global norm and the check, see GradientTransform::squared_norm.
+/// *result (in device memory) = the sum of x^2 over all elements of all tensors, in double: partial
+/// sums of fixed chunks, added in order, so that it does not depend on the number of threads. It is
+/// finite if and only if every element is (in float64 the sum may also overflow), so one pass gives
+/// both the global norm and the check for finite gradients, see GradientTransform::squared_norm.
 template <class T>
 void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result);
 template <class T>

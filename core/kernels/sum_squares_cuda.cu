@@ -15,7 +15,7 @@ __device__ double pack_squares(const T* x) {
   return sum;
 }
 
-// partial[chunk] = the sum of the squares of a chunk. A block a chunk.
+// partial[chunk] = the sum of the squares of a chunk. One block per chunk.
 template <class T>
 __global__ void sum_squares_chunks(const __grid_constant__ TensorTable<ElementSpan<T>> table,
                                    double* partial) {

@@ -1,5 +1,5 @@
-// What a search wants to know of rows of logits: what turns them into log-probabilities, and the
-// largest ones.
+// What beam search needs of rows of logits: the largest ones, and the normaliser that turns them
+// into log-probabilities.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -14,10 +14,10 @@ struct TopLogitsShape {
 
 namespace kernels {
 
-/// For row rows[r] of `logits`, R of them: top[r * (1 + 2 K)] = log(sum(exp(z))), then K pairs of a
-/// token and its logit, the largest first and ties by the lower token; token -1 where no more than
-/// -inf is left. A logit that is not a number, or +inf, makes the sum not finite; the pairs then
-/// mean nothing.
+/// For each r < R, with z the row rows[r] of `logits`: top[r * (1 + 2 K)] = log(sum(exp(z))), then
+/// K pairs of a token and its logit, the largest logit first, of equal ones the lower token first.
+/// The token is -1 if only -inf is left. If a logit is NaN or +inf the sum is not finite, and the
+/// pairs mean nothing.
 template <class T>
 void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
                 double* top);

@@ -26,9 +26,9 @@ class TopPairs {
   TopPairs(double* pairs, int64_t count) : pairs_(pairs), count_(count) {
     for (int64_t k = 0; k < count; ++k) set(k, -1, -std::numeric_limits<T>::infinity());
   }
-  // What a later token must exceed.
+  // The logit that a later token must exceed.
   T least() const { return static_cast<T>(pairs_[2 * count_ - 1]); }
-  // Of a token behind all that were offered.
+  // Tokens must be offered in ascending order.
   void offer(int64_t token, T logit) {
     if (!(logit > least())) return;
     int64_t k = count_ - 1;
@@ -60,7 +60,7 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Few logits are among the largest so far: blocks of four vectors without one are passed over.
+// Few logits exceed the smallest kept one: blocks of four vectors without such a logit are skipped.
 template <class T>
 void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
   const Tag<T> d;

@@ -11,8 +11,8 @@ struct LessOf {
   }
 };
 
-// A block a row, which it reads once for the maximum, once for the sum and once for each of the
-// pairs: the largest that comes after the last one. K is small, and the row stays in cache.
+// One block per row. It reads the row once for the maximum, once for the sum and once for each
+// pair, which is the next largest logit. K is small, and the row stays in the cache.
 template <class T>
 __global__ void top_logits_kernel(TopLogitsShape shape, const int32_t* rows, const T* logits,
                                   double* top) {

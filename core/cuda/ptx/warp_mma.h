@@ -39,7 +39,7 @@ __device__ inline void warp_load_matrices(uint32_t (&words)[4], const void* row)
                : "r"(shared_address(row))
                : "memory");
 }
-/// The same of the transposed matrices: elements (2q.., g).
+/// The same for the transposed matrices: elements (2q.., g).
 __device__ inline void warp_load_transposed(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -47,8 +47,8 @@ __device__ inline void warp_load_transposed(uint32_t (&words)[4], const void* ro
                : "memory");
 }
 
-/// Starts to copy kBytes (4 or 16) from global to shared memory; zeros unless `valid`. The global
-/// address must be one that could be read either way.
+/// Starts a copy of kBytes (4 or 16) from global to shared memory; writes zeros unless `valid`. The
+/// global address must be readable in both cases.
 template <int kBytes>
 __device__ inline void copy_async(void* shared, const void* global, bool valid) {
   static_assert(kBytes == 4 || kBytes == 16);
@@ -73,7 +73,7 @@ __device__ inline uint32_t pack_bfloat16(float low, float high) {
   return word;
 }
 
-/// 2^x to 2 units in the last place, subnormal results as 0.
+/// 2^x within 2 units in the last place; subnormal results become 0.
 __device__ inline float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

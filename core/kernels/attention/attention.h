@@ -1,6 +1,7 @@
-// Fused scaled dot-product attention: tiled, online softmax, nothing of size T x S is stored. Heads
-// are addressed inside (B, T, H*K) rows by stride, so no operand is ever permuted and q, k, v may
-// be column ranges of one fused projection.
+// Fused scaled dot-product attention (Vaswani et al. 2017): tiled, with online softmax (Milakov and
+// Gimelshein 2018), so that no array of size T x S is stored (FlashAttention, Dao et al. 2022).
+// Heads are addressed inside (B, T, H*K) rows by stride, so no operand is ever permuted and q, k, v
+// may be column ranges of one fused projection.
 #pragma once
 
 #include "core/kernels/common.h"
@@ -23,12 +24,12 @@ struct AttentionShape {
   int64_t heads = 0;      ///< H query heads
   int64_t kv_heads = 0;   ///< G key/value heads; G divides H, head h reads group h / (H / G)
   int64_t head_size = 0;  ///< K
-  double scale = 1;       ///< of the scores, usually 1 / sqrt(K)
+  double scale = 1;       ///< factor of the scores, usually 1 / sqrt(K)
   /// Query t sees keys j <= t + (S - T): the last query sees all keys.
   bool causal = false;
-  /// (B): keys at or after key_lengths[b] are masked; null for none.
+  /// (B): keys at or after key_lengths[b] are masked; null masks none.
   const int32_t* key_lengths = nullptr;
-  /// Of the attention weights; draw ((b * H + h) * T + t) * S + j for weight (b, h, t, j).
+  /// Dropout of the attention weights: weight (b, h, t, j) has draw ((b * H + h) * T + t) * S + j.
   Dropout dropout;
 };
 
@@ -39,7 +40,7 @@ struct AttentionForward {
   Wider<T>* log_sum_exp = nullptr;  ///< (B, H, T), for backward; may be null
 };
 
-/// dq, dk, dv (=|+=) the gradients; a null data pointer leaves one out.
+/// dq, dk, dv (=|+=) the gradients. One with a null data pointer is not computed.
 template <class T>
 struct AttentionBackward {
   Rows<const T> q, k, v, out, d_out;

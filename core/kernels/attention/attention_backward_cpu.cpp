@@ -1,6 +1,5 @@
-// The backward pass of attention (document 001, Derivation (Backprop)), by blocks of queries and
-// keys. With the weights P = exp(scale q k^T - lse), the kept ones P' = dropout(P) and
-// delta = rowsum(dO * O):
+// The backward pass of attention (Dao et al. 2022, B.2), by blocks of queries and keys. With the
+// weights P = exp(scale q k^T - lse), P' = dropout(P) and delta = rowsum(dO * O):
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
 #include <algorithm>
 #include <utility>
@@ -40,7 +39,7 @@ struct AttentionBackwardTiles {
                  int64_t head, T* deltas);
 };
 
-// A block of weights (64 x 128) and everything that meets it stay in L2.
+// A block of weights (64 x 128) and all operands that it meets stay in L2.
 constexpr int64_t kBackwardQueries = 64;
 constexpr int64_t kBackwardKeys = 128;
 
@@ -156,7 +155,7 @@ class BackwardBlocks {
     pack_transposed(v, args_.v.row_stride, seen, size_, v_transposed_);
   }
 
-  // Whether any query sees a key of the block that is loaded; all that follows is for such blocks.
+  // Whether any query sees a key of the loaded block. The functions below need such a block.
   bool keys_are_seen() const {
     return first_key_ < visible_keys(shape_, shape_.queries - 1, length_);
   }
@@ -170,14 +169,14 @@ class BackwardBlocks {
               size_, d_out_);
   }
 
-  // How many of the keys in the block the query sees.
+  // How many keys of the block the query sees.
   int64_t seen_by(int64_t query) const {
     return std::clamp<int64_t>(visible_keys(shape_, query, length_) - first_key_, 0, keys_);
   }
 
-  // P' and dS of the loaded blocks. `deltas` are those of the head.
-  void compute_weights(const T* deltas, Ahead& ahead) {
-    const int64_t rows_ahead = ahead.rows_left() * kTileRows / queries_ + 1;
+  // Computes P' and dS of the loaded blocks. `deltas` are those of the head.
+  void compute_weights(const T* deltas, RowPrefetcher& prefetcher) {
+    const int64_t rows_ahead = prefetcher.rows_left() * kTileRows / queries_ + 1;
     const T scale = static_cast<T>(shape_.scale);
     const int64_t first_row = weight_row(shape_, b_, head_, first_query_);
     const T* const lse = args_.log_sum_exp + first_row;
@@ -186,7 +185,7 @@ class BackwardBlocks {
       const int64_t most = seen_by(first_query_ + strip + rows - 1);
       T* const weights = weights_ + strip * weight_stride_;
       T* const d_scores = d_scores_ + strip * weight_stride_;
-      ahead.fetch(rows_ahead);
+      prefetcher.fetch(rows_ahead);
       strip_product<Left::kAsStored>(rows, most, size_, q_.data + strip * q_.stride, q_.stride,
                                      k_transposed_, weights, weight_stride_, false);
       strip_product<Left::kAsStored>(rows, most, size_, d_out_.data + strip * d_out_.stride,
@@ -213,7 +212,7 @@ class BackwardBlocks {
     const int64_t seen = seen_by(first_query_ + queries_ - 1);
     for (int64_t strip = 0; strip < seen; strip += kTileRows) {
       const int64_t rows = std::min(kTileRows, seen - strip);
-      // Queries before this one see nothing of the strip.
+      // Queries before this one see no key of the strip.
       const int64_t from =
           std::max<int64_t>(0, first_viewer(shape_, first_key_ + strip) - first_query_);
       if (args_.dv.data != nullptr) add_strip(weights_, d_out_, strip, rows, from, dv_);
@@ -233,7 +232,7 @@ class BackwardBlocks {
     }
   }
 
-  // dq of the loaded queries: starts from the first block of keys, then adds.
+  // dq of the loaded queries: the first block of keys sets it (not `add`), the others add.
   void sum_query_gradients(bool add) {
     for (int64_t strip = 0; strip < queries_; strip += kTileRows) {
       const int64_t rows = std::min(kTileRows, queries_ - strip);
@@ -284,7 +283,7 @@ class BackwardBlocks {
 
 template <class T>
 void backward_group(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
-                    int64_t group, Ahead& ahead) {
+                    int64_t group, RowPrefetcher& prefetcher) {
   const int64_t shared = shape.heads / shape.kv_heads;
   const int64_t query_blocks = (shape.queries + kBackwardQueries - 1) / kBackwardQueries;
   const int64_t key_blocks = (shape.keys + kBackwardKeys - 1) / kBackwardKeys;
@@ -293,7 +292,7 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
   for (int64_t h = 0; h < shared; ++h) {
     head_deltas(shape, args, b, group * shared + h, deltas.data() + h * shape.queries);
   }
-  // Without keys the first round still delivers zeros to dq.
+  // At least one round: without keys it writes zeros to dq.
   for (int64_t kb = 0; kb < std::max<int64_t>(1, key_blocks); ++kb) {
     blocks.load_keys(kb);
     blocks.clear_key_gradients();
@@ -301,7 +300,7 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
       for (int64_t qb = 0; qb < query_blocks; ++qb) {
         blocks.load_queries(group * shared + h, qb);
         if (blocks.queries_see_keys()) {
-          blocks.compute_weights(deltas.data() + h * shape.queries, ahead);
+          blocks.compute_weights(deltas.data() + h * shape.queries, prefetcher);
           blocks.add_key_gradients();
           if (args.dq.data == nullptr) continue;
           blocks.sum_query_gradients(false);
@@ -321,17 +320,18 @@ void backward_groups(const AttentionShape& shape, const AttentionBackward<T>& ar
                      int64_t group, int64_t last_group) {
   const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
   for (; group < last_group; ++group) {
-    Ahead ahead;
+    RowPrefetcher prefetcher;
     const int64_t next = group + 1;
     if (next < last_group) {
       for (const auto& rows : {args.out, args.d_out, args.q}) {
-        ahead.add(rows, b, 0, next * shared, size, shape.queries);
+        prefetcher.add(rows, b, 0, next * shared, size, shape.queries);
       }
-      for (const auto& rows : {args.k, args.v}) ahead.add(rows, b, 0, next, size, shape.keys);
-      ahead.add(args.dq, b, 0, next * shared, size, shape.queries);
-      for (const auto& rows : {args.dk, args.dv}) ahead.add(rows, b, 0, next, size, shape.keys);
+      for (const auto& rows : {args.k, args.v}) prefetcher.add(rows, b, 0, next, size, shape.keys);
+      prefetcher.add(args.dq, b, 0, next * shared, size, shape.queries);
+      for (const auto& rows : {args.dk, args.dv})
+        prefetcher.add(rows, b, 0, next, size, shape.keys);
     }
-    backward_group(shape, args, b, group, ahead);
+    backward_group(shape, args, b, group, prefetcher);
   }
 }
 
@@ -395,8 +395,8 @@ namespace {
 
 HWY_EXPORT(backward_tiles);
 
-// Below this many key/value heads in the batch, they are too few to be the tiles. Then dk and dv
-// are computed by blocks of keys and dq by blocks of queries, each with weights of its own.
+// With fewer key/value heads in the batch, a tile per head would leave threads idle. Then dk and dv
+// are computed by blocks of keys and dq by blocks of queries; each computes the weights again.
 constexpr int64_t kLeastGroups = 8;
 
 }  // namespace

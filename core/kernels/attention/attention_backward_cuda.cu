@@ -1,9 +1,8 @@
-// Attention backward on CUDA (document 001, Derivation (Backprop); tiles as in FlashAttention-2,
-// Dao 2023). With the weights P = exp(scale q k^T - lse), the kept ones P' = dropout(P) and
-// delta = rowsum(dO * O):
+// Attention backward on CUDA (Dao et al. 2022, B.2; tiles as in FlashAttention-2, Dao 2023). With
+// the weights P = exp(scale q k^T - lse), P' = dropout(P) and delta = rowsum(dO * O):
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
-// dK and dV are summed by the blocks that own keys, dQ by blocks that own queries. Both compute the
-// weights: 7 products instead of 5, but no atomics, so that two runs give the same bits.
+// Blocks that own keys sum dK and dV, blocks that own queries sum dQ. Both compute the weights: 7
+// products instead of 5, but no atomics, so that two runs give the same bits.
 #include "core/kernels/attention/attention_cuda.cuh"
 
 namespace tapestry {
@@ -29,10 +28,10 @@ __global__ void attention_deltas(AttentionShape shape, AttentionBackward<T> args
 }
 
 // kOfKeys: a block per (b, key/value head, tile of keys) keeps its keys and values in shared
-// memory; the queries and d_out of all query heads of the group pass through; the sums are dK and
-// dV. Otherwise: a block per (b, head, tile of queries) keeps queries and d_out, keys and values
-// pass through, and the sum is dQ. Either way `own` are the rows of the tile of weights and
-// `passing` its columns: with own rows A1, A2 and passing rows B1, B2,
+// memory; the queries and d_out of all query heads of the group pass through it tile by tile; the
+// sums are dK and dV. Otherwise: a block per (b, head, tile of queries) keeps queries and d_out,
+// keys and values pass through, and the sum is dQ. Either way `own` are the rows of the tile of
+// weights and `passing` its columns: with own rows A1, A2 and passing rows B1, B2,
 //   scores = A1 B1^T, d_weights = A2 B2^T, first += dS B1 (dK or dQ), second += P' B2 (dV).
 template <class T, int kSize, bool kOfKeys>
 __global__ void __launch_bounds__(256)
@@ -55,7 +54,7 @@ __global__ void __launch_bounds__(256)
   const int size = static_cast<int>(shape.head_size);
   const W scale = static_cast<W>(shape.scale * kLog2E);
 
-  // What passes: rows [from, to) of each head.
+  // The passing rows: [from, to) of each head.
   const int64_t from = kOfKeys ? first_viewer(shape, first) / kRows * kRows : 0;
   const int64_t to = !kOfKeys         ? visible_keys(shape, first + count - 1, length)
                      : first < length ? shape.queries

@@ -1,4 +1,4 @@
-// What the forward and backward passes of attention share: places and masks.
+// Shared by the forward and backward passes of attention: addresses and masks.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,20 @@
 
 namespace tapestry {
 
-/// Head `head` of batch element `b`, from row `row` on.
+/// The address of row `row` of head `head` in batch element `b`.
 template <class T>
 TAPESTRY_HOST_DEVICE T* at(const Rows<T>& rows, int64_t b, int64_t row, int64_t head,
                            int64_t head_size) {
   return rows.data + b * rows.batch_stride + row * rows.row_stride + head * head_size;
 }
 
-/// How many keys of batch element `b` there are to see.
+/// The number of keys of batch element `b` before its key length.
 TAPESTRY_HOST_DEVICE inline int64_t key_length(const AttentionShape& shape, int64_t b) {
   if (shape.key_lengths == nullptr) return shape.keys;
   return std::clamp<int64_t>(shape.key_lengths[b], 0, shape.keys);
 }
 
-/// Every mask is a prefix: of `length` keys query `t` sees those before this one.
+/// How many of the first `length` keys query `t` sees. Every mask leaves a prefix of the keys.
 TAPESTRY_HOST_DEVICE inline int64_t visible_keys(const AttentionShape& shape, int64_t t,
                                                  int64_t length) {
   if (!shape.causal) return length;
@@ -34,9 +34,9 @@ TAPESTRY_HOST_DEVICE inline int64_t first_viewer(const AttentionShape& shape, in
   return shape.causal ? std::max<int64_t>(0, j - (shape.keys - shape.queries)) : 0;
 }
 
-/// Fetches the rows that a tile needs next, a few at a time between its computations: a head's rows
-/// lie too far apart for the processor to foresee them.
-class Ahead {
+/// Prefetches the rows of the next head, a few at a time between computations. The rows of a head
+/// lie too far apart for the processor's own prefetcher.
+class RowPrefetcher {
  public:
   /// Adds `count` rows of one head; of a long operand only the first rows.
   template <class T>
@@ -53,7 +53,7 @@ class Ahead {
 
   int64_t rows_left() const { return rows_left_; }
 
-  /// Fetches the next `count` rows.
+  /// Prefetches the next `count` rows.
   void fetch(int64_t count) {
     for (; count > 0 && current_ < ranges_count_; --count, ++row_, --rows_left_) {
       if (row_ == ranges_[current_].rows) {
@@ -77,13 +77,13 @@ class Ahead {
   int64_t row_ = 0, rows_left_ = 0, bytes_ = 0;
 };
 
-/// How many of `heads` heads a tile takes one after the other, so that it knows what comes next: as
+/// How many of `heads` heads one tile computes in turn, so that it can prefetch the next one: as
 /// many as leave about 64 tiles.
 inline int64_t heads_per_tile(int64_t tiles, int64_t heads) {
   return std::clamp<int64_t>(tiles / 64, 1, heads);
 }
 
-/// The row of weights of (b, head, t), counted through the whole batch.
+/// The index of the row of weights of (b, head, t) in the whole batch.
 TAPESTRY_HOST_DEVICE inline int64_t weight_row(const AttentionShape& shape, int64_t b, int64_t head,
                                                int64_t t) {
   return (b * shape.heads + head) * shape.queries + t;

@@ -28,9 +28,9 @@ struct AttentionTiles {
   // Queries [first, first + count) of heads [head, last_head), by blocks of keys.
   void (*block)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                 int64_t head, int64_t last_head, int64_t first, int64_t count);
-  // All queries of heads [first, last), for a few queries: reads keys and values once, as they are.
-  void (*few)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
-              int64_t first, int64_t last);
+  // All queries of heads [first, last). For a few queries: reads keys and values once, unpacked.
+  void (*few_queries)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                      int64_t first, int64_t last);
 };
 
 }  // namespace tapestry
@@ -103,8 +103,8 @@ HWY_INLINE void write_log_sum_exp(const RunningSoftmax<T>& state, int64_t n, T* 
   });
 }
 
-// Turns the first `seen` scores of query `i` into weights and brings its softmax up to date.
-// Returns the factor by which what was accumulated before shrinks.
+// Turns the first `seen` scores of query `i` into weights and updates its running softmax. Returns
+// the factor for the sums accumulated so far.
 template <class T>
 HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores, int64_t seen,
                             T scale) {
@@ -121,10 +121,10 @@ HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores
 
 template <class T>
 void forward_block(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
-                   int64_t head, int64_t first, int64_t count, Ahead ahead) {
+                   int64_t head, int64_t first, int64_t count, RowPrefetcher prefetcher) {
   const int64_t size = shape.head_size, group = head / (shape.heads / shape.kv_heads);
   const int64_t length = key_length(shape, b);
-  // The last query sees the most.
+  // The last query sees the most keys.
   const int64_t keys = visible_keys(shape, first + count - 1, length);
   const int64_t block = std::max<int64_t>(1, std::min(kKeyBlock, keys));
   const int64_t score_stride = round_up(block, panel_width<T>());
@@ -145,7 +145,7 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
   HWY_ALIGN T factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
   const T scale = static_cast<T>(shape.scale);
-  const int64_t rows_ahead = ahead.rows_left() * kTileRows / count + 1;
+  const int64_t rows_ahead = prefetcher.rows_left() * kTileRows / count + 1;
 
   for (int64_t first_key = 0; first_key < keys; first_key += kKeyBlock) {
     const int64_t cols = std::min(kKeyBlock, keys - first_key);
@@ -163,7 +163,7 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
         if (first_key == 0) std::fill_n(strip_out, rows * v.stride, T{0});
         continue;
       }
-      ahead.fetch(rows_ahead);
+      prefetcher.fetch(rows_ahead);
       strip_product<Left::kAsStored>(rows, most, size, at(args.q, b, first + strip, head, size),
                                      args.q.row_stride, k, scores, score_stride, false);
       for (int64_t r = 0; r < rows; ++r) {
@@ -198,17 +198,17 @@ void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args,
                    int64_t head, int64_t last_head, int64_t first, int64_t count) {
   const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
   for (; head < last_head; ++head) {
-    Ahead ahead;
+    RowPrefetcher prefetcher;
     const int64_t next = head + 1;
     if (next < last_head) {
       if (next % shared == 0) {
-        ahead.add(args.k, b, 0, next / shared, size, shape.keys);
-        ahead.add(args.v, b, 0, next / shared, size, shape.keys);
+        prefetcher.add(args.k, b, 0, next / shared, size, shape.keys);
+        prefetcher.add(args.v, b, 0, next / shared, size, shape.keys);
       }
-      ahead.add(args.q, b, first, next, size, count);
-      ahead.add(args.out, b, first, next, size, count);
+      prefetcher.add(args.q, b, first, next, size, count);
+      prefetcher.add(args.out, b, first, next, size, count);
     }
-    forward_block(shape, args, b, head, first, count, ahead);
+    forward_block(shape, args, b, head, first, count, prefetcher);
   }
 }
 
@@ -232,10 +232,10 @@ HWY_INLINE void add_scaled(const T* x, T factor, T* y, int64_t n) {
   });
 }
 
-// Whole rows of keys and values are read in order, for all heads at once: this is bound by memory.
+// Reads whole rows of keys and values in order, for all heads at once, because memory is the limit.
 template <class T>
-void forward_few(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
-                 int64_t first, int64_t last) {
+void forward_few_queries(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+                         int64_t first, int64_t last) {
   const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
   const int64_t length = key_length(shape, b), heads = last - first;
   Scratch<T> memory(heads * shape.keys + 2 * heads + shape.keys + DropoutFactors<T>::kPadding);
@@ -280,7 +280,7 @@ void forward_few(const AttentionShape& shape, const AttentionForward<T>& args, i
 }
 
 template <class T>
-constexpr AttentionTiles<T> kFunctions = {forward_heads<T>, forward_few<T>};
+constexpr AttentionTiles<T> kFunctions = {forward_heads<T>, forward_few_queries<T>};
 
 const PerType<AttentionTiles>* attention_tiles() {
   static constexpr PerType<AttentionTiles> functions = {kFunctions<float>, kFunctions<double>};
@@ -301,8 +301,8 @@ HWY_EXPORT(attention_tiles);
 // Up to this many queries packing the keys costs more than it saves.
 constexpr int64_t kFewQueries = 3;
 
-// Queries per tile: many, so that packed keys are used often, unless that leaves threads without
-// work.
+// Queries per tile: many, so that packed keys are reused often, but few enough to give every thread
+// a tile.
 int64_t query_block(const AttentionShape& shape) {
   const int64_t heads = shape.batch * shape.heads;
   for (const int64_t block : {256, 128}) {
@@ -323,7 +323,7 @@ void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args
     const int64_t heads = shape.batch >= 8 ? shape.heads : 1, pieces = shape.heads / heads;
     parallel_for(shape.batch * pieces, [&](int64_t tile) {
       const int64_t first = tile % pieces * heads;
-      tiles.few(shape, args, tile / pieces, first, first + heads);
+      tiles.few_queries(shape, args, tile / pieces, first, first + heads);
     });
     return;
   }

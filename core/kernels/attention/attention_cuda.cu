@@ -1,13 +1,13 @@
 // Attention forward on CUDA: online softmax over tiles of keys (FlashAttention-2, Dao 2023), so
-// that nothing of size T x S is ever in global memory.
+// that no array of size T x S is in global memory.
 #include "core/kernels/attention/attention_cuda.cuh"
 
 namespace tapestry {
 namespace {
 
-// A block per (b, head, tile of queries). The queries stay in shared memory, one tile of keys after
-// the other passes through, then the same rows of the values through the same place. Thread (ty,
-// tx) keeps its share of the outputs, and its part of the sums of exponentials, in registers.
+// A block per (b, head, tile of queries). The queries stay in shared memory. Tiles of keys, each
+// followed by the same rows of the values, are loaded one after the other to the same place. Thread
+// (ty, tx) keeps its share of the outputs and of the sums of exponentials in registers.
 template <class T, int kSize>
 __global__ void __launch_bounds__(256)
     attention_forward(AttentionShape shape, AttentionForward<T> args, DropoutFactors<T> dropout,

@@ -1,9 +1,10 @@
-// What the CUDA kernels of attention share: who sees whom, and the tiles of the general kernels.
+// Shared by the CUDA kernels of attention: the choice of a kernel, and the tiles of the general
+// kernels.
 //
 // The general kernels (any element type, any head size up to 256) work on square tiles of weights:
-// kRows queries against kRows keys. Their 256 threads stand in a square, `ty` down and `tx` across;
-// the 16 threads of one ty are half a warp. Thread (ty, tx) owns rows ty * kEach + i of a tile; of
-// the weights it owns columns tx + 16 * j, of rows of the head size the packs tx + 16 * c.
+// kRows queries against kRows keys. Their 256 threads form a square, `ty` down and `tx` across; the
+// 16 threads of one ty are half a warp. Thread (ty, tx) owns rows ty * kEach + i of a tile: columns
+// tx + 16 * j of the weights, and packs tx + 16 * c of rows of the head size.
 #pragma once
 
 #include "core/kernels/attention/attention.h"
@@ -16,7 +17,7 @@ namespace tapestry {
 inline constexpr double kLog2E = 1.442695040888963407;
 inline constexpr double kLn2 = 0.6931471805599453094;
 
-/// Can all rows of all heads be read in 16-byte accesses?
+/// Whether all rows of all heads can be read in 16-byte accesses.
 template <class T>
 bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
   using Element = std::remove_const_t<T>;
@@ -24,8 +25,8 @@ bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
          head_size % kPack<Element> == 0;
 }
 
-/// Are there tensor-core kernels for this head size, and are all operands aligned for them? They
-/// take the largest score before it is scaled, so that the scale must be positive.
+/// Whether the tensor-core kernels have this head size and all operands are aligned for them. They
+/// take the largest score before they scale it, so the scale must be positive.
 template <class... Operands>
 bool fits_mma(const AttentionShape& shape, const Operands&... operands) {
   const int64_t size = shape.head_size;
@@ -33,13 +34,14 @@ bool fits_mma(const AttentionShape& shape, const Operands&... operands) {
          (can_pack_rows(operands, size) && ...);
 }
 
-/// The tensor-core kernels, for what fits_mma(). `deltas` (B, H, T): rowsum(dO * O).
+/// The tensor-core kernels, for shapes and operands that fits_mma() accepts. `deltas` (B, H, T):
+/// rowsum(dO * O).
 void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>& args);
 void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                             const float* deltas);
 
-/// The kernel for one query for each sequence. False, and nothing is done, where it does not fit:
-/// more queries, dropout, rows that are not aligned, heads larger than a warp reads in one access.
+/// The kernel for one query per sequence. Returns false and does nothing if it does not fit: more
+/// queries, dropout, rows that are not aligned, heads larger than a warp reads in one access.
 template <class T>
 bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args);
 
@@ -48,8 +50,8 @@ TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_
   return head / (shape.heads / shape.kv_heads);
 }
 
-/// Which of B * heads heads and which of its tiles a block of a one-dimensional grid takes. With
-/// `backwards` the last tiles come first: under a causal mask those have the most work.
+/// The batch element, head and tile of a block in a one-dimensional grid. With `backwards` the last
+/// tiles come first: under a causal mask those have the most work.
 struct TileOfBlock {
   int64_t b, head, tile;
 
@@ -75,12 +77,12 @@ template <class W, int kSize>
 struct AttentionTile {
   static constexpr int kSide = 16;
   static constexpr int kThreads = kSide * kSide;
-  /// As many as leave room in shared memory for the five tiles of the backward pass.
+  /// As many as fit into shared memory with the five tiles of the backward pass.
   static constexpr int kRows = (sizeof(W) == 8 ? 32 : 64) / (kSize > 128 ? 2 : 1);
   static constexpr int kEach = kRows / kSide;
   static constexpr int kN = kPack<W>;
   static constexpr int kPacks = kSize / kN / kSide;  ///< of a row of the head size, per thread
-  /// Rows are 16 bytes longer than a multiple of 128, so that eight of them lie in other banks.
+  /// Rows are 16 bytes longer than a multiple of 128, so that eight rows lie in different banks.
   static constexpr int kStride = kSize + kN;
   static constexpr int kWeightStride = kRows + kN;
   static constexpr int64_t kBytes = int64_t{kRows} * kStride * sizeof(W);
@@ -133,7 +135,7 @@ struct AttentionTile {
     }
   }
 
-  /// A thread's weights to shared memory; only its own half of the warp reads them.
+  /// Stores a thread's weights to shared memory; only its own half of the warp reads them.
   __device__ static void store_weights(W* tile, const Weights& weights) {
     __syncwarp();  // the last ones have been read
 #pragma unroll
@@ -144,7 +146,8 @@ struct AttentionTile {
     __syncwarp();
   }
 
-  /// sums += weights times the first `count` of kRows rows. The packs beyond `size` are left alone.
+  /// sums += weights times the first `count` of kRows rows. The packs beyond `size` are not
+  /// touched.
   __device__ static void add_weighted_rows(W* weights, W* rows, int64_t count, int size,
                                            Sums& sums) {
     for (int j = 0; j < count; j += kN) {

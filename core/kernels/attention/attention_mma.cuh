@@ -1,10 +1,10 @@
 // Tiles of bfloat16 on tensor cores, for attention with head sizes 32, 64 and 128.
 //
-// Four warps stand one below the other: each owns 16 * kStrips rows of the tile of weights, all of
-// its kColumns columns, and never needs another warp's weights. Products with float accumulators
-// leave a lane with elements (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1) of each 16 x 8
-// piece (g = lane / 4, q = lane % 4), and two such pieces, rounded to bfloat16, are just the left
-// operand of the next product: weights never leave the registers.
+// A tile of weights is divided by rows among four warps: each owns 16 * kStrips rows with all
+// kColumns columns, and never needs another warp's weights. A product with float accumulators gives
+// a lane the elements (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1) of each 16 x 8 piece (g =
+// lane / 4, q = lane % 4). Two such pieces, rounded to bfloat16, have the layout of the next
+// product's left operand, so weights never leave the registers.
 #pragma once
 
 #include <warp_mma.h>
@@ -43,7 +43,7 @@ struct MmaTile {
     return (row * kChunks + (chunk ^ permutation)) * 8;
   }
 
-  /// Starts to fill kRows rows: `count` from global memory, zeros after them.
+  /// Starts to fill kRows rows: `count` from global memory, then zeros.
   template <int kRows>
   __device__ static void copy_async_rows(BFloat16* tile, const BFloat16* rows, int64_t stride,
                                          int64_t count) {
@@ -72,7 +72,7 @@ struct MmaTile {
 #pragma unroll
       for (auto& piece : strip) piece[0] = piece[1] = piece[2] = piece[3] = 0;
     }
-    // Wholly unrolled, head size 128 spills twice as many registers.
+    // Fully unrolled, head size 128 spills twice as many registers.
 #pragma unroll(2)
     for (int k = 0; k < kSize / 16; ++k) {
       uint32_t left[kStrips][4];
@@ -80,7 +80,7 @@ struct MmaTile {
       for (int s = 0; s < kStrips; ++s) load_left(left[s], own, own_row + 16 * s, k);
 #pragma unroll
       for (int n = 0; n < kPieces; n += 2) {
-        // Passing rows are columns of the right operand: two pieces, each both halves of 16
+        // Passing rows are columns of the right operand: two pieces, each with both halves of 16
         // elements.
         uint32_t right[4];
         warp_load_matrices(
@@ -145,8 +145,8 @@ struct MmaTile {
   }
 };
 
-/// Which weights of a tile with `t_count` queries from `first_t` on and `key_count` keys from
-/// `first_key` on are seen, in numbers relative to those.
+/// The mask of a tile with `t_count` queries from `first_t` on and `key_count` keys from
+/// `first_key` on, in indices relative to those.
 struct TileMask {
   bool all;
   int queries, keys, diagonal;  ///< query t sees the keys before `keys` and up to t + diagonal
@@ -171,8 +171,8 @@ struct TileMask {
 
 /// Dropout's factors for one piece of the weights: element (row, column) has draw
 /// `first + row * keys + column`, or, where rows are keys, `first + column * keys + row`. With
-/// `aligned`, blocks of four draws do not straddle rows; then each lane calls the generator once
-/// and the lanes exchange what they need.
+/// `aligned`, no block of four draws crosses the end of a row; then each lane calls the generator
+/// once and the lanes exchange the draws.
 template <bool kRowsAreKeys>
 __device__ void piece_factors(const DropoutFactors<BFloat16>& dropout, int64_t first, int64_t keys,
                               bool aligned, float (&factors)[4]) {

@@ -1,4 +1,4 @@
-// Attention backward in bfloat16 on tensor cores: the formulas and the division of labour are those
+// Attention backward in bfloat16 on tensor cores: the formulas and the division of work are those
 // of attention_backward_cuda.cu.
 #include "core/kernels/attention/attention_mma.cuh"
 
@@ -13,8 +13,9 @@ namespace {
 // Shared memory: A1, A2, then two pairs B1, B2 and, for passing queries, two pairs of their
 // log-sum-exps and deltas.
 //
-// A word that ldmatrix brings serves one mma here, so shared memory limits. Two strips a warp would
-// halve that, but 2 * 2 * kSize / 8 * 4 sums and 2 * 64 weights do not fit into 255 registers.
+// Each word that ldmatrix loads serves one mma here, so shared memory is the limit. Two strips per
+// warp would halve its traffic, but 2 * 2 * kSize / 8 * 4 sums and 2 * 64 weights do not fit into
+// 255 registers.
 template <int kSize, bool kOfKeys, bool kDropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     attention_mma_gradients(AttentionShape shape, AttentionBackward<BFloat16> args,
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const int warp_row = static_cast<int>(threadIdx.x) / kWarp * 16;
   const float scale = static_cast<float>(shape.scale * kLog2E);
 
-  // What passes: tiles of rows [from, to) of each of `shared` heads, or of the one.
+  // The passing tiles: rows [from, to) of each of `shared` heads, or of the single head.
   const int64_t from = kOfKeys ? first_viewer(shape, first) / kColumns * kColumns : 0;
   const int64_t to = !kOfKeys         ? visible_keys(shape, first + count - 1, length)
                      : first < length ? shape.queries
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   copy_rows(own, kOfKeys, block.head, first, count);
   if (turns > 0) copy_pair(0);
 
-  // In units of log2; where nothing is seen the weights are masked, whatever this is.
+  // In units of log2. Any value will do for a row that sees no key: its weights are masked.
   const auto shift_of = [](float lse) {
     return lse == -INFINITY ? 0.0f : lse * static_cast<float>(kLog2E);
   };

@@ -5,12 +5,12 @@ namespace tapestry {
 namespace {
 
 // A block per (b, head, tile of 64 * kStrips queries); 4 warps of 16 * kStrips queries. Keys and
-// values pass in tiles of 64, the next pair on its way while one is in use. Shared memory: queries,
+// values pass in tiles of 64; the next pair is loaded while one is in use. Shared memory: queries,
 // then two pairs.
 //
-// On an H100: with two strips each word of a key or value that ldmatrix brings serves two mma, so
-// that shared memory (128 bytes per clock) is not what limits; at head size 64 48 KiB and at most
-// 255 registers leave two blocks to an SM, at 128 96 KiB do.
+// On an H100: with two strips each word of a key or value that ldmatrix loads serves two mma, so
+// that shared memory (128 bytes per clock) is not the limit. An SM has room for two blocks: at head
+// size 64 with 48 KiB and at most 255 registers each, at 128 with 96 KiB.
 template <int kSize, int kStrips, bool kDropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     attention_mma_forward(AttentionShape shape, AttentionForward<BFloat16> args,

@@ -1,16 +1,16 @@
-// Attention of one query for each sequence, a step of decoding: nothing is used twice, so that the
-// keys and values, read once, are what limits.
+// Attention of one query per sequence, a step of decoding. No key or value is used twice, so
+// reading them is the limit.
 #include "core/kernels/attention/attention_cuda.cuh"
 
 namespace tapestry {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kAhead = 4;  // keys and values on their way at a time
+constexpr int kAhead = 4;  // keys and values that are loaded at a time
 
 // A block per (b, head). kLanes neighbouring lanes are a group: each has a pack of the head size,
 // one 16-byte access. The groups take the keys in turn, each with an online softmax of its own; at
-// the end they are put together in shared memory.
+// the end these are merged in shared memory.
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kThreads)
     attention_one_query(AttentionShape shape, AttentionForward<T> args) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
         score += __shfl_xor_sync(0xffffffffu, score, lanes);
       }
-      // All lanes of the warp had to come here, those without a key too.
+      // All lanes of the warp reach the reduction above, even those without a key.
       score = first + i * kGroups + group < keys ? score * scale : -infinity;
       const W largest = MaxOf()(max, score), shift = largest == -infinity ? W(0) : largest;
       const W shrink = std::exp2(max - shift), weight = std::exp2(score - shift);

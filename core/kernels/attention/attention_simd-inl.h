@@ -1,5 +1,5 @@
-// The small matrix products of attention: operands of a few KiB, packed once and used from the
-// cache, where the set-up of a general matrix product would cost as much as the product.
+// The small matrix products of attention. Operands of a few KiB are packed once and used from the
+// cache. The set-up of a general matrix product would cost as much as such a product.
 #if defined(TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
@@ -19,8 +19,8 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The accumulators of one tile of a product are kTileRows x kTileVectors registers: 16 of AVX-512's
-// 32, 8 of the 16 that the others have.
+// The accumulators of one tile of a product are kTileRows x kTileVectors registers: 16 of the 32 of
+// AVX-512, 8 of the 16 of other targets.
 #if HWY_TARGET == HWY_AVX3
 constexpr int64_t kTileRows = 8;
 #else
@@ -122,7 +122,7 @@ HWY_INLINE void strip_product(int64_t rows, int64_t cols, int64_t depth, const T
   }
 }
 
-// Copies `count` rows of `size` elements, widened with zeros to whole vectors.
+// Copies `count` rows of `size` elements, padded with zeros to whole vectors.
 template <class T>
 HWY_INLINE void pack_rows(const T* x, int64_t stride, int64_t count, int64_t size,
                           const Packed<T>& packed) {
@@ -137,7 +137,7 @@ HWY_INLINE void pack_rows(const T* x, int64_t stride, int64_t count, int64_t siz
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Four rows of four elements (two of two for double) to four columns.
+// Transposes a block of four by four elements (two by two for double).
 HWY_INLINE void transpose_block(const float* x, int64_t stride, float* y, int64_t y_stride) {
   const hn::Full128<float> d;
   const hn::Full128<uint64_t> d64;
@@ -194,7 +194,7 @@ HWY_INLINE void pack_transposed(const T* x, int64_t stride, int64_t count, int64
   }
 }
 
-// Row-major rows of `size` elements widened to whole vectors.
+// Row-major rows of `size` elements, padded to whole vectors.
 template <class T>
 HWY_INLINE Packed<T> packed_rows(T* memory, int64_t size) {
   return {memory, round_up(size, lanes_of<T>()), panel_width<T>()};

@@ -1,5 +1,5 @@
-// VDPBF16PS multiplies pairs: 16 lanes, each of which adds the products of two neighbours along k.
-// So a "pair" is two bfloat16 of the same row or column, at 2p and 2p + 1 along k, in 32 bits.
+// VDPBF16PS multiplies pairs: each of its 16 lanes adds the products of two neighbours along k. A
+// "pair" is two bfloat16 of one row or column, at 2p and 2p + 1 along k, in 32 bits.
 // B is packed into panels of 32 columns (pair after pair along k, so that the innermost loop reads
 // forward only), A into rows of pairs, or, stored transposed, into strips of up to 14 columns.
 // The blocking is that of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication.
@@ -25,8 +25,9 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kPanel = 2 * kLanes;  // columns
 constexpr int64_t kStrip = 14;          // rows: 28 of the 32 registers hold sums
-// A panel of B, kDepth deep, is 32 KiB and stays near for all strips of a block of A, which is at
-// most 256 KiB. Measured on Zen 4: depths of 384 and 512 alike, 256 is 3 % slower and 128 12 %.
+// A panel of B, kDepth deep, is 32 KiB and stays in the L1 cache for all strips of a block of A,
+// which is at most 256 KiB. Measured on Zen 4: depths of 384 and 512 are equally fast, 256 is 3 %
+// slower and 128 12 %.
 constexpr int64_t kDepth = 512;
 constexpr int64_t kRows = 256;
 constexpr int64_t kCols = 1024;
@@ -37,7 +38,7 @@ constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / st
 }  // namespace
 }  // namespace tapestry::kernels
 
-// Intrinsics, and what calls them, are compiled for the processors that the contract asks for.
+// Intrinsics and their callers are compiled for the processors of can_multiply_bfloat16().
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512bf16")
 namespace tapestry::kernels {
 namespace {
@@ -209,7 +210,7 @@ constexpr std::array<Multiply, kStrip> multiply_table(
   return {multiply<kHeightsLessOne + 1, kIsStrip>...};
 }
 
-// By the number of rows, less one.
+// Indexed by the number of rows - 1.
 template <bool kIsStrip>
 constexpr std::array<Multiply, kStrip> kMultiply =
     multiply_table<kIsStrip>(std::make_integer_sequence<int, kStrip>());
@@ -285,7 +286,7 @@ void packed_bf16_product(const BlasProduct<float>& g) {
   const int64_t depths = (g.k + kDepth - 1) / kDepth;
   const int64_t depth = round_up((g.k + depths - 1) / depths, 2 * kLanes);
   const int64_t width = std::min<int64_t>(g.n, kCols), height = std::min<int64_t>(g.m, kRows);
-  // Rows a power of two apart would share a few sets of the L1 cache.
+  // Rows a power of two apart would fall into a few sets of the L1 cache.
   const int64_t a_stride = depth / 2 + kLanes;
   Scratch<uint32_t> packed_b(round_up(width, kPanel) * depth / 2);
   Scratch<uint32_t> packed_a(height * a_stride);

@@ -1,4 +1,4 @@
-// The draws of core/philox.h, a vector of them at a time, and the dropout factors made of them.
+// The draws of core/philox.h, computed in vectors, and dropout factors made from them.
 #if defined(TAPESTRY_KERNELS_PHILOX_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_PHILOX_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_PHILOX_SIMD_INL_H_
@@ -21,10 +21,10 @@ namespace {
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// Draws 4 * block and following, two vectors of them in order: 2 * Lanes(uint32) draws.
+/// The draws from 4 * block on, in order, as two vectors: 2 * Lanes(uint32) draws.
 ///
-/// A block occupies one 64-bit lane of each of its four words, whose low half counts: MulEven then
-/// multiplies and yields both halves of the product at once, and the high halves may hold anything.
+/// Each of a block's four words has a vector of its own and lies in the low half of a 64-bit lane.
+/// So MulEven gives both halves of a product at once; the high halves may hold anything.
 HWY_INLINE void philox_draws(const PhiloxKey& key, uint64_t block, hn::Vec<Tag<uint32_t>>& first,
                              hn::Vec<Tag<uint32_t>>& second) {
   const Tag<uint64_t> d64;
@@ -65,11 +65,11 @@ HWY_INLINE void philox_draws(const PhiloxKey& key, uint64_t block, hn::Vec<Tag<u
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
-/// The factors that dropout multiplies with: 0 or 1 / (1 - p).
+/// The factors of dropout: 0 or 1 / (1 - p).
 template <class T>
 class DropoutFactors {
  public:
-  /// How many elements beyond n the memory given to fill(n) must have.
+  /// fill() needs memory for n + kPadding elements.
   static constexpr int64_t kPadding = 8 + 2 * static_cast<int64_t>(hn::MaxLanes(Tag<uint32_t>()));
 
   /// 0 < p <= 1
@@ -79,8 +79,8 @@ class DropoutFactors {
             static_cast<uint64_t>(std::ceil(static_cast<double>(dropout.p) * 0x1p32)) - 1)),
         factor_(static_cast<T>(1 / (1 - static_cast<double>(dropout.p)))) {}
 
-  /// Writes the factors of elements index to index + n - 1 somewhere into `memory` (n + kPadding
-  /// elements) and returns the place of the first.
+  /// Writes the factors of elements index to index + n - 1 into `memory` (n + kPadding elements),
+  /// not always at its start, and returns the address of the first.
   HWY_INLINE const T* fill(uint64_t index, int64_t n, T* memory) const {
     const int64_t skip = static_cast<int64_t>(index % 4);
     uint64_t block = index / 4;

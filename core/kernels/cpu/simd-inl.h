@@ -1,5 +1,19 @@
-// What the vectorised kernels share, compiled once per Highway target: loops over ragged lengths,
-// the two ways to deliver a result, and an exponential for arguments that are not positive.
+// Shared by the vectorised kernels: loops over any length, writes that set or add, and an
+// exponential for x <= 0.
+//
+// Every vectorised kernel file has the same frame, Highway's run-time dispatch
+// (https://google.github.io/highway/, "Dynamic dispatch"):
+//
+//   #define HWY_TARGET_INCLUDE "this file"
+//   #include "hwy/foreach_target.h"   includes this file again for each instruction set (target)
+//   #include ".../simd-inl.h"         must come later; its guard lets each target read it once
+//   #ifndef TAPESTRY_... #endif       what all targets share: the struct of function pointers
+//   HWY_BEFORE_NAMESPACE(); ... HWY_AFTER_NAMESPACE();
+//                                     compiled for each target, in its namespace HWY_NAMESPACE;
+//                                     fills the struct. A lambda with vectors needs HWY_ATTR
+//   #if HWY_ONCE                      ordinary code, compiled once, after the targets
+//   HWY_EXPORT(f)                     the table of each target's f
+//   HWY_DYNAMIC_DISPATCH(f)           the f of the best target that this processor has
 #if defined(TAPESTRY_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_SIMD_INL_H_
@@ -41,15 +55,15 @@ struct Whole {
   HWY_INLINE void store(D d, V v, hn::TFromD<D>* p) const {
     hn::StoreU(v, d, p);
   }
-  /// `v`, or `other` in the lanes that are not there.
+  /// `v` in the lanes that exist, `other` in the rest.
   template <class D, class V>
   HWY_INLINE V or_else(D, V v, V) const {
     return v;
   }
 };
 
-/// The first n lanes of a vector, 0 < n < Lanes(d); a load gives zeros in the others. Touches no
-/// memory behind the last of the n.
+/// The first n lanes of a vector, 0 < n < Lanes(d); a load gives zeros in the others. Does not
+/// touch memory behind the n elements.
 struct Part {
   int64_t n;
 

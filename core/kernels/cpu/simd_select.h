@@ -6,7 +6,7 @@
 namespace tapestry {
 
 /// Functions<T>, a struct of function pointers, for both element types. A kernel file compiles one
-/// such table per Highway target and picks the table of the processor at hand.
+/// such table per Highway target and picks the table for this processor.
 template <template <class> class Functions>
 struct PerType {
   Functions<float> float32;

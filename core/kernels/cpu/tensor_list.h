@@ -1,4 +1,5 @@
-// One launch over many tensors: small ones (biases, norms) do not each pay for waking the threads.
+// One parallel loop over many tensors, so that small ones (biases, norms) do not each pay for
+// waking the threads.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 
 namespace tapestry::kernels {
 
-/// The elements of several tensors, one after the other, cut into chunks of kChunk elements. Where
-/// the cuts fall depends on the sizes alone.
+/// The elements of several tensors, one after the other, cut into chunks of kChunk elements. Only
+/// the sizes decide where the cuts fall.
 class TensorList {
  public:
   static constexpr int64_t kChunk = 16384;
@@ -25,9 +26,9 @@ class TensorList {
 
   int64_t chunks() const { return ends_.empty() ? 0 : (ends_.back() + kChunk - 1) / kChunk; }
 
-  /// Calls f(chunk, tensor, begin, end) on all threads for each piece of a tensor that lies in a
-  /// chunk: elements [begin, end) of tensors[tensor]. Pieces of one chunk come in order on one
-  /// thread.
+  /// Calls f(chunk, tensor, begin, end) on all threads for each part of a tensor within a chunk:
+  /// elements [begin, end) of tensor number `tensor`. One thread takes the parts of a chunk in
+  /// order.
   template <class F>
   void for_each_piece(F&& f) const {
     parallel_for(chunks(), [&](int64_t chunk) {

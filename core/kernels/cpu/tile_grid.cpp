@@ -6,7 +6,7 @@ namespace tapestry::kernels {
 namespace {
 
 // Measured on Zen 4: a tile of 256 x 256 runs within 2 % of the peak, 128 x 256 within 5 %,
-// 64 x 256 within 10 %, and handing a tile to a thread costs what 0.2 MFLOP cost.
+// 64 x 256 within 10 %, and handing a tile to a thread costs as much as 0.2 MFLOP.
 constexpr int64_t kFullTile = 256;
 constexpr int64_t kHalfTile = 128;
 constexpr int64_t kThinTile = 32;
@@ -16,7 +16,7 @@ constexpr int64_t kMostTiles = 16;
 constexpr int64_t kEnoughTiles = 8;
 constexpr int64_t kMultiple = 32;  // of every micro-kernel's height and width
 
-// How many parts of at least `smallest` elements, at most `most`, `size` is cut into.
+// The number of parts of `size`: at most `most`, each of at least `smallest` elements.
 int64_t parts_of(int64_t size, int64_t smallest, int64_t most) {
   return std::max<int64_t>(1, std::min(most, size / smallest));
 }
@@ -37,8 +37,8 @@ TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_
 
   int64_t m_parts = 1, n_parts = 1, k_parts = 1;
   const auto missing = [&] { return m_parts * n_parts * k_parts < enough; };
-  // The gradient of a weight: few elements, many terms. Cut along k, each tile reads rows of its
-  // own; cut along m or n, all tiles read all rows of the other operand.
+  // The gradient of a weight has few elements with many terms. Cut along k, each tile reads its own
+  // rows; cut along m or n, all tiles would read all rows of the other operand.
   if (may_cut_k && k * (m + n) >= kLargeOperands * m * n) {
     k_parts = parts_of(k, kInnerPiece, enough);
   }

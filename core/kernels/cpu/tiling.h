@@ -1,4 +1,4 @@
-// How kernels cut their work into tiles: by shape alone.
+// How kernels cut their work into tiles. Only the shape decides.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The second half of a sum over rows that blocks have begun: the blocks' partial rows are added up
-// in an order that the shape alone decides, where atomics would take any.
+// The second half of a sum over rows: adds the partial rows of the blocks in an order that only the
+// shape decides. Atomics would add in any order.
 #pragma once
 
 #include "core/kernels/cuda/common.cuh"

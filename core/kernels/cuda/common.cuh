@@ -1,9 +1,8 @@
-// What every CUDA kernel shares: the launch, 16-byte accesses, sums over warps and blocks in a
-// fixed order. Included by .cu files alone.
+// Shared by all CUDA kernels: the launch, 16-byte accesses, sums over warps and blocks in a fixed
+// order. Only .cu files include this.
 //
-// Static shared memory is written `static __shared__`, dynamic shared memory is
-// dynamic_shared<T>(): so that the tests' emulation, which runs these kernels on the CPU, can
-// provide both.
+// Write static shared memory as `static __shared__` and dynamic shared memory as
+// dynamic_shared<T>(): the tests' emulation, which runs these kernels on the CPU, provides both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,8 +29,8 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(dynamic_shared_bytes);
 }
 
-/// Uninitialised device memory for `count` elements of T, given back on leaving the scope: whoever
-/// gets it next runs after the kernels launched until then.
+/// Uninitialised device memory for `count` elements of T, freed at the end of the scope. The next
+/// owner's work runs after the kernels launched before that.
 template <class T>
 class DeviceScratch {
  public:
@@ -82,7 +81,7 @@ class KernelCall final : public cuda::internal::Work {
     }
     return cuda::internal::mix(hash, static_cast<uint64_t>(what_.shared_bytes));
   }
-  // By bytes: what lies between the members of an argument may differ, and costs an update.
+  // By bytes. Padding between the members of an argument may differ; that only costs an update.
   bool equals(const Work& other) const override {
     return equal_arguments(static_cast<const KernelCall&>(other).args_,
                            std::index_sequence_for<Params...>());
@@ -105,8 +104,8 @@ class KernelCall final : public cuda::internal::Work {
   }
 
  private:
-  // More than 48 KiB must be asked for, and those count the kernel's static shared memory too: a
-  // few KiB that are not known here.
+  // More than 48 KiB must be requested. That limit includes the kernel's static shared memory: a
+  // few KiB that are unknown here.
   void allow_shared_bytes() const {
     if (what_.shared_bytes < 40 * 1024) return;
     cuda::internal::check_status(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_),
@@ -126,27 +125,27 @@ class KernelCall final : public cuda::internal::Work {
   std::tuple<Params...> args_;
 };
 
-/// Puts the kernel on the process's stream. Throws Error(kRuntime) with the sizes when it cannot.
+/// Puts the kernel on the process's stream. Throws Error(kRuntime) with the sizes if that fails.
 template <class... Params, class... Args>
 void launch(const Launch& what, void (*kernel)(Params...), const Args&... args) {
   if (what.grid.x == 0 || what.grid.y == 0 || what.grid.z == 0) return;
   cuda::internal::put_on_stream(KernelCall<Params...>(what, kernel, static_cast<Params>(args)...));
 }
 
-/// Blocks of `block` threads that give every one of n items a thread. A kernel with a grid-stride
-/// loop may get fewer: at most `limit`.
+/// The number of blocks of `block` threads for n items with a thread each, but at most `limit`:
+/// then the kernel needs a grid-stride loop.
 inline unsigned blocks_for(int64_t n, int64_t block = kBlock, int64_t limit = 1 << 20) {
   const int64_t blocks = (n + block - 1) / block;
   return static_cast<unsigned>(blocks < limit ? blocks : limit);
 }
 
-/// The thread's number in a one-dimensional grid, and how many there are.
+/// The thread's index in a one-dimensional grid, and the number of threads.
 __device__ inline int64_t global_thread() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline int64_t global_threads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
-/// N elements that are loaded and stored in one access. 16 bytes are the widest there is.
+/// N elements that are loaded and stored in one access of at most 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T v[N];
@@ -154,13 +153,13 @@ struct alignas(sizeof(T) * N) Pack {
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
-/// Can arrays with rows of `stride` elements be read in Packs of 16 bytes? Null pointers can.
+/// Whether arrays with rows of `stride` elements can be read in Packs of 16 bytes. True for null.
 template <class T, class... Pointers>
 bool can_pack(int64_t stride, Pointers... pointers) {
   return stride % kPack<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-/// Arithmetic on elements happens in Wider<T>.
+/// Arithmetic on elements is done in Wider<T>.
 template <class T>
 __device__ Wider<T> widen(T x) {
   return static_cast<Wider<T>>(x);
@@ -190,7 +189,7 @@ struct MaxOf {
   }
 };
 
-/// The same result in every lane, by a butterfly: the order depends on nothing.
+/// Gives every lane the same result, by a butterfly: the order is always the same.
 template <class T, class Op>
 __device__ T warp_reduce(T value, Op op) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
@@ -203,15 +202,15 @@ __device__ T warp_sum(T value) {
   return warp_reduce(value, SumOf());
 }
 
-/// The same result in every thread of a one-dimensional block whose size is a multiple of kWarp.
-/// `identity` is op's neutral element. All threads must call it.
+/// Gives every thread of a one-dimensional block the same result. The block size is a multiple of
+/// kWarp. `identity` is op's neutral element. All threads must call it.
 template <class T, class Op>
 __device__ T block_reduce(T value, Op op, T identity) {
   static __shared__ T warps[kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             warp = static_cast<int>(threadIdx.x) / kWarp;
   value = warp_reduce(value, op);
-  __syncthreads();  // the last call's result has been read
+  __syncthreads();  // everyone has read the previous call's result
   if (lane == 0) warps[warp] = value;
   __syncthreads();
   const int count = static_cast<int>(blockDim.x) / kWarp;
@@ -222,7 +221,7 @@ __device__ T block_sum(T value) {
   return block_reduce(value, SumOf(), T(0));
 }
 
-/// The factors that dropout multiplies with, drawn when they are asked for.
+/// The factors of dropout, drawn on request.
 template <class T>
 struct DropoutFactors {
   explicit DropoutFactors(const Dropout& dropout)

@@ -1,5 +1,5 @@
-// The parts of a cross-entropy on the device, for the one over given logits and the one that makes
-// them chunk by chunk. Nothing here waits for the device.
+// The parts of a cross-entropy on the device, for given logits and for logits computed chunk by
+// chunk. Nothing here waits for the device.
 #pragma once
 
 #include "core/kernels/cross_entropy_rows.h"
@@ -18,12 +18,12 @@ struct CrossEntropyRows {
   T* dlogits = nullptr;       ///< as logits: grad_scale * dz; may be the logits, null for none
 };
 
-/// The loss of each row, and its gradient; of an ignored one both are 0. T is float, double or
+/// The loss of each row and its gradient; for an ignored row both are 0. T is float, double or
 /// BFloat16.
 template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T>& args);
 
-/// *sums = those of the rows, in an order that their number decides.
+/// *sums = the sums over the rows, in an order that only their number decides.
 void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums);
 
 }  // namespace tapestry

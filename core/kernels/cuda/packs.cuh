@@ -1,4 +1,4 @@
-// N neighbouring elements of T as Wider<T> in registers, read and written in one access.
+// N neighbouring elements of T, read and written in one access and held as Wider<T> in registers.
 #pragma once
 
 #include "core/kernels/cuda/common.cuh"

@@ -1,4 +1,4 @@
-// A stable sort on the device without atomics: the same order on every run.
+// A stable sort on the device without atomics, so that every run gives the same order.
 #pragma once
 
 #include "core/kernels/cuda/common.cuh"
@@ -8,25 +8,25 @@ namespace radix_sort {
 
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 constexpr int kWarps = kBlock / kWarp;
-constexpr int kRounds = 8;               // keys of a lane
-constexpr int kTile = kBlock * kRounds;  // keys of a block
-static_assert(kDigits == kBlock);        // thread d takes care of digit d
+constexpr int kRounds = 8;               // keys per lane
+constexpr int kTile = kBlock * kRounds;  // keys per block
+static_assert(kDigits == kBlock);        // thread d handles digit d
 constexpr int kScanThreads = 1024;
-static_assert(kScanThreads == kWarp * kWarp);  // lane w takes care of warp w
+static_assert(kScanThreads == kWarp * kWarp);  // lane w handles warp w
 
-// What one pass over the keys reads and writes.
+// The arrays of one pass over the keys.
 struct Pass {
   const int32_t* keys;
-  const int32_t* rows;  // null: row i stands at place i
+  const int32_t* rows;  // null: row i is at index i
   int64_t count;
   int shift;  // of the digit
   int64_t tiles;
   int64_t* starts;  // (kDigits, tiles)
 };
 
-// Calls f(digit, place, rank) for the keys of the calling thread, rank the number of keys with this
-// digit that its warp saw before plus what mine[digit] held; adds the warp's keys to `mine`, which
-// the warp has for itself.
+// Calls f(digit, index, rank) for the keys of the calling thread. `rank` is the number of earlier
+// keys of its warp with this digit plus the initial mine[digit]. Adds the warp's keys to `mine`,
+// which belongs to the warp.
 template <class F>
 __device__ void each_key(const Pass& pass, int* mine, F f) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -45,7 +45,7 @@ __device__ void each_key(const Pass& pass, int* mine, F f) {
   }
 }
 
-// counts[w][d]: keys of warp w with the digit d.
+// counts[w][d]: the number of warp w's keys with digit d.
 __device__ inline void count_digits(const Pass& pass, int (&counts)[kWarps][kDigits]) {
   for (int w = 0; w < kWarps; ++w) counts[w][threadIdx.x] = 0;
   __syncthreads();
@@ -53,7 +53,7 @@ __device__ inline void count_digits(const Pass& pass, int (&counts)[kWarps][kDig
   __syncthreads();
 }
 
-// starts[d][tile] = keys of the tile with the digit d; a block a tile.
+// starts[d][tile] = the number of the tile's keys with digit d; one block per tile.
 static __global__ void count_tile(Pass pass) {
   static __shared__ int counts[kWarps][kDigits];
   count_digits(pass, counts);
@@ -62,7 +62,7 @@ static __global__ void count_tile(Pass pass) {
   pass.starts[threadIdx.x * pass.tiles + blockIdx.x] = total;
 }
 
-// The sum of this lane's value and of those of the lanes before it.
+// The sum of this lane's value and those of the lanes before it.
 __device__ inline int64_t warp_scan(int64_t value) {
   const int lane = threadIdx.x % kWarp;
   for (int lanes = 1; lanes < kWarp; lanes *= 2) {
@@ -72,15 +72,16 @@ __device__ inline int64_t warp_scan(int64_t value) {
   return value;
 }
 
-// values[i] = the sum of those before it. One block, which takes kScanThreads neighbours at a time.
+// values[i] = the sum of all values before i. One block, which takes kScanThreads neighbours at a
+// time.
 static __global__ void __launch_bounds__(kScanThreads) exclusive_scan(int64_t* values, int64_t n) {
   static __shared__ int64_t warps[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  int64_t before = 0;  // the sum of those that the block has passed
+  int64_t before = 0;  // the sum of the values that the block has passed
   for (int64_t first = 0; first < n; first += kScanThreads) {
     const int64_t i = first + threadIdx.x, value = i < n ? values[i] : 0;
     const int64_t sum = warp_scan(value);
-    __syncthreads();  // the last sums have been read
+    __syncthreads();  // everyone has read the previous sums
     if (lane == kWarp - 1) warps[warp] = sum;
     __syncthreads();
     const int64_t of_warp = warps[lane], of_warps = warp_scan(of_warp);
@@ -90,8 +91,8 @@ static __global__ void __launch_bounds__(kScanThreads) exclusive_scan(int64_t* v
   }
 }
 
-// Puts the tile's keys where they belong by this digit: behind the smaller digits, the earlier
-// tiles and warps, and the earlier keys of the warp.
+// Moves the tile's keys to their places by this digit: behind smaller digits, then behind earlier
+// tiles, warps and keys of the warp.
 static __global__ void place_tile(Pass pass, int32_t* keys, int32_t* rows) {
   static __shared__ int counts[kWarps][kDigits];
   static __shared__ int64_t starts[kDigits];

@@ -1,12 +1,12 @@
-// How threads share the rows of a matrix. Included by .cu files alone.
+// How threads share the rows of a matrix. Only .cu files include this.
 #pragma once
 
 #include "core/kernels/cuda/common.cuh"
 
 namespace tapestry {
 
-/// Rows of up to this many elements are a warp's, so that a block of kBlock threads takes several;
-/// longer ones are a block's.
+/// A row of up to this many elements gets a warp, so that a block of kBlock threads takes several
+/// rows; a longer row gets a block.
 inline constexpr int64_t kWarpRowElements = 1024;
 
 /// The threads that share one row: a warp, or the whole block.
@@ -19,7 +19,7 @@ struct RowThreads {
     return static_cast<int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kCount;
   }
   __device__ static int rank() { return static_cast<int>(threadIdx.x) % kCount; }
-  /// The same result in all of them; all must call it.
+  /// Gives all of them the same result; all must call it.
   template <class T, class Op>
   __device__ static T reduce(T value, Op op, T identity) {
     if constexpr (kBlockPerRow) {
@@ -34,7 +34,7 @@ struct RowThreads {
   }
 };
 
-/// Calls f(RowThreads, number of blocks) with what suits `rows` rows of `cols` elements.
+/// Calls f(RowThreads, number of blocks) that suit `rows` rows of `cols` elements.
 template <class F>
 void with_row_threads(int64_t rows, int64_t cols, F f) {
   const auto blocks = [&](int per_block) {

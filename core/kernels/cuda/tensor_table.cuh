@@ -1,21 +1,21 @@
-// One launch over many tensors, as tensor_list.h has it for the CPU. Included by .cu files alone.
+// One launch over many tensors, as tensor_list.h does on the CPU. Only .cu files include this.
 //
-// The table of tensors is a parameter of the kernel: nothing is uploaded, so the host never waits
-// and a captured graph keeps it. What does not fit goes into another launch.
+// The table of tensors is a parameter of the kernel: nothing is uploaded, so the host never waits,
+// and a captured graph keeps the table. Tensors that do not fit go into another launch.
 #pragma once
 
 #include "core/kernels/cuda/common.cuh"
 
 namespace tapestry {
 
-/// Elements of one tensor that one block works on: every tensor is cut from its own beginning, so
-/// that chunks are aligned as their tensor is.
+/// Elements of one tensor for one block. Every tensor is cut from its own beginning, so that chunks
+/// are aligned like their tensor.
 inline constexpr int64_t kTensorChunk = 4096;
 
 /// `Entry` has a member n, its number of elements.
 template <class Entry>
 struct TensorTable {
-  // A kernel's parameters are 4 KB at most, others stand beside the table.
+  // A kernel's parameters are at most 4 KB; the table shares them with others.
   static constexpr int kCapacity =
       static_cast<int>((4096 - 256) / (sizeof(Entry) + sizeof(int64_t)));
 
@@ -39,7 +39,7 @@ struct TensorChunk {
   template <class Entry>
   __device__ explicit TensorChunk(const TensorTable<Entry>& table) {
     const int64_t chunk = blockIdx.x;
-    int low = 0, high = table.count;  // the last entry that begins here or before
+    int low = 0, high = table.count;  // finds the last entry that begins at this chunk or before
     while (high - low > 1) {
       const int middle = (low + high) / 2;
       (table.first_chunk[middle] <= chunk ? low : high) = middle;
@@ -58,7 +58,7 @@ struct TensorChunk {
       f(i);
     }
   }
-  /// Calls f(index) for the thread's elements of those that fill no pack of N.
+  /// Calls f(index) for the thread's part of the last elements, which fill no pack of N.
   template <int N, class F>
   __device__ void each_left(F f) const {
     const int64_t i = begin + (end - begin) / N * N + threadIdx.x;
