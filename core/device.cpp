@@ -24,8 +24,8 @@ Device parse_device(const std::string& name) {
   }
   const int count = cuda::device_count();
   if (device.index >= count) {
-    fail(ErrorKind::kConfig, "[device] ", device, " was asked for, but ", count,
-         " CUDA devices answer", count == 0 ? concat(" (", cuda::why_no_device(), ").") : ".");
+    fail(ErrorKind::kConfig, "[device] ", device, " is not available: CUDA devices found: ", count,
+         count == 0 ? concat(" (", cuda::why_no_device(), ").") : ".");
   }
   return device;
 }

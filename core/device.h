@@ -22,8 +22,8 @@ inline std::ostream& operator<<(std::ostream& out, const Device& device) {
   return out << device.str();
 }
 
-/// "auto" (the first CUDA device that answers, else the CPU), "cpu", "cuda", "cuda:N".
-/// Throws Error(kConfig) on anything else and on a device that does not answer.
+/// "auto" (the first usable CUDA device, else the CPU), "cpu", "cuda", "cuda:N". Throws
+/// Error(kConfig) on anything else and on a device that is not usable.
 Device parse_device(const std::string& name);
 
 }  // namespace tapestry

@@ -10,11 +10,11 @@ Shape::Shape(std::initializer_list<int64_t> sizes)
     : Shape(sizes.begin(), static_cast<int>(sizes.size())) {}
 
 Shape::Shape(const int64_t* sizes, int rank) : rank_(rank) {
-  check(rank >= 0 && rank <= kMaxRank, "shape", "rank is 0 to 4, got ", rank, '.');
+  check(rank >= 0 && rank <= kMaxRank, "shape", "expected rank 0 to 4, got ", rank, '.');
   std::copy(sizes, sizes + rank, sizes_);
   int64_t total = 1;
   for (int i = 0; i < rank; ++i) {
-    check(sizes[i] >= 0, "shape", "sizes are not negative, got ", str(), '.');
+    check(sizes[i] >= 0, "shape", "expected sizes >= 0, got ", str(), '.');
     check(!__builtin_mul_overflow(total, sizes[i], &total), "shape",
           "the element count overflows 64 bits: ", str(), '.');
   }

@@ -106,7 +106,7 @@ std::string why_no_device() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) return cudaGetErrorString(status);
-  return count == 0 ? "no device is there" : "";
+  return count == 0 ? "there is no device" : "";
 }
 
 int current_device() { return settled_device; }

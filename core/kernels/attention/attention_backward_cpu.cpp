@@ -344,7 +344,7 @@ void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args
   blocks.load_keys(block);
   blocks.clear_key_gradients();
   const int64_t from = first_viewer(shape, block * kBackwardKeys) / kBackwardQueries;
-  Ahead nothing;
+  RowPrefetcher nothing;
   for (int64_t h = 0; h < shared && blocks.keys_are_seen(); ++h) {
     for (int64_t qb = from; qb < query_blocks; ++qb) {
       blocks.load_queries(group * shared + h, qb);
@@ -362,7 +362,7 @@ void backward_queries(const AttentionShape& shape, const AttentionBackward<T>& a
   BackwardBlocks<T> blocks(shape, args, b, head / (shape.heads / shape.kv_heads));
   blocks.load_queries(head, block);
   bool add = false;
-  Ahead nothing;
+  RowPrefetcher nothing;
   for (int64_t kb = 0; kb * kBackwardKeys < shape.keys; ++kb) {
     blocks.load_keys(kb);
     if (!blocks.queries_see_keys()) break;
