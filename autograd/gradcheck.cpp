@@ -36,7 +36,7 @@ class Differences {
  public:
   Differences(const GradcheckCase& test, const Tensor& weights) : test_(test), weights_(weights) {}
 
-  // Fourth-order central difference of L by one element.
+  // The derivative of L by one element, as a fourth-order central difference.
   double at(double& element) const {
     const double saved = element;
     const double step = 1e-3 * std::max(1.0, std::abs(saved));
@@ -68,8 +68,8 @@ double largest_magnitude(const Tensor& x) {
   return largest;
 }
 
-// One element of each of `samples` equal ranges, at a random place of the range: a fixed stride
-// would see the same columns of every row.
+// One element of each of `samples` equal ranges, at a random place in the range: a fixed stride
+// could hit the same columns in every row.
 int64_t sampled_element(int64_t elements, int64_t samples, int64_t sample) {
   const int64_t begin = sample * elements / samples, end = (sample + 1) * elements / samples;
   return begin + static_cast<int64_t>(philox_below(kSamples, sample, end - begin));

@@ -9,7 +9,7 @@
 
 namespace tapestry {
 
-/// Where a row's values live, and in which precision.
+/// The device and precision of the values of the table's rows.
 struct GradcheckPlace {
   Device device;
   DType dtype = DType::kFloat64;
@@ -34,8 +34,9 @@ struct GradcheckResult {
   bool passed = false;
 };
 
-/// What the tape makes of a case: f() and the gradient of L = sum(w * f()), w fixed random weights,
-/// by every input (undefined where none came); float64 on the CPU whatever the case's place.
+/// The tape's results for a case: f() and the gradient of L = sum(w * f()) by every input, w fixed
+/// random weights. A gradient is undefined if none reached the input. All are float64 on the CPU,
+/// whatever the case's place.
 struct TapeResult {
   Tensor value;
   std::vector<Tensor> gradients;
@@ -45,8 +46,8 @@ TapeResult evaluate(const GradcheckCase& test);
 /// For cases of float64 on the CPU. Compares the tape's gradient of L with fourth-order
 /// central differences, element by element. The relative error of an element is |tape -
 /// differences| / max(|tape|, |differences|, 1e-3 * the input's largest |gradient|, 1e-5 * the
-/// largest |gradient| of all inputs). Of inputs with more than `max_elements` elements, that many
-/// are compared, spread over the whole input.
+/// largest |gradient| of all inputs). Compares at most `max_elements` elements of an input, spread
+/// over the whole input.
 GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements = 64);
 
 /// Every operation of the vocabulary, with broadcasting, masks, reuse of an input and frozen

@@ -47,7 +47,7 @@ inline Var sqrt(const Var& x) { return unary(Unary::kSqrt, x); }
 /// gelu, gelu_tanh or silu (swiglu; Shazeer 2020).
 Var glu(Unary f, const Var& x);
 
-/// Over the last axis; a row of -inf alone gives zeros.
+/// Over the last axis; a row of only -inf gives zeros.
 Var softmax(const Var& x);
 Var log_softmax(const Var& x);
 /// x with `value` where the mask is not 0. The mask (int32) covers x's leading axes, its trailing
@@ -75,7 +75,7 @@ struct MatmulOptions {
   bool trans_b = false;
 };
 /// op(a) (..., m, k) times op(b) (..., k, n), batched over equal leading axes; a matrix b (rank 2)
-/// meets every batch of a.
+/// is used for every batch of a.
 Var matmul(const Var& a, const Var& b, const MatmulOptions& options = {});
 /// act(x W^T + bias): x (..., in), W (out, in), bias (out) or undefined -> (..., out).
 Var linear(const Var& x, const Var& weight, const Var& bias = {},
@@ -95,17 +95,17 @@ struct BatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;  ///< of the running statistics
 };
-/// norm(x) * gamma + beta of each feature over all other axes (Ioffe and Szegedy 2015; document
-/// 004): x (..., D), gamma (D), beta (D) or undefined, running_mean and running_variance (D). While
-/// a tape is alive, with the mean and biased variance of x itself, and running (=) (1 - momentum) *
-/// running + momentum * that of x, unbiased; else with the running statistics. Every row counts,
-/// padding too.
+/// norm(x) * gamma + beta of each feature over all other axes (Ioffe and Szegedy 2015): x (..., D),
+/// gamma (D), beta (D) or undefined, running_mean and running_variance (D). While a tape is alive
+/// it uses the mean and biased variance of x, and updates running = (1 - momentum) * running +
+/// momentum * (statistic of x, with unbiased variance). Without a tape it uses the running
+/// statistics. Every row counts, padding too.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean,
                const Tensor& running_variance, const BatchNormOptions& options = {});
 
 struct ResidualNorm {
-  Var normed;  ///< norm(sum): what a post-norm block passes on
-  Var sum;     ///< residual + dropout(x): what a pre-norm block passes on
+  Var normed;  ///< norm(sum): the output of a post-norm block
+  Var sum;     ///< residual + dropout(x): the output of a pre-norm block
 };
 /// The residual addition, the dropout before it and the norm after it in one pass.
 ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta,
@@ -123,7 +123,7 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
 
 // ---- Attention (ops_attention.cpp)
 struct RopeOptions {
-  int64_t heads = 1;  ///< to turn; what stands behind them in a row is copied
+  int64_t heads = 1;  ///< to rotate; the columns behind them are copied
   int64_t position_offset = 0;
   RopeLayout layout = RopeLayout::kHalf;
 };
@@ -139,7 +139,7 @@ struct AttentionOptions {
   double dropout = 0;       ///< of the attention weights
   double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
 };
-/// Fused multi-head attention (Vaswani et al. 2017; memory linear in S after Dao et al. 2022).
+/// Fused multi-head attention (Vaswani et al. 2017) with memory linear in S (Dao et al. 2022).
 /// q (B, T, H*K), k and v (B, S, G*K) -> (B, T, H*K). A query that sees no key gives 0.
 Var attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
 /// The same on packed projections: qkv (B, T, (H + 2G) * K) ...
@@ -151,14 +151,13 @@ struct AttentionWeights {
   Var out;      ///< (B, T, H*K)
   Var weights;  ///< (B, H, T, S), after softmax, before dropout
 };
-/// The same attention composed of matmul and softmax exactly as document 001 derives it. For tests,
-/// reading and attention maps: it stores B x H x T x S weights.
+/// The same attention composed of matmul and softmax, as its formula reads (Vaswani et al. 2017,
+/// 3.2.1). For tests, readers and attention maps: it stores B x H x T x S weights.
 AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
                                      const AttentionOptions& options);
 
 /// softmax(scores) over the first lengths[b] of the last axis, 0 after them: scores (B, ..., S) of
-/// any scoring function, lengths (B) int32 (document 000, 1.4). A row without a valid key gives 0
-/// and gradient 0.
+/// any scoring function, lengths (B) int32. A row without a valid key gives 0 and gradient 0.
 Var masked_softmax(const Var& scores, const Tensor& lengths);
 
 // ---- Recurrence and additive attention (ops_recurrent.cpp)
@@ -173,15 +172,14 @@ struct GruOptions {
 };
 /// A whole layer of N = 1 or 2 directions: x_gates (T, B, N*3D), time first, is the product of all
 /// steps with the input matrices; weight (N*3D, D) and bias (N*3D) are those of the state. -> the
-/// states (T, B, N*D). The second direction runs from each row's last real step to its first; it
-/// has its initial state behind the length.
+/// states (T, B, N*D). The second direction runs from each row's last real step to its first.
+/// Behind the length its states are the initial state.
 Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions& options = {});
 
-/// Additive attention (Bahdanau et al. 2015; document 000, 1.4 and 1.5) of projected queries and
-/// keys: scores v . tanh(query + key_j), masked softmax, weighted sum of the values. query (B, A)
-/// or (B, T, A), keys (B, S, A), values (B, S, E), v (A), lengths (B) int32 or undefined -> out
-/// (B, E) or (B, T, E); its `weights` (B, S) or (B, T, S) are constants. A query that sees no key
-/// gives 0.
+/// Additive attention (Bahdanau et al. 2015, A.1.2) of projected queries and keys: scores v .
+/// tanh(query + key_j), masked softmax, weighted sum of the values. query (B, A) or (B, T, A), keys
+/// (B, S, A), values (B, S, E), v (A), lengths (B) int32 or undefined -> out (B, E) or (B, T, E);
+/// its `weights` (B, S) or (B, T, S) are constants. A query that sees no key gives 0.
 AttentionWeights additive_attention(const Var& query, const Var& keys, const Var& values,
                                     const Var& v, const Tensor& lengths = {});
 /// The same composed of the operations above; it stores B x T x S x A numbers, and its weights are
@@ -193,28 +191,29 @@ AttentionWeights additive_attention_reference(const Var& query, const Var& keys,
 struct CrossEntropyOptions {
   double label_smoothing = 0;
   int32_t ignore_index = -1;
-  /// What the summed loss is divided by; 0: the number of rows that count. An accumulated update
-  /// passes the real tokens of all its micro-batches, so that its gradient equals the big batch's.
+  /// The divisor of the summed loss; 0: the number of rows that are not ignored. An accumulated
+  /// update passes the number of real tokens in all its micro-batches, so that its gradient equals
+  /// that of one big batch.
   double normalizer = 0;
 };
 struct CrossEntropy {
   Var loss;            ///< scalar: smoothed loss summed over real tokens / normalizer
   int64_t tokens = 0;  ///< rows whose target is not ignored
-  /// Over real tokens, (3) float64 beside the loss: the smoothed loss, the true negative
+  /// Sums over real tokens, (3) float64 on the loss's device: the smoothed loss, the true negative
   /// log-likelihood, and how often the most probable class is the target.
   Tensor sums;
 
-  // One of them each. They wait for a GPU.
+  // Each reads one entry of `sums`; on a GPU it waits for the stream.
   double loss_sum() const { return sums.slice(0, 1).item(); }
   double nll_sum() const { return sums.slice(1, 2).item(); }
   double correct() const { return sums.slice(2, 3).item(); }
 };
-/// logits (..., V), targets (...) int32 beside them or in host memory, from where it does not wait
-/// for a GPU to check them.
+/// logits (..., V), targets (...) int32 on the same device or in host memory. Targets in host
+/// memory are checked without waiting for the GPU.
 CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
-/// cross_entropy(linear(x, weight, bias), targets) by row chunks: x (..., D), weight (V, D), bias
-/// (V) or undefined. The logits of the whole batch are never stored.
+/// cross_entropy(linear(x, weight, bias), targets) by chunks of rows: x (..., D), weight (V, D),
+/// bias (V) or undefined. The logits of the whole batch are never stored.
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options = {});
 

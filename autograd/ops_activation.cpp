@@ -100,8 +100,8 @@ Var log_softmax(const Var& x) {
 
 namespace {
 
-// Where a mask's elements stand in x: as x's leading axes (then each covers `inner` elements) or as
-// its trailing axes (then it repeats).
+// How a mask covers x: as x's leading axes (each mask element then covers `inner` elements) or as
+// its trailing axes (the mask then repeats).
 struct MaskPlan {
   int64_t count;
   int64_t inner;
@@ -145,7 +145,7 @@ Var masked_fill(const Var& x, const Tensor& mask, double value) {
   return y;
 }
 
-// y = x * keep / (1 - p).  dx = dy * keep / (1 - p), with the draws made again.
+// y = x * keep / (1 - p).  dx = dy * keep / (1 - p), with the same draws, drawn again.
 Var dropout(const Var& x, double p) {
   check(p >= 0 && p < 1, "dropout", "the probability must be in [0, 1), got ", p, '.');
   if (p == 0 || Tape::current() == nullptr) return x;

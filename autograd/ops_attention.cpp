@@ -7,8 +7,8 @@
 
 namespace tapestry {
 
-// Pair (a, b) of a head at position p: (a cos - b sin, b cos + a sin) of p theta_i. Backward turns
-// dy back.
+// Pair (a, b) of a head at position p: (a cos - b sin, b cos + a sin) of p theta_i. Backward
+// rotates dy back.
 Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
   check(x.defined() && x.shape().rank() == 3, "rope", "x must be (batch, length, width), got ",
         x.shape(), '.');
@@ -22,8 +22,8 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
         "rope", "x is ", x.shape(), ", the table ", table.shape(), " for ", options.heads,
         " heads.");
   check(options.position_offset >= 0 && options.position_offset + length <= table.shape()[0],
-        "rope", "positions end at ", table.shape()[0], ", got ", length, " from ",
-        options.position_offset, '.');
+        "rope", "expected positions below ", table.shape()[0], ", got ", length, " from ",
+        options.position_offset, " on.");
   const RopeShape shape{.rows = x.shape()[0] * length,
                         .width = width,
                         .heads = options.heads,
@@ -52,7 +52,7 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
 
 namespace {
 
-// Where q, k and v stand: which input tensor, and the first column in its rows.
+// The place of q, k or v: which input tensor, and the first column in its rows.
 struct Operand {
   int input;
   int64_t column;
@@ -108,7 +108,7 @@ int64_t head_size_of(const Var& x, int64_t heads, const char* name) {
 }
 
 // S = scale q k^T + mask, A = softmax(S), y = dropout(A) v, per head and batch element.
-// Backward is document 001's derivation: dV = A^T dY, dA = dY V^T, dS = A (dA - sum(dA A)),
+// Backward (without dropout): dV = A^T dY, dA = dY V^T, dS = A (dA - sum(dA A)),
 // dQ = scale dS K, dK = scale dS^T Q; A is computed again from the log-sum-exp of each row.
 Var fused(const std::array<Var, 3>& inputs, const Layout& layout, const AttentionShape& shape,
           const Tensor& key_lengths) {

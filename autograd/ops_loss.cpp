@@ -9,12 +9,12 @@ namespace {
 struct Problem {
   CrossEntropyShape shape;
   Tensor targets;       // on the device
-  Tensor host_targets;  // the same
+  Tensor host_targets;  // a copy in host memory
   int64_t tokens = 0;
   double normalizer = 1;
 };
 
-// Checks the targets, counts the real ones and settles the normalizer.
+// Checks the targets, counts the real ones and sets the normalizer.
 Problem make_problem(const char* who, int64_t rows, int64_t classes, Device device,
                      const Tensor& targets, const CrossEntropyOptions& options) {
   check(targets.defined() && targets.dtype() == DType::kInt32 && targets.numel() == rows, who,
@@ -38,7 +38,7 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
   return problem;
 }
 
-// Where a kernel leaves its sums.
+// Room for a kernel's sums.
 Tensor empty_sums(const Tensor& beside) {
   static_assert(sizeof(CrossEntropySums) == 3 * sizeof(double));
   return Tensor::empty({3}, DType::kFloat64, beside.device());
@@ -56,7 +56,7 @@ CrossEntropy make_result(const Problem& problem, const Tensor& sums, DType dtype
   return {loss.to(dtype), problem.tokens, sums};
 }
 
-// The gradients were computed in the forward pass for dloss = 1.
+// Forward computed the gradients for dloss = 1; this scales them.
 void deliver(const GradientRef& gradient, Tensor computed, const Tensor& dloss) {
   if (!gradient) return;
   dispatch(computed, [&](auto device, auto type) {
@@ -91,8 +91,8 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
   return result;
 }
 
-// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed
-// while a chunk's dz is at hand, so backward has only to deliver them.
+// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed in
+// the same pass, while a chunk's dz is in memory, so backward only delivers them.
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options) {
   check_same_kind("linear_cross_entropy", x, weight);

@@ -6,7 +6,7 @@
 namespace tapestry {
 namespace {
 
-// Statistics of the rows, as backward needs them.
+// Statistics of the rows that backward needs.
 struct NormStats {
   Tensor mean, rstd;
 };
@@ -20,7 +20,8 @@ void check_norm(const char* who, const Var& x, const Var& gamma, const Var& beta
 }
 
 NormShape norm_shape(const Var& x, const NormOptions& options) {
-  check(options.kind != NormKind::kBatch, "norm", "batch statistics are batch_norm()'s.");
+  check(options.kind != NormKind::kBatch, "norm",
+        "expected kLayer or kRms, got kBatch; call batch_norm().");
   return {options.kind, x.shape().rows(), x.shape().cols(), options.eps};
 }
 
@@ -35,7 +36,7 @@ NormStats empty_stats(const Var& x, const NormShape& shape) {
 
 // xhat = (x - mean) / sqrt(var + eps), y = gamma xhat + beta.
 // dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = gamma dy; dgamma = sum dy xhat,
-// dbeta = sum dy. RMS leaves the two means of x and g out.
+// dbeta = sum dy. RMS has no mean of x and no mean of g.
 Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& options) {
   check_norm("norm", x, gamma, beta);
   const NormShape shape = norm_shape(x, options);
@@ -76,7 +77,7 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
 }
 
 // s = residual + dropout(x), y = norm(s).  ds = d norm(dy) + dsum, d residual = ds,
-// dx = dropout(ds) with the draws made again.
+// dx = dropout(ds) with the same draws.
 ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta,
                            const NormOptions& options) {
   check_norm("norm", x, gamma, beta);
@@ -110,7 +111,7 @@ ResidualNorm residual_norm(const Var& x, const Var& residual, const Var& gamma, 
                [shape, stats, drop, vs = result.sum.value(), vg = gamma.value(),
                 gx = gradient_of(x), gr = gradient_of(residual), gg = gradient_of(gamma),
                 gb = gradient_of(beta)](Tensor dy, Tensor dsum) {
-                 // Without dy the norm's parameters get nothing.
+                 // Without dy the norm's parameters get no gradient.
                  const GradientRef none;
                  Targets<4> targets({gx, gr, dy.defined() ? gg : none, dy.defined() ? gb : none});
                  const auto &dx = targets[0], &dr = targets[1], &dg = targets[2], &db = targets[3];
@@ -199,8 +200,8 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
   return y;
 }
 
-// y = dropout(scale E[ids] + P).  dE is the scatter of scale dropout(dy), dP its sum over the
-// batch.
+// y = dropout(scale E[ids] + P).  dE[id] sums scale dropout(dy) over the places of id, dP sums
+// dropout(dy) over the batch.
 Var embedding(const Tensor& ids, const Var& table, const Var& positions,
               const EmbeddingOptions& options) {
   check(ids.defined() && ids.dtype() == DType::kInt32 && ids.shape().rank() == 2, "embedding",

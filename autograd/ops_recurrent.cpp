@@ -12,7 +12,7 @@ namespace tapestry {
 
 // ---- The gated recurrent unit
 
-// The gradients are those of gru.h's formulas; r, z, n and h_n are kept.
+// The gradients follow from gru.h's formulas; r, z, n and h_n are kept.
 Var gru_step(const Var& x_gates, const Var& h_gates, const Var& h) {
   check_same_kind("gru_step", x_gates, h_gates);
   check_same_kind("gru_step", x_gates, h);
@@ -62,7 +62,7 @@ Var gru_step(const Var& x_gates, const Var& h_gates, const Var& h) {
 
 namespace {
 
-// A layer: T steps of B rows, `directions` N side by side in every row.
+// A layer: T steps of B rows, with N = `directions` side by side in every row.
 struct GruLayerShape {
   int64_t steps, rows, size, directions;
 
@@ -85,14 +85,15 @@ struct GruLayerShape {
   }
 };
 
-// The directions of a step multiply in one batch: a stride leads from the first to the second.
+// One batched product serves both directions of a step: a stride leads from the first to the
+// second.
 template <class Device, class T>
 void gru_forward(Device device, const GruLayerShape& s, const T* x_gates, const T* weight,
                  const T* bias, const T* initial, const Tensor& lengths, T* out, T* saved,
                  T* h_gates) {
   for (int64_t step = 0; step < s.steps; ++step) {
     const bool first = step == 0;
-    // The states before this step, of direction d.
+    // The states of direction d before this step.
     const auto before = [&](int64_t d) {
       if (!first) return static_cast<const T*>(out) + s.states_at(step - 1, d);
       return initial == nullptr ? nullptr : initial + d * s.size;
@@ -127,7 +128,7 @@ struct GruLayerBackward {
   T* dx;  // may be null, like d_initial, d_weight and d_bias
   Write dx_write;
   T* dh_gates;  // (T, B, N*3D): scratch
-  T* carry;     // (N, B, D): scratch; in the end the gradient of the initial states
+  T* carry;     // (N, B, D): scratch; at the end the gradient of the initial states
   T* d_weight;
   Write d_weight_write;
   bool carries_to_initial;
@@ -142,7 +143,7 @@ void gru_weight_gradient(Device device, const GruLayerShape& s, const GruLayerBa
   g.lda = s.gates_width(), g.trans_a = true, g.ldb = s.states_width();
   g.c = args.d_weight, g.ldc = s.size, g.stride_c = 3 * s.size * s.size;
   g.beta = args.d_weight_write == Write::kAdd ? 1 : 0;
-  // Gates at times 1 .. T-1 meet states at 0 .. T-2; in the second direction the other way round.
+  // Pairs gates at times 1 .. T-1 with states at 0 .. T-2; in the second direction the reverse.
   const int64_t gates_step = s.rows * s.gates_width(), states_step = s.rows * s.states_width();
   g.k = std::max<int64_t>(0, s.steps - 1) * s.rows;
   g.a = args.dh_gates + (g.k > 0 ? gates_step : 0), g.stride_a = 3 * s.size - gates_step;
@@ -194,8 +195,7 @@ void gru_backward(Device device, const GruLayerShape& s, const Tensor& lengths,
 }  // namespace
 
 // The forward loop keeps r, z, n and h_n of every step. Backward walks the steps once: the gradient
-// of the gates goes to x_gates as it is; the matrix and the bias of the state get theirs in the
-// end.
+// of the gates is that of x_gates; the state's matrix and bias get theirs at the end.
 Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions& options) {
   for (const Var* input : {&weight, &bias, &options.initial}) {
     check_same_kind("gru", x_gates, *input);

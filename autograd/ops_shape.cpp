@@ -29,8 +29,8 @@ Shape without_axis(const Shape& shape, int axis) {
   return Shape(sizes, rank);
 }
 
-// Elements [begin, begin + size) of an axis in a tensor whose axis has `whole` elements, moved
-// between that range and a dense tensor.
+// Copies between a dense tensor and elements [begin, begin + size) of an axis in a tensor whose
+// axis has `whole` elements.
 struct AxisRange {
   int64_t outer, inner, whole, begin, size;
 };

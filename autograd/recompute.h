@@ -1,4 +1,4 @@
-// Memory for time: a part of the forward pass that keeps its inputs and not its activations.
+// Saves memory for time: a part of the forward pass that keeps its inputs but not its activations.
 #pragma once
 
 #include <utility>
@@ -8,12 +8,11 @@
 namespace tapestry {
 
 /// f(), a Var, as one operation of the tape (activation recomputation: Chen et al. 2016, "Training
-/// deep nets with sublinear memory cost"). The tape keeps f with the values it captured, which must
-/// be by copy or outlive the tape, and none of what f computes; backward runs f again and walks
-/// through it. Losses and gradients have the same bits as those of a plain f(): the random draws
-/// are those of the first time, and gradients reach the values that f uses, captured ones and
-/// parameters alike, in the same order. f may call recompute() itself; nothing inside it can
-/// retain_grad().
+/// deep nets with sublinear memory cost"). The tape keeps f with its captured values, which must be
+/// copies or outlive the tape, but nothing that f computes. Backward runs f again and walks through
+/// it. Losses and gradients have the same bits as those of a plain f(): the random draws are
+/// repeated, and gradients reach the values that f uses, captured ones and parameters, in the same
+/// order. f may call recompute() itself; nothing inside it can retain_grad().
 template <class F>
 Var recompute(F f) {
   Tape* const tape = Tape::current();
@@ -32,7 +31,7 @@ Var recompute(F f) {
   tape->add_node(std::array{&y}, [draws, f = std::move(f)](Tensor dy) {
     Tape again(draws);
     again.repeats_ = true;
-    // The value itself is of no use any more.
+    // Only the gradient is needed, not the value.
     const std::shared_ptr<Gradient> gradient = f().gradient();
     if (gradient == nullptr || !gradient->enabled) return;
     gradient->accept(std::move(dy));

@@ -1,4 +1,4 @@
-// What the ops_*.cpp files share; not part of the vocabulary.
+// Shared by the ops_*.cpp files; not part of the vocabulary.
 #pragma once
 
 #include <array>
@@ -9,17 +9,17 @@ namespace tapestry {
 
 using GradientRef = std::shared_ptr<Gradient>;
 
-/// x's gradient when one is wanted, else null: what a backward closure captures.
+/// x's gradient if x needs one, else null. Backward closures capture it.
 inline GradientRef gradient_of(const Var& x) { return x.needs_grad() ? x.gradient() : nullptr; }
 
-/// Target of an optional gradient: an undefined tensor when it is not wanted.
+/// Target of an optional gradient: an undefined tensor if the gradient is null.
 inline Gradient::Target target_of(const GradientRef& gradient) {
   return gradient ? gradient->target() : Gradient::Target{Tensor(), Write::kSet};
 }
 
-/// The targets of a kernel that writes several gradients at once. Where two inputs are the same
-/// value the kernel must not write both into one tensor, in an order that it does not promise: the
-/// later one goes to a tensor of its own, which deliver() adds.
+/// The targets of a kernel that writes several gradients at once. If two inputs are the same value,
+/// the kernel must not write both gradients to one tensor, because it promises no order. The later
+/// gradient gets a tensor of its own, which deliver() adds.
 template <size_t N>
 class Targets {
  public:
@@ -62,8 +62,8 @@ inline void check_same_kind(const char* who, const Var& a, const Var& b) {
   check(a.defined(), who, "an input is undefined.");
   if (!b.defined()) return;
   check(a.dtype() == b.dtype() && a.value().device() == b.value().device(), who,
-        "inputs differ in kind: ", a.dtype(), " on ", a.value().device(), ", ", b.dtype(), " on ",
-        b.value().device(), '.');
+        "inputs differ in dtype or device: ", a.dtype(), " on ", a.value().device(), ", ",
+        b.dtype(), " on ", b.value().device(), '.');
 }
 
 }  // namespace tapestry

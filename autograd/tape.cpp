@@ -57,7 +57,7 @@ void Tape::backward(const Var& output, const Tensor& gradient) {
   check(gradient.shape() == output.shape() && gradient.dtype() == output.dtype(), "backward",
         "the gradient is ", gradient.dtype(), ' ', gradient.shape(), ", the value ", output.dtype(),
         ' ', output.shape(), '.');
-  // A copy: on its way down it may become a leaf's gradient, to which others are added.
+  // A copy: it may become a leaf's gradient, to which others are added.
   output.gradient()->accept(gradient.clone());
   walk();
 }

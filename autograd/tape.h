@@ -20,7 +20,7 @@ namespace tapestry {
 /// exactly while a tape is alive.
 class Tape {
  public:
-  /// `random` names the draws of this pass: (seed, step), and the first stream to hand out.
+  /// `random` names the draws of this pass: (seed, step), and the first stream to use.
   explicit Tape(PhiloxKey random = {});
   ~Tape();
   Tape(const Tape&) = delete;
@@ -33,21 +33,21 @@ class Tape {
   PhiloxKey next_random();
 
   /// Walks the tape from its end. Each node is popped after it ran, so activations and intermediate
-  /// gradients are freed on the way; gradients add up in the leaves. `loss` has one element and its
-  /// own gradient is `seed`. The tape is empty afterwards. Throws when loss was not recorded here.
+  /// gradients are freed on the way; the leaves accumulate gradients. `loss` has one element and
+  /// gets the gradient `seed`. The tape is empty afterwards. Throws if loss was not recorded here.
   void backward(const Var& loss, double seed = 1.0);
-  /// The same from any value and the gradient that reaches it, which is left as it is.
+  /// The same from any value, with the gradient that reaches it. `gradient` is not changed.
   void backward(const Var& output, const Tensor& gradient);
 
   size_t size() const { return nodes_.size(); }
 
-  /// True in a pass that backward makes again (autograd/recompute.h): what the first one wrote
-  /// besides its result, like running statistics, must not be written twice.
+  /// True while backward repeats a pass (autograd/recompute.h). Side effects of the first pass,
+  /// such as running statistics, must not happen twice.
   bool repeats() const { return repeats_; }
 
-  /// Records an operation: gives `output` a gradient, and keeps `backward`, called with output's
-  /// gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive and one
-  /// of the inputs needs a gradient.
+  /// Records an operation: gives `output` a gradient and keeps `backward`, which is called with
+  /// output's gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive
+  /// and one of the inputs needs a gradient.
   template <class F>
   static void record(std::initializer_list<const Var*> inputs, Var& output, F backward) {
     record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&output},
@@ -64,7 +64,8 @@ class Tape {
     record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&first, &second},
                    std::move(backward));
   }
-  /// True when an operation on these inputs would be recorded: what backward needs must be saved.
+  /// Whether an operation on these inputs would be recorded, so that it must save what backward
+  /// needs.
   static bool records(std::span<const Var* const> inputs);
   template <std::same_as<Var>... V>
   static bool records(const V&... inputs) {
@@ -130,7 +131,7 @@ class Tape {
   friend Var recompute(F f);
 
   bool holds(const Var& value) const;
-  /// Walks the tape from its end: some of its outputs have their gradients.
+  /// Walks the tape from its end. Some of its outputs already have gradients.
   void walk();
   void pop();
 

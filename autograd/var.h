@@ -16,31 +16,31 @@ class Gradient {
   explicit Gradient(const Tensor& value)
       : shape_(value.shape()), dtype_(value.dtype()), device_(value.device()) {}
 
-  /// Where a backward kernel writes its contribution, and how.
+  /// The tensor to which a backward kernel writes its contribution, and how.
   struct Target {
     Tensor tensor;
     Write write;
   };
   Target target();
 
-  /// Contributes a tensor that nobody writes to any more: kept as it is when it comes first, and
-  /// copied before others are added to it only if somebody still reads it.
+  /// Contributes a tensor that nobody will write to again. The first contribution is kept without a
+  /// copy; it is copied before others are added only if someone else still holds it.
   void accept(Tensor contribution);
 
-  /// The sum of the contributions; undefined when none came.
+  /// The sum of the contributions; undefined if there are none.
   Tensor value() const { return filled_ ? value_ : Tensor(); }
   bool filled() const { return filled_; }
 
-  /// Hands out the sum and forgets it, unless it is to be retained: then a copy.
+  /// Moves the sum out; if `retained`, returns a copy and keeps the sum.
   Tensor take();
-  /// Forgets the contributions; the memory is used again by the next one.
+  /// Forgets the contributions; the next one reuses the memory.
   void clear() { filled_ = false; }
 
-  bool enabled = true;    ///< false: frozen, nothing flows here
-  bool retained = false;  ///< an intermediate whose gradient stays readable after backward
+  bool enabled = true;    ///< false: frozen, takes no gradient
+  bool retained = false;  ///< true: an intermediate whose gradient stays readable after backward
 
  private:
-  // Nobody else may see what is written to value_.
+  // Makes value_ a copy of its own if others hold its storage.
   void own();
 
   Shape shape_;
@@ -50,13 +50,13 @@ class Gradient {
   bool filled_ = false;
 };
 
-/// A tensor and, when gradients flow into it, where they collect. Copies refer to the same value.
+/// A tensor and, if it takes gradients, their collector. Copies refer to the same value.
 class Var {
  public:
   Var() = default;
   /// A constant.
   Var(Tensor value) : value_(std::move(value)) {}  // NOLINT: constants convert on purpose
-  /// A leaf whose gradient is wanted: a trained parameter.
+  /// A leaf that needs a gradient: a trained parameter.
   static Var parameter(Tensor value);
 
   bool defined() const { return value_.defined(); }
@@ -65,7 +65,7 @@ class Var {
   DType dtype() const { return value_.dtype(); }
 
   bool needs_grad() const { return gradient_ != nullptr && gradient_->enabled; }
-  /// The gradient after Tape::backward(); undefined when none reached this value.
+  /// The gradient after Tape::backward(); undefined if none reached this value.
   Tensor grad() const { return gradient_ ? gradient_->value() : Tensor(); }
   void zero_grad() const {
     if (gradient_) gradient_->clear();

@@ -114,7 +114,7 @@ TEST(Errors, NameTheOperationAndTheShapes) {
 TEST(Errors, KindsThatDiffer) {
   const Var a = Tensor::zeros({2}, DType::kFloat64), b = Tensor::zeros({2});
   EXPECT_EQ(error_of([&] { a + b; }),
-            "[add] inputs differ in kind: float64 on cpu, float32 on cpu.");
+            "[add] inputs differ in dtype or device: float64 on cpu, float32 on cpu.");
   EXPECT_EQ(error_of([&] { a + Var(); }), "[add] an input is undefined.");
   EXPECT_EQ(error_of([&] { Var() + a; }), "[add] an input is undefined.");
   EXPECT_EQ(error_of([&] {
