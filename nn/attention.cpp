@@ -20,15 +20,15 @@ void copy_tokens(const Tensor& from, const Tensor& to, int64_t offset, int64_t l
 
 thread_local AttentionRecorder* recorder = nullptr;
 
-// Tells the recorder, if there is one, of queries in the columns of `q` from q_column on and of
-// keys and values side by side in those of `kv` from kv_column on.
-void hear_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_column,
-                 const MultiHeadAttention::Options& sizes, const AttentionOptions& how) {
+// Passes packed operands to the recorder, if there is one: queries in the columns of `q` from
+// q_column on, keys and values side by side in those of `kv` from kv_column on.
+void record_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_column,
+                   const MultiHeadAttention::Options& sizes, const AttentionOptions& how) {
   if (recorder == nullptr) return;
   const int64_t width = sizes.kv_width() / 2;
-  AttentionRecorder::hear(slice(q, 2, q_column, q_column + sizes.hidden_size),
-                          slice(kv, 2, kv_column, kv_column + width),
-                          slice(kv, 2, kv_column + width, kv_column + 2 * width), how);
+  AttentionRecorder::record(slice(q, 2, q_column, q_column + sizes.hidden_size),
+                            slice(kv, 2, kv_column, kv_column + width),
+                            slice(kv, 2, kv_column + width, kv_column + 2 * width), how);
 }
 
 }  // namespace
@@ -40,8 +40,8 @@ AttentionRecorder::AttentionRecorder() {
 
 AttentionRecorder::~AttentionRecorder() { recorder = nullptr; }
 
-void AttentionRecorder::hear(const Var& q, const Var& k, const Var& v,
-                             const AttentionOptions& options) {
+void AttentionRecorder::record(const Var& q, const Var& k, const Var& v,
+                               const AttentionOptions& options) {
   if (recorder == nullptr) return;
   recorder->weights_.push_back(attention_reference(q, k, v, options).weights.value());
 }
@@ -113,7 +113,7 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
                                    scope.dtype(), scope.device())
                       : Tensor()) {}
 
-// Queries, keys and values side by side; with rotary positions the queries and keys are turned.
+// Queries, keys and values side by side; with rotary positions queries and keys are rotated.
 Var SelfAttention::project(const Var& x, int64_t position_offset) const {
   const Var packed = qkv(x);
   if (!rope_angles.defined()) return packed;
@@ -131,7 +131,7 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal) 
                              .causal = causal,
                              .key_lengths = lengths,
                              .dropout = options.dropout};
-  hear_packed(packed, 0, packed, options.hidden_size, options, how);
+  record_packed(packed, 0, packed, options.hidden_size, options, how);
   return out(attention(packed, how));
 }
 
@@ -144,9 +144,8 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
     return out(
         attention(packed, {.heads = options.heads, .kv_heads = options.kv_heads, .causal = true}));
   }
-  check(count == 1, "attention", "after the first step one token follows at a time, got ", count,
-        '.');
-  // The cache has room for more tokens than it holds; attention stops at the length.
+  check(count == 1, "attention", "expected one token per step after the first, got ", count, '.');
+  // The cache has room for more tokens than it holds; attention reads only to the length.
   const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
                                       DType::kInt32, x.value().device());
   return out(
@@ -178,7 +177,7 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .key_lengths = memory_lengths,
                              .dropout = options.dropout};
   const Var query = q(x);
-  hear_packed(query, 0, memory_kv, 0, options, how);
+  record_packed(query, 0, memory_kv, 0, options, how);
   return out(attention(query, memory_kv, how));
 }
 

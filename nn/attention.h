@@ -6,15 +6,15 @@
 
 namespace tapestry {
 
-/// Keys and values of the tokens decoded so far, for each of R rows. W numbers a token: 2G * K, of
-/// latent attention (nn/latent_attention.h) what keys and values are made of.
+/// Keys and values of the tokens decoded so far, for each of R rows. W numbers per token: 2G * K;
+/// in latent attention (nn/latent_attention.h) the latent and the rotary key.
 struct KeyValueCache {
   Tensor kv;           ///< (R, capacity, W)
   int64_t length = 0;  ///< tokens held
 
   /// Appends n tokens for every row: (R, n, W). Grows by doubling.
   void append(const Tensor& tokens);
-  /// Row i becomes what row rows[i] was: beams follow their parents, finished sentences leave.
+  /// New row i is old row rows[i]: beams follow their parents, finished sentences leave.
   void select(const Tensor& rows);
 };
 
@@ -23,8 +23,8 @@ Tensor gather_rows(const Tensor& x, const Tensor& rows);
 /// Elements `rows` of ids (N), both int32.
 Tensor gather_ids(const Tensor& ids, const Tensor& rows);
 
-/// While one is alive, the attention layers called on its thread leave their weights here, in the
-/// order of the calls. They compute them beside the fused operation, by attention_reference().
+/// While it lives, attention layers called on its thread store their weights here, in the order of
+/// the calls. attention_reference() computes them in addition to the fused operation.
 class AttentionRecorder {
  public:
   AttentionRecorder();
@@ -35,15 +35,16 @@ class AttentionRecorder {
   /// (B, H, T, S) each.
   const std::vector<Tensor>& weights() const { return weights_; }
 
-  /// For layers: what they are about to give to attention().
-  static void hear(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
+  /// Layers call it with the arguments of attention(). It does nothing without a live recorder.
+  static void record(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
 
  private:
   std::vector<Tensor> weights_;
 };
 
 /// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed
-/// in one matrix. With fewer key/value heads than heads it is grouped-query attention.
+/// in one matrix. With fewer key/value heads than heads it is grouped-query attention (Ainslie et
+/// al. 2023), with one it is multi-query attention (Shazeer 2019).
 struct MultiHeadAttention {
   struct Options {
     int64_t hidden_size = 0;
@@ -52,14 +53,14 @@ struct MultiHeadAttention {
     double dropout = 0;    ///< of the attention weights
     bool bias = true;
     double in_deviation = 0, out_deviation = 0;  ///< as in Linear::Options
-    int64_t rope_positions = 0;  ///< self-attention turns queries and keys; 0: it does not
+    int64_t rope_positions = 0;  ///< of self-attention; 0: queries and keys are not rotated
     double rope_theta = 10000;
     RopeLayout rope_layout = RopeLayout::kHalf;
     int64_t head_size() const { return hidden_size / heads; }
     int64_t kv_width() const { return 2 * (kv_heads == 0 ? heads : kv_heads) * head_size(); }
   };
   /// Throws Error(kConfig) when heads do not divide hidden_size, kv_heads do not divide heads, or
-  /// heads to turn have an odd size.
+  /// heads with rotary positions have an odd size.
   static void validate(const Options& options);
 };
 
@@ -69,8 +70,8 @@ struct SelfAttention {
   SelfAttention(const Options& options, const ParamScope& scope);
 
   Var operator()(const Var& x, const Tensor& lengths, bool causal) const;
-  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal.
-  /// Decoding only: nothing is recorded.
+  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal. For
+  /// decoding only: no gradient flows into the cache.
   Var step(const Var& x, KeyValueCache& cache) const;
 
   Options options;

@@ -12,7 +12,7 @@ Var make_inverse_width(const AttentionPooling::Options& options, const ParamScop
   }
   if (options.learned && options.kernel == SimilarityKernel::kBoxcar) {
     fail(ErrorKind::kConfig,
-         "[attention_pooling] a boxcar has no gradient by its width: it cannot be learned.");
+         "[attention_pooling] the width of a boxcar cannot be learned: it has no gradient.");
   }
   if (options.learned) {
     return scope.create("inverse_width", {1}, {Init::Kind::kConstant, 1 / options.width});
@@ -20,8 +20,8 @@ Var make_inverse_width(const AttentionPooling::Options& options, const ParamScop
   return Tensor::full({1}, 1 / options.width, scope.dtype(), scope.device());
 }
 
-// u^2 of each pair: (N, M). The differences are squared, not |q|^2 + |k|^2 - 2 q k: that would lose
-// the digits of close pairs.
+// u^2 of each pair: (N, M). Squares the differences, since |q|^2 + |k|^2 - 2 q k would lose the
+// digits of close pairs.
 Var squared_distances(const Var& queries, const Var& keys, const Var& inverse_width) {
   const int64_t size = keys.shape()[1];
   const Var difference = reshape(queries, {queries.shape()[0], 1, size}) - keys;
@@ -36,8 +36,8 @@ Var within(const Tensor& squares) {
   return Tensor::from(inside, squares.shape()).to(squares.dtype()).to(squares.device());
 }
 
-// Each row divided by its sum; a row of zeros stays one. The sum of a row that is not all zeros is
-// at least an epsilon, so the bound, max(total, kLeast), moves no weight that means anything.
+// Each row divided by its sum; a row of zeros stays zero. Any other row has a sum of at least an
+// epsilon, so the bound max(total, kLeast) changes no weight that matters.
 Var divided_by_sum(const Var& similarity) {
   constexpr double kLeast = 1e-15;
   const Var total = relu(sum(similarity, 1) + -kLeast) + kLeast;

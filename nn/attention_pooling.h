@@ -1,4 +1,4 @@
-// Attention pooling by similarity: Nadaraya-Watson regression (document 000, 1.3).
+// Attention pooling by similarity: Nadaraya-Watson regression (Nadaraya 1964, Watson 1964).
 #pragma once
 
 #include "autograd/ops.h"
@@ -6,7 +6,7 @@
 
 namespace tapestry {
 
-/// How alike a query and a key are at distance u, measured in widths.
+/// The similarity a(q, k) of a query and a key at distance u, measured in widths.
 enum class SimilarityKernel {
   kGaussian,      ///< exp(-u^2 / 2)
   kBoxcar,        ///< 1 for u < 1, else 0
@@ -17,15 +17,15 @@ enum class SimilarityKernel {
 struct AttentionPooling {
   struct Options {
     SimilarityKernel kernel = SimilarityKernel::kGaussian;
-    double width = 1;      ///< where the width starts, when it is learned
+    double width = 1;      ///< the initial width if it is learned
     bool learned = false;  ///< the parameter "inverse_width"; its sign does not matter
   };
-  /// Throws Error(kConfig) when the width is not positive, or a boxcar's is to be learned: it has
-  /// no gradient.
+  /// Throws Error(kConfig) if the width is not positive, or if a boxcar's width is to be learned:
+  /// it has no gradient.
   AttentionPooling(const Options& options, const ParamScope& scope);
 
   /// The normalised weights of queries (N, d) over keys (M, d): (N, M). Pairs where the mask (N, M)
-  /// is not 0 do not count: leave-one-out regression masks the diagonal.
+  /// is not 0 are left out: leave-one-out regression masks the diagonal.
   Var weights(const Var& queries, const Var& keys, const Tensor& mask = {}) const;
   /// values (M, v) -> (N, v).
   Var operator()(const Var& queries, const Var& keys, const Var& values,

@@ -29,8 +29,8 @@ void add_finished(Sentence& sentence, Hypothesis hypothesis, int64_t n_best) {
   if (static_cast<int64_t>(list.size()) > n_best) list.pop_back();
 }
 
-// Nothing that grows from `best_live` can enter the n best: its log-probability only falls, and its
-// penalty is most generous at one end of the lengths that are left.
+// Whether no continuation of `best_live` can enter the n best. Its log-probability can only fall,
+// and its length penalty is most favourable at one end of the lengths that are left.
 bool is_decided(const Sentence& sentence, double best_live, int64_t length,
                 const SearchOptions& options) {
   if (best_live == kImpossible) return true;
@@ -51,7 +51,7 @@ Hypothesis hypothesis_of(const Sentence& sentence, const Candidate& last, int64_
 }
 
 // Sorts the candidates of a sentence's beams into finished hypotheses and the beams of the next
-// step, best first. `length` counts the tokens with the candidates'.
+// step, best first. `length` counts the tokens, including the candidate's.
 std::vector<Candidate> advance(Sentence& sentence, std::span<const std::vector<Candidate>> rows,
                                int64_t length, const SearchTask& task,
                                const SearchOptions& options) {
@@ -71,8 +71,8 @@ std::vector<Candidate> advance(Sentence& sentence, std::span<const std::vector<C
   return next;
 }
 
-// The beams that the candidates lead to. Where the vocabulary offers fewer candidates than beams,
-// the rest stay impossible.
+// Replaces the beams by those of the candidates. If there are fewer candidates than beams, the rest
+// are impossible.
 void follow(Sentence& sentence, std::vector<Candidate>& next, const SearchTask& task) {
   next.resize(sentence.beams.size(), {kImpossible, 0, task.bos_id});
   std::vector<Beam> beams;
@@ -98,7 +98,7 @@ std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchT
   std::vector<Sentence> live;
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < task.sentences; ++i) {
-    // All beams start alike, so all but the first are impossible.
+    // All beams start the same, so all but the first are impossible.
     live.push_back({i,
                     prompts[i],
                     task.max_lengths[i],
@@ -126,7 +126,7 @@ std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchT
                         .idle = length < 1 || s.beams[beam].log_probability == kImpossible});
       }
     }
-    // Of 2k candidates at most k end in eos, so k remain to carry on.
+    // Of 2k candidates at most k end in eos, so k remain to continue.
     find_candidates(logits, rows, task, options, static_cast<size_t>(2 * beams), candidates);
 
     std::vector<Sentence> still_live;

@@ -18,7 +18,7 @@ void require(bool ok, const Parts&... parts) {
 }  // namespace
 
 void SearchOptions::validate() const {
-  // A value that is not a number fails each of these.
+  // NaN fails each of these.
   require(num_beams >= 1 && n_best >= 1 && n_best <= num_beams,
           "1 <= n_best <= num_beams, got n_best ", n_best, " and num_beams ", num_beams);
   require(!do_sample || num_beams == 1, "num_beams 1 with do_sample, got ", num_beams);
@@ -93,7 +93,7 @@ class ModelSteps : public NextToken {
   ModelSteps(const Model& model, const Tensor& source, const Tensor& lengths)
       : model_(model), state_(model.start(source, lengths)), sentences_(lengths.numel()) {}
 
-  // One token per row: a translation starts from bos alone.
+  // One token per row: a translation starts from only bos.
   Tensor step(const std::vector<int32_t>& tokens) override {
     return model_.step(ids(tokens), state_);
   }
@@ -101,7 +101,7 @@ class ModelSteps : public NextToken {
   void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
     const Tensor row_ids = ids(rows);
     if (static_cast<int64_t>(sentences.size()) == sentences_) {
-      state_.select_rows(row_ids);  // nobody left: the memory stays where it is
+      state_.select_rows(row_ids);  // no sentence has left: the memory stays
     } else {
       state_.select(ids(sentences), row_ids);
     }
@@ -118,7 +118,7 @@ class ModelSteps : public NextToken {
   int64_t sentences_;
 };
 
-// `max_positions`: what the decoder can read at most.
+// `max_positions`: the limit of tokens that the decoder can read.
 template <class Model>
 std::vector<std::vector<Hypothesis>> translate_with(
     const Model& model, const Tensor& source, const Tensor& source_lengths, const SpecialIds& ids,

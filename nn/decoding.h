@@ -1,6 +1,6 @@
 // From next-token scores to sequences, on any model that gives them: greedy search, sampling with
-// temperature, top-k and top-p, and beam search (document 001, Decoding). The rules that change or
-// forbid tokens are in logits_rules.h, the draws in sampling.h.
+// temperature, top-k and top-p, and beam search. Rules that change or forbid tokens are in
+// logits_rules.h, random draws in sampling.h.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct RnnAttention;
 
 enum class LengthPenalty {
   kNone,     ///< the log-probability itself
-  kAverage,  ///< / t^a, t tokens with eos (document 001, Beam Search)
+  kAverage,  ///< / t^a, t tokens with eos
   kGnmt,     ///< / ((5 + t) / 6)^a (Wu et al. 2016)
 };
 
@@ -25,10 +25,10 @@ enum class LengthPenalty {
 LengthPenalty parse_length_penalty(const std::string& name);
 
 /// How the next token is chosen. Each step works on the logits in this order: penalties; bans
-/// (SearchTask::banned, repeated n-grams, eos before min_new_tokens); then, when sampling,
+/// (SearchTask::banned, repeated n-grams, eos before min_new_tokens); for sampling also
 /// temperature, top-k, top-p and the draw. Every strategy reports and compares the same
-/// log-probability: the log-softmax of the logits after the penalties. A ban only takes a token
-/// away from the choice; it does not renormalise, and neither do temperature, top-k and top-p.
+/// log-probability: the log-softmax of the logits after the penalties. Bans, temperature, top-k and
+/// top-p affect only the choice of a token, not the reported log-probability.
 struct SearchOptions {
   int64_t num_beams = 5;  ///< 1: greedy search, or sampling
   int64_t n_best = 1;     ///< hypotheses to return, at most num_beams
@@ -45,9 +45,9 @@ struct SearchOptions {
   double presence_penalty = 0;       ///< logit -= penalty if it is among the generated tokens
   double repetition_penalty = 1;     ///< > 0; see apply_repetition_penalty()
   int64_t no_repeat_ngram_size = 0;  ///< no n-gram of the prompt and the output twice; 0: off
-  int64_t min_new_tokens = 0;        ///< tokens without eos that come before eos may
-  /// Most generated tokens, with eos. 0: max_length_ratio in translation, else as long as the
-  /// model has positions.
+  int64_t min_new_tokens = 0;        ///< eos is banned until there are this many tokens before it
+  /// The limit of generated tokens, with eos. 0: by max_length_ratio in translation, else by the
+  /// model's positions.
   int64_t max_new_tokens = 0;
   uint64_t seed = 1;  ///< of the draws
 
@@ -58,8 +58,8 @@ struct SearchOptions {
 struct Hypothesis {
   std::vector<int32_t> tokens;  ///< the generated ones, without eos
   double log_probability = 0;   ///< of the tokens and, if it came, eos
-  double score = 0;             ///< log_probability with the length penalty: what is compared
-  bool has_eos = true;          ///< false: the limit or a hook ended it
+  double score = 0;     ///< log_probability with the length penalty; hypotheses compete by it
+  bool has_eos = true;  ///< false: the limit or a hook ended it
 };
 
 /// The model as the search sees it: R = sentences * beams rows, each with its own history.
@@ -67,9 +67,9 @@ class NextToken {
  public:
   virtual ~NextToken() = default;
   /// Appends n >= 1 tokens to each row, tokens (R, n) row by row, and returns the logits (R, V) of
-  /// the token after the last of them. n is 1 but in the first step, which reads the prompts.
+  /// the token after the last of them. n is 1 except in the first step, which reads the prompts.
   virtual Tensor step(const std::vector<int32_t>& tokens) = 0;
-  /// Sentence i becomes what sentences[i] was, row i what row rows[i] was.
+  /// New sentence i is old sentence sentences[i], new row i is old row rows[i].
   virtual void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) = 0;
 };
 
@@ -79,48 +79,48 @@ struct SearchTask {
   int32_t eos_id = 3;
   std::vector<int32_t> banned = {};       ///< never generated: padding, bos, unknown
   std::vector<int64_t> max_lengths = {};  ///< per sentence, >= 1: generated tokens with eos
-  /// Per sentence, what the decoder reads before it generates; none: bos alone. All rows stand at
-  /// the same position: the first step reads as many tokens as the shortest prompt has, and while
-  /// that sentence generates, longer prompts are read on token by token.
+  /// Per sentence, what the decoder reads before it generates; none: only bos. All rows are at the
+  /// same position: the first step reads as many tokens as the shortest prompt has. Longer prompts
+  /// are read on token by token while that sentence generates.
   std::vector<std::vector<int32_t>> prompts = {};
-  /// Per sentence, the number that its draws depend on; none: 0, 1, ... With numbers of the whole
-  /// input, sentences come out the same in batches of any size and order.
+  /// Per sentence, a number that decides its draws; none: 0, 1, ... Numbered through the whole
+  /// input, a sentence gets the same draws in batches of any size and order.
   std::vector<int64_t> sequence_ids = {};
-  /// At the length limit only eos may follow (translation). false: any token may be the last, and
-  /// the hypothesis ends without eos (open-ended generation).
+  /// true: at the length limit only eos may follow (translation). false: any token may be the last,
+  /// and the hypothesis ends without eos (open-ended generation).
   bool force_eos = true;
 };
 
 struct GenerationHooks {
-  /// Called on the calling thread after each generated token but eos, with the sentence's index in
-  /// the task and its generated tokens; true ends that sentence (stop strings).
+  /// Called on the calling thread after each generated token except eos, with the sentence's index
+  /// in the task and its generated tokens. Returning true ends that sentence (stop strings).
   std::function<bool(int64_t sentence, const std::vector<int32_t>& generated)> on_token = {};
 };
 
 /// One sequence per sentence. Greedy search: always the most probable token, the lowest id on a
 /// tie. Sampling (do_sample): a token drawn from softmax(logits / temperature), cut to top-k and
 /// top-p; the draw depends on the seed, the sentence's sequence id and the number of tokens it has,
-/// not on batch or threads. Stops at eos, at the limit, or when the hook says so. Where bans leave
-/// no token at all, eos follows. num_beams is not looked at. Throws what validate() throws, and
-/// Error(kRuntime) on a task that does not fit together or logits that are not finite.
+/// not on batch or threads. Stops at eos, at the limit, or when the hook returns true. If bans
+/// leave no token, eos follows. Ignores num_beams. Throws as validate() does, and Error(kRuntime)
+/// if the parts of the task do not fit together or logits are not finite.
 std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
                                  const SearchOptions& options, const GenerationHooks& hooks = {});
 
 /// Beam search: finished hypotheses compete by normalised score, and a sentence is done when no
 /// live beam can still win. Returns the n best of each sentence, best first. Ties go to the lower
-/// beam, then the lower id. Rules look at each beam's own history. Limits, bans and errors are
-/// those of generate(); do_sample is refused.
+/// beam, then the lower id. Rules apply to each beam's own history. Limits, bans and errors are
+/// those of generate(). Throws if do_sample is set.
 std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchTask& task,
                                                  const SearchOptions& options);
 
-/// What `options` ask for: beam_search() with several beams, else generate(). The hypotheses of
-/// each sentence, best first.
+/// beam_search() if `options` have several beams, else generate(). Returns the hypotheses of each
+/// sentence, best first.
 std::vector<std::vector<Hypothesis>> search(NextToken& model, const SearchTask& task,
                                             const SearchOptions& options);
 
-/// How many tokens, with eos, may follow a prompt in a model of `max_positions`: max_new_tokens
-/// where it is set, else as many as there is room for (the last of them is never fed). Throws
-/// Error(kData) when the prompt itself does not fit.
+/// How many tokens, with eos, may follow a prompt in a model of `max_positions`: max_new_tokens if
+/// set, else as many as there is room for (the last one is never fed). Throws Error(kData) if the
+/// prompt itself does not fit.
 int64_t generation_limit(int64_t prompt_tokens, int64_t max_positions,
                          const SearchOptions& options);
 
@@ -138,7 +138,7 @@ std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, cons
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,
                                                const std::vector<int64_t>& sequence_ids = {});
-/// The same of a recurrent model, which has no last position.
+/// The same for a recurrent model, which has no limit of positions.
 std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,

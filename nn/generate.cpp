@@ -7,13 +7,13 @@
 namespace tapestry {
 namespace {
 
-// The sentences that are not done, row by row, and what the next step feeds them.
+// The unfinished sentences, one per row, and the tokens that the next step feeds.
 struct Batch {
   std::vector<int64_t> sentences;
   std::vector<int32_t> tokens;
 };
 
-// The first step reads what all prompts have: their first `count` tokens.
+// The first step reads the first `count` tokens of every prompt; all prompts have that many.
 Batch first_batch(const Prompts& prompts, int64_t sentences, int64_t count) {
   Batch batch;
   batch.sentences.resize(static_cast<size_t>(sentences));
@@ -24,7 +24,7 @@ Batch first_batch(const Prompts& prompts, int64_t sentences, int64_t count) {
   return batch;
 }
 
-// Gives sentence `index` its next token. Returns whether that was the last.
+// Gives sentence `index` its next token. Returns whether it was the last.
 bool append(Hypothesis& result, const Candidate& chosen, int64_t index, const SearchTask& task,
             const SearchOptions& options, const GenerationHooks& hooks) {
   const auto length = static_cast<int64_t>(result.tokens.size()) + 1;
@@ -33,7 +33,7 @@ bool append(Hypothesis& result, const Candidate& chosen, int64_t index, const Se
   result.has_eos = chosen.token == task.eos_id;
   if (result.has_eos) return true;
   result.tokens.push_back(chosen.token);
-  // The hook hears of the last token too.
+  // The hook is called for the last token too.
   const bool stopped = hooks.on_token && hooks.on_token(index, result.tokens);
   return stopped || length >= task.max_lengths[index];
 }
@@ -42,7 +42,7 @@ bool append(Hypothesis& result, const Candidate& chosen, int64_t index, const Se
 
 std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
                                  const SearchOptions& options, const GenerationHooks& hooks) {
-  // Beams mean nothing here, so that a search's options serve as they are.
+  // Beams are ignored here, so options of a beam search are accepted.
   SearchOptions checked = options;
   checked.num_beams = checked.n_best = 1;
   checked.validate();

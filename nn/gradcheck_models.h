@@ -12,10 +12,10 @@
 
 namespace tapestry {
 
-/// Every layer, and tiny models of every kind and norm placement; dropout is on.
+/// Cases for every layer, and for tiny models of every kind and norm placement, with dropout.
 std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place = {});
 
-/// The loss of an encoder-decoder with these options on a small batch, by all of its parameters.
+/// The loss of an encoder-decoder with these options on a small batch, by all its parameters.
 GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options);
 
 /// The loss of a recurrent encoder-decoder with these options, likewise.
@@ -26,7 +26,7 @@ GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptio
                                        bool causal);
 /// The loss of a sequence classifier, likewise.
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options);
-/// The loss of a classifier of images 4 x 6 in size, by the images too.
+/// The loss of a classifier of images of 4 x 6 pixels, by the images too.
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options);
 GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options);
 

@@ -54,7 +54,7 @@ CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_op
   loss_options.ignore_index = vocabulary.pad_id;
   Var x = trunk(batch.ids, batch.lengths, batch.segments);
   if (!head) return linear_cross_entropy(x, output, {}, batch.targets, loss_options);
-  // An embedding lookup in the hidden states picks the rows that have a target, about one in seven.
+  // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
   const Places places = places_with_target(batch.targets, vocabulary.pad_id, batch.ids.device());
   x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
   x = reshape(x, {places.targets.numel(), options.hidden_size});

@@ -10,8 +10,8 @@
 
 namespace tapestry {
 
-/// What a masked model does with a hidden state before the classifier: norm(act(dense(x))), and the
-/// classifier's bias (Devlin et al. 2019).
+/// The head of a masked model (Devlin et al. 2019): transforms a hidden state by
+/// norm(act(dense(x))) before the classifier, and holds the classifier's bias.
 struct MaskedHead {
   MaskedHead(const ModelOptions& options, int64_t vocab, const ParamScope& scope);
   Var operator()(const Var& x) const { return norm(dense(x)); }
@@ -31,12 +31,12 @@ struct LanguageModel {
                 const ParamScope& scope);
 
   struct Batch {
-    Tensor ids;      ///< (B, T) int32
-    Tensor targets;  ///< (B, T): the token to predict at each place, pad_id where there is none
+    Tensor ids;            ///< (B, T) int32
+    Tensor targets;        ///< (B, T): the token to predict at each place, else pad_id
     Tensor lengths = {};   ///< (B), or undefined: every row is full
     Tensor segments = {};  ///< (B, T), or undefined: all 0
   };
-  /// Cross-entropy at the places that have a target. A masked model computes its head there alone.
+  /// Cross-entropy at the places that have a target. A masked model computes its head only there.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
   /// ids (B, T), lengths (B) or undefined, -> hidden states (B, T, D) after the head's transform.
@@ -56,8 +56,8 @@ struct LanguageModel {
   std::optional<MaskedHead> head;
 };
 
-/// Feeds a causal model for a search (nn/decoding.h). A sequence that outgrows the model's
-/// positions goes on from its last half, read again.
+/// Feeds a causal model for a search (nn/decoding.h). When a sequence outgrows the model's
+/// positions, its last half is read again and it goes on from there.
 class LanguageModelSteps : public NextToken {
  public:
   LanguageModelSteps(const LanguageModel& model, int64_t rows)
@@ -67,7 +67,7 @@ class LanguageModelSteps : public NextToken {
 
  private:
   const LanguageModel& model_;
-  std::vector<std::vector<int32_t>> histories_;  ///< per row, what the caches hold
+  std::vector<std::vector<int32_t>> histories_;  ///< per row, the tokens in the caches
   std::vector<KeyValueCache> caches_;
 };
 

@@ -16,8 +16,8 @@ Options resolved(Options o) {
   if (o.head_size == 0) o.head_size = o.hidden_size / o.heads;
   if (o.value_head_size == 0) o.value_head_size = o.head_size;
   if (o.kv_latent_size <= 0 || o.q_latent_size < 0) {
-    fail(ErrorKind::kConfig, "[attention] latents must have a size, got kv_latent_size ",
-         o.kv_latent_size, " and q_latent_size ", o.q_latent_size, '.');
+    fail(ErrorKind::kConfig, "[attention] expected kv_latent_size > 0 and q_latent_size >= 0, got ",
+         o.kv_latent_size, " and ", o.q_latent_size, '.');
   }
   if (o.rope_head_size < 0 || o.rope_head_size % 2 != 0) {
     fail(ErrorKind::kConfig, "[attention] rope_head_size must be even, got ", o.rope_head_size,
@@ -25,7 +25,7 @@ Options resolved(Options o) {
   }
   if (o.value_head_size > o.head_size + o.rope_head_size) {
     fail(ErrorKind::kConfig, "[attention] value_head_size must be at most ",
-         o.head_size + o.rope_head_size, ", a key's, got ", o.value_head_size, '.');
+         o.head_size + o.rope_head_size, ", the size of a key, got ", o.value_head_size, '.');
   }
   return o;
 }
@@ -109,14 +109,15 @@ Var LatentAttention::attend(const Var& x, int64_t position, const Latents& laten
   Var query = content, key = k_up(latents.latent), value = v_up(latents.latent);
   if (rotary.defined()) {
     query = merge_heads(concat({split_heads(rotary, heads), split_heads(content, heads)}, 3));
-    // One rotary key for all heads: broadcasting writes it to each.
+    // All heads share one rotary key: broadcasting writes it to each.
     const Var shared = split_heads(latents.rope_key, 1);
     const Var none = Tensor::zeros({heads, options.rope_head_size}, dtype, device);
     key = merge_heads(concat({shared + none, split_heads(key, heads)}, 3));
   }
-  AttentionRecorder::hear(query, key, key, attention_options);  // weights do not ask for the values
+  // Any tensor of that shape will do for the values: weights do not depend on them.
+  AttentionRecorder::record(query, key, key, attention_options);
   if (value_size == key_size) return out(attention(query, key, value, attention_options));
-  // The fused attention has one head size: values are filled up with zeros, which stay zeros.
+  // The fused attention has one head size, so values are padded with zeros, which stay zeros.
   const Var zeros = Tensor::zeros(
       {value.shape()[0], value.shape()[1], heads, key_size - value_size}, dtype, device);
   value = merge_heads(concat({split_heads(value, heads), zeros}, 3));
@@ -129,7 +130,7 @@ Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& 
   const int64_t batch = x.shape()[0], length = x.shape()[1], rows = batch * length;
   const int64_t heads = options.heads, latent_size = options.kv_latent_size;
   const int64_t size = options.head_size, rope_size = options.rope_head_size;
-  // The head size is that of the absorbed queries, the scale still that of the keys they stand for.
+  // The head size is that of the absorbed queries, but the scale is that of the original keys.
   attention_options.heads = heads;
   attention_options.kv_heads = 1;
   attention_options.scale = 1 / std::sqrt(static_cast<double>(size + rope_size));
@@ -139,7 +140,7 @@ Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& 
   Var query = permute(matmul(by_head, reshape(k_up.weight, {heads, size, latent_size})), {1, 0, 2});
   if (rotary.defined()) query = concat({reshape(rotary, {rows, heads, rope_size}), query}, 2);
   query = reshape(query, {batch, length, heads * options.cache_width()});
-  // The latents are their own values; what the rotary keys add up to is left out.
+  // The latents serve as values. The sums of the rotary keys beside them are cut off below.
   const Var sums = reshape(attention(query, packed, packed, attention_options),
                            {rows, heads, options.cache_width()});
   const Var latents = permute(slice(sums, 2, rope_size, options.cache_width()), {1, 0, 2});
@@ -154,9 +155,8 @@ Var LatentAttention::step(const Var& x, KeyValueCache& cache) const {
   const Latents latents = compress(x, position);
   cache.append(latents.packed().value());
   if (position == 0) return attend(x, 0, latents, {.causal = true});
-  check(count == 1, "attention", "after the first step one token follows at a time, got ", count,
-        '.');
-  // The cache has room for more tokens than it holds; attention stops at the length.
+  check(count == 1, "attention", "expected one token per step after the first, got ", count, '.');
+  // The cache has room for more tokens than it holds; attention reads only to the length.
   const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
                                       DType::kInt32, x.value().device());
   return attend_absorbed(x, position, cache.kv, {.key_lengths = lengths});

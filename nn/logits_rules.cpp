@@ -15,8 +15,8 @@ std::vector<int32_t> joined(const Context& context) {
   return all;
 }
 
-// Calls f(logit, count) once for each token of the list. A prompt may hold ids without a logit,
-// such as a start that no model ever says.
+// Calls f(logit, count) once for each token of the list. A prompt may have ids without a logit,
+// such as a start token that is never generated.
 template <class F>
 void for_each_distinct(std::span<double> z, std::vector<int32_t> tokens, F&& f) {
   std::sort(tokens.begin(), tokens.end());
@@ -67,7 +67,7 @@ void ban_repeated_ngrams(std::span<double> z, const Context& context, int64_t si
   const std::vector<int32_t> sequence = joined(context);
   const auto length = static_cast<int64_t>(sequence.size());
   if (size > length) return;
-  const auto last = sequence.end() - (size - 1);  // the n-gram's beginning, already said
+  const auto last = sequence.end() - (size - 1);  // the beginning of the n-gram, already generated
   for (auto begin = sequence.begin(); begin + (size - 1) != sequence.end(); ++begin) {
     if (std::equal(last, sequence.end(), begin)) forbid(z, begin[size - 1]);
   }

@@ -7,13 +7,13 @@
 namespace tapestry {
 namespace {
 
-// Makes the rows of a random matrix (size, size) orthonormal, by Gram and Schmidt's method: each
-// row is taken out of all that follow it.
+// Makes the rows of a random matrix (size, size) orthonormal, by the Gram-Schmidt method: subtracts
+// each row's component from all rows after it.
 void orthogonalize(double* matrix, int64_t size) {
   for (int64_t i = 0; i < size; ++i) {
     double* const pivot = matrix + i * size;
     const auto dot = [&](const double* row) {
-      double sums[4] = {};  // four sums at once: none waits for the one before
+      double sums[4] = {};  // four independent sums, so that additions overlap
       int64_t c = 0;
       for (; c + 4 <= size; c += 4) {
         for (int64_t lane = 0; lane < 4; ++lane) sums[lane] += row[c + lane] * pivot[c + lane];
@@ -92,7 +92,7 @@ AttentionWeights AttentiveGru::attend(const Var& h, const Memory& memory) const 
   if (rows == sentences) {
     return additive_attention(query(h), memory.keys, memory.values, score, memory.lengths);
   }
-  // The beams of a sentence are the queries of one attention: its memory is never repeated.
+  // The beams of a sentence are the queries of one attention, so its memory is not repeated.
   const Var beams = reshape(query(h), {sentences, rows / sentences, h.shape()[1]});
   const auto [out, weights] =
       additive_attention(beams, memory.keys, memory.values, score, memory.lengths);
@@ -160,7 +160,7 @@ Var RnnAttention::encode(const Tensor& source, const Tensor& source_lengths) con
   return swap_axes(x);
 }
 
-// Padding in the target needs no mask: no step looks ahead, and the loss ignores it.
+// Padding in the target needs no mask: no step depends on later tokens, and the loss ignores it.
 Var RnnAttention::decode(const Tensor& target_in, const Var& memory,
                          const Tensor& source_lengths) const {
   const int64_t steps = target_in.shape()[1], size = options.hidden_size;
@@ -218,7 +218,7 @@ Tensor repeat_rows(const Tensor& x, int64_t repeat) {
 
 Tensor RnnAttention::step(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel(), size = options.hidden_size;
-  if (state.position == 0) {  // the number of beams shows in the first step
+  if (state.position == 0) {  // the first step shows the number of beams
     for (Tensor& h : state.layers) h = repeat_rows(h, rows / h.shape()[0]);
   }
   const Var word = reshape(embed(tokens.reshape({rows, 1}), words.target), {rows, size});

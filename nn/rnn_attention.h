@@ -1,6 +1,6 @@
-// The recurrent encoder-decoder with additive attention (Bahdanau et al. 2015; document 000, 1.5):
-// a bidirectional GRU reads the source, and at every step of the target a context is drawn from its
-// states. It has the interface of EncoderDecoder (nn/transformer.h).
+// The recurrent encoder-decoder with additive attention (Bahdanau et al. 2015): a bidirectional GRU
+// reads the source; every step of the target attends to its states. It has the interface of
+// EncoderDecoder (nn/transformer.h).
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace tapestry {
 
-/// A layer of gated recurrent units, one direction or both. The matrix of the input starts as
-/// N(0, 2 / (in + D)) (Xavier's variance for each gate), each gate's matrix of the state as a
-/// random orthogonal one (Saxe et al. 2014), so that the state neither fades nor grows over the
-/// steps.
+/// A layer of gated recurrent units, one direction or both. The input matrix starts as N(0, 2 / (in
+/// + D)), which is Xavier's variance for each gate (Glorot and Bengio 2010). Each gate's state
+/// matrix starts as a random orthogonal matrix (Saxe et al. 2014), so that the state neither fades
+/// nor grows over the steps.
 struct GruLayer {
   struct Options {
     int64_t in = 0;
@@ -25,7 +25,7 @@ struct GruLayer {
   Var operator()(const Var& x, const GruOptions& options = {}) const {
     return gru(input(x), weight, bias, options);
   }
-  /// One step of one direction, from the gates that the input gives (R, 3D) and the state (R, D).
+  /// One step of one direction, from the input's gates (R, 3D) and the state (R, D).
   Var step(const Var& x_gates, const Var& h) const {
     return gru_step(x_gates, linear(h, weight, bias), h);
   }
@@ -34,14 +34,14 @@ struct GruLayer {
   Var weight, bias;  ///< (N*3D, D), (N*3D): "recurrent"
 };
 
-/// The first layer of the decoder: a GRU whose input is a word and the context that its state
-/// before the step draws from the memory.
+/// The first layer of the decoder: a GRU whose input is a word and the context to which its
+/// previous state attends.
 struct AttentiveGru {
   struct Options {
     int64_t hidden_size = 0;  ///< D; of words, states and the scores' hidden layer
     int64_t memory_size = 0;  ///< E
   };
-  /// What is attended to, with its keys: computed once for all steps.
+  /// The values to attend to, with their keys: computed once for all steps.
   struct Memory {
     Var values;      ///< (B, S, E)
     Var keys;        ///< (B, S, D)
@@ -52,7 +52,7 @@ struct AttentiveGru {
   Memory remember(const Var& values, const Tensor& lengths) const {
     return {values, key(values), lengths};
   }
-  /// Query of the states h (R, D), R a multiple of B: the rows of a sentence stand side by side ->
+  /// Attends with the states h (R, D), R a multiple of B, the rows of a sentence side by side ->
   /// context (R, E), weights (R, S).
   AttentionWeights attend(const Var& h, const Memory& memory) const;
   /// word_gates (R, 3D) = word(x) -> the next states (R, D).
@@ -67,7 +67,7 @@ struct AttentiveGru {
   Var score;  ///< (D)
 };
 
-/// Of the options these apply: hidden_size, encoder_layers, decoder_layers, tie_word_embeddings,
+/// These options apply: hidden_size, encoder_layers, decoder_layers, tie_word_embeddings,
 /// scale_embeddings, initializer_range (of embeddings and classifier) and dropout: of the
 /// embeddings, between layers and before the classifier.
 struct RnnAttention {
@@ -75,7 +75,7 @@ struct RnnAttention {
   RnnAttention(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);
 
   /// source (B, S) int32, lengths (B) -> (B, S, 2D): the states of the forward direction, then
-  /// those of the backward one. Behind a row's length stand the states before it.
+  /// those of the backward one. Behind a row's length a direction keeps its state.
   Var encode(const Tensor& source, const Tensor& source_lengths) const;
   /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D): tanh of a linear
   /// layer over state, context and word.
@@ -84,18 +84,18 @@ struct RnnAttention {
   Var logits(const Var& hidden) const { return linear(hidden, words.output); }
 
   using Batch = EncoderDecoder::Batch;
-  /// Cross-entropy of target_out; padding does not count.
+  /// Cross-entropy of target_out; padding is ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
   /// Decoding state of B sentences, R = B * beams rows.
   struct State {
     std::vector<Tensor> layers;  ///< (R, D) each; before the first step (B, D)
     AttentiveGru::Memory memory;
-    Tensor weights;  ///< (R, S): where the last step looked
+    Tensor weights;  ///< (R, S): attention weights of the last step
     int64_t position = 0;
 
     Device device() const { return memory.values.value().device(); }
-    /// Keeps sentences[i] as sentence i, and rows[i] as row i.
+    /// New sentence i is old sentence sentences[i], new row i is old row rows[i].
     void select(const Tensor& sentences, const Tensor& rows);
     void select_rows(const Tensor& rows);
   };
@@ -107,7 +107,7 @@ struct RnnAttention {
   Vocabulary vocabulary;
   WordTables words;
   std::vector<GruLayer> encoder_layers;
-  Linear initial;  ///< the decoder's first states: tanh of it over the backward state at token 1
+  Linear initial;  ///< the decoder's first states are tanh(initial(backward state at token 1))
   AttentiveGru first_layer;
   std::vector<GruLayer> upper_layers;
   Linear readout;
@@ -116,7 +116,7 @@ struct RnnAttention {
   Var embed(const Tensor& ids, const Var& table) const;
   /// (B, L*D) for the L layers of the decoder, from a memory.
   Var initial_states(const Var& memory) const;
-  /// (..., D) each but the context (..., E).
+  /// All (..., D), only the context (..., E).
   Var hidden(const Var& state, const Var& context, const Var& word) const;
 };
 

@@ -13,7 +13,8 @@ namespace tapestry {
 namespace {
 
 constexpr double kImpossible = -std::numeric_limits<double>::infinity();
-constexpr uint32_t kSamplingStream = 0x73616d70;  // "samp": no other use of the seed shares it
+constexpr uint32_t kSamplingStream =
+    0x73616d70;  // "samp": no other use of the seed has this stream
 
 double largest_of(std::span<const double> z) { return *std::max_element(z.begin(), z.end()); }
 
@@ -46,7 +47,7 @@ void keep_top_p(std::span<double> z, double p) {
     total += weight(z[v], largest);
     *end++ = static_cast<int32_t>(v);
   }
-  // The nucleus is small as a rule: a heap gives its tokens in order and leaves the rest unsorted.
+  // The nucleus is usually small: a heap gives its tokens in order and leaves the rest unsorted.
   const auto less_probable = [&](int32_t a, int32_t b) {
     return z[a] != z[b] ? z[a] < z[b] : a > b;
   };
@@ -62,7 +63,7 @@ int32_t token_at(std::span<const double> z, double u) {
   const double largest = largest_of(z);
   double total = 0;
   for (const double value : z) total += weight(value, largest);
-  // Rounding may leave the sum just below u * total: then it is the last possible token.
+  // Rounding may leave the sum just below u * total: then the last possible token is drawn.
   int32_t token = -1;
   double cumulative = 0;
   for (size_t v = 0; v < z.size() && !(cumulative > u * total); ++v) {
@@ -70,7 +71,7 @@ int32_t token_at(std::span<const double> z, double u) {
     if (w > 0) token = static_cast<int32_t>(v);
     cumulative += w;
   }
-  check(token >= 0, "sampling", "no token of ", z.size(), " is possible.");
+  check(token >= 0, "sampling", "expected a logit above -inf, got ", z.size(), " times -inf.");
   return token;
 }
 
@@ -83,7 +84,7 @@ double sampling_uniform(uint64_t seed, int64_t sequence_id, int64_t position) {
 
 int32_t sample_token(std::span<double> z, const SearchOptions& options, double u) {
   if (options.temperature != 1) {
-    // From the largest down: a tiny temperature ends in -inf, never in inf - inf.
+    // Relative to the largest: a tiny temperature gives -inf, never inf - inf.
     const double largest = largest_of(z);
     for (double& value : z) value = (value - largest) / options.temperature;
   }

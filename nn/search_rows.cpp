@@ -13,7 +13,7 @@
 namespace tapestry {
 namespace {
 
-// What is taken from logits to make them log-probabilities, if it is a number.
+// The normaliser that is subtracted from logits. Throws if it is not finite.
 double checked(double log_sum_exp, const SearchRow& row) {
   check(std::isfinite(log_sum_exp), "search", "the logits of sentence ", row.sequence_id, " after ",
         row.context.generated.size(), " tokens are not finite.");
@@ -24,7 +24,7 @@ bool is_banned(const SearchTask& task, int32_t token) {
   return std::find(task.banned.begin(), task.banned.end(), token) != task.banned.end();
 }
 
-// From the pairs of a row's top_logits(): at most `count` of those that are not banned.
+// Takes at most `count` pairs of a row's top_logits() that are not banned.
 void take_pairs(const double* pairs, int64_t number, double shift, const SearchTask& task,
                 int32_t beam, size_t count, std::vector<Candidate>& found) {
   for (int64_t k = 0; k < number && found.size() < count; ++k) {
@@ -34,7 +34,7 @@ void take_pairs(const double* pairs, int64_t number, double shift, const SearchT
   }
 }
 
-// Without rules: the device finds the tokens.
+// Without rules and draws the device finds the tokens.
 void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const SearchTask& task,
                 size_t count, std::vector<std::vector<Candidate>>& candidates) {
   std::vector<int32_t> wanted;
@@ -43,7 +43,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   }
   if (wanted.empty()) return;
   const int64_t vocab = logits.shape()[1];
-  // The banned ones may be among the largest.
+  // Banned tokens may be among the largest.
   const int64_t pairs = std::min(vocab, static_cast<int64_t>(count) + std::ssize(task.banned));
   const TopLogitsShape shape{std::ssize(wanted), vocab, pairs};
   const Tensor numbers = Tensor::empty({shape.rows}, DType::kInt32, logits.device());
@@ -69,7 +69,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   }
 }
 
-// With rules, or to draw: z is a copy that may be changed.
+// With rules or draws. z is a copy that may be changed.
 void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask& task,
                      const SearchOptions& options, size_t count, std::vector<Candidate>& found) {
   const auto vocab = std::ssize(z), pairs = std::min(vocab, static_cast<int64_t>(count));
@@ -138,8 +138,8 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
   if (!task.prompts.empty()) one_each(task.prompts.size(), "prompt");
   if (!task.sequence_ids.empty()) one_each(task.sequence_ids.size(), "sequence id");
   for (size_t i = 0; i < sentences; ++i) {
-    check(task.max_lengths[i] >= 1, "search", "sentence ", i, " may have ", task.max_lengths[i],
-          " tokens, expected 1 or more.");
+    check(task.max_lengths[i] >= 1, "search", "expected a length limit >= 1 for sentence ", i,
+          ", got ", task.max_lengths[i], '.');
     check(task.prompts.empty() || !task.prompts[i].empty(), "search", "the prompt of sentence ", i,
           " is empty.");
   }

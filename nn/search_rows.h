@@ -1,4 +1,4 @@
-// What greedy search, sampling and beam search share: what to feed, and the candidates of each row.
+// Shared by greedy search, sampling and beam search: prompts, and the candidates of each row.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 /// A continuation of one row by one token.
 struct Candidate {
-  double log_probability;  ///< of the whole sequence
+  double log_probability;  ///< of all generated tokens
   int32_t beam;
   int32_t token;
   /// Best first; ties go to the lower beam, then the lower id.
@@ -33,11 +33,11 @@ struct SearchRow {
   int32_t beam = 0;
   int64_t sequence_id = 0;
   bool only_eos = false;  ///< the limit is reached and eos is forced
-  bool idle = false;      ///< still reads its prompt, or cannot be reached: no candidates
+  bool idle = false;      ///< still reads its prompt, or is impossible: no candidates
 };
 
-/// The candidates of each row of logits (R, V), best first: the `count` most probable that are
-/// allowed, or the one that is drawn (do_sample). Never none: where nothing else is allowed, eos.
+/// The candidates of each row of logits (R, V), best first: the `count` most probable allowed
+/// tokens, or the drawn one (do_sample). There is at least one: eos if nothing else is allowed.
 /// `candidates` is reused from step to step.
 void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
                      const SearchTask& task, const SearchOptions& options, size_t count,
@@ -46,12 +46,12 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
 /// A checked task with its defaults filled in.
 class Prompts {
  public:
-  /// Throws Error(kRuntime) unless the task has one limit >= 1 and, where it has any, one prompt of
-  /// tokens and one sequence id per sentence. The task must outlive this.
+  /// Throws Error(kRuntime) unless the task has one limit >= 1 per sentence and, if it has any, one
+  /// non-empty prompt and one sequence id per sentence. The task must outlive this.
   explicit Prompts(const SearchTask& task);
   std::span<const int32_t> operator[](int64_t sentence) const;
   int64_t sequence_id(int64_t sentence) const;
-  /// How many tokens the first step reads.
+  /// The number of tokens that the first step reads.
   int64_t shortest() const;
 
  private:

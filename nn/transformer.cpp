@@ -12,8 +12,8 @@ DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
                    scope / "feed_forward"),
       feed_forward_norm(residual_options(options), scope / "feed_forward_norm") {}
 
-// Padding in the target needs no mask: a real token never looks ahead to it, and the loss ignores
-// it.
+// Padding in the target needs no mask: it comes after the real tokens, which see no later ones, and
+// the loss ignores it.
 Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const {
   const Var h =
       self_attention_norm(x, [&](const Var& x) { return self_attention(x, {}, /*causal=*/true); });
@@ -25,7 +25,7 @@ Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memo
 Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const {
   const Var h =
       self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache.self); });
-  // The beams of a sentence are the queries of one attention: its memory is never repeated.
+  // The beams of a sentence are the queries of one attention, so its memory is not repeated.
   const int64_t sentences = memory_lengths.numel(), rows = x.shape()[0], size = x.shape()[2];
   const Var c = cross_attention_norm(h, [&](const Var& h) {
     const Var beams = reshape(h, {sentences, rows / sentences, size});

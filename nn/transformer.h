@@ -1,4 +1,4 @@
-// The encoder-decoder Transformer (Vaswani et al. 2017; documents 001 and 002).
+// The encoder-decoder Transformer (Vaswani et al. 2017).
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ struct Vocabulary {
   int32_t pad_id = 0;
 };
 
-/// What a decoder layer keeps between two steps of decoding.
+/// The state of a decoder layer between two steps of decoding.
 struct DecoderLayerCache {
   KeyValueCache self;
   Var memory_kv;  ///< (B, S, 2G * K)
@@ -24,7 +24,7 @@ struct DecoderLayerCache {
 struct DecoderLayer {
   DecoderLayer(const ModelOptions& options, const ParamScope& scope);
   Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const;
-  /// One more token of each row: x (R, 1, D), the R = B * beams rows of a sentence side by side.
+  /// One more token of each row: x (R, 1, D), R = B * beams, the rows of a sentence side by side.
   Var step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const;
 
   LayerAttention self_attention;
@@ -35,8 +35,8 @@ struct DecoderLayer {
   Residual feed_forward_norm;
 };
 
-/// The matrices of an encoder-decoder that have a row for each word: embeddings of both sides and
-/// the classifier, each on its own or one for several.
+/// The matrices of an encoder-decoder with a row per word: the embeddings of both sides and the
+/// classifier. Some or all may be one matrix.
 struct WordTables {
   WordTables(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);
 
@@ -63,7 +63,7 @@ struct EncoderDecoder {
     Tensor target_in;       ///< (B, T): bos, y_1, ...
     Tensor target_out;      ///< (B, T): y_1, ..., eos, padding
   };
-  /// Cross-entropy of target_out; padding does not count.
+  /// Cross-entropy of target_out; padding is ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
   /// Decoding state of B sentences, R = B * beams rows.
@@ -72,7 +72,7 @@ struct EncoderDecoder {
     Tensor memory_lengths;  ///< (B)
     int64_t position = 0;
 
-    /// Keeps sentences[i] as sentence i, and rows[i] as row i.
+    /// New sentence i is old sentence sentences[i], new row i is old row rows[i].
     void select(const Tensor& sentences, const Tensor& rows);
     void select_rows(const Tensor& rows);
   };

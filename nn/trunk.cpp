@@ -36,7 +36,7 @@ Var InputEmbedding::operator()(const Tensor& ids, int64_t offset, const Tensor& 
   EmbeddingOptions at_offset = options;
   at_offset.position_offset = offset;
   if (!segment_table.defined() && norm.empty()) return embedding(ids, table, positions, at_offset);
-  at_offset.dropout = 0;  // of the sum, at the end
+  at_offset.dropout = 0;  // dropout comes last, after the sum
   Var x = embedding(ids, table, positions, at_offset);
   if (segment_table.defined()) {
     x = x + (segments.defined() ? embedding(segments, segment_table)

@@ -8,8 +8,8 @@
 
 namespace tapestry {
 
-/// What is added to the embedding of each position: a table (max_position_embeddings, D), learned
-/// ("<scope>.positions.weight") or sinusoidal; undefined for rotary positions and none.
+/// The table (max_position_embeddings, D) that is added to token embeddings, learned
+/// ("<scope>.positions.weight") or sinusoidal. Undefined for rotary positions or none.
 Var position_table(const ModelOptions& options, const ParamScope& scope);
 
 /// Token embedding with positions, segments, norm and dropout.
@@ -38,7 +38,7 @@ struct EncoderLayer {
   Residual feed_forward_norm;
 };
 
-/// Layers one after the other over embeddings of any kind, and the last norm of a pre-norm model.
+/// A stack of layers over embeddings of any kind, with the last norm of a pre-norm model.
 struct EncoderStack {
   /// options.num_hidden_layers layers.
   EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope);
@@ -56,7 +56,7 @@ struct Trunk {
   Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope);
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
   Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
-  /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache a layer. Causal trunks only.
+  /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache per layer. Causal trunks only.
   Var step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
 
   InputEmbedding embedding;

@@ -17,8 +17,7 @@ ModelOptions with_positions(ModelOptions options, const ImageClasses& data) {
 
 }  // namespace
 
-// With h x w patches and rows of pixels cut at the patches' borders, (B * h, P, w, P * C), the axes
-// P and w change places.
+// With h x w patches the images are (B * h, P, w, P * C); the axes P and w are swapped.
 Var cut_into_patches(const Var& images, int64_t p) {
   const Shape& shape = images.shape();
   check(shape.rank() == 4 && shape[1] % p == 0 && shape[2] % p == 0, "patches",
@@ -52,7 +51,7 @@ VisionTransformer::VisionTransformer(const ModelOptions& o, const ImageClasses& 
 Var VisionTransformer::hidden(const Var& images) const {
   const int64_t rows = images.shape()[0];
   const Device device = images.value().device();
-  // A lookup in a vocabulary of one repeats the token for each row.
+  // An embedding lookup with one entry repeats the token for each row.
   const Var first = embedding(Tensor::zeros({rows, 1}, DType::kInt32, device), cls);
   const Var patches = patch_embedding(cut_into_patches(images, options.patch_size));
   Var x = concat({first, patches}, 1);

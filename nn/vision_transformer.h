@@ -1,5 +1,5 @@
-// Classifiers of images: the Vision Transformer (Dosovitskiy et al. 2021; document 000, appendix),
-// and the linear model that it is measured against.
+// Classifiers of images: the Vision Transformer (Dosovitskiy et al. 2021), and a linear model for
+// comparison.
 #pragma once
 
 #include <variant>
@@ -13,15 +13,15 @@ namespace tapestry {
 struct ImageClasses {
   int64_t height = 0;  ///< of an image, in pixels
   int64_t width = 0;
-  int64_t channels = 0;  ///< numbers of a pixel
+  int64_t channels = 0;  ///< numbers per pixel
   int64_t classes = 0;
 };
 
-/// images (B, height, width, C) -> (B, patches, P * P * C): patches of P x P pixels row by row, and
-/// inside each its pixels row by row.
+/// images (B, height, width, C) -> (B, patches, P * P * C): patches of P x P pixels, row by row,
+/// each with its pixels row by row.
 Var cut_into_patches(const Var& images, int64_t patch_size);
 
-/// The paper's pre-norm encoder of gelu with learned positions.
+/// The paper's encoder: pre-norm, gelu, learned positions.
 ModelOptions vision_transformer_defaults();
 
 /// Patches are projected, a learned CLS token is put before them, positions are added, the encoder
@@ -33,7 +33,7 @@ struct VisionTransformer {
   Var hidden(const Var& images) const;
   /// -> logits (B, classes).
   Var operator()(const Var& images) const { return head(hidden(images)); }
-  /// 1 + patches of an image.
+  /// 1 + the number of patches of an image.
   int64_t tokens() const { return options.max_position_embeddings; }
 
   ModelOptions options;    ///< max_position_embeddings is the number of tokens
@@ -59,7 +59,7 @@ struct ImageClassifier {
   Var operator()(const Var& images) const {
     return std::visit([&](const auto& model) { return model(images); }, kind);
   }
-  /// Rows of an image that the layers see: what tokens/s counts.
+  /// Rows per image in the layers; tokens/s counts them.
   int64_t tokens() const {
     return std::visit([](const auto& model) { return model.tokens(); }, kind);
   }

@@ -90,7 +90,7 @@ TEST(AttentionPooling, OptionsMustFit) {
   };
   EXPECT_EQ(error({.width = 0}), "[attention_pooling] the width must be positive, got 0.");
   EXPECT_EQ(error({.kernel = SimilarityKernel::kBoxcar, .learned = true}),
-            "[attention_pooling] a boxcar has no gradient by its width: it cannot be learned.");
+            "[attention_pooling] the width of a boxcar cannot be learned: it has no gradient.");
   ParamStore store(1, DType::kFloat64);
   const AttentionPooling pooling({}, store.root());
   EXPECT_EQ(test::error_of([&] {

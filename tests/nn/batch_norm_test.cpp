@@ -107,7 +107,7 @@ TEST(BatchNorm, ShapesMustFit) {
                 [&] { batch_norm(x, gamma, {}, test::uniform({4}, 3), test::uniform({5}, 3)); }),
             "[batch_norm] gamma is (5), a running statistic (4).");
   EXPECT_EQ(test::error_of([&] { norm(x, gamma, {}, {.kind = NormKind::kBatch}); }),
-            "[norm] batch statistics are batch_norm()'s.");
+            "[norm] expected kLayer or kRms, got kBatch; call batch_norm().");
 }
 
 // ---- In a model

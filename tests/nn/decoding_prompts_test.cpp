@@ -238,7 +238,7 @@ TEST(SearchTasks, ThatDoNotFitTogetherAreRefused) {
     EXPECT_EQ(error([](SearchTask& t) { t.max_lengths.pop_back(); }),
               "[search] expected one length limit for each of 2 sentences, got 1.");
     EXPECT_EQ(error([](SearchTask& t) { t.max_lengths[1] = 0; }),
-              "[search] sentence 1 may have 0 tokens, expected 1 or more.");
+              "[search] expected a length limit >= 1 for sentence 1, got 0.");
     EXPECT_EQ(error([](SearchTask& t) { t.prompts = {{kBos}}; }),
               "[search] expected one prompt for each of 2 sentences, got 1.");
     EXPECT_EQ(error([](SearchTask& t) {

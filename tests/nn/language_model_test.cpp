@@ -507,7 +507,7 @@ TEST_P(CachedSteps, RefuseSeveralTokensAfterTheFirstStep) {
   const Tensor ids = test::uniform_ids({2, 3}, 8, 2, kVocabulary);
   built.model.step(ids, caches);
   EXPECT_EQ(test::error_of([&] { built.model.step(ids, caches); }),
-            "[attention] after the first step one token follows at a time, got 3.");
+            "[attention] expected one token per step after the first, got 3.");
   LanguageModelSteps steps(built.model, 2);
   EXPECT_EQ(test::error_of([&] {
               steps.step({4, 5, 6});

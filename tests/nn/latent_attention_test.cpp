@@ -221,9 +221,9 @@ TEST(LatentAttentionOptions, MustFit) {
   EXPECT_EQ(error_of_options([](Options& o) { o.rope_head_size = 3; }),
             "[attention] rope_head_size must be even, got 3.");
   EXPECT_EQ(error_of_options([](Options& o) { o.value_head_size = 7; }),
-            "[attention] value_head_size must be at most 6, a key's, got 7.");
+            "[attention] value_head_size must be at most 6, the size of a key, got 7.");
   EXPECT_EQ(error_of_options([](Options& o) { o.kv_latent_size = 0; }),
-            "[attention] latents must have a size, got kv_latent_size 0 and q_latent_size 0.");
+            "[attention] expected kv_latent_size > 0 and q_latent_size >= 0, got 0 and 0.");
 }
 
 // ---- In a model

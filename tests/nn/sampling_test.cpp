@@ -118,7 +118,7 @@ TEST(TokenAt, InvertsTheCumulativeDistribution) {
   EXPECT_EQ(token_at(z, 0.5), 4);
   EXPECT_EQ(token_at(z, 1 - 0x1p-53), 4);
   EXPECT_EQ(error_of([] { token_at(std::vector<double>(3, -INFINITY), 0.5); }),
-            "[sampling] no token of 3 is possible.");
+            "[sampling] expected a logit above -inf, got 3 times -inf.");
 }
 
 TEST(SampleToken, ExtremeTemperaturesAreSafe) {
