@@ -9,7 +9,7 @@
 namespace tapestry {
 namespace {
 
-// Rows carry one token more than the pieces: eos of the source, bos or eos of the target.
+// A row has one token more than its pieces: eos of the source, bos or eos of the target.
 int64_t source_length(const ParallelCorpus& corpus, int64_t i) {
   return corpus.source.length(i) + 1;
 }
@@ -17,9 +17,10 @@ int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
   return corpus.target.length(i) + 1;
 }
 
-// By the longer side, which is what a row costs, then by how much the target is the longer one: the
-// widths of both sides then change slowly along the order. The differences run up and down in turn,
-// so that a batch which spans two lengths meets similar ones. Stable: ties keep the shuffled order.
+// Sorts by the longer side, which decides the cost of a row, then by target length - source length,
+// so that the widths of both sides change slowly along the order. The differences ascend and
+// descend in turn, so that a batch which spans two lengths has similar ones. Stable: ties keep the
+// shuffled order.
 void sort_by_length(const RowLengths& lengths, std::vector<int64_t>& order) {
   const auto longer = [&](size_t i) { return std::max(lengths.source[i], lengths.target[i]); };
   const auto difference = [&](size_t i) { return lengths.target[i] - lengths.source[i]; };
@@ -39,10 +40,11 @@ void fill_row(int32_t* row, std::span<const int32_t> tokens, int64_t width) {
 
 void BatchOptions::validate() const {
   if (batch_type != "tokens" && batch_type != "sentences") {
-    fail(ErrorKind::kConfig, "[data] batch_type is tokens or sentences, got '", batch_type, "'.");
+    fail(ErrorKind::kConfig, "[data] batch_type must be tokens or sentences, got '", batch_type,
+         "'.");
   }
   if (batch_size < 1) {
-    fail(ErrorKind::kConfig, "[data] batch_size is 1 or more, got ", batch_size, '.');
+    fail(ErrorKind::kConfig, "[data] batch_size must be 1 or more, got ", batch_size, '.');
   }
 }
 
@@ -99,7 +101,7 @@ EpochPlan EpochPlan::of_equal_rows(int64_t rows, int64_t batch_size, bool shuffl
 }
 
 std::span<const int64_t> EpochPlan::batch(int64_t i) const {
-  check(i >= 0 && i < batches(), "data", "batch is in [0, ", batches(), "), got ", i, '.');
+  check(i >= 0 && i < batches(), "data", "batch must be in [0, ", batches(), "), got ", i, '.');
   const Range range = ranges_[static_cast<size_t>(i)];
   return {order_.data() + range.begin, static_cast<size_t>(range.end - range.begin)};
 }

@@ -16,7 +16,7 @@ struct BatchOptions {
   std::string batch_type = "tokens";  ///< tokens | sentences
   /// tokens: max(B * S, B * T) of a batch is at most this, padding included. sentences: B is.
   int64_t batch_size = 4096;
-  bool shuffle = true;  ///< false: the order of lengths, the same in every epoch
+  bool shuffle = true;  ///< false: ordered by length, the same in every epoch
   uint64_t seed = 1;
 
   void validate() const;
@@ -32,38 +32,37 @@ struct TranslationBatch {
   int64_t sentences = 0;
   int64_t source_tokens = 0;  ///< without padding: sums of the lengths
   int64_t target_tokens = 0;
-  std::vector<int64_t> indices;  ///< row -> number of the pair in the corpus
+  std::vector<int64_t> indices;  ///< the number in the corpus of each row's pair
 };
 
-/// A place between two batches: `batch` batches of epoch `epoch` have been taken, the next one to
-/// be taken has that number. Both count from 0.
+/// A place between two batches: `batch` batches of epoch `epoch` have been taken, so the next one
+/// is number `batch`. Both count from 0.
 struct DataPosition {
   int64_t epoch = 0;
   int64_t batch = 0;
   bool operator==(const DataPosition&) const = default;
 };
 
-/// Tokens of each row, specials included; source[i] and target[i] are the same where rows have one
-/// side.
+/// Tokens of each row, including special ones. If rows have only one side, source[i] equals
+/// target[i].
 struct RowLengths {
   std::vector<int64_t> source;
   std::vector<int64_t> target;
 };
 RowLengths lengths_of(const ParallelCorpus& corpus);
 
-/// One epoch cut into batches: every row of the corpus once.
+/// One epoch cut into batches, with every row of the corpus once.
 class EpochPlan {
  public:
   /// Batches of similar length. Shuffles (Philox, key (seed, epoch)), sorts by the longer side,
-  /// then by the difference of the two, keeping the shuffled order within ties, cuts by the budget,
-  /// shuffles the batches.
-  /// Throws Error(kConfig) when a row alone exceeds a budget of tokens, Error(kData) for an empty
-  /// corpus.
+  /// then by the difference of the two, keeping the shuffled order within ties, cuts by batch_size,
+  /// shuffles the batches. Throws Error(kConfig) if a single row has more tokens than batch_size,
+  /// Error(kData) for an empty corpus.
   EpochPlan(const RowLengths& lengths, const BatchOptions& options, int64_t epoch);
   EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch)
       : EpochPlan(lengths_of(corpus), options, epoch) {}
 
-  /// Batches of `batch_size` of `rows` rows of one length, shuffled or in order; the last one may
+  /// `rows` rows of one length in batches of `batch_size`, shuffled or in order; the last one may
   /// be short.
   static EpochPlan of_equal_rows(int64_t rows, int64_t batch_size, bool shuffle, uint64_t seed,
                                  int64_t epoch);
@@ -82,13 +81,13 @@ class EpochPlan {
   std::vector<Range> ranges_;
 };
 
-/// Walks through the batches of one epoch's plan after the other: what all kinds of batches share.
+/// Walks through the batches of the epochs' plans. All kinds of batches use it.
 class EpochWalk {
  public:
   using MakePlan = std::function<EpochPlan(int64_t epoch)>;
 
-  /// Starts at `start`, which may lie at the end of an epoch. Throws Error(kData) when that epoch
-  /// has fewer batches than start.batch.
+  /// Starts at `start`, which may lie at the end of an epoch. Throws Error(kData) if that epoch has
+  /// fewer batches than start.batch.
   EpochWalk(MakePlan make_plan, DataPosition start);
 
   /// Row numbers of the next batch, valid until the next call.
@@ -108,10 +107,10 @@ class EpochWalk {
 TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
                                         std::span<const int64_t> indices);
 
-/// How much of the cells of a plan's batches is padding.
+/// The share of padding in a plan's batches.
 struct PaddingReport {
   int64_t batches = 0;
-  int64_t source_cells = 0, source_tokens = 0;  ///< sum of B * S, of those that are no padding
+  int64_t source_cells = 0, source_tokens = 0;  ///< sum of B * S, and those without padding
   int64_t target_cells = 0, target_tokens = 0;
 
   /// Share of padding over both sides, in [0, 1).
@@ -130,7 +129,7 @@ class TranslationBatches {
                      DataPosition start = {});
 
   TranslationBatch next() { return make_translation_batch(*corpus_, walk_.next()); }
-  /// After the batch returned last. A walk that starts here continues with the very same batches.
+  /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   /// Batches of the epoch that position() is in.
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }

@@ -19,7 +19,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 bool is_digit(char32_t c) { return c >= U'0' && c <= U'9'; }
 bool is_point(char32_t c) { return c == U'.' || c == U','; }
 
-// ASCII punctuation but apostrophe, comma, minus and point, which depend on their neighbours.
+// ASCII punctuation except apostrophe, comma, minus and full stop, which depend on their
+// neighbours.
 bool is_always_split(char32_t c) {
   return (c >= U' ' && c <= U'&') || (c >= U'(' && c <= U'+') || c == U'/' ||
          (c >= U':' && c <= U'@') || (c >= U'[' && c <= U'`') || (c >= U'{' && c <= U'~');
@@ -37,7 +38,8 @@ Symbols split_punctuation(const Symbols& text) {
   return out;
 }
 
-// Walks over pairs of neighbours like a regular expression of two characters: a match uses both up.
+// Walks over pairs of neighbours like a regular expression of two characters: a match consumes
+// both.
 template <class Matches, class Emit>
 Symbols rewrite_pairs(const Symbols& text, Matches&& matches, Emit&& emit) {
   Symbols out;
@@ -79,7 +81,8 @@ std::vector<Symbols> words_13a(std::string text) {
   return metrics::split_words(symbols);
 }
 
-// Trailing white space goes before tokenisation: a line that ends in "-\n" keeps its hyphen.
+// Removes trailing white space before tokenisation, so that a line ending in "-\n" keeps its
+// hyphen.
 std::string strip_end(std::string_view text) {
   size_t end = 0;
   for (size_t i = 0; i < text.size();) {
@@ -105,7 +108,7 @@ void finish_score(BleuScore& bleu) {
   if (!any) return;
   double smoothing = 1;
   double log_sum = 0;
-  constexpr double kLogOfZero = -9999999999.0;  // sacreBLEU's: the score is then exactly 0
+  constexpr double kLogOfZero = -9999999999.0;  // sacreBLEU's value: it makes the score exactly 0
   bool has_ngrams = true;
   for (size_t n = 0; n < BleuScore::kOrders; ++n) {
     const auto total = static_cast<double>(bleu.total[n]);
@@ -125,7 +128,7 @@ void finish_score(BleuScore& bleu) {
 
 void BleuOptions::validate() const {
   if (tokenize != "13a" && tokenize != "none") {
-    fail(ErrorKind::kConfig, "[bleu] tokenize is 13a or none, got '", tokenize, "'.");
+    fail(ErrorKind::kConfig, "[bleu] tokenize must be 13a or none, got '", tokenize, "'.");
   }
 }
 

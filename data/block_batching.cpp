@@ -14,10 +14,10 @@ struct Cut {
   int64_t rows;
 };
 
-// `places` is the number of tokens to share out. Both members are functions of (seed, epoch).
+// `places` is the number of tokens to cut. Both members are functions of (seed, epoch).
 Cut cut_stream(int64_t places, int64_t width, const BlockOptions& options, int64_t epoch) {
   if (!options.shuffle) return {0, (places + width - 1) / width};
-  // A short stream has room for one whole row at least.
+  // Even a short stream has room for one whole row.
   const int64_t choices = std::min(width, places - width + 1);
   const auto offset = static_cast<int64_t>(philox_below(
       draw_key(options.seed, epoch, "data.offset"), 0, static_cast<uint64_t>(choices)));
@@ -29,12 +29,12 @@ EpochWalk walk_of(const TokenStream& stream, int64_t places, int64_t width,
                   const BlockOptions& options, DataPosition start) {
   options.validate();
   if (width < 1) {
-    fail(ErrorKind::kConfig, "[data] block_size has room for bos and a token, got ",
+    fail(ErrorKind::kConfig, "[data] block_size must have room for bos and a token, got ",
          options.block_size, '.');
   }
   const int64_t least = options.shuffle ? width : 1;
   if (places < least) {
-    fail(ErrorKind::kData, "[data] a text to cut blocks from has at least ",
+    fail(ErrorKind::kData, "[data] a text to cut into blocks must have at least ",
          stream.size() - places + least, " tokens, got ", stream.size(), '.');
   }
   const auto make_plan = [=](int64_t epoch) {
@@ -44,7 +44,7 @@ EpochWalk walk_of(const TokenStream& stream, int64_t places, int64_t width,
   return EpochWalk(make_plan, start);
 }
 
-// A batch of padding, to be filled row by row.
+// A batch of only padding, which the caller fills row by row.
 BlockBatch empty_batch(int64_t rows, int64_t width) {
   BlockBatch batch;
   batch.rows = rows;
@@ -64,7 +64,7 @@ void fill_row(BlockBatch& batch, int64_t row, std::span<const int32_t> ids,
                                 [](int32_t target) { return target != kPadId; });
 }
 
-// Whole rows need no lengths.
+// Leaves `lengths` undefined if all rows are full.
 BlockBatch finish(BlockBatch batch) {
   const int64_t width = batch.ids.numel() / batch.rows;
   const int32_t* const lengths = batch.lengths.data<int32_t>();
@@ -79,11 +79,11 @@ BlockBatch finish(BlockBatch batch) {
 void BlockOptions::validate() const {
   constexpr int64_t kMost = int64_t{1} << 24;
   if (block_size < 1 || block_size > kMost) {
-    fail(ErrorKind::kConfig, "[data] block_size is between 1 and ", kMost, ", got ", block_size,
-         '.');
+    fail(ErrorKind::kConfig, "[data] block_size must be between 1 and ", kMost, ", got ",
+         block_size, '.');
   }
   if (batch_size < 1) {
-    fail(ErrorKind::kConfig, "[data] batch_size is 1 or more, got ", batch_size, '.');
+    fail(ErrorKind::kConfig, "[data] batch_size must be 1 or more, got ", batch_size, '.');
   }
 }
 

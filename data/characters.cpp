@@ -1,5 +1,5 @@
-// Every character is a token. The serialized form is text, one piece a line in the order of the
-// ids after the reserved four:
+// Every character is a token. The serialized form is text with one piece per line, in the order of
+// the ids after the four reserved ones:
 //
 //   tapestry characters 1
 //   <mask>
@@ -91,8 +91,8 @@ class CharacterTokenizer : public Tokenizer {
 
  private:
   void check_id(int32_t id) const {
-    check(id >= 0 && id < vocab_size(), "tokenizer", "ids are in [0, ", vocab_size(), "), got ", id,
-          '.');
+    check(id >= 0 && id < vocab_size(), "tokenizer", "ids must be in [0, ", vocab_size(), "), got ",
+          id, '.');
   }
   char32_t character(int32_t id) const { return characters_[static_cast<size_t>(id - first_)]; }
 
@@ -102,7 +102,7 @@ class CharacterTokenizer : public Tokenizer {
   std::string bytes_;
 };
 
-// The code point that `line` names; false when it names none.
+// Sets `c` to the code point named by `line`; false if it names none.
 bool parse_code_point(const std::string& line, char32_t& c) {
   unsigned value = 0;
   constexpr size_t kLongest = 8;  // U+10FFFF

@@ -22,7 +22,7 @@ bool is_ascii_punctuation(char32_t c) {
          (c >= 0x7B && c <= 0x7E);
 }
 
-// chrF++'s words: one punctuation mark comes off, at the end or else at the front.
+// chrF++'s words: one punctuation mark is split off, at the end or else at the front.
 std::vector<Symbols> words_of(const Symbols& text) {
   std::vector<Symbols> words;
   for (const Symbols& word : metrics::split_words(text)) {
@@ -43,7 +43,7 @@ void add_matches(const Symbols& hypothesis, const Symbols& reference, int orders
                  NgramMatches* sums) {
   for (int n = 0; n < orders; ++n) {
     const NgramMatches matches = metrics::match_ngrams(hypothesis, reference, n + 1);
-    // Where the reference is too short for an order, the hypothesis' n-grams do not count either.
+    // If the reference is too short for an order, the hypothesis' n-grams do not count either.
     if (matches.reference == 0) continue;
     sums[n].hypothesis += matches.hypothesis;
     sums[n].reference += matches.reference;
@@ -72,8 +72,8 @@ double f_score(const std::vector<NgramMatches>& sums, int beta) {
 void ChrfOptions::validate() const {
   if (char_order < 1 || word_order < 0 || beta < 1) {
     fail(ErrorKind::kConfig,
-         "[chrf] char_order is 1 or more, word_order 0 or more, beta 1 or more, got ", char_order,
-         ", ", word_order, ", ", beta, '.');
+         "[chrf] char_order must be 1 or more, word_order 0 or more, beta 1 or more, got ",
+         char_order, ", ", word_order, ", ", beta, '.');
   }
 }
 

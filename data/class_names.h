@@ -7,12 +7,11 @@
 
 namespace tapestry {
 
-/// The labels that occur, each once, in byte order. Throws Error(kData), naming `where`, when they
+/// The labels that occur, each once, in byte order. Throws Error(kData), naming `where`, if there
 /// are fewer than two.
 std::vector<std::string> class_names_of(std::vector<std::string> labels, const std::string& where);
 
-/// The place of `label` among the names. Throws Error(kData), naming the label's place in the data,
-/// when it is not one of them.
+/// The index of `label` in `names`. Throws Error(kData), naming `place`, if it is not one of them.
 int32_t class_number(const std::vector<std::string>& names, const std::string& label,
                      const std::string& place);
 

@@ -15,29 +15,29 @@ void validate_documents(const CorpusSpec& spec) {
   const std::string& documents = spec.documents;
   const std::array<const char*, 4> known = {"lines", "paragraphs", "fortunes", "file"};
   if (std::find(known.begin(), known.end(), documents) == known.end()) {
-    fail_config(
-        concat("documents is one of lines, paragraphs, fortunes, file, got '", documents, "'."));
+    fail_config(concat("documents must be one of lines, paragraphs, fortunes, file, got '",
+                       documents, "'."));
   }
   if (documents != "lines" && spec.kind() != CorpusSpec::Kind::kText) {
-    fail_config(concat("documents ", documents, " are of text, got ", spec.str(), '.'));
+    fail_config(concat("documents ", documents, " applies only to text, got ", spec.str(), '.'));
   }
   if (!(spec.range_begin >= 0 && spec.range_begin < spec.range_end && spec.range_end <= 1)) {
-    fail_config(concat("range_begin and range_end ascend between 0 and 1, got ", spec.range_begin,
+    fail_config(concat("expected 0 <= range_begin < range_end <= 1, got ", spec.range_begin,
                        " and ", spec.range_end, '.'));
   }
   const bool whole = spec.range_begin == 0 && spec.range_end == 1;
   const bool images = spec.kind() == CorpusSpec::Kind::kImages;
   if (!whole && documents != "file" && !images) {
-    fail_config(concat("a range is of documents file, got ", documents,
+    fail_config(concat("a range needs documents file, got ", documents,
                        "; use split for parts of many documents."));
   }
   if (images && spec.split != "all") {
-    fail_config(concat("split is of texts, got ", spec.split,
-                       " of images; use range_begin and range_end."));
+    fail_config(concat("split applies only to texts, got ", spec.split,
+                       " for images; use range_begin and range_end."));
   }
   if (spec.split != "all" && documents == "file") {
-    fail_config(concat("split is of many documents, got ", spec.split,
-                       " of documents file; use range_begin and range_end."));
+    fail_config(concat("split needs many documents, got ", spec.split,
+                       " with documents file; use range_begin and range_end."));
   }
 }
 
@@ -46,11 +46,12 @@ void validate_documents(const CorpusSpec& spec) {
 CorpusSpec::Kind CorpusSpec::kind() const {
   const bool parallel = !source.empty() || !target.empty();
   if (parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() != 1) {
-    fail_config("a corpus has exactly one of source and target, tsv, ding, text, images, got " +
-                (str().empty() ? "none" : str()) + '.');
+    fail_config(
+        "a corpus must have exactly one of source and target, tsv, ding, text, images, got " +
+        (str().empty() ? "none" : str()) + '.');
   }
   if (parallel && (source.empty() || target.empty())) {
-    fail_config(concat("a corpus has source and target, got only ",
+    fail_config(concat("a corpus must have source and target, got only ",
                        source.empty() ? "target " : "source ", str(), '.'));
   }
   const bool labelled = label_column != 0 || text_column != 0;
@@ -69,27 +70,27 @@ bool CorpusSpec::has_target() const {
 void CorpusSpec::validate() const {
   const bool labelled = kind() == Kind::kLabelled;
   if (labelled && (label_column < 1 || text_column < 1 || label_column == text_column)) {
-    fail_config(concat("label_column and text_column are different numbers from 1, got ",
+    fail_config(concat("label_column and text_column must be different numbers >= 1, got ",
                        label_column, " and ", text_column, '.'));
   }
   if (!labelled && (label_column != 0 || text_column != 0)) {
-    fail_config("label_column and text_column are columns of tsv, got " + str() + '.');
+    fail_config("label_column and text_column need tsv, got " + str() + '.');
   }
   if (!labels.empty() && kind() != Kind::kImages) {
-    fail_config("labels are of images, got " + str() + '.');
+    fail_config("labels need images, got " + str() + '.');
   }
   validate_documents(*this);
   if (source_column < 1 || target_column < 1 || source_column == target_column) {
-    fail_config(concat("source_column and target_column are different numbers from 1, got ",
+    fail_config(concat("source_column and target_column must be different numbers >= 1, got ",
                        source_column, " and ", target_column, '.'));
   }
   if (direction != "de-en" && direction != "en-de") {
-    fail_config(concat("direction is de-en or en-de, got '", direction, "'."));
+    fail_config(concat("direction must be de-en or en-de, got '", direction, "'."));
   }
   if (split != "all" && split != "train" && split != "valid" && split != "test") {
-    fail_config(concat("split is one of all, train, valid, test, got '", split, "'."));
+    fail_config(concat("split must be one of all, train, valid, test, got '", split, "'."));
   }
-  if (limit < 0) fail_config(concat("limit is 0 (none) or more, got ", limit, '.'));
+  if (limit < 0) fail_config(concat("limit must be 0 (none) or more, got ", limit, '.'));
 }
 
 std::string CorpusSpec::str() const {

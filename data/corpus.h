@@ -1,23 +1,21 @@
-// Corpora: files of sentences to token ids, with a count for everything that is left out.
+// Corpora: reads files of sentences into token ids and counts everything that is left out.
 //
-// A pair is kept or dropped as a whole, so sides never shift apart. Nothing is dropped without a
-// count:
+// A pair is kept or dropped as a whole, so the sides stay aligned. Every drop is counted:
 //
 //   reason          a pair is dropped when
 //   invalid_utf8    a side is not well-formed UTF-8
 //   nul_byte        a side holds a NUL byte (binary data, UTF-16)
 //   missing_column  a TSV line has fewer columns than asked for
 //   empty           a side (a document, a label) has no character but white space
-//   overlong        a side has more than max_length tokens (and overlong is "drop"); token streams
-//                   have no such limit
+//   overlong        a side has more than max_length tokens (if overlong is "drop"); not in token
+//   streams
 //   malformed       a Ding line has no " :: " or unbalanced brackets
-//   unaligned       a Ding line has other numbers of "|" parts on its sides
+//   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
-//   duplicate       the same Ding phrase pair came before
+//   duplicate       the same pair of Ding phrases came before
 //
-// Errors instead: files of a pair with different numbers of lines, a corpus of which nothing is
-// left, ill-formed UTF-8 or a NUL byte in a file that is one document, and everything in
-// data/text.h.
+// These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
+// ill-formed UTF-8 or a NUL byte in a file that is one document, and the errors of data/text.h.
 #pragma once
 
 #include <array>
@@ -35,7 +33,7 @@ namespace tapestry {
 /// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images. A tsv with
 /// a label_column is a corpus for classification, and so are images (data/images.h).
 struct CorpusSpec {
-  std::string source;         ///< file with one sentence per line
+  std::string source;         ///< file of one sentence per line
   std::string target;         ///< file with the translation of each line
   std::string tsv;            ///< one file with tab-separated columns
   int64_t source_column = 1;  ///< of tsv, from 1 as cut(1) counts
@@ -45,26 +43,25 @@ struct CorpusSpec {
   int64_t label_column = 0;         ///< of tsv: the class of the text; 0: a translation corpus
   int64_t text_column = 0;          ///< of tsv, with label_column
   std::string text;                 ///< file of text without translation
-  /// What one document of text is: lines (each line), paragraphs (lines up to a blank one),
-  /// fortunes (lines up to one that is exactly "%") or file (all of it). Line ends inside a
-  /// document are kept, each as LF.
+  /// The documents of `text`: lines (each line), paragraphs (lines up to a blank one), fortunes
+  /// (lines up to one that is exactly "%") or file (all of it). Line ends inside a document are
+  /// kept, each as LF.
   std::string documents = "lines";
   std::string images;  ///< IDX file of images, or TSV of labels and paths of images
   std::string labels;  ///< IDX file of their labels; empty: images is a TSV
-  /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. Of
-  /// images likewise.
+  /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. The
+  /// same for images.
   double range_begin = 0;
   double range_end = 1;
-  /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. The part is a hash of
-  /// the source text alone, so the same text is always in the same part, whatever else the file
-  /// holds.
+  /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. A hash of only the
+  /// source text decides the part, so the same text is always in the same part.
   std::string split = "all";
-  int64_t limit = 0;  ///< read no further than this many usable pairs; 0: all
+  int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
 
   enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages };
-  /// Throws Error(kConfig) when the members contradict each other.
+  /// Throws Error(kConfig) if the members contradict each other.
   Kind kind() const;
-  /// Whether its pairs are translations: so for kParallel, kTsv and kDing.
+  /// Whether its pairs are translations: true for kParallel, kTsv and kDing.
   bool has_target() const;
   void validate() const;
   /// The file names, for messages.
@@ -87,12 +84,12 @@ constexpr int kDropReasons = 9;
 const char* name_of(Drop reason);
 
 struct FilterCounts {
-  int64_t read = 0;  ///< pairs found, whatever became of them
+  int64_t read = 0;  ///< all pairs found
   int64_t kept = 0;
   int64_t truncated = 0;    ///< kept, cut to max_length
-  int64_t other_split = 0;  ///< left out since they belong to another split
+  int64_t other_split = 0;  ///< left out because they belong to another split
   std::array<int64_t, kDropReasons> dropped{};
-  /// "file:line" of the first one dropped for a reason.
+  /// "file:line" of the first pair dropped for each reason.
   std::array<std::string, kDropReasons> first{};
 
   int64_t of(Drop reason) const { return dropped[static_cast<size_t>(reason)]; }
@@ -110,13 +107,13 @@ struct TextPair {
   std::string place;   ///< "file:line" of its first line, for messages
 };
 
-/// Streams the usable pairs of one corpus; every filter but the length one is behind it.
+/// Streams the usable pairs of one corpus; it applies every filter except the length limit.
 class PairReader {
  public:
   virtual ~PairReader() = default;
-  /// False at the end. Throws Error(kData) as the table above tells.
+  /// False at the end. Throws Error(kData) as described above.
   virtual bool next(TextPair& pair) = 0;
-  /// What was read so far; `kept` counts the pairs returned.
+  /// Counts so far; `kept` counts the pairs returned.
   const FilterCounts& counts() const { return counts_; }
 
  protected:
@@ -157,7 +154,7 @@ class TextLists : public Ragged<char> {
     const auto bytes = Ragged<char>::operator[](i);
     return {bytes.data(), bytes.size()};
   }
-  /// All of them, as the metrics take references.
+  /// All texts, in the form that the metrics take.
   std::vector<std::string> to_strings() const {
     std::vector<std::string> texts;
     for (int64_t i = 0; i < size(); ++i) texts.emplace_back((*this)[i]);
@@ -166,8 +163,8 @@ class TextLists : public Ragged<char> {
 };
 
 struct CorpusOptions {
-  /// Most tokens of a side: its pieces and one more, the eos of the source or the bos or eos of the
-  /// target (bos and eos for classification). So no row of a batch is longer than max_length.
+  /// The limit of tokens of a side, including eos of the source or the bos or eos of the target
+  /// (bos and eos for classification). So no row of a batch is longer than max_length.
   int64_t max_length = 128;
   std::string overlong = "drop";  ///< drop | truncate (keep the first pieces) | error
   bool keep_text = false;         ///< also keep the raw text (references of a validation set)
@@ -187,12 +184,12 @@ struct ParallelCorpus {
 };
 
 /// Reads and encodes the corpora one after the other (in parallel, in blocks; the result does not
-/// depend on the number of threads). Throws Error(kData) when a corpus leaves nothing,
+/// depend on the number of threads). Throws Error(kData) if nothing is left of a corpus,
 /// Error(kConfig) for bad options or a spec without a target side.
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options);
 
-/// The same for text without translations; of the other kinds the source side is taken.
+/// The same for text without translations; takes the source side of other kinds.
 struct TextCorpus {
   TokenLists tokens;
   TextLists text;
@@ -203,9 +200,9 @@ struct TextCorpus {
 TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                      const CorpusOptions& options);
 
-/// What `options` ask for: the file at options.path, or trained on the corpora, one on both sides
-/// together or one per side. Corpora without targets give one shared tokenizer. A vocabulary of
-/// characters knows those of `specs` only: list validation text too where it must lack none.
+/// Reads the tokenizer of options.path, or trains on the corpora: one for both sides, or one per
+/// side. Corpora without targets give one shared tokenizer. A vocabulary of characters knows only
+/// those in `specs`: list validation text too if it must know all of its characters.
 TokenizerPair train_tokenizers(const TokenizerOptions& options,
                                const std::vector<CorpusSpec>& specs, uint64_t seed);
 

@@ -35,7 +35,7 @@ bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts)
   return true;
 }
 
-// The texts of all corpora on the asked-for sides, one stream.
+// The texts of all corpora on the given sides, as one stream.
 class SideLines {
  public:
   SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target)
@@ -119,11 +119,11 @@ void check_not_empty(const std::vector<CorpusSpec>& specs) {
 
 void CorpusOptions::validate() const {
   if (max_length < 2) {
-    fail(ErrorKind::kConfig, "[data] max_length is 2 or more, got ", max_length, '.');
+    fail(ErrorKind::kConfig, "[data] max_length must be 2 or more, got ", max_length, '.');
   }
   if (overlong != "drop" && overlong != "truncate" && overlong != "error") {
-    fail(ErrorKind::kConfig, "[data] overlong is one of drop, truncate, error, got '", overlong,
-         "'.");
+    fail(ErrorKind::kConfig, "[data] overlong must be one of drop, truncate, error, got '",
+         overlong, "'.");
   }
 }
 

@@ -9,8 +9,8 @@
 namespace tapestry {
 namespace {
 
-// `items` as a sum of `parts` numbers of at least `least` each, all such sums alike (selection
-// sampling of the places to cut at, Knuth volume 2, algorithm 3.4.2 S).
+// `items` as a sum of `parts` numbers of at least `least` each. All such sums are equally likely
+// (selection sampling of the cuts, Knuth volume 2, algorithm 3.4.2 S).
 std::vector<int64_t> random_parts(RowDraws& draws, int64_t items, int64_t parts, int64_t least) {
   const int64_t shift = 1 - least;
   items += shift * parts;
@@ -26,7 +26,7 @@ std::vector<int64_t> random_parts(RowDraws& draws, int64_t items, int64_t parts,
   return sizes;
 }
 
-// Knuth's product of uniform draws: the mean is small.
+// Knuth's product of uniform draws, which is fast for a small mean.
 int64_t random_poisson(RowDraws& draws, double mean) {
   const double bound = std::exp(-mean);
   int64_t count = 0;
@@ -59,21 +59,22 @@ double DenoisingOptions::density() const {
 
 void DenoisingOptions::validate() const {
   if (objective != "span_corruption" && objective != "infilling") {
-    fail(ErrorKind::kConfig, "[data] objective is span_corruption or infilling, got '", objective,
-         "'.");
+    fail(ErrorKind::kConfig, "[data] objective must be span_corruption or infilling, got '",
+         objective, "'.");
   }
   if (!(noise_density >= 0 && noise_density < 1)) {
-    fail(ErrorKind::kConfig, "[data] noise_density is between 0 (the objective's own) and 1, got ",
+    fail(ErrorKind::kConfig,
+         "[data] noise_density must be between 0 (the objective's default) and 1, got ",
          noise_density, '.');
   }
   constexpr double kLongestMean = 100;
   if (!(mean_span_length >= 1 && mean_span_length <= kLongestMean)) {
-    fail(ErrorKind::kConfig, "[data] mean_span_length is between 1 and ", kLongestMean, ", got ",
-         mean_span_length, '.');
+    fail(ErrorKind::kConfig, "[data] mean_span_length must be between 1 and ", kLongestMean,
+         ", got ", mean_span_length, '.');
   }
   constexpr int64_t kLeast = 4;  // two sentinels, the token between them, and eos
   if (max_length < kLeast) {
-    fail(ErrorKind::kConfig, "[data] max_length of denoising is ", kLeast, " or more, got ",
+    fail(ErrorKind::kConfig, "[data] max_length of denoising must be ", kLeast, " or more, got ",
          max_length, '.');
   }
 }
@@ -112,7 +113,7 @@ NoisedText span_corrupt(std::span<const int32_t> tokens, const DenoisingVocabula
 
   RowDraws draws(key, text);
   const auto lengths = random_parts(draws, hidden, spans, 1);
-  // Text between two spans has at least a token, before the first and after the last perhaps none.
+  // At least one token separates two spans. There may be none before the first and after the last.
   auto gaps = random_parts(draws, all - hidden + 2, spans + 1, 1);
   --gaps.front();
   --gaps.back();
@@ -153,7 +154,7 @@ NoisedText infill(std::span<const int32_t> tokens, const DenoisingVocabulary& vo
     it = lengths.erase(it);
     --empty;
   }
-  // The last span was cut to what was left to hide: it may stand anywhere.
+  // The last span was shortened to fit: shuffle, so that it may be anywhere.
   draws.shuffle(lengths);
   const auto gaps = random_parts(draws, all - hidden, static_cast<int64_t>(lengths.size()) + 1, 0);
   int64_t at = 0;

@@ -5,7 +5,7 @@
 namespace tapestry {
 namespace {
 
-// Copies text outside brackets; each bracket leaves a space. False when brackets do not balance.
+// Copies text outside brackets; each bracket leaves a space. False if brackets do not balance.
 bool remove_brackets(std::string_view text, std::string& out) {
   constexpr std::string_view kOpen = "{[(<";
   constexpr std::string_view kClose = "}])>";
@@ -23,7 +23,7 @@ bool remove_brackets(std::string_view text, std::string& out) {
   return expected.empty();
 }
 
-// An abbreviation is /.../ that stands alone; "sb./sth." and "and / or" are text.
+// An abbreviation is a separate word /.../; "sb./sth." and "and / or" are text.
 size_t end_of_abbreviation(std::string_view text, size_t begin) {
   const bool alone = begin == 0 || text[begin - 1] == ' ';
   if (text[begin] != '/' || !alone) return std::string_view::npos;

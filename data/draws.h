@@ -15,7 +15,7 @@ inline PhiloxKey draw_key(uint64_t seed, int64_t epoch, std::string_view purpose
   return {seed, static_cast<uint32_t>(epoch), stream_of(purpose.data(), purpose.size())};
 }
 
-/// The number of a draw block that belongs to one place in one row; both are below 2^32.
+/// The draw block of one place in one row; both are below 2^32.
 inline uint64_t draw_index(int64_t row, int64_t place) {
   return static_cast<uint64_t>(row) << 32 | static_cast<uint64_t>(place);
 }
@@ -28,7 +28,7 @@ void shuffle(std::vector<T>& values, const PhiloxKey& key) {
   }
 }
 
-/// Draws of one row, one after the other.
+/// The draws of one row, in order.
 class RowDraws {
  public:
   RowDraws(const PhiloxKey& key, int64_t row) : key_(key), next_(draw_index(row, 0)) {}

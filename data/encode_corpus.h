@@ -1,4 +1,4 @@
-// Corpora through tokenizers, as all loaders need it; private to data/.
+// Encodes corpora for all loaders; private to data/.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct EncodedPair {
   std::vector<int32_t> target;
 };
 
-/// What fits a row: `max_length` tokens, `specials` of which are bos and eos.
+/// The limit of a row: `max_length` tokens, of which `specials` are bos and eos.
 struct LengthRule {
   int64_t max_length;
   std::string overlong;
   int64_t specials = 1;
 };
 
-/// Streams one corpus through the tokenizers to `accept`, in order; the target tokenizer may be
-/// null. Throws Error(kData) when nothing is left.
+/// Encodes one corpus and passes its pairs to `accept` in order; the target tokenizer may be null.
+/// Throws Error(kData) if nothing is left.
 FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
                            const Tokenizer* target_tokenizer, const LengthRule& rule,
                            const std::function<void(const EncodedPair&)>& accept);

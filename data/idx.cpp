@@ -32,7 +32,7 @@ IdxBytes read_idx_bytes(const std::string& path) {
   const auto size = static_cast<int64_t>(idx.file.size());
   if (idx.file.size() < kMagicBytes || byte(0) != 0 || byte(1) != 0 || byte(2) != kUnsignedByte) {
     fail(ErrorKind::kData, "[data] ", path,
-         " is no IDX file of bytes: expected it to begin with 00 00 08, got ",
+         " is not an IDX file of unsigned bytes: expected it to begin with 00 00 08, got ",
          size == 0 ? "an empty file" : in_hex(idx.file.substr(0, kMagicBytes)), '.');
   }
   const size_t axes = byte(3);
@@ -49,7 +49,7 @@ IdxBytes read_idx_bytes(const std::string& path) {
     idx.sizes.push_back(length);
     product += (axis > 0 ? " x " : "") + std::to_string(length);
     if (length > 0 && elements > kMostElements / length) {
-      fail(ErrorKind::kData, "[data] ", path, " tells of more than 2^40 bytes: ", product, '.');
+      fail(ErrorKind::kData, "[data] ", path, " declares more than 2^40 bytes: ", product, '.');
     }
     elements *= length;
   }

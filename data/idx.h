@@ -12,7 +12,7 @@ namespace tapestry {
 
 struct IdxBytes {
   std::vector<int64_t> sizes;
-  std::string file;   ///< all of it, unpacked
+  std::string file;   ///< the whole file, unpacked
   size_t header = 0;  ///< bytes of the file before the elements
 
   std::span<const uint8_t> elements() const {
@@ -21,7 +21,7 @@ struct IdxBytes {
 };
 
 /// Reads a file, packed with gzip or not, whose elements are unsigned bytes. Throws Error(kData),
-/// naming the file, unless that is what it is and it has exactly the bytes that its sizes tell.
+/// naming the file, if it is no such file or its length does not match its sizes.
 IdxBytes read_idx_bytes(const std::string& path);
 
 }  // namespace tapestry

@@ -8,8 +8,8 @@
 namespace tapestry {
 namespace {
 
-// Copies an image as it looks (down, right) pixels away, from the right to the left where `flip`.
-// Black comes in at the border.
+// Copies an image, moved by (down, right) pixels and mirrored if `flip`. Pixels from outside are
+// black.
 void copy_changed(std::span<const uint8_t> image, const ImageSize& size, int64_t down,
                   int64_t right, bool flip, uint8_t* out) {
   for (int64_t y = 0; y < size.height; ++y) {
@@ -37,8 +37,8 @@ ImageBatches::ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
       walk_(
           [images = corpus.images(), options](int64_t epoch) {
             if (options.batch_size < 1) {
-              fail(ErrorKind::kConfig, "[data] batch_size is 1 or more, got ", options.batch_size,
-                   '.');
+              fail(ErrorKind::kConfig, "[data] batch_size must be 1 or more, got ",
+                   options.batch_size, '.');
             }
             return EpochPlan::of_equal_rows(images, options.batch_size, options.shuffle,
                                             options.seed, epoch);

@@ -1,4 +1,4 @@
-// Batches of images, changed a little each time they are seen.
+// Batches of images with augmentation.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace tapestry {
 
-/// Changes of the images of a training set.
+/// Random changes of training images.
 struct AugmentOptions {
-  int64_t shift = 0;  ///< moves an image by up to so many pixels up, down, left and right
-  bool flip = false;  ///< turns left and right around in half of the cases
+  int64_t shift = 0;  ///< moves an image by up to this many pixels in each direction
+  bool flip = false;  ///< mirrors half of the images, left to right
 };
 
 struct ImageBatchOptions {
   int64_t batch_size = 256;  ///< images
-  bool shuffle = true;       ///< false: the order of the corpus, nothing changed
+  bool shuffle = true;       ///< false: in the order of the corpus, without augmentation
   uint64_t seed = 1;
   AugmentOptions augment = {};
 };
@@ -26,11 +26,11 @@ struct ImageBatch {
   Tensor pixels;                 ///< (B, height, width, channels) float32, normalised
   Tensor labels;                 ///< (B) int32
   int64_t rows = 0;              ///< B
-  std::vector<int64_t> indices;  ///< row -> number of the image in the corpus
+  std::vector<int64_t> indices;  ///< the number in the corpus of each row's image
 };
 
-/// Epoch after epoch, every image once. What an image is changed to is a function of (seed, epoch,
-/// its number).
+/// Epoch after epoch, every image once. The change of an image is a function of (seed, epoch, its
+/// number).
 class ImageBatches {
  public:
   /// `corpus` must outlive this. Throws as EpochWalk does, Error(kConfig) for a batch_size below 1.
@@ -38,7 +38,7 @@ class ImageBatches {
                const ImageBatchOptions& options, DataPosition start = {});
 
   ImageBatch next();
-  /// After the batch returned last. A walk that starts here continues with the very same batches.
+  /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
 

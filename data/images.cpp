@@ -40,7 +40,7 @@ std::vector<ListedImage> read_list(const std::string& path) {
   return list;
 }
 
-// The numbers of the images that a corpus takes of the `count` in its files.
+// The range of images that a corpus takes from the `count` images of its files.
 struct Range {
   int64_t begin, end;
 };
@@ -115,7 +115,7 @@ void load_list(const CorpusSpec& spec, ImageCorpus& corpus) {
   }
 }
 
-// The classes of corpora that come without names: numbers where one has IDX labels.
+// Class names for corpora without given names: numbers if one has IDX labels.
 std::vector<std::string> names_in(const std::vector<CorpusSpec>& specs) {
   std::vector<std::string> names;
   int64_t numbers = 0;
@@ -169,7 +169,7 @@ std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
   int width = 0, height = 0, channels = 0;
   std::unique_ptr<stbi_uc, void (*)(void*)> pixels(nullptr, stbi_image_free);
   if (stbi_info_from_memory(bytes, length, &width, &height, &channels) != 0) {
-    // 2 and 4 have a channel of transparency.
+    // With 2 or 4 channels the last one is transparency.
     const int64_t own = channels <= 2 ? 1 : 3;
     demand_size(path, {height, width, size.known() ? size.channels : own}, size);
     pixels.reset(stbi_load_from_memory(bytes, length, &width, &height, &channels,

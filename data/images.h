@@ -23,15 +23,14 @@ struct ImageSize {
   std::string str() const;
 };
 
-/// What a model knows of its images: channel c of a pixel is fed as (byte / 255 - mean[c]) /
-/// std[c].
+/// The format of a model's images: it gets channel c of a pixel as (byte / 255 - mean[c]) / std[c].
 struct ImageFormat {
   ImageSize size;
-  std::vector<double> mean, std;  ///< one number a channel; empty: not known yet
+  std::vector<double> mean, std;  ///< one number per channel; empty: not known yet
 };
 
 /// Image i is bytes [i * size.bytes(), (i + 1) * size.bytes()) of `pixels`, (height, width,
-/// channels) row-major; its class labels[i] is named label_names[labels[i]].
+/// channels) row-major; its class is labels[i], with the name label_names[labels[i]].
 struct ImageCorpus {
   ImageSize size;
   std::vector<uint8_t> pixels;
@@ -48,27 +47,28 @@ struct ImageCorpus {
 /// Reads corpora of kind kImages one after the other:
 ///
 ///  - images and labels: IDX files of unsigned bytes, packed with gzip or not; images of 3 axes
-///    (number, height, width) or 4 (and channels). Label k is named label_names[k]; without
+///    (number, height, width) or 4 (and channels). Label k has the name label_names[k]; without
 ///    label_names its number.
-///  - images alone: lines of a label, a tab and the path of an image file, relative to the list's
-///    folder; blank lines are left out. Without label_names the labels are numbered in byte order.
+///  - only images: lines of a label, a tab and the path of an image file, relative to the list's
+///  folder; blank lines are skipped. Without label_names the labels are numbered in byte order.
 ///
-/// Every image must be of the given size, or where none is known of the first one's. Colour becomes
-/// grey, or grey colour, as the channels demand. Throws Error(kData) naming the file or line that
-/// does not fit, when a corpus leaves nothing, or when fewer than two classes are found.
+/// Every image must have the given size, or if that is not known the first image's. Colour is
+/// converted to grey, and grey to colour, as size.channels requires. Throws Error(kData), naming
+/// the file or line, if something does not fit, if nothing is left of a corpus, or if there are
+/// fewer than two classes.
 ImageCorpus load_images(const std::vector<CorpusSpec>& specs, ImageSize size = {},
                         const std::vector<std::string>& label_names = {});
 
-/// The pixels of a PNG, PNM (binary PPM or PGM) or JPEG file; transparency is ignored. A size that
-/// is not known is set to the file's, with 1 channel for grey and 3 for colour. Throws Error(kData)
-/// naming the file when it is no such image or is of another size.
+/// The pixels of a PNG, PNM (binary PPM or PGM) or JPEG file; transparency is ignored. An unknown
+/// `size` is set to the file's, with 1 channel for grey and 3 for colour. Throws Error(kData),
+/// naming the file, if it is no such image or has another size.
 std::vector<uint8_t> read_image(const std::string& path, ImageSize& size);
 
 /// The format of a corpus: its size, and the mean and standard deviation of each channel, scaled to
-/// [0, 1]. A channel without any contrast gets the deviation 1.
+/// [0, 1]. A constant channel gets the deviation 1.
 ImageFormat format_of(const ImageCorpus& corpus);
 
-/// Bytes of whole images -> float32 (images, height, width, channels) as the format tells.
+/// Bytes of whole images -> float32 (images, height, width, channels), scaled as in ImageFormat.
 Tensor normalised(std::span<const uint8_t> pixels, const ImageFormat& format);
 
 }  // namespace tapestry

@@ -19,7 +19,7 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
   options.validate();
   check_not_empty(specs);
   if (options.max_length <= kSpecials) {
-    fail(ErrorKind::kConfig, "[data] max_length of classification is ", kSpecials + 1,
+    fail(ErrorKind::kConfig, "[data] max_length of classification must be ", kSpecials + 1,
          " or more, got ", options.max_length, '.');
   }
   const LengthRule rule{options.max_length, options.overlong, kSpecials};

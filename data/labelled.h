@@ -11,7 +11,8 @@
 
 namespace tapestry {
 
-/// Token ids without bos and eos. Text i has the class labels[i], named label_names[labels[i]].
+/// Token ids without bos and eos. Text i has the class labels[i] with the name
+/// label_names[labels[i]].
 struct LabelledCorpus {
   TokenLists tokens;
   std::vector<int32_t> labels;
@@ -21,10 +22,10 @@ struct LabelledCorpus {
   int64_t size() const { return tokens.size(); }
 };
 
-/// Reads and encodes TSV corpora with a label_column. The label names are those of the corpora, in
-/// byte order, or `label_names` where given (for validation: those of the training corpus). Throws
-/// Error(kData) when a corpus leaves nothing, has a label that is not among `label_names` (naming
-/// the place), or when fewer than two labels are found; Error(kConfig) for bad options or other
+/// Reads and encodes TSV corpora with a label_column. The label names are `label_names` if given
+/// (for validation: those of the training corpus), else the labels of the corpora in byte order.
+/// Throws Error(kData) if nothing is left of a corpus, if a label is not in `label_names` (naming
+/// the place), or if there are fewer than two labels; Error(kConfig) for bad options or other
 /// kinds.
 LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                              const CorpusOptions& options,
@@ -37,7 +38,7 @@ struct LabelledBatch {
   Tensor labels;                 ///< (B)
   int64_t rows = 0;              ///< B
   int64_t tokens = 0;            ///< without padding: sum of the lengths
-  std::vector<int64_t> indices;  ///< row -> number of the text in the corpus
+  std::vector<int64_t> indices;  ///< the number in the corpus of each row's text
 };
 
 /// Batches of similar length, epoch after epoch.
@@ -48,7 +49,7 @@ class LabelledBatches {
                   DataPosition start = {});
 
   LabelledBatch next();
-  /// After the batch returned last. A walk that starts here continues with the very same batches.
+  /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
 

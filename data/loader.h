@@ -16,19 +16,19 @@
 
 namespace tapestry {
 
-/// Calls `produce` on its own thread, `depth` results ahead, and hands them out in order. The first
-/// exception of `produce` ends the thread; next() throws it after the results before it, and on
-/// every call from then on. `produce` must not use parallel_for: the threads belong to the
-/// consumer.
+/// Calls `produce` on its own thread, up to `depth` results ahead, and returns the results in
+/// order. The first exception of `produce` ends the thread; next() throws it after the earlier
+/// results, and again on every later call. `produce` must not use parallel_for: the threads belong
+/// to the consumer.
 template <class Item>
 class Prefetcher {
  public:
   explicit Prefetcher(std::function<Item()> produce, size_t depth = 4)
       : produce_(std::move(produce)), depth_(depth) {
-    check(depth > 0, "data", "a queue holds at least one item, got 0.");
+    check(depth > 0, "data", "expected a queue depth of at least 1, got 0.");
     thread_ = std::thread([this] { run(); });
   }
-  /// Waits for the item in the making, at most.
+  /// Waits at most for the item in progress.
   ~Prefetcher() {
     {
       std::lock_guard lock(mutex_);
@@ -91,16 +91,16 @@ class Loader {
   using Batch = decltype(std::declval<Batches&>().next());
   struct Item {
     Batch batch;
-    DataPosition position;         ///< after this batch: what a checkpoint stores
-    int64_t batches_in_epoch = 0;  ///< position.batch == batches_in_epoch: the epoch's last batch
+    DataPosition position;         ///< after this batch; a checkpoint stores it
+    int64_t batches_in_epoch = 0;  ///< if equal to position.batch, the batch is the epoch's last
   };
 
-  /// What `batches` refers to must outlive this. It starts where `batches` stands.
+  /// Starts at the position of `batches`. The corpus of `batches` must outlive this.
   explicit Loader(Batches batches, size_t depth = 4)
       : batches_(std::move(batches)),
         position_(batches_.position()),
         queue_([this] { return produce(); }, depth) {}
-  /// The same from the arguments of Batches. Errors of the plan of the first epoch are thrown here.
+  /// The same from the arguments of Batches. Throws errors in the plan of the first epoch.
   template <class... Args>
   requires std::constructible_from<Batches, const Args&...>
   explicit Loader(const Args&... args) : Loader(Batches(args...)) {}
@@ -120,7 +120,7 @@ class Loader {
     return {std::move(batch), batches_.position(), batches_.batches_in_epoch()};
   }
 
-  Batches batches_;  // touched by the queue's thread only
+  Batches batches_;  // used only by the queue's thread
   DataPosition position_;
   Prefetcher<Item> queue_;
 };

@@ -6,7 +6,7 @@
 namespace tapestry {
 namespace {
 
-// The draw block of a row that no position has.
+// A draw block that belongs to no position.
 constexpr int64_t kFallbackPlace = 0xFFFFFFFF;
 
 bool may_be_masked(int32_t id) { return id != kPadId && id != kBosId && id != kEosId; }
@@ -15,7 +15,7 @@ struct Unit {
   size_t begin, end;
 };
 
-// What is chosen as a whole: the tokens of a word, or each token.
+// Tokens that are chosen together: those of a word, or each token by itself.
 std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
                            bool whole_word) {
   std::vector<Unit> units;
@@ -36,7 +36,7 @@ std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabul
 
 void MaskingOptions::validate() const {
   const auto bad = [](const char* key, const char* expected, double value) {
-    fail(ErrorKind::kConfig, "[data] ", key, " is ", expected, ", got ", value, '.');
+    fail(ErrorKind::kConfig, "[data] ", key, " must be ", expected, ", got ", value, '.');
   };
   if (!(probability > 0 && probability <= 1)) bad("probability", "above 0, up to 1", probability);
   if (!(mask_share >= 0 && mask_share <= 1)) bad("mask_share", "between 0 and 1", mask_share);
@@ -63,7 +63,7 @@ MaskingVocabulary::MaskingVocabulary(const Tokenizer& tokenizer) {
 }
 
 bool MaskingVocabulary::starts_word(int32_t id) const {
-  check(id >= 0 && id < static_cast<int32_t>(starts_word_.size()), "data", "ids are in [0, ",
+  check(id >= 0 && id < static_cast<int32_t>(starts_word_.size()), "data", "ids must be in [0, ",
         starts_word_.size(), "), got ", id, '.');
   return starts_word_[static_cast<size_t>(id)];
 }
@@ -71,8 +71,8 @@ bool MaskingVocabulary::starts_word(int32_t id) const {
 MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
                          const MaskingOptions& options, const PhiloxKey& key, int64_t row) {
   MaskedTokens masked{{tokens.begin(), tokens.end()}, std::vector<int32_t>(tokens.size(), kPadId)};
-  // Four draws belong to each position: whether it (its word) is chosen, what becomes of it, and
-  // two for the random piece.
+  // Each position has four draws: whether it (or its word) is chosen, how it is replaced, and two
+  // for the random piece.
   const auto draws_at = [&](size_t position) {
     return philox(key, draw_index(row, static_cast<int64_t>(position)));
   };

@@ -1,4 +1,4 @@
-// Masked language modelling (Devlin et al. 2018, Liu et al. 2019): which tokens a model has to
+// Masked language modelling (Devlin et al. 2019, Liu et al. 2019): which tokens a model must
 // predict, and what it sees in their place.
 #pragma once
 
@@ -12,19 +12,19 @@
 namespace tapestry {
 
 struct MaskingOptions {
-  double probability = 0.15;  ///< chance of a token (of a word) to be predicted
+  double probability = 0.15;  ///< probability that a token (or word) is chosen for prediction
   double mask_share = 0.8;    ///< of these: replaced by <mask>
-  double random_share = 0.1;  ///< of these: replaced by a random piece; the rest is left as it is
-  bool whole_word = false;    ///< choose words, not tokens
+  double random_share = 0.1;  ///< of these: replaced by a random piece; the rest stays
+  bool whole_word = false;    ///< chooses words, not tokens
 
   /// Throws Error(kConfig) naming the first bad member.
   void validate() const;
 };
 
-/// What masking needs to know of a vocabulary.
+/// The facts about a vocabulary that masking needs.
 class MaskingVocabulary {
  public:
-  /// Throws Error(kConfig) when the tokenizer has no <mask>.
+  /// Throws Error(kConfig) if the tokenizer has no <mask>.
   explicit MaskingVocabulary(const Tokenizer& tokenizer);
 
   int32_t mask_id() const { return mask_id_; }
@@ -40,14 +40,14 @@ class MaskingVocabulary {
 };
 
 struct MaskedTokens {
-  std::vector<int32_t> ids;      ///< what the model sees
+  std::vector<int32_t> ids;      ///< the model's input
   std::vector<int32_t> targets;  ///< the token at chosen positions, kPadId elsewhere
 };
 
-/// Chooses tokens of one row and replaces them. A pure function: the draws are those of `key`, told
-/// apart by `row` (below 2^32) and the position. pad, bos and eos are never chosen. Where chance
-/// chooses nothing, one token (or word) is chosen, so that no row is without a target; a row of
-/// pad, bos and eos alone is left as it is.
+/// Chooses tokens of one row and replaces them. A pure function: `key`, `row` (below 2^32) and the
+/// position decide the draws. pad, bos and eos are never chosen. If no token is drawn, one token
+/// (or word) is chosen, so that every row has a target; a row of only pad, bos and eos stays
+/// unchanged.
 MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
                          const MaskingOptions& options, const PhiloxKey& key, int64_t row);
 

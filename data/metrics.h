@@ -16,8 +16,8 @@ struct BleuOptions {
   void validate() const;
 };
 
-/// Corpus BLEU (Papineni et al. 2002) over 1- to 4-grams. Orders without a match are smoothed
-/// exponentially, as in mteval-v13a.
+/// Corpus BLEU (Papineni et al. 2002) over 1- to 4-grams. Orders without a match get exponential
+/// smoothing, as in mteval-v13a.
 struct BleuScore {
   static constexpr int kOrders = 4;
 
@@ -36,7 +36,7 @@ struct BleuScore {
   std::string str() const;
 };
 
-/// Throws Error(kData) when the numbers of lines differ or are 0, Error(kConfig) for bad options.
+/// Throws Error(kData) if the numbers of lines differ or are 0, Error(kConfig) for bad options.
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses,
                       const std::vector<std::string>& references, const BleuOptions& options = {});
 
@@ -50,7 +50,7 @@ struct ChrfOptions {
 };
 
 /// Corpus chrF (Popovic 2015, 2017): F-score of the precisions and recalls averaged over the orders
-/// that both sides have. White space is left out of character n-grams.
+/// that both sides have. Character n-grams skip white space.
 struct ChrfScore {
   double score = 0;  ///< in [0, 100]
   int64_t sentences = 0;

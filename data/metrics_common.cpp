@@ -63,7 +63,8 @@ Symbols symbols_of(std::string_view text, bool lowercase) {
 
 void check_lines(const char* who, size_t hypotheses, size_t references) {
   if (hypotheses != references) {
-    fail(ErrorKind::kData, '[', who, "] ", hypotheses, " hypotheses, ", references, " references.");
+    fail(ErrorKind::kData, '[', who, "] expected as many hypotheses as references, got ",
+         hypotheses, " and ", references, '.');
   }
   if (hypotheses == 0) fail(ErrorKind::kData, '[', who, "] expected lines to compare, got none.");
 }

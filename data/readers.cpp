@@ -14,7 +14,7 @@
 namespace tapestry {
 namespace {
 
-// What every kind of corpus shares: checks of the text, the split and the limit.
+// Shared by all kinds of corpora: checks of the text, the split and the limit.
 class FilteringReader : public PairReader {
  public:
   explicit FilteringReader(const CorpusSpec& spec) : spec_(spec) {}
@@ -35,8 +35,8 @@ class FilteringReader : public PairReader {
   }
 
  protected:
-  // The next pair as it stands in the file. Subclasses count what they drop themselves, as read
-  // too.
+  // Gets the next pair of the file, unchanged. Subclasses count the pairs that they drop, also as
+  // read.
   virtual bool fetch(TextPair& pair) = 0;
   virtual bool drops_kind(const TextPair&) { return false; }
 
@@ -122,7 +122,7 @@ class TextReader : public FilteringReader {
   }
 
  private:
-  // The lines up to the next separator; separators in a row count as one.
+  // Gets the lines up to the next separator; successive separators count as one.
   template <class IsSeparator>
   bool fetch_group(TextPair& pair, IsSeparator&& is_separator) {
     bool any = false;
@@ -143,7 +143,7 @@ class TextReader : public FilteringReader {
     return any;
   }
 
-  // A document that cannot be left out must not be cut short either: dirt in it is an error.
+  // The file is one document, so invalid text is an error, not a dropped line.
   bool fetch_file(TextPair& pair) {
     pair.source.clear();
     while (lines_.next(line_)) {
@@ -243,7 +243,7 @@ class DingReader : public FilteringReader {
       drop(Drop::kTooShort, pair.place);
       return true;
     }
-    // 64 bits over some 10^5 phrases: a false duplicate has a chance of 10^-9.
+    // 64 bits for about 10^5 phrases: the probability of a false duplicate is about 10^-9.
     const std::string both = pair.source + '\n' + pair.target;
     if (!seen_.insert(XXH3_64bits(both.data(), both.size())).second) {
       drop(Drop::kDuplicate, pair.place);

@@ -12,7 +12,7 @@
 namespace tapestry::tokenizers {
 namespace {
 
-// A setting of SentencePiece's own log; 0.1.97 has no constant for "nothing".
+// A level for SentencePiece's own log; 0.1.97 has no constant for "nothing".
 constexpr const char* kSilent = "1000";
 
 // U+2581, which SentencePiece writes for a space.
@@ -23,8 +23,8 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceTokenizer(const std::string& bytes, const std::string& name) : bytes_(bytes) {
     const auto status = processor_.LoadFromSerializedProto(bytes_);
     if (!status.ok()) {
-      fail(ErrorKind::kData, "[tokenizer] ", name, " is no SentencePiece model: ", status.message(),
-           '.');
+      fail(ErrorKind::kData, "[tokenizer] ", name,
+           " is not a SentencePiece model: ", status.message(), '.');
     }
     if (processor_.pad_id() != kPadId || processor_.unk_id() != kUnkId ||
         processor_.bos_id() != kBosId || processor_.eos_id() != kEosId) {
@@ -45,8 +45,8 @@ class SentencePieceTokenizer : public Tokenizer {
     return {ids.begin(), ids.end()};
   }
 
-  // SentencePiece begins every text with a space. Behind a character that no piece has, one it
-  // keeps for private use, the text stands in the middle of a word.
+  // SentencePiece puts a space before every text. After a character without a piece (from the
+  // private use area) the text is inside a word instead.
   std::vector<int32_t> encode_continuation(std::string_view text) const override {
     static constexpr std::string_view kStranger = "\xEE\x80\x80";  // U+E000
     const std::vector<int32_t> before = encode(kStranger);
@@ -60,7 +60,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string decode(const std::vector<int32_t>& ids) const override {
     for (const int32_t id : ids) check_id(id);
-    // All special pieces but unk are control pieces of the model: they have no text.
+    // All special pieces except unk are control pieces of the model, which have no text.
     std::string text;
     const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
     check(status.ok(), "tokenizer", "SentencePiece cannot decode: ", status.message(), '.');
@@ -79,7 +79,7 @@ class SentencePieceTokenizer : public Tokenizer {
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
 
  private:
-  // Pieces of the same name that text can produce are no special pieces.
+  // A piece of the same name that text can produce is not a special piece.
   std::optional<int32_t> find_control(const std::string& name) const {
     const int id = processor_.PieceToId(name);
     if (!processor_.IsControl(id)) return std::nullopt;
@@ -87,7 +87,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   void check_id(int32_t id) const {
-    check(id >= 0 && id < processor_.GetPieceSize(), "tokenizer", "ids are in [0, ",
+    check(id >= 0 && id < processor_.GetPieceSize(), "tokenizer", "ids must be in [0, ",
           processor_.GetPieceSize(), "), got ", id, '.');
   }
 
@@ -132,11 +132,11 @@ class VectorIterator : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
-// SentencePiece learns nothing from longer ones.
+// SentencePiece ignores longer lines.
 constexpr size_t kLongestLine = 4192;
 
-// Where the part of a text that begins at `begin` and ends at `end` is cut if it is too long:
-// before a space, or else between characters.
+// Where to cut the part [begin, end) of a text if it is too long: before a space, or else between
+// characters.
 size_t cut_of(const std::string& text, size_t begin, size_t end) {
   if (end - begin <= kLongestLine) return end;
   const size_t space = text.rfind(' ', begin + kLongestLine);
@@ -146,7 +146,7 @@ size_t cut_of(const std::string& text, size_t begin, size_t end) {
   return cut;
 }
 
-// A text of several lines as its lines, and long ones in parts.
+// Splits texts into lines, and long lines into parts.
 LineSource split_lines(const LineSource& texts) {
   return [&texts, text = std::string(), begin = size_t{0}](std::string& line) mutable {
     while (true) {
@@ -178,14 +178,14 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
       {"unk_id", std::to_string(kUnkId)},
       {"bos_id", std::to_string(kBosId)},
       {"eos_id", std::to_string(kEosId)},
-      // Sums of the unigram trainer are cut by thread: a fixed number keeps them the same
+      // The unigram trainer sums per thread: a fixed number of threads gives the same sums
       // everywhere.
       {"num_threads", "4"},
       {"minloglevel", kSilent},
   };
 }
 
-// SentencePiece's reasons in our words. It tells the largest vocabulary at the end of its message.
+// Throws SentencePiece's reason in our words. Its message ends with the largest vocabulary.
 [[noreturn]] void fail_training(const TokenizerOptions& options, const std::string& message) {
   const auto first_number_after = [&](const char* phrase) -> std::string {
     const size_t at = message.find(phrase);
@@ -219,7 +219,7 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& opt
   if (sample.empty()) fail(ErrorKind::kData, "[tokenizer] expected lines to learn from, got none.");
   std::string model;
   {
-    // The trainer reads process-wide state (its log level).
+    // The trainer uses process-wide state (its log level).
     static std::mutex mutex;
     std::lock_guard lock(mutex);
     VectorIterator iterator(sample);

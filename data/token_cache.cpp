@@ -19,7 +19,7 @@ namespace tapestry {
 namespace {
 
 constexpr char kMagic[8] = {'T', 'A', 'P', 'T', 'O', 'K', 'E', 'N'};
-// Also stands for the rules that make ids from text: raise it when these change.
+// Raise it also when the rules that turn text into ids change.
 constexpr uint64_t kVersion = 1;
 constexpr int64_t kAlignment = 64;
 
@@ -49,7 +49,7 @@ int64_t ids_offset(int64_t facts_bytes) {
   fail(ErrorKind::kData, "[data] ", path, ' ', what, ": ", std::strerror(errno), '.');
 }
 
-// Numbers and texts, each with its length, one after the other.
+// Writes numbers, and texts with their lengths.
 struct FactsWriter {
   std::string bytes;
 
@@ -63,7 +63,7 @@ struct FactsWriter {
   }
 };
 
-// What the checksum found good is as FactsWriter wrote it.
+// Reads what FactsWriter wrote. It trusts the bytes because their checksum was verified.
 struct FactsReader {
   const char* at;
 
@@ -97,7 +97,7 @@ class Hash {
   Hash(const Hash&) = delete;
   Hash& operator=(const Hash&) = delete;
 
-  // The length goes first, so that no two lists of texts look alike.
+  // The length comes first, so that different lists of texts give different bytes.
   void add(const std::string& text) {
     const uint64_t size = text.size();
     XXH3_64bits_update(state_, &size, sizeof(size));
@@ -124,7 +124,7 @@ class Hash {
 };
 
 void add_spec(Hash& hash, const CorpusSpec& spec) {
-  // All members by name: a new one does not compile until it is part of the key.
+  // Binds all members: if one is added, this does not compile until it is part of the key.
   const auto& [source, target, tsv, source_column, target_column, ding, direction, label_column,
                text_column, text, documents, images, labels, range_begin, range_end, split, limit] =
       spec;
@@ -132,7 +132,7 @@ void add_spec(Hash& hash, const CorpusSpec& spec) {
                   text_column, ' ', documents, ' ', std::setprecision(17), range_begin, ' ',
                   range_end, ' ', split, ' ', limit));
   for (const std::string* path : {&source, &target, &tsv, &ding, &text, &images, &labels}) {
-    hash.add(*path);  // the counts name it
+    hash.add(*path);  // part of the key because the counts contain it
     if (!path->empty()) hash.add_file(*path);
   }
 }
@@ -140,7 +140,7 @@ void add_spec(Hash& hash, const CorpusSpec& spec) {
 // A file mapped read-only, closed with the last reference.
 class Mapping {
  public:
-  // Not mapped when there is no such file, or an empty one.
+  // Maps nothing if the file is missing or empty.
   explicit Mapping(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
@@ -169,13 +169,13 @@ class Mapping {
   int64_t size_ = 0;
 };
 
-// A file that takes its name only when it is whole and on disk.
+// A file that gets its name only when it is complete and on disk.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path)
       : path_(std::move(path)), temporary_(concat(path_, ".tmp-", ::getpid())) {
     const auto folder = std::filesystem::path(path_).parent_path();
-    std::error_code ignored;  // open() tells the reason
+    std::error_code ignored;  // open() will report the reason
     if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
     file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file_ < 0) fail_file(temporary_, "cannot be created");

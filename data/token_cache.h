@@ -1,7 +1,7 @@
-// The file that keeps a token stream; private to data/.
+// The cache file of a token stream; private to data/.
 //
-// In the byte order of the machine: a header of 64 bytes, the facts, the ids as int32 at a multiple
-// of 64. Checksums cover all of it, so that a damaged file is never taken for a good one.
+// The file has, in the byte order of the machine, a header of 64 bytes, the facts, and the ids as
+// int32 at a multiple of 64. Checksums cover the whole file, so that damage is always found.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace tapestry {
 
 class TokenCache {
  public:
-  /// Reads all input files once, for the key. Throws Error(kData) when one cannot be opened.
+  /// Reads all input files once to compute the key. Throws Error(kData) if one cannot be opened.
   TokenCache(std::string path, const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer);
 
-  /// The stream in the file, mapped; nothing when the file is missing, damaged or of another key.
+  /// The stream in the file, mapped. Empty if the file is missing, damaged or has another key.
   std::optional<TokenStream> load() const;
-  /// Writes the stream and returns it as mapped. Throws Error(kData) when the file cannot be
-  /// written.
+  /// Writes the stream and returns it mapped from the file. Throws Error(kData) if the file cannot
+  /// be written.
   TokenStream store(const TokenStream& stream) const;
 
  private:

@@ -18,7 +18,7 @@ void check_one_of(const char* key, const std::string& value, std::vector<std::st
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
   std::string list;
   for (const std::string& name : allowed) list += (list.empty() ? "" : ", ") + name;
-  fail_option(concat(key, " is one of ", list, ", got '", value, "'."));
+  fail_option(concat(key, " must be one of ", list, ", got '", value, "'."));
 }
 
 std::string read_file(const std::string& path) {
@@ -78,33 +78,35 @@ void TokenizerOptions::validate() const {
                {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"});
   constexpr int64_t kMostSentinels = 10000;
   if (sentinels < 0 || sentinels > kMostSentinels) {
-    fail_option(concat("sentinels is between 0 and ", kMostSentinels, ", got ", sentinels, '.'));
+    fail_option(
+        concat("sentinels must be between 0 and ", kMostSentinels, ", got ", sentinels, '.'));
   }
   if (!path.empty() && !share) {
     fail_option(concat("path gives one tokenizer to both sides, expected share, got path ", path,
                        " without it."));
   }
-  // The text or the file decides the size of the others.
+  // For other types the text or the file decides vocab_size.
   if (type == "sentencepiece" && path.empty()) {
     const int64_t reserved = kEosId + 1 + sentinels + (mask_piece ? 1 : 0);
     const int64_t least = reserved + (byte_fallback ? 256 : 0) + 1;
     constexpr int64_t kMost = int64_t{1} << 24;
     if (vocab_size < least || vocab_size > kMost) {
       fail_option(
-          concat("vocab_size is between ", least, " and ", kMost, ", got ", vocab_size, '.'));
+          concat("vocab_size must be between ", least, " and ", kMost, ", got ", vocab_size, '.'));
     }
   }
   if (!(character_coverage >= 0.98 && character_coverage <= 1.0)) {
-    fail_option(concat("character_coverage is between 0.98 and 1, got ", character_coverage, '.'));
+    fail_option(
+        concat("character_coverage must be between 0.98 and 1, got ", character_coverage, '.'));
   }
   if (max_sentences < 0) {
-    fail_option(concat("max_sentences is 0 (all) or more, got ", max_sentences, '.'));
+    fail_option(concat("max_sentences must be 0 (all) or more, got ", max_sentences, '.'));
   }
 }
 
 bool Tokenizer::starts_word(int32_t id) const {
-  check(id >= 0 && id < vocab_size(), "tokenizer", "ids are in [0, ", vocab_size(), "), got ", id,
-        '.');
+  check(id >= 0 && id < vocab_size(), "tokenizer", "ids must be in [0, ", vocab_size(), "), got ",
+        id, '.');
   return true;
 }
 

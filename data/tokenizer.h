@@ -1,4 +1,4 @@
-// Text to token ids and back. Tokenizers are trained in process and travel as bytes inside a
+// Text to token ids and back. Tokenizers are trained in process and stored as bytes in a
 // checkpoint.
 #pragma once
 
@@ -20,19 +20,20 @@ constexpr int32_t kBosId = 2;
 constexpr int32_t kEosId = 3;
 
 struct TokenizerOptions {
-  /// sentencepiece: pieces of words. char: every Unicode character of the text, line ends included,
-  /// without normalisation; of the options below path, share, mask_piece and sentinels matter then.
+  /// sentencepiece: pieces of words. char: every Unicode character of the text, including line
+  /// ends, without normalisation; then only path, share, mask_piece and sentinels of the options
+  /// below matter.
   std::string type = "sentencepiece";
-  std::string path;                        ///< file of a trained tokenizer to take; "": train one
-  std::string algorithm = "bpe";           ///< bpe | unigram | char
-  int64_t vocab_size = 8000;               ///< all ids counted; algorithm char: at most this many
-  bool share = true;                       ///< one model for both sides, else one per side
-  double character_coverage = 1.0;         ///< share of the characters of the text that get a piece
-  bool byte_fallback = false;              ///< unknown characters become bytes (256 more pieces)
+  std::string path;                 ///< file of a trained tokenizer; "": train one
+  std::string algorithm = "bpe";    ///< bpe | unigram | char
+  int64_t vocab_size = 8000;        ///< number of all ids; algorithm char: at most this many
+  bool share = true;                ///< one model for both sides, else one per side
+  double character_coverage = 1.0;  ///< share of the text's characters that must have a piece
+  bool byte_fallback = false;       ///< unknown characters become bytes (256 more pieces)
   std::string normalization = "nmt_nfkc";  ///< nmt_nfkc | nmt_nfkc_cf | nfkc | nfkc_cf | identity
-  int64_t max_sentences = 1000000;         ///< lines a model is trained on, drawn evenly; 0: all
-  bool mask_piece = false;                 ///< a piece "<mask>", for masked models and infilling
-  int64_t sentinels = 0;                   ///< pieces "<extra_id_0>", ... for span corruption
+  int64_t max_sentences = 1000000;         ///< lines for training, drawn uniformly; 0: all
+  bool mask_piece = false;  ///< adds a piece "<mask>", for masked models and infilling
+  int64_t sentinels = 0;    ///< pieces "<extra_id_0>", ... for span corruption
 
   /// Throws Error(kConfig) naming the first bad member.
   void validate() const;
@@ -45,28 +46,28 @@ class Tokenizer {
 
   /// Ids of `text`, without bos and eos.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  /// Ids of a text that goes on after other pieces: without white space in front, it begins no
-  /// word.
+  /// Ids of a text that continues after other pieces. Without white space in front it does not
+  /// begin a word.
   virtual std::vector<int32_t> encode_continuation(std::string_view text) const {
     return encode(text);
   }
-  /// Text of `ids`; pad, bos and eos are left out. Throws on an id outside the vocabulary.
+  /// Text of `ids`; pad, bos and eos are skipped. Throws on an id outside the vocabulary.
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
   virtual int64_t vocab_size() const = 0;
-  /// How id is written in the vocabulary ("▁the", "</s>"). Throws on an id outside it.
+  /// The piece of `id` in the vocabulary ("▁the", "</s>"). Throws on an id outside it.
   virtual std::string piece(int32_t id) const = 0;
-  /// Everything that is needed to build this tokenizer again.
+  /// The bytes from which load_tokenizer() builds this tokenizer again.
   virtual const std::string& serialized() const = 0;
-  /// Whether a word begins with `id`, for masking of whole words: SentencePiece's "▁the"; every
-  /// character. Throws on an id outside the vocabulary.
+  /// Whether a word begins with `id`, for masking of whole words: true for SentencePiece's "▁the"
+  /// and for every character. Throws on an id outside the vocabulary.
   virtual bool starts_word(int32_t id) const;
 
-  /// "<mask>" and "<extra_id_i>" where the vocabulary has them. No text encodes to these ids, and
-  /// decode leaves them out.
+  /// "<mask>" and "<extra_id_i>" if the vocabulary has them. No text encodes to these ids, and
+  /// decode() skips them.
   std::optional<int32_t> mask_id() const { return mask_id_; }
   std::optional<int32_t> sentinel_id(int64_t i) const;
   int64_t sentinels() const { return static_cast<int64_t>(sentinel_ids_.size()); }
-  /// True for pad, unk, bos, eos, the mask and the sentinels: ids that stand for no piece of text.
+  /// True for pad, unk, bos, eos, the mask and the sentinels: ids that are no piece of text.
   bool is_special(int32_t id) const;
 
  protected:
@@ -79,27 +80,26 @@ inline constexpr const char* kMaskPiece = "<mask>";
 /// "<extra_id_7>"
 std::string sentinel_piece(int64_t i);
 
-/// Sets `line` to the next line to learn from; false at the end.
+/// Sets `line` to the next line of training text; false at the end.
 using LineSource = std::function<bool(std::string& line)>;
 
-/// Trains what the options ask for, a SentencePiece model or a vocabulary of characters. The result
-/// depends on the options, the lines and `seed` only, which draws the max_sentences lines.
-/// SentencePiece learns a text of several lines line by line, long ones in parts of at most 4192
-/// bytes. Throws Error(kConfig) for a vocab_size that does not fit the text, telling the limit, and
-/// Error(kData) when there is nothing to learn from.
+/// Trains a SentencePiece model or a vocabulary of characters, by options.type. The result depends
+/// only on the options, the lines and `seed`, which draws the max_sentences lines. SentencePiece
+/// learns from single lines, long ones in parts of at most 4192 bytes. Throws Error(kConfig) if
+/// vocab_size does not fit the text, with the limit, and Error(kData) if there is no text.
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                  const LineSource& lines, uint64_t seed);
 
-/// From serialized() of either type, told apart by the bytes; `name` is for messages. Throws
-/// Error(kData) when they are neither, or when the ids of pad, unk, bos and eos are not 0, 1, 2, 3.
+/// Inverse of Tokenizer::serialized(); the bytes decide the type, `name` is for messages. Throws
+/// Error(kData) if they are of neither type, or if the ids of pad, unk, bos and eos are not 0, 1,
+/// 2, 3.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name);
 
-/// The tokenizer of options.path. Throws Error(kData) when the file cannot be read or is no
-/// tokenizer of options.type, Error(kConfig) when it lacks a special piece that the options ask
-/// for.
+/// The tokenizer of options.path. Throws Error(kData) if the file cannot be read or is no tokenizer
+/// of options.type, Error(kConfig) if it lacks a special piece that the options require.
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options);
 
-/// The tokenizers of both sides of a translation; one and the same when shared.
+/// The tokenizers of both sides of a translation; the same object if shared.
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source;
   std::shared_ptr<const Tokenizer> target;
@@ -114,11 +114,11 @@ struct TokenizerPair {
 inline const std::vector<std::string> kTokenizerFileNames = {
     "tokenizer.model", "source.model", "target.model", "tokenizer.txt", "source.txt", "target.txt"};
 
-/// Inverse of TokenizerPair::files(). Throws Error(kData) when no set of names is complete.
+/// Inverse of TokenizerPair::files(). Throws Error(kData) if no set of names is complete.
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files);
 
 /// Throws Error(kData) naming both, their sizes and the first piece that differs, unless the
-/// tokenizers are the same to the byte: ids of one mean nothing to a model of the other.
+/// tokenizers are equal byte for byte: a model of one cannot use the ids of the other.
 void check_same_vocabulary(const TokenizerPair& a, const std::string& name_a,
                            const TokenizerPair& b, const std::string& name_b);
 

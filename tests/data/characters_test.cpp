@@ -23,7 +23,7 @@ TEST(Characters, HaveIdsInCodePointOrder) {
   EXPECT_EQ(tokenizer->sentinels(), 0);
   EXPECT_TRUE(tokenizer->starts_word(7));
   EXPECT_THAT(error_of(ErrorKind::kRuntime, [&] { tokenizer->piece(10); }),
-              HasSubstr("ids are in [0, 10), got 10."));
+              HasSubstr("ids must be in [0, 10), got 10."));
   EXPECT_THAT(error_of(ErrorKind::kRuntime, [&] { tokenizer->decode({-1}); }),
               HasSubstr("got -1."));
 }

@@ -183,13 +183,13 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
 
 TEST(Spec, ContradictionsAreConfigErrors) {
   CorpusSpec none;
-  EXPECT_EQ(
-      error_of(ErrorKind::kConfig, [&] { none.validate(); }),
-      "[data] a corpus has exactly one of source and target, tsv, ding, text, images, got none.");
+  EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { none.validate(); }),
+            "[data] a corpus must have exactly one of source and target, tsv, ding, text, images, "
+            "got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),
-            "[data] a corpus has source and target, got only source a.en.");
+            "[data] a corpus must have source and target, got only source a.en.");
   CorpusSpec both = parallel("a", "b");
   both.ding = "c";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { both.validate(); }), HasSubstr("got a, b, c."));
@@ -341,7 +341,7 @@ TEST_F(Load, OptionsAreChecked) {
   const auto load = [&](const CorpusOptions& options) {
     return error_of(ErrorKind::kConfig, [&] { load_parallel({}, word_tokenizers(), options); });
   };
-  EXPECT_THAT(load({1, "drop", false}), HasSubstr("max_length is 2 or more, got 1."));
+  EXPECT_THAT(load({1, "drop", false}), HasSubstr("max_length must be 2 or more, got 1."));
   EXPECT_THAT(load({9, "cut", false}), HasSubstr("'cut'"));
   EXPECT_THAT(load({}), HasSubstr("at least one corpus"));
 }

@@ -116,17 +116,18 @@ TEST_F(Documents, ContradictionsAreConfigErrors) {
     return error_of(ErrorKind::kConfig, [&] { spec.validate(); });
   };
   EXPECT_EQ(message([](auto& s) { s.documents = "line"; }),
-            "[data] documents is one of lines, paragraphs, fortunes, file, got 'line'.");
+            "[data] documents must be one of lines, paragraphs, fortunes, file, got 'line'.");
   EXPECT_THAT(message([](auto& s) { s.range_end = 0.5; }),
-              HasSubstr("a range is of documents file"));
+              HasSubstr("a range needs documents file"));
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.split = "train"; }),
               HasSubstr("use range_begin"));
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.range_begin = 1; }),
-              HasSubstr("ascend between 0 and 1, got 1 and 1."));
+              HasSubstr("range_begin < range_end <= 1, got 1 and 1."));
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.range_end = 1.5; }), HasSubstr("1.5"));
   EXPECT_THAT(message([](auto& s) { s.text = "", s.ding = "d", s.documents = "file"; }),
-              HasSubstr("documents file are of text, got d."));
-  EXPECT_THAT(message([](auto& s) { s.label_column = 1; }), HasSubstr("columns of tsv, got a."));
+              HasSubstr("documents file applies only to text, got d."));
+  EXPECT_THAT(message([](auto& s) { s.label_column = 1; }),
+              HasSubstr("text_column need tsv, got a."));
 }
 
 }  // namespace

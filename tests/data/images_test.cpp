@@ -82,13 +82,14 @@ TEST_F(Images, ARangeAndALimitTakeAPart) {
   EXPECT_THAT(error_of_load(spec), HasSubstr("must leave an image, got none of 10."));
   spec.split = "train";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { load_images({spec}); }),
-              HasSubstr("split is of texts, got train of images"));
+              HasSubstr("split applies only to texts, got train for images"));
 }
 
 TEST_F(Images, BrokenIdxFilesAreNamed) {
   const std::string images = idx_file({2, 1, 2}, counting(4)), labels = idx_file({2}, {0, 1});
   EXPECT_EQ(error_of_load(idx("PNG?", labels)),
-            "[data] images is no IDX file of bytes: expected it to begin with 00 00 08, got 50 4e "
+            "[data] images is not an IDX file of unsigned bytes: expected it to begin with 00 00 "
+            "08, got 50 4e "
             "47 3f.");
   EXPECT_THAT(error_of_load(idx("", labels)), HasSubstr("00 00 08, got an empty file."));
   EXPECT_EQ(error_of_load(idx(images.substr(0, 9), labels)),
@@ -98,7 +99,7 @@ TEST_F(Images, BrokenIdxFilesAreNamed) {
   EXPECT_EQ(error_of_load(idx(images + 'x', labels)),
             "[data] images must hold 2 x 1 x 2 bytes behind its header of 16, got 5.");
   EXPECT_EQ(error_of_load(idx(idx_file({1u << 31, 1u << 31, 4}, {}), labels)),
-            "[data] images tells of more than 2^40 bytes: 2147483648 x 2147483648.");
+            "[data] images declares more than 2^40 bytes: 2147483648 x 2147483648.");
   EXPECT_EQ(error_of_load(idx(idx_file({2, 2}, counting(4)), labels)),
             "[data] images images must have 3 axes (number, height, width) or 4 (and channels), "
             "got 2.");
@@ -223,7 +224,7 @@ TEST_F(Images, CorporaOfOneListMustAgree) {
   labels_alone.text = "a";
   labels_alone.labels = "b";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labels_alone.validate(); }),
-              HasSubstr("labels are of images, got a, b."));
+              HasSubstr("labels need images, got a, b."));
 }
 
 TEST_F(Images, TheFormatIsThatOfTheCorpusAndNormalisesIt) {
@@ -353,7 +354,7 @@ TEST(ImageBatchesTest, BadOptionsAreErrors) {
   const ImageCorpus corpus = numbered(3, {2, 2, 1});
   EXPECT_THAT(error_of(ErrorKind::kConfig,
                        [&] { ImageBatches(corpus, plain(corpus.size), {.batch_size = 0}); }),
-              HasSubstr("batch_size is 1 or more, got 0."));
+              HasSubstr("batch_size must be 1 or more, got 0."));
   EXPECT_THAT(error_of(ErrorKind::kRuntime,
                        [&] {
                          ImageBatches(corpus, plain({2, 1, 2}), {});

@@ -94,7 +94,7 @@ TEST_F(Labelled, OtherCorporaAreRefused) {
   EXPECT_EQ(load_text({labelled}, words_, {}).size(), 2);
   labelled.text_column = 1;
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }),
-              HasSubstr("different numbers from 1, got 1 and 1."));
+              HasSubstr("different numbers >= 1, got 1 and 1."));
   labelled.text_column = 0;
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }), HasSubstr("1 and 0."));
 }

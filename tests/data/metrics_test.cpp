@@ -101,7 +101,7 @@ TEST(Metrics, RejectOtherNumbersOfLines) {
                      [] {
                        corpus_bleu({"a"}, {"a", "b"});
                      }),
-            "[bleu] 1 hypotheses, 2 references.");
+            "[bleu] expected as many hypotheses as references, got 1 and 2.");
   EXPECT_EQ(error_of(ErrorKind::kData, [] { corpus_chrf({}, {}); }),
             "[chrf] expected lines to compare, got none.");
   EXPECT_THAT(error_of(ErrorKind::kConfig,

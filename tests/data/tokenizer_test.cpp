@@ -190,9 +190,9 @@ TEST(SentencePiece, DecodeLeavesOutSpecialsAndChecksIds) {
   ids.insert(ids.end(), {kEosId, kPadId, kPadId});
   EXPECT_EQ(tokenizer->decode(ids), "ka lo mi.");
   EXPECT_EQ(error_of(ErrorKind::kRuntime, [&] { tokenizer->decode({100}); }),
-            "[tokenizer] ids are in [0, 100), got 100.");
+            "[tokenizer] ids must be in [0, 100), got 100.");
   EXPECT_EQ(error_of(ErrorKind::kRuntime, [&] { tokenizer->piece(-1); }),
-            "[tokenizer] ids are in [0, 100), got -1.");
+            "[tokenizer] ids must be in [0, 100), got -1.");
 }
 
 TEST(SentencePiece, SampleIsDrawnBySeed) {
@@ -225,7 +225,7 @@ TEST(SentencePiece, EncodesFromSeveralThreads) {
 TEST(SentencePiece, ForeignBytesAreAnError) {
   EXPECT_THAT(
       error_of(ErrorKind::kData, [] { load_tokenizer("not a model", "a/tokenizer.model"); }),
-      HasSubstr("a/tokenizer.model is no SentencePiece model"));
+      HasSubstr("a/tokenizer.model is not a SentencePiece model"));
   EXPECT_THAT(error_of(ErrorKind::kData, [] { load_tokenizer("", "x"); }), HasSubstr("x is no"));
 }
 
@@ -236,7 +236,7 @@ TEST(TokenizerOptionsTest, AreChecked) {
     return error_of(ErrorKind::kConfig, [&] { options.validate(); });
   };
   EXPECT_EQ(message([](auto& o) { o.algorithm = "bpee"; }),
-            "[tokenizer] algorithm is one of bpe, unigram, char, got 'bpee'.");
+            "[tokenizer] algorithm must be one of bpe, unigram, char, got 'bpee'.");
   EXPECT_THAT(message([](auto& o) { o.type = "words"; }), HasSubstr("'words'"));
   EXPECT_THAT(message([](auto& o) { o.normalization = "none"; }), HasSubstr("'none'"));
   EXPECT_THAT(message([](auto& o) { o.vocab_size = 4; }), HasSubstr("between 5 and"));
