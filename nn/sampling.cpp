@@ -13,8 +13,7 @@ namespace tapestry {
 namespace {
 
 constexpr double kImpossible = -std::numeric_limits<double>::infinity();
-constexpr uint32_t kSamplingStream =
-    0x73616d70;  // "samp": no other use of the seed has this stream
+constexpr uint32_t kSamplingStream = 0x73616d70;  // "samp": no other use of the seed shares it
 
 double largest_of(std::span<const double> z) { return *std::max_element(z.begin(), z.end()); }
 
