@@ -7,8 +7,8 @@
 //   nul_byte        a side holds a NUL byte (binary data, UTF-16)
 //   missing_column  a TSV line has fewer columns than asked for
 //   empty           a side (a document, a label) has no character but white space
-//   overlong        a side has more than max_length tokens (if overlong is "drop"); not in token
-//   streams
+//   overlong        a side has more than max_length tokens (if overlong is "drop"); token streams
+//                   have no such limit
 //   malformed       a Ding line has no " :: " or unbalanced brackets
 //   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
