@@ -1,5 +1,5 @@
-// What attention takes from the allocator, forward and backward: linear in the length for the fused
-// operation, quadratic for the composed one.
+// Memory that attention takes from the allocator, forward and backward: linear in the length for
+// the fused operation, quadratic for the composed one.
 #include "core/allocator.h"
 #include "tests/autograd/support.h"
 
@@ -12,7 +12,7 @@ Var packed(int64_t length) {
   return Var::parameter(Tensor::full({1, length, 3 * kWidth}, 0.25, DType::kFloat32));
 }
 
-// The most that a training pass of f has in use at once, its inputs and their gradients included.
+// The peak memory of a training pass of f, including its inputs and their gradients.
 template <class F>
 int64_t peak_bytes(int64_t length, F f) {
   const test::WithThreads one(1);  // each thread has scratch memory of its own
@@ -39,7 +39,7 @@ int64_t reference_peak(int64_t length) {
 }
 
 // Per token: q, k, v and their gradients, the output, two gradients of it (one is the caller's),
-// and two numbers a head for the rows' sums.
+// and two numbers per head for the rows' sums.
 TEST(AttentionMemory, FusedIsAFewRowsATokenUpTo16384) {
   fused_peak(512);  // takes the scratch memory of the thread
   constexpr int64_t kFloats = 9 * kWidth + 2 * kHeads;

@@ -1,5 +1,5 @@
-// Document 001, "Derivation (Backprop)": the gradients of attention line by line, on the tape, on
-// the reference and on the fused operation. Expected values come from plain loops over doubles.
+// The gradients of attention derived by the chain rule, step by step: on the tape, on the reference
+// and on the fused operation. Expected values come from plain loops over doubles.
 #include "tests/autograd/support.h"
 
 namespace tapestry {
@@ -21,7 +21,7 @@ Matrix softmax_rows(const Matrix& s) {
   return a;
 }
 
-// dL/dS_ij = dL/dA_ij A_ij - A_ij sum_k dL/dA_ik A_ik (step 3).
+// dL/dS_ij = dL/dA_ij A_ij - A_ij sum_k dL/dA_ik A_ik (step 3 below).
 Matrix softmax_gradient(const Matrix& a, const Matrix& da) {
   Matrix ds(a.rows, a.cols);
   for (int64_t i = 0; i < a.rows; ++i) {
@@ -195,7 +195,7 @@ TEST_P(AttentionDerivation, PackedOperandsFollowTheFormulas) {
               expected, 1e-10);
 }
 
-// The tape may not matter: without one nothing is saved for backward, but the output is the same.
+// Without a tape nothing is saved for backward, but the output is the same.
 TEST_P(AttentionDerivation, SameWithoutATape) {
   const Operands in(GetParam());
   const Tensor recorded = by_tape(in, [&] { return attention(in.q, in.k, in.v, in.options); }).y;
@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"long_causal", 130, 130, 1, 1, 16, true, {129, 64}}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Rows that are masked everywhere: output 0 and gradient 0, never NaN (design, section 3).
+// Rows that are masked everywhere: output 0 and gradient 0, never NaN.
 TEST(AttentionMasks, RowThatSeesNothingGivesZero) {
   const Setting s{"", 4, 6, 2, 2, 4, false, {0, 5}};
   const Operands in(s);
@@ -270,7 +270,7 @@ TEST(AttentionMasks, MaskedKeysAndValuesAreNeverRead) {
   EXPECT_LT(distance(attention(in.q, in.k, in.v, in.options).value(), clean), 1e-14);
 }
 
-// Large scores: exp must not overflow on the way (document 000, stable softmax).
+// Large scores: exp must not overflow, so the softmax subtracts the maximum first.
 TEST(AttentionMasks, LargeScoresStayFinite) {
   const Setting s{"", 5, 40, 1, 1, 4};
   const Operands in(s);
@@ -295,7 +295,7 @@ TEST(AttentionDropout, FusedEqualsReferenceDrawByDraw) {
               1e-10);
 }
 
-// float32 is the type that trains: the same, at its own precision.
+// The same in float32, the type of training, at its precision.
 TEST(AttentionFloat32, FollowsTheFormulas) {
   const Setting s{"", 65, 130, 4, 2, 16, true, {130, 50}};
   const Operands in(s);

@@ -1,4 +1,4 @@
-// What the operations say about inputs that do not fit: `[who] expectation, got actual values.`
+// Messages of the operations about inputs that do not fit: `[who] expectation, got actual values.`
 #include "tests/autograd/support.h"
 
 namespace tapestry {

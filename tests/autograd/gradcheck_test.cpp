@@ -13,7 +13,7 @@ namespace {
 
 using test::parameter;
 
-// The value of a case and the gradients of all its inputs, with a gradient of ones from above.
+// The value of a case and the gradients of all its inputs, with an output gradient of ones.
 struct Pass {
   Tensor value;
   std::vector<Tensor> gradients;
@@ -80,8 +80,8 @@ TEST_P(OperationGradcheck, SecondPassDoublesTheGradients) {
 INSTANTIATE_TEST_SUITE_P(Table, OperationGradcheck, ::testing::ValuesIn(operation_gradchecks()),
                          [](const auto& info) { return test::identifier(info.param.name); });
 
-// ---- What the check must catch. Each function below has a forward of the vocabulary and a
-// backward that is wrong in one way.
+// ---- Errors that the check must catch. Each function below has a right forward and a backward
+// that is wrong in one way.
 
 template <class F>
 Var with_backward(const Var& x, const Tensor& value, F backward) {

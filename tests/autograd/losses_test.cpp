@@ -1,4 +1,4 @@
-// Cross-entropy, alone and fused with the classifier, against the plainest loop; accumulation.
+// Cross-entropy, by itself and fused with the classifier, against a plain loop; accumulation.
 #include "tests/autograd/support.h"
 
 namespace tapestry {
@@ -159,7 +159,7 @@ TEST(LossOfNothing, IsZeroAndItsGradientToo) {
   EXPECT_EQ(distance(w.grad(), Tensor::zeros(w.shape(), DType::kFloat64)), 0.0);
 }
 
-// ---- Accumulation (design, section 5: an accumulated gradient equals the big batch's)
+// ---- Accumulation: an accumulated gradient equals that of the big batch
 
 TEST(Accumulation, MicroBatchesEqualTheBigBatch) {
   const int64_t rows = 12, d = 6, classes = 9;

@@ -1,4 +1,4 @@
-// Activation recomputation: the bits of a plain run, whatever the function does, in less memory.
+// Activation recomputation: the same bits as a plain run, for any function, in less memory.
 #include "autograd/recompute.h"
 
 #include <functional>
@@ -26,7 +26,7 @@ struct Pass {
   std::vector<Tensor> gradients;
 };
 
-// f(leaves, how) calls how(g) where a function g may be recomputed.
+// f(leaves, how) calls how(g) for each function g that may be recomputed.
 using Recomputed = std::function<Var(std::function<Var()>)>;
 using Function = std::function<Var(const Leaves&, const Recomputed&)>;
 
@@ -121,7 +121,7 @@ TEST(Recompute, AFunctionMayReturnItsInput) {
   expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
     const Var same = how([&l] { return l.x; });
     const Var with_another = how([&l] {
-      gelu(l.b);  // of no use
+      gelu(l.b);  // unused
       return l.x;
     });
     return same * with_another;
@@ -162,7 +162,7 @@ TEST(Recompute, RunningStatisticsMoveOnce) {
   EXPECT_TRUE(same_bits(variance, variance_again));
 }
 
-// n blocks of m activations: n + m of them are alive at once, not n * m.
+// n blocks of m activations each: n + m of them are alive at once, not n * m.
 TEST(Recompute, KeepsTheInputsOfBlocksAndTheActivationsOfOne) {
   constexpr int64_t kElements = 1 << 15, kBytes = kElements * 8;
   constexpr int kBlocks = 16, kDepth = 8;

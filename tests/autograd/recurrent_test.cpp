@@ -14,7 +14,7 @@ const Tensor kLengths = test::ints({4, 0, 2}, {3});
 
 // ---- masked_softmax
 
-// What attention() does inside: with one head the scores are q k^T / sqrt(K).
+// The same as in attention(): with one head the scores are q k^T / sqrt(K).
 TEST(MaskedSoftmax, GivesTheWeightsOfAttentionForDotProducts) {
   const Var q = parameter({3, 5, 8}, 1), k = parameter({3, 4, 8}, 2), v = parameter({3, 4, 8}, 3);
   const Tensor dy = uniform({3, 5, 8}, 4);
@@ -110,7 +110,7 @@ TEST(AdditiveAttention, RefusesShapesThatDoNotFit) {
 
 // ---- gru
 
-// One direction, composed of the step, with lengths by a product with 0 and 1.
+// One direction, composed of single steps; lengths are applied by factors of 0 and 1.
 Var composed_gru(const Var& x, const Var& weight, const Var& bias, Var h, const Tensor& lengths,
                  bool backward) {
   const int64_t steps = x.shape()[0], rows = x.shape()[1];

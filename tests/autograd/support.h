@@ -1,5 +1,5 @@
-// What the tests of autograd and nn share: fixed random tensors, comparisons, and matrices of
-// doubles with the plainest loops.
+// Shared by the tests of autograd and nn: fixed random tensors, comparisons, and matrices of
+// doubles with plain loops.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ inline Tensor columns(const Tensor& x, int64_t begin, int64_t end) {
   return slice(Var(x.to(DType::kFloat64)), 1, begin, end).value().to(DType::kInt32);
 }
 
-/// The largest |a - b|; infinite when the shapes differ or anything is not a number.
+/// The largest |a - b|; infinite if the shapes differ or any element is NaN.
 inline double distance(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || !(a.shape() == b.shape())) return INFINITY;
   const auto x = a.to_vector<double>(), y = b.to_vector<double>();

@@ -1,4 +1,4 @@
-// What a tape records, when it frees, and how it fails.
+// What a tape records, when it frees memory, and how it fails.
 #include "autograd/tape.h"
 
 #include <thread>
@@ -115,7 +115,7 @@ TEST(Tape, InnermostTapeRecords) {
   EXPECT_LT(distance(x.grad(), (2.0 * Var(x.value())).value()), 1e-15);
 }
 
-// As in checkpointing: the inner pass leaves a gradient in a value of the outer one, which carries
+// As in checkpointing: the inner pass leaves a gradient in a value of the outer tape, which passes
 // it on.
 TEST(Tape, InnerTapeReachesValuesOfTheOuter) {
   const Var x = parameter({3}, 1);
@@ -168,7 +168,8 @@ TEST(Tape, SeedScalesTheGradient) {
   EXPECT_LT(distance(x.grad(), Tensor::full({3}, 2.5, DType::kFloat64)), 1e-15);
 }
 
-// The caller's tensor would otherwise become the leaf's gradient, and collect the next pass.
+// Otherwise the caller's tensor would become the leaf's gradient, and the next pass would add to
+// it.
 TEST(Tape, LeavesTheGivenGradientAsItIs) {
   const Var x = parameter({3}, 1), y = parameter({3}, 2);
   const Tensor given = uniform({3}, 3), copy = given.clone();
@@ -246,7 +247,7 @@ TEST(TapeMemory, NothingIsSavedWithoutATape) {
   EXPECT_LT(host_memory().bytes_in_use - before, 2 * kBytes);
 }
 
-// One thread: with several, which of them needs scratch memory first is chance.
+// One thread: with several, chance decides which one needs scratch memory first.
 TEST(TapeMemory, WarmStepTakesNothingFromTheSystem) {
   const test::WithThreads one(1);
   const Var table = parameter({40, 32}, 1), w = parameter({96, 32}, 2), b = parameter({96}, 3);

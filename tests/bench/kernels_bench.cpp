@@ -1,8 +1,8 @@
-// Every fused kernel at the shapes of three configs, against what the machine can do:
+// Every fused kernel at the shapes of three configs, compared with the limits of the machine:
 //   kernels_bench [--benchmark_filter=REGEX] [--benchmark_min_time=SECONDS] ...
-// Counters of a row: operations and bytes a second, and `of_limit`, its share of the limit, which
-// is the longer of operations / SGEMM peak and bytes / memory bandwidth. Both are measured at the
-// start on all threads. Operands that fit in a cache can pass the memory's limit.
+// Counters of a row: operations and bytes per second, and `of_limit`, its share of the limit. The
+// limit is the longer of operations / SGEMM peak and bytes / memory bandwidth. Both are measured at
+// the start on all threads. Operands that fit in a cache can exceed the limit of memory.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ Limits measure_limits() {
 
 void run_row(benchmark::State& state, const Row& row, const Limits& limits) {
   const std::function<void()> run = row.prepare();
-  run();  // the first one takes memory and warms the caches
+  run();  // the first run allocates memory and warms the caches
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) run();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -13,7 +13,7 @@ struct Row {
   std::string name;   ///< kernel/pass/model
   double operations;  ///< additions, multiplications and elementary functions of one run
   double bytes;       ///< read and written when each operand moves once
-  /// Allocates the operands; what it returns runs the kernel once.
+  /// Allocates the operands and returns a function that runs the kernel once.
   std::function<std::function<void()>()> prepare;
 };
 using Table = std::vector<Row>;

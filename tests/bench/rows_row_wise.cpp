@@ -57,7 +57,7 @@ Row embedding_forward_row(const std::string& name, const ModelShape& m) {
           }};
 }
 
-// Added to a table that has a gradient already, as a tied one has the classifier's.
+// Added to a table that already has a gradient, as a tied table has the classifier's.
 Row embedding_backward_row(const std::string& name, const ModelShape& m) {
   return {name, 3.0 * m.rows() * m.hidden, 4.0 * 3 * m.rows() * m.hidden, [=] {
             const EmbeddingShape shape{m.rows(), m.hidden, m.vocab, m.length};

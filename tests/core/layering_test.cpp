@@ -1,5 +1,5 @@
-// The arrows of the design, section 1, read from the sources: core <- autograd <- {nn, optim} <-
-// apps, core <- data <- apps, and the libraries that belong to one folder.
+// The layers of the project, read from the sources: core <- autograd <- {nn, optim} <- apps, core
+// <- data <- apps, and the libraries that belong to one folder.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ const LibraryRule kLibraries[] = {
     {"nlohmann-json", R"(nlohmann/.*)", "apps"},
 };
 
-// What a library must not call: it throws, and main prints (decision 12).
+// What a library must not call: it throws, and main prints.
 const std::regex kPrintsOrExits(
     R"(std::(cout|cerr|clog)\b|<iostream>|\b(v?f?printf|puts|putchar|perror|exit|_exit|abort|terminate)\s*\()");
 
@@ -65,7 +65,7 @@ std::string without_comments(const std::string& source) {
   return code;
 }
 
-// What is wrong with a file of `folder`, one line each.
+// The violations in a file of `folder`, one line each.
 std::vector<std::string> violations(const std::string& folder, const std::string& source) {
   std::vector<std::string> found;
   const std::string code = without_comments(source);
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, Layering,
                          ::testing::Values("core", "autograd", "nn", "optim", "data", "apps"),
                          [](const auto& info) { return info.param; });
 
-// core/dispatch.h holds the only #ifdef of CUDA that a header may have (decision 3).
+// core/dispatch.h has the only #ifdef of CUDA in a header.
 TEST(Layering, OneHeaderKnowsTheBuild) {
   for (const auto& [folder, _] : kMayUse) {
     for (const fs::path& path : sources_of(folder)) {

@@ -48,7 +48,7 @@ TEST_P(ParallelTest, ManyJobsInARow) {
   EXPECT_EQ(sum, expected);
 }
 
-// What a tile wrote is there for the next job to read, on whatever thread.
+// The next job reads what a tile wrote, on any thread.
 TEST_P(ParallelTest, JobsSeeWhatTheLastOneWrote) {
   std::vector<int64_t> values(4096, 0);
   for (int64_t job = 0; job < 200; ++job) {
@@ -124,7 +124,7 @@ TEST_P(ParallelTest, RangesCoverTheTotal) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, ParallelTest, ::testing::Values(1, 2, 3, 5));
 
-// Tiles that last long enough for everybody to take one are spread over all threads.
+// Tiles that last long enough are spread over all threads.
 TEST(Parallel, UsesEveryThread) {
   set_num_threads(3);
   std::mutex mutex;

@@ -8,7 +8,7 @@
 namespace tapestry {
 namespace {
 
-// Philox 4x32-10 as Salmon et al. (2011), section 4.3, write it down.
+// Philox 4x32-10 as defined by Salmon et al. (2011), section 4.3.
 std::vector<uint32_t> reference(std::vector<uint32_t> counter, uint32_t k0, uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * counter[0];

@@ -1,5 +1,5 @@
-// core/cuda/blas.h by naive loops. Epilogues are refused where the library may refuse them, so that
-// both ways are tested, and batches with negative strides, which the library does not document.
+// core/cuda/blas.h by naive loops. It refuses epilogues that the library may refuse, so that both
+// ways are tested, and batches with negative strides, which the library does not document.
 #include <algorithm>
 #include <vector>
 

@@ -41,11 +41,11 @@ cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& b
 void block_barrier();
 /// Returns when every lane of the calling thread's warp has called it.
 void warp_barrier();
-/// The calling lane's number, and the slots of its warp: 16 bytes a lane, two sets in turn.
+/// The calling lane's number, and the slots of its warp: 16 bytes per lane, two sets in turn.
 int lane();
 unsigned char* warp_slots();
 
-/// What lane `from` of the warp gives in the same call.
+/// The value that lane `from` of the warp passes in the same call.
 template <class T>
 T exchange(T value, int from) {
   static_assert(sizeof(T) <= 16);
@@ -102,7 +102,7 @@ T __shfl_up_sync(unsigned, T value, unsigned delta) {
 inline unsigned __ballot_sync(unsigned, int predicate) {
   unsigned votes = 0;
   for (int i = 0; i < 32; ++i) {
-    // Every lane reads every other lane's vote; one exchange a lane keeps the calls in step.
+    // Every lane reads every other lane's vote; one exchange per lane keeps the calls in step.
     votes |= static_cast<unsigned>(cuda_emulation::exchange(predicate != 0, i)) << i;
   }
   return votes;
@@ -112,7 +112,7 @@ inline int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) == 0xffffffffu;
 }
 
-/// The lanes whose value is the calling lane's.
+/// The lanes that have the calling lane's value.
 inline unsigned __match_any_sync(unsigned, int value) {
   unsigned same = 0;
   for (int i = 0; i < 32; ++i) {

@@ -59,7 +59,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 inline const char* cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 
-// ---- Graphs: graph.cpp. Of one stream, so that the nodes follow each other.
+// ---- Graphs: graph.cpp. There is one stream, so the nodes are in order.
 
 struct CUgraph_st;
 using cudaGraph_t = CUgraph_st*;
@@ -97,12 +97,12 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 namespace cuda_emulation {
 
-/// Other arguments for a node; as cudaKernelNodeParams::kernelParams.
+/// Sets other arguments for a node, given as cudaKernelNodeParams::kernelParams.
 using SetArguments = std::function<void(void** arguments)>;
 bool is_capturing();
-/// So many of the next graphs cannot be made.
+/// The number of next graphs that the emulation will refuse.
 extern int graphs_to_refuse;
-/// Does the work, or makes it the next node of the graph that is captured.
+/// Does the work, or makes it the next node of the graph being captured.
 void put(std::function<void()> work, SetArguments set_arguments = nullptr);
 
 }  // namespace cuda_emulation

@@ -20,7 +20,7 @@ namespace {
 constexpr int kWarpSize = 32;
 constexpr size_t kStackBytes = 128 * 1024;
 
-// Threads meet here; the last one to come lets all go on.
+// Threads wait here; the last one to arrive releases all.
 struct Barrier {
   int members = 0, arrived = 0;
   unsigned generation = 0;
@@ -97,7 +97,7 @@ class Block {
     makecontext(&fiber.context, &Block::entry, 0);
   }
 
-  // A thread that has ended is waited for no more.
+  // Threads no longer wait for one that has ended.
   void leave() {
     fibers_[current_].done = true;
     for (Barrier* barrier : {&warp().barrier, &all_}) {
@@ -150,7 +150,7 @@ cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& b
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
         blockIdx = {x, y, z};
-        // Shared memory begins with no meaningful value.
+        // Shared memory is uninitialised: fill it with a value that is no use.
         std::memset(tapestry::dynamic_shared_bytes, 0x7f, config.dynamicSmemBytes);
         block().run(size, body);
       }

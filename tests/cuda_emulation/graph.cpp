@@ -1,5 +1,5 @@
-// Stream capture and graphs: a list of what is to be done. The memory of a graph's nodes is that of
-// the graph, as CUDA has it; an executable has copies.
+// Stream capture and graphs: a list of work. A graph owns its nodes, as in CUDA; an executable has
+// copies.
 #include <cstring>
 #include <memory>
 #include <utility>

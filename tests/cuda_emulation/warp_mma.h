@@ -1,6 +1,6 @@
 // core/cuda/ptx/warp_mma.h on the CPU, from the fragment layouts that the PTX ISA gives for
-// mma.m16n8k16 and ldmatrix. Copies to shared memory happen when they are waited for, so that a
-// kernel which forgets to wait reads what was there before.
+// mma.m16n8k16 and ldmatrix. Copies to shared memory happen only in the wait, so that a kernel
+// which forgets to wait reads the old content.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@
 namespace tapestry {
 namespace warp_emulation {
 
-// All lanes' values, after each has given its own. Read them before the next exchange.
+// The values of all lanes. Read them before the next exchange.
 template <class T>
 const unsigned char* gather(const T& value) {
   static_assert(sizeof(T) <= 16);

@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Sentence i has id 4 + i % 90 as its first token, so that batches can be told apart.
+// Sentence i has id 4 + i % 90 as its first token, so that batches can be distinguished.
 ParallelCorpus make_corpus(int64_t pairs, uint64_t longest = 30) {
   ParallelCorpus corpus;
   for (int64_t i = 0; i < pairs; ++i) {
@@ -110,14 +110,14 @@ TEST(Plan, IsAFunctionOfSeedAndEpoch) {
   EXPECT_EQ(first, batches_of(EpochPlan(corpus, options, 0)));
   const auto second = batches_of(EpochPlan(corpus, options, 1));
   EXPECT_NE(first, second);
-  // Not only the order of the batches changes, but also who is together.
+  // Not only the order of the batches changes, but also which pairs share a batch.
   const auto sets = [](const auto& batches) {
     std::set<std::set<int64_t>> out;
     for (const auto& batch : batches) out.insert({batch.begin(), batch.end()});
     return out;
   };
   EXPECT_NE(sets(first), sets(second));
-  // Where no two pairs are of one length, only the order of the batches is left to differ.
+  // If all pairs have different lengths, only the order of the batches can differ.
   ParallelCorpus distinct;
   for (size_t i = 1; i <= 100; ++i) {
     distinct.source.push_back(std::vector<int32_t>(i, 9));
@@ -178,9 +178,8 @@ TEST(Plan, SortsByTheLongerSideAndTurnsTheDifferences) {
   };
   add(5, 3), add(2, 4), add(5, 5), add(4, 2), add(3, 5), add(4, 4);
   const EpochPlan plan(corpus, {"sentences", 2, false}, 0);
-  // Of 4 at most, the target ever longer: (4, 2) (4, 4) (2, 4); of 5 ever shorter: (3, 5) (5, 5)
-  // (5, 3). Were it longer twice, the batch in the middle, (2, 4) (5, 3), would waste 4 cells,
-  // not 1.
+  // At longest side 4 the target grows: (4, 2) (4, 4) (2, 4); at 5 it shrinks: (3, 5) (5, 5) (5,
+  // 3). If it grew in both, the middle batch, (2, 4) (5, 3), would waste 4 cells, not 1.
   EXPECT_EQ(batches_of(plan), (std::vector<std::vector<int64_t>>{{3, 5}, {1, 4}, {2, 0}}));
   const PaddingReport report = padding_of(corpus, plan);
   EXPECT_EQ(report.source_cells, 2 * 4 + 2 * 3 + 2 * 5);

@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Ids 100, 101, ...: each says where it stands.
+// Ids 100, 101, ...: each id shows its place.
 TokenStream counting_stream(int64_t tokens) {
   std::vector<int32_t> ids(static_cast<size_t>(tokens));
   std::iota(ids.begin(), ids.end(), 100);
@@ -166,7 +166,7 @@ class MaskedBlocks : public testing::Test {
   MaskedBlockBatches batches(bool shuffle, DataPosition start = {}) {
     return {stream_, *tokenizer_, options_of(32, 4, shuffle), {}, start};
   }
-  // The stream as an epoch's batches hold it: rows in the order of the batches, unmasked.
+  // The stream of an epoch's batches: rows in the order of the batches, unmasked.
   std::vector<int32_t> original(const std::vector<BlockBatch>& epoch) {
     std::vector<int32_t> out;
     for (const BlockBatch& batch : epoch) {
@@ -209,7 +209,8 @@ TEST_F(MaskedBlocks, MasksAreNewInEveryShuffledEpochOnly) {
   const auto first = epoch_of(still), second = epoch_of(still);
   for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(values_of(first[i]), values_of(second[i]));
 
-  // The masks of one text differ: the share of tokens hidden in both epochs is that of chance.
+  // The masks of one text differ: the share of tokens hidden in both epochs is as expected by
+  // chance.
   auto moving = batches(true);
   std::set<std::vector<int32_t>> seen;
   for (int epoch = 0; epoch < 5; ++epoch) {

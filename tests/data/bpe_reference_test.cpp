@@ -1,5 +1,5 @@
-// Byte-pair encoding as document 001 lists it, in six steps and nothing but maps and loops, held
-// against the tokenizer that trains and encodes in earnest.
+// Byte-pair encoding (Sennrich et al. 2016), written with only maps and loops in the six steps
+// numbered below, compared with the real tokenizer.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,7 +22,7 @@ const std::vector<std::string> kText = {
     "winter after winter the weavers wove the same white border",
     "nothing is lost when a thread breaks it is tied and woven on"};
 
-// A word is "▁" and its letters: the mark tells where words begin, as SentencePiece writes it.
+// A word is "▁" and its letters: the mark begins a word, as in SentencePiece.
 Symbols letters_of(const std::string& word) {
   Symbols symbols = {"\u2581"};
   for (const char letter : word) symbols.push_back(std::string(1, letter));
@@ -30,8 +30,8 @@ Symbols letters_of(const std::string& word) {
 }
 
 struct Bpe {
-  std::map<Symbols, int> words;  // a word as its symbols now -> how often it stands in the text
-  Symbols merged;                // the symbols that were made, in order
+  std::map<Symbols, int> words;  // current symbols of a word -> how often the text has it
+  Symbols merged;                // the merged symbols in order
 
   Bpe(const std::vector<std::string>& text, size_t merges) {
     // 1. Start with single characters.
@@ -39,7 +39,7 @@ struct Bpe {
       std::istringstream in(line);
       for (std::string word; in >> word;) ++words[letters_of(word)];
     }
-    while (merged.size() < merges) {  // 6. Repeat until the vocabulary has its size.
+    while (merged.size() < merges) {  // 6. Repeat until the vocabulary is complete.
       const auto best = most_frequent(count_pairs());
       merge(best.first, best.second);
       merged.push_back(best.first + best.second);
@@ -60,7 +60,7 @@ struct Bpe {
   }
 
   // 3. The most frequent pair; among equals the shorter, then the first in the alphabet
-  // (SentencePiece's choice: the document leaves it open).
+  // (SentencePiece's choice; the paper has no rule).
   static Pair most_frequent(const std::map<Pair, int>& counts) {
     const auto before = [](const auto& a, const auto& b) {
       const std::string x = a.first.first + a.first.second, y = b.first.first + b.first.second;
@@ -135,7 +135,7 @@ TEST(BpeReferenceTest, TheSixStepsMakeTheTokenizersPieces) {
 }
 
 // A word that was not in the text: its letters, merged in the order in which the merges were
-// learnt.
+// learned.
 TEST(BpeReferenceTest, ANewWordIsSplitByTheSameMerges) {
   const Bpe reference(kText, kMerges);
   const auto tokenizer = train(kSpecials + static_cast<int64_t>(kMerges) + alphabet());

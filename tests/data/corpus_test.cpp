@@ -33,17 +33,17 @@ Texts read_all(const CorpusSpec& spec, FilterCounts* counts = nullptr) {
   return texts;
 }
 
-// A pair of files, clean but for what a test puts into the source.
+// A pair of files, clean except for what a test puts into the source.
 class DirtyCorpus : public testing::Test {
  protected:
   CorpusSpec spec(const std::string& source, const std::string& target) {
     return parallel(folder_.write("train.en", source), folder_.write("train.de", target));
   }
-  // Pairs that come through; what was dropped is left in counts_.
+  // The pairs that are kept; counts_ has the drops.
   Texts read(const std::string& source, const std::string& target) {
     return read_all(spec(source, target), &counts_);
   }
-  // The only reason for a drop, its count, and the line it was met first.
+  // Expects only this reason for drops, with its count and first line.
   void expect_dropped(Drop reason, int64_t count, int64_t line) {
     EXPECT_EQ(counts_.of(reason), count);
     EXPECT_EQ(counts_.total_dropped(), count);
@@ -233,8 +233,8 @@ TEST(Split, PartsAreDisjointCompleteAndOfTheSource) {
 }
 
 TEST(Split, IsPinned) {
-  // A held-out set must stay the same from one version to the next, else scores do not compare.
-  // Expected: Python's xxhash, xxh3_64_intdigest(text) % 100 == 1.
+  // A held-out set must stay the same in all versions, else scores are not comparable. Expected:
+  // Python's xxhash, xxh3_64_intdigest(text) % 100 == 1.
   TempFolder folder;
   std::string text;
   for (int i = 0; i < 400; ++i) text += "sentence " + std::to_string(i) + "\n";

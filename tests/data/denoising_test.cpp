@@ -59,7 +59,7 @@ class Denoising : public testing::Test {
       EXPECT_FALSE(spans[id].empty());
       text.insert(text.end(), spans[id].begin(), spans[id].end());
     }
-    EXPECT_EQ(expected, noised.target.back());  // the final sentinel stands in no source
+    EXPECT_EQ(expected, noised.target.back());  // the final sentinel is in no source
     return text;
   }
   int64_t hidden(const NoisedText& noised) {
@@ -104,7 +104,7 @@ TEST_F(Denoising, SpansAreAnywhere) {
 }
 
 TEST_F(Denoising, SpanCutsAreUniform) {
-  // 20 tokens, 6 hidden in 2 spans: the first has 1 to 5 tokens, all alike.
+  // 20 tokens, 6 hidden in 2 spans: the first has 1 to 5 tokens, equally likely.
   options_.noise_density = 0.3;
   std::vector<int64_t> counts(5, 0);
   for (int64_t text = 0; text < 3000; ++text) {
@@ -148,7 +148,7 @@ TEST_F(Denoising, InfillingHidesTheShareAskedFor) {
     const auto original = counting_text(400);
     const auto noised = infilled(original, text);
     ASSERT_EQ(noised.target, original);
-    // What is left stands in its order; a gap between neighbours is what a mask covers.
+    // The remaining tokens keep their order; a mask covers the gap between neighbours.
     int32_t next = 1000;
     int64_t left = 0, masks = 0;
     for (const int32_t id : noised.source) {
@@ -169,8 +169,8 @@ TEST_F(Denoising, InfillingHidesTheShareAskedFor) {
     }
     ASSERT_EQ(left, 400 - 120);
   }
-  // Lengths of the masks that stand alone are Poisson's but for the last one of a text, which is
-  // cut: about one of 40.
+  // Lengths of masks without a neighbouring mask are Poisson distributed, except for the last one
+  // of a text, which is cut: about one of 40.
   double poisson = std::exp(-3.0);
   for (size_t k = 0; k < 8; ++k) {
     const double share = static_cast<double>(lengths[k]) / static_cast<double>(all);

@@ -1,4 +1,4 @@
-// Files that tests make up and throw away.
+// Temporary files of tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ inline std::string gzip(const std::string& text) {
   return out;
 }
 
-/// The message of the Error that `f` throws; a failed test when it throws none or another kind.
+/// The message of the Error that `f` throws; fails the test if it throws none or another kind.
 template <class F>
 std::string error_of(ErrorKind kind, F&& f) {
   try {

@@ -1,4 +1,4 @@
-// The bytes of image files that tests make up.
+// The bytes of image files for tests.
 #pragma once
 
 #include <stb/stb_image_write.h>

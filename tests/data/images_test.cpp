@@ -251,7 +251,7 @@ TEST_F(Images, TheFormatIsThatOfTheCorpusAndNormalisesIt) {
   }
 }
 
-// Bytes are fed as they are.
+// Bytes are passed on unchanged.
 ImageFormat plain(const ImageSize& size) {
   const auto channels = static_cast<size_t>(size.channels);
   return {size, std::vector<double>(channels, 0), std::vector<double>(channels, 1 / 255.0)};
@@ -304,7 +304,7 @@ TEST(ImageBatchesTest, ContinueExactlyWithTheSameChanges) {
       values);
 }
 
-// Every change is one of those allowed, each of them comes up, and the next epoch draws anew.
+// Every change is an allowed one, each allowed one occurs, and the next epoch draws others.
 TEST(ImageBatchesTest, ImagesAreShiftedAndFlipped) {
   const ImageSize size{3, 4, 2};
   const ImageCorpus corpus = numbered(300, size);
@@ -312,7 +312,7 @@ TEST(ImageBatchesTest, ImagesAreShiftedAndFlipped) {
     if (y < 0 || y >= size.height || x < 0 || x >= size.width) return 0;
     return corpus.image(image)[static_cast<size_t>((y * size.width + x) * size.channels + c)];
   };
-  // How image `image` looks after a change.
+  // Image `image` after a change.
   const auto changed = [&](int64_t image, int64_t down, int64_t right, bool flip) {
     std::vector<int32_t> out;
     for (int64_t y = 0; y < size.height; ++y) {

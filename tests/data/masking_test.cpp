@@ -113,7 +113,7 @@ TEST_F(Masking, IsAFunctionOfKeyAndRow) {
   const auto one = mask(tokens, 7);
   EXPECT_EQ(one.ids, mask(tokens, 7).ids);
   EXPECT_NE(one.targets, mask(tokens, 8).targets);
-  // What stands later in a row does not change what comes before.
+  // Later tokens of a row do not change the masking of earlier ones.
   const std::vector<int32_t> head(tokens.begin(), tokens.begin() + 60);
   const auto part = mask(head, 7);
   EXPECT_TRUE(std::equal(part.ids.begin(), part.ids.end(), one.ids.begin()));
@@ -158,7 +158,7 @@ TEST_F(Masking, WholeWordsAreChosenAsOne) {
     }
     ASSERT_GE(chosen, 1);
   }
-  // Chosen by its own draw, or as the one word of a row with none.
+  // Chosen by its own draw, or as the single word of a row without a drawn one.
   const double p = 0.3 + std::pow(0.7, 5) / 5;
   for (const int64_t count : counts) EXPECT_GT(chance_of(count, 3000, p), 1e-6);
 }

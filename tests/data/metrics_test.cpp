@@ -26,7 +26,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// An honest name, not sacreBLEU's version.
+// Our own name, not sacreBLEU's version.
 std::string version() {
   const std::string signature = corpus_bleu({"a"}, {"a"}).signature;
   const std::string version = signature.substr(signature.rfind(':') + 1);

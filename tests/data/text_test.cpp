@@ -19,7 +19,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-// Each rule holds for plain and packed files alike.
+// Each rule holds for plain and for packed files.
 class Lines : public testing::TestWithParam<bool> {
  protected:
   std::vector<std::string> read(const std::string& bytes) {

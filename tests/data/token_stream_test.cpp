@@ -87,7 +87,7 @@ TEST_F(Cache, IsMadeOnceAndThenTaken) {
     EXPECT_EQ(stream.characters(), 10);
     EXPECT_EQ(stream.counts().summary(), load_token_stream(specs, words_).counts().summary());
   }
-  // Nothing but the file itself is left behind.
+  // Only the file itself is left.
   const auto folder = std::filesystem::path(cache_).parent_path();
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
@@ -108,7 +108,7 @@ TEST_F(Cache, IsMadeAnewWhenTheTextChanges) {
   EXPECT_FALSE(changed.from_cache());
   EXPECT_THAT(ids_of(changed), ElementsAre(5, 7));
   EXPECT_TRUE(load({spec("a", "x zzz\n")}).from_cache());
-  // The same bytes cut into files in another way are another text.
+  // The same bytes, split into files in another way, are another text.
   EXPECT_FALSE(load({spec("a", "x\n"), spec("b", "zzz\n")}).from_cache());
 }
 

@@ -107,7 +107,7 @@ TEST(SentencePiece, TooLargeAVocabularyTellsTheLimit) {
     const std::string phrase =
         "[tokenizer] vocab_size 50000 is too large for this text, the largest possible is ";
     ASSERT_THAT(message, testing::StartsWith(phrase)) << algorithm;
-    // The limit that it tells must work, and one more must not.
+    // The limit in the message must work, and one more must not.
     const int64_t limit = std::stoll(message.substr(phrase.size()));
     EXPECT_EQ(train(options_of(algorithm, limit), lines)->vocab_size(), limit) << algorithm;
     EXPECT_THAT(
@@ -202,7 +202,7 @@ TEST(SentencePiece, SampleIsDrawnBySeed) {
   const auto one = train(options, lines, 1)->serialized();
   EXPECT_EQ(one, train(options, lines, 1)->serialized());
   EXPECT_NE(one, train(options, lines, 2)->serialized());
-  // A limit that is not reached draws nothing.
+  // Below the limit nothing is drawn.
   options.max_sentences = 2000;
   const auto all = train(options, lines, 1)->serialized();
   EXPECT_EQ(all, train(options, lines, 2)->serialized());

@@ -1,4 +1,4 @@
-// What every walk through batches must do.
+// Checks for every walk through batches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ inline std::shared_ptr<const Tokenizer> character_tokenizer(const std::string& t
       1);
 }
 
-/// Walks two epochs and a bit, then starts anew from every position, with and without a loader.
-/// `make(position)` gives a walk, `values(batch)` all ids of a batch.
+/// Walks a bit more than two epochs, then starts again from every position, with and without a
+/// loader. `make(position)` gives a walk, `values(batch)` all ids of a batch.
 template <class Make, class Values>
 void expect_resumes(Make&& make, Values&& values) {
   auto whole = make(DataPosition{});
@@ -58,8 +58,8 @@ void expect_resumes(Make&& make, Values&& values) {
   }
 }
 
-/// Twice the exact chance that Binomial(n, p) is as far out as `count`, on its side. Tests ask for
-/// more than 10^-6.
+/// Twice the exact probability that Binomial(n, p) is at least as far out as `count`, on the same
+/// side. Tests expect more than 10^-6.
 inline double chance_of(int64_t count, int64_t n, double p) {
   double below = 0, above = 0;
   for (int64_t k = 0; k <= n; ++k) {

@@ -56,7 +56,7 @@ TEST(AttentionPooling, EqualsTheFormula) {
   }
 }
 
-// The query at 9 is out of every window: its answer and its gradients are 0, in float32 as well.
+// The query at 9 is outside every window: its output and gradients are 0, also in float32.
 TEST(AttentionPooling, AQueryThatSeesNoKeyGivesZero) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (const SimilarityKernel kernel :
@@ -128,7 +128,7 @@ struct Curve {
   }
 };
 
-// Gradient descent on the error of each place by the others; its own would choose width 0.
+// Gradient descent on the leave-one-out error; with its own label each place would choose width 0.
 TEST(NadarayaWatson, TheLearnedWidthBeatsWidthOne) {
   const Curve data;
   for (const SimilarityKernel kernel :

@@ -43,7 +43,7 @@ TEST(BatchNorm, EqualsPyTorchOverSeveralUpdates) {
       p.zero_grad();
     }
   }
-  // Without a tape: the running statistics, which stay.
+  // Without a tape: the running statistics, which do not change.
   const Json& evaluation = fixture.at("evaluation");
   const Tensor mean = layer.running_mean.clone();
   EXPECT_LT(distance(layer(doubles_of(evaluation, "x")).value(), doubles_of(evaluation, "y")),
@@ -78,8 +78,8 @@ TEST(BatchNorm, WithoutBiasThereIsNoBeta) {
   EXPECT_TRUE(store.contains("running_var"));
 }
 
-// A batch of one row has a mean but no unbiased variance; one of no rows has neither. A batch that
-// is not finite is for the caller to refuse: the statistics outlive it.
+// A batch of one row has a mean but no unbiased variance; one of no rows has neither. The caller
+// must refuse a batch that is not finite; the statistics survive it.
 TEST(BatchNorm, BatchesOfOneAndNoRowAndNotFiniteOnes) {
   ParamStore store(1, DType::kFloat64);
   const Norm layer(2, kBatch, store.root());
@@ -168,7 +168,7 @@ TEST_P(BatchNormModel, LearnsAndDecodesStepByStepAsAtOnce) {
   }
 }
 
-// What a checkpoint holds is all there is: parameters and running statistics.
+// A checkpoint needs only parameters and running statistics.
 TEST_P(BatchNormModel, AResumedRunIsTheSameBitForBit) {
   Built straight(GetParam()), resumed(GetParam());
   for (int step = 0; step < 3; ++step) train(straight, step);

@@ -56,8 +56,8 @@ void expect_parity(DType dtype, double tolerance) {
 
 TEST(CudaParityTest, Float64) { expect_parity(DType::kFloat64, 1e-10); }
 TEST(CudaParityTest, Float32) { expect_parity(DType::kFloat32, 1e-5); }
-// Every operation rounds to 8 bits, and the recurrent rows chain tens of them: this finds what is
-// wrong, not what is imprecise. The kernel tests hold single operations to 1.6e-2.
+// Every operation rounds to 8 bits, and the recurrent rows chain tens of them: this finds wrong
+// results, not imprecise ones. The kernel tests hold single operations to 1.6e-2.
 TEST(CudaParityTest, BFloat16) { expect_parity(DType::kBFloat16, 0.2); }
 
 }  // namespace

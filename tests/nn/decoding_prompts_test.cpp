@@ -1,5 +1,5 @@
 // Prompts of different lengths in one batch, independence of the batch and of threads, hooks, and
-// what is refused.
+// errors.
 #include "nn/decoding.h"
 #include "tests/nn/table_model.h"
 
@@ -57,7 +57,7 @@ class Prompts : public ::testing::TestWithParam<Strategy> {
     task.force_eos = false;
     return task;
   }
-  // Sentence s of the table alone: the plain search of it.
+  // The plain search of only sentence s of the table.
   static std::vector<Hypothesis> alone(const Table& table, int32_t s) {
     const SearchOptions& options = GetParam().options;
     const Question question{table, s, kLimits[s], kPrompts[s], false};
@@ -87,7 +87,7 @@ TEST_P(Prompts, OfOneLengthAreReadInOneStep) {
   EXPECT_EQ(model.steps, 1);
 }
 
-// Only the sequence ids tell sentences apart: batches of any order and size give the same.
+// Only the sequence ids matter: batches of any order and size give the same.
 TEST_P(Prompts, TheOrderAndTheSizeOfBatchesDoNotMatter) {
   const Table table(5, 1.5);
   const int64_t beams = GetParam().options.num_beams;

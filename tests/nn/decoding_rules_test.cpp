@@ -48,7 +48,7 @@ class DecodingRules : public ::testing::TestWithParam<Rules> {
   }
 };
 
-// 4^4 live histories at most, so no beam is lost: what is found is the optimum.
+// 4^4 live histories at most, so no beam is lost and the result is the optimum.
 TEST_P(DecodingRules, WideBeamIsExhaustive) {
   const std::vector<int64_t> limits = {5, 1, 4};
   for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -108,7 +108,7 @@ TEST_P(DecodingRules, GreedySearchFollowsThePlainSearch) {
 INSTANTIATE_TEST_SUITE_P(All, DecodingRules, ::testing::ValuesIn(kRules),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// A model that loves one word and never ends.
+// A model that repeats one word and never ends.
 class Stutter : public NextToken {
  public:
   explicit Stutter(double eos_logit = -20) : eos_logit_(eos_logit) {}
@@ -207,7 +207,7 @@ TEST(DeadEnds, AreFollowedByEos) {
   }
 }
 
-// What the bans forbid keeps its probability: the best sequence is worth the same with and without.
+// Bans do not renormalise: an allowed sequence has the same log-probability with and without them.
 TEST(Bans, DoNotRenormalise) {
   Stutter with, without;
   const SearchTask task = task_of({5});

@@ -27,7 +27,7 @@ class BeamSearch : public ::testing::TestWithParam<Penalty> {
   }
 };
 
-// 3^3 live histories at most: 120 beams lose nothing.
+// At most 3^3 histories are live, so 120 beams lose none.
 TEST_P(BeamSearch, WideBeamIsExhaustive) {
   const std::vector<int64_t> limits = {4, 1, 3, 4, 2};
   for (uint64_t seed = 1; seed <= 10; ++seed) {
@@ -186,7 +186,7 @@ TEST(NormalizedScore, FollowsItsFormulas) {
     return normalized_score(-6, 4, {.length_penalty = alpha, .length_penalty_type = type});
   };
   EXPECT_DOUBLE_EQ(score(LengthPenalty::kNone, 1), -6);
-  EXPECT_DOUBLE_EQ(score(LengthPenalty::kAverage, 1), -1.5);  // document 001: / t^alpha
+  EXPECT_DOUBLE_EQ(score(LengthPenalty::kAverage, 1), -1.5);  // / t^alpha
   EXPECT_DOUBLE_EQ(score(LengthPenalty::kAverage, 0.5), -3);
   EXPECT_DOUBLE_EQ(score(LengthPenalty::kGnmt, 1), -6 / 1.5);  // ((5 + t) / 6)^alpha
   EXPECT_DOUBLE_EQ(score(LengthPenalty::kGnmt, 2), -6 / 2.25);

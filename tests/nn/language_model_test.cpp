@@ -1,4 +1,4 @@
-// Properties of language models and classifiers that hold whatever their parameters are.
+// Properties of language models and classifiers that hold for any parameters.
 #include "nn/language_model.h"
 
 #include <gmock/gmock.h>
@@ -139,7 +139,7 @@ TEST(LanguageModelParameters, Bert) {
   EXPECT_EQ(shapes_of(store), expected);
 }
 
-// Of a masked model only the classifier's own bias stays.
+// A masked model keeps only the classifier's own bias.
 TEST(LanguageModelParameters, WithoutBiases) {
   const auto biases = [](ModelOptions options, bool causal) {
     options.bias = false;
@@ -220,7 +220,7 @@ TEST(LanguageModelParameters, RotaryPositionsNeedHeadsOfEvenSize) {
             "[attention] rotary positions need heads of even size, got 3.");
 }
 
-// ---- What the masks promise
+// ---- Masks
 
 TEST_P(LanguageModels, PaddingChangesNeitherLossNorGradients) {
   LanguageModel::Batch batch = text_batch({6, 3}, 6, causal_);
@@ -288,8 +288,8 @@ TEST_P(LanguageModels, TokensSeeWhatTheMaskAllows) {
   }
 }
 
-// With the same parameters. In one layer the last token sees every key either way; alone it does in
-// any number of layers.
+// With the same parameters. In one layer the last token sees every key in both; a single token does
+// so in any number of layers.
 TEST_P(LanguageModels, CausalAndMaskedModelsShareTheTrunk) {
   ModelOptions options = GetParam().options;
   const Tensor ids = test::uniform_ids({2, 6}, 4, 2, kVocabulary);
@@ -439,7 +439,7 @@ TEST_P(CachedSteps, EqualTheUncachedModel) {
   }
 }
 
-// The model without caches, its histories cut as LanguageModelSteps promises.
+// The model without caches, with its histories cut as LanguageModelSteps does it.
 class Uncached {
  public:
   Uncached(const LanguageModel& model, int64_t rows) : model_(model), histories_(rows) {}

@@ -163,7 +163,7 @@ TEST_P(LatentAttentionTest, AbsorbedEqualsExplicit) {
   }
 }
 
-// Also where the cache outgrows its first room.
+// Also when the cache outgrows its first capacity.
 TEST_P(LatentAttentionTest, StepsEqualTheFullPass) {
   const Tensor x = test::uniform({2, 20, 12}, 32, -2, 2);
   const Tensor all = layer_(x, {}, /*causal=*/true).value();
@@ -186,7 +186,7 @@ TEST_P(LatentAttentionTest, CacheHoldsTheLatentAndTheRotaryKeyAlone) {
             (o.kv_latent_size + o.rope_head_size) * size_of(DType::kFloat64));
 }
 
-// Scores depend on m - n: the whole sequence may stand anywhere, but not its parts apart.
+// Scores depend on m - n: the whole sequence may be shifted, but not a part of it.
 TEST_P(LatentAttentionTest, OnlyDistancesCount) {
   const Tensor y = layer_.attend(x_, 0, layer_.compress(x_, 0), {.causal = true}).value();
   const Tensor later = layer_.attend(x_, 17, layer_.compress(x_, 17), {.causal = true}).value();

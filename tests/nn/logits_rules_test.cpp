@@ -1,4 +1,4 @@
-// Penalties and bans on one row of logits, against the formulas of document 001 by hand.
+// Penalties and bans on one row of logits, against the formulas of nn/logits_rules.h by hand.
 #include "nn/logits_rules.h"
 
 #include "tests/autograd/support.h"
@@ -77,10 +77,10 @@ TEST(RepeatedNgrams, AreBannedAcrossPromptAndOutput) {
     return ids;
   };
   EXPECT_EQ(banned({5, 1}, {2, 1, 2}, 1), (Tokens{1, 2, 5}));
-  EXPECT_EQ(banned({5, 1}, {2, 1, 2}, 2), Tokens{1});  // 2 1 was said
+  EXPECT_EQ(banned({5, 1}, {2, 1, 2}, 2), Tokens{1});  // 2 1 occurred
   EXPECT_EQ(banned({5, 1}, {2, 1}, 2), Tokens{2});     // 1 2, half of it in the prompt
   EXPECT_EQ(banned({5, 1}, {2, 5, 1}, 3), Tokens{2});  // 5 1 2
-  EXPECT_EQ(banned({5, 1}, {2, 3, 4}, 3), Tokens{});   // 3 4 stands only at the end
+  EXPECT_EQ(banned({5, 1}, {2, 3, 4}, 3), Tokens{});   // 3 4 occurs only at the end
   EXPECT_EQ(banned({5, 1}, {2, 1, 2}, 3), Tokens{1});  // 1 2 1
   EXPECT_EQ(banned({1, 2, 3, 1, 2, 4}, {1, 2}, 3), (Tokens{3, 4}));
   EXPECT_EQ(banned({1, 1}, {1}, 2), Tokens{1});  // overlaps itself

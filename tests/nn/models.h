@@ -114,10 +114,10 @@ struct SmallLanguageModel {
   LanguageModel model;
 };
 
-/// What a training step computes before the update.
+/// The results of a training step before the update.
 struct Pass {
   Tensor loss;
-  std::vector<Tensor> gradients;  ///< of all parameters; zeros where none came
+  std::vector<Tensor> gradients;  ///< of all parameters; zeros if there is none
 };
 
 /// loss() and its gradients, under a tape with this key.
@@ -153,8 +153,8 @@ inline double distance(const Pass& a, const Pass& b) {
   return largest;
 }
 
-/// Fills memory that the next tensors will reuse with NaN: a cache has room that is never written,
-/// and nothing may read it.
+/// Fills memory that the next tensors will reuse with NaN: a cache has memory that is never
+/// written, and nothing may read it.
 inline void poison_free_memory() {
   std::vector<Tensor> blocks;
   for (const int64_t size : {64, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536}) {

@@ -1,4 +1,4 @@
-// What each kind of position embedding lets a stack of self-attention layers know about order.
+// What a stack of self-attention layers can know about order with each kind of positions.
 #include "nn/trunk.h"
 #include "tests/nn/models.h"
 
@@ -33,7 +33,7 @@ class Positions : public ::testing::TestWithParam<Variant> {
     return trunk(Tensor::from<int32_t>(ids, {1, kLength})).value().reshape({kLength, kSize});
   }
 
-  // How far the states are from following the tokens to their new places.
+  // How far the states differ from those that moved with the tokens.
   double departure(bool causal) const {
     const std::vector<int32_t> ids = {4, 9, 11, 6, 15, 7};
     const std::vector<size_t> order = {3, 0, 5, 1, 4, 2};
@@ -60,8 +60,8 @@ TEST_P(Positions, AnEncoderFollowsAPermutationExactlyWithoutThem) {
 // A causal mask tells the order by itself.
 TEST_P(Positions, ADecoderKnowsTheOrderInAnyCase) { EXPECT_GT(departure(/*causal=*/true), 1e-2); }
 
-// Repeated tokens: only absolute positions tell them apart; rotary ones turn queries and keys, and
-// values that are all the same add up to the same.
+// Repeated tokens: only absolute positions distinguish them. Rotary ones rotate queries and keys,
+// but a weighted mean of equal values is that value.
 TEST_P(Positions, RepeatedTokens) {
   const Tensor x = states({4, 4, 4, 4, 4, 4}, /*causal=*/false);
   const double difference = test::distance(x.slice(0, 1), x.slice(3, 4));

@@ -1,4 +1,4 @@
-// Fixtures of tests/fixtures that PyTorch wrote: a model's options, batch, outputs, parameters and
+// Fixtures of tests/fixtures, written by PyTorch: a model's options, batch, outputs, parameters and
 // gradients.
 #pragma once
 
@@ -62,7 +62,7 @@ Tensor tensor_of(const Json& tensor) {
                          Shape(sizes.data(), static_cast<int>(sizes.size())));
 }
 
-/// Tests of a model against the fixture that the parameter names. The model is built on store_.
+/// Tests of a model against the fixture named by the parameter. The model is built on store_.
 class PyTorchFixture : public ::testing::TestWithParam<const char*> {
  protected:
   /// Gives the model the fixture's parameters, and expects that it has all of them.
@@ -100,7 +100,7 @@ class PyTorchFixture : public ::testing::TestWithParam<const char*> {
     return Tensor::from<double>(values, parameter.var.shape());
   }
 
-  // Ours pack what the fixture writes one by one: the rows of qkv are those of q, k and v.
+  // Our parameters pack those of the fixture: the rows of qkv are those of q, k and v.
   std::vector<std::string> parts_of(const std::string& name) const {
     std::vector<std::pair<std::string, std::vector<std::string>>> packings = {
         {"qkv", {"q", "k", "v"}}, {"kv", {"k", "v"}}};

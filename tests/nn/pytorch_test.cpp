@@ -121,7 +121,7 @@ TEST_P(PyTorchLanguageModel, Forward) {
 
 TEST_P(PyTorchLanguageModel, LossAndAllGradients) { expect_loss_and_gradients(); }
 
-// A causal model may be told the lengths: no real token saw the padding before.
+// A causal model may get the lengths, but does not need them: no real token sees the padding.
 TEST_P(PyTorchLanguageModel, LossAndAllGradientsWithLengths) {
   batch_.lengths = lengths_;
   expect_loss_and_gradients();

@@ -11,7 +11,7 @@ using test::with_dropout;
 struct Trained {
   std::vector<Tensor> losses;
   std::vector<Tensor> state;  ///< parameters and running statistics
-  int64_t peak_bytes = 0;     ///< above what the model itself holds
+  int64_t peak_bytes = 0;     ///< without the model itself
 };
 
 // A few updates by gradient descent.

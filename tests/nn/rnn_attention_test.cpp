@@ -161,7 +161,7 @@ TEST_P(RnnAttentionModel, PaddingChangesNothing) {
   }
 }
 
-// Neither padding nor the other sentences: a row is what it is alone.
+// Padding and other sentences do not matter: a row gives the same by itself.
 TEST_P(RnnAttentionModel, ARowDoesNotDependOnItsBatch) {
   const Tensor target = test::uniform_ids({3, 4}, 8, 2, kVocabulary);
   const Tensor together = teacher_forcing(source_, source_lengths_, target);

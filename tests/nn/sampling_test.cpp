@@ -1,5 +1,5 @@
-// Top-k, top-p and draws against sorting, and the distributions of what is drawn against the exact
-// ones by chi-square tests.
+// Top-k, top-p and draws against sorting, and the distributions of the draws against the exact ones
+// by chi-square tests.
 #include "nn/sampling.h"
 
 #include <map>
@@ -126,7 +126,7 @@ TEST(SampleToken, ExtremeTemperaturesAreSafe) {
   for (const double u : {0.0, 0.3, 0.999}) {
     std::vector<double> cold = z;
     EXPECT_EQ(sample_token(cold, {.temperature = 1e-300}, u), 1);
-    std::vector<double> hot = z;  // uniform over what is possible
+    std::vector<double> hot = z;  // uniform over the possible tokens
     EXPECT_EQ(sample_token(hot, {.temperature = 1e300}, u), static_cast<int32_t>(3 * u));
   }
 }
@@ -224,7 +224,7 @@ void enumerate_drawn(const Question& q, const Tokens& sequence, double probabili
 
 class Sampling : public ::testing::TestWithParam<Strategy> {};
 
-// Whole sequences, so that rules which look at the history are seen at work.
+// Whole sequences, so that rules which depend on the history are tested.
 TEST_P(Sampling, SequencesFollowTheExactDistribution) {
   const int64_t draws = 20000;
   for (uint64_t seed = 1; seed <= 3; ++seed) {

@@ -1,6 +1,6 @@
-// A model that is a random table over whole histories, and the plainest searches on it: every
-// sequence, beam search without early stops, greedy search and sampling of one sentence, with all
-// rules. They share nothing with nn/ but normalized_score() and the uniform numbers.
+// A model that is a random table over whole histories, and plain searches on it: every sequence,
+// beam search without early stops, greedy search and sampling of one sentence, with all rules. They
+// share nothing with nn/ but normalized_score() and the uniform numbers.
 #pragma once
 
 #include "nn/decoding.h"
@@ -14,8 +14,8 @@ inline constexpr int64_t kTableVocab = 7;  // and three words
 
 using Tokens = std::vector<int32_t>;
 
-// Logits of the next token after a history: random, the same whenever they are asked for. The
-// sentence is part of the key, so that a search which mixes sentences up is seen.
+// Logits of the next token after a history: random, but always the same for a history. The sentence
+// is part of the key, so that a search which mixes up sentences fails.
 class Table {
  public:
   explicit Table(uint64_t seed, double spread = 2, DType dtype = DType::kFloat64)
@@ -114,7 +114,7 @@ struct Question {
   bool force_eos = true;
 };
 
-/// What may follow, as the comments of nn/decoding.h say it.
+/// The possible next tokens, by the rules of nn/decoding.h.
 struct Choices {
   std::vector<double> logits, log_probabilities;  ///< after the penalties
   Tokens allowed;                                 ///< after the bans, in the order of ids
@@ -184,8 +184,8 @@ inline std::vector<Hypothesis> exhaustive(const Question& q, const SearchOptions
   return all;
 }
 
-/// Beam search as it is told, without any early stop: each round the k most probable continuations
-/// stay; those that end in eos among the k best of all are finished.
+/// Textbook beam search without any early stop: each round keeps the k most probable continuations;
+/// those among the k best of all that end in eos are finished.
 inline std::vector<Hypothesis> plain_beam_search(const Question& q, const SearchOptions& options) {
   struct Beam {
     Tokens generated;

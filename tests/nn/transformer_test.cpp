@@ -1,4 +1,4 @@
-// Properties of the encoder-decoder that hold whatever its parameters are.
+// Properties of the encoder-decoder that hold for any parameters.
 #include "nn/transformer.h"
 
 #include <map>
@@ -193,7 +193,7 @@ TEST(Parameters, HeadsMustFit) {
             "[attention] num_key_value_heads must divide num_attention_heads, got 3 and 4.");
 }
 
-// ---- What the masks promise
+// ---- Masks
 
 class Variants : public ::testing::TestWithParam<ModelOptions> {
  protected:
@@ -330,7 +330,7 @@ TEST_P(Variants, DropoutIsOnUnderATapeAndRepeatsByKey) {
   EXPECT_FALSE(test::same_bits(drawn, under_tape({.seed = 2, .step = 4, .stream = 0})));
 }
 
-// Each place of dropout is reached by its own option.
+// Each place of dropout obeys its own option.
 TEST_P(Variants, EachDropoutOptionIsFelt) {
   for (double ModelOptions::*option : {&ModelOptions::dropout, &ModelOptions::attention_dropout,
                                        &ModelOptions::activation_dropout}) {

@@ -55,8 +55,8 @@ TEST(CutIntoPatchesTest, PatchesMustDivideTheImage) {
             "[vit] patch_size must divide the height and width of the images, got 4 and 4 x 6.");
 }
 
-// Attention alone does not see the order of its inputs: without positions the patches may change
-// places, with them not.
+// Attention itself ignores the order of its inputs: without positions the patches may be swapped,
+// with positions they may not.
 TEST(VisionTransformerTest, PositionsTellThePatchesApart) {
   for (const PositionEmbedding positions :
        {PositionEmbedding::kNone, PositionEmbedding::kLearned, PositionEmbedding::kSinusoidal,
@@ -67,7 +67,7 @@ TEST(VisionTransformerTest, PositionsTellThePatchesApart) {
     const VisionTransformer model(options, kData, store.root());
     EXPECT_EQ(model.tokens(), 7);
     const Tensor image = test::uniform({1, 4, 6, 3}, 1);
-    // The upper half and the lower half, three patches each, change places.
+    // The upper half and the lower half, three patches each, are swapped.
     const Tensor halves = image.reshape({2, 36});
     const Var turned =
         reshape(concat({Var(halves.slice(1, 2)), Var(halves.slice(0, 1))}, 0), {1, 4, 6, 3});

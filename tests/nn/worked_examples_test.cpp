@@ -1,5 +1,5 @@
-// The worked numbers of document 003, through our layers. Inputs are the document's; where its
-// results slip, the expected values are the corrected ones of the documents' README.
+// Small worked examples of every block, through our layers. The expected values were computed from
+// the inputs shown here, apart from this project's code, and are given to four digits.
 #include "nn/attention.h"
 #include "nn/decoding.h"
 #include "nn/layers.h"
@@ -11,7 +11,7 @@ namespace {
 using test::distance;
 using test::doubles;
 
-// Half a unit of the fourth digit, to which the values are given.
+// Half a unit of the fourth digit.
 constexpr double kFourDigits = 0.5001e-4;
 
 void set(const ParamStore& store, const std::string& name, const std::vector<double>& values) {
@@ -19,9 +19,9 @@ void set(const ParamStore& store, const std::string& name, const std::vector<dou
   value.copy_from(doubles(values, value.shape()));
 }
 
-// Document 003, 3. Position Encodings: d_model 4. Its dims 2 and 3 repeat dims 0 and 1; right are
-// pos / 100.
-TEST(Document003, PositionEncodings) {
+// Sinusoidal positions (Vaswani et al. 2017, 3.5) of size 4: sine and cosine of pos, then of pos /
+// 100.
+TEST(WorkedExamples, PositionEncodings) {
   const Tensor table = sinusoidal_positions(4, 4, DType::kFloat64);
   EXPECT_LT(
       distance(table, doubles({0, 1, 0, 1,                      //
@@ -31,8 +31,8 @@ TEST(Document003, PositionEncodings) {
       kFourDigits);
 }
 
-// Document 003, 3. Position Encodings: token embedding plus positions, with the right table.
-TEST(Document003, EmbeddingWithPositions) {
+// Token embedding plus positions.
+TEST(WorkedExamples, EmbeddingWithPositions) {
   const Var table = doubles({0.2, 0.1, 0.3, 0.4, 0.5, 0.4, 0.3, 0.2,  //
                              0.9, 0.8, 0.7, 0.6, 0.1, 0.2, 0.3, 0.4},
                             {4, 4});
@@ -46,8 +46,8 @@ TEST(Document003, EmbeddingWithPositions) {
       kFourDigits);
 }
 
-// Document 003, 4a. Scaled Dot-Product Attention.
-TEST(Document003, ScaledDotProductAttention) {
+// Scaled dot-product attention of two queries and two keys.
+TEST(WorkedExamples, ScaledDotProductAttention) {
   const Var q = doubles({0.1, 0.4, 0.3, 0.7}, {1, 2, 2}),
             k = doubles({0.2, 0.5, 0.6, 0.3}, {1, 2, 2});
   const Var v = doubles({1.2, 0.9, 0.8, 1.1}, {1, 2, 2});
@@ -62,8 +62,8 @@ TEST(Document003, ScaledDotProductAttention) {
   EXPECT_LT(distance(attention(q, k, v, {}).value(), expected), kFourDigits);
 }
 
-// Document 003, 4c. Multi-Head Cross-Attention, head 1. Its weights are (out, in), as ours.
-TEST(Document003, CrossAttentionHead) {
+// One head of cross-attention. The weights are (out, in), as ours.
+TEST(WorkedExamples, CrossAttentionHead) {
   ParamStore store(1, DType::kFloat64);
   const Linear::Options options{.in = 3, .out = 2, .bias = false};
   const Linear project_q(options, store.root() / "q"), project_k(options, store.root() / "k");
@@ -85,9 +85,8 @@ TEST(Document003, CrossAttentionHead) {
   EXPECT_LT(distance(attention(q, k, v, {}).value(), expected), kFourDigits);
 }
 
-// Document 003, 4c, steps 3 and 4: the given head outputs, concatenated and projected. W_O stands
-// (in, out) there.
-TEST(Document003, CrossAttentionFinalProjection) {
+// Given outputs of two heads, concatenated and projected. W_O is (in, out).
+TEST(WorkedExamples, CrossAttentionFinalProjection) {
   const Var head_1 = doubles({0.80, 1.04, 0.79, 1.09}, {1, 2, 2});
   const Var head_2 = doubles({0.72, 1.01, 0.65, 1.12}, {1, 2, 2});
   const Var w_o = doubles({0.3, 0.7, 0.6, 0.2, 0.4, 0.5, 0.9, 0.8}, {4, 2});
@@ -97,8 +96,8 @@ TEST(Document003, CrossAttentionFinalProjection) {
   EXPECT_LT(distance(linear(heads, permute(w_o, {1, 0})).value(), expected), 1e-14);
 }
 
-// Document 003, 4d. Masked Multi-Head Attention (Causal): W_Q = W_K = W_V and K = V = Q.
-TEST(Document003, CausalSelfAttention) {
+// Causal self-attention with W_Q = W_K = W_V, so K = V = Q.
+TEST(WorkedExamples, CausalSelfAttention) {
   const std::vector<double> w = {0.1, 0.3, 0.5, 0.2, 0.2, 0.4, 0.6, 0.1,
                                  0.7, 0.1, 0.8, 0.3, 0.6, 0.2, 0.4, 0.5};
   const Var x = doubles({0.5, 0.1, 0.2, 0.3, 0.4, 0.3, 0.7, 0.8,  //
@@ -118,7 +117,7 @@ TEST(Document003, CausalSelfAttention) {
                                               {1, 1, 4, 4})),
             kFourDigits);
 
-  // The layer, its packed projection holding the same matrix three times and W_O the identity.
+  // The layer, with the same matrix three times in its packed projection and the identity as W_O.
   ParamStore store(1, DType::kFloat64);
   const SelfAttention layer({.hidden_size = 4, .bias = false}, store.root());
   std::vector<double> packed = w;
@@ -126,13 +125,13 @@ TEST(Document003, CausalSelfAttention) {
   set(store, "qkv.weight", packed);
   set(store, "out.weight", {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1});
   EXPECT_LT(distance(layer(x, {}, /*causal=*/true).value(), out.value()), 1e-14);
-  // The first token sees itself alone: its output is its own V'.
+  // The first token sees only itself, so its output is its own value.
   EXPECT_LT(distance(slice(out, 1, 0, 1).value(), slice(projected, 1, 0, 1).value()), 1e-14);
 }
 
-// Document 003, 5. FeedForward Block. Its weights stand (in, out), and W_2 has two outputs: a row
-// of zeros widens ours to the three of the input.
-TEST(Document003, FeedForwardBlock) {
+// The feed-forward network. W_2 has only two outputs: a row of zeros adds the third, because our
+// layer has as many outputs as inputs.
+TEST(WorkedExamples, FeedForwardBlock) {
   ParamStore store(1, DType::kFloat64);
   const FeedForward layer({.hidden_size = 3, .intermediate_size = 2}, store.root());
   set(store, "up.weight", {0.5, 0.4, 0.3, 0.2, -0.1, 0.7});
@@ -145,8 +144,8 @@ TEST(Document003, FeedForwardBlock) {
             1e-14);
 }
 
-// Document 003, 6. Add & Layer Normalization: x = (2, 4), sublayer(x) = (1, 3).
-TEST(Document003, AddAndLayerNorm) {
+// Residual addition and layer norm: x = (2, 4), sublayer(x) = (1, 3).
+TEST(WorkedExamples, AddAndLayerNorm) {
   ParamStore store(1, DType::kFloat64);
   const Residual block({.hidden_size = 2, .norm = {{.eps = 0}, true}}, store.root());
   const Var x = doubles({2, 4}, {1, 2});
@@ -156,7 +155,7 @@ TEST(Document003, AddAndLayerNorm) {
   EXPECT_LT(distance(norm(doubles({3, 7}, {1, 2})).value(), doubles({-1, 1}, {1, 2})), 1e-14);
 }
 
-// Document 003, Greedy Decoding: the table of probabilities per step.
+// Probabilities of the next token at each step, whatever came before.
 class GreedyTable : public NextToken {
  public:
   Tensor step(const std::vector<int32_t>& tokens) override {
@@ -171,7 +170,7 @@ class GreedyTable : public NextToken {
 
   std::vector<int32_t> fed;
 
-  // Step 3 of the document sums to 1.01: probabilities are its shares.
+  // Row 3 sums to 1.01; the search normalises it.
   static constexpr double kTable[5][5] = {{0.8, 0.05, 0.05, 0.05, 0.05},
                                           {0.1, 0.7, 0.1, 0.05, 0.05},
                                           {0.05, 0.05, 0.85, 0.03, 0.02},
@@ -179,7 +178,7 @@ class GreedyTable : public NextToken {
                                           {0.01, 0.01, 0.01, 0.02, 0.95}};
 };
 
-TEST(Document003, GreedyDecoding) {
+TEST(WorkedExamples, GreedyDecoding) {
   constexpr int32_t kThe = 0, kCat = 1, kSat = 2, kOn = 3, kEnd = 4, kStart = 5;
   GreedyTable model;
   const SearchTask task{
@@ -191,8 +190,8 @@ TEST(Document003, GreedyDecoding) {
   EXPECT_EQ(result.score, result.log_probability);
 }
 
-// A beam of any width agrees: no other sequence comes near.
-TEST(Document003, GreedyDecodingIsWhatABeamFinds) {
+// A beam search finds the same: no other sequence comes near.
+TEST(WorkedExamples, BeamSearchFindsTheGreedySequence) {
   GreedyTable model;
   const SearchTask task{.sentences = 1, .bos_id = 5, .eos_id = 4, .banned = {}, .max_lengths = {5}};
   // One row per beam, all with the table's probabilities.

@@ -8,16 +8,16 @@
 namespace tapestry {
 namespace {
 
-// Two units in the last place of bfloat16 (2^-7 each): the weights are rounded before they meet the
-// values, and so is the output. A gradient sums over all rows that see it what was rounded on the
-// way and what the rounded output left in delta: twice that. The log-sum-exp is a float, from
-// products of rounded inputs that are exact in float.
+// Two units in the last place of bfloat16 (2^-7 each): the weights are rounded before the product
+// with the values, and the output is rounded too. A gradient sums these errors over all rows, and
+// delta has the error of the rounded output: twice that. The log-sum-exp is a float, from products
+// of rounded inputs that are exact in float.
 Tolerance bfloat16_tolerance() {
   const double units = 1.6e-2 / std::numeric_limits<float>::epsilon();
   return {units, 60, 2 * units};
 }
 
-// Rows are a multiple of 16 bytes apart, so that they may go to the tensor cores.
+// Rows are a multiple of 16 bytes apart, so that the tensor cores can take them.
 constexpr int64_t kAligned = 8;
 
 class AttentionTensorCoresTest : public ::testing::TestWithParam<int64_t> {};
@@ -90,7 +90,7 @@ TEST(AttentionBFloat16Test, TensorCoresDoNotHideNan) {
   for (int64_t t = 0; t < 20; ++t) EXPECT_TRUE(std::isnan(f.out.at(0, t, 0, 0))) << t;
 }
 
-// What lies beyond a key length is never looked at.
+// Keys beyond a key length are never read.
 TEST(AttentionBFloat16Test, PaddingMayHoldAnything) {
   const AttentionCase c = {"padding", 1, 20, 90, 1, 1, 32, false, {40}, 0};
   Problem<BFloat16> p(c, kAligned);

@@ -1,5 +1,5 @@
-// What the tests of the kernels' bfloat16 instances share. Inputs are rounded to bfloat16 first,
-// the references compute in double from the rounded ones.
+// Shared by the tests of the kernels' bfloat16 instances. Inputs are rounded to bfloat16 first, the
+// references compute in double from the rounded ones.
 #pragma once
 
 #include "tests/core/kernels/kernel_testing.h"

@@ -1,4 +1,4 @@
-// For the kernel tests on a GPU: leaves them all where none answers, and makes launches block.
+// For the kernel tests on a GPU: skips them all if there is none, and makes launches block.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

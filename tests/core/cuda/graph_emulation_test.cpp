@@ -1,4 +1,4 @@
-// What only the emulation can be told to do: to refuse a graph.
+// Refusing a graph, which only the emulation can do on request.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

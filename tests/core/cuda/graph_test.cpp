@@ -1,4 +1,4 @@
-// core/cuda/graph.h: work that runs as graphs does what it does without.
+// core/cuda/graph.h: work gives the same results with and without graphs.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -114,7 +114,8 @@ TEST_F(GraphTest, AnUploadThatIsTooLongIsNotCollected) {
   EXPECT_EQ(x.to_vector<float>(), values);
 }
 
-// The arguments of a library's kernels cannot be changed: another graph, but not for ever.
+// The arguments of a library's kernels cannot be changed, so other addresses need another graph,
+// but only a limited number of times.
 TEST_F(GraphTest, ProductsAtOtherAddressesAreOtherGraphs) {
   const auto product = [](const Tensor& a, const Tensor& c) {
     Gemm<float> g;
@@ -125,7 +126,7 @@ TEST_F(GraphTest, ProductsAtOtherAddressesAreOtherGraphs) {
   const Tensor a = row({1, 2, 3, 4}).to(kGpu);
   std::vector<Tensor> results;
   for (int i = 0; i < 12; ++i) results.push_back(row({0, 0, 0, 0}).to(kGpu));
-  product(a, results[0]);  // what has never run is not collected
+  product(a, results[0]);  // a product that never ran is not collected
   for (const Tensor& c : results) {
     for (int turn = 0; turn < 3; ++turn) {
       c.copy_from(row({0, 0, 0, 0}));

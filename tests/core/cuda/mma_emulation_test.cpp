@@ -1,5 +1,5 @@
 // The emulated tensor-core instructions against plain products and copies: the other tests of the
-// emulated kernels rest on them.
+// emulated kernels rely on them.
 #include <warp_mma.h>
 
 #include "core/kernels/cuda/common.cuh"

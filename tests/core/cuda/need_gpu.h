@@ -8,8 +8,8 @@
 
 #include "core/cuda/runtime.h"
 
-/// Leaves a test where no GPU answers: as skipped, or as failed where TAPESTRY_REQUIRE_GPU is set,
-/// as tests/gpu.sh does. A macro, because it returns from the function that it stands in.
+/// Skips a test if there is no GPU, or fails it if TAPESTRY_REQUIRE_GPU is set, as tests/gpu.sh
+/// does. A macro, because it returns from the calling function.
 #define NEED_GPU()                                                                     \
   do {                                                                                 \
     const std::string why = tapestry::cuda::why_no_device();                           \

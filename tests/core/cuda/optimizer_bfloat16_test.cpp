@@ -14,8 +14,8 @@ constexpr AdamStep kAdam = {.learning_rate = 0.1,
                             .bias_correction1 = 1 - 0.9,
                             .bias_correction2 = 1 - 0.98};
 
-// The master weights and the states go the way of a float update, bit for bit, and the weights are
-// the master's rounding.
+// Master weights and states are those of a float update, bit for bit, and the weights are the
+// rounded master weights.
 TEST(OptimizerBFloat16, UpdatesTheMasterAndRoundsItToTheWeights) {
   for (const int64_t n : {1, 31, 5000}) {
     const auto grad = random_values<BFloat16>(n, 1);
@@ -23,7 +23,7 @@ TEST(OptimizerBFloat16, UpdatesTheMasterAndRoundsItToTheWeights) {
     for (const BFloat16 g : grad) wide_grad.push_back(static_cast<float>(g));
     Values<float> m = random_values<float>(n, 3), v = random_values<float>(n, 4, 0.1, 1);
     Values<float> expected = master, expected_m = m, expected_v = v;
-    Values<BFloat16> param(n, BFloat16(123.0f));  // of no account beside a master
+    Values<BFloat16> param(n, BFloat16(123.0f));  // ignored if there is a master
     const GradientTransform transform{0.37, 0.4};
     kernels::optimizer_step<float, AdamStep>(
         Cuda{},

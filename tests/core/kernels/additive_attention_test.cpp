@@ -10,7 +10,7 @@ using Reals = std::vector<double>;
 constexpr int64_t kBatch = 4, kQueries = 2;
 const int32_t kLengths[kBatch] = {0, 1, 5, 3};  // of 5 keys
 
-// Everything in double, by the definition.
+// The definition, in double.
 template <class T>
 struct Problem {
   explicit Problem(int64_t size)

@@ -103,7 +103,7 @@ TYPED_TEST(CrossEntropyTest, LargeLogitsDoNotOverflow) {
   EXPECT_EQ(dz[2], 0);
 }
 
-// Sums that T alone would spoil: 200,000 equal classes.
+// Sums that would lose digits in T: 200,000 equal classes.
 TEST(CrossEntropySumsTest, ManyClassesKeepTheirDigits) {
   const Values<float> logits(200000, 0.1f);
   const Values<int32_t> target = {7};
@@ -122,7 +122,8 @@ TYPED_TEST(CrossEntropyTest, TheFirstOfEqualLogitsIsThePrediction) {
   }
 }
 
-// Classes masked by -inf, a thread's or a vector's all too, have probability 0 and do no harm.
+// Classes masked by -inf have probability 0 and do no harm, even if they are all classes of a
+// thread or a vector.
 TYPED_TEST(CrossEntropyTest, MaskedLogits) {
   using T = TypeParam;
   Values<T> logits(3000, static_cast<T>(-kInf)), dz(3000);
@@ -197,7 +198,7 @@ struct Classifier {
                                .targets = targets.data(),
                                .host_targets = targets.data(),
                                .grad_scale = grad_scale,
-                               .chunk_bytes = 0};  // the smallest chunks there are
+                               .chunk_bytes = 0};  // the smallest chunks
     if (gradients) {
       result.dx.reserve(1);  // not null, even without rows
       result.dx.assign(x.size(), nan);
@@ -358,7 +359,7 @@ TYPED_TEST(CrossEntropyTest, NonFiniteLogitsReachTheLoss) {
   }
 }
 
-// Classes masked by -inf, a whole tile of them too, have probability 0 and do no harm.
+// Classes masked by -inf, even a whole tile of them, have probability 0 and do no harm.
 TYPED_TEST(CrossEntropyTest, MaskedClasses) {
   using T = TypeParam;
   Classifier<T> model(1, 700, 1, true);

@@ -87,7 +87,7 @@ TYPED_TEST(EmbeddingTest, BackwardScattersInRowOrder) {
   });
 }
 
-// Thousands of rows, most of them of two words and the rest of any.
+// Thousands of rows, most of two words and the rest of any word.
 TYPED_TEST(EmbeddingTest, BackwardOfFrequentWords) {
   using T = TypeParam;
   const int64_t rows = 9000, cols = 8, vocab = 70000;

@@ -23,7 +23,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << c.beta << " pad " << c.pad << " share " << c.share_a << c.share_b;
 }
 
-// Operands of one case, and the same product by three loops in long double.
+// Operands of one case, and their product by three loops in long double.
 template <class T>
 struct Problem {
   explicit Problem(const Case& c) : test(c) {

@@ -157,7 +157,7 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
         expect_close(to_hg, delivered(dhg, widen(before), write), 20);
         expect_close(to_h, delivered(dh, widen(state_before), write), 20);
       }
-      // In place, as a loop over the steps carries it.
+      // In place, as a loop over the steps does it.
       Values<T> carry = more;
       GruBackward<T> args;
       args.saved = saved.data();

@@ -1,5 +1,5 @@
-// What the kernel tests share: inputs, comparison against doubles, every vector target, any number
-// of threads. A test file is compiled for the CPU and, where it is listed in tests/CMakeLists.txt,
+// Shared by the kernel tests: inputs, comparison with doubles, every vector target, any number of
+// threads. A test file is compiled for the CPU and, where it is listed in tests/CMakeLists.txt,
 // once more with TestDevice = Cuda; its bodies call kernels with TestDevice{} and memory of Values.
 #pragma once
 
@@ -22,8 +22,8 @@ namespace tapestry {
 
 using TestDevice = Cuda;
 
-/// Memory that both sides address. Launches block in these tests (cuda/environment.cpp), so that
-/// the host may look at a result as soon as a kernel has been called.
+/// Memory that host and device both address. Launches block in these tests (cuda/environment.cpp),
+/// so that the host may look at a result as soon as a kernel has been called.
 template <class T>
 struct TestAllocator {
   using value_type = T;
@@ -92,7 +92,7 @@ template <>
 inline constexpr double kEpsilon<BFloat16> = 0x1p-7;
 
 /// Expects |actual - expected| <= units * epsilon of T * (1 + |expected|) everywhere; infinities
-/// and NaN must stand where they are expected. `units` is about the number of roundings on the way.
+/// and NaN must be where they are expected. `units` is about the number of roundings.
 template <class T>
 void expect_close(const Values<T>& actual, const std::vector<double>& expected, double units) {
   finish_work();
@@ -111,8 +111,8 @@ void expect_close(const Values<T>& actual, const std::vector<double>& expected, 
   }
 }
 
-/// Expects the same bits on the CPU. On a GPU, where a product may have another algorithm when
-/// other outputs are asked for, expects the same numbers.
+/// Expects the same bits on the CPU. On a GPU, where a product may use another algorithm for other
+/// outputs, expects the same numbers.
 template <class T>
 void expect_same(const Values<T>& actual, const Values<T>& expected, double units) {
   if constexpr (std::is_same_v<TestDevice, Cpu>) {
@@ -122,7 +122,7 @@ void expect_same(const Values<T>& actual, const Values<T>& expected, double unit
   }
 }
 
-/// What a kernel should leave in an output that held `before`.
+/// The expected content of an output that held `before`.
 inline std::vector<double> delivered(const std::vector<double>& result,
                                      const std::vector<double>& before, Write write) {
   std::vector<double> expected = result;

@@ -95,8 +95,8 @@ template <class T>
 class LinearTest : public FloatingTest<T> {};
 TYPED_TEST_SUITE(LinearTest, DeviceTypes);
 
-// Roundings of a sum. Those of BFloat16's inputs to a product (dz) add up like a random walk; its
-// sums are kept in float.
+// Roundings of a sum. For BFloat16, those of a product's inputs (dz) add up like a random walk; its
+// sums are float.
 template <class T>
 double units_of(int64_t terms) {
   const double n = static_cast<double>(terms);
@@ -155,7 +155,7 @@ Gradients<std::vector<double>> expected_gradients(const Layer<T>& layer, const V
   return g;
 }
 
-// Passes z and y only where the contract says they are read.
+// Passes z and y only if linear.h says that they are read.
 template <class T>
 LinearBackward<T> backward_of(const Layer<T>& layer, const Values<T>& dy) {
   const Activation activation = layer.shape.activation;

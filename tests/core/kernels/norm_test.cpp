@@ -21,7 +21,7 @@ const Options kOptions[] = {
 
 Dropout dropout_of(const Options& options) { return {options.p, {11, 12, 13}}; }
 
-// norm(residual + dropout(x)) and what it keeps.
+// norm(residual + dropout(x)) and what it saves for backward.
 struct Naive {
   std::vector<double> sum, y, mean, rstd, xhat;
 
@@ -158,7 +158,7 @@ TYPED_TEST(NormTest, WideRows) {
 }
 
 #ifdef TAPESTRY_TEST_CUDA
-// The norm is of the rounded sum, which backward sees, so the reference starts from it too.
+// Kernel and backward use the rounded sum, so the reference starts from it too.
 TEST(NormBFloat16Test, EqualsTheDefinition) {
   using T = BFloat16;
   for (const Options& options : kOptions) {

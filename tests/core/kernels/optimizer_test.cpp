@@ -159,7 +159,7 @@ TEST(OptimizerKernel, ANormThatIsNotFiniteSkipsTheUpdate) {
   }
 }
 
-// More than one launch's table holds.
+// More tensors than the table of one launch holds.
 TEST(OptimizerKernel, HundredsOfTensors) {
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < 300; ++i) sizes.push_back(i % 7);

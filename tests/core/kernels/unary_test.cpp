@@ -93,7 +93,7 @@ TYPED_TEST(UnaryTest, BackwardEqualsTheScalarFunctor) {
           const double v = c.needs == functors::Needs::kOutput ? y[i] : x[i];
           slope.push_back(static_cast<double>(c.slope(v) * dy[i]));
         }
-        // Activations get by without y; the functions whose derivative follows from y without x.
+        // Activations do not need y; functions whose derivative follows from y do not need x.
         const T* const px = c.needs == functors::Needs::kOutput ? nullptr : x.data();
         const T* const py = c.needs == functors::Needs::kOutput ? y.data() : nullptr;
         for (const Write write : kBothWrites) {

@@ -6,7 +6,7 @@ namespace {
 // The gradients are longer sums of longer products.
 Tolerance units(double n) { return {n, n, 4 * n}; }
 
-// Made when a test runs: memory for a GPU cannot be had before main().
+// Made while a test runs: memory for a GPU cannot be allocated before main().
 std::vector<AttentionCase> small_cases() {
   return {
       {"one of everything", 1, 1, 1, 1, 1, 1, false, {}, 0},

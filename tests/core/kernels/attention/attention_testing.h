@@ -29,7 +29,7 @@ inline AttentionShape shape_of(const AttentionCase& c) {
   return shape;
 }
 
-// One operand inside wider rows and batches, so that a kernel which ignores a stride is found out.
+// One operand inside wider rows and batches, so that a kernel which ignores a stride fails.
 template <class T>
 struct Operand {
   int64_t rows, heads, size, row_stride, batch_stride;
@@ -81,7 +81,7 @@ struct Problem {
   }
 };
 
-// The definition and its derivative (document 001, Derivation (Backprop)), a weight at a time.
+// The definition of attention and its derivative by the chain rule, one weight at a time.
 struct Naive {
   std::vector<double> out, log_sum_exp, dq, dk, dv;  // outputs with the operands' strides
 
@@ -137,7 +137,7 @@ struct Naive {
   }
 };
 
-/// In the type of T's arithmetic, which has a numeric_limits.
+/// In Wider<T>, which has numeric_limits.
 template <class T>
 Values<Wider<T>> wider(const Values<T>& values) {
   Values<Wider<T>> result;
@@ -145,7 +145,7 @@ Values<Wider<T>> wider(const Values<T>& values) {
   return result;
 }
 
-// Expects the elements of an operand, and nothing between them, to be what they should.
+// Expects the elements of an operand to be right, and the memory between them unchanged.
 template <class T>
 void expect_operand(const Operand<T>& actual, const std::vector<double>& result,
                     const Operand<T>& before, Write write, double units) {
