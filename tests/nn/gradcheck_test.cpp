@@ -13,8 +13,7 @@ class ModelGradcheck : public ::testing::TestWithParam<GradcheckCase> {};
 TEST_P(ModelGradcheck, EqualsFiniteDifferences) {
   const GradcheckCase& row = GetParam();
   ASSERT_LE(row.tolerance, 1e-6);
-  const test::WithThreads one(
-      1);  // tiny products: giving them to threads costs more than computing them
+  const test::WithThreads one(1);  // for tiny products threads cost more than they save
   const GradcheckResult result = gradcheck(row);
   EXPECT_TRUE(result.passed) << result.worst_error << " at " << result.worst_place;
   EXPECT_GE(result.elements, static_cast<int64_t>(row.inputs.size()));

@@ -170,7 +170,7 @@ class GreedyTable : public NextToken {
 
   std::vector<int32_t> fed;
 
-  // Row 3 sums to 1.01; the search normalises it.
+  // kTable[3] sums to 1.01; the search normalises it.
   static constexpr double kTable[5][5] = {{0.8, 0.05, 0.05, 0.05, 0.05},
                                           {0.1, 0.7, 0.1, 0.05, 0.05},
                                           {0.05, 0.05, 0.85, 0.03, 0.02},
