@@ -38,9 +38,9 @@ struct Norm {
 
   Var weight, bias;
   Options options;
-  /// Of a batch norm, else undefined: saved with the parameters, not trained (document 004). Each
-  /// forward pass under a tape has statistics of its own, so micro-batches do not make up a big
-  /// batch.
+  /// Of a batch norm, else undefined: saved with the parameters, not trained (Ioffe and Szegedy
+  /// 2015). Each forward pass under a tape has statistics of its own, so micro-batches do not make
+  /// up a big batch.
   Tensor running_mean, running_var;
 };
 
@@ -103,11 +103,11 @@ struct Residual {
 };
 
 /// The sinusoidal table (length, size): row p holds sin(p w_i) in column 2i and cos(p w_i) in
-/// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5; document 001).
+/// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5).
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device = {});
 
 /// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), w_i = theta^(-2i /
-/// size), i from 0 to size / 2 - 1, size the head's (documents 000 and 004).
+/// size), i from 0 to size / 2 - 1, size the head's (Su et al. 2021).
 Tensor rope_table(int64_t length, int64_t size, double theta, DType dtype, Device device = {});
 
 }  // namespace tapestry

@@ -47,7 +47,7 @@ struct OptimizerOptions {
 };
 
 /// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6).
-/// PyTorch has no momentum rule of its own; 0.9 is the usual value (document 004).
+/// PyTorch has no momentum rule of its own; 0.9 is the usual value.
 OptimizerOptions optimizer_defaults(OptimizerType type);
 
 /// PyTorch's default learning rate: 1e-3 (adagrad and rmsprop 1e-2, adadelta 1).
