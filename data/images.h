@@ -50,7 +50,7 @@ struct ImageCorpus {
 ///    (number, height, width) or 4 (and channels). Label k has the name label_names[k]; without
 ///    label_names its number.
 ///  - only images: lines of a label, a tab and the path of an image file, relative to the list's
-///  folder; blank lines are skipped. Without label_names the labels are numbered in byte order.
+///    folder; blank lines are skipped. Without label_names the labels are numbered in byte order.
 ///
 /// Every image must have the given size, or if that is not known the first image's. Colour is
 /// converted to grey, and grey to colour, as size.channels requires. Throws Error(kData), naming
