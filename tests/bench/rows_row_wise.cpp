@@ -154,9 +154,9 @@ Row adam_row(const std::string& name, int64_t n) {
             const Tensor square = Tensor::full({n}, 0.5);
             return [=] {
               const AdamStep step{1e-3, 0.01, 0.9, 0.999, 1e-8, true, 0.5, 0.5};
-              const ParameterUpdate<float, AdamStep> update{
+              const ParameterUpdate<float> update{
                   step, data(p), data(g), {data(mean), data(square)}, n};
-              kernels::optimizer_step<float, AdamStep>(Cpu{}, std::span(&update, 1), {});
+              kernels::optimizer_step<float>(Cpu{}, std::span(&update, 1), {});
             };
           }};
 }

@@ -138,12 +138,13 @@ TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
 }
 
 TEST_F(ConfigTest, EveryOptimizerAndScheduleReadsBackToTheSameText) {
-  for (const char* optimizer :
-       {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"}) {
-    const Config config = load_config(
-        write(kGood), {concat("training.optimizer={name: ", optimizer, ", weight_decay: 0.5}")});
+  for (const OptimizerType type : kOptimizerTypes) {
+    const Config config =
+        load_config(write(kGood),
+                    {concat("training.optimizer={name: ", name_of(type), ", weight_decay: 0.5}")});
+    EXPECT_EQ(config.optimizer.type, type);
     EXPECT_EQ(config.optimizer.weight_decay, 0.5);
-    EXPECT_EQ(config.optimizer.eps, optimizer_defaults(config.optimizer.type).eps);
+    EXPECT_EQ(config.optimizer.eps, optimizer_defaults(type).eps);
     EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
   }
   for (const char* schedule :
