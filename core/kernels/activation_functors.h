@@ -98,7 +98,7 @@ struct Silu {
 
 /// Returns g(functor) with the functor of `activation`.
 template <class G>
-decltype(auto) with_functor(Activation activation, G&& g) {
+[[gnu::always_inline]] inline decltype(auto) with_functor(Activation activation, G&& g) {
   switch (activation) {
     case Activation::kNone:
       return g(functors::Identity());

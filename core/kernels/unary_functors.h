@@ -92,9 +92,10 @@ const T* argument_of_df(const T* x, const T* y, const T* ignored) {
 
 }  // namespace functors
 
-/// Returns g(functor) with the functor of f.
+/// Returns g(functor) with the functor of f. Inlined, so that g becomes part of a caller that is
+/// compiled for another instruction set.
 template <class G>
-decltype(auto) with_functor(Unary f, G&& g) {
+[[gnu::always_inline]] inline decltype(auto) with_functor(Unary f, G&& g) {
   switch (f) {
     case Unary::kTanh:
       return g(functors::Tanh());
