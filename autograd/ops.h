@@ -33,19 +33,20 @@ inline Var operator-(const Var& x) { return affine(x, -1, 0); }
 
 // ---- Element-wise functions (ops_activation.cpp)
 Var unary(Unary f, const Var& x);
-inline Var relu(const Var& x) { return unary(Unary::kRelu, x); }
-inline Var gelu(const Var& x) { return unary(Unary::kGelu, x); }
-inline Var gelu_tanh(const Var& x) { return unary(Unary::kGeluTanh, x); }
-inline Var silu(const Var& x) { return unary(Unary::kSilu, x); }
+Var activate(Activation f, const Var& x);
+inline Var relu(const Var& x) { return activate(Activation::kRelu, x); }
+inline Var gelu(const Var& x) { return activate(Activation::kGelu, x); }
+inline Var gelu_tanh(const Var& x) { return activate(Activation::kGeluTanh, x); }
+inline Var silu(const Var& x) { return activate(Activation::kSilu, x); }
 inline Var tanh(const Var& x) { return unary(Unary::kTanh, x); }
 inline Var sigmoid(const Var& x) { return unary(Unary::kSigmoid, x); }
 inline Var exp(const Var& x) { return unary(Unary::kExp, x); }
 inline Var log(const Var& x) { return unary(Unary::kLog, x); }
 inline Var sqrt(const Var& x) { return unary(Unary::kSqrt, x); }
 
-/// f(a) * b for x = [a | b] split in the middle of the last axis: (..., 2F) -> (..., F); f is relu,
-/// gelu, gelu_tanh or silu (swiglu; Shazeer 2020).
-Var glu(Unary f, const Var& x);
+/// f(a) * b for x = [a | b] split in the middle of the last axis: (..., 2F) -> (..., F); swiglu
+/// with silu (Shazeer 2020).
+Var glu(Activation f, const Var& x);
 
 /// Over the last axis; a row of only -inf gives zeros.
 Var softmax(const Var& x);

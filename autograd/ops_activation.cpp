@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/glu.h"
@@ -8,23 +9,18 @@
 namespace tapestry {
 namespace {
 
-// Whether f' is computed from x or from y = f(x); only that tensor is kept.
-bool derivative_reads_input(Unary f) {
-  return f == Unary::kGelu || f == Unary::kGeluTanh || f == Unary::kSilu || f == Unary::kLog;
-}
-
-}  // namespace
-
-// y = f(x).  dx = f'(x) dy.
-Var unary(Unary f, const Var& x) {
+// y = f(x).  dx = f'(x) dy. Only that of x and y is kept from which f' is computed.
+template <class F>
+Var element_wise(F f, const Var& x) {
   Var y = Tensor::empty_like(x.value());
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
     kernels::unary(device, f, x.value().data<T>(), y.value().data<T>(), y.value().numel());
   });
-  const bool reads_input = derivative_reads_input(f);
+  const functors::Needs needs = derivative_needs(f);
   Tape::record({&x}, y,
-               [f, vx = reads_input ? x.value() : Tensor(), vy = reads_input ? Tensor() : y.value(),
+               [f, vx = needs == functors::Needs::kInput ? x.value() : Tensor(),
+                vy = needs == functors::Needs::kOutput ? y.value() : Tensor(),
                 dx = gradient_of(x)](Tensor dy) {
                  const auto [target, write] = dx->target();
                  dispatch(dy, [&, target = target, write = write](auto device, auto type) {
@@ -36,10 +32,13 @@ Var unary(Unary f, const Var& x) {
   return y;
 }
 
+}  // namespace
+
+Var unary(Unary f, const Var& x) { return element_wise(f, x); }
+Var activate(Activation f, const Var& x) { return element_wise(f, x); }
+
 // y = f(a) b with x = [a | b].  da = f'(a) b dy, db = f(a) dy.
-Var glu(Unary f, const Var& x) {
-  check(f == Unary::kRelu || f == Unary::kGelu || f == Unary::kGeluTanh || f == Unary::kSilu, "glu",
-        "the gate must be relu, gelu, gelu_tanh or silu.");
+Var glu(Activation f, const Var& x) {
   const Shape& shape = x.shape();
   check(shape.rank() >= 1 && shape[-1] % 2 == 0, "glu", "the last axis must be even, x is ", shape,
         '.');

@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/gemm.h"
 
 namespace tapestry {
@@ -139,8 +140,8 @@ Var linear(const Var& x, const Var& weight, const Var& bias, Activation activati
         weight.shape(), ", bias is ", bias.shape(), '.');
   const LinearShape shape{x.shape().rows(), weight.shape()[1], weight.shape()[0], activation};
   Var y = Tensor::empty(x.shape().with(-1, shape.out), x.dtype(), x.value().device());
-  const bool keeps_z = activation != Activation::kNone && activation != Activation::kRelu &&
-                       Tape::records(x, weight, bias);
+  const functors::Needs needs = derivative_needs(activation);
+  const bool keeps_z = needs == functors::Needs::kInput && Tape::records(x, weight, bias);
   const Tensor z = keeps_z ? Tensor::empty_like(y.value()) : Tensor();
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
@@ -152,7 +153,7 @@ Var linear(const Var& x, const Var& weight, const Var& bias, Activation activati
   Tape::record({&x, &weight, &bias}, y,
                [shape, z, vx = weight.needs_grad() ? x.value() : Tensor(),
                 vw = x.needs_grad() ? weight.value() : Tensor(),
-                vy = activation == Activation::kRelu ? y.value() : Tensor(), gx = gradient_of(x),
+                vy = needs == functors::Needs::kOutput ? y.value() : Tensor(), gx = gradient_of(x),
                 gw = gradient_of(weight), gb = gradient_of(bias)](Tensor dy) {
                  Targets<3> targets({gx, gw, gb});
                  const auto &dx = targets[0], &dw = targets[1], &db = targets[2];

@@ -32,22 +32,21 @@ Var Norm::operator()(const Var& x, const Var& residual) const {
   return residual_norm(x, residual, weight, bias, options).normed;
 }
 
-namespace {
-
-Unary gate_of(Activation activation) {
-  switch (activation) {
-    case Activation::kRelu:
-      return Unary::kRelu;
-    case Activation::kGelu:
-      return Unary::kGelu;
-    case Activation::kGeluTanh:
-      return Unary::kGeluTanh;
-    default:
-      return Unary::kSilu;
-  }
+const char* name_of(const HiddenAct& act) {
+  const ActivationNames names = names_of(act.activation);
+  return act.gated ? names.gated : names.name;
 }
 
-}  // namespace
+std::vector<HiddenAct> hidden_acts() {
+  std::vector<HiddenAct> acts;
+  for (const bool gated : {false, true}) {
+    for (const Activation activation : kActivations) {
+      const HiddenAct act(activation, gated);
+      if (activation != Activation::kNone && name_of(act) != nullptr) acts.push_back(act);
+    }
+  }
+  return acts;
+}
 
 FeedForward::FeedForward(const Options& options, const ParamScope& scope)
     : act(options.act),
@@ -65,7 +64,7 @@ FeedForward::FeedForward(const Options& options, const ParamScope& scope)
       dropout(options.dropout) {}
 
 Var FeedForward::operator()(const Var& x) const {
-  const Var h = act.gated ? glu(gate_of(act.activation), up(x)) : up(x);
+  const Var h = act.gated ? glu(act.activation, up(x)) : up(x);
   return down(tapestry::dropout(h, dropout));
 }
 

@@ -55,6 +55,11 @@ struct HiddenAct {
   bool gated;
 };
 
+/// "relu", "silu", "swiglu" and so on, null for what has no name.
+const char* name_of(const HiddenAct& act);
+/// All that have a name, the gated ones last.
+std::vector<HiddenAct> hidden_acts();
+
 /// Position-wise feed-forward network: down(act(up(x))) (Vaswani et al. 2017, 3.3). A gated one
 /// keeps gate and up in one matrix (2F, D), the gate's rows first.
 struct FeedForward {

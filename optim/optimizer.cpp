@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "core/kernels/optimizer.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/sum_squares.h"
+#include "optim/optimizer_rules.h"
 
 namespace tapestry {
 namespace {
@@ -28,29 +28,9 @@ void validate(const OptimizerOptions& options) {
   require(is_positive_or_0(options.eps), "eps must be 0 or more, got ", options.eps, '.');
 }
 
-bool is_adam(OptimizerType type) {
-  return type == OptimizerType::kAdam || type == OptimizerType::kAdamW;
-}
-
-// The names of a rule's state tensors, as in PyTorch.
-std::vector<const char*> state_names(OptimizerType type) {
-  switch (type) {
-    case OptimizerType::kSgd:
-      return {};
-    case OptimizerType::kMomentum:
-    case OptimizerType::kNesterov:
-      return {"momentum_buffer"};
-    case OptimizerType::kAdagrad:
-      return {"sum"};
-    case OptimizerType::kRmsprop:
-      return {"square_avg"};
-    case OptimizerType::kAdadelta:
-      return {"square_avg", "acc_delta"};
-    case OptimizerType::kAdam:
-    case OptimizerType::kAdamW:
-      return {"exp_avg", "exp_avg_sq"};
-  }
-  return {};
+// The names of a rule's state tensors, which the numbers of its step do not change.
+std::span<const char* const> state_names(const OptimizerOptions& options) {
+  return state_names(rule_of(options.type).step(options, 0, 0, 1));
 }
 
 // Undefined for a parameter that this update leaves alone.
@@ -61,7 +41,8 @@ Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tens
 Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> groups)
     : options_(options) {
   validate(options_);
-  const size_t states = state_names(options_.type).size();
+  const size_t states = state_names(options_).size();
+  const bool reads_t = rule_of(options_.type).reads_t;
   NamedVars all;
   for (const ParamGroup& group : groups) {
     const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
@@ -81,10 +62,10 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> gr
     check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
           value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
     for (size_t k = 0; k < states; ++k) {
-      slot.state[k] = Tensor::zeros(value.shape(), dtype, value.device());
+      slot.state.push_back(Tensor::zeros(value.shape(), dtype, value.device()));
     }
     if (value.dtype() != dtype) slot.master = value.to(dtype);
-    if (is_adam(options_.type)) slot.step = Tensor::zeros({}, DType::kInt32);
+    if (reads_t) slot.step = Tensor::zeros({}, DType::kInt32);
   }
 }
 
@@ -141,67 +122,30 @@ Tensor Optimizer::squared_norm(std::span<const Tensor> also_finite) const {
 }
 
 void Optimizer::update(double learning_rate, const GradientTransform& transform) {
-  const OptimizerOptions& o = options_;
-  const auto run = [&](auto make_step) { update_with(learning_rate, transform, make_step); };
-  switch (o.type) {
-    case OptimizerType::kSgd:
-      return run([](double lr, double decay, const Slot&) { return SgdStep{lr, decay}; });
-    case OptimizerType::kMomentum:
-    case OptimizerType::kNesterov:
-      return run([&](double lr, double decay, const Slot&) {
-        return MomentumStep{lr, decay, o.momentum, o.type == OptimizerType::kNesterov};
-      });
-    case OptimizerType::kAdagrad:
-      return run([&](double lr, double decay, const Slot&) {
-        return AdagradStep{lr, decay, o.eps};
-      });
-    case OptimizerType::kRmsprop:
-      return run([&](double lr, double decay, const Slot&) {
-        return RmspropStep{lr, decay, o.alpha, o.eps};
-      });
-    case OptimizerType::kAdadelta:
-      return run([&](double lr, double decay, const Slot&) {
-        return AdadeltaStep{lr, decay, o.rho, o.eps};
-      });
-    case OptimizerType::kAdam:
-    case OptimizerType::kAdamW:
-      return run([&](double lr, double decay, const Slot& slot) {
-        const double t = ++*slot.step.data<int32_t>();
-        return AdamStep{.learning_rate = lr,
-                        .weight_decay = decay,
-                        .beta1 = o.betas[0],
-                        .beta2 = o.betas[1],
-                        .eps = o.eps,
-                        .decoupled = o.type == OptimizerType::kAdamW,
-                        .bias_correction1 = 1 - std::pow(o.betas[0], t),
-                        .bias_correction2 = 1 - std::pow(o.betas[1], t)};
-      });
-  }
-}
-
-// make_step(learning rate, weight decay, slot) gives the numbers of the rule for one parameter.
-template <class MakeStep>
-void Optimizer::update_with(double learning_rate, const GradientTransform& transform,
-                            MakeStep make_step) {
-  using Step = std::invoke_result_t<MakeStep, double, double, const Slot&>;
   if (slots_.empty()) return;
+  const OptimizerRule rule = rule_of(options_.type);
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
     using T = decltype(type);
-    std::vector<ParameterUpdate<T, Step>> updates;
+    using W = Wider<T>;
+    std::vector<ParameterUpdate<T>> updates;
     updates.reserve(slots_.size());
     for (const Slot& slot : slots_) {
       const Tensor gradient = gradient_of(slot.var);
       if (!gradient.defined()) continue;
-      const Step step =
-          make_step(learning_rate * slot.learning_rate_scale, slot.weight_decay, slot);
-      auto& update = updates.emplace_back(ParameterUpdate<T, Step>{
-          step, slot.var.value().template data<T>(), gradient.data<T>(), {}, gradient.numel()});
-      using W = Wider<T>;
-      for (int k = 0; k < Step::kStates; ++k) update.state[k] = slot.state[k].template data<W>();
+      const double t = rule.reads_t ? ++*slot.step.data<int32_t>() : 0;
+      ParameterUpdate<T>& update = updates.emplace_back();
+      update.step =
+          rule.step(options_, learning_rate * slot.learning_rate_scale, slot.weight_decay, t);
+      update.param = slot.var.value().template data<T>();
+      update.grad = gradient.data<T>();
+      update.n = gradient.numel();
+      for (size_t k = 0; k < slot.state.size(); ++k) {
+        update.state[k] = slot.state[k].template data<W>();
+      }
       if (slot.master.defined()) update.master = slot.master.template data<W>();
       launched_->updated.push_back(&slot);
     }
-    kernels::optimizer_step<T, Step>(device, updates, transform);
+    kernels::optimizer_step<T>(device, updates, transform);
   });
 }
 
@@ -210,7 +154,7 @@ void Optimizer::zero_grad() const {
 }
 
 NamedTensors Optimizer::state() const {
-  const std::vector<const char*> names = state_names(options_.type);
+  const std::span<const char* const> names = state_names(options_);
   NamedTensors state;
   for (const Slot& slot : slots_) {
     for (size_t k = 0; k < names.size(); ++k) {

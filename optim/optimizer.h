@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/enumerators.h"
 #include "core/host_copy.h"
 #include "optim/named.h"
 
@@ -27,31 +28,55 @@ enum class OptimizerType {
   kAdamW,  ///< weight decay decoupled from the gradient
 };
 
-inline constexpr OptimizerType kOptimizerTypes[] = {
-    OptimizerType::kSgd,     OptimizerType::kMomentum, OptimizerType::kNesterov,
-    OptimizerType::kAdagrad, OptimizerType::kRmsprop,  OptimizerType::kAdadelta,
-    OptimizerType::kAdam,    OptimizerType::kAdamW};
-/// "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw".
-const char* name_of(OptimizerType type);
+constexpr const char* name_of(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kSgd:
+      return "sgd";
+    case OptimizerType::kMomentum:
+      return "momentum";
+    case OptimizerType::kNesterov:
+      return "nesterov";
+    case OptimizerType::kAdagrad:
+      return "adagrad";
+    case OptimizerType::kRmsprop:
+      return "rmsprop";
+    case OptimizerType::kAdadelta:
+      return "adadelta";
+    case OptimizerType::kAdam:
+      return "adam";
+    case OptimizerType::kAdamW:
+      return "adamw";
+  }
+  return nullptr;
+}
 
-/// A rule ignores the numbers that it does not know. Take optimizer_defaults() and change what is
-/// to differ: eps and weight_decay have another default for each rule.
+inline constexpr auto kOptimizerTypes = enumerators<OptimizerType>();
+
+/// A rule ignores the numbers that it does not read (reads_of). Take optimizer_defaults() and
+/// change what is to differ: eps and weight_decay have another default for each rule.
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdam;
   double weight_decay = 0;
-  double momentum = 0.9;                       ///< momentum, nesterov
-  double alpha = 0.99;                         ///< rmsprop
-  double rho = 0.9;                            ///< adadelta
-  std::array<double, 2> betas = {0.9, 0.999};  ///< adam, adamw
-  double eps = 1e-8;                           ///< adagrad, rmsprop, adadelta, adam, adamw
+  double momentum = 0.9;
+  double alpha = 0.99;                         ///< decay of the average of squared gradients
+  double rho = 0.9;                            ///< decay of both averages of adadelta
+  std::array<double, 2> betas = {0.9, 0.999};  ///< decays of the averages of g and of g^2
+  double eps = 1e-8;
 };
 
 /// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6).
 /// PyTorch has no momentum rule of its own; 0.9 is the usual value.
 OptimizerOptions optimizer_defaults(OptimizerType type);
 
-/// PyTorch's default learning rate: 1e-3 (adagrad and rmsprop 1e-2, adadelta 1).
-double default_learning_rate(OptimizerType type);
+/// Which numbers of its options a rule reads, beside weight_decay.
+struct OptimizerReads {
+  bool momentum = false;
+  bool alpha = false;
+  bool rho = false;
+  bool betas = false;
+  bool eps = false;
+};
+OptimizerReads reads_of(OptimizerType type);
 
 /// Parameters that share settings.
 struct ParamGroup {
@@ -128,9 +153,9 @@ class Optimizer {
     Var var;
     double learning_rate_scale;
     double weight_decay;
-    std::array<Tensor, 2> state;
-    Tensor step;    // one int32
-    Tensor master;  // of a bfloat16 parameter
+    std::vector<Tensor> state;  // as many as the rule has
+    Tensor step;                // one int32
+    Tensor master;              // of a bfloat16 parameter
   };
 
   // A launch whose outcome was not asked for yet.
@@ -143,8 +168,6 @@ class Optimizer {
   // The sum of squares of the gradients, where they are; not finite when one of the others is not.
   Tensor squared_norm(std::span<const Tensor> also_finite) const;
   void update(double learning_rate, const GradientTransform& transform);
-  template <class MakeStep>
-  void update_with(double learning_rate, const GradientTransform& transform, MakeStep make_step);
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;

@@ -9,10 +9,6 @@
 namespace tapestry {
 namespace {
 
-// In the order of ScheduleType.
-constexpr const char* kNames[] = {"constant", "linear",     "cosine", "inverse_sqrt",
-                                  "noam",     "polynomial", "step"};
-
 template <class... Parts>
 void require(bool ok, const Parts&... parts) {
   if (!ok) fail(ErrorKind::kConfig, "[schedule] ", parts...);
@@ -58,8 +54,6 @@ double after_warmup(const ScheduleOptions& options, double base, int64_t step) {
 }
 
 }  // namespace
-
-const char* name_of(ScheduleType type) { return kNames[static_cast<int>(type)]; }
 
 void validate(const ScheduleOptions& options, double base_learning_rate) {
   const ScheduleType type = options.type;

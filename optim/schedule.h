@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/enumerators.h"
+
 namespace tapestry {
 
 /// How the learning rate goes on after the warm-up. t is the update, w the warm-up steps, lr the
@@ -18,12 +20,27 @@ enum class ScheduleType {
   kStep,        ///< lr * gamma^k, k the number of whole step_size intervals after the warm-up
 };
 
-inline constexpr ScheduleType kScheduleTypes[] = {
-    ScheduleType::kConstant,    ScheduleType::kLinear, ScheduleType::kCosine,
-    ScheduleType::kInverseSqrt, ScheduleType::kNoam,   ScheduleType::kPolynomial,
-    ScheduleType::kStep};
-/// "constant", "linear", "cosine", "inverse_sqrt", "noam", "polynomial", "step".
-const char* name_of(ScheduleType type);
+constexpr const char* name_of(ScheduleType type) {
+  switch (type) {
+    case ScheduleType::kConstant:
+      return "constant";
+    case ScheduleType::kLinear:
+      return "linear";
+    case ScheduleType::kCosine:
+      return "cosine";
+    case ScheduleType::kInverseSqrt:
+      return "inverse_sqrt";
+    case ScheduleType::kNoam:
+      return "noam";
+    case ScheduleType::kPolynomial:
+      return "polynomial";
+    case ScheduleType::kStep:
+      return "step";
+  }
+  return nullptr;
+}
+
+inline constexpr auto kScheduleTypes = enumerators<ScheduleType>();
 
 struct ScheduleOptions {
   ScheduleType type = ScheduleType::kConstant;

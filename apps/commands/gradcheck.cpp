@@ -6,6 +6,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
+#include "core/kernels/activation_functors.h"
 #include "nn/gradcheck_models.h"
 
 namespace tapestry {
@@ -29,7 +30,7 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
   options.decoder_layers = std::min<int64_t>(options.decoder_layers, 2);
   options.num_hidden_layers = std::min<int64_t>(options.num_hidden_layers, 2);
   options.max_position_embeddings = 16;
-  if (options.hidden_act.activation == Activation::kRelu) {
+  if (!kinks_of(options.hidden_act.activation).empty()) {
     options.hidden_act.activation = Activation::kGelu;
   }
   options.patch_size = 2;

@@ -53,13 +53,7 @@ void bind_attention_model(ConfigSection& s, Config& config) {
             model.q_latent_size, at_least(0));
   s.read_if(applies && latent, applies ? "without kv_latent_size" : why, "rope_head_size",
             model.rope_head_size, at_least(0));
-  s.read_choice_if(applies, why, "hidden_act", model.hidden_act,
-                   {{"relu", {Activation::kRelu}},
-                    {"gelu", {Activation::kGelu}},
-                    {"gelu_tanh", {Activation::kGeluTanh}},
-                    {"silu", {Activation::kSilu}},
-                    {"swiglu", {Activation::kSilu, /*gated=*/true}},
-                    {"geglu", {Activation::kGelu, /*gated=*/true}}});
+  s.read_choice_if(applies, why, "hidden_act", model.hidden_act, named(hidden_acts()));
   s.read_choice_if(applies, why, "norm", model.norm,
                    {{"layernorm", NormKind::kLayer},
                     {"rmsnorm", NormKind::kRms},

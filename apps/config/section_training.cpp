@@ -10,21 +10,20 @@ void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
   OptimizerType type = optimizer.type;
   s.read_choice("name", type, named(kOptimizerTypes));
   if (type != optimizer.type) optimizer = optimizer_defaults(type);
-  const bool momentum = type == OptimizerType::kMomentum || type == OptimizerType::kNesterov;
-  const bool adam = type == OptimizerType::kAdam || type == OptimizerType::kAdamW;
+  const OptimizerReads reads = reads_of(type);
   const std::string why = concat("with name: ", name_of(type));
   s.read("weight_decay", optimizer.weight_decay, at_least(0));
-  s.read_if(momentum, why, "momentum", optimizer.momentum, from_up_to_below(0, 1));
-  s.read_if(type == OptimizerType::kRmsprop, why, "alpha", optimizer.alpha, from_up_to_below(0, 1));
-  s.read_if(type == OptimizerType::kAdadelta, why, "rho", optimizer.rho, from_up_to_below(0, 1));
+  s.read_if(reads.momentum, why, "momentum", optimizer.momentum, from_up_to_below(0, 1));
+  s.read_if(reads.alpha, why, "alpha", optimizer.alpha, from_up_to_below(0, 1));
+  s.read_if(reads.rho, why, "rho", optimizer.rho, from_up_to_below(0, 1));
   std::vector<double> betas(optimizer.betas.begin(), optimizer.betas.end());
-  s.read_if(adam, why, "betas", betas, from_up_to_below(0, 1));
+  s.read_if(reads.betas, why, "betas", betas, from_up_to_below(0, 1));
   if (betas.size() == 2) {
     optimizer.betas = {betas[0], betas[1]};
   } else {
     s.complain("betas", "'training.optimizer.betas' must be two numbers, got ", betas.size(), '.');
   }
-  s.read_if(type != OptimizerType::kSgd && !momentum, why, "eps", optimizer.eps, positive());
+  s.read_if(reads.eps, why, "eps", optimizer.eps, positive());
 }
 
 void bind_schedule(ConfigSection& s, Config& config) {

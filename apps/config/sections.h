@@ -2,6 +2,8 @@
 // into the options of the libraries and complains about values that do not fit together.
 #pragma once
 
+#include <ranges>
+
 #include "apps/config/config.h"
 #include "apps/config/reader.h"
 
@@ -14,11 +16,11 @@ inline std::vector<ConfigChoice<std::string>> names(std::initializer_list<const 
   return choices;
 }
 
-/// The choices of an enumeration whose values have names.
-template <class E, size_t kCount>
-std::vector<ConfigChoice<E>> named(const E (&values)[kCount]) {
-  std::vector<ConfigChoice<E>> choices;
-  for (const E value : values) choices.push_back({name_of(value), value});
+/// Choices whose names name_of() gives.
+template <class Values>
+auto named(const Values& values) {
+  std::vector<ConfigChoice<std::ranges::range_value_t<Values>>> choices;
+  for (const auto& value : values) choices.push_back({name_of(value), value});
   return choices;
 }
 

@@ -1,24 +1,24 @@
 // Gated linear units (Shazeer 2020): swiglu with f = silu, geglu with f = gelu.
 #pragma once
 
-#include "core/kernels/unary.h"
+#include "core/kernels/activation.h"
+#include "core/kernels/common.h"
 
 namespace tapestry {
 namespace kernels {
 
 /// y = f(a) * b for rows x = [a | b]: x (rows, 2 * cols), y (rows, cols).
 template <class T>
-void glu(Cpu, Unary f, const T* x, T* y, int64_t rows, int64_t cols);
+void glu(Cpu, Activation f, const T* x, T* y, int64_t rows, int64_t cols);
 template <class T>
-void glu(Cuda, Unary f, const T* x, T* y, int64_t rows, int64_t cols);
+void glu(Cuda, Activation f, const T* x, T* y, int64_t rows, int64_t cols);
 
-/// da (=|+=) f'(a) * b * dy, db (=|+=) f(a) * dy, both in dx (rows, 2 * cols). f is one of the four
-/// activations (relu, gelu, gelu_tanh, silu).
+/// da (=|+=) f'(a) * b * dy, db (=|+=) f(a) * dy, both in dx (rows, 2 * cols).
 template <class T>
-void glu_backward(Cpu, Unary f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
+void glu_backward(Cpu, Activation f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
                   Write write);
 template <class T>
-void glu_backward(Cuda, Unary f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
+void glu_backward(Cuda, Activation f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
                   Write write);
 
 }  // namespace kernels

@@ -7,8 +7,8 @@
 #define HWY_TARGET_INCLUDE "core/kernels/glu_cpu.cpp"
 #include "hwy/foreach_target.h"
 
+#include "core/kernels/cpu/activation_simd-inl.h"
 #include "core/kernels/cpu/simd-inl.h"
-#include "core/kernels/cpu/unary_simd-inl.h"
 
 #ifndef TAPESTRY_GLU_RANGES
 #define TAPESTRY_GLU_RANGES
@@ -17,8 +17,8 @@ namespace tapestry {
 // n elements of one row: a, b and their gradients stand side by side in memory.
 template <class T>
 struct GluRanges {
-  void (*forward)(Unary f, const T* a, const T* b, T* y, int64_t n);
-  void (*backward)(Unary f, const T* a, const T* b, const T* dy, T* da, T* db, int64_t n,
+  void (*forward)(Activation f, const T* a, const T* b, T* y, int64_t n);
+  void (*backward)(Activation f, const T* a, const T* b, const T* dy, T* da, T* db, int64_t n,
                    Write write);
 };
 
@@ -30,41 +30,30 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Calls g(functor).
-template <class G>
-HWY_INLINE void with_gate(Unary f, G g) {
-  switch (f) {
-    case Unary::kRelu:
-      return g(simd::Relu());
-    case Unary::kGelu:
-      return g(simd::Gelu());
-    case Unary::kGeluTanh:
-      return g(simd::GeluTanh());
-    default:
-      return g(simd::Silu());
-  }
-}
-
 template <class T>
-void forward(Unary f, const T* a, const T* b, T* y, int64_t n) {
+void forward(Activation f, const T* a, const T* b, T* y, int64_t n) {
   const Tag<T> d;
-  with_gate(f, [&](auto gate) HWY_ATTR {
+  with_functor(f, [&](auto functor) HWY_ATTR {
+    using Gate = simd::Form<decltype(functor)>;
     each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-      io.store(d, hn::Mul(gate.f(d, io.load(d, a + i)), io.load(d, b + i)), y + i);
+      io.store(d, hn::Mul(Gate::f(d, io.load(d, a + i)), io.load(d, b + i)), y + i);
     });
   });
 }
 
 template <class T>
-void backward(Unary f, const T* a, const T* b, const T* dy, T* da, T* db, int64_t n, Write write) {
+void backward(Activation f, const T* a, const T* b, const T* dy, T* da, T* db, int64_t n,
+              Write write) {
   const Tag<T> d;
-  with_gate(f, [&](auto gate) HWY_ATTR {
+  with_functor(f, [&](auto functor) HWY_ATTR {
+    using Gate = simd::Form<decltype(functor)>;
     with_write(write, [&](auto mode) HWY_ATTR {
       each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
         const auto va = io.load(d, a + i), g = io.load(d, dy + i);
         const auto through_b = hn::Mul(g, io.load(d, b + i));
-        const auto opened = gate.f(d, va);
-        deliver(mode, io, d, hn::Mul(gate.df(d, va), through_b), da + i);
+        const auto opened = Gate::f(d, va);
+        const auto slope = Gate::df(d, Gate::kNeeds == functors::Needs::kOutput ? opened : va);
+        deliver(mode, io, d, hn::Mul(slope, through_b), da + i);
         deliver(mode, io, d, hn::Mul(opened, g), db + i);
       });
     });
@@ -93,7 +82,7 @@ HWY_EXPORT(glu_ranges);
 namespace kernels {
 
 template <class T>
-void glu(Cpu, Unary f, const T* x, T* y, int64_t rows, int64_t cols) {
+void glu(Cpu, Activation f, const T* x, T* y, int64_t rows, int64_t cols) {
   const auto forward = HWY_DYNAMIC_DISPATCH(glu_ranges)()->of<T>().forward;
   parallel_rows(rows, cols, [&](int64_t row, int64_t begin, int64_t end) {
     const T* const a = x + row * 2 * cols + begin;
@@ -102,7 +91,7 @@ void glu(Cpu, Unary f, const T* x, T* y, int64_t rows, int64_t cols) {
 }
 
 template <class T>
-void glu_backward(Cpu, Unary f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
+void glu_backward(Cpu, Activation f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
                   Write write) {
   const auto backward = HWY_DYNAMIC_DISPATCH(glu_ranges)()->of<T>().backward;
   parallel_rows(rows, cols, [&](int64_t row, int64_t begin, int64_t end) {
@@ -112,10 +101,11 @@ void glu_backward(Cpu, Unary f, const T* x, const T* dy, T* dx, int64_t rows, in
   });
 }
 
-template void glu(Cpu, Unary, const float*, float*, int64_t, int64_t);
-template void glu(Cpu, Unary, const double*, double*, int64_t, int64_t);
-template void glu_backward(Cpu, Unary, const float*, const float*, float*, int64_t, int64_t, Write);
-template void glu_backward(Cpu, Unary, const double*, const double*, double*, int64_t, int64_t,
+template void glu(Cpu, Activation, const float*, float*, int64_t, int64_t);
+template void glu(Cpu, Activation, const double*, double*, int64_t, int64_t);
+template void glu_backward(Cpu, Activation, const float*, const float*, float*, int64_t, int64_t,
+                           Write);
+template void glu_backward(Cpu, Activation, const double*, const double*, double*, int64_t, int64_t,
                            Write);
 
 }  // namespace kernels

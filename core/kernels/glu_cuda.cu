@@ -1,24 +1,9 @@
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/cuda/common.cuh"
 #include "core/kernels/glu.h"
-#include "core/kernels/unary_functors.h"
 
 namespace tapestry {
 namespace {
-
-// Calls g(functor).
-template <class G>
-void with_gate(Unary f, G g) {
-  switch (f) {
-    case Unary::kRelu:
-      return g(functors::Relu());
-    case Unary::kGelu:
-      return g(functors::Gelu());
-    case Unary::kGeluTanh:
-      return g(functors::GeluTanh());
-    default:
-      return g(functors::Silu());
-  }
-}
 
 // The packs of x = [a | b] (rows, 2 * row_packs) that belong to pack i of y (rows, row_packs).
 struct GluPlace {
@@ -48,9 +33,10 @@ __global__ void glu_backward_kernel(const Pack<T, N>* x, const Pack<T, N>* dy, P
     Pack<T, N> da = write == Write::kAdd ? dx[place.a] : Pack<T, N>{};
     Pack<T, N> db = write == Write::kAdd ? dx[place.b] : Pack<T, N>{};
     for (int j = 0; j < N; ++j) {
-      const Wider<T> gate = widen(a.v[j]), g = widen(slope.v[j]);
-      deliver(&da.v[j], F::df(gate) * widen(b.v[j]) * g, write);
-      deliver(&db.v[j], F::f(gate) * g, write);
+      const Wider<T> gate = widen(a.v[j]), g = widen(slope.v[j]), opened = F::f(gate);
+      const Wider<T> v = F::kNeeds == functors::Needs::kOutput ? opened : gate;
+      deliver(&da.v[j], F::df(v) * widen(b.v[j]) * g, write);
+      deliver(&db.v[j], opened * g, write);
     }
     dx[place.a] = da;
     dx[place.b] = db;
@@ -58,9 +44,9 @@ __global__ void glu_backward_kernel(const Pack<T, N>* x, const Pack<T, N>* dy, P
 }
 
 template <class T, int N>
-void run_forward(Unary f, const T* x, T* y, int64_t rows, int64_t cols) {
+void run_forward(Activation f, const T* x, T* y, int64_t rows, int64_t cols) {
   const int64_t row_packs = cols / N, packs = rows * row_packs;
-  with_gate(f, [&](auto gate) {
+  with_functor(f, [&](auto gate) {
     launch({.kernel = "glu", .grid = blocks_for(packs)}, glu_kernel<T, decltype(gate), N>,
            reinterpret_cast<const Pack<T, N>*>(x), reinterpret_cast<Pack<T, N>*>(y), row_packs,
            packs);
@@ -68,10 +54,10 @@ void run_forward(Unary f, const T* x, T* y, int64_t rows, int64_t cols) {
 }
 
 template <class T, int N>
-void run_backward(Unary f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
+void run_backward(Activation f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
                   Write write) {
   const int64_t row_packs = cols / N, packs = rows * row_packs;
-  with_gate(f, [&](auto gate) {
+  with_functor(f, [&](auto gate) {
     launch({.kernel = "glu_backward", .grid = blocks_for(packs)},
            glu_backward_kernel<T, decltype(gate), N>, reinterpret_cast<const Pack<T, N>*>(x),
            reinterpret_cast<const Pack<T, N>*>(dy), reinterpret_cast<Pack<T, N>*>(dx), row_packs,
@@ -84,21 +70,21 @@ void run_backward(Unary f, const T* x, const T* dy, T* dx, int64_t rows, int64_t
 namespace kernels {
 
 template <class T>
-void glu(Cuda, Unary f, const T* x, T* y, int64_t rows, int64_t cols) {
+void glu(Cuda, Activation f, const T* x, T* y, int64_t rows, int64_t cols) {
   const auto run = can_pack<T>(cols, x, y) ? run_forward<T, kPack<T>> : run_forward<T, 1>;
   run(f, x, y, rows, cols);
 }
 
 template <class T>
-void glu_backward(Cuda, Unary f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
+void glu_backward(Cuda, Activation f, const T* x, const T* dy, T* dx, int64_t rows, int64_t cols,
                   Write write) {
   const auto run = can_pack<T>(cols, x, dy, dx) ? run_backward<T, kPack<T>> : run_backward<T, 1>;
   run(f, x, dy, dx, rows, cols, write);
 }
 
-#define TAPESTRY_GLU(T)                                           \
-  template void glu(Cuda, Unary, const T*, T*, int64_t, int64_t); \
-  template void glu_backward(Cuda, Unary, const T*, const T*, T*, int64_t, int64_t, Write);
+#define TAPESTRY_GLU(T)                                                \
+  template void glu(Cuda, Activation, const T*, T*, int64_t, int64_t); \
+  template void glu_backward(Cuda, Activation, const T*, const T*, T*, int64_t, int64_t, Write);
 TAPESTRY_GLU(float)
 TAPESTRY_GLU(double)
 TAPESTRY_GLU(BFloat16)

@@ -1,12 +1,11 @@
 // y = act(x W^T + b): the dense layer with its activation, and all its gradients.
 #pragma once
 
+#include "core/kernels/activation.h"
 #include "core/kernels/common.h"
 #include "core/precision.h"
 
 namespace tapestry {
-
-enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 
 /// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out). `precision` is that of
 /// all three products; float64 ignores it.
@@ -18,8 +17,8 @@ struct LinearShape {
   Precision precision = dense_precision();
 };
 
-/// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward needs it
-/// for gelu and silu; relu needs only y.
+/// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward
+/// needs it or y, as derivative_needs(activation) says (unary_functors.h).
 template <class T>
 struct LinearForward {
   const T* x;
@@ -30,8 +29,8 @@ struct LinearForward {
 };
 
 /// dz = dy * act'(z); dx (=|+=) dz W; dW (=|+=) dz^T x; db (=|+=) column sums of dz. Outputs that
-/// are null are not computed. With kNone neither y nor z is read; relu reads y; gelu and silu read
-/// z.
+/// are null are not computed. Of z and y only what the activation's derivative needs is read, and
+/// the other may be null.
 template <class T>
 struct LinearBackward {
   const T* x;

@@ -13,8 +13,8 @@
 #define HWY_TARGET_INCLUDE "core/kernels/linear_cpu.cpp"
 #include "hwy/foreach_target.h"
 
+#include "core/kernels/cpu/activation_simd-inl.h"
 #include "core/kernels/cpu/simd-inl.h"
-#include "core/kernels/cpu/unary_simd-inl.h"
 
 #ifndef TAPESTRY_LINEAR_ROWS
 #define TAPESTRY_LINEAR_ROWS
@@ -40,23 +40,6 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Calls g(functor) for an activation other than kNone.
-template <class G>
-HWY_INLINE void with_activation(Activation activation, G g) {
-  switch (activation) {
-    case Activation::kNone:
-      return;
-    case Activation::kRelu:
-      return g(simd::Relu());
-    case Activation::kGelu:
-      return g(simd::Gelu());
-    case Activation::kGeluTanh:
-      return g(simd::GeluTanh());
-    case Activation::kSilu:
-      return g(simd::Silu());
-  }
-}
-
 template <class T>
 void finish(Activation activation, const T* bias, T* z, T* y, int64_t n) {
   const Tag<T> d;
@@ -65,14 +48,15 @@ void finish(Activation activation, const T* bias, T* z, T* y, int64_t n) {
       io.store(d, hn::Add(io.load(d, z + i), io.load(d, bias + i)), z + i);
     });
   }
-  if (activation == Activation::kNone) {
-    if (y != z) std::copy_n(z, n, y);
-    return;
-  }
-  with_activation(activation, [&](auto functor) HWY_ATTR {
-    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-      io.store(d, functor.f(d, io.load(d, z + i)), y + i);
-    });
+  with_functor(activation, [&](auto functor) HWY_ATTR {
+    using Form = simd::Form<decltype(functor)>;
+    if constexpr (std::is_same_v<decltype(functor), functors::Identity>) {
+      if (y != z) std::copy_n(z, n, y);
+    } else {
+      each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+        io.store(d, Form::f(d, io.load(d, z + i)), y + i);
+      });
+    }
   });
 }
 
@@ -88,17 +72,18 @@ template <class T>
 void backward(Activation activation, const T* z, const T* y, const T* dy, T* dz, T* d_bias,
               int64_t n) {
   const Tag<T> d;
-  if (activation == Activation::kNone) {
-    if (d_bias != nullptr) add_to(dy, d_bias, n);
-    return;
-  }
-  const T* const v = activation == Activation::kRelu ? y : z;
-  with_activation(activation, [&](auto functor) HWY_ATTR {
-    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-      const auto g = hn::Mul(functor.df(d, io.load(d, v + i)), io.load(d, dy + i));
-      io.store(d, g, dz + i);
-      if (d_bias != nullptr) io.store(d, hn::Add(io.load(d, d_bias + i), g), d_bias + i);
-    });
+  with_functor(activation, [&](auto functor) HWY_ATTR {
+    using Form = simd::Form<decltype(functor)>;
+    if constexpr (std::is_same_v<decltype(functor), functors::Identity>) {
+      if (d_bias != nullptr) add_to(dy, d_bias, n);
+    } else {
+      const T* const v = functors::argument_of_df<Form>(z, y, dy);
+      each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+        const auto g = hn::Mul(Form::df(d, io.load(d, v + i)), io.load(d, dy + i));
+        io.store(d, g, dz + i);
+        if (d_bias != nullptr) io.store(d, hn::Add(io.load(d, d_bias + i), g), d_bias + i);
+      });
+    }
   });
 }
 

@@ -4,42 +4,14 @@
 #include <type_traits>
 
 #include "core/cuda/blas.h"
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/cuda/column_sums.cuh"
 #include "core/kernels/linear.h"
-#include "core/kernels/unary_functors.h"
 
 namespace tapestry {
 namespace {
 
 constexpr int kBlockRows = 8;
-
-struct Identity {
-  template <class T>
-  __device__ static T f(T x) {
-    return x;
-  }
-  template <class T>
-  __device__ static T df(T) {
-    return T(1);
-  }
-};
-
-// Calls g(functor).
-template <class G>
-void with_activation(Activation activation, G g) {
-  switch (activation) {
-    case Activation::kNone:
-      return g(Identity());
-    case Activation::kRelu:
-      return g(functors::Relu());
-    case Activation::kGelu:
-      return g(functors::Gelu());
-    case Activation::kGeluTanh:
-      return g(functors::GeluTanh());
-    case Activation::kSilu:
-      return g(functors::Silu());
-  }
-}
 
 // By shape alone. At least 4 rows a thread, for bias and sums to be worth their handling; at most
 // about 1024 blocks: they fill a GPU, and are not too many sums to add up.
@@ -112,11 +84,9 @@ __global__ void activation_backward(const T* v, const T* dy, T* dz, Wider<T>* pa
 // dz (where not null) and the bias gradient (where asked for) in one pass.
 template <class T>
 void backward_of_activation(const LinearShape& shape, const LinearBackward<T>& args, T* dz) {
-  with_activation(shape.activation, [&](auto functor) {
+  with_functor(shape.activation, [&](auto functor) {
     using F = decltype(functor);
-    const T* const v = shape.activation == Activation::kNone   ? nullptr
-                       : shape.activation == Activation::kRelu ? args.y
-                                                               : args.z;
+    const T* const v = functors::argument_of_df<F, T>(args.z, args.y, nullptr);
     const bool packed = can_pack<T>(shape.out, v, args.dy, dz);
     const int64_t packs = packed ? shape.out / kPack<T> : shape.out;
     const dim3 grid = grid_of(shape.rows, packs);
@@ -161,7 +131,7 @@ void linear(Cuda, const LinearShape& shape, const LinearForward<T>& args) {
   if (!biased) gemm(Cuda{}, g);
   const T* const bias = biased ? nullptr : args.bias;
   if (activation == Activation::kNone && bias == nullptr && g.c == args.y) return;
-  with_activation(activation, [&](auto functor) {
+  with_functor(activation, [&](auto functor) {
     using F = decltype(functor);
     const bool packed = can_pack<T>(shape.out, g.c, bias, args.y);
     const int64_t packs = packed ? shape.out / kPack<T> : shape.out;

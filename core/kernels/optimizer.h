@@ -3,26 +3,30 @@
 // details.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
+#include <type_traits>
+#include <variant>
 
 #include "core/kernels/common.h"
 
 namespace tapestry {
 
 // The numbers of one step of each rule. `weight_decay` adds weight_decay * p to the gradient (L2),
-// except where it is decoupled. kStates counts the state tensors that the rule keeps per parameter.
+// except where it is decoupled. kStates names the state tensors that the rule keeps per parameter,
+// as PyTorch does.
 
 struct SgdStep {
-  static constexpr int kStates = 0;
+  static constexpr std::array<const char*, 0> kStates = {};
   double learning_rate;
   double weight_decay;
 };
 
 /// State: velocity.
 struct MomentumStep {
-  static constexpr int kStates = 1;
+  static constexpr std::array kStates = {"momentum_buffer"};
   double learning_rate;
   double weight_decay;
   double momentum;
@@ -31,7 +35,7 @@ struct MomentumStep {
 
 /// State: sum of squared gradients.
 struct AdagradStep {
-  static constexpr int kStates = 1;
+  static constexpr std::array kStates = {"sum"};
   double learning_rate;
   double weight_decay;
   double eps;
@@ -39,7 +43,7 @@ struct AdagradStep {
 
 /// State: moving average of squared gradients.
 struct RmspropStep {
-  static constexpr int kStates = 1;
+  static constexpr std::array kStates = {"square_avg"};
   double learning_rate;
   double weight_decay;
   double alpha;
@@ -48,7 +52,7 @@ struct RmspropStep {
 
 /// State: moving averages of squared gradients and of squared updates.
 struct AdadeltaStep {
-  static constexpr int kStates = 2;
+  static constexpr std::array kStates = {"square_avg", "acc_delta"};
   double learning_rate;
   double weight_decay;
   double rho;
@@ -57,7 +61,7 @@ struct AdadeltaStep {
 
 /// State: moving averages of gradients and of squared gradients. Adam, and AdamW when `decoupled`.
 struct AdamStep {
-  static constexpr int kStates = 2;
+  static constexpr std::array kStates = {"exp_avg", "exp_avg_sq"};
   double learning_rate;
   double weight_decay;
   double beta1;
@@ -67,6 +71,21 @@ struct AdamStep {
   double bias_correction1;  ///< 1 - beta1^t at update t = 1, 2, ...
   double bias_correction2;  ///< 1 - beta2^t
 };
+
+/// A step of any rule. This list is the only one: the kernels visit it.
+using OptimizerStep =
+    std::variant<SgdStep, MomentumStep, AdagradStep, RmspropStep, AdadeltaStep, AdamStep>;
+
+/// The names of the rule's state tensors.
+inline std::span<const char* const> state_names(const OptimizerStep& step) {
+  return std::visit([](const auto& s) { return std::span<const char* const>(s.kStates); }, step);
+}
+
+template <class... Steps>
+constexpr size_t most_states(std::type_identity<std::variant<Steps...>>) {
+  return std::max({Steps::kStates.size()...});
+}
+inline constexpr size_t kMostOptimizerStates = most_states(std::type_identity<OptimizerStep>());
 
 /// What happens to a gradient element before the rule sees it: clamp(scale * g, -limit, limit).
 struct GradientTransform {
@@ -87,12 +106,12 @@ TAPESTRY_HOST_DEVICE inline double norm_clip_factor(double norm, double max_norm
 }
 
 /// One parameter tensor in an update. The arrays have n elements and do not overlap.
-template <class T, class Step>
+template <class T>
 struct ParameterUpdate {
-  Step step;
+  OptimizerStep step;
   T* param;
   const T* grad;
-  std::array<Wider<T>*, Step::kStates> state;
+  std::array<Wider<T>*, kMostOptimizerStates> state;  ///< as many as the rule has
   int64_t n;
   /// Mixed precision (T = BFloat16): the float32 weights. The rule updates them, and param becomes
   /// their rounding; small updates would vanish in bfloat16. Null: param itself is updated, as ever
@@ -110,13 +129,13 @@ struct AverageUpdate {
 
 namespace kernels {
 
-/// Applies the rule to all tensors in one launch (on a GPU a few, for hundreds of tensors). Defined
-/// for the six rules above.
-template <class T, class Step>
-void optimizer_step(Cpu, std::span<const ParameterUpdate<T, Step>> updates,
+/// Applies the rule to all tensors in one launch (on a GPU a few, for hundreds of tensors). All
+/// updates are steps of one rule.
+template <class T>
+void optimizer_step(Cpu, std::span<const ParameterUpdate<T>> updates,
                     const GradientTransform& transform);
-template <class T, class Step>
-void optimizer_step(Cuda, std::span<const ParameterUpdate<T, Step>> updates,
+template <class T>
+void optimizer_step(Cuda, std::span<const ParameterUpdate<T>> updates,
                     const GradientTransform& transform);
 
 /// average = decay * average + (1 - decay) * value, for all tensors in one launch.

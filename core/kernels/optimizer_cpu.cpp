@@ -4,8 +4,10 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <tuple>
+#include <type_traits>
+#include <variant>
 
+#include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tensor_list.h"
 #include "core/kernels/optimizer.h"
 #include "core/kernels/optimizer_functors.h"
@@ -15,15 +17,12 @@
 #define TAPESTRY_OPTIMIZER_ONCE
 namespace tapestry::kernels {
 
-// One function per rule: updates elements [begin, end) of a tensor. The tables of every instruction
-// set have this type.
-template <class T, class Step>
-using PieceFunction = void (*)(const ParameterUpdate<T, Step>&, const GradientTransform&,
-                               int64_t begin, int64_t end);
 template <class T>
-using RuleTable = std::tuple<PieceFunction<T, SgdStep>, PieceFunction<T, MomentumStep>,
-                             PieceFunction<T, AdagradStep>, PieceFunction<T, RmspropStep>,
-                             PieceFunction<T, AdadeltaStep>, PieceFunction<T, AdamStep>>;
+struct OptimizerPieces {
+  // Elements [begin, end) of a tensor.
+  void (*update)(const ParameterUpdate<T>&, const GradientTransform&, int64_t begin, int64_t end);
+  void (*average)(double decay, const AverageUpdate<T>&, int64_t begin, int64_t end);
+};
 
 }  // namespace tapestry::kernels
 #endif
@@ -96,7 +95,7 @@ HWY_INLINE void apply(D d, const AdamRule<T>& r, V& p, V g, V* state) {
   p = hn::NegMulAdd(hn::Set(d, r.step_size), hn::Div(m, root), hn::Mul(hn::Set(d, r.shrink), p));
 }
 
-template <class T, class Rule, size_t kStates>
+template <size_t kStates, class T, class Rule>
 HWY_INLINE void update_lanes(const Rule& rule, T scale, T limit, T* param, const T* grad,
                              const std::array<T*, kStates>& state) {
   const hn::ScalableTag<T> d;
@@ -111,16 +110,16 @@ HWY_INLINE void update_lanes(const Rule& rule, T scale, T limit, T* param, const
   for (size_t k = 0; k < kStates; ++k) hn::StoreU(s[k], d, state[k]);
 }
 
-template <class T, size_t kStates>
-std::array<T*, kStates> advanced(const std::array<T*, kStates>& state, int64_t by) {
-  std::array<T*, kStates> result = state;
-  for (T*& pointer : result) pointer += by;
+template <size_t kStates, class T>
+std::array<T*, kStates> advanced(const std::array<T*, kMostOptimizerStates>& state, int64_t by) {
+  std::array<T*, kStates> result;
+  for (size_t k = 0; k < kStates; ++k) result[k] = state[k] + by;
   return result;
 }
 
 // The last elements go through full vectors of padded copies: an element's result must not depend
 // on where a piece ends.
-template <class T, class Rule, size_t kStates>
+template <size_t kStates, class T, class Rule>
 void update_tail(const Rule& rule, T scale, T limit, T* param, const T* grad,
                  const std::array<T*, kStates>& state, size_t count) {
   constexpr size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
@@ -132,26 +131,37 @@ void update_tail(const Rule& rule, T scale, T limit, T* param, const T* grad,
     std::copy_n(state[k], count, s[k]);
     padded[k] = s[k];
   }
-  update_lanes(rule, scale, limit, p, g, padded);
+  update_lanes<kStates>(rule, scale, limit, p, g, padded);
   std::copy_n(p, count, param);
   for (size_t k = 0; k < kStates; ++k) std::copy_n(s[k], count, state[k]);
 }
 
-template <class T, class Step>
-void update_piece(const ParameterUpdate<T, Step>& update, const GradientTransform& transform,
-                  int64_t begin, int64_t end) {
-  const auto rule = rule_of<T>(update.step);
+template <size_t kStates, class T, class Rule>
+void update_with(const Rule& rule, const ParameterUpdate<T>& update,
+                 const GradientTransform& transform, int64_t begin, int64_t end) {
   const T scale = static_cast<T>(transform.scale);
   const T limit = static_cast<T>(transform.limit);
   const int64_t lanes = hn::Lanes(hn::ScalableTag<T>());
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    update_lanes(rule, scale, limit, update.param + i, update.grad + i, advanced(update.state, i));
+    update_lanes<kStates>(rule, scale, limit, update.param + i, update.grad + i,
+                          advanced<kStates>(update.state, i));
   }
   if (i < end) {
-    update_tail(rule, scale, limit, update.param + i, update.grad + i, advanced(update.state, i),
-                end - i);
+    update_tail<kStates>(rule, scale, limit, update.param + i, update.grad + i,
+                         advanced<kStates>(update.state, i), end - i);
   }
+}
+
+template <class T>
+void update_piece(const ParameterUpdate<T>& update, const GradientTransform& transform,
+                  int64_t begin, int64_t end) {
+  std::visit(
+      [&](const auto& step) HWY_ATTR {
+        constexpr size_t kStates = std::decay_t<decltype(step)>::kStates.size();
+        update_with<kStates>(rule_of<T>(step), update, transform, begin, end);
+      },
+      update.step);
 }
 
 template <class T>
@@ -175,20 +185,11 @@ void average_piece(double decay, const AverageUpdate<T>& update, int64_t begin, 
 }
 
 template <class T>
-RuleTable<T> rule_table() {
-  return {update_piece<T, SgdStep>,     update_piece<T, MomentumStep>, update_piece<T, AdagradStep>,
-          update_piece<T, RmspropStep>, update_piece<T, AdadeltaStep>, update_piece<T, AdamStep>};
-}
-RuleTable<float> rule_table_float() { return rule_table<float>(); }
-RuleTable<double> rule_table_double() { return rule_table<double>(); }
+constexpr OptimizerPieces<T> kPieces = {update_piece<T>, average_piece<T>};
 
-void average_piece_float(double decay, const AverageUpdate<float>& update, int64_t begin,
-                         int64_t end) {
-  average_piece(decay, update, begin, end);
-}
-void average_piece_double(double decay, const AverageUpdate<double>& update, int64_t begin,
-                          int64_t end) {
-  average_piece(decay, update, begin, end);
+const PerType<OptimizerPieces>* optimizer_pieces() {
+  static constexpr PerType<OptimizerPieces> pieces = {kPieces<float>, kPieces<double>};
+  return &pieces;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -198,62 +199,36 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tapestry::kernels {
 namespace {
-
-HWY_EXPORT(rule_table_float);
-HWY_EXPORT(rule_table_double);
-HWY_EXPORT(average_piece_float);
-HWY_EXPORT(average_piece_double);
-
-template <class T>
-RuleTable<T> best_rule_table() {
-  if constexpr (std::is_same_v<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(rule_table_float)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(rule_table_double)();
-  }
-}
-
+HWY_EXPORT(optimizer_pieces);
 }  // namespace
 
-template <class T, class Step>
-void optimizer_step(Cpu, std::span<const ParameterUpdate<T, Step>> updates,
+template <class T>
+void optimizer_step(Cpu, std::span<const ParameterUpdate<T>> updates,
                     const GradientTransform& transform) {
   const ProfileScope profile(Part::kOptimizer);
   const auto [scale, finite] = gradient_scale(transform);
   if (!finite) return;
   const GradientTransform clipped{scale, transform.limit};
-  const auto update_piece = std::get<PieceFunction<T, Step>>(best_rule_table<T>());
+  const auto update_piece = HWY_DYNAMIC_DISPATCH(optimizer_pieces)()->of<T>().update;
   TensorList(updates).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
     update_piece(updates[tensor], clipped, begin, end);
   });
 }
 
-template <>
-void moving_average(Cpu, double decay, std::span<const AverageUpdate<float>> updates) {
+template <class T>
+void moving_average(Cpu, double decay, std::span<const AverageUpdate<T>> updates) {
+  const auto average_piece = HWY_DYNAMIC_DISPATCH(optimizer_pieces)()->of<T>().average;
   TensorList(updates).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(average_piece_float)(decay, updates[tensor], begin, end);
+    average_piece(decay, updates[tensor], begin, end);
   });
 }
 
-template <>
-void moving_average(Cpu, double decay, std::span<const AverageUpdate<double>> updates) {
-  TensorList(updates).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(average_piece_double)(decay, updates[tensor], begin, end);
-  });
-}
-
-#define TAPESTRY_INSTANTIATE(Step)                                                  \
-  template void optimizer_step(Cpu, std::span<const ParameterUpdate<float, Step>>,  \
-                               const GradientTransform&);                           \
-  template void optimizer_step(Cpu, std::span<const ParameterUpdate<double, Step>>, \
-                               const GradientTransform&);
-TAPESTRY_INSTANTIATE(SgdStep)
-TAPESTRY_INSTANTIATE(MomentumStep)
-TAPESTRY_INSTANTIATE(AdagradStep)
-TAPESTRY_INSTANTIATE(RmspropStep)
-TAPESTRY_INSTANTIATE(AdadeltaStep)
-TAPESTRY_INSTANTIATE(AdamStep)
-#undef TAPESTRY_INSTANTIATE
+template void optimizer_step(Cpu, std::span<const ParameterUpdate<float>>,
+                             const GradientTransform&);
+template void optimizer_step(Cpu, std::span<const ParameterUpdate<double>>,
+                             const GradientTransform&);
+template void moving_average(Cpu, double, std::span<const AverageUpdate<float>>);
+template void moving_average(Cpu, double, std::span<const AverageUpdate<double>>);
 
 }  // namespace tapestry::kernels
 #endif

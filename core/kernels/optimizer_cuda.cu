@@ -1,4 +1,5 @@
 #include <type_traits>
+#include <variant>
 
 #include "core/kernels/cuda/tensor_table.cuh"
 #include "core/kernels/optimizer_functors.h"
@@ -26,12 +27,12 @@ __device__ void store(const Wider<T> (&from)[N], T* to) {
 // One tensor of an update, its step made into the rule.
 template <class T, class Step>
 struct RuleEntry {
-  static constexpr int kStates = Step::kStates;
+  static constexpr int kStates = static_cast<int>(Step::kStates.size());
   using Rule = decltype(rule_of<Wider<T>>(std::declval<Step>()));
 
   RuleEntry() = default;
-  explicit RuleEntry(const ParameterUpdate<T, Step>& update)
-      : rule(rule_of<Wider<T>>(update.step)),
+  explicit RuleEntry(const ParameterUpdate<T>& update)
+      : rule(rule_of<Wider<T>>(std::get<Step>(update.step))),
         packed(can_pack<T>(0, update.param, update.grad, update.master)),
         param(update.param),
         grad(update.grad),
@@ -124,16 +125,21 @@ __global__ void moving_average_kernel(const __grid_constant__ TensorTable<Averag
 
 namespace kernels {
 
-template <class T, class Step>
-void optimizer_step(Cuda, std::span<const ParameterUpdate<T, Step>> updates,
+template <class T>
+void optimizer_step(Cuda, std::span<const ParameterUpdate<T>> updates,
                     const GradientTransform& transform) {
-  using Entry = RuleEntry<T, Step>;
-  for_each_table<Entry>(
-      updates, [](const auto& update) { return Entry(update); },
-      [&](const TensorTable<Entry>& table) {
-        launch({.kernel = "optimizer_step", .grid = static_cast<unsigned>(table.chunks())},
-               optimizer_kernel<T, Step>, table, transform);
-      });
+  if (updates.empty()) return;
+  std::visit(
+      [&](const auto& first) {
+        using Entry = RuleEntry<T, std::decay_t<decltype(first)>>;
+        for_each_table<Entry>(
+            updates, [](const auto& update) { return Entry(update); },
+            [&](const TensorTable<Entry>& table) {
+              launch({.kernel = "optimizer_step", .grid = static_cast<unsigned>(table.chunks())},
+                     optimizer_kernel<T, std::decay_t<decltype(first)>>, table, transform);
+            });
+      },
+      updates.front().step);
 }
 
 template <class T>
@@ -148,20 +154,13 @@ void moving_average(Cuda, double decay, std::span<const AverageUpdate<T>> update
       });
 }
 
-#define TAPESTRY_OPTIMIZER(T, Step)                                             \
-  template void optimizer_step(Cuda, std::span<const ParameterUpdate<T, Step>>, \
-                               const GradientTransform&);
-#define TAPESTRY_OPTIMIZERS(T)        \
-  TAPESTRY_OPTIMIZER(T, SgdStep)      \
-  TAPESTRY_OPTIMIZER(T, MomentumStep) \
-  TAPESTRY_OPTIMIZER(T, AdagradStep)  \
-  TAPESTRY_OPTIMIZER(T, RmspropStep)  \
-  TAPESTRY_OPTIMIZER(T, AdadeltaStep) \
-  TAPESTRY_OPTIMIZER(T, AdamStep)     \
+#define TAPESTRY_OPTIMIZER(T)                                             \
+  template void optimizer_step(Cuda, std::span<const ParameterUpdate<T>>, \
+                               const GradientTransform&);                 \
   template void moving_average(Cuda, double, std::span<const AverageUpdate<T>>);
-TAPESTRY_OPTIMIZERS(float)
-TAPESTRY_OPTIMIZERS(double)
-TAPESTRY_OPTIMIZERS(BFloat16)
+TAPESTRY_OPTIMIZER(float)
+TAPESTRY_OPTIMIZER(double)
+TAPESTRY_OPTIMIZER(BFloat16)
 
 }  // namespace kernels
 }  // namespace tapestry

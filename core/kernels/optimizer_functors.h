@@ -1,7 +1,7 @@
 // The update rules, one element at a time. Each functor is built from the numbers of its step and
 // called with the parameter p, the transformed gradient g (clipped, no weight decay yet) and a
-// pointer to kStates state values; p and the state are updated in place. Default-constructed ones
-// are places in a table.
+// pointer to its state values; p and the state are updated in place. Default-constructed ones
+// are places in a table. rule_of<T>(step) makes the functor.
 #pragma once
 
 #include <cmath>
@@ -32,6 +32,10 @@ struct SgdRule {
     p -= lr * g;
   }
 };
+template <class T>
+SgdRule<T> rule_of(const SgdStep& step) {
+  return SgdRule<T>(step);
+}
 
 /// v = momentum * v + g;  p -= lr * v, or with Nesterov's look-ahead p -= lr * (g + momentum * v)
 template <class T>
@@ -51,6 +55,10 @@ struct MomentumRule {
     p -= lr * (nesterov ? g + momentum * v : v);
   }
 };
+template <class T>
+MomentumRule<T> rule_of(const MomentumStep& step) {
+  return MomentumRule<T>(step);
+}
 
 /// s += g^2;  p -= lr * g / (sqrt(s) + eps)
 template <class T>
@@ -66,6 +74,10 @@ struct AdagradRule {
     p -= lr * g / (std::sqrt(sum) + eps);
   }
 };
+template <class T>
+AdagradRule<T> rule_of(const AdagradStep& step) {
+  return AdagradRule<T>(step);
+}
 
 /// s = alpha * s + (1 - alpha) * g^2;  p -= lr * g / (sqrt(s) + eps)
 template <class T>
@@ -85,6 +97,10 @@ struct RmspropRule {
     p -= lr * g / (std::sqrt(square) + eps);
   }
 };
+template <class T>
+RmspropRule<T> rule_of(const RmspropStep& step) {
+  return RmspropRule<T>(step);
+}
 
 /// s = rho * s + (1 - rho) * g^2;  u = g * sqrt(a + eps) / sqrt(s + eps);
 /// a = rho * a + (1 - rho) * u^2;  p -= lr * u   (Zeiler 2012: eps inside the roots)
@@ -108,6 +124,10 @@ struct AdadeltaRule {
     p -= lr * update;
   }
 };
+template <class T>
+AdadeltaRule<T> rule_of(const AdadeltaStep& step) {
+  return AdadeltaRule<T>(step);
+}
 
 /// m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;
 /// p -= lr * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)   (Kingma & Ba 2015).
@@ -140,27 +160,6 @@ struct AdamRule {
     p = shrink * p - step_size * (m / (std::sqrt(v) * root_scale + eps));
   }
 };
-
-template <class T>
-SgdRule<T> rule_of(const SgdStep& step) {
-  return SgdRule<T>(step);
-}
-template <class T>
-MomentumRule<T> rule_of(const MomentumStep& step) {
-  return MomentumRule<T>(step);
-}
-template <class T>
-AdagradRule<T> rule_of(const AdagradStep& step) {
-  return AdagradRule<T>(step);
-}
-template <class T>
-RmspropRule<T> rule_of(const RmspropStep& step) {
-  return RmspropRule<T>(step);
-}
-template <class T>
-AdadeltaRule<T> rule_of(const AdadeltaStep& step) {
-  return AdadeltaRule<T>(step);
-}
 template <class T>
 AdamRule<T> rule_of(const AdamStep& step) {
   return AdamRule<T>(step);

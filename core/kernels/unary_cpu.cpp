@@ -1,5 +1,7 @@
 #include "core/kernels/unary.h"
 
+#include <tuple>
+
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tiling.h"
 
@@ -7,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/unary_cpu.cpp"
 #include "hwy/foreach_target.h"
 
+#include "core/kernels/cpu/activation_simd-inl.h"
 #include "core/kernels/cpu/simd-inl.h"
 #include "core/kernels/cpu/unary_simd-inl.h"
 
@@ -14,11 +17,13 @@
 #define TAPESTRY_UNARY_RANGES
 namespace tapestry {
 
-template <class T>
+template <class T, class F>
 struct UnaryRanges {
-  void (*forward)(Unary f, const T* x, T* y, int64_t n);
-  void (*backward)(Unary f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write);
+  void (*forward)(F f, const T* x, T* y, int64_t n);
+  void (*backward)(F f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write);
 };
+template <class T>
+using UnaryFunctions = std::tuple<UnaryRanges<T, Unary>, UnaryRanges<T, Activation>>;
 
 }  // namespace tapestry
 #endif
@@ -28,52 +33,26 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Calls g(functor).
-template <class G>
-HWY_INLINE void with_functor(Unary f, G g) {
-  switch (f) {
-    case Unary::kRelu:
-      return g(simd::Relu());
-    case Unary::kGelu:
-      return g(simd::Gelu());
-    case Unary::kGeluTanh:
-      return g(simd::GeluTanh());
-    case Unary::kSilu:
-      return g(simd::Silu());
-    case Unary::kTanh:
-      return g(simd::Tanh());
-    case Unary::kSigmoid:
-      return g(simd::Sigmoid());
-    case Unary::kExp:
-      return g(simd::Exp());
-    case Unary::kLog:
-      return g(simd::Log());
-    case Unary::kSqrt:
-      return g(simd::Sqrt());
-  }
-}
-
-template <class T>
-void forward(Unary f, const T* x, T* y, int64_t n) {
+template <class T, class F>
+void forward(F f, const T* x, T* y, int64_t n) {
   const Tag<T> d;
   with_functor(f, [&](auto functor) HWY_ATTR {
+    using Form = simd::Form<decltype(functor)>;
     each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-      io.store(d, functor.f(d, io.load(d, x + i)), y + i);
+      io.store(d, Form::f(d, io.load(d, x + i)), y + i);
     });
   });
 }
 
-template <class T>
-void backward(Unary f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write) {
+template <class T, class F>
+void backward(F f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write) {
   const Tag<T> d;
   with_functor(f, [&](auto functor) HWY_ATTR {
-    constexpr functors::Needs needs = decltype(functor)::kNeeds;
-    const bool from_x =
-        needs == functors::Needs::kInput || (needs == functors::Needs::kEither && x != nullptr);
-    const T* const v = from_x ? x : y;
+    using Form = simd::Form<decltype(functor)>;
+    const T* const v = functors::argument_of_df<Form>(x, y, dy);
     with_write(write, [&](auto mode) HWY_ATTR {
       each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-        const auto slope = functor.df(d, io.load(d, v + i));
+        const auto slope = Form::df(d, io.load(d, v + i));
         deliver(mode, io, d, hn::Mul(slope, io.load(d, dy + i)), dx + i);
       });
     });
@@ -81,10 +60,11 @@ void backward(Unary f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Wr
 }
 
 template <class T>
-constexpr UnaryRanges<T> kFunctions = {forward<T>, backward<T>};
+constexpr UnaryFunctions<T> kFunctions = {{forward<T, Unary>, backward<T, Unary>},
+                                          {forward<T, Activation>, backward<T, Activation>}};
 
-const PerType<UnaryRanges>* unary_ranges() {
-  static constexpr PerType<UnaryRanges> functions = {kFunctions<float>, kFunctions<double>};
+const PerType<UnaryFunctions>* unary_ranges() {
+  static constexpr PerType<UnaryFunctions> functions = {kFunctions<float>, kFunctions<double>};
   return &functions;
 }
 
@@ -97,34 +77,39 @@ HWY_AFTER_NAMESPACE();
 namespace tapestry {
 namespace {
 HWY_EXPORT(unary_ranges);
+
+template <class T, class F>
+const UnaryRanges<T, F>& ranges() {
+  return std::get<UnaryRanges<T, F>>(HWY_DYNAMIC_DISPATCH(unary_ranges)()->of<T>());
+}
 }  // namespace
 
 namespace kernels {
 
-template <class T>
-void unary(Cpu, Unary f, const T* x, T* y, int64_t n) {
-  const auto forward = HWY_DYNAMIC_DISPATCH(unary_ranges)()->of<T>().forward;
+template <class T, class F>
+void unary(Cpu, F f, const T* x, T* y, int64_t n) {
+  const auto forward = ranges<T, F>().forward;
   parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
     forward(f, x + begin, y + begin, end - begin);
   });
 }
 
-template <class T>
-void unary_backward(Cpu, Unary f, const T* x, const T* y, const T* dy, T* dx, int64_t n,
-                    Write write) {
-  const auto backward = HWY_DYNAMIC_DISPATCH(unary_ranges)()->of<T>().backward;
+template <class T, class F>
+void unary_backward(Cpu, F f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write) {
+  const auto backward = ranges<T, F>().backward;
   parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
     backward(f, x == nullptr ? x : x + begin, y == nullptr ? y : y + begin, dy + begin, dx + begin,
              end - begin, write);
   });
 }
 
-template void unary(Cpu, Unary, const float*, float*, int64_t);
-template void unary(Cpu, Unary, const double*, double*, int64_t);
-template void unary_backward(Cpu, Unary, const float*, const float*, const float*, float*, int64_t,
-                             Write);
-template void unary_backward(Cpu, Unary, const double*, const double*, const double*, double*,
-                             int64_t, Write);
+#define TAPESTRY_UNARY(T, F)                          \
+  template void unary(Cpu, F, const T*, T*, int64_t); \
+  template void unary_backward(Cpu, F, const T*, const T*, const T*, T*, int64_t, Write);
+TAPESTRY_UNARY(float, Unary)
+TAPESTRY_UNARY(double, Unary)
+TAPESTRY_UNARY(float, Activation)
+TAPESTRY_UNARY(double, Activation)
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -1,36 +1,10 @@
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/cuda/common.cuh"
 #include "core/kernels/unary.h"
 #include "core/kernels/unary_functors.h"
 
 namespace tapestry {
 namespace {
-
-using functors::Needs;
-
-// Calls g(functor).
-template <class G>
-void with_functor(Unary f, G g) {
-  switch (f) {
-    case Unary::kRelu:
-      return g(functors::Relu());
-    case Unary::kGelu:
-      return g(functors::Gelu());
-    case Unary::kGeluTanh:
-      return g(functors::GeluTanh());
-    case Unary::kSilu:
-      return g(functors::Silu());
-    case Unary::kTanh:
-      return g(functors::Tanh());
-    case Unary::kSigmoid:
-      return g(functors::Sigmoid());
-    case Unary::kExp:
-      return g(functors::Exp());
-    case Unary::kLog:
-      return g(functors::Log());
-    case Unary::kSqrt:
-      return g(functors::Sqrt());
-  }
-}
 
 // x and y may be the same array: no __restrict__. N elements a thread and turn.
 template <class T, class F, int N>
@@ -43,7 +17,7 @@ __global__ void forward(const T* x, T* y, int64_t packs) {
   }
 }
 
-// v is x or y, whichever the derivative is computed from.
+// v is what F::df is computed from.
 template <class T, class F, int N>
 __global__ void backward(const T* v, const T* dy, T* dx, int64_t packs, Write write) {
   for (int64_t i = global_thread(); i < packs; i += global_threads()) {
@@ -62,37 +36,39 @@ __global__ void backward(const T* v, const T* dy, T* dx, int64_t packs, Write wr
 
 namespace kernels {
 
-template <class T>
-void unary(Cuda, Unary f, const T* x, T* y, int64_t n) {
+template <class T, class F>
+void unary(Cuda, F f, const T* x, T* y, int64_t n) {
   with_functor(f, [&](auto functor) {
-    using F = decltype(functor);
+    using Functor = decltype(functor);
     const bool packed = can_pack<T>(n, x, y);
     const int64_t packs = packed ? n / kPack<T> : n;
     launch({.kernel = "unary", .grid = blocks_for(packs)},
-           packed ? forward<T, F, kPack<T>> : forward<T, F, 1>, x, y, packs);
+           packed ? forward<T, Functor, kPack<T>> : forward<T, Functor, 1>, x, y, packs);
   });
 }
 
-template <class T>
-void unary_backward(Cuda, Unary f, const T* x, const T* y, const T* dy, T* dx, int64_t n,
-                    Write write) {
+template <class T, class F>
+void unary_backward(Cuda, F f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write) {
   with_functor(f, [&](auto functor) {
-    using F = decltype(functor);
-    const bool from_x = F::kNeeds == Needs::kInput || (F::kNeeds == Needs::kEither && x != nullptr);
-    const T* const v = from_x ? x : y;
+    using Functor = decltype(functor);
+    const T* const v = functors::argument_of_df<Functor>(x, y, dy);
     const bool packed = can_pack<T>(n, v, dy, dx);
     const int64_t packs = packed ? n / kPack<T> : n;
     launch({.kernel = "unary_backward", .grid = blocks_for(packs)},
-           packed ? backward<T, F, kPack<T>> : backward<T, F, 1>, v, dy, dx, packs, write);
+           packed ? backward<T, Functor, kPack<T>> : backward<T, Functor, 1>, v, dy, dx, packs,
+           write);
   });
 }
 
-#define TAPESTRY_UNARY(T)                                  \
-  template void unary(Cuda, Unary, const T*, T*, int64_t); \
-  template void unary_backward(Cuda, Unary, const T*, const T*, const T*, T*, int64_t, Write);
-TAPESTRY_UNARY(float)
-TAPESTRY_UNARY(double)
-TAPESTRY_UNARY(BFloat16)
+#define TAPESTRY_UNARY(T, F)                           \
+  template void unary(Cuda, F, const T*, T*, int64_t); \
+  template void unary_backward(Cuda, F, const T*, const T*, const T*, T*, int64_t, Write);
+TAPESTRY_UNARY(float, Unary)
+TAPESTRY_UNARY(double, Unary)
+TAPESTRY_UNARY(BFloat16, Unary)
+TAPESTRY_UNARY(float, Activation)
+TAPESTRY_UNARY(double, Activation)
+TAPESTRY_UNARY(BFloat16, Activation)
 
 }  // namespace kernels
 }  // namespace tapestry

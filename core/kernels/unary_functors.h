@@ -1,66 +1,22 @@
-// The scalar maths of core/kernels/unary.h, for host and device. Each functor gives
+// The scalar maths of core/kernels/unary.h and core/kernels/activation.h, for host and device. Each
+// functor gives
 //   f(x)      the function
 //   df(v)     its derivative, from v = x or v = f(x), as kNeeds says
-// The vectorised forms in unary_simd-inl.h are tested against these.
+// The vectorised forms in cpu/unary_simd-inl.h and cpu/activation_simd-inl.h are tested against
+// these.
 #pragma once
 
 #include <cmath>
+#include <stdexcept>
 
 #include "core/host_device.h"
+#include "core/kernels/unary.h"
 
-namespace tapestry::functors {
+namespace tapestry {
+namespace functors {
 
-enum class Needs { kInput, kOutput, kEither };
-
-struct Relu {
-  static constexpr Needs kNeeds = Needs::kEither;
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T f(T x) {
-    return x < 0 ? T(0) : x;  // NaN stays NaN
-  }
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T df(T x_or_y) {
-    return x_or_y > 0 ? T(1) : T(0);
-  }
-};
-
-/// x * Phi(x); the derivative is Phi(x) + x * phi(x).
-struct Gelu {
-  static constexpr Needs kNeeds = Needs::kInput;
-  static constexpr double kDensityAt0 = 0.39894228040143267794;  // 1 / sqrt(2 pi)
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T Phi(T x) {  // erfc, unlike erf, is exact far to the left
-    return T(0.5) * std::erfc(x * T(-0.70710678118654752440));
-  }
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T f(T x) {
-    return x * Phi(x);
-  }
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T df(T x) {
-    return Phi(x) + x * T(kDensityAt0) * std::exp(T(-0.5) * x * x);
-  }
-};
-
-struct GeluTanh {
-  static constexpr Needs kNeeds = Needs::kInput;
-  static constexpr double kRootTwoOverPi = 0.79788456080286535588;
-  static constexpr double kCubic = 0.044715;
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T inner(T x) {
-    return T(kRootTwoOverPi) * (x + T(kCubic) * x * x * x);
-  }
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T f(T x) {
-    return T(0.5) * x * (T(1) + std::tanh(inner(x)));
-  }
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T df(T x) {
-    const T t = std::tanh(inner(x));
-    const T slope = T(kRootTwoOverPi) * (T(1) + T(3 * kCubic) * x * x);
-    return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope;
-  }
-};
+/// What df is computed from; nothing where it is constant.
+enum class Needs { kNothing, kInput, kOutput };
 
 struct Sigmoid {
   static constexpr Needs kNeeds = Needs::kOutput;
@@ -71,21 +27,6 @@ struct Sigmoid {
   template <class T>
   TAPESTRY_HOST_DEVICE static T df(T y) {
     return y * (T(1) - y);
-  }
-};
-
-struct Silu {
-  static constexpr Needs kNeeds = Needs::kInput;
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T f(T x) {
-    return x * Sigmoid::f(x);
-  }
-  template <class T>
-  TAPESTRY_HOST_DEVICE static T df(T x) {
-    const T tail = std::exp(-std::abs(x)), near_one = T(1) / (T(1) + tail);
-    const T s = x < 0 ? tail * near_one : near_one;           // sigmoid(x)
-    const T complement = x < 0 ? near_one : tail * near_one;  // 1 - s, with all of its digits
-    return s * (T(1) + x * complement);
   }
 };
 
@@ -137,4 +78,43 @@ struct Sqrt {
   }
 };
 
-}  // namespace tapestry::functors
+/// The argument of F::df: x or y = f(x). `ignored` stands for it where there is none.
+template <class F, class T>
+const T* argument_of_df(const T* x, const T* y, const T* ignored) {
+  if constexpr (F::kNeeds == Needs::kInput) {
+    return x;
+  } else if constexpr (F::kNeeds == Needs::kOutput) {
+    return y;
+  } else {
+    return ignored;
+  }
+}
+
+}  // namespace functors
+
+/// Returns g(functor) with the functor of f. Inlined, so that g becomes part of a caller that is
+/// compiled for another instruction set.
+template <class G>
+[[gnu::always_inline]] inline decltype(auto) with_functor(Unary f, G&& g) {
+  switch (f) {
+    case Unary::kTanh:
+      return g(functors::Tanh());
+    case Unary::kSigmoid:
+      return g(functors::Sigmoid());
+    case Unary::kExp:
+      return g(functors::Exp());
+    case Unary::kLog:
+      return g(functors::Log());
+    case Unary::kSqrt:
+      return g(functors::Sqrt());
+  }
+  throw std::logic_error("no such Unary");
+}
+
+/// What the derivative of f, a Unary or an Activation, is computed from.
+template <class F>
+functors::Needs derivative_needs(F f) {
+  return with_functor(f, [](auto functor) { return functor.kNeeds; });
+}
+
+}  // namespace tapestry

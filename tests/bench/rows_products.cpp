@@ -1,3 +1,4 @@
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/linear.h"
@@ -23,18 +24,8 @@ Row gemm_row(const std::string& name, int64_t m, int64_t n, int64_t k, bool tran
           }};
 }
 
-struct NamedActivation {
-  const char* name;
-  Activation activation;
-};
-constexpr NamedActivation kActivations[] = {{"linear", Activation::kNone},
-                                            {"linear_relu", Activation::kRelu},
-                                            {"linear_gelu", Activation::kGelu},
-                                            {"linear_gelu_tanh", Activation::kGeluTanh},
-                                            {"linear_silu", Activation::kSilu}};
-
 bool needs_z(Activation activation) {
-  return activation != Activation::kNone && activation != Activation::kRelu;
+  return derivative_needs(activation) == functors::Needs::kInput;
 }
 
 Row linear_forward_row(const std::string& name, const LinearShape& s) {
@@ -92,10 +83,12 @@ Table product_rows(const ModelShape& m) {
   Table rows{gemm_row(name("gemm/x_wt"), n, f, d, false, true),
              gemm_row(name("gemm/dy_w"), n, d, f, false, false),
              gemm_row(name("gemm/dyt_x"), f, d, n, true, false)};
-  for (const auto& [kernel, activation] : kActivations) {
+  for (const Activation activation : kActivations) {
+    const bool plain = activation == Activation::kNone;
+    const std::string kernel = plain ? "linear" : std::string("linear_") + name_of(activation);
     const LinearShape up{n, d, f, activation};
-    rows.push_back(linear_forward_row(name(std::string(kernel) + "/forward"), up));
-    rows.push_back(linear_backward_row(name(std::string(kernel) + "/backward"), up));
+    rows.push_back(linear_forward_row(name(kernel + "/forward"), up));
+    rows.push_back(linear_backward_row(name(kernel + "/backward"), up));
   }
   rows.push_back(linear_cross_entropy_row(name("linear_cross_entropy/both"), n, d, m.vocab));
   return rows;

@@ -120,7 +120,7 @@ Row cross_entropy_row(const std::string& name, int64_t n, int64_t classes) {
 Row glu_forward_row(const std::string& name, int64_t n, int64_t f) {
   return {name, 5.0 * n * f, 4.0 * 3 * n * f, [=] {
             const Tensor x = values({n, 2 * f}), y = values({n, f});
-            return [=] { kernels::glu<float>(Cpu{}, Unary::kSilu, data(x), data(y), n, f); };
+            return [=] { kernels::glu<float>(Cpu{}, Activation::kSilu, data(x), data(y), n, f); };
           }};
 }
 
@@ -128,8 +128,8 @@ Row glu_backward_row(const std::string& name, int64_t n, int64_t f) {
   return {name, 9.0 * n * f, 4.0 * 5 * n * f, [=] {
             const Tensor x = values({n, 2 * f}), dy = values({n, f}), dx = values({n, 2 * f});
             return [=] {
-              kernels::glu_backward<float>(Cpu{}, Unary::kSilu, data(x), data(dy), data(dx), n, f,
-                                           Write::kSet);
+              kernels::glu_backward<float>(Cpu{}, Activation::kSilu, data(x), data(dy), data(dx), n,
+                                           f, Write::kSet);
             };
           }};
 }
@@ -154,9 +154,9 @@ Row adam_row(const std::string& name, int64_t n) {
             const Tensor square = Tensor::full({n}, 0.5);
             return [=] {
               const AdamStep step{1e-3, 0.01, 0.9, 0.999, 1e-8, true, 0.5, 0.5};
-              const ParameterUpdate<float, AdamStep> update{
+              const ParameterUpdate<float> update{
                   step, data(p), data(g), {data(mean), data(square)}, n};
-              kernels::optimizer_step<float, AdamStep>(Cpu{}, std::span(&update, 1), {});
+              kernels::optimizer_step<float>(Cpu{}, std::span(&update, 1), {});
             };
           }};
 }

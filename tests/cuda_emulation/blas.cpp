@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/cuda/blas.h"
-#include "core/kernels/unary_functors.h"
+#include "core/kernels/activation_functors.h"
 
 namespace tapestry::cuda {
 namespace {

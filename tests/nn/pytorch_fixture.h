@@ -23,11 +23,11 @@ inline Json read_fixture(const std::string& name) {
 }
 
 inline ModelOptions options_of(const Json& o) {
-  static const std::map<std::string, Activation> activations = {
-      {"relu", Activation::kRelu},
-      {"gelu", Activation::kGelu},
-      {"gelu_tanh", Activation::kGeluTanh},
-      {"silu", Activation::kSilu}};
+  static const std::map<std::string, Activation> activations = [] {
+    std::map<std::string, Activation> result;
+    for (const Activation f : kActivations) result.emplace(name_of(f), f);
+    return result;
+  }();
   static const std::map<std::string, PositionEmbedding> positions = {
       {"sinusoidal", PositionEmbedding::kSinusoidal},
       {"learned", PositionEmbedding::kLearned},

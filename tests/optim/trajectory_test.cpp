@@ -100,9 +100,14 @@ std::vector<Case> cases() {
       {"momentum_clip_norm", with_decay(kMomentum, kDecay), 0.02, {.max_grad_norm = 0.5}},
       {"momentum_clip_value", with_decay(kMomentum, kDecay), 0.02, {.clip_value = 0.3}},
   };
-  for (const OptimizerType type : {kAdagrad, kRmsprop, kAdadelta, kAdam, kAdamW}) {
-    all.push_back({std::string(name_of(type)) + "_defaults", optimizer_defaults(type),
-                   default_learning_rate(type)});
+  // The learning rates, too, are PyTorch's defaults.
+  for (const auto& [type, learning_rate] : {std::pair{kAdagrad, 1e-2},
+                                            {kRmsprop, 1e-2},
+                                            {kAdadelta, 1.0},
+                                            {kAdam, 1e-3},
+                                            {kAdamW, 1e-3}}) {
+    all.push_back(
+        {std::string(name_of(type)) + "_defaults", optimizer_defaults(type), learning_rate});
   }
   all.push_back({"adamw_groups", with_decay(kAdamW, 0.1), 0.02, {}, [](const Problem& problem) {
                    auto groups = weight_decay_groups(problem.params());

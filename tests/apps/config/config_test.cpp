@@ -108,6 +108,16 @@ TEST_F(ConfigTest, Bfloat16IsAPrecisionOfFloat32Tensors) {
   EXPECT_EQ(load_config(write(kGood)).precision, Precision::kFull);
 }
 
+TEST_F(ConfigTest, EveryActivationHasAName) {
+  EXPECT_EQ(load_config(write(kGood), {"model.hidden_act=geglu"}).model.hidden_act,
+            HiddenAct(Activation::kGelu, /*gated=*/true));
+  for (const HiddenAct& act : hidden_acts()) {
+    const Config config = load_config(write(kGood), {concat("model.hidden_act=", name_of(act))});
+    EXPECT_EQ(config.model.hidden_act, act);
+    EXPECT_THAT(to_yaml(config), testing::HasSubstr(concat("hidden_act: ", name_of(act), "\n")));
+  }
+}
+
 TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
   const Config config = load_config(
       write(kGood), {"training.learning_rate=3e-5", "model.hidden_act=gelu_tanh", "seed=77",
@@ -128,12 +138,13 @@ TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
 }
 
 TEST_F(ConfigTest, EveryOptimizerAndScheduleReadsBackToTheSameText) {
-  for (const char* optimizer :
-       {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"}) {
-    const Config config = load_config(
-        write(kGood), {concat("training.optimizer={name: ", optimizer, ", weight_decay: 0.5}")});
+  for (const OptimizerType type : kOptimizerTypes) {
+    const Config config =
+        load_config(write(kGood),
+                    {concat("training.optimizer={name: ", name_of(type), ", weight_decay: 0.5}")});
+    EXPECT_EQ(config.optimizer.type, type);
     EXPECT_EQ(config.optimizer.weight_decay, 0.5);
-    EXPECT_EQ(config.optimizer.eps, optimizer_defaults(config.optimizer.type).eps);
+    EXPECT_EQ(config.optimizer.eps, optimizer_defaults(type).eps);
     EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
   }
   for (const char* schedule :

@@ -25,14 +25,14 @@ TEST(OptimizerBFloat16, UpdatesTheMasterAndRoundsItToTheWeights) {
     Values<float> expected = master, expected_m = m, expected_v = v;
     Values<BFloat16> param(n, BFloat16(123.0f));  // ignored if there is a master
     const GradientTransform transform{0.37, 0.4};
-    kernels::optimizer_step<float, AdamStep>(
+    kernels::optimizer_step<float>(
         Cuda{},
-        std::vector<ParameterUpdate<float, AdamStep>>{
+        std::vector<ParameterUpdate<float>>{
             {kAdam, expected.data(), wide_grad.data(), {expected_m.data(), expected_v.data()}, n}},
         transform);
-    kernels::optimizer_step<BFloat16, AdamStep>(
+    kernels::optimizer_step<BFloat16>(
         Cuda{},
-        std::vector<ParameterUpdate<BFloat16, AdamStep>>{
+        std::vector<ParameterUpdate<BFloat16>>{
             {kAdam, param.data(), grad.data(), {m.data(), v.data()}, n, master.data()}},
         transform);
     EXPECT_EQ(master, expected);
@@ -44,10 +44,10 @@ TEST(OptimizerBFloat16, UpdatesTheMasterAndRoundsItToTheWeights) {
 
 TEST(OptimizerBFloat16, WithoutAMasterTheWeightsThemselvesAreUpdated) {
   Values<BFloat16> param(9, BFloat16(1.0f)), grad(9, BFloat16(0.5f));
-  kernels::optimizer_step<BFloat16, SgdStep>(
+  kernels::optimizer_step<BFloat16>(
       Cuda{},
-      std::vector<ParameterUpdate<BFloat16, SgdStep>>{
-          {{.learning_rate = 0.5, .weight_decay = 0}, param.data(), grad.data(), {}, 9}},
+      std::vector<ParameterUpdate<BFloat16>>{
+          {SgdStep{.learning_rate = 0.5, .weight_decay = 0}, param.data(), grad.data(), {}, 9}},
       {});
   expect_rounded(param, std::vector<double>(9, 0.75));
 }
@@ -80,14 +80,14 @@ TEST(OptimizerBFloat16, TakesTheNormFromTheDevice) {
 
   Values<float> master(n, 0.0f);
   Values<BFloat16> param(n);
-  kernels::optimizer_step<BFloat16, SgdStep>(
+  kernels::optimizer_step<BFloat16>(
       Cuda{},
-      std::vector<ParameterUpdate<BFloat16, SgdStep>>{{{.learning_rate = 1, .weight_decay = 0},
-                                                       param.data(),
-                                                       grad.data(),
-                                                       {},
-                                                       n,
-                                                       master.data()}},
+      std::vector<ParameterUpdate<BFloat16>>{{SgdStep{.learning_rate = 1, .weight_decay = 0},
+                                              param.data(),
+                                              grad.data(),
+                                              {},
+                                              n,
+                                              master.data()}},
       {.scale = 0.5, .squared_norm = squared_norm.data(), .max_norm = 3});
   double clipped = 0;
   for (const float p : master) clipped += static_cast<double>(p) * p;

@@ -1,7 +1,7 @@
+#include "core/kernels/activation_functors.h"
 #include "core/kernels/glu.h"
 #include "core/kernels/rope.h"
 #include "core/kernels/softmax.h"
-#include "core/kernels/unary_functors.h"
 #include "tests/core/cuda/bfloat16_values.h"
 
 namespace tapestry {
@@ -61,10 +61,10 @@ TEST(GluBFloat16, EqualsTheScalarFunctor) {
       dx[b] = functors::Silu::f(wide[a]) * g[i];
     }
     Values<BFloat16> y(rows * cols);
-    kernels::glu(Cuda{}, Unary::kSilu, x.data(), y.data(), rows, cols);
+    kernels::glu(Cuda{}, Activation::kSilu, x.data(), y.data(), rows, cols);
     expect_rounded(y, expected);
     expect_delivered(dx, [&, cols = cols](BFloat16* out, Write write) {
-      kernels::glu_backward(Cuda{}, Unary::kSilu, x.data(), dy.data(), out, rows, cols, write);
+      kernels::glu_backward(Cuda{}, Activation::kSilu, x.data(), dy.data(), out, rows, cols, write);
     });
   }
 }

@@ -1,29 +1,19 @@
 #include "core/kernels/glu.h"
 
-#include "core/kernels/unary_functors.h"
+#include "core/kernels/activation_functors.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
 namespace {
 
-struct Gate {
-  Unary f;
-  const char* name;
-  // In long double, so that the reference has digits to spare.
-  long double (*value)(long double);
-  long double (*slope)(long double);
-};
-
-template <class F>
-Gate make_gate(Unary f, const char* name) {
-  return {f, name, F::template f<long double>, F::template df<long double>};
+// In long double, so that the references have digits to spare.
+long double value(Activation gate, long double a) {
+  return with_functor(gate, [&](auto functor) { return functor.f(a); });
 }
-
-std::vector<Gate> all_gates() {
-  return {make_gate<functors::Relu>(Unary::kRelu, "relu"),
-          make_gate<functors::Gelu>(Unary::kGelu, "gelu"),
-          make_gate<functors::GeluTanh>(Unary::kGeluTanh, "gelu_tanh"),
-          make_gate<functors::Silu>(Unary::kSilu, "silu")};
+long double slope(Activation gate, long double a) {
+  return with_functor(gate, [&](auto functor) {
+    return functor.df(functor.kNeeds == functors::Needs::kOutput ? functor.f(a) : a);
+  });
 }
 
 constexpr int64_t kRows = 3;
@@ -35,8 +25,8 @@ TYPED_TEST_SUITE(GluTest, FloatingTypes);
 TYPED_TEST(GluTest, EqualsTheScalarFunctor) {
   using T = TypeParam;
   on_every_target([] {
-    for (const Gate& gate : all_gates()) {
-      SCOPED_TRACE(gate.name);
+    for (const Activation gate : kActivations) {
+      SCOPED_TRACE(name_of(gate));
       for (const int64_t cols : {1, 31, 33, 64, 257}) {
         const Values<T> x = random_values<T>(kRows * 2 * cols, 1, -6, 6);
         Values<T> y(static_cast<size_t>(kRows * cols));
@@ -44,10 +34,10 @@ TYPED_TEST(GluTest, EqualsTheScalarFunctor) {
         for (int64_t row = 0; row < kRows; ++row) {
           for (int64_t c = 0; c < cols; ++c) {
             const T* const a = &x[row * 2 * cols + c];
-            expected.push_back(static_cast<double>(gate.value(a[0]) * a[cols]));
+            expected.push_back(static_cast<double>(value(gate, a[0]) * a[cols]));
           }
         }
-        kernels::glu(TestDevice{}, gate.f, x.data(), y.data(), kRows, cols);
+        kernels::glu(TestDevice{}, gate, x.data(), y.data(), kRows, cols);
         expect_close(y, expected, 40);
       }
     }
@@ -57,8 +47,8 @@ TYPED_TEST(GluTest, EqualsTheScalarFunctor) {
 TYPED_TEST(GluTest, BackwardEqualsTheScalarFunctor) {
   using T = TypeParam;
   on_every_target([] {
-    for (const Gate& gate : all_gates()) {
-      SCOPED_TRACE(gate.name);
+    for (const Activation gate : kActivations) {
+      SCOPED_TRACE(name_of(gate));
       for (const int64_t cols : {1, 31, 33, 64, 257}) {
         const Values<T> x = random_values<T>(kRows * 2 * cols, 1, -3, 3);
         const Values<T> dy = random_values<T>(kRows * cols, 2);
@@ -67,14 +57,14 @@ TYPED_TEST(GluTest, BackwardEqualsTheScalarFunctor) {
           for (int64_t c = 0; c < cols; ++c) {
             const int64_t a = row * 2 * cols + c, b = a + cols;
             const long double g = dy[row * cols + c];
-            expected[a] = static_cast<double>(gate.slope(x[a]) * x[b] * g);
-            expected[b] = static_cast<double>(gate.value(x[a]) * g);
+            expected[a] = static_cast<double>(slope(gate, x[a]) * x[b] * g);
+            expected[b] = static_cast<double>(value(gate, x[a]) * g);
           }
         }
         for (const Write write : kBothWrites) {
           const Values<T> before = random_values<T>(kRows * 2 * cols, 3);
           Values<T> dx = before;
-          kernels::glu_backward(TestDevice{}, gate.f, x.data(), dy.data(), dx.data(), kRows, cols,
+          kernels::glu_backward(TestDevice{}, gate, x.data(), dy.data(), dx.data(), kRows, cols,
                                 write);
           expect_close(dx, delivered(expected, widen(before), write), 60);
         }
@@ -91,8 +81,9 @@ TYPED_TEST(GluTest, SameBitsForAnyNumberOfThreads) {
     expect_same_for_any_threads([&, rows = rows, cols = cols] {
       Values<T> results(static_cast<size_t>(rows * cols * 3));
       T *const y = results.data(), *const dx = y + rows * cols;
-      kernels::glu(TestDevice{}, Unary::kSilu, x.data(), y, rows, cols);
-      kernels::glu_backward(TestDevice{}, Unary::kSilu, x.data(), y, dx, rows, cols, Write::kSet);
+      kernels::glu(TestDevice{}, Activation::kSilu, x.data(), y, rows, cols);
+      kernels::glu_backward(TestDevice{}, Activation::kSilu, x.data(), y, dx, rows, cols,
+                            Write::kSet);
       return results;
     });
   }

@@ -1,44 +1,19 @@
 #include "core/kernels/linear.h"
 
-#include "core/kernels/unary_functors.h"
+#include "core/kernels/activation_functors.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
 namespace {
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kGelu,
-                                       Activation::kGeluTanh, Activation::kSilu};
-
 double activate(Activation activation, double z) {
-  switch (activation) {
-    case Activation::kNone:
-      return z;
-    case Activation::kRelu:
-      return functors::Relu::f(z);
-    case Activation::kGelu:
-      return functors::Gelu::f(z);
-    case Activation::kGeluTanh:
-      return functors::GeluTanh::f(z);
-    case Activation::kSilu:
-      return functors::Silu::f(z);
-  }
-  return 0;
+  return with_functor(activation, [&](auto functor) { return functor.f(z); });
 }
 
 double slope(Activation activation, double z) {
-  switch (activation) {
-    case Activation::kNone:
-      return 1;
-    case Activation::kRelu:
-      return functors::Relu::df(z);
-    case Activation::kGelu:
-      return functors::Gelu::df(z);
-    case Activation::kGeluTanh:
-      return functors::GeluTanh::df(z);
-    case Activation::kSilu:
-      return functors::Silu::df(z);
-  }
-  return 0;
+  return with_functor(activation, [&](auto functor) {
+    return functor.df(functor.kNeeds == functors::Needs::kOutput ? functor.f(z) : z);
+  });
 }
 
 template <class T>
@@ -88,7 +63,7 @@ std::vector<LinearShape> shapes() {
 }
 
 std::string describe(const LinearShape& s) {
-  return concat(s.rows, 'x', s.in, " -> ", s.out, " activation ", static_cast<int>(s.activation));
+  return concat(s.rows, 'x', s.in, " -> ", s.out, " activation ", name_of(s.activation));
 }
 
 template <class T>
@@ -158,14 +133,12 @@ Gradients<std::vector<double>> expected_gradients(const Layer<T>& layer, const V
 // Passes z and y only if linear.h says that they are read.
 template <class T>
 LinearBackward<T> backward_of(const Layer<T>& layer, const Values<T>& dy) {
-  const Activation activation = layer.shape.activation;
-  const bool needs_y = activation == Activation::kRelu;
-  const bool needs_z = !needs_y && activation != Activation::kNone;
+  const functors::Needs needs = derivative_needs(layer.shape.activation);
   LinearBackward<T> args{};
   args.x = layer.x.data();
   args.weight = layer.weight.data();
-  args.z = needs_z ? layer.z.data() : nullptr;
-  args.y = needs_y ? layer.y.data() : nullptr;
+  args.z = needs == functors::Needs::kInput ? layer.z.data() : nullptr;
+  args.y = needs == functors::Needs::kOutput ? layer.y.data() : nullptr;
   args.dy = dy.data();
   return args;
 }

@@ -1,5 +1,7 @@
 #include "core/kernels/optimizer.h"
 
+#include <set>
+
 #include "core/kernels/optimizer_functors.h"
 #include "core/kernels/sum_squares.h"
 #include "tests/core/kernels/kernel_testing.h"
@@ -31,22 +33,24 @@ Tensors<T> random_tensors(uint32_t stream, bool positive,
 // Parameters, gradients and state of one rule; the state of these rules may be any positive number.
 template <class T, class Step>
 struct Problem {
+  static constexpr size_t kStates = Step::kStates.size();
+
   Tensors<T> param, grad;
   std::vector<Tensors<T>> state;
 
   explicit Problem(const std::vector<int64_t>& sizes = kSizes)
       : param(random_tensors<T>(1, false, sizes)), grad(random_tensors<T>(2, false, sizes)) {
-    for (int k = 0; k < Step::kStates; ++k) {
+    for (uint32_t k = 0; k < kStates; ++k) {
       state.push_back(random_tensors<T>(3 + k, true, sizes));
     }
   }
 
-  std::vector<ParameterUpdate<T, Step>> updates(const Step& step) {
-    std::vector<ParameterUpdate<T, Step>> result;
+  std::vector<ParameterUpdate<T>> updates(const Step& step) {
+    std::vector<ParameterUpdate<T>> result;
     for (size_t i = 0; i < param.size(); ++i) {
-      ParameterUpdate<T, Step> update{
+      ParameterUpdate<T> update{
           step, param[i].data(), grad[i].data(), {}, static_cast<int64_t>(param[i].size())};
-      for (int k = 0; k < Step::kStates; ++k) update.state[k] = state[k][i].data();
+      for (size_t k = 0; k < kStates; ++k) update.state[k] = state[k][i].data();
       result.push_back(update);
     }
     return result;
@@ -56,20 +60,21 @@ struct Problem {
 template <class T, class Step>
 void run_kernel(const Step& step, const GradientTransform& transform, Problem<T, Step>& problem) {
   const auto updates = problem.updates(step);
-  kernels::optimizer_step<T, Step>(TestDevice{}, updates, transform);
+  kernels::optimizer_step<T>(TestDevice{}, updates, transform);
 }
 
 template <class T, class Step>
 void run_functor(const Step& step, const GradientTransform& transform, Problem<T, Step>& problem) {
   const auto rule = rule_of<T>(step);
   const T limit = static_cast<T>(transform.limit);
+  constexpr size_t kStates = Step::kStates.size();
   for (const auto& update : problem.updates(step)) {
     for (int64_t i = 0; i < update.n; ++i) {
       const T grad = static_cast<T>(transform.scale) * update.grad[i];
-      T state[Step::kStates + 1] = {};
-      for (int k = 0; k < Step::kStates; ++k) state[k] = update.state[k][i];
+      T state[kStates + 1] = {};
+      for (size_t k = 0; k < kStates; ++k) state[k] = update.state[k][i];
       rule(update.param[i], std::max(-limit, std::min(limit, grad)), state);
-      for (int k = 0; k < Step::kStates; ++k) update.state[k][i] = state[k];
+      for (size_t k = 0; k < kStates; ++k) update.state[k][i] = state[k];
     }
   }
 }
@@ -87,21 +92,34 @@ void expect_near(const Tensors<T>& actual, const Tensors<T>& expected, const cha
   }
 }
 
+const OptimizerStep kSteps[] = {
+    SgdStep{0.1, 0.01},
+    MomentumStep{0.1, 0.01, 0.9, false},
+    MomentumStep{0.1, 0.01, 0.9, true},
+    AdagradStep{0.1, 0.01, 1e-10},
+    RmspropStep{0.1, 0.01, 0.99, 1e-8},
+    AdadeltaStep{0.1, 0.01, 0.9, 1e-6},
+    AdamStep{0.1, 0.01, 0.9, 0.98, 1e-9, false, 1 - 0.9, 1 - 0.98},
+    AdamStep{0.1, 0.01, 0.9, 0.98, 1e-9, true, 1 - 0.81, 1 - 0.98 * 0.98},
+};
+
+TEST(OptimizerKernel, EveryRuleIsTested) {
+  std::set<size_t> tested;
+  for (const OptimizerStep& step : kSteps) tested.insert(step.index());
+  EXPECT_EQ(tested.size(), std::variant_size_v<OptimizerStep>);
+}
+
 // Calls f(float{}, step) and f(double{}, step) for every rule.
 template <class F>
 void for_each_rule(F&& f) {
-  const auto both = [&](const auto& step) {
-    f(float{}, step);
-    f(double{}, step);
-  };
-  both(SgdStep{0.1, 0.01});
-  both(MomentumStep{0.1, 0.01, 0.9, false});
-  both(MomentumStep{0.1, 0.01, 0.9, true});
-  both(AdagradStep{0.1, 0.01, 1e-10});
-  both(RmspropStep{0.1, 0.01, 0.99, 1e-8});
-  both(AdadeltaStep{0.1, 0.01, 0.9, 1e-6});
-  both(AdamStep{0.1, 0.01, 0.9, 0.98, 1e-9, false, 1 - 0.9, 1 - 0.98});
-  both(AdamStep{0.1, 0.01, 0.9, 0.98, 1e-9, true, 1 - 0.81, 1 - 0.98 * 0.98});
+  for (const OptimizerStep& any : kSteps) {
+    std::visit(
+        [&](const auto& step) {
+          f(float{}, step);
+          f(double{}, step);
+        },
+        any);
+  }
 }
 
 TEST(OptimizerKernel, VectorFormEqualsFunctor) {
@@ -114,7 +132,7 @@ TEST(OptimizerKernel, VectorFormEqualsFunctor) {
       run_kernel(step, transform, actual);
       run_functor(step, transform, expected);
       expect_near(actual.param, expected.param, "parameter");
-      for (int k = 0; k < Step::kStates; ++k) {
+      for (size_t k = 0; k < Step::kStates.size(); ++k) {
         expect_near(actual.state[k], expected.state[k], "state");
       }
     }

@@ -1,0 +1,73 @@
+#include "optim/optimizer_rules.h"
+
+#include <cmath>
+
+namespace tapestry {
+namespace {
+
+using Options = OptimizerOptions;
+
+OptimizerStep sgd(const Options&, double lr, double decay, double) { return SgdStep{lr, decay}; }
+
+OptimizerStep momentum(const Options& o, double lr, double decay, double) {
+  return MomentumStep{lr, decay, o.momentum, o.type == OptimizerType::kNesterov};
+}
+
+OptimizerStep adagrad(const Options& o, double lr, double decay, double) {
+  return AdagradStep{lr, decay, o.eps};
+}
+
+OptimizerStep rmsprop(const Options& o, double lr, double decay, double) {
+  return RmspropStep{lr, decay, o.alpha, o.eps};
+}
+
+OptimizerStep adadelta(const Options& o, double lr, double decay, double) {
+  return AdadeltaStep{lr, decay, o.rho, o.eps};
+}
+
+OptimizerStep adam(const Options& o, double lr, double decay, double t) {
+  return AdamStep{.learning_rate = lr,
+                  .weight_decay = decay,
+                  .beta1 = o.betas[0],
+                  .beta2 = o.betas[1],
+                  .eps = o.eps,
+                  .decoupled = o.type == OptimizerType::kAdamW,
+                  .bias_correction1 = 1 - std::pow(o.betas[0], t),
+                  .bias_correction2 = 1 - std::pow(o.betas[1], t)};
+}
+
+}  // namespace
+
+OptimizerRule rule_of(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kSgd:
+      return {.step = sgd};
+    case OptimizerType::kMomentum:
+    case OptimizerType::kNesterov:
+      return {.step = momentum, .reads = {.momentum = true}};
+    case OptimizerType::kAdagrad:
+      return {.step = adagrad, .reads = {.eps = true}, .defaults = {.eps = 1e-10}};
+    case OptimizerType::kRmsprop:
+      return {.step = rmsprop, .reads = {.alpha = true, .eps = true}};
+    case OptimizerType::kAdadelta:
+      return {.step = adadelta, .reads = {.rho = true, .eps = true}, .defaults = {.eps = 1e-6}};
+    case OptimizerType::kAdam:
+      return {.step = adam, .reads = {.betas = true, .eps = true}, .reads_t = true};
+    case OptimizerType::kAdamW:
+      return {.step = adam,
+              .reads = {.betas = true, .eps = true},
+              .defaults = {.weight_decay = 1e-2},
+              .reads_t = true};
+  }
+  fail(ErrorKind::kRuntime, "[optimizer] no such type: ", static_cast<int>(type), '.');
+}
+
+OptimizerOptions optimizer_defaults(OptimizerType type) {
+  OptimizerOptions options = rule_of(type).defaults;
+  options.type = type;
+  return options;
+}
+
+OptimizerReads reads_of(OptimizerType type) { return rule_of(type).reads; }
+
+}  // namespace tapestry

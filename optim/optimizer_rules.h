@@ -1,0 +1,21 @@
+// What each optimizer is, beyond its name: the one place for it. The update itself is a step of
+// core/kernels/optimizer.h.
+#pragma once
+
+#include "core/kernels/optimizer.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+
+struct OptimizerRule {
+  /// The step of update t = 1, 2, ... of a parameter with this learning rate and weight decay.
+  OptimizerStep (*step)(const OptimizerOptions& options, double learning_rate, double weight_decay,
+                        double t);
+  OptimizerReads reads = {};
+  OptimizerOptions defaults = {};  ///< the type left out
+  bool reads_t = false;            ///< the step depends on t, which is then part of the state
+};
+
+OptimizerRule rule_of(OptimizerType type);
+
+}  // namespace tapestry
