@@ -125,10 +125,10 @@ TEST(Blocks, OfAShortStreamAreWholeToo) {
   }
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [] { BlockBatches(counting_stream(16), options_of(16, 8, true)); }),
-              HasSubstr("has at least 17 tokens, got 16."));
+              HasSubstr("must have at least 17 tokens, got 16."));
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [] { BlockBatches(counting_stream(1), options_of(16, 8, false)); }),
-              HasSubstr("has at least 2 tokens, got 1."));
+              HasSubstr("must have at least 2 tokens, got 1."));
 }
 
 TEST(Blocks, ContinueExactlyFromEveryPosition) {
