@@ -15,7 +15,7 @@ constexpr int enumerator_count() {
 }
 
 /// All values of E, in order. E counts from 0 without gaps. Its name_of() is a constexpr switch
-/// without a default, and gives null for what is no value: so the compiler compares the names with
+/// without a default, and returns null for other values: so the compiler compares the names with
 /// the enumeration (-Wswitch), and no second list exists that could fall behind.
 template <class E>
 constexpr std::array<E, enumerator_count<E>()> enumerators() {

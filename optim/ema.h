@@ -8,11 +8,11 @@ namespace tapestry {
 
 struct EmaOptions {
   double decay = 0.999;
-  /// Lets the average follow more closely at first: update t uses min(decay, (1 + t) / (10 + t)).
+  /// The average follows more closely at first: update t uses min(decay, (1 + t) / (10 + t)).
   bool warmup = false;
 };
 
-/// An exponential moving average of parameters. It starts at their values on construction.
+/// An exponential moving average of parameters. It starts at their values at construction.
 class Ema {
  public:
   /// Throws Error(kConfig) when decay is not in [0, 1), and like check_parameters().
@@ -22,21 +22,21 @@ class Ema {
   /// Throws while the averages are swapped in.
   void update();
 
-  /// Exchanges parameters and averages in place: called once, the model evaluates with the
-  /// averages; called again, it is as before, bit for bit. EmaScope does both.
+  /// Swaps parameters and averages in place: after one call the model evaluates with the averages,
+  /// after a second it is as before, bit for bit. EmaScope does both.
   void swap();
 
   /// "average/<parameter>" for each parameter and "num_updates"; the tensors share storage with
   /// this object. Throws while the averages are swapped in.
   NamedTensors state() const;
-  /// Throws, and changes nothing, when names, shapes or dtypes differ.
+  /// Throws and changes nothing if names, shapes or dtypes differ.
   void load_state(const NamedTensors& state);
 
  private:
   EmaOptions options_;
   NamedVars params_;
   std::vector<Tensor> averages_;
-  std::vector<Tensor> trained_;  // the parameters, while the averages stand in their place
+  std::vector<Tensor> trained_;  // the parameters, while the averages are swapped in
   Tensor num_updates_;           // one int32
   bool swapped_ = false;
 };

@@ -1,5 +1,5 @@
-// The activations of layers: which there are and what they are called. What each computes is a
-// functor of activation_functors.h; linear.h, glu.h and unary.h apply them.
+// The activations of layers and their names. Their maths is in activation_functors.h; linear.h,
+// glu.h and unary.h apply them.
 #pragma once
 
 #include "core/enumerators.h"
@@ -16,7 +16,7 @@ enum class Activation {
 
 struct ActivationNames {
   const char* name;   ///< null: no activation
-  const char* gated;  ///< of f(a) * b (Shazeer 2020); null where that has no name of its own
+  const char* gated;  ///< the name of f(a) * b (Shazeer 2020); null if it has none
 };
 
 constexpr ActivationNames names_of(Activation activation) {

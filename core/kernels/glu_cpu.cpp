@@ -14,7 +14,7 @@
 #define TAPESTRY_GLU_RANGES
 namespace tapestry {
 
-// n elements of one row: a, b and their gradients stand side by side in memory.
+// n elements of one row: a and b are side by side in memory, and so are their gradients.
 template <class T>
 struct GluRanges {
   void (*forward)(Activation f, const T* a, const T* b, T* y, int64_t n);

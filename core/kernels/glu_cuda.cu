@@ -12,7 +12,7 @@ struct GluPlace {
       : a(i / row_packs * 2 * row_packs + i % row_packs), b(a + row_packs) {}
 };
 
-// N neighbours of a row a thread and turn.
+// A thread takes N neighbours of a row per turn.
 template <class T, class F, int N>
 __global__ void glu_kernel(const Pack<T, N>* x, Pack<T, N>* y, int64_t row_packs, int64_t packs) {
   for (int64_t i = global_thread(); i < packs; i += global_threads()) {

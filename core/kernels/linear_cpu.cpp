@@ -24,8 +24,8 @@ template <class T>
 struct LinearRows {
   // n columns of one row: z += bias (if any), then y = act(z); z may be y.
   void (*finish)(Activation activation, const T* bias, T* z, T* y, int64_t n);
-  // dz = act'(z) * dy from z or y, whichever the activation needs; dz may be null with kNone.
-  // d_bias += dz (if not null).
+  // dz = act'(z) * dy, from z or y as the activation needs; dz may be null with kNone. d_bias += dz
+  // (if not null).
   void (*backward)(Activation activation, const T* z, const T* y, const T* dy, T* dz, T* d_bias,
                    int64_t n);
   // total (=|+=) sum of `count` rows of n.
@@ -160,7 +160,7 @@ void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
   T* const z = args.z != nullptr ? args.z : args.y;
   const bool epilogue =
       args.bias != nullptr || shape.activation != Activation::kNone || z != args.y;
-  // A tile gets its bias and activation while it is in the cache.
+  // Adds a tile's bias and applies the activation while the tile is in the cache.
   parallel_for(grid.m.count() * grid.n.count(), [&](int64_t tile) {
     const Range rows = grid.m[tile / grid.n.count()], cols = grid.n[tile % grid.n.count()];
     Gemm<T> g;

@@ -1,6 +1,6 @@
 // The update rules of the optimizers: one fused pass over parameters, gradients and state, in
-// place. The formulas are in optimizer_functors.h, shared by both backends; PyTorch's in all
-// details.
+// place. The formulas are in optimizer_functors.h, shared by both backends. All details are
+// PyTorch's.
 #pragma once
 
 #include <algorithm>
@@ -87,14 +87,13 @@ constexpr size_t most_states(std::type_identity<std::variant<Steps...>>) {
 }
 inline constexpr size_t kMostOptimizerStates = most_states(std::type_identity<OptimizerStep>());
 
-/// What happens to a gradient element before the rule sees it: clamp(scale * g, -limit, limit).
+/// The transform of a gradient element before the rule: clamp(scale * g, -limit, limit).
 struct GradientTransform {
   double scale = 1;
   double limit = std::numeric_limits<double>::infinity();
-  /// Unless null, the sum of squares of all gradients, in the kernel's device memory: so that a
-  /// step need not wait for it on the host. With norm = |scale| * sqrt(*squared_norm), gradients
-  /// are multiplied with scale * norm_clip_factor(norm, max_norm); when the norm is not finite,
-  /// nothing is updated.
+  /// Unless null, the sum of squares of all gradients, in device memory, so that a step does not
+  /// wait for it on the host. With norm = |scale| * sqrt(*squared_norm), gradients are multiplied
+  /// by scale * norm_clip_factor(norm, max_norm). If the norm is not finite, nothing is updated.
   const double* squared_norm = nullptr;
   double max_norm = 0;  ///< 0: the norm is not clipped
 };
@@ -113,9 +112,9 @@ struct ParameterUpdate {
   const T* grad;
   std::array<Wider<T>*, kMostOptimizerStates> state;  ///< as many as the rule has
   int64_t n;
-  /// Mixed precision (T = BFloat16): the float32 weights. The rule updates them, and param becomes
-  /// their rounding; small updates would vanish in bfloat16. Null: param itself is updated, as ever
-  /// for float and double.
+  /// Mixed precision (T = BFloat16): the float32 weights. The rule updates them, and param receives
+  /// their rounded values; in bfloat16 small updates would vanish. Null: param itself is updated,
+  /// as always for float and double.
   Wider<T>* master = nullptr;
 };
 
@@ -129,8 +128,8 @@ struct AverageUpdate {
 
 namespace kernels {
 
-/// Applies the rule to all tensors in one launch (on a GPU a few, for hundreds of tensors). All
-/// updates are steps of one rule.
+/// Applies the rule to all tensors in one launch (on a GPU a few launches for hundreds of tensors).
+/// All updates are steps of one rule.
 template <class T>
 void optimizer_step(Cpu, std::span<const ParameterUpdate<T>> updates,
                     const GradientTransform& transform);

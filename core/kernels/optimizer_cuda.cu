@@ -7,8 +7,8 @@
 namespace tapestry {
 namespace {
 
-// Packs are as wide as one access to the states; parameters and gradients in bfloat16 then take
-// half an access, with every lane beside its neighbour.
+// Packs are as wide as one access to the states. Parameters and gradients in bfloat16 then take
+// half an access; neighbouring lanes still read neighbouring memory.
 template <class T>
 constexpr int kWidth = kPack<Wider<T>>;
 
@@ -24,7 +24,7 @@ __device__ void store(const Wider<T> (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// One tensor of an update, its step made into the rule.
+// One tensor of an update, with the rule built from its step.
 template <class T, class Step>
 struct RuleEntry {
   static constexpr int kStates = static_cast<int>(Step::kStates.size());

@@ -1,7 +1,7 @@
 // The update rules, one element at a time. Each functor is built from the numbers of its step and
 // called with the parameter p, the transformed gradient g (clipped, no weight decay yet) and a
-// pointer to its state values; p and the state are updated in place. Default-constructed ones
-// are places in a table. rule_of<T>(step) makes the functor.
+// pointer to its state values; p and the state are updated in place. Default-constructed ones only
+// fill tables. rule_of<T>(step) makes the functor.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace tapestry {
 
-/// What gradients are multiplied with. Not `finite`: nothing is to be updated.
+/// The factor of the gradients. If not `finite`, nothing is updated.
 struct GradientScale {
   double value;
   bool finite;
@@ -131,8 +131,8 @@ AdadeltaRule<T> rule_of(const AdadeltaStep& step) {
 
 /// m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;
 /// p -= lr * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)   (Kingma & Ba 2015).
-/// Decoupled (Loshchilov & Hutter 2019): g is left alone, and p first shrinks to
-/// (1 - lr * weight_decay) * p.
+/// Decoupled (Loshchilov & Hutter 2019): g is unchanged, and p first shrinks to (1 - lr *
+/// weight_decay) * p.
 template <class T>
 struct AdamRule {
   T beta1, one_minus_beta1, beta2, one_minus_beta2, eps;

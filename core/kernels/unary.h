@@ -6,7 +6,7 @@
 
 namespace tapestry {
 
-/// Those that are no activations of layers.
+/// Functions that are not activations of layers.
 enum class Unary {
   kTanh,
   kSigmoid,
@@ -25,8 +25,8 @@ void unary(Cpu, F f, const T* x, T* y, int64_t n);
 template <class T, class F>
 void unary(Cuda, F f, const T* x, T* y, int64_t n);
 
-/// dx (=|+=) f'(x) * dy. `y` is f(x). Of x and y only that one is read, and the other may be null,
-/// which derivative_needs(f) says (unary_functors.h). dx may be dy.
+/// dx (=|+=) f'(x) * dy. `y` is f(x). derivative_needs(f) (unary_functors.h) says which of x and y
+/// is read; the other may be null. dx may be dy.
 template <class T, class F>
 void unary_backward(Cpu, F f, const T* x, const T* y, const T* dy, T* dx, int64_t n, Write write);
 template <class T, class F>

@@ -6,7 +6,7 @@
 namespace tapestry {
 namespace {
 
-// x and y may be the same array: no __restrict__. N elements a thread and turn.
+// x and y may be the same array: no __restrict__. A thread takes N elements per turn.
 template <class T, class F, int N>
 __global__ void forward(const T* x, T* y, int64_t packs) {
   for (int64_t i = global_thread(); i < packs; i += global_threads()) {

@@ -1,7 +1,7 @@
 // The scalar maths of core/kernels/unary.h and core/kernels/activation.h, for host and device. Each
 // functor gives
 //   f(x)      the function
-//   df(v)     its derivative, from v = x or v = f(x), as kNeeds says
+//   df(v)     its derivative, from v = x or v = f(x) as kNeeds says
 // The vectorised forms in cpu/unary_simd-inl.h and cpu/activation_simd-inl.h are tested against
 // these.
 #pragma once

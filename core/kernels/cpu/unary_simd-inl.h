@@ -49,7 +49,7 @@ struct LaneByLane : F {
   }
 };
 
-// The vectorised form of a functor F: f(d, x) and df(d, v). Without a specialisation it goes lane
+// The vectorised form of a functor F: f(d, x) and df(d, v). Without a specialisation it works lane
 // by lane, which is right but slow.
 template <class F>
 struct Form : LaneByLane<F> {};
@@ -97,7 +97,8 @@ template <>
 struct Form<functors::Exp> : functors::Exp {
   template <class D>
   static HWY_INLINE V<D> f(D d, V<D> x) {
-    // Above the limit the result overflows to inf, as it should; far above it would not.
+    // Clamps x: just above the limit the result overflows to inf, as it should, but far above it
+    // would not.
     const V<D> limit = constant(d, sizeof(hn::TFromD<D>) == 4 ? 100 : 800);
     return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, hn::Min(x, limit)));
   }
