@@ -6,7 +6,7 @@ set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
   libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev zlib1g-dev
-  libxxhash-dev libstb-dev"
+  libicu-dev libxxhash-dev libstb-dev"
 case "${1:-}" in
   build) packages=$build ;;
   test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev" ;;

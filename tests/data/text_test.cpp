@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdio>
+
 #include "data/utf8.h"
 #include "tests/data/files.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
@@ -178,12 +181,69 @@ TEST(Utf8, DecodesAndEncodes) {
   EXPECT_EQ(decode_utf8("a\xE2\x82z"), U"a\uFFFD\uFFFDz");
 }
 
+// Python's answers; see tests/fixtures/lower_case.py.
 TEST(Utf8, LowersCaseAsPythonDoes) {
-  // Python 3.11: str.lower(); all code points were compared once by hand.
-  EXPECT_EQ(lower_case("ÄÖÜ ẞ ÇA ЖЯ"), "äöü ß ça жя");
-  EXPECT_EQ(lower_case("ΟΔΟΣ ΣΑΣ. Σ"), "οδος σας. σ");
-  EXPECT_EQ(lower_case("İ"), "i\xCC\x87");
-  EXPECT_EQ(lower_case("𐐀"), "𐐨");
+  int64_t texts = 0;
+  for (const std::string& line : lines_of(project_file("tests/fixtures/lower_case.tsv"))) {
+    const size_t tab = line.find('\t');
+    ASSERT_NE(tab, std::string::npos);
+    EXPECT_EQ(lower_case(line.substr(0, tab)), line.substr(tab + 1)) << line;
+    ++texts;
+  }
+  EXPECT_GT(texts, 1400);
+}
+
+TEST(Utf8, MakesASigmaFinalWherePythonDoes) {
+  const auto is_final = [](const std::string& text) {
+    return lower_case(text).find("ς") != std::string::npos;
+  };
+  int64_t points = 0;
+  for (const std::string& line : lines_of(project_file("tests/fixtures/final_sigma.tsv"))) {
+    uint32_t first = 0;
+    uint32_t last = 0;
+    char expected[5] = {};
+    ASSERT_EQ(std::sscanf(line.c_str(), "%X\t%X\t%4s", &first, &last, expected), 3) << line;
+    for (uint32_t point = first; point <= last; ++point, ++points) {
+      std::string c;
+      append_utf8(c, point);
+      std::string found;
+      for (const std::string& text : {"AΣ" + c, "AΣ" + c + "B", c + "Σ", "A" + c + "Σ"}) {
+        found += is_final(text) ? '1' : '0';
+      }
+      ASSERT_EQ(found, expected) << std::hex << point;
+    }
+  }
+  EXPECT_GT(points, 250000);
+}
+
+TEST(Utf8, LowersCaseAroundIllFormedBytes) {
+  EXPECT_EQ(lower_case("A\xE2\x82Z\xFF"), "a\uFFFD\uFFFDz\uFFFD");
+  EXPECT_EQ(lower_case("ΑΣ\xC3"), "ας\uFFFD");
+}
+
+TEST(Utf8, SeesWhiteSpaceAsPythonDoes) {
+  // [c for c in map(chr, range(0x110000)) if c.isspace()]
+  const std::u32string python =
+      U"\t\n\v\f\r\x1C\x1D\x1E\x1F \x85\xA0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
+      U"\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000";
+  std::u32string spaces;
+  for (char32_t c = 0; c <= 0x10FFFF; ++c) {
+    if (is_space(c)) spaces.push_back(c);
+  }
+  EXPECT_EQ(spaces, python);
+}
+
+TEST(Utf8, EveryCodePointSurvives) {
+  for (char32_t c = 0; c <= 0x10FFFF; ++c) {
+    if (c == 0xD800) c = 0xE000;
+    std::string text;
+    append_utf8(text, c);
+    ASSERT_EQ(find_invalid_utf8(text), std::string::npos);
+    ASSERT_EQ(decode_utf8(text), std::u32string(1, c));
+    // Cut, it is as many ill-formed bytes as are left.
+    text.pop_back();
+    ASSERT_EQ(decode_utf8(text), std::u32string(text.size(), U'\uFFFD'));
+  }
 }
 
 }  // namespace
