@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "data/text.h"
+#include "data/byte_source.h"
 
 namespace tapestry {
 namespace {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "data/byte_source.h"
 #include "data/class_names.h"
 #include "data/encode_corpus.h"
 #include "data/idx.h"

@@ -1,0 +1,138 @@
+#include "data/byte_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+[[noreturn]] void fail_file(const std::string& path, const std::string& what) {
+  fail(ErrorKind::kData, "[data] ", path, ' ', what);
+}
+
+}  // namespace
+
+BufferedFile::BufferedFile(std::string path) : path_(std::move(path)), buffer_(kFileBufferBytes) {
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) fail_file(path_, concat("cannot be opened: ", std::strerror(errno), '.'));
+  struct stat status {};
+  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(descriptor_);
+    fail_file(path_, "is a directory, expected a file.");
+  }
+}
+
+BufferedFile::~BufferedFile() { ::close(descriptor_); }
+
+bool BufferedFile::read_more() {
+  if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  if (end_ == buffer_.size()) return true;
+  ssize_t count;
+  do {
+    count = ::read(descriptor_, buffer_.data() + end_, buffer_.size() - end_);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) {
+    fail_file(path_, concat("cannot be read at byte ", consumed_ + static_cast<int64_t>(end_), ": ",
+                            std::strerror(errno), '.'));
+  }
+  end_ += static_cast<size_t>(count);
+  return count > 0;
+}
+
+void BufferedFile::read_ahead(size_t count) {
+  while (bytes().size() < count && read_more()) {
+  }
+}
+
+void BufferedFile::consume(size_t count) {
+  begin_ += count;
+  consumed_ += static_cast<int64_t>(count);
+}
+
+ByteSource::ByteSource(const std::string& path) : file_(path) {
+  file_.read_ahead(CompressedFormat::kMagicBytes);
+  format_ = find_compressed_format(file_.bytes());
+  if (format_ != nullptr) {
+    decompressor_ = format_->make();
+    decompressor_->start();
+    inside_stream_ = true;
+  } else if (file_.bytes().starts_with("PK\x03\x04")) {  // some of its bytes would pass for text
+    fail_file(path, "is a zip file, expected text, gzip, zstd, xz or bzip2.");
+  }
+}
+
+size_t ByteSource::read(char* out, size_t capacity, int64_t line) {
+  return format_ != nullptr ? read_compressed(out, capacity, line) : read_plain(out, capacity);
+}
+
+size_t ByteSource::read_plain(char* out, size_t capacity) {
+  if (file_.bytes().empty() && !file_.read_more()) return 0;
+  const size_t count = std::min(capacity, file_.bytes().size());
+  std::memcpy(out, file_.bytes().data(), count);
+  file_.consume(count);
+  return count;
+}
+
+size_t ByteSource::read_compressed(char* out, size_t capacity, int64_t line) {
+  while (inside_stream_ || start_stream(line)) {
+    const bool at_end = file_.bytes().empty() && !file_.read_more();
+    const Decompressor::Step step = decompressor_->step(file_.bytes(), {out, capacity});
+    file_.consume(step.consumed);
+    if (step.damage != nullptr) {
+      fail_compressed(line, concat("is a damaged ", format_->name, " file (", step.damage, "),"));
+    }
+    inside_stream_ = !step.ended;
+    if (step.produced > 0) return step.produced;
+    if (at_end && inside_stream_) {
+      fail_compressed(line, concat("is a truncated ", format_->name, " file: it ends"));
+    }
+  }
+  return 0;
+}
+
+// Enters the stream behind another one; false at the end of the file.
+bool ByteSource::start_stream(int64_t line) {
+  const auto is_padding = [this] { return !file_.bytes().empty() && file_.bytes()[0] == 0; };
+  for (file_.read_ahead(CompressedFormat::kMagicBytes); is_padding();
+       file_.read_ahead(CompressedFormat::kMagicBytes))
+    file_.consume(1);
+  if (file_.bytes().empty()) return false;
+  if (!format_->starts(file_.bytes())) {
+    fail_compressed(line, concat("has bytes after its ", format_->name, " data that are no ",
+                                 format_->name, " data,"));
+  }
+  decompressor_->start();
+  inside_stream_ = true;
+  return true;
+}
+
+void ByteSource::fail_compressed(int64_t line, const std::string& what) const {
+  fail_file(file_.path(), concat(what, " at compressed byte ", file_.consumed(),
+                                 line == kNoLine ? "" : concat(", after line ", line), '.'));
+}
+
+std::string read_unpacked(const std::string& path) {
+  ByteSource source(path);
+  std::string bytes;
+  for (size_t count = 1; count > 0;) {
+    const size_t size = bytes.size();
+    bytes.resize(size + kFileBufferBytes);
+    count = source.read(bytes.data() + size, kFileBufferBytes, ByteSource::kNoLine);
+    bytes.resize(size + count);
+  }
+  return bytes;
+}
+
+}  // namespace tapestry
