@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "data/byte_source.h"
+#include "data/unpacked_file.h"
 
 namespace tapestry {
 namespace {

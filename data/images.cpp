@@ -8,11 +8,11 @@
 #include <memory>
 
 #include "core/error.h"
-#include "data/byte_source.h"
 #include "data/class_names.h"
 #include "data/encode_corpus.h"
 #include "data/idx.h"
 #include "data/text.h"
+#include "data/unpacked_file.h"
 #include "data/utf8.h"
 
 namespace tapestry {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/byte_source.h"
+#include "data/unpacked_file.h"
 
 namespace tapestry {
 namespace {
@@ -48,7 +48,7 @@ struct LineReader::State {
   }
 
   std::string path;
-  ByteSource source;
+  UnpackedFile source;
   std::vector<char> buffer;
   size_t begin = 0;
   size_t end = 0;

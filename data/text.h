@@ -10,7 +10,7 @@
 namespace tapestry {
 
 /// Reads a file line by line, plain or compressed with gzip, zstd, xz or bzip2
-/// (data/byte_source.h).
+/// (data/unpacked_file.h).
 ///
 /// Only LF ends a line. What becomes of the rest:
 ///  - CR LF: the CR is not part of the line. A CR elsewhere, U+0085, U+2028, U+2029, VT and FF are

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "data/byte_source.h"
+#include "data/unpacked_file.h"
 #include "data/utf8.h"
 #include "tests/data/compressed_files.h"
 #include "tests/data/files.h"

@@ -45,9 +45,9 @@ class BufferedFile {
 /// the other are one text; zero bytes behind a stream are padding. Throws Error(kData), naming the
 /// file and the place, as BufferedFile does, when the file is a zip archive, when a stream is
 /// truncated or damaged, and when other bytes follow it.
-class ByteSource {
+class UnpackedFile {
  public:
-  explicit ByteSource(const std::string& path);
+  explicit UnpackedFile(const std::string& path);
 
   /// Up to `capacity` bytes; 0 only at the end. `line` is the place for error messages, kNoLine in
   /// a file that has no lines.
@@ -66,7 +66,7 @@ class ByteSource {
   bool inside_stream_ = false;
 };
 
-/// All bytes of a file, unpacked where it is compressed. Throws as ByteSource does.
+/// All bytes of a file, unpacked where it is compressed. Throws as UnpackedFile does.
 std::string read_unpacked(const std::string& path);
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-#include "data/byte_source.h"
+#include "data/unpacked_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -61,7 +61,7 @@ void BufferedFile::consume(size_t count) {
   consumed_ += static_cast<int64_t>(count);
 }
 
-ByteSource::ByteSource(const std::string& path) : file_(path) {
+UnpackedFile::UnpackedFile(const std::string& path) : file_(path) {
   file_.read_ahead(CompressedFormat::kMagicBytes);
   format_ = find_compressed_format(file_.bytes());
   if (format_ != nullptr) {
@@ -73,11 +73,11 @@ ByteSource::ByteSource(const std::string& path) : file_(path) {
   }
 }
 
-size_t ByteSource::read(char* out, size_t capacity, int64_t line) {
+size_t UnpackedFile::read(char* out, size_t capacity, int64_t line) {
   return format_ != nullptr ? read_compressed(out, capacity, line) : read_plain(out, capacity);
 }
 
-size_t ByteSource::read_plain(char* out, size_t capacity) {
+size_t UnpackedFile::read_plain(char* out, size_t capacity) {
   if (file_.bytes().empty() && !file_.read_more()) return 0;
   const size_t count = std::min(capacity, file_.bytes().size());
   std::memcpy(out, file_.bytes().data(), count);
@@ -85,7 +85,7 @@ size_t ByteSource::read_plain(char* out, size_t capacity) {
   return count;
 }
 
-size_t ByteSource::read_compressed(char* out, size_t capacity, int64_t line) {
+size_t UnpackedFile::read_compressed(char* out, size_t capacity, int64_t line) {
   while (inside_stream_ || start_stream(line)) {
     const bool at_end = file_.bytes().empty() && !file_.read_more();
     const Decompressor::Step step = decompressor_->step(file_.bytes(), {out, capacity});
@@ -103,7 +103,7 @@ size_t ByteSource::read_compressed(char* out, size_t capacity, int64_t line) {
 }
 
 // Enters the stream behind another one; false at the end of the file.
-bool ByteSource::start_stream(int64_t line) {
+bool UnpackedFile::start_stream(int64_t line) {
   const auto is_padding = [this] { return !file_.bytes().empty() && file_.bytes()[0] == 0; };
   for (file_.read_ahead(CompressedFormat::kMagicBytes); is_padding();
        file_.read_ahead(CompressedFormat::kMagicBytes))
@@ -118,18 +118,18 @@ bool ByteSource::start_stream(int64_t line) {
   return true;
 }
 
-void ByteSource::fail_compressed(int64_t line, const std::string& what) const {
+void UnpackedFile::fail_compressed(int64_t line, const std::string& what) const {
   fail_file(file_.path(), concat(what, " at compressed byte ", file_.consumed(),
                                  line == kNoLine ? "" : concat(", after line ", line), '.'));
 }
 
 std::string read_unpacked(const std::string& path) {
-  ByteSource source(path);
+  UnpackedFile source(path);
   std::string bytes;
   for (size_t count = 1; count > 0;) {
     const size_t size = bytes.size();
     bytes.resize(size + kFileBufferBytes);
-    count = source.read(bytes.data() + size, kFileBufferBytes, ByteSource::kNoLine);
+    count = source.read(bytes.data() + size, kFileBufferBytes, UnpackedFile::kNoLine);
     bytes.resize(size + count);
   }
   return bytes;
