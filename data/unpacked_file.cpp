@@ -1,13 +1,7 @@
 #include "data/unpacked_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "core/error.h"
 
@@ -19,47 +13,6 @@ namespace {
 }
 
 }  // namespace
-
-BufferedFile::BufferedFile(std::string path) : path_(std::move(path)), buffer_(kFileBufferBytes) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) fail_file(path_, concat("cannot be opened: ", std::strerror(errno), '.'));
-  struct stat status {};
-  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(descriptor_);
-    fail_file(path_, "is a directory, expected a file.");
-  }
-}
-
-BufferedFile::~BufferedFile() { ::close(descriptor_); }
-
-bool BufferedFile::read_more() {
-  if (begin_ > 0) {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
-  }
-  if (end_ == buffer_.size()) return true;
-  ssize_t count;
-  do {
-    count = ::read(descriptor_, buffer_.data() + end_, buffer_.size() - end_);
-  } while (count < 0 && errno == EINTR);
-  if (count < 0) {
-    fail_file(path_, concat("cannot be read at byte ", consumed_ + static_cast<int64_t>(end_), ": ",
-                            std::strerror(errno), '.'));
-  }
-  end_ += static_cast<size_t>(count);
-  return count > 0;
-}
-
-void BufferedFile::read_ahead(size_t count) {
-  while (bytes().size() < count && read_more()) {
-  }
-}
-
-void BufferedFile::consume(size_t count) {
-  begin_ += count;
-  consumed_ += static_cast<int64_t>(count);
-}
 
 UnpackedFile::UnpackedFile(const std::string& path) : file_(path) {
   file_.read_ahead(CompressedFormat::kMagicBytes);

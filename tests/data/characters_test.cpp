@@ -169,7 +169,7 @@ TEST_F(TokenizerPath, MustFitTheOptions) {
   for (const char* const name : {"no", ""}) {
     options_.path = folder_.path(name);
     EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_tokenizer(options_); }),
-                HasSubstr("cannot be read: "));
+                HasSubstr("is a directory, expected a file."));
   }
 }
 
