@@ -1,8 +1,10 @@
 #include "core/shape.h"
 
 #include <algorithm>
+#include <span>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace tapestry {
 
@@ -50,12 +52,7 @@ bool Shape::operator==(const Shape& other) const {
 }
 
 std::string Shape::str() const {
-  std::string text = "(";
-  for (int i = 0; i < rank_; ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(sizes_[i]);
-  }
-  return text + ")";
+  return concat('(', join(std::span(sizes_, static_cast<size_t>(rank_)), ", "), ')');
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }

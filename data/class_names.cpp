@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace tapestry {
 
@@ -20,10 +21,8 @@ int32_t class_number(const std::vector<std::string>& names, const std::string& l
                      const std::string& place) {
   const auto found = std::find(names.begin(), names.end(), label);
   if (found != names.end()) return static_cast<int32_t>(found - names.begin());
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  fail(ErrorKind::kData, "[data] ", place, " must have one of the labels ", list, ", got '", label,
-       "'.");
+  fail(ErrorKind::kData, "[data] ", place, " must have one of the labels ", join(names, ", "),
+       ", got '", label, "'.");
 }
 
 }  // namespace tapestry

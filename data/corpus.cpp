@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace tapestry {
 namespace {
@@ -94,11 +95,11 @@ void CorpusSpec::validate() const {
 }
 
 std::string CorpusSpec::str() const {
-  std::string names;
+  std::vector<std::string> names;
   for (const std::string* name : {&source, &target, &tsv, &ding, &text, &images, &labels}) {
-    if (!name->empty()) names += (names.empty() ? "" : ", ") + *name;
+    if (!name->empty()) names.push_back(*name);
   }
-  return names;
+  return join(names, ", ");
 }
 
 const char* name_of(Drop reason) {

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "data/text.h"
+#include "data/unpacked_file.h"
 
 namespace tapestry {
 namespace {

@@ -20,7 +20,7 @@ struct IdxBytes {
   }
 };
 
-/// Reads a file, packed with gzip or not, whose elements are unsigned bytes. Throws Error(kData),
+/// Reads a file, compressed or not, whose elements are unsigned bytes. Throws Error(kData),
 /// naming the file, if it is no such file or its length does not match its sizes.
 IdxBytes read_idx_bytes(const std::string& path);
 

@@ -12,6 +12,7 @@
 #include "data/encode_corpus.h"
 #include "data/idx.h"
 #include "data/text.h"
+#include "data/unpacked_file.h"
 #include "data/utf8.h"
 
 namespace tapestry {

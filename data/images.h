@@ -46,7 +46,7 @@ struct ImageCorpus {
 
 /// Reads corpora of kind kImages one after the other:
 ///
-///  - images and labels: IDX files of unsigned bytes, packed with gzip or not; images of 3 axes
+///  - images and labels: IDX files of unsigned bytes, compressed or not; images of 3 axes
 ///    (number, height, width) or 4 (and channels). Label k has the name label_names[k]; without
 ///    label_names its number.
 ///  - only images: lines of a label, a tab and the path of an image file, relative to the list's

@@ -1,4 +1,5 @@
-// Lines of text files, plain or gzip. The rules for dirty input are here and in data/corpus.h.
+// Lines of text files, plain or compressed. The rules for dirty input are here and in
+// data/corpus.h.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace tapestry {
 
-/// Reads a file line by line. gzip is told by its first two bytes, not by the name; several members
-/// one after the other are one text.
+/// Reads a file line by line, plain or compressed with gzip, zstd, xz or bzip2
+/// (data/unpacked_file.h).
 ///
 /// Only LF ends a line. What becomes of the rest:
 ///  - CR LF: the CR is not part of the line. A CR elsewhere, U+0085, U+2028, U+2029, VT and FF are
@@ -19,8 +20,8 @@ namespace tapestry {
 ///  - NUL and ill-formed UTF-8 come through as they are: corpora drop and count such lines.
 ///
 /// Throws Error(kData), naming the file and the place, when the file cannot be opened or read, is a
-/// directory, is empty (no byte of text), is a truncated or damaged gzip stream, or has a line
-/// longer than kMaxLineBytes.
+/// directory, is empty (no byte of text), is truncated or damaged where it is compressed, or has a
+/// line longer than kMaxLineBytes.
 class LineReader {
  public:
   static constexpr int64_t kMaxLineBytes = int64_t{64} << 20;
@@ -45,9 +46,5 @@ class LineReader {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// All bytes of a file, unpacked where it is gzip. Throws Error(kData) as LineReader does, but for
-/// empty files.
-std::string read_unpacked(const std::string& path);
 
 }  // namespace tapestry

@@ -1,12 +1,10 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/text.h"
+#include "data/files.h"
 #include "data/tokenizer_types.h"
 
 namespace tapestry {
@@ -16,20 +14,7 @@ using tokenizers::fail_option;
 
 void check_one_of(const char* key, const std::string& value, std::vector<std::string> allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  std::string list;
-  for (const std::string& name : allowed) list += (list.empty() ? "" : ", ") + name;
-  fail_option(concat(key, " must be one of ", list, ", got '", value, "'."));
-}
-
-std::string read_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (file.is_open()) bytes << file.rdbuf();
-  if (!file.is_open() || (bytes.str().empty() && errno != 0)) {
-    fail(ErrorKind::kData, "[tokenizer] ", path, " cannot be read: ", std::strerror(errno), '.');
-  }
-  return bytes.str();
+  fail_option(concat(key, " must be one of ", join(allowed, ", "), ", got '", value, "'."));
 }
 
 const char* extension_of(const Tokenizer& tokenizer) {

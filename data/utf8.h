@@ -29,8 +29,8 @@ bool is_space(char32_t code_point);
 /// True when `text` holds nothing but white space.
 bool is_blank(std::string_view text);
 
-/// Lower case as Python's str.lower(): simple mappings by the C library's Unicode tables, final
-/// sigma, and U+0130.
+/// Lower case as Python's str.lower(): the full mapping of Unicode without a language's own rules.
+/// Ill-formed bytes give U+FFFD each.
 std::string lower_case(std::string_view text);
 
 }  // namespace tapestry

@@ -1,6 +1,7 @@
 #include "apps/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
+
+#include "data/files.h"
 
 namespace tapestry {
 namespace {
@@ -75,10 +78,7 @@ void rename_path(const std::string& from, const std::string& to) {
 }
 
 std::string checksum(const std::string& bytes) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
-  return text;
+  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
 
 std::string manifest_of(const CheckpointFiles& files) {
@@ -159,25 +159,6 @@ int64_t linked_step(const std::string& link) {
 }
 
 }  // namespace
-
-std::string read_file(const std::string& path) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
-    fail(ErrorKind::kData, "[file] expected a file, ", path, " is a directory.");
-  }
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) {
-    fail(ErrorKind::kData, "[file] cannot open ", path, ": ", std::strerror(errno), '.');
-  }
-  std::string bytes;
-  char buffer[1 << 16];
-  size_t count;
-  while ((count = std::fread(buffer, 1, sizeof buffer, file)) > 0) bytes.append(buffer, count);
-  const bool failed = std::ferror(file) != 0;
-  std::fclose(file);
-  if (failed) fail(ErrorKind::kData, "[file] cannot read ", path, '.');
-  return bytes;
-}
 
 void write_checkpoint(const std::string& path, const CheckpointFiles& files) {
   const std::string folder = path.substr(0, path.find_last_not_of('/') + 1);

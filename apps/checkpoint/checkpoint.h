@@ -14,9 +14,6 @@ namespace tapestry {
 /// File name -> bytes. Written with a MANIFEST.json of sizes and XXH3 checksums.
 using CheckpointFiles = std::map<std::string, std::string>;
 
-/// Reads a file whole. Throws Error(kData) naming it.
-std::string read_file(const std::string& path);
-
 /// Writes <folder>: first <folder>.tmp-<pid>, every file and the folder flushed to disk, then a
 /// rename and a flush of the parent. An existing <folder> is replaced. Throws Error(kRuntime) with
 /// the system's reason (a full disk, say) and leaves what was there before untouched.

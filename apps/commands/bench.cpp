@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -10,20 +10,18 @@
 #include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
+#include "core/clock.h"
 #include "core/cuda/runtime.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
 #include "core/profile.h"
+#include "data/files.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -105,13 +103,13 @@ double gemm_peak(Device device, DType dtype) {
     g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
     g.a = a.data<T>(), g.b = b.data<T>(), g.c = c.data<T>();
     // An idle GPU needs time to reach its full clock rate.
-    const double least = now() + (device.is_cpu() ? 0 : 0.3);
-    for (int i = 0; i < 6 || now() < least; ++i) {
+    const double least = steady_seconds() + (device.is_cpu() ? 0 : 0.3);
+    for (int i = 0; i < 6 || steady_seconds() < least; ++i) {
       if (!device.is_cpu()) cuda::synchronize();
-      const double start = now();
+      const double start = steady_seconds();
       kernels::gemm(where, g);
       if (!device.is_cpu()) cuda::synchronize();
-      if (i > 0) best = std::min(best, now() - start);
+      if (i > 0) best = std::min(best, steady_seconds() - start);
     }
   });
   return 2e-9 * double(n) * double(n) * double(n) / best;
@@ -138,7 +136,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
       std::max<int64_t>(arguments.warmup_steps, config.cuda_graphs ? 3 : 0);
   for (int64_t step = 0; step < warmup_steps + arguments.steps; ++step) {
     if (step == warmup_steps) measured.system_calls = memory_of(store.device()).system_calls;
-    const double start = now();
+    const double start = steady_seconds();
     double tokens = 0;
     PartSeconds untimed{};
     const Profile profile(step < warmup_steps ? untimed : measured.parts);
@@ -156,7 +154,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     const int64_t left = warmup_steps + arguments.steps - 1 - step;
     if (!store.device().is_cpu() && (left == 0 || left == arguments.steps)) cuda::synchronize();
     if (step < warmup_steps) continue;
-    measured.seconds.push_back(now() - start);
+    measured.seconds.push_back(steady_seconds() - start);
     measured.tokens.push_back(tokens);
   }
   measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
@@ -271,14 +269,10 @@ int run_bench(const BenchArguments& arguments) {
     figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
   }
   for (const auto& [name, value] : figures.items()) {
-    std::printf("%-34s %s\n", name.c_str(),
-                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+    fmt::print("{:<34} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
   }
   if (!arguments.json.empty()) {
-    std::ofstream out(arguments.json);
-    out << figures.dump(2) << '\n';
-    out.flush();
-    if (!out) fail(ErrorKind::kRuntime, "[bench] cannot write ", arguments.json, '.');
+    write_file(arguments.json, figures.dump(2) + '\n');
   }
   return 0;
 }

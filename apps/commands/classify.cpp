@@ -1,6 +1,7 @@
 // tapestry classify: the class of each line, a text or the path of an image.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 
 #include "apps/commands/filter.h"
@@ -14,10 +15,8 @@ namespace {
 
 void print_class(const Config& config, const ClassProbabilities& probabilities) {
   const auto best = std::max_element(probabilities.begin(), probabilities.end());
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", *best);
-  std::cout << config.data.labels[static_cast<size_t>(best - probabilities.begin())] << '\t' << text
-            << '\n';
+  std::cout << fmt::format(
+      "{}\t{:.4f}\n", config.data.labels[static_cast<size_t>(best - probabilities.begin())], *best);
 }
 
 // Prints the class of each line that is not blank, by classify(line, its number from 1).

@@ -1,6 +1,7 @@
 // tapestry evaluate: BLEU and chrF of a file of translations, a language model's perplexity, or the
 // accuracy of a classifier of images.
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -52,13 +53,12 @@ int evaluate_language_model(const EvaluateArguments& arguments) {
     std::cout << out.dump() << '\n';
     return 0;
   }
-  std::printf("nll %.4f  perplexity %.3f  accuracy %.2f %%  tokens %lld  characters %lld", nll,
-              quality.perplexity(), quality.accuracy, static_cast<long long>(quality.tokens),
-              static_cast<long long>(text.characters()));
+  fmt::print("nll {:.4f}  perplexity {:.3f}  accuracy {:.2f} %  tokens {}  characters {}", nll,
+             quality.perplexity(), quality.accuracy, quality.tokens, text.characters());
   if (quality.bits_per_character > 0) {
-    std::printf("  bits per character %.4f", quality.bits_per_character);
+    fmt::print("  bits per character {:.4f}", quality.bits_per_character);
   }
-  std::printf("\n");
+  fmt::print("\n");
   return 0;
 }
 
@@ -83,8 +83,8 @@ int evaluate_image_model(const EvaluateArguments& arguments) {
                                      {"images", images.images()}};
     std::cout << out.dump() << '\n';
   } else {
-    std::printf("nll %.4f  accuracy %.2f %%  images %lld\n", metrics.at("nll"),
-                metrics.at("accuracy"), static_cast<long long>(images.images()));
+    fmt::print("nll {:.4f}  accuracy {:.2f} %  images {}\n", metrics.at("nll"),
+               metrics.at("accuracy"), images.images());
   }
   return 0;
 }

@@ -1,4 +1,5 @@
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "apps/commands/filter.h"
@@ -42,11 +43,10 @@ int run_fill_mask(const FillMaskArguments& arguments) {
     for (const std::vector<Fill>& guesses : fill_masks(*model, ids, arguments.top_k)) {
       if (!answer.empty()) answer += " | ";
       for (size_t i = 0; i < guesses.size(); ++i) {
-        char probability[32];
-        std::snprintf(probability, sizeof probability, " %.4f", guesses[i].probability);
         const std::string word = tokenizer.decode({guesses[i].token});
-        answer += (i == 0 ? "" : "  ") + (word.empty() ? tokenizer.piece(guesses[i].token) : word) +
-                  probability;
+        answer += fmt::format("{}{} {:.4f}", i == 0 ? "" : "  ",
+                              word.empty() ? tokenizer.piece(guesses[i].token) : word,
+                              guesses[i].probability);
       }
     }
     std::cout << answer << '\n';

@@ -1,5 +1,7 @@
 #include "autograd/gradcheck.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -44,24 +46,23 @@ int run_gradcheck(const GradcheckArguments& arguments) {
   for (GradcheckCase& test : model_gradchecks()) cases.push_back(std::move(test));
   if (!arguments.config.empty())
     cases.push_back(config_case(arguments.config, arguments.overrides));
-  std::printf("%-52s %10s %10s %9s  %s\n", "gradient of", "worst", "tolerance", "elements",
-              "worst element");
+  fmt::print("{:<52} {:>10} {:>10} {:>9}  {}\n", "gradient of", "worst", "tolerance", "elements",
+             "worst element");
   int64_t failed = 0, checked = 0;
   for (const GradcheckCase& test : cases) {
     if (test.name.find(arguments.filter) == std::string::npos) continue;
     const GradcheckResult result = gradcheck(test);
     ++checked;
     failed += !result.passed;
-    std::printf("%-52s %10.2e %10.0e %9lld  %s%s\n", result.name.c_str(), result.worst_error,
-                result.tolerance, static_cast<long long>(result.elements),
-                result.worst_place.c_str(), result.passed ? "" : "  FAILED");
+    fmt::print("{:<52} {:>10.2e} {:>10.0e} {:>9}  {}{}\n", result.name, result.worst_error,
+               result.tolerance, result.elements, result.worst_place,
+               result.passed ? "" : "  FAILED");
     std::fflush(stdout);
   }
   if (checked == 0) {
     fail(ErrorKind::kConfig, "[gradcheck] no row holds '", arguments.filter, "' in its name.");
   }
-  std::printf("%lld of %lld gradients are right\n", static_cast<long long>(checked - failed),
-              static_cast<long long>(checked));
+  fmt::print("{} of {} gradients are right\n", checked - failed, checked);
   return failed == 0 ? 0 : 1;
 }
 

@@ -1,4 +1,5 @@
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <iostream>
 
@@ -11,15 +12,15 @@ namespace {
 
 void print_parameters(const ParamStore& store) {
   for (const Parameter& parameter : store.parameters()) {
-    std::printf("%-56s %-16s %12lld\n", parameter.name.c_str(), parameter.var.shape().str().c_str(),
-                static_cast<long long>(parameter.var.value().numel()));
+    fmt::print("{:<56} {:<16} {:>12}\n", parameter.name, parameter.var.shape().str(),
+               parameter.var.value().numel());
   }
   const double bytes = static_cast<double>(store.elements() * size_of(store.dtype()));
-  std::printf(
-      "%lld parameters in %zu tensors, %s: %.1f MB; training needs %.1f MB more for gradients "
+  fmt::print(
+      "{} parameters in {} tensors, {}: {:.1f} MB; training needs {:.1f} MB more for gradients "
       "and Adam's state\n",
-      static_cast<long long>(store.elements()), store.parameters().size(), name_of(store.dtype()),
-      bytes / 1e6, 3 * bytes / 1e6);
+      store.elements(), store.parameters().size(), name_of(store.dtype()), bytes / 1e6,
+      3 * bytes / 1e6);
 }
 
 // A placeholder for a tokenizer that is not trained yet: it only has a size.
@@ -72,9 +73,8 @@ void print_model(Config config, const TokenizerPair& tokenizers) {
   const int64_t layers = cached_layers(config);
   if (layers == 0) return;
   const int64_t bytes = cache_bytes_per_token(config.model, config.dtype);
-  std::printf("decoding keeps %lld bytes for each token: %lld in each of %lld layers\n",
-              static_cast<long long>(layers * bytes), static_cast<long long>(bytes),
-              static_cast<long long>(layers));
+  fmt::print("decoding keeps {} bytes for each token: {} in each of {} layers\n", layers * bytes,
+             bytes, layers);
 }
 
 void print_tokenizers(const TokenizerPair& tokenizers) {

@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <fstream>
 
 #include "apps/checkpoint/checkpoint.h"
 #include "apps/checkpoint/model_bundle.h"
@@ -11,6 +10,8 @@
 #include "core/cuda/runtime.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
+#include "core/text.h"
+#include "data/files.h"
 
 namespace tapestry {
 namespace {
@@ -66,10 +67,9 @@ void keep_format(const ImageFormat& known, ImageFormat& format) {
 void keep_classes(const DataOptions& data, Config& config) {
   const std::vector<std::string>& labels = data.labels;
   if (!config.data.labels.empty() && config.data.labels != labels) {
-    std::string known;
-    for (const std::string& label : labels) known += (known.empty() ? "" : ", ") + label;
     fail(ErrorKind::kConfig,
-         "[train] data.labels must be those of the checkpoint, in its order: ", known, '.');
+         "[train] data.labels must be those of the checkpoint, in its order: ", join(labels, ", "),
+         '.');
   }
   config.data.labels = labels;
   keep_format(data.image, config.data.image);
@@ -116,13 +116,6 @@ void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
                         config.tokenizer.path);
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  out.flush();
-  if (!out) fail(ErrorKind::kRuntime, "[train] cannot write ", path, '.');
-}
-
 }  // namespace
 
 int run_train(const TrainArguments& arguments) {
@@ -152,7 +145,7 @@ int run_train(const TrainArguments& arguments) {
     keep_format(pretrained->config.data.image, config.data.image);
   }
   RunLog log(folder.path(), state.step);
-  write_text(folder.file("config.yaml"), to_yaml(config));
+  write_file(folder.file("config.yaml"), to_yaml(config));
   if (!note.empty()) log.warn(note);
   if (!changes.empty()) log.info("changed since the checkpoint: " + changes);
   if (device.is_cpu() && config.device == "auto" && cuda::compiled()) {

@@ -1,4 +1,3 @@
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +5,7 @@
 #include "apps/commands/filter.h"
 #include "apps/tasks/translation.h"
 #include "core/parallel.h"
+#include "data/files.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -45,10 +45,7 @@ class AttentionPages {
   }
   void write() const {
     if (path_.empty()) return;
-    std::ofstream out(path_);
-    out << attention_html(pages_);
-    out.flush();
-    if (!out) fail(ErrorKind::kRuntime, "[translate] cannot write ", path_, '.');
+    write_file(path_, attention_html(pages_));
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/config/nearest_name.h"
+#include "core/text.h"
 
 namespace tapestry {
 
@@ -68,9 +69,7 @@ class ConfigSession {
                              : concat("; '", key, "' belongs to '", section, "'.");
     }
     if (unknown.known.empty() || unknown.known.size() > kListable) return ".";
-    std::string list;
-    for (const std::string& key : unknown.known) list += (list.empty() ? "" : ", ") + key;
-    return concat("; known: ", list, '.');
+    return concat("; known: ", join(unknown.known, ", "), '.');
   }
 
   void throw_problems() {
@@ -316,11 +315,9 @@ size_t ConfigSection::read_choice_index(const std::string& key,
     if (found != names.end()) {
       chosen = static_cast<size_t>(found - names.begin());
     } else {
-      std::string list;
-      for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
       const std::string nearest = text ? nearest_name(node->text, names) : "";
-      complain(key, '\'', full_name(key), "' must be ", names.size() == 1 ? "" : "one of ", list,
-               ", got ", node->describe(), '.',
+      complain(key, '\'', full_name(key), "' must be ", names.size() == 1 ? "" : "one of ",
+               join(names, ", "), ", got ", node->describe(), '.',
                nearest.empty() ? "" : concat(" Did you mean '", nearest, "'?"));
     }
   }

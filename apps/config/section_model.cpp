@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
+#include "core/text.h"
 #include "nn/vision_transformer.h"
 
 namespace tapestry {
@@ -92,11 +93,11 @@ void bind_type(ConfigSection& s, Config& config) {
   if (!fits()) config.model_type = types.front();
   s.read_choice("type", config.model_type, named(kModelTypes));
   if (!fits()) {
-    std::string names;
-    for (const ModelType type : types)
-      names += (names.empty() ? "" : " or ") + std::string(name_of(type));
+    std::vector<std::string> names;
+    for (const ModelType type : types) names.emplace_back(name_of(type));
     const bool both = !config.task->image_models.empty();
-    s.complain("type", "'model.type' must be ", names, " with task: ", config.task->name,
+    s.complain("type", "'model.type' must be ", join(names, " or "),
+               " with task: ", config.task->name,
                !both                  ? ""
                : reads_images(config) ? " of images"
                                       : " of texts",

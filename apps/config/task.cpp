@@ -1,5 +1,9 @@
 #include "apps/config/task.h"
 
+#include <vector>
+
+#include "core/text.h"
+
 namespace tapestry {
 
 const char* name_of(ModelType type) {
@@ -28,13 +32,11 @@ const TaskKind* find_task(std::string_view name) {
 }
 
 std::string tasks_that_can(Ability ability) {
-  std::string names;
+  std::vector<std::string> names;
   for (const TaskKind* kind : task_kinds()) {
-    if (!kind->can(ability)) continue;
-    names += names.empty() ? "" : " or ";
-    names += kind->name;
+    if (kind->can(ability)) names.push_back(kind->name);
   }
-  return names;
+  return join(names, " or ");
 }
 
 }  // namespace tapestry

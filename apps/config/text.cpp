@@ -1,9 +1,14 @@
 // The text side of the config tree: numbers in, YAML and JSON out.
+#include <yaml-cpp/emitter.h>
+#include <yaml-cpp/emittermanip.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "apps/config/tree.h"
+#include "core/error.h"
 
 namespace tapestry {
 namespace {
@@ -18,6 +23,7 @@ bool is_plain_string(const std::string& text) {
   static const char* const kReserved[] = {"true", "false", "null", "yes", "no",
                                           "on",   "off",   "y",    "n"};
   if (text.empty() || text.find_first_not_of(kSafe) != std::string::npos) return false;
+  if (text == "...") return false;  // ends a document
   if (text[0] == '-' || is_digit(text[0])) return false;
   std::string lower = text;
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -28,73 +34,41 @@ bool is_plain_string(const std::string& text) {
   return !parse_yaml_double(text, number) && lower != ".inf" && lower != ".nan";
 }
 
-std::string yaml_scalar(const ConfigNode& node) {
-  if (!node.quoted || is_plain_string(node.text)) return node.text;
-  std::string out = "\"";
-  for (const char c : node.text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      static const char* const kHex = "0123456789abcdef";
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 bool is_leaf(const ConfigNode& node) {
   return node.kind == ConfigNode::Kind::kNull || node.kind == ConfigNode::Kind::kScalar;
 }
 
-bool fits_one_line(const ConfigNode& node) {
-  if (is_leaf(node)) return true;
-  for (const ConfigNode& item : node.items) {
-    if (!is_leaf(item)) return false;
-  }
-  return node.entries.empty();
+void emit_scalar(YAML::Emitter& out, const std::string& text, bool is_string) {
+  if (is_string && !is_plain_string(text)) out << YAML::DoubleQuoted;
+  out << text;
 }
 
-std::string inline_yaml(const ConfigNode& node) {
+void emit(YAML::Emitter& out, const ConfigNode& node) {
   switch (node.kind) {
     case ConfigNode::Kind::kNull:
-      return "null";
+      out << YAML::Null;
+      return;
     case ConfigNode::Kind::kScalar:
-      return yaml_scalar(node);
-    case ConfigNode::Kind::kMap:
-      return "{}";
+      emit_scalar(out, node.text, node.quoted);
+      return;
     case ConfigNode::Kind::kList:
-      break;
+      if (std::all_of(node.items.begin(), node.items.end(), is_leaf)) out << YAML::Flow;
+      out << YAML::BeginSeq;
+      for (const ConfigNode& item : node.items) emit(out, item);
+      out << YAML::EndSeq;
+      return;
+    case ConfigNode::Kind::kMap:
+      if (node.entries.empty()) out << YAML::Flow;
+      out << YAML::BeginMap;
+      for (const ConfigEntry& entry : node.entries) {
+        out << YAML::Key;
+        emit_scalar(out, entry.key, /*is_string=*/true);
+        out << YAML::Value;
+        emit(out, entry.value);
+      }
+      out << YAML::EndMap;
+      return;
   }
-  std::string out = "[";
-  for (const ConfigNode& item : node.items) {
-    if (out.size() > 1) out += ", ";
-    out += inline_yaml(item);
-  }
-  return out + "]";
-}
-
-void write_yaml(const ConfigNode& node, const std::string& indent, std::string& out);
-
-/// "key: value" or "key:" with the block below.
-void write_member(const std::string& head, const ConfigNode& value, const std::string& indent,
-                  std::string& out) {
-  if (fits_one_line(value)) {
-    out += head + " " + inline_yaml(value) + "\n";
-  } else {
-    out += head + "\n";
-    write_yaml(value, indent, out);
-  }
-}
-
-void write_yaml(const ConfigNode& node, const std::string& indent, std::string& out) {
-  for (const ConfigEntry& entry : node.entries) {
-    const std::string key = yaml_scalar(ConfigNode::scalar(entry.key, true));
-    write_member(indent + key + ":", entry.value, indent + "  ", out);
-  }
-  for (const ConfigNode& item : node.items) write_member(indent + "-", item, indent + "  ", out);
 }
 
 ordered_json json_of(const ConfigNode& node) {
@@ -119,10 +93,11 @@ ordered_json json_of(const ConfigNode& node) {
 }  // namespace
 
 std::string to_yaml(const ConfigNode& node) {
-  if (fits_one_line(node)) return inline_yaml(node) + "\n";
-  std::string out;
-  write_yaml(node, "", out);
-  return out;
+  YAML::Emitter out;
+  out.SetNullFormat(YAML::LowerNull);
+  emit(out, node);
+  check(out.good(), "config", "cannot be written as YAML: ", out.GetLastError(), '.');
+  return std::string(out.c_str(), out.size()) + '\n';
 }
 
 std::string to_json(const ConfigNode& node) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
@@ -43,6 +44,7 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     reject_anchor(mark, anchor);
     reject_tag(mark, tag);
+    if (find_invalid_utf8(value) != std::string::npos) reject(mark, "the text is not UTF-8.");
     ConfigNode node = ConfigNode::scalar(value, tag == "!");
     node.location = locate(mark);
     add(std::move(node));

@@ -65,7 +65,8 @@ ConfigNode parse_config_file(const std::string& path);
 bool apply_override(ConfigNode& root, const std::string& override_text, int index,
                     std::vector<ConfigProblem>& problems);
 
-/// YAML in block style that parses back to an equal tree.
+/// YAML in block style that parses back to an equal tree; only Unicode's 66 noncharacters, which no
+/// text holds, become U+FFFD.
 std::string to_yaml(const ConfigNode& node);
 /// The same tree as indented JSON.
 std::string to_json(const ConfigNode& node);

@@ -1,5 +1,6 @@
 #include "apps/run/log.h"
 
+#include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -120,16 +121,10 @@ void RunLog::clear_progress() {
 }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<long long>(std::llround(std::max(0.0, seconds)));
-  char text[40];
-  if (whole >= 3600) {
-    std::snprintf(text, sizeof text, "%lldh %02lldm", whole / 3600, whole / 60 % 60);
-  } else if (whole >= 60) {
-    std::snprintf(text, sizeof text, "%lldm %02llds", whole / 60, whole % 60);
-  } else {
-    std::snprintf(text, sizeof text, "%llds", whole);
-  }
-  return text;
+  const long long whole = std::llround(std::max(0.0, seconds));
+  if (whole >= 3600) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
+  if (whole >= 60) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
+  return fmt::format("{}s", whole);
 }
 
 }  // namespace tapestry

@@ -1,15 +1,16 @@
 #include "apps/run/trainer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/run/signals.h"
 #include "core/allocator.h"
+#include "core/clock.h"
 #include "core/cuda/runtime.h"
 
 namespace tapestry {
@@ -47,16 +48,6 @@ NamedVars trained_parameters(const NamedVars& params, const std::vector<std::str
 // Without the warm-up, what a short run averages would be its random beginning above all.
 EmaOptions ema_options(const Config& config) {
   return {.decay = config.training.ema_decay, .warmup = true};
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::string number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 }  // namespace
@@ -185,7 +176,7 @@ void Trainer::finish_update() {
 
 int Trainer::run() {
   const TrainingOptions& training = config_.training;
-  const double started = now() - state_.seconds;
+  const double started = steady_seconds() - state_.seconds;
   const bool on_cpu = task_.parameters().device().is_cpu();
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto time_is_up = [&] {
@@ -195,18 +186,18 @@ int Trainer::run() {
     return state_.step >= training.max_steps || patience_is_over() || time_is_up();
   };
   while (!is_over()) {
-    const double before = now();
+    const double before = steady_seconds();
     launch_update();
     ++state_.step;
     state_.position = task_.position();
-    state_.seconds = now() - started;
+    state_.seconds = steady_seconds() - started;
     const bool logged = state_.step == training.max_steps || due(training.logging_steps);
     if (on_cpu || logged) finish_update();
-    window_.seconds += now() - before;
+    window_.seconds += steady_seconds() - before;
     report(logged);
 
     const bool best = (due(training.eval_steps) || is_over()) && validate();
-    state_.seconds = now() - started;
+    state_.seconds = steady_seconds() - started;
     if (due(training.save_steps) || best || is_over()) save(best);
 
     if (const int signal = pending_signal(); signal != 0) {
@@ -218,8 +209,8 @@ int Trainer::run() {
   }
   if (patience_is_over()) {
     log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
-                     number("%.2f", state_.best_metric), " of update ", state_.best_step, " in ",
-                     state_.validations_without_best, " validations"));
+                     fmt::format("{:.2f}", state_.best_metric), " of update ", state_.best_step,
+                     " in ", state_.validations_without_best, " validations"));
   }
   log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
   if (config_.cuda_graphs && !on_cpu) {
@@ -255,18 +246,18 @@ void Trainer::report(bool logged) {
   if (config_.training.max_hours > 0) {
     left = std::min(left, 3600 * config_.training.max_hours - state_.seconds);
   }
-  const std::string status = concat("loss ", number("%.3f", loss), "  ", number("%.0f", rate),
-                                    " tokens/s  ", duration_text(left), " left");
+  const std::string status =
+      fmt::format("loss {:.3f}  {:.0f} tokens/s  {} left", loss, rate, duration_text(left));
   log_.progress(state_.step, total, status);
   if (!logged) return;
 
   const double lr = learning_rate(config_.schedule, config_.learning_rate, state_.step);
   const MemoryStats memory = memory_of(task_.parameters().device());
-  log_.info(concat("update ", state_.step, "  epoch ", state_.position.epoch, "  loss ",
-                   number("%.4f", loss), "  nll ", number("%.4f", nll), "  ppl ",
-                   number("%.2f", std::exp(nll)), "  lr ", number("%.3g", lr), "  grad ",
-                   number("%.3g", window_.grad_norm), "  ", number("%.0f", rate), " tokens/s  ",
-                   duration_text(left), " left"));
+  log_.info(fmt::format(
+      "update {}  epoch {}  loss {:.4f}  nll {:.4f}  ppl {:.2f}  lr {:.3g}  grad {:.3g}  "
+      "{:.0f} tokens/s  {} left",
+      state_.step, state_.position.epoch, loss, nll, std::exp(nll), lr, window_.grad_norm, rate,
+      duration_text(left)));
   log_.metrics(state_.step, "train",
                {{"epoch", static_cast<double>(state_.position.epoch)},
                 {"loss", loss},
@@ -292,7 +283,7 @@ bool Trainer::validate() {
   std::string text = concat("validation after update ", state_.step, ": ");
   std::vector<std::pair<std::string, double>> line;
   for (const auto& [name, value] : metrics) {
-    text += concat(' ', name, ' ', number(larger_is_better(name) ? "%.2f" : "%.4f", value));
+    text += fmt::format(" {} {:.{}f}", name, value, larger_is_better(name) ? 2 : 4);
     line.emplace_back(name, value);
   }
   line.emplace_back("seconds", state_.seconds);

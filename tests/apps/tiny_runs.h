@@ -18,6 +18,7 @@
 #include "apps/checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "core/philox.h"
+#include "data/files.h"
 #include "tests/data/files.h"
 #include "tests/data/image_files.h"
 #include "tests/paths.h"

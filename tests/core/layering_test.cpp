@@ -43,6 +43,10 @@ const LibraryRule kLibraries[] = {
     {"spdlog", R"((spdlog|fmt)/.*)", "apps"},
     {"CLI11", R"(CLI/.*)", "apps"},
     {"nlohmann-json", R"(nlohmann/.*)", "apps"},
+    {"ICU", R"(unicode/.*)", "data"},
+    {"A compression library", R"((zlib|zstd|lzma|bzlib)\.h|lzma/.*)", "data"},
+    {"SentencePiece", R"(sentencepiece.*)", "data"},
+    {"stb", R"((stb/)?stb_.*)", "data"},
 };
 
 // What a library must not call: it throws, and main prints.
@@ -163,8 +167,10 @@ TEST(LayeringCatches, ArrowsThatPointBack) {
 }
 
 TEST(LayeringCatches, LibrariesOutOfTheirFolder) {
-  for (const char* header : {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "yaml-cpp/yaml.h",
-                             "spdlog/spdlog.h", "CLI/CLI.hpp", "nlohmann/json.hpp"}) {
+  for (const char* header :
+       {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "yaml-cpp/yaml.h", "spdlog/spdlog.h",
+        "fmt/format.h", "CLI/CLI.hpp", "nlohmann/json.hpp", "unicode/utf8.h", "zlib.h", "zstd.h",
+        "lzma.h", "bzlib.h", "sentencepiece_processor.h", "stb_image.h"}) {
     EXPECT_EQ(violations("nn", std::string("#include <") + header + ">\n").size(), 1u) << header;
   }
   EXPECT_EQ(violations("core", "#include <cuda_runtime.h>\n#include <cblas.h>\n"), Found{});

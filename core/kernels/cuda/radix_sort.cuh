@@ -1,4 +1,6 @@
 // A stable sort on the device without atomics, so that every run gives the same order.
+// CUB has a radix sort too, but only a CUDA compiler compiles it, and the emulation of the tests
+// must run this one on the CPU.
 #pragma once
 
 #include "core/kernels/cuda/common.cuh"

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "data/files.h"
+
 namespace tapestry {
 namespace {
 
@@ -108,7 +110,7 @@ TEST_F(CheckpointTest, FallsBackToAnOlderOneAndTellsWhy) {
   EXPECT_THAT(reports,
               ElementsAre(HasSubstr("model.safetensors is damaged: its checksum is "),
                           HasSubstr("model.safetensors has 5 bytes, its manifest says 1000."),
-                          HasSubstr("cannot open " + run_ + "/checkpoint-3/empty.txt"),
+                          HasSubstr(run_ + "/checkpoint-3/empty.txt cannot be opened: "),
                           HasSubstr("MANIFEST.json is damaged: it is no list of files.")));
   for (const std::string& report : reports) {
     EXPECT_THAT(report, HasSubstr(" is passed over: "));

@@ -13,6 +13,7 @@
 #include "apps/checkpoint/checkpoint.h"
 #include "apps/checkpoint/safetensors.h"
 #include "core/error.h"
+#include "data/files.h"
 #include "tests/paths.h"
 
 namespace tapestry {

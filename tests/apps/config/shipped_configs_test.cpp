@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "apps/checkpoint/checkpoint.h"
 #include "apps/tasks/task.h"
+#include "data/files.h"
 #include "tests/paths.h"
 
 namespace tapestry {

@@ -1,0 +1,48 @@
+// Files as they are: read piece by piece, read whole, written whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapestry {
+
+constexpr size_t kFileBufferBytes = size_t{1} << 16;
+
+/// A file descriptor with a buffer. Throws Error(kData) when the file cannot be opened or read, or
+/// is a directory.
+class BufferedFile {
+ public:
+  explicit BufferedFile(std::string path);
+  ~BufferedFile();
+  BufferedFile(const BufferedFile&) = delete;
+  BufferedFile& operator=(const BufferedFile&) = delete;
+
+  /// Bytes that are read but not yet consumed.
+  std::string_view bytes() const { return {buffer_.data() + begin_, end_ - begin_}; }
+  /// Appends to bytes(); false at the end of the file.
+  bool read_more();
+  /// Reads until `count` bytes are there, or the file ends.
+  void read_ahead(size_t count);
+  void consume(size_t count);
+  /// Bytes of the file consumed so far.
+  int64_t consumed() const { return consumed_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::vector<char> buffer_;
+  int descriptor_ = -1;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  int64_t consumed_ = 0;
+};
+
+/// All bytes of a file. Throws Error(kData) as BufferedFile does.
+std::string read_file(const std::string& path);
+
+/// Replaces what a file holds. Throws Error(kRuntime) when the bytes cannot all be written.
+void write_file(const std::string& path, std::string_view bytes);
+
+}  // namespace tapestry

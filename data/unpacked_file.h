@@ -1,0 +1,41 @@
+// The bytes of a file, unpacked where it is compressed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "data/decompress.h"
+#include "data/files.h"
+
+namespace tapestry {
+
+/// Tells gzip, zstd, xz and bzip2 by the first bytes, not by the name. Several streams one after
+/// the other are one text; zero bytes behind a stream are padding. Throws Error(kData), naming the
+/// file and the place, as BufferedFile does, when the file is a zip archive, when a stream is
+/// truncated or damaged, and when other bytes follow it.
+class UnpackedFile {
+ public:
+  explicit UnpackedFile(const std::string& path);
+
+  /// Up to `capacity` bytes; 0 only at the end. `line` is the place for error messages, kNoLine in
+  /// a file that has no lines.
+  static constexpr int64_t kNoLine = -1;
+  size_t read(char* out, size_t capacity, int64_t line);
+
+ private:
+  size_t read_plain(char* out, size_t capacity);
+  size_t read_compressed(char* out, size_t capacity, int64_t line);
+  bool start_stream(int64_t line);
+  [[noreturn]] void fail_compressed(int64_t line, const std::string& what) const;
+
+  BufferedFile file_;
+  const CompressedFormat* format_ = nullptr;  // null: plain
+  std::unique_ptr<Decompressor> decompressor_;
+  bool inside_stream_ = false;
+};
+
+/// All bytes of a file, unpacked where it is compressed. Throws as UnpackedFile does.
+std::string read_unpacked(const std::string& path);
+
+}  // namespace tapestry

@@ -1,0 +1,42 @@
+#include "data/files.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/data/files.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(WholeFiles, AreReadAsTheyWereWritten) {
+  TempFolder folder;
+  std::string bytes;
+  for (uint32_t i = 0; i < 300000; ++i) bytes += static_cast<char>(i * 7919 >> 3);
+  for (const std::string& content : {std::string(), std::string("a\0\r\n", 4), bytes}) {
+    write_file(folder.path("file"), content);
+    EXPECT_EQ(read_file(folder.path("file")), content);
+  }
+  const std::string packed = gzip("text");
+  EXPECT_EQ(read_file(folder.write("packed", packed)), packed);
+}
+
+TEST(WholeFiles, ThatCannotBeReadAreErrors) {
+  TempFolder folder;
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_file(folder.path("none")); }),
+              HasSubstr("none cannot be opened: No such file or directory."));
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_file(folder.path("")); }),
+              HasSubstr("is a directory, expected a file."));
+}
+
+TEST(WholeFiles, ThatCannotBeWrittenAreErrors) {
+  TempFolder folder;
+  EXPECT_EQ(error_of(ErrorKind::kRuntime, [&] { write_file(folder.path("no/file"), "a"); }),
+            "[file] cannot write " + folder.path("no/file") + ".");
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  EXPECT_EQ(error_of(ErrorKind::kRuntime, [&] { write_file("/dev/full", "a"); }),
+            "[file] cannot write /dev/full.");
+}
+
+}  // namespace
+}  // namespace tapestry
