@@ -17,7 +17,7 @@ const BuildInfo& build_info();
 /// As the processor calls itself: "AMD EPYC 9654 96-Core Processor"; empty where it does not say.
 std::string cpu_name();
 
-/// The vector instructions that the CPU kernels use here, in Highway's words: "AVX2", "AVX3_ZEN4".
+/// The vector instructions that the CPU kernels use here, in Highway's words: "AVX2", "AVX3".
 std::string vector_target();
 
 }  // namespace tapestry
