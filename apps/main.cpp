@@ -1,3 +1,10 @@
 #include "apps/commands/cli.h"
 
-int main(int argc, char** argv) { return tapestry::run_command_line(argc, argv); }
+namespace tapestry {
+// The build writes its definition (cmake/commit.cmake): a new commit compiles that file only.
+extern const char* const kCommit;
+}  // namespace tapestry
+
+int main(int argc, char** argv) {
+  return tapestry::run_command_line(argc, argv, tapestry::kCommit);
+}

@@ -85,8 +85,9 @@ void add_activations(Cases& cases, Inputs& in) {
     // The products are at most 0.24, so that the biases decide on which side of a kink z lies.
     const Var a = in.draw({2, 3, 6}, -0.2, 0.2), w = in.draw({9, 6}, -0.2, 0.2);
     const Var bias = in.draw_off(kinks, 0.3, {9}, -4, 4);
-    cases.push_back(
-        {concat("linear ", name_of(f)), {a, w, bias}, [=] { return linear(a, w, bias, f); }});
+    cases.push_back({concat("linear ", name_of(f)), {a, w, bias}, [=] {
+                       return linear(a, w, bias, {.activation = f});
+                     }});
   }
   cases.push_back({"tanh", {x}, [=] { return tanh(x); }});
   cases.push_back({"sigmoid", {x}, [=] { return sigmoid(x); }});

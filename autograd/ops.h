@@ -78,9 +78,13 @@ struct MatmulOptions {
 /// op(a) (..., m, k) times op(b) (..., k, n), batched over equal leading axes; a matrix b (rank 2)
 /// is used for every batch of a.
 Var matmul(const Var& a, const Var& b, const MatmulOptions& options = {});
+struct LinearOptions {
+  Activation activation = Activation::kNone;
+  Precision precision = Precision::kFull;  ///< of float32 products, forward and backward
+};
 /// act(x W^T + bias): x (..., in), W (out, in), bias (out) or undefined -> (..., out).
 Var linear(const Var& x, const Var& weight, const Var& bias = {},
-           Activation activation = Activation::kNone);
+           const LinearOptions& options = {});
 
 // ---- Norms and embedding (ops_norm.cpp)
 struct NormOptions {
@@ -196,6 +200,8 @@ struct CrossEntropyOptions {
   /// update passes the number of real tokens in all its micro-batches, so that its gradient equals
   /// that of one big batch.
   double normalizer = 0;
+  /// Of the fused classifier's float32 products, forward and backward.
+  Precision precision = Precision::kFull;
 };
 struct CrossEntropy {
   Var loss;            ///< scalar: smoothed loss summed over real tokens / normalizer

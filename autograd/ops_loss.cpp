@@ -22,7 +22,7 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
         targets.defined() ? targets.shape().str() : "none", '.');
   check(options.label_smoothing >= 0 && options.label_smoothing < 1, who,
         "label smoothing must be in [0, 1), got ", options.label_smoothing, '.');
-  Problem problem{{rows, classes, options.label_smoothing, options.ignore_index},
+  Problem problem{{rows, classes, options.label_smoothing, options.ignore_index, options.precision},
                   targets.to(device),
                   targets.to(Device{})};
   const int32_t* target = problem.host_targets.data<int32_t>();

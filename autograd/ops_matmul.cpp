@@ -131,14 +131,16 @@ Var matmul(const Var& a, const Var& b, const MatmulOptions& options) {
 }
 
 // z = x W^T + b, y = act(z).  dz = act'(z) dy, dx = dz W, dW = dz^T x, db = column sums of dz.
-Var linear(const Var& x, const Var& weight, const Var& bias, Activation activation) {
+Var linear(const Var& x, const Var& weight, const Var& bias, const LinearOptions& options) {
+  const Activation activation = options.activation;
   check_same_kind("linear", x, weight);
   check_same_kind("linear", x, bias);
   check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == weight.shape()[1],
         "linear", "inner dimensions differ: x is ", x.shape(), ", weight is ", weight.shape(), '.');
   check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear", "weight is ",
         weight.shape(), ", bias is ", bias.shape(), '.');
-  const LinearShape shape{x.shape().rows(), weight.shape()[1], weight.shape()[0], activation};
+  const LinearShape shape{x.shape().rows(), weight.shape()[1], weight.shape()[0], activation,
+                          options.precision};
   Var y = Tensor::empty(x.shape().with(-1, shape.out), x.dtype(), x.value().device());
   const functors::Needs needs = derivative_needs(activation);
   const bool keeps_z = needs == functors::Needs::kInput && Tape::records(x, weight, bias);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/kernels/common.h"
 #include "core/tensor.h"
@@ -83,5 +85,7 @@ class Var {
   Tensor value_;
   std::shared_ptr<Gradient> gradient_;
 };
+
+using NamedVars = std::vector<std::pair<std::string, Var>>;
 
 }  // namespace tapestry

@@ -8,8 +8,8 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "core/blas.h"
 #include "core/error.h"
-#include "core/kernels/gemm.h"
 
 namespace tapestry {
 namespace {

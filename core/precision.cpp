@@ -1,26 +1,25 @@
 #include "core/precision.h"
 
-#include <atomic>
-
 #include "core/error.h"
 
 namespace tapestry {
-namespace {
 
-std::atomic<Precision> current{Precision::kFull};
-
-}  // namespace
-
-void set_dense_precision(Precision precision) {
-  if (precision == Precision::kBfloat16 && !can_multiply_bfloat16()) {
+void check_precision(Precision precision, Device device) {
+  if (precision == Precision::kFull || (precision == Precision::kTf32 && !device.is_cpu())) return;
+  if (precision == Precision::kTf32) {
+    fail(ErrorKind::kConfig, "[precision] TF32 needs a GPU, the device is ", device, '.');
+  }
+  if (!device.is_cpu()) {
+    fail(ErrorKind::kConfig,
+         "[precision] on a GPU mixed precision means bfloat16 tensors; float32 tensors on ", device,
+         " cannot be multiplied as bfloat16.");
+  }
+  if (!can_multiply_bfloat16()) {
     fail(ErrorKind::kConfig,
          "[precision] dtype: bfloat16 needs a processor with AVX512-BF16, this one has none; "
          "use dtype: float32.");
   }
-  current = precision;
 }
-
-Precision dense_precision() { return current; }
 
 bool can_multiply_bfloat16() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device.h"
@@ -91,5 +93,7 @@ class Tensor {
   DType dtype_ = DType::kFloat32;
   Device device_;
 };
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 }  // namespace tapestry

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/build_info.h"
 #include "core/error.h"
 #include "data/utf8.h"
 
@@ -69,7 +70,7 @@ void check_lines(const char* who, size_t hypotheses, size_t references) {
   if (hypotheses == 0) fail(ErrorKind::kData, '[', who, "] expected lines to compare, got none.");
 }
 
-std::string version() { return "tapestry-" TAPESTRY_VERSION; }
+std::string version() { return concat("tapestry-", build_info().version); }
 
 std::string fixed(double value, int digits) {
   char buffer[64];

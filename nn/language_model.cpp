@@ -40,9 +40,11 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
     : options(options),
       vocabulary(vocabulary),
       table(embedding_table(options, vocabulary.size, scope / "embedding")),
-      output(classifier_weight(options, vocabulary.size, table, scope)),
+      output(classifier(options, vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
-  if (!causal) head.emplace(options, vocabulary.size, scope / "head");
+  if (causal) return;
+  head.emplace(options, vocabulary.size, scope / "head");
+  output.bias = head->bias;
 }
 
 Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
@@ -53,12 +55,12 @@ Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
   loss_options.ignore_index = vocabulary.pad_id;
   Var x = trunk(batch.ids, batch.lengths, batch.segments);
-  if (!head) return linear_cross_entropy(x, output, {}, batch.targets, loss_options);
+  if (!head) return output.loss(x, batch.targets, loss_options);
   // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
   const Places places = places_with_target(batch.targets, vocabulary.pad_id, batch.ids.device());
   x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
   x = reshape(x, {places.targets.numel(), options.hidden_size});
-  return linear_cross_entropy((*head)(x), output, head->bias, places.targets, loss_options);
+  return output.loss((*head)(x), places.targets, loss_options);
 }
 
 Tensor LanguageModel::step(const Tensor& ids, std::vector<KeyValueCache>& caches) const {

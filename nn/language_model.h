@@ -42,16 +42,15 @@ struct LanguageModel {
   /// ids (B, T), lengths (B) or undefined, -> hidden states (B, T, D) after the head's transform.
   Var hidden(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
   /// hidden (..., D) -> logits (..., V).
-  Var logits(const Var& hidden) const { return linear(hidden, output, output_bias()); }
+  Var logits(const Var& hidden) const { return output(hidden); }
 
   /// Feeds n tokens to each row: ids (R, n) -> logits (R, V) of the next one. Causal models only.
   Tensor step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
 
-  Var output_bias() const { return head ? head->bias : Var(); }
-
   ModelOptions options;
   Vocabulary vocabulary;
-  Var table, output;
+  Var table;
+  Linear output;  ///< a masked model's has the head's bias
   Trunk trunk;
   std::optional<MaskedHead> head;
 };

@@ -9,7 +9,8 @@ Linear::Linear(const Options& options, const ParamScope& scope)
                           options.deviation > 0 ? Init::normal(options.deviation)
                                                 : Init::xavier(options.out, options.in))),
       bias(options.bias ? scope.create("bias", {options.out}, Init::zeros()) : Var()),
-      activation(options.activation) {}
+      activation(options.activation),
+      precision(scope.precision()) {}
 
 Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
     : weight(scope.create("weight", {size}, Init::ones())),

@@ -18,10 +18,19 @@ struct Linear {
   };
 
   Linear(const Options& options, const ParamScope& scope);
-  Var operator()(const Var& x) const { return linear(x, weight, bias, activation); }
+  /// With a matrix that is there already and no bias: a classifier that shares an embedding.
+  Linear(const Var& weight, Precision precision) : weight(weight), precision(precision) {}
+
+  Var operator()(const Var& x) const { return linear(x, weight, bias, {activation, precision}); }
+  /// The layer as a classifier: the loss of its logits, which are never stored at once.
+  CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {
+    options.precision = precision;
+    return linear_cross_entropy(x, weight, bias, targets, options);
+  }
 
   Var weight, bias;
-  Activation activation;
+  Activation activation = Activation::kNone;
+  Precision precision;  ///< the store's
 };
 
 /// Layer or RMS normalisation over the last axis, or batch normalisation over all others; gamma

@@ -56,11 +56,6 @@ LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t
           .rope_layout = o.rope_layout};
 }
 
-LayerAttention::LayerAttention(const ModelOptions& o, int64_t branches, const ParamScope& scope)
-    : kind(o.kv_latent_size > 0
-               ? decltype(kind)(LatentAttention(latent_attention_options(o, branches), scope))
-               : decltype(kind)(SelfAttention(attention_options(o, branches), scope))) {}
-
 int64_t cache_bytes_per_token(const ModelOptions& o, DType dtype) {
   const int64_t width = o.kv_latent_size > 0 ? latent_attention_options(o, 1).cache_width()
                                              : attention_options(o, 1).kv_width();
@@ -83,22 +78,6 @@ Norm::Options norm_options(const ModelOptions& o) {
 
 Residual::Options residual_options(const ModelOptions& o) {
   return {.hidden_size = o.hidden_size, .position = o.norm_position, .norm = norm_options(o)};
-}
-
-Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
-  const double deviation = o.initializer_range > 0
-                               ? o.initializer_range
-                               : 1 / std::sqrt(static_cast<double>(o.hidden_size));
-  return scope.create("weight", {rows, o.hidden_size}, Init::normal(deviation));
-}
-
-Var classifier_weight(const ModelOptions& o, int64_t vocab, const Var& table,
-                      const ParamScope& scope) {
-  if (o.tie_word_embeddings) return table;
-  return Linear(
-             {.in = o.hidden_size, .out = vocab, .bias = false, .deviation = o.initializer_range},
-             scope / "output")
-      .weight;
 }
 
 }  // namespace tapestry

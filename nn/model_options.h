@@ -1,9 +1,6 @@
 // What a model is made of: one place for each default, and how its layers take them.
 #pragma once
 
-#include <variant>
-
-#include "autograd/recompute.h"
 #include "nn/latent_attention.h"
 
 namespace tapestry {
@@ -58,39 +55,7 @@ FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t b
 Norm::Options norm_options(const ModelOptions& options);
 Residual::Options residual_options(const ModelOptions& options);
 
-/// A layer's self-attention: latent where the options give a kv_latent_size, else multi-head.
-struct LayerAttention {
-  LayerAttention(const ModelOptions& options, int64_t branches, const ParamScope& scope);
-
-  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
-  Var operator()(const Var& x, const Tensor& lengths, bool causal) const {
-    return std::visit([&](const auto& f) { return f(x, lengths, causal); }, kind);
-  }
-  /// n more tokens x (R, n, D) after those in the cache.
-  Var step(const Var& x, KeyValueCache& cache) const {
-    return std::visit([&](const auto& f) { return f.step(x, cache); }, kind);
-  }
-
-  std::variant<SelfAttention, LatentAttention> kind;
-};
-
-/// A layer of a stack, f() -> Var, with its activations kept or, on request, computed again.
-template <class F>
-Var run_layer(bool recomputed, F f) {
-  return recomputed ? recompute(std::move(f)) : f();
-}
-
 /// What decoding keeps of one token in the self-attention of one layer: 2G * K numbers, or C + R.
 int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);
-
-/// A new parameter "<scope>.weight" (rows, D). Without initializer_range N(0, 1/D), so that scaling
-/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of
-/// order 1.
-Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
-
-/// The classifier's matrix (vocab, D): `table` where embeddings are tied, else a new parameter
-/// "<scope>.output.weight".
-Var classifier_weight(const ModelOptions& options, int64_t vocab, const Var& table,
-                      const ParamScope& scope);
 
 }  // namespace tapestry

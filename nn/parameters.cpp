@@ -8,12 +8,23 @@ Init Init::xavier(int64_t out, int64_t in) {
   return {Kind::kUniform, std::sqrt(6.0 / static_cast<double>(in + out))};
 }
 
+ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision)
+    : seed_(seed), dtype_(dtype), device_(device), precision_(precision) {
+  check_precision(precision, device);
+}
+
 ParamScope ParamStore::root() { return ParamScope(this, ""); }
 
 const Parameter& ParamStore::at(const std::string& name) const {
   const auto found = index_.find(name);
   check(found != index_.end(), "parameters", "there is no parameter '", name, "'.");
   return parameters_[found->second];
+}
+
+NamedVars ParamStore::named() const {
+  NamedVars named;
+  for (const Parameter& parameter : parameters_) named.emplace_back(parameter.name, parameter.var);
+  return named;
 }
 
 int64_t ParamStore::elements() const {

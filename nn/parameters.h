@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/var.h"
+#include "core/precision.h"
 
 namespace tapestry {
 
@@ -38,8 +39,10 @@ class ParamScope;
 
 class ParamStore {
  public:
-  explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {})
-      : seed_(seed), dtype_(dtype), device_(device) {}
+  /// `precision` is that of the model's dense layers. Throws Error(kConfig) when the device does
+  /// not have it.
+  explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {},
+                      Precision precision = Precision::kFull);
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -47,6 +50,8 @@ class ParamStore {
 
   /// In the order of creation.
   const std::deque<Parameter>& parameters() const { return parameters_; }
+  /// The same as an Optimizer takes them.
+  NamedVars named() const;
   /// Throws when there is no such parameter.
   const Parameter& at(const std::string& name) const;
   bool contains(const std::string& name) const { return index_.contains(name); }
@@ -54,6 +59,7 @@ class ParamStore {
   int64_t elements() const;
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
+  Precision precision() const { return precision_; }
 
  private:
   friend class ParamScope;
@@ -62,6 +68,7 @@ class ParamStore {
   uint64_t seed_;
   DType dtype_;
   Device device_;
+  Precision precision_;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
 };
@@ -80,6 +87,7 @@ class ParamScope {
 
   DType dtype() const { return store_->dtype(); }
   Device device() const { return store_->device(); }
+  Precision precision() const { return store_->precision(); }
 
  private:
   friend class ParamStore;

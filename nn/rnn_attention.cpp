@@ -187,7 +187,7 @@ CrossEntropy RnnAttention::loss(const Batch& batch, CrossEntropyOptions options)
   const Var memory = encode(batch.source, batch.source_lengths);
   const Var states = decode(batch.target_in, memory, batch.source_lengths);
   options.ignore_index = vocabulary.pad_id;
-  return linear_cross_entropy(states, words.output, {}, batch.target_out, options);
+  return words.output.loss(states, batch.target_out, options);
 }
 
 RnnAttention::State RnnAttention::start(const Tensor& source, const Tensor& source_lengths) const {

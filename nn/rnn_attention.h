@@ -27,7 +27,7 @@ struct GruLayer {
   }
   /// One step of one direction, from the input's gates (R, 3D) and the state (R, D).
   Var step(const Var& x_gates, const Var& h) const {
-    return gru_step(x_gates, linear(h, weight, bias), h);
+    return gru_step(x_gates, linear(h, weight, bias, {.precision = input.precision}), h);
   }
 
   Linear input;      ///< (N*3D, in): the gates r, z, n of each direction
@@ -81,7 +81,7 @@ struct RnnAttention {
   /// layer over state, context and word.
   Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
   /// hidden (..., D) -> logits (..., V).
-  Var logits(const Var& hidden) const { return linear(hidden, words.output); }
+  Var logits(const Var& hidden) const { return words.output(hidden); }
 
   using Batch = EncoderDecoder::Batch;
   /// Cross-entropy of target_out; padding is ignored.

@@ -39,7 +39,7 @@ WordTables::WordTables(const ModelOptions& o, const Vocabulary& v, const ParamSc
       source(embedding_table(o, v.source_size,
                              one ? scope / "embedding" : scope / "encoder" / "embedding")),
       target(one ? source : embedding_table(o, v.target_size, scope / "decoder" / "embedding")),
-      output(classifier_weight(o, v.target_size, target, scope)) {}
+      output(classifier(o, v.target_size, target, scope)) {}
 
 namespace {
 
@@ -81,7 +81,7 @@ CrossEntropy EncoderDecoder::loss(const Batch& batch, CrossEntropyOptions option
   const Var memory = encode(batch.source, batch.source_lengths);
   const Var hidden = decode(batch.target_in, memory, batch.source_lengths);
   options.ignore_index = vocabulary.pad_id;
-  return linear_cross_entropy(hidden, words.output, {}, batch.target_out, options);
+  return words.output.loss(hidden, batch.target_out, options);
 }
 
 EncoderDecoder::State EncoderDecoder::start(const Tensor& source,

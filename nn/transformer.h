@@ -41,7 +41,8 @@ struct WordTables {
   WordTables(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);
 
   bool one;  ///< source and target have one vocabulary and one table
-  Var source, target, output;
+  Var source, target;
+  Linear output;
 };
 
 struct EncoderDecoder {
@@ -55,7 +56,7 @@ struct EncoderDecoder {
   /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D).
   Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
   /// hidden (..., D) -> logits (..., V).
-  Var logits(const Var& hidden) const { return linear(hidden, words.output); }
+  Var logits(const Var& hidden) const { return words.output(hidden); }
 
   struct Batch {
     Tensor source;          ///< (B, S)

@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "nn/model_options.h"
+#include "nn/layer_attention.h"
+#include "nn/word_tables.h"
 
 namespace tapestry {
 

@@ -1,17 +1,9 @@
-// Parameters and state tensors by name: what the optimizer, the average and the checkpoints
-// exchange.
+// What the optimizer and the average ask of parameters and state tensors by name.
 #pragma once
-
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "autograd/var.h"
 
 namespace tapestry {
-
-using NamedVars = std::vector<std::pair<std::string, Var>>;
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// Throws, naming `who`, unless names and tensors are distinct (a tied parameter is listed once)
 /// and all are floating, of one dtype on one device (running statistics of bfloat16 are float32).

@@ -32,12 +32,13 @@ ModelFiles read_model_files(const std::string& path);
 /// Not movable: the model refers to its store.
 template <class Model>
 struct ModelBundle {
-  /// With fresh parameters, drawn from the config's seed.
-  ModelBundle(const Config& config, TokenizerPair tokenizers)
+  /// With fresh parameters, drawn from the config's seed. Who trains it gives its precision.
+  ModelBundle(const Config& config, TokenizerPair tokenizers,
+              Precision precision = Precision::kFull)
       : config(config),
         tokenizers(std::move(tokenizers)),
         store(config.seed, tensor_dtype(config, parse_device(config.device)),
-              parse_device(config.device)),
+              parse_device(config.device), precision),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
   /// From a checkpoint folder or run folder; `who` stands in the message about a model that does

@@ -3,14 +3,10 @@
 
 #include <map>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "core/tensor.h"
 
 namespace tapestry {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// The bytes of a safetensors file, tensors in the given order, data aligned to 64 bytes.
 /// Throws on a duplicate name.

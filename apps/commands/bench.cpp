@@ -10,8 +10,9 @@
 #include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
+#include "core/blas.h"
 #include "core/clock.h"
-#include "core/cuda/runtime.h"
+#include "core/device_runtime.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -85,9 +86,10 @@ double step_flops(const Config& config, const BatchShape& s) {
           double(m.decoder_layers) * (layer(target, /*causal=*/true) + cross) + classifier);
 }
 
-// The rate of square products on `device`, the best of five: 1024^3 of float32 on a CPU, 8192^3 of
-// the run's own type on a GPU.
-double gemm_peak(Device device, DType dtype) {
+// The rate of square products on the device of the run, the best of five: 1024^3 of float32 on a
+// CPU, 8192^3 of the run's own type and precision on a GPU.
+double gemm_peak(const Config& config, Device device) {
+  const DType dtype = device.is_cpu() ? DType::kFloat32 : tensor_dtype(config, device);
   const int64_t n = device.is_cpu() ? 1024 : 8192;
   // Random values: a GPU multiplies numbers with few significant bits faster than a model's.
   const Tensor values = Tensor::empty({n, n}, DType::kFloat32);
@@ -101,14 +103,15 @@ double gemm_peak(Device device, DType dtype) {
     using T = decltype(type);
     Gemm<T> g;
     g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
+    if (!device.is_cpu()) g.precision = training_precision(config, device);
     g.a = a.data<T>(), g.b = b.data<T>(), g.c = c.data<T>();
     // An idle GPU needs time to reach its full clock rate.
     const double least = steady_seconds() + (device.is_cpu() ? 0 : 0.3);
     for (int i = 0; i < 6 || steady_seconds() < least; ++i) {
-      if (!device.is_cpu()) cuda::synchronize();
+      synchronize(device);
       const double start = steady_seconds();
       kernels::gemm(where, g);
-      if (!device.is_cpu()) cuda::synchronize();
+      synchronize(device);
       if (i > 0) best = std::min(best, steady_seconds() - start);
     }
   });
@@ -128,7 +131,7 @@ struct Measured {
 template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
                    NextLoss next_loss) {
-  Optimizer optimizer(config.optimizer, weight_decay_groups(named_parameters(store)));
+  Optimizer optimizer(config.optimizer, weight_decay_groups(store.named()));
   Measured measured;
   Tensor loss;
   // CUDA graphs are made in the third step.
@@ -146,13 +149,17 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
       loss = result.loss.value();
       tape.backward(result.loss);
     };
-    cuda::as_graph(std::ref(forward_and_backward));  // by reference: no allocation
+    if (config.cuda_graphs) {
+      as_graph(store.device(), std::ref(forward_and_backward));  // by reference: no allocation
+    } else {
+      forward_and_backward();
+    }
     if (step > 0) optimizer.outcome();
     optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                             .clip_value = config.training.clip_value});
     optimizer.zero_grad();
     const int64_t left = warmup_steps + arguments.steps - 1 - step;
-    if (!store.device().is_cpu() && (left == 0 || left == arguments.steps)) cuda::synchronize();
+    if (left == 0 || left == arguments.steps) synchronize(store.device());
     if (step < warmup_steps) continue;
     measured.seconds.push_back(steady_seconds() - start);
     measured.tokens.push_back(tokens);
@@ -180,7 +187,8 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
-  ParamStore store(config.seed, tensor_dtype(config, device), device);
+  ParamStore store(config.seed, tensor_dtype(config, device), device,
+                   training_precision(config, device));
   uint32_t next = 0;
   Measured measured;
   if (both_sides) {
@@ -233,9 +241,8 @@ int run_bench(const BenchArguments& arguments) {
                                     /*check_files=*/arguments.shape.empty());
   set_num_threads(config.threads);
   const Device device = parse_device(config.device);
-  use_device_options(config, device);
-  const double peak =
-      gemm_peak(device, device.is_cpu() ? DType::kFloat32 : tensor_dtype(config, device));
+  check_precision(training_precision(config, device), device);
+  const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments)
                                                     : measure_synthetic(config, arguments);
@@ -255,7 +262,7 @@ int run_bench(const BenchArguments& arguments) {
                {"gemm_peak_gflops", peak},
                {"peak_memory_bytes", memory_of(device).peak_bytes},
                {"system_allocations_in_warm_steps", measured.system_calls},
-               {"graph_launches", cuda::graph_stats().launches},
+               {"graph_launches", graph_stats().launches},
                {"loss", measured.loss}};
   double known = 0;
   for (int i = 0; i < kParts && device.is_cpu(); ++i) {

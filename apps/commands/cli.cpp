@@ -7,6 +7,8 @@
 #include <new>
 
 #include "apps/commands/commands.h"
+#include "core/blas.h"
+#include "core/build_info.h"
 #include "core/error.h"
 
 namespace tapestry {
@@ -240,6 +242,20 @@ int report(const std::string& message, ErrorKind kind) {
   return static_cast<int>(kind);
 }
 
+// What a bug report needs.
+std::string version_text(const char* commit) {
+  const BuildInfo& build = build_info();
+  std::string blas;
+  try {
+    blas = blas_description();
+  } catch (const Error& error) {
+    blas = error.what();
+  }
+  return concat("tapestry ", build.version, "\ncommit: ", commit, "\nbuild: ", build.type, ", ",
+                build.devices, ", ", build.compiler, "\nprocessor: ", cpu_name(), ", vectors ",
+                vector_target(), "\nBLAS: ", blas);
+}
+
 /// Results that did not reach stdout (a full disk, say) are a failure like any other.
 bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
 
@@ -258,10 +274,10 @@ int run_guarded(const Run& run) {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv) {
+int run_command_line(int argc, char** argv, const char* commit) {
   CLI::App app{"Tapestry trains Transformers from a YAML file."};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tapestry 0.1.0");
+  app.set_version_flag("--version", [commit] { return version_text(commit); });
   Run run;
   add_train(app, run);
   add_translate(app, run);

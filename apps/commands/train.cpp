@@ -7,8 +7,8 @@
 #include "apps/run/log.h"
 #include "apps/run/signals.h"
 #include "apps/run/trainer.h"
-#include "core/cuda/runtime.h"
-#include "core/kernels/gemm.h"
+#include "core/blas.h"
+#include "core/device_runtime.h"
 #include "core/parallel.h"
 #include "core/text.h"
 #include "data/files.h"
@@ -122,7 +122,7 @@ int run_train(const TrainArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
   const Device device = parse_device(config.device);
   set_num_threads(config.threads);
-  use_device_options(config, device);
+  check_precision(training_precision(config, device), device);
   install_signal_handlers();
   RunFolder folder(config.output_dir);
   std::string note;
@@ -148,8 +148,8 @@ int run_train(const TrainArguments& arguments) {
   write_file(folder.file("config.yaml"), to_yaml(config));
   if (!note.empty()) log.warn(note);
   if (!changes.empty()) log.info("changed since the checkpoint: " + changes);
-  if (device.is_cpu() && config.device == "auto" && cuda::compiled()) {
-    log.warn(concat("no GPU answers: ", cuda::why_no_device()));
+  if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
+    log.warn(concat("no GPU answers: ", why));
   }
   log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn(warning);

@@ -13,6 +13,11 @@ DType tensor_dtype(const Config& config, Device device) {
   return mixed ? DType::kBFloat16 : config.dtype;
 }
 
+Precision training_precision(const Config& config, Device device) {
+  if (device.is_cpu()) return config.precision;
+  return config.allow_tf32 ? Precision::kTf32 : Precision::kFull;
+}
+
 bool reads_images(const Config& config) {
   return !config.data.train.empty() && !config.data.train[0].images.empty();
 }

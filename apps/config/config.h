@@ -66,9 +66,9 @@ struct Config {
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
   Precision precision = Precision::kFull;  ///< of training's dense layers; `dtype: bfloat16`
-  bool allow_tf32 = false;                 ///< float32 products on a GPU may round to TF32
-  bool cuda_graphs = false;                ///< updates on a GPU run as CUDA graphs
-  std::string output_dir;                  ///< absolute
+  bool allow_tf32 = false;   ///< on a GPU the float32 products of dense layers may round to TF32
+  bool cuda_graphs = false;  ///< updates on a GPU run as CUDA graphs
+  std::string output_dir;    ///< absolute
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;
   TokenizerOptions tokenizer;
@@ -91,6 +91,8 @@ bool reads_images(const Config& config);
 /// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
 /// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).
 DType tensor_dtype(const Config& config, Device device);
+/// What a model is to be trained with; one that is only used computes in full precision.
+Precision training_precision(const Config& config, Device device);
 
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,

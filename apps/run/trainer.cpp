@@ -11,7 +11,7 @@
 #include "apps/run/signals.h"
 #include "core/allocator.h"
 #include "core/clock.h"
-#include "core/cuda/runtime.h"
+#include "core/device_runtime.h"
 
 namespace tapestry {
 namespace {
@@ -89,7 +89,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
       task_(task),
       folder_(folder),
       log_(log),
-      params_(named_parameters(task.parameters())),
+      params_(task.parameters().named()),
       trained_(trained_parameters(params_, config.training.freeze)),
       optimizer_(config.optimizer, weight_decay_groups(trained_)) {
   if (checkpoint != nullptr) {
@@ -131,6 +131,7 @@ void Trainer::launch_update() {
                     .sums = {}};
   const CrossEntropyOptions options{.label_smoothing = training.label_smoothing,
                                     .normalizer = static_cast<double>(launched.size.targets)};
+  const Device device = task_.parameters().device();
   std::vector<Tensor> sums;
   for (int64_t i = 0; i < launched.size.micro_batches; ++i) {
     const auto forward_and_backward = [&] {
@@ -141,7 +142,11 @@ void Trainer::launch_update() {
       sums.push_back(result.sums);
       tape.backward(result.loss);
     };
-    cuda::as_graph(std::ref(forward_and_backward));  // by reference: no allocation
+    if (config_.cuda_graphs) {
+      as_graph(device, std::ref(forward_and_backward));  // by reference: no allocation
+    } else {
+      forward_and_backward();
+    }
     launched.sums.emplace_back(sums.back());
   }
   // Now the device has enough to do: time to hear of the update before.
@@ -214,7 +219,7 @@ int Trainer::run() {
   }
   log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
   if (config_.cuda_graphs && !on_cpu) {
-    const cuda::GraphStats stats = cuda::graph_stats();
+    const GraphStats stats = graph_stats();
     log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
     if (!stats.refusal.empty()) log_.warn(concat("no graph of every shape: ", stats.refusal));
   }

@@ -108,7 +108,8 @@ class ClassificationTask : public TrainingTask {
   ClassificationTask(Config config, TokenizerPair tokenizers, DataPosition start,
                      const Report& report)
       : data_(config, tokenizers, report),
-        model_(config, std::move(tokenizers)),
+        model_(config, std::move(tokenizers),
+               training_precision(config, parse_device(config.device))),
         loader_(Kind::batches(config, data_.train, /*shuffle=*/true, start)) {}
 
   ParamStore& parameters() override { return model_.store; }

@@ -27,7 +27,8 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
       valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
       report("validation data: " + valid_.counts.summary());
     }
-    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
+    model_ = std::make_unique<TranslationModel<Model>>(
+        config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
     loader_ = std::make_unique<Loader<DenoisingBatches>>(batches(train_, config.batch, start));
   }
   ~DenoisingTask() override { loader_.reset(); }

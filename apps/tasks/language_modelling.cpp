@@ -69,7 +69,8 @@ class LanguageModellingTask : public TrainingTask {
     };
     train_ = read(config.data.train, "train");
     if (!config.data.valid.empty()) valid_ = read(config.data.valid, "valid");
-    model_ = std::make_unique<TextModel>(config, std::move(tokenizers));
+    model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
+                                         training_precision(config, parse_device(config.device)));
     with_batches(*model_, train_, /*shuffle=*/true, start, [&](auto batches) {
       auto loader = std::make_shared<Loader<decltype(batches)>>(std::move(batches));
       next_ = [loader] {

@@ -2,9 +2,6 @@
 
 #include <cmath>
 
-#include "core/cuda/runtime.h"
-#include "core/precision.h"
-
 namespace tapestry {
 
 void load_parameters(const ParamStore& store, const NamedTensors& tensors,
@@ -69,20 +66,6 @@ bool matches(const std::string& name, const std::string& pattern) {
     if (matches(name.substr(from), rest)) return true;
   }
   return false;
-}
-
-void use_device_options(const Config& config, Device device) {
-  set_dense_precision(device.is_cpu() ? config.precision : Precision::kFull);
-  cuda::set_allow_tf32(config.allow_tf32);
-  cuda::set_use_graphs(config.cuda_graphs && !device.is_cpu());
-}
-
-NamedVars named_parameters(const ParamStore& store) {
-  NamedVars params;
-  for (const Parameter& parameter : store.parameters()) {
-    params.emplace_back(parameter.name, parameter.var);
-  }
-  return params;
 }
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {

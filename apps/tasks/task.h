@@ -45,14 +45,8 @@ class TrainingTask {
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
-/// Settles, for the process, how the config wants its device used: before the first step.
-void use_device_options(const Config& config, Device device);
-
 /// Called with a sentence about each corpus: what was read and what was dropped.
 using Report = std::function<void(const std::string&)>;
-
-/// All of a store, as the optimizers take them.
-NamedVars named_parameters(const ParamStore& store);
 
 /// A complete task: the part that a config needs, and the code behind it.
 struct Task : TaskKind {

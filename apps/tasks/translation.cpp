@@ -99,7 +99,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
       }
     }
     report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
-    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers));
+    model_ = std::make_unique<TranslationModel<Model>>(
+        config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
     loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
   }
   // The loader's thread reads the corpus, which is destroyed before the base class.

@@ -24,10 +24,7 @@ void download(void*, const void*, int64_t) { absent(); }
 void copy(void*, const void*, int64_t) { absent(); }
 void fill_zero(void*, int64_t) { absent(); }
 void synchronize() { absent(); }
-void set_allow_tf32(bool) {}
-bool allow_tf32() { return false; }
 void as_graph(const std::function<void()>& body) { body(); }
-void set_use_graphs(bool) {}
 GraphStats graph_stats() { return {}; }
 void* allocate_managed(int64_t) { absent(); }
 void free_managed(void*) noexcept {}

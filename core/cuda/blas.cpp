@@ -40,19 +40,19 @@ struct TypeOf;
 template <>
 struct TypeOf<float> {
   static constexpr cudaDataType_t kData = CUDA_R_32F, kScale = CUDA_R_32F;
-  static cublasComputeType_t compute() {
-    return allow_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  static cublasComputeType_t compute(Precision precision) {
+    return precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   }
 };
 template <>
 struct TypeOf<double> {
   static constexpr cudaDataType_t kData = CUDA_R_64F, kScale = CUDA_R_64F;
-  static cublasComputeType_t compute() { return CUBLAS_COMPUTE_64F; }
+  static cublasComputeType_t compute(Precision) { return CUBLAS_COMPUTE_64F; }
 };
 template <>
 struct TypeOf<BFloat16> {
   static constexpr cudaDataType_t kData = CUDA_R_16BF, kScale = CUDA_R_32F;
-  static cublasComputeType_t compute() { return CUBLAS_COMPUTE_32F; }
+  static cublasComputeType_t compute(Precision) { return CUBLAS_COMPUTE_32F; }
 };
 
 template <class T>
@@ -122,7 +122,8 @@ Descriptors describe(const Gemm<T>& g, const Epilogue<T>& epilogue) {
       layout_of({type, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda, g.batch, g.stride_a});
   d.result = layout_of({type, g.n, g.m, g.ldc, g.batch, g.stride_c});
   auto& operation = d.operation;
-  check_blas(cublasLtMatmulDescInit(&operation, TypeOf<T>::compute(), TypeOf<T>::kScale));
+  check_blas(
+      cublasLtMatmulDescInit(&operation, TypeOf<T>::compute(g.precision), TypeOf<T>::kScale));
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, g.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, kind_of(epilogue));
@@ -161,7 +162,7 @@ Key key_of(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   const int64_t kind = (static_cast<int64_t>(kind_of(epilogue)) * 2 + g.trans_a) * 2 + g.trans_b;
   const bool batched = g.batch > 1;
   return {TypeOf<T>::kData,
-          TypeOf<T>::compute(),
+          TypeOf<T>::compute(g.precision),
           kind,
           alignments,
           g.m,

@@ -35,8 +35,7 @@ bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue);
 template <class T>
 class Product final : public Work {
  public:
-  Product(const Gemm<T>& args, const Epilogue<T>& epilogue)
-      : args_(args), epilogue_(epilogue), tf32_(allow_tf32()) {}
+  Product(const Gemm<T>& args, const Epilogue<T>& epilogue) : args_(args), epilogue_(epilogue) {}
   void issue() const override {
     check(multiply(args_, epilogue_), "gemm", "cuBLASLt no longer has an algorithm for m ", args_.m,
           ", n ", args_.n, ", k ", args_.k, ", batch ", args_.batch, '.');
@@ -44,7 +43,7 @@ class Product final : public Work {
   uint64_t shape() const override {
     // Arrays, because nvcc rejects initializer lists here.
     const int64_t sizes[] = {args_.m, args_.n, args_.k, args_.batch};
-    const bool flags[] = {tf32_,
+    const bool flags[] = {args_.precision == Precision::kTf32,
                           args_.trans_a,
                           args_.trans_b,
                           args_.beta == 0,
@@ -59,7 +58,7 @@ class Product final : public Work {
   }
   bool equals(const Work& other) const override {
     const auto& product = static_cast<const Product&>(other);
-    return args_ == product.args_ && epilogue_ == product.epilogue_ && tf32_ == product.tf32_;
+    return args_ == product.args_ && epilogue_ == product.epilogue_;
   }
   // The kernels belong to the library: we do not know their arguments.
   bool update(cudaGraphExec_t, cudaGraphNode_t) const override { return false; }
@@ -67,7 +66,6 @@ class Product final : public Work {
  private:
   Gemm<T> args_;
   Epilogue<T> epilogue_;
-  bool tf32_;
 };
 
 }  // namespace internal

@@ -247,8 +247,6 @@ Collector& collector() {
   return *instance;
 }
 
-bool graphs_are_used = false;
-
 }  // namespace
 
 void stop_collecting() {
@@ -259,12 +257,11 @@ const void* stage(const void* host, int64_t bytes) { return collector().stage(ho
 
 }  // namespace internal
 
-void set_use_graphs(bool use) { internal::graphs_are_used = use; }
 GraphStats graph_stats() { return internal::collector().stats; }
 
 void as_graph(const std::function<void()>& body) {
   using namespace internal;
-  if (!graphs_are_used || collecting != nullptr) return body();
+  if (collecting != nullptr) return body();
   sort_free_memory();
   collector().begin();
   try {

@@ -80,7 +80,6 @@ class UploadBuffers {
 };
 
 std::atomic<int> settled_device{0};
-std::atomic<bool> tf32_allowed{false};
 
 void use_device(int index) {
   static const int first = [index] {
@@ -214,9 +213,6 @@ void fill_zero(void* device, int64_t bytes) {
   if (bytes == 0) return;
   internal::put_on_stream(internal::FillZero(device, bytes));
 }
-
-void set_allow_tf32(bool allow) { tf32_allowed = allow; }
-bool allow_tf32() { return tf32_allowed; }
 
 void synchronize() {
   internal::stop_collecting();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "core/device_runtime.h"
 #include "core/memory_pool.h"
 
 namespace tapestry::cuda {
@@ -58,26 +59,12 @@ void copy(void* to, const void* from, int64_t bytes);
 void fill_zero(void* device, int64_t bytes);
 void synchronize();
 
-/// Whether float products may round their inputs to TF32 (10 bits of fraction). Off by default. It
-/// does not affect double and BFloat16.
-void set_allow_tf32(bool allow);
-bool allow_tf32();
-
-/// Calls body(). With set_use_graphs(true), the work that body() puts on the stream is collected
-/// and launched when body() returns. If the same kernels came before with the same sizes, it is
-/// launched as one CUDA graph; the result is the same. Collecting stops early if body() waits for
-/// the stream or makes the first product of a kind. If body() throws, the work collected so far is
-/// launched and the exception passed on. No other thread may use the device meanwhile.
+/// Calls body(). The work that it puts on the stream is collected and launched when it returns. If
+/// the same kernels came before with the same sizes, it is launched as one CUDA graph; the result
+/// is the same. Collecting stops early if body() waits for the stream or makes the first product of
+/// a kind. If body() throws, the work collected so far is launched and the exception passed on. No
+/// other thread may use the device meanwhile.
 void as_graph(const std::function<void()>& body);
-/// Whether as_graph() may make graphs. Off by default.
-void set_use_graphs(bool use);
-struct GraphStats {
-  int64_t graphs = 0;    ///< graphs made
-  int64_t held = 0;      ///< graphs in memory now
-  int64_t launches = 0;  ///< launches of graphs
-  int64_t updates = 0;   ///< kernels and copies in graphs that got new arguments
-  std::string refusal;   ///< CUDA's message when it last refused to make a graph
-};
 GraphStats graph_stats();
 
 /// Memory that host and device can both address, for tests.

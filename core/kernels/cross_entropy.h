@@ -18,7 +18,7 @@ struct CrossEntropyShape {
   int64_t classes = 0;
   double label_smoothing = 0;
   int32_t ignore_index = -1;
-  Precision precision = dense_precision();  ///< of the classifier's products
+  Precision precision = Precision::kFull;  ///< of the classifier's products
 };
 
 /// Sums over the rows that are not ignored, in double and in row order.

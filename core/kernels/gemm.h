@@ -9,8 +9,8 @@ namespace tapestry {
 
 /// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major with leading dimensions;
 /// op transposes when the flag is set (A is then stored (k, m)). The operands of the `batch`
-/// products lie the given element strides apart (0 repeats an operand). kBfloat16 rounds the
-/// factors of a float32 product; its alpha must be 1 and beta 0 or 1.
+/// products lie the given element strides apart (0 repeats an operand). kBfloat16 wants alpha 1 and
+/// beta 0 or 1.
 template <class T>
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
@@ -45,11 +45,5 @@ template <class T>
 void gemm_tile(Cpu, const Gemm<T>& args);
 
 }  // namespace kernels
-
-/// What the BLAS runs on: "OpenBLAS 0.3.21, core Haswell". Loads it on the first call.
-std::string blas_description();
-
-/// A warning to print if the loaded BLAS is slower than this processor allows, else empty.
-std::string blas_warning();
 
 }  // namespace tapestry

@@ -8,13 +8,13 @@
 namespace tapestry {
 
 /// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out). `precision` is that of
-/// all three products; float64 ignores it.
+/// all three products of float32.
 struct LinearShape {
   int64_t rows = 0;
   int64_t in = 0;
   int64_t out = 0;
   Activation activation = Activation::kNone;
-  Precision precision = dense_precision();
+  Precision precision = Precision::kFull;
 };
 
 /// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward

@@ -32,9 +32,10 @@ struct Chunk {
 
 // z = x W^T
 template <class T>
-Gemm<T> logits_of(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk, int64_t classes) {
+Gemm<T> logits_of(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                  const Chunk<T>& chunk) {
   Gemm<T> g;
-  g.m = chunk.rows, g.n = classes, g.k = args.in;
+  g.m = chunk.rows, g.n = shape.classes, g.k = args.in, g.precision = shape.precision;
   g.a = chunk.x, g.lda = args.in;
   g.b = args.weight, g.ldb = args.in, g.trans_b = true;
   g.c = chunk.logits, g.ldc = chunk.stride;
@@ -43,9 +44,10 @@ Gemm<T> logits_of(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk, int6
 
 // dx = dz W
 template <class T>
-Gemm<T> input_gradient(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk, int64_t classes) {
+Gemm<T> input_gradient(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                       const Chunk<T>& chunk) {
   Gemm<T> g;
-  g.m = chunk.rows, g.n = args.in, g.k = classes;
+  g.m = chunk.rows, g.n = args.in, g.k = shape.classes, g.precision = shape.precision;
   g.a = chunk.logits, g.lda = chunk.stride;
   g.b = args.weight, g.ldb = args.in;
   g.c = chunk.dx, g.ldc = args.in;
@@ -54,10 +56,10 @@ Gemm<T> input_gradient(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk,
 
 // dW (=|+=) dz^T x
 template <class T>
-Gemm<T> weight_gradient(const LinearCrossEntropy<T>& args, const Chunk<T>& chunk, int64_t classes,
-                        Write write) {
+Gemm<T> weight_gradient(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
+                        const Chunk<T>& chunk, Write write) {
   Gemm<T> g;
-  g.m = classes, g.n = args.in, g.k = chunk.rows;
+  g.m = shape.classes, g.n = args.in, g.k = chunk.rows, g.precision = shape.precision;
   g.a = chunk.logits, g.lda = chunk.stride, g.trans_a = true;
   g.b = chunk.x, g.ldb = args.in;
   g.c = args.d_weight, g.ldc = args.in, g.beta = write == Write::kAdd ? 1 : 0;
@@ -83,12 +85,13 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
     const int64_t left = shape.rows - first;
     const Chunk<T> chunk{left < most ? left : most, args.x + first * args.in, logits.data(), stride,
                          gradients ? args.dx + first * args.in : nullptr};
-    const LinearShape classifier{chunk.rows, args.in, shape.classes};
+    const LinearShape classifier{chunk.rows, args.in, shape.classes, Activation::kNone,
+                                 shape.precision};
     if (args.bias != nullptr) {
       kernels::linear<T>(Cuda{}, classifier,
                          {chunk.x, args.weight, args.bias, nullptr, logits.data()});
     } else {
-      kernels::gemm(Cuda{}, logits_of(args, chunk, shape.classes));
+      kernels::gemm(Cuda{}, logits_of(shape, args, chunk));
     }
     CrossEntropyShape part = shape;
     part.rows = chunk.rows;
@@ -108,8 +111,8 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
       backward.d_weight_write = backward.d_bias_write = write;
       kernels::linear_backward(Cuda{}, classifier, backward);
     } else {
-      kernels::gemm(Cuda{}, weight_gradient(args, chunk, shape.classes, write));
-      kernels::gemm(Cuda{}, input_gradient(args, chunk, shape.classes));
+      kernels::gemm(Cuda{}, weight_gradient(shape, args, chunk, write));
+      kernels::gemm(Cuda{}, input_gradient(shape, args, chunk));
     }
   }
   sum_rows(losses.data(), shape.rows, sums);

@@ -116,7 +116,7 @@ namespace kernels {
 template <class T>
 void linear(Cuda, const LinearShape& shape, const LinearForward<T>& args) {
   Gemm<T> g;
-  g.m = shape.rows, g.n = shape.out, g.k = shape.in;
+  g.m = shape.rows, g.n = shape.out, g.k = shape.in, g.precision = shape.precision;
   g.a = args.x, g.lda = shape.in;
   g.b = args.weight, g.ldb = shape.in, g.trans_b = true;
   g.c = args.y, g.ldc = shape.out;
@@ -153,7 +153,7 @@ void linear_backward(Cuda, const LinearShape& shape, const LinearBackward<T>& ar
   }
   if (!has_weight_gradient) {
     Gemm<T> g;
-    g.m = shape.out, g.n = shape.in, g.k = shape.rows;
+    g.m = shape.out, g.n = shape.in, g.k = shape.rows, g.precision = shape.precision;
     g.a = dz, g.lda = shape.out, g.trans_a = true;
     g.b = args.x, g.ldb = shape.in;
     g.c = args.d_weight, g.ldc = shape.in, g.beta = beta_of(args.d_weight_write);
@@ -166,7 +166,7 @@ void linear_backward(Cuda, const LinearShape& shape, const LinearBackward<T>& ar
   if (!has_bias_gradient) backward_of_activation<T>(shape, args, nullptr);
   if (args.dx != nullptr) {
     Gemm<T> g;
-    g.m = shape.rows, g.n = shape.in, g.k = shape.out;
+    g.m = shape.rows, g.n = shape.in, g.k = shape.out, g.precision = shape.precision;
     g.a = dz, g.lda = shape.out;
     g.b = args.weight, g.ldb = shape.in;
     g.c = args.dx, g.ldc = shape.in, g.beta = beta_of(args.dx_write);

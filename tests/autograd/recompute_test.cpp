@@ -58,7 +58,7 @@ void expect_same_bits(const Leaves& leaves, const Function& f) {
 
 // A residual block: x is used twice inside, there are three random draws.
 Var block(const Leaves& l, const Var& x) {
-  const Var h = dropout(linear(x, l.w, l.b, Activation::kGelu), 0.3);
+  const Var h = dropout(linear(x, l.w, l.b, {.activation = Activation::kGelu}), 0.3);
   return residual_norm(dropout(h, 0.2), x, l.gamma, l.beta, {.dropout = 0.25}).normed;
 }
 

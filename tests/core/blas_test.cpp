@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/kernels/gemm.h"
+#include "core/blas.h"
 
 namespace tapestry {
 namespace {

@@ -113,7 +113,7 @@ class Uncached : public NextToken {
   }
   Tensor step(const std::vector<int32_t>& tokens) override {
     Tensor logits = Tensor::empty({static_cast<int64_t>(tokens.size()), test::kVocabulary},
-                                  model_.words.output.dtype());
+                                  model_.words.target.dtype());
     for (size_t row = 0; row < tokens.size(); ++row) {
       auto& history = histories_[row];
       history.push_back(tokens[row]);

@@ -12,6 +12,7 @@
 
 #include "apps/checkpoint/checkpoint.h"
 #include "apps/checkpoint/safetensors.h"
+#include "core/build_info.h"
 #include "core/error.h"
 #include "data/files.h"
 #include "tests/paths.h"
@@ -81,7 +82,16 @@ TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_THAT(help.out, HasSubstr(command));
   }
-  EXPECT_EQ(tapestry("--version").out, "tapestry 0.1.0\n");
+}
+
+TEST_F(CliTest, VersionSaysWhatABugReportNeeds) {
+  const Outcome outcome = tapestry("--version");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out,
+              testing::MatchesRegex("tapestry [0-9.]+\ncommit: [0-9a-z-]+\n"
+                                    "build: (Release|Debug)[a-zA-Z ]*, CPU[a-zA-Z ]*, .+\n"
+                                    "processor: .*, vectors [A-Z0-9_]+\nBLAS: OpenBLAS .+\n"));
+  EXPECT_THAT(outcome.out, StartsWith(std::string("tapestry ") + build_info().version + '\n'));
 }
 
 TEST_F(CliTest, WrongUsageIsExitCodeTwo) {

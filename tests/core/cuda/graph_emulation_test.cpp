@@ -14,13 +14,11 @@ TEST(GraphEmulationTest, WorkWhoseGraphIsRefusedIsLaunchedAsItComes) {
   const auto triple = [&] {
     kernels::affine(Cuda{}, 3.0, x.data<float>(), 0.0, x.data<float>(), x.numel());
   };
-  const cuda::GraphStats before = cuda::graph_stats();
-  cuda::set_use_graphs(true);
+  const GraphStats before = cuda::graph_stats();
   cuda_emulation::graphs_to_refuse = 1;
   for (int i = 0; i < 4; ++i) cuda::as_graph(triple);
-  cuda::set_use_graphs(false);
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(777, 81.0f));
-  const cuda::GraphStats after = cuda::graph_stats();
+  const GraphStats after = cuda::graph_stats();
   EXPECT_EQ(after.launches, before.launches);
   EXPECT_NE(after.refusal.find("[graph] CUDA says"), std::string::npos) << after.refusal;
 }

@@ -18,18 +18,14 @@ constexpr Device kGpu{Device::Kind::kCuda, 0};
 
 class GraphTest : public testing::Test {
  protected:
-  void SetUp() override {
-    cuda::set_use_graphs(true);
-    before_ = cuda::graph_stats();
-  }
-  void TearDown() override { cuda::set_use_graphs(false); }
-  cuda::GraphStats since() const {
-    const cuda::GraphStats now = cuda::graph_stats();
+  void SetUp() override { before_ = cuda::graph_stats(); }
+  GraphStats since() const {
+    const GraphStats now = cuda::graph_stats();
     return {now.graphs - before_.graphs, 0, now.launches - before_.launches,
             now.updates - before_.updates, ""};
   }
 
-  cuda::GraphStats before_;
+  GraphStats before_;
 };
 
 Tensor row(const std::vector<float>& values) {

@@ -213,20 +213,5 @@ TEST_F(PackedBf16Test, TheClassifierRoundsItsFactors) {
   EXPECT_GT(distance(mixed.dw, expected.dw), 0x1p-11);
 }
 
-TEST_F(PackedBf16Test, ShapesTakeThePrecisionThatIsSet) {
-  EXPECT_EQ(LinearShape{}.precision, Precision::kFull);
-  set_dense_precision(Precision::kBfloat16);
-  EXPECT_EQ(LinearShape{}.precision, Precision::kBfloat16);
-  EXPECT_EQ(CrossEntropyShape{}.precision, Precision::kBfloat16);
-  set_dense_precision(Precision::kFull);
-  EXPECT_EQ(LinearShape{}.precision, Precision::kFull);
-}
-
-TEST(PrecisionTest, IsRefusedWhereTheProcessorCannot) {
-  if (can_multiply_bfloat16()) GTEST_SKIP() << "this processor has AVX512-BF16";
-  EXPECT_THROW(set_dense_precision(Precision::kBfloat16), Error);
-  EXPECT_EQ(dense_precision(), Precision::kFull);
-}
-
 }  // namespace
 }  // namespace tapestry

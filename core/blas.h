@@ -1,0 +1,15 @@
+// The BLAS behind the CPU's matrix products, as programs see it.
+#pragma once
+
+#include <string>
+
+namespace tapestry {
+
+/// What the BLAS runs on: "OpenBLAS 0.3.21, core Haswell". Loads it on the first call. Throws
+/// Error(kRuntime) when it cannot be loaded.
+std::string blas_description();
+
+/// A warning to print if the loaded BLAS is slower than this processor allows, else empty.
+std::string blas_warning();
+
+}  // namespace tapestry

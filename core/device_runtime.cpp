@@ -1,0 +1,19 @@
+#include "core/device_runtime.h"
+
+#include "core/cuda/runtime.h"
+
+namespace tapestry {
+
+void synchronize(Device device) {
+  if (!device.is_cpu()) cuda::synchronize();
+}
+
+void as_graph(Device device, const std::function<void()>& body) {
+  device.is_cpu() ? body() : cuda::as_graph(body);
+}
+
+GraphStats graph_stats() { return cuda::graph_stats(); }
+
+std::string why_no_gpu() { return cuda::compiled() ? cuda::why_no_device() : ""; }
+
+}  // namespace tapestry

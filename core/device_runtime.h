@@ -1,0 +1,33 @@
+// What a program asks of the device that it trains on, whatever its kind.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/device.h"
+
+namespace tapestry {
+
+/// Waits until `device` has done all that it was given. A CPU always has.
+void synchronize(Device device);
+
+/// Calls body(). On a GPU the work that body() gives it is launched as one CUDA graph where it can
+/// be, with the same result (core/cuda/runtime.h).
+void as_graph(Device device, const std::function<void()>& body);
+
+struct GraphStats {
+  int64_t graphs = 0;    ///< graphs made
+  int64_t held = 0;      ///< graphs in memory now
+  int64_t launches = 0;  ///< launches of graphs
+  int64_t updates = 0;   ///< kernels and copies in graphs that got new arguments
+  std::string refusal;   ///< CUDA's message when it last refused to make a graph
+};
+/// Of this process. All 0 without a GPU.
+GraphStats graph_stats();
+
+/// Why no GPU answers in a build with CUDA, in CUDA's words. Empty where one does, and in builds
+/// without CUDA.
+std::string why_no_gpu();
+
+}  // namespace tapestry

@@ -1,0 +1,33 @@
+// The self-attention of a layer as the model options ask for it, and how a stack runs its layers.
+#pragma once
+
+#include <variant>
+
+#include "autograd/recompute.h"
+#include "nn/model_options.h"
+
+namespace tapestry {
+
+/// A layer's self-attention: latent where the options give a kv_latent_size, else multi-head.
+struct LayerAttention {
+  LayerAttention(const ModelOptions& options, int64_t branches, const ParamScope& scope);
+
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
+  Var operator()(const Var& x, const Tensor& lengths, bool causal) const {
+    return std::visit([&](const auto& f) { return f(x, lengths, causal); }, kind);
+  }
+  /// n more tokens x (R, n, D) after those in the cache.
+  Var step(const Var& x, KeyValueCache& cache) const {
+    return std::visit([&](const auto& f) { return f.step(x, cache); }, kind);
+  }
+
+  std::variant<SelfAttention, LatentAttention> kind;
+};
+
+/// A layer of a stack, f() -> Var, with its activations kept or, on request, computed again.
+template <class F>
+Var run_layer(bool recomputed, F f) {
+  return recomputed ? recompute(std::move(f)) : f();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,18 @@
+// The matrices of a model that have a row for each word: embeddings and classifier.
+#pragma once
+
+#include "nn/model_options.h"
+
+namespace tapestry {
+
+/// A new parameter "<scope>.weight" (rows, D). Without initializer_range N(0, 1/D), so that scaling
+/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of
+/// order 1.
+Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
+
+/// The classifier, (..., D) -> (..., vocab), without a bias. Its matrix is `table` where embeddings
+/// are tied, else a new parameter "<scope>.output.weight".
+Linear classifier(const ModelOptions& options, int64_t vocab, const Var& table,
+                  const ParamScope& scope);
+
+}  // namespace tapestry

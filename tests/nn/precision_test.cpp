@@ -1,0 +1,126 @@
+// A model's precision is its store's: models of two precisions train side by side in one program as
+// each does without the other.
+#include "core/precision.h"
+
+#include "nn/rnn_attention.h"
+#include "tests/nn/models.h"
+
+namespace tapestry {
+namespace {
+
+using test::kVocabulary;
+
+template <class Model>
+struct Kind;
+template <>
+struct Kind<EncoderDecoder> {
+  static EncoderDecoder make(const ParamScope& scope) {
+    return {
+        test::post_norm_options(), {.source_size = kVocabulary, .target_size = kVocabulary}, scope};
+  }
+  static EncoderDecoder::Batch batch() { return test::batch_of({5, 3, 7}, {4, 6, 2}, 7, 7); }
+};
+template <>
+struct Kind<RnnAttention> {
+  static RnnAttention make(const ParamScope& scope) {
+    return {
+        test::pre_norm_options(), {.source_size = kVocabulary, .target_size = kVocabulary}, scope};
+  }
+  static RnnAttention::Batch batch() { return Kind<EncoderDecoder>::batch(); }
+};
+template <>
+struct Kind<LanguageModel> {
+  static LanguageModel make(const ParamScope& scope) {
+    return {test::bert_options(), {.size = kVocabulary}, /*causal=*/false, scope};
+  }
+  static LanguageModel::Batch batch() { return test::text_batch({7, 4, 9}, 9, /*causal=*/false); }
+};
+
+// A model that remembers every loss and gradient of its training.
+template <class Model>
+struct Learner {
+  explicit Learner(Precision precision)
+      : store(5, DType::kFloat32, {}, precision), model(Kind<Model>::make(store.root())) {
+    test::disturb(store);
+  }
+  void step() {
+    const auto batch = Kind<Model>::batch();
+    passes.push_back(test::train_pass(store, [&] { return model.loss(batch, {}).loss; }));
+    size_t i = 0;
+    for (const Parameter& p : store.parameters()) {
+      const Var gradient = passes.back().gradients[i++];
+      p.var.value().copy_from((p.var + -0.1 * gradient).value());
+    }
+  }
+
+  ParamStore store;
+  Model model;
+  std::vector<test::Pass> passes;
+};
+
+constexpr int kSteps = 3;
+
+template <class Model>
+std::vector<test::Pass> without_another(Precision precision) {
+  Learner<Model> learner(precision);
+  for (int i = 0; i < kSteps; ++i) learner.step();
+  return learner.passes;
+}
+
+template <class Model>
+class TwoPrecisions : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_multiply_bfloat16()) GTEST_SKIP() << "this processor has no AVX512-BF16";
+  }
+};
+using Models = testing::Types<EncoderDecoder, RnnAttention, LanguageModel>;
+TYPED_TEST_SUITE(TwoPrecisions, Models);
+
+TYPED_TEST(TwoPrecisions, TrainSideBySideAsEachDoesWithoutTheOther) {
+  Learner<TypeParam> full(Precision::kFull), mixed(Precision::kBfloat16);
+  for (int i = 0; i < kSteps; ++i) {
+    full.step();
+    mixed.step();
+  }
+  const auto full_only = without_another<TypeParam>(Precision::kFull);
+  const auto mixed_only = without_another<TypeParam>(Precision::kBfloat16);
+  for (int i = 0; i < kSteps; ++i) {
+    EXPECT_TRUE(test::same_bits(full.passes[i], full_only[i])) << "step " << i;
+    EXPECT_TRUE(test::same_bits(mixed.passes[i], mixed_only[i])) << "step " << i;
+  }
+  EXPECT_FALSE(test::same_bits(full.passes[0], mixed.passes[0]));
+  EXPECT_LT(test::distance(full.passes[0], mixed.passes[0]), 0.1);
+}
+
+// Both ways out of a model: the fused loss and the logits.
+TYPED_TEST(TwoPrecisions, ReachTheClassifier) {
+  Learner<TypeParam> full(Precision::kFull), mixed(Precision::kBfloat16);
+  const Tensor hidden = test::uniform({6, 16}, 3, -1, 1).to(DType::kFloat32);
+  const Tensor targets = Tensor::from<int32_t>({1, 2, 3, 4, 5, 6}, {6});
+  EXPECT_FALSE(
+      test::same_bits(full.model.logits(hidden).value(), mixed.model.logits(hidden).value()));
+  const auto loss = [&](const auto& model) {
+    if constexpr (requires { model.words; }) {
+      return model.words.output.loss(hidden, targets, {}).loss.value();
+    } else {
+      return model.output.loss(hidden, targets, {}).loss.value();
+    }
+  };
+  EXPECT_FALSE(test::same_bits(loss(full.model), loss(mixed.model)));
+}
+
+TEST(Precision, IsRefusedWhereTheDeviceDoesNotHaveIt) {
+  EXPECT_THROW(ParamStore(1, DType::kFloat32, {}, Precision::kTf32), Error);
+  const Device gpu{Device::Kind::kCuda, 0};
+  EXPECT_NO_THROW(check_precision(Precision::kTf32, gpu));
+  EXPECT_THROW(check_precision(Precision::kBfloat16, gpu), Error);
+  if (can_multiply_bfloat16()) {
+    EXPECT_NO_THROW(check_precision(Precision::kBfloat16, {}));
+  } else {
+    EXPECT_THROW(check_precision(Precision::kBfloat16, {}), Error);
+  }
+}
+
+}  // namespace
+}  // namespace tapestry
