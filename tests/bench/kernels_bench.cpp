@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "core/blas.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
