@@ -143,13 +143,13 @@ void Resume::begin_with(ModelFiles pretrained, Config& config) {
   check_own_tokenizer(config, pretrained);
   keep_format(pretrained.config.data.image, config.data.image);
   tokenizers_ = std::move(pretrained.tokenizers);
-  labels_ = std::move(pretrained.config.data.labels);
+  old_labels_ = std::move(pretrained.config.data.labels);
   model_ = std::move(pretrained.tensors);
 }
 
 std::string Resume::take_over(TrainingTask& task) {
-  if (goes_on_ || model_.empty()) return "";
-  if (labels_of(task) != labels_) {
+  if (!old_labels_) return "";
+  if (labels_of(task) != *old_labels_) {
     model_ = model_.only([](const std::string& name) { return !matches(name, kHeadOfClasses); });
   }
   return take_over_parameters(task.parameters(), model_);

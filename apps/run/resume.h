@@ -2,6 +2,7 @@
 // (init_from), or anew.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,7 @@ class Resume {
   TokenizerPair tokenizers_;
   std::string passed_over_, changes_;
   TensorReader model_, training_;
-  std::vector<std::string> labels_;  // of the model in init_from
+  std::optional<std::vector<std::string>> old_labels_;  // of the model in init_from
 };
 
 }  // namespace tapestry

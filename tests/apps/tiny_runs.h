@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/checkpoint/checkpoint.h"
+#include "tests/apps/checkpoint_bytes.h"
 #include "core/error.h"
 #include "core/philox.h"
 #include "data/files.h"

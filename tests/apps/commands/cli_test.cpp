@@ -10,8 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/checkpoint/checkpoint.h"
-#include "apps/checkpoint/safetensors.h"
+#include "tests/apps/checkpoint_bytes.h"
 #include "core/error.h"
 #include "data/files.h"
 #include "tests/paths.h"

@@ -8,7 +8,6 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/checkpoint/safetensors.h"
 #include "core/precision.h"
 #include "tests/apps/tiny_runs.h"
 
