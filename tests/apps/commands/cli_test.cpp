@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/apps/checkpoint_bytes.h"
 #include "core/error.h"
 #include "data/files.h"
+#include "tests/apps/checkpoint_bytes.h"
 #include "tests/paths.h"
 
 namespace tapestry {
