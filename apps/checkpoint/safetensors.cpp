@@ -182,7 +182,7 @@ float half_value(uint16_t bits) {
 template <class From>
 void convert_floating(const char* from, const Tensor& to) {
   const int64_t n = to.numel();
-  dispatch_floating(Cpu{}, to.dtype(), [&](auto type) {
+  dispatch_dtype(to.dtype(), [&](auto type) {
     kernels::convert(Cpu{}, reinterpret_cast<const From*>(from), to.data<decltype(type)>(), n);
   });
 }
@@ -214,7 +214,7 @@ bool convert_part(StoredType type, char* from, const Tensor& to) {
       convert_floating<BFloat16>(from, to);
       return true;
     case StoredType::kF16:
-      dispatch_floating(Cpu{}, to.dtype(), [&](auto dtype) {
+      dispatch_dtype(to.dtype(), [&](auto dtype) {
         auto* const out = to.data<decltype(dtype)>();
         const auto* const halves = reinterpret_cast<const uint16_t*>(from);
         for (int64_t i = 0; i < n; ++i)

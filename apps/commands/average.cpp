@@ -10,6 +10,7 @@
 #include "apps/checkpoint/safetensors.h"
 #include "apps/commands/commands.h"
 #include "core/dispatch.h"
+#include "core/kernels/convert.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
@@ -82,10 +83,10 @@ Tensor mean_of(const std::vector<Input>& inputs, const StoredTensor& tensor) {
   std::vector<double> sum(static_cast<size_t>(mean.numel()));
   for (const Input& input : inputs) {
     input.model.read(tensor.name, mean);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(values[i]);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += element_cast<double>(values[i]);
   }
   for (size_t i = 0; i < sum.size(); ++i) {
-    values[i] = static_cast<T>(sum[i] / static_cast<double>(inputs.size()));
+    values[i] = element_cast<T>(sum[i] / static_cast<double>(inputs.size()));
   }
   return mean;
 }
@@ -97,12 +98,11 @@ std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
     const std::optional<DType> dtype = as_dtype(tensor.type);
     if (!dtype || !is_floating(*dtype)) {
       fail(ErrorKind::kData, "[average] ", tensor.name, " is ", name_of(tensor.type), " in ",
-           inputs[0].folder, ", which has no mean.");
+           inputs[0].folder, ", expected float32, float64 or bfloat16.");
     }
     means.emplace_back(tensor.name, tensor.shape, *dtype, [&inputs, tensor, dtype] {
       Tensor mean;
-      dispatch_floating(Cpu{}, *dtype,
-                        [&](auto type) { mean = mean_of<decltype(type)>(inputs, tensor); });
+      dispatch_dtype(*dtype, [&](auto type) { mean = mean_of<decltype(type)>(inputs, tensor); });
       return mean;
     });
   }

@@ -174,7 +174,7 @@ TEST_F(ResumeTest, ASaveTakesNoMemoryOfTensors) {
   const auto peak = [&](const std::string& run, const char* interval) {
     train("translation", run,
           {concat("training.save_steps=", interval), "training.eval_steps=0",
-           "training.logging_steps=1", "model.hidden_size=128", "training.batch_size=16",
+           "training.logging_steps=1", "model.hidden_size=128", "training.batch_size=32",
            "training.ema_decay=0.9"});
     std::string last;  // the line of a log that came before the last save
     for (const std::string& line : lines_of(read_file(folder_.path(run + "/metrics.jsonl")))) {
