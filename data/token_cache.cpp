@@ -177,6 +177,7 @@ class AtomicFile {
     const auto folder = std::filesystem::path(path_).parent_path();
     std::error_code ignored;  // open() will report the reason
     if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+    remove_left_overs();
     file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file_ < 0) fail_file(temporary_, "cannot be created");
   }
@@ -206,6 +207,18 @@ class AtomicFile {
   }
 
  private:
+  // What processes that were killed left of their writing.
+  void remove_left_overs() const {
+    namespace fs = std::filesystem;
+    const fs::path path(path_);
+    const std::string prefix = path.filename().string() + ".tmp-";
+    std::error_code ignored;
+    for (const auto& entry :
+         fs::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
+      if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), ignored);
+    }
+  }
+
   std::string path_;
   std::string temporary_;
   int file_ = -1;

@@ -1,7 +1,7 @@
 #include "apps/checkpoint/model_bundle.h"
 
-#include "apps/checkpoint/checkpoint.h"
-#include "apps/tasks/task.h"
+#include "apps/checkpoint/parameters.h"
+#include "apps/checkpoint/run_folder.h"
 
 namespace tapestry {
 
@@ -63,14 +63,11 @@ ImageClassifier build_model(const Config& config, const TokenizerPair&, const Pa
 ModelFiles read_model_files(const std::string& path) {
   ModelFiles model;
   model.folder = resolve_checkpoint(path);
-  CheckpointFiles files = read_checkpoint(model.folder);
-  for (const char* name : {"config.json", "model.safetensors"}) {
-    if (!files.contains(name))
-      fail(ErrorKind::kData, "[checkpoint] ", model.folder, " has no ", name, '.');
-  }
-  model.config = load_checkpoint_config(files.at("config.json"), model.folder + "/config.json");
-  if (!reads_images(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(files));
-  model.tensors = std::move(files.at("model.safetensors"));
+  Checkpoint checkpoint(model.folder);
+  const ByteSource& config = checkpoint.open("config.json");
+  model.config = load_checkpoint_config(bytes_of(config), config.name);
+  if (!reads_images(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(checkpoint));
+  model.tensors = TensorReader(checkpoint.open("model.safetensors"));
   return model;
 }
 
@@ -85,8 +82,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
   }
   files.config.device = device;
   auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers));
-  const std::string file = files.folder + "/model.safetensors";
-  load_parameters(bundle->store, parse_safetensors(files.tensors, file), file);
+  load_parameters(bundle->store, files.tensors);
   return bundle;
 }
 

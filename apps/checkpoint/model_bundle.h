@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
 #include "data/tokenizer.h"
 #include "nn/language_model.h"
@@ -19,12 +20,12 @@ namespace tapestry {
 template <class Model>
 Model build_model(const Config& config, const TokenizerPair& tokenizers, const ParamScope& scope);
 
-/// What read_model_files() finds in a checkpoint.
+/// What read_model_files() finds in a checkpoint, verified. The trainer's files are not opened.
 struct ModelFiles {
   std::string folder;
   Config config;
   TokenizerPair tokenizers;
-  std::string tensors;  ///< bytes of model.safetensors
+  TensorReader tensors;  ///< of model.safetensors
 };
 /// From a checkpoint folder or run folder. Throws Error(kData) naming what is missing.
 ModelFiles read_model_files(const std::string& path);

@@ -1,9 +1,18 @@
 #include "apps/checkpoint/safetensors.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
+
+#include "core/dispatch.h"
+#include "core/kernels/convert.h"
+#include "core/text.h"
 
 namespace tapestry {
 namespace {
@@ -13,18 +22,33 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr uint64_t kAlignment = 64;
 
-const char* code_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "F32";
-    case DType::kFloat64:
-      return "F64";
-    case DType::kInt32:
-      return "I32";
-    case DType::kBFloat16:
-      return "BF16";
-  }
-  return "?";
+struct TypeRow {
+  StoredType type;
+  const char* code;  ///< in a header
+  const char* name;
+  uint64_t bytes;
+  std::optional<DType> dtype = {};
+};
+
+constexpr TypeRow kTypes[] = {
+    {StoredType::kF32, "F32", "float32", 4, DType::kFloat32},
+    {StoredType::kF64, "F64", "float64", 8, DType::kFloat64},
+    {StoredType::kBF16, "BF16", "bfloat16", 2, DType::kBFloat16},
+    {StoredType::kI32, "I32", "int32", 4, DType::kInt32},
+    {StoredType::kF16, "F16", "float16", 2},
+    {StoredType::kI64, "I64", "int64", 8},
+    {StoredType::kU8, "U8", "uint8", 1},
+    {StoredType::kBool, "BOOL", "bool", 1},
+};
+
+const TypeRow& row_of(StoredType type) {
+  return *std::find_if(std::begin(kTypes), std::end(kTypes),
+                       [&](const TypeRow& row) { return row.type == type; });
+}
+
+const TypeRow& row_of(DType dtype) {
+  return *std::find_if(std::begin(kTypes), std::end(kTypes),
+                       [&](const TypeRow& row) { return row.dtype == dtype; });
 }
 
 template <class... Parts>
@@ -33,7 +57,7 @@ template <class... Parts>
 }
 
 // nlohmann's parser keeps the last of two equal keys; this callback refuses them.
-Json parse_header(const std::string& text, const std::string& name) {
+Json parse_object(const std::string& text, const std::string& name, const char* what) {
   std::vector<std::set<std::string>> keys;
   std::string duplicate;
   const auto watch = [&](int, Json::parse_event_t event, Json& value) {
@@ -44,11 +68,12 @@ Json parse_header(const std::string& text, const std::string& name) {
     }
     return true;
   };
-  const Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (header.is_discarded() || !header.is_object())
-    broken(name, "the header is not a JSON object.");
-  if (!duplicate.empty()) broken(name, "the header names '", duplicate, "' twice.");
-  return header;
+  const Json object = Json::parse(text, watch, /*allow_exceptions=*/false);
+  if (object.is_discarded() || !object.is_object()) {
+    broken(name, "the ", what, " is not a JSON object.");
+  }
+  if (!duplicate.empty()) broken(name, "the ", what, " names '", duplicate, "' twice.");
+  return object;
 }
 
 bool is_text_map(const Json& value) {
@@ -56,14 +81,7 @@ bool is_text_map(const Json& value) {
          std::all_of(value.begin(), value.end(), [](const Json& text) { return text.is_string(); });
 }
 
-struct Entry {
-  std::string key;
-  DType dtype;
-  Shape shape;
-  uint64_t begin, end;
-};
-
-Entry parse_entry(const std::string& key, const Json& value, const std::string& name) {
+StoredTensor parse_entry(const std::string& key, const Json& value, const std::string& name) {
   const bool complete = value.is_object() && value.contains("dtype") &&
                         value["dtype"].is_string() && value.contains("shape") &&
                         value["shape"].is_array() && value.contains("data_offsets") &&
@@ -71,21 +89,19 @@ Entry parse_entry(const std::string& key, const Json& value, const std::string& 
                         value["data_offsets"][0].is_number_unsigned() &&
                         value["data_offsets"][1].is_number_unsigned();
   if (!complete) broken(name, "'", key, "' needs dtype, shape and two data_offsets.");
-  Entry entry{key, DType::kFloat32, {}, value["data_offsets"][0], value["data_offsets"][1]};
   const std::string code = value["dtype"];
-  bool known = false;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kBFloat16}) {
-    if (code != code_of(dtype)) continue;
-    entry.dtype = dtype;
-    known = true;
+  const auto* const row = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                       [&](const TypeRow& row) { return row.code == code; });
+  if (row == std::end(kTypes)) {
+    broken(name, "'", key, "' has dtype ", code, ", expected one of ",
+           join(std::views::transform(kTypes, &TypeRow::code), ", "), '.');
   }
-  if (!known)
-    broken(name, "'", key, "' has dtype ", code, "; F32, F64, I32 and BF16 are supported.");
+  StoredTensor tensor{key, row->type, {}, 0, value["data_offsets"][0], value["data_offsets"][1]};
   if (value["shape"].size() > Shape::kMaxRank) {
     broken(name, "'", key, "' has ", value["shape"].size(), " axes, at most 4 are supported.");
   }
   std::vector<int64_t> sizes;
-  uint64_t total = static_cast<uint64_t>(size_of(entry.dtype));
+  uint64_t total = row->bytes;
   for (const Json& size : value["shape"]) {
     constexpr uint64_t kMaxSize = uint64_t{1} << 62;
     if (!size.is_number_unsigned() || size.get<uint64_t>() > kMaxSize ||
@@ -94,90 +110,305 @@ Entry parse_entry(const std::string& key, const Json& value, const std::string& 
     }
     sizes.push_back(size);
   }
-  entry.shape = Shape(sizes.data(), static_cast<int>(sizes.size()));
-  if (entry.end < entry.begin || entry.end - entry.begin != total) {
-    broken(name, "'", key, "' is ", code, ' ', entry.shape, " = ", total,
-           " bytes, its offsets are ", entry.begin, " to ", entry.end, '.');
+  tensor.shape = Shape(sizes.data(), static_cast<int>(sizes.size()));
+  if (tensor.end < tensor.begin || tensor.end - tensor.begin != total) {
+    broken(name, "'", key, "' is ", code, ' ', tensor.shape, " = ", total,
+           " bytes, its offsets are ", tensor.begin, " to ", tensor.end, '.');
   }
-  return entry;
+  return tensor;
 }
 
-}  // namespace
-
-std::string safetensors_bytes(const NamedTensors& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  uint64_t offset = 0;
-  for (const auto& [key, tensor] : tensors) {
-    check(!header.contains(key), "safetensors", "'", key, "' is written twice.");
-    Json shape = Json::array();
-    for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.shape()[i]);
-    const uint64_t end = offset + static_cast<uint64_t>(tensor.bytes());
-    header[key] = {{"dtype", code_of(tensor.dtype())},
-                   {"shape", std::move(shape)},
-                   {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text = header.dump();
-  text.append((kAlignment - (8 + text.size()) % kAlignment) % kAlignment, ' ');
-  const uint64_t length = text.size();
-  std::string bytes(8 + length + offset, '\0');
-  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> (8 * i));
-  std::memcpy(bytes.data() + 8, text.data(), length);
-  char* out = bytes.data() + 8 + length;
-  for (const auto& [key, tensor] : tensors) {
-    const Tensor host = tensor.to(Device{});
-    if (host.bytes() > 0) std::memcpy(out, host.raw(), static_cast<size_t>(host.bytes()));
-    out += host.bytes();
-  }
-  return bytes;
-}
-
-NamedTensors parse_safetensors(const std::string& bytes, const std::string& name) {
-  if (bytes.size() < 8) broken(name, "the file has ", bytes.size(), " bytes, the header needs 8.");
+// The tensors of a file in the order of their data, with offsets from its beginning.
+std::vector<StoredTensor> parse_header(const ByteSource& file) {
+  const std::string& name = file.name;
+  if (file.size < 8) broken(name, "the file has ", file.size, " bytes, the header needs 8.");
+  unsigned char prefix[8];
+  file.read(0, prefix, sizeof prefix);
   uint64_t length = 0;
-  for (int i = 0; i < 8; ++i) {
-    length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  }
+  for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(prefix[i]) << (8 * i);
   if (length > kMaxHeaderBytes) {
     broken(name, "the header claims ", length, " bytes, at most ", kMaxHeaderBytes,
            " are allowed.");
   }
-  if (length > bytes.size() - 8) {
-    broken(name, "the header claims ", length, " bytes, the file has ", bytes.size() - 8, " left.");
+  if (length > file.size - 8) {
+    broken(name, "the header claims ", length, " bytes, the file has ", file.size - 8, " left.");
   }
-  const Json header = parse_header(bytes.substr(8, length), name);
-  std::vector<Entry> entries;
+  std::string text(length, '\0');
+  file.read(8, text.data(), length);
+  if (!text.starts_with('{')) broken(name, "the header is not a JSON object.");
+  std::vector<StoredTensor> tensors;
+  const Json header = parse_object(text, name, "header");
   for (const auto& [key, value] : header.items()) {
     if (key != "__metadata__") {
-      entries.push_back(parse_entry(key, value, name));
+      tensors.push_back(parse_entry(key, value, name));
     } else if (!is_text_map(value)) {
       broken(name, "__metadata__ must be an object of strings.");
     }
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   uint64_t expected = 0;
-  for (const Entry& entry : entries) {
-    if (entry.begin != expected) {
-      broken(name, "'", entry.key, "' starts at ", entry.begin, ", expected ", expected,
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.begin != expected) {
+      broken(name, "'", tensor.name, "' starts at ", tensor.begin, ", expected ", expected,
              ": tensors must follow each other without gap or overlap.");
     }
-    expected = entry.end;
+    expected = tensor.end;
   }
-  const uint64_t available = bytes.size() - 8 - length;
+  const uint64_t available = file.size - 8 - length;
   if (available != expected) {
     broken(name, "the tensors take ", expected, " bytes, the file holds ", available, '.');
   }
-  NamedTensors tensors;
-  for (const Entry& entry : entries) {
-    Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
-    tensor.copy_from_host(bytes.data() + 8 + length + entry.begin);
-    tensors.emplace_back(entry.key, std::move(tensor));
+  for (StoredTensor& tensor : tensors) {
+    tensor.begin += 8 + length;
+    tensor.end += 8 + length;
   }
   return tensors;
+}
+
+// IEEE 754 binary16, exactly.
+float half_value(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31,
+                 fraction = bits & 1023;
+  if (exponent == 0) {
+    const float value = std::ldexp(static_cast<float>(fraction), -24);
+    return sign != 0 ? -value : value;
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+template <class From>
+void convert_floating(const char* from, const Tensor& to) {
+  const int64_t n = to.numel();
+  dispatch_dtype(to.dtype(), [&](auto type) {
+    kernels::convert(Cpu{}, reinterpret_cast<const From*>(from), to.data<decltype(type)>(), n);
+  });
+}
+
+// Converts elements of the file into those of `to`, in host memory; false when one has no place
+// there.
+bool convert_part(StoredType type, char* from, const Tensor& to) {
+  const int64_t n = to.numel();
+  const auto into_ints = [&](auto first, int64_t least, int64_t most) {
+    using From = decltype(first);
+    const auto* const values = reinterpret_cast<const From*>(from);
+    auto* const out = to.data<int32_t>();
+    for (int64_t i = 0; i < n; ++i) {
+      const auto value = static_cast<int64_t>(values[i]);
+      if (value < least || value > most) return false;
+      out[i] = static_cast<int32_t>(value);
+    }
+    return true;
+  };
+  using Int = std::numeric_limits<int32_t>;
+  switch (type) {
+    case StoredType::kF64:
+      convert_floating<double>(from, to);
+      return true;
+    case StoredType::kF32:
+      convert_floating<float>(from, to);
+      return true;
+    case StoredType::kBF16:
+      convert_floating<BFloat16>(from, to);
+      return true;
+    case StoredType::kF16:
+      dispatch_dtype(to.dtype(), [&](auto dtype) {
+        auto* const out = to.data<decltype(dtype)>();
+        const auto* const halves = reinterpret_cast<const uint16_t*>(from);
+        for (int64_t i = 0; i < n; ++i)
+          out[i] = element_cast<decltype(dtype)>(half_value(halves[i]));
+      });
+      return true;
+    case StoredType::kI64:
+      return into_ints(int64_t{}, Int::min(), Int::max());
+    case StoredType::kI32:
+      return into_ints(int32_t{}, Int::min(), Int::max());
+    case StoredType::kU8:
+      return into_ints(uint8_t{}, 0, 255);
+    case StoredType::kBool:
+      return into_ints(uint8_t{}, 0, 1);
+  }
+  return false;
+}
+
+// Calls f(rows of the flat tensor, elements before them) for parts whose elements take at most
+// kPartBytes in both types.
+template <class F>
+void for_parts(const Tensor& tensor, uint64_t other_bytes, F f) {
+  const int64_t n = tensor.numel();
+  const Tensor flat = tensor.reshape({n});
+  const int64_t step =
+      kPartBytes / std::max(size_of(tensor.dtype()), static_cast<int64_t>(other_bytes));
+  for (int64_t begin = 0; begin < n; begin += step) {
+    f(flat.slice(begin, std::min(n, begin + step)), static_cast<uint64_t>(begin));
+  }
+}
+
+void write_tensor(const TensorToWrite& entry, const ByteSink& sink) {
+  const Tensor tensor = entry.content();
+  check(tensor.shape() == entry.shape, "safetensors", "'", entry.name, "' is ", tensor.shape(),
+        ", its header says ", entry.shape, '.');
+  if (tensor.dtype() == entry.dtype && tensor.device().is_cpu()) {
+    return sink(tensor.raw(), static_cast<size_t>(tensor.bytes()));
+  }
+  for_parts(tensor, static_cast<uint64_t>(size_of(entry.dtype)), [&](const Tensor& part, uint64_t) {
+    const Tensor host = part.to(entry.dtype).to(Device{});
+    sink(host.raw(), static_cast<size_t>(host.bytes()));
+  });
+}
+
+}  // namespace
+
+const char* name_of(StoredType type) { return row_of(type).name; }
+
+bool fits(StoredType type, DType dtype) {
+  const bool floating = type == StoredType::kF64 || type == StoredType::kF32 ||
+                        type == StoredType::kF16 || type == StoredType::kBF16;
+  return floating == is_floating(dtype);
+}
+
+std::optional<DType> as_dtype(StoredType type) { return row_of(type).dtype; }
+
+void write_safetensors(const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata, const ByteSink& sink) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    check(!header.contains(tensor.name), "safetensors", "'", tensor.name, "' is written twice.");
+    const TypeRow& type = row_of(tensor.dtype);
+    Json shape = Json::array();
+    for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
+    const uint64_t end = offset + static_cast<uint64_t>(tensor.shape.numel()) * type.bytes;
+    header[tensor.name] = {
+        {"dtype", type.code}, {"shape", std::move(shape)}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.append((kAlignment - (8 + text.size()) % kAlignment) % kAlignment, ' ');
+  char prefix[8];
+  for (int i = 0; i < 8; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i));
+  sink(prefix, sizeof prefix);
+  sink(text.data(), text.size());
+  for (const TensorToWrite& tensor : tensors) write_tensor(tensor, sink);
+}
+
+TensorReader::TensorReader(const ByteSource& file) : name_(file.name) { add_file(file); }
+
+TensorReader::TensorReader(const ByteSource& index,
+                           const std::function<ByteSource(const std::string& name)>& open)
+    : name_(index.name) {
+  if (index.size > kMaxHeaderBytes) {
+    broken(name_, "the index has ", index.size, " bytes, at most ", kMaxHeaderBytes,
+           " are allowed.");
+  }
+  const Json object = parse_object(bytes_of(index), name_, "index");
+  if (!object.contains("weight_map") || !is_text_map(object["weight_map"])) {
+    broken(name_, "the index needs weight_map, an object of strings.");
+  }
+  std::map<std::string, size_t> places;  // of the files
+  for (const auto& [tensor, value] : object["weight_map"].items()) {
+    const std::string file = value;
+    if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
+      broken(name_, "'", tensor, "' is in '", file, "', expected the name of a file.");
+    }
+    places.emplace(file, 0);
+  }
+  for (auto& [file, place] : places) {
+    place = files_.size();
+    add_file(open(file));
+  }
+  for (const auto& [tensor, value] : object["weight_map"].items()) {
+    const std::string file = value;
+    const StoredTensor* const found = find(tensor);
+    if (found == nullptr || found->file != places.at(file)) {
+      broken(name_, "'", tensor, "' is not in ", file, '.');
+    }
+  }
+}
+
+void TensorReader::add_file(const ByteSource& file) {
+  for (StoredTensor& tensor : parse_header(file)) {
+    tensor.file = files_.size();
+    if (const StoredTensor* const other = find(tensor.name)) {
+      broken(name_, "'", tensor.name, "' is in ", files_[other->file].name, " and in ", file.name,
+             '.');
+    }
+    add(std::move(tensor));
+  }
+  files_.push_back(file);
+}
+
+void TensorReader::add(StoredTensor tensor) {
+  index_.emplace(tensor.name, tensors_.size());
+  tensors_.push_back(std::move(tensor));
+}
+
+const StoredTensor* TensorReader::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+void TensorReader::read(const std::string& name, const Tensor& target) const {
+  const StoredTensor* const tensor = find(name);
+  if (tensor == nullptr) broken(name_, "there is no '", name, "'.");
+  const ByteSource& file = files_[tensor->file];
+  if (tensor->shape != target.shape() || !fits(tensor->type, target.dtype())) {
+    broken(file.name, "'", name, "' is ", name_of(tensor->type), ' ', tensor->shape, ", needed is ",
+           target.dtype(), ' ', target.shape(), '.');
+  }
+  const bool same = as_dtype(tensor->type) == target.dtype();
+  if (same && target.device().is_cpu()) {
+    return file.read(tensor->begin, target.raw(), tensor->end - tensor->begin);
+  }
+  const uint64_t size = row_of(tensor->type).bytes;
+  std::vector<double> buffer;  // aligned for every type
+  for_parts(target, size, [&](const Tensor& part, uint64_t before) {
+    const uint64_t bytes = static_cast<uint64_t>(part.numel()) * size;
+    buffer.resize((bytes + sizeof(double) - 1) / sizeof(double));
+    auto* const stored = reinterpret_cast<char*>(buffer.data());
+    file.read(tensor->begin + before * size, stored, bytes);
+    if (same) return part.copy_from_host(stored);
+    const Tensor host = part.device().is_cpu() ? part : Tensor::empty(part.shape(), part.dtype());
+    if (!convert_part(tensor->type, stored, host)) {
+      broken(file.name, "'", name, "' holds a number that ",
+             tensor->type == StoredType::kBool ? "is no truth value." : "int32 cannot hold.");
+    }
+    if (!part.device().is_cpu()) part.copy_from(host);
+  });
+}
+
+TensorReader TensorReader::only(const std::function<bool(const std::string& name)>& keep) const {
+  TensorReader kept;
+  kept.name_ = name_;
+  kept.files_ = files_;
+  for (const StoredTensor& tensor : tensors_) {
+    if (keep(tensor.name)) kept.add(tensor);
+  }
+  return kept;
+}
+
+TensorReader TensorReader::under(const std::string& prefix) const {
+  TensorReader kept;
+  kept.name_ = name_;
+  kept.files_ = files_;
+  for (StoredTensor tensor : tensors_) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    tensor.name.erase(0, prefix.size());
+    kept.add(std::move(tensor));
+  }
+  return kept;
+}
+
+TensorReader open_model_folder(const std::string& folder) {
+  const std::string one = folder + "/model.safetensors", index = one + ".index.json";
+  if (std::filesystem::exists(one) || !std::filesystem::exists(index)) {
+    return TensorReader(open_source(one));
+  }
+  return {open_source(index),
+          [&](const std::string& name) { return open_source(folder + "/" + name); }};
 }
 
 }  // namespace tapestry

@@ -1,21 +1,103 @@
 // The safetensors format: a JSON header with dtype, shape and place of each tensor, then the bytes.
+// Tensors go between files and their own memory; no file is ever in memory as a whole.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
+#include "apps/checkpoint/bytes.h"
 #include "core/tensor.h"
 
 namespace tapestry {
 
-/// The bytes of a safetensors file, tensors in the given order, data aligned to 64 bytes.
-/// Throws on a duplicate name.
-std::string safetensors_bytes(const NamedTensors& tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+/// A tensor to write. On any device, of any floating type if it is to be written as another one.
+struct TensorToWrite {
+  TensorToWrite(std::string name, const Tensor& tensor)
+      : TensorToWrite(std::move(name), tensor.shape(), tensor.dtype(),
+                      [tensor] { return tensor; }) {}
+  TensorToWrite(std::string name, const Shape& shape, DType dtype, std::function<Tensor()> content)
+      : name(std::move(name)), shape(shape), dtype(dtype), content(std::move(content)) {}
 
-/// Parses such bytes (F32, F64, I32); `name` is the file's, for messages. Checks before it reads:
-/// header at most 100 MB, offsets contiguous from 0 in file order, shape product without overflow
-/// and equal to the byte count, exact file length, no duplicate keys. Throws Error(kData).
-NamedTensors parse_safetensors(const std::string& bytes, const std::string& name);
+  std::string name;
+  Shape shape;
+  DType dtype;
+  std::function<Tensor()> content;  ///< asked for when its turn comes, and let go after it
+};
+
+/// Writes a safetensors file: the tensors in the given order, their data aligned to 64 bytes.
+/// Takes kPartBytes of memory at most for a tensor that is elsewhere or of another type.
+/// Throws on a duplicate name, before anything is written.
+void write_safetensors(const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata, const ByteSink& sink);
+
+/// The types that are read.
+enum class StoredType { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool };
+/// "float16", in the words of DType.
+const char* name_of(StoredType type);
+/// Whether elements of `type` can be read into a tensor of `dtype`: floating types into each other,
+/// integers and truth values into int32.
+bool fits(StoredType type, DType dtype);
+/// The same type of Tensor, if it has it.
+std::optional<DType> as_dtype(StoredType type);
+
+/// What a file tells of a tensor, and where it is.
+struct StoredTensor {
+  std::string name;
+  StoredType type;
+  Shape shape;
+  size_t file;  ///< of the reader's sources
+  uint64_t begin, end;
+};
+
+/// The tensors of a file, or of one that is cut into shards. Construction reads the headers; a
+/// tensor's bytes are read straight into their place when it is asked for. Copies share the open
+/// files.
+class TensorReader {
+ public:
+  TensorReader() = default;  ///< of no tensors
+  /// Checks before it reads: header at most 100 MB, offsets contiguous from 0 in file order, shape
+  /// product without overflow and equal to the byte count, exact file length, no duplicate keys.
+  /// Throws Error(kData).
+  explicit TensorReader(const ByteSource& file);
+  /// The files that an index (model.safetensors.index.json of Hugging Face) names; `open` opens one
+  /// of them by its name. Throws Error(kData) also when a tensor is not where the index says, or in
+  /// two files.
+  TensorReader(const ByteSource& index,
+               const std::function<ByteSource(const std::string& name)>& open);
+
+  /// Of the file, or of the index.
+  const std::string& name() const { return name_; }
+  /// In the order of their data.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  bool empty() const { return tensors_.empty(); }
+  /// Null when there is none of that name.
+  const StoredTensor* find(const std::string& name) const;
+  /// Reads a tensor into memory of the same shape on any device, and converts its elements where
+  /// the type differs, kPartBytes at a time. Throws Error(kData) when it is not there, has another
+  /// shape, does not fit the type, or holds a number that int32 cannot.
+  void read(const std::string& name, const Tensor& target) const;
+
+  /// Those whose name `keep` wants.
+  TensorReader only(const std::function<bool(const std::string& name)>& keep) const;
+  /// Those whose name begins with `prefix`, under the name behind it.
+  TensorReader under(const std::string& prefix) const;
+
+ private:
+  void add_file(const ByteSource& file);
+  void add(StoredTensor tensor);
+
+  std::string name_;
+  std::vector<ByteSource> files_;
+  std::vector<StoredTensor> tensors_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+/// The tensors of a folder without a manifest: of model.safetensors, or else of the files that
+/// model.safetensors.index.json names. Throws Error(kData).
+TensorReader open_model_folder(const std::string& folder);
 
 }  // namespace tapestry

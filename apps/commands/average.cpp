@@ -1,12 +1,16 @@
 // tapestry average: the mean of the weights of several checkpoints of one run.
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "apps/checkpoint/checkpoint.h"
+#include "apps/checkpoint/parameters.h"
+#include "apps/checkpoint/run_folder.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/commands/commands.h"
 #include "core/dispatch.h"
+#include "core/kernels/convert.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
@@ -17,99 +21,97 @@ namespace fs = std::filesystem;
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kConfig = "config.json";
 
-const std::string& file_of(const CheckpointFiles& files, const std::string& name,
-                           const std::string& folder) {
-  const auto found = files.find(name);
-  if (found == files.end()) {
-    fail(ErrorKind::kData, "[average] ", folder, " has no ", name, '.');
+/// A checkpoint to average: its tensors, and its other files.
+struct Input {
+  std::string folder;
+  TensorReader model;
+  std::map<std::string, std::string> tokenizers;
+  std::string config;
+};
+
+Input open_input(const std::string& path) {
+  Checkpoint checkpoint(resolve_checkpoint(path));
+  for (const char* name : {kConfig, kModel}) {
+    if (checkpoint.contains(name)) continue;
+    fail(ErrorKind::kData, "[average] ", checkpoint.folder(), " has no ", name, '.');
   }
-  return found->second;
+  return {.folder = checkpoint.folder(),
+          .model = TensorReader(checkpoint.open(kModel)),
+          .tokenizers = tokenizer_files(checkpoint),
+          .config = checkpoint.read(kConfig)};
 }
 
-/// Throws unless both checkpoints name the same tensors, in shape and type, and the same tokens.
-void check_same_model(const NamedTensors& first, const NamedTensors& other,
-                      const std::string& first_folder, const std::string& folder) {
-  if (first.size() != other.size()) {
-    fail(ErrorKind::kData, "[average] ", folder, " has ", other.size(), " tensors, ", first_folder,
-         " has ", first.size(), '.');
+/// Throws unless both checkpoints name the same tensors, in shape and type.
+void check_same_model(const Input& first, const Input& other) {
+  const auto &a = first.model.tensors(), &b = other.model.tensors();
+  if (a.size() != b.size()) {
+    fail(ErrorKind::kData, "[average] ", other.folder, " has ", b.size(), " tensors, ",
+         first.folder, " has ", a.size(), '.');
   }
-  for (size_t i = 0; i < first.size(); ++i) {
-    const auto& [key, a] = first[i];
-    const auto& [other_key, b] = other[i];
-    if (key != other_key) {
-      fail(ErrorKind::kData, "[average] ", folder, " has ", other_key, " where ", first_folder,
-           " has ", key, '.');
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].name != b[i].name) {
+      fail(ErrorKind::kData, "[average] ", other.folder, " has ", b[i].name, " where ",
+           first.folder, " has ", a[i].name, '.');
     }
-    if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
-      fail(ErrorKind::kData, "[average] ", key, " is ", b.dtype(), ' ', b.shape(), " in ", folder,
-           ", ", a.dtype(), ' ', a.shape(), " in ", first_folder, '.');
+    if (a[i].shape != b[i].shape || a[i].type != b[i].type) {
+      fail(ErrorKind::kData, "[average] ", a[i].name, " is ", name_of(b[i].type), ' ', b[i].shape,
+           " in ", other.folder, ", ", name_of(a[i].type), ' ', a[i].shape, " in ", first.folder,
+           '.');
     }
   }
 }
 
-void check_same_tokenizer(const CheckpointFiles& first, const CheckpointFiles& other,
-                          const std::string& first_folder, const std::string& folder) {
+/// Throws unless both have the same tokens.
+void check_same_tokenizer(const Input& first, const Input& other) {
   for (const std::string& name : kTokenizerFileNames) {
-    const auto a = first.find(name), b = other.find(name);
-    const bool same =
-        a == first.end() ? b == other.end() : b != other.end() && a->second == b->second;
+    const auto a = first.tokenizers.find(name), b = other.tokenizers.find(name);
+    const bool same = a == first.tokenizers.end()
+                          ? b == other.tokenizers.end()
+                          : b != other.tokenizers.end() && a->second == b->second;
     if (!same) {
-      fail(ErrorKind::kData, "[average] ", name, " differs between ", first_folder, " and ", folder,
-           ": ids would not mean the same tokens.");
+      fail(ErrorKind::kData, "[average] ", name, " differs between ", first.folder, " and ",
+           other.folder, ": ids would not mean the same tokens.");
     }
   }
 }
 
+/// The mean of one tensor over all inputs, summed in double.
 template <class T>
-void add_elements(std::vector<double>& sum, const Tensor& tensor) {
-  const T* values = tensor.data<T>();
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(values[i]);
-}
-
-template <class T>
-Tensor quotient(const std::vector<double>& sum, size_t count, const Shape& shape) {
-  Tensor mean = Tensor::empty(shape, dtype_of<T>);
-  T* values = mean.data<T>();
+Tensor mean_of(const std::vector<Input>& inputs, const StoredTensor& tensor) {
+  Tensor mean = Tensor::empty(tensor.shape, dtype_of<T>);
+  T* const values = mean.data<T>();
+  std::vector<double> sum(static_cast<size_t>(mean.numel()));
+  for (const Input& input : inputs) {
+    input.model.read(tensor.name, mean);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += element_cast<double>(values[i]);
+  }
   for (size_t i = 0; i < sum.size(); ++i) {
-    values[i] = static_cast<T>(sum[i] / static_cast<double>(count));
+    values[i] = element_cast<T>(sum[i] / static_cast<double>(inputs.size()));
   }
   return mean;
 }
 
-/// Sums of all tensors in double, so that one model at a time is in memory.
-class Sums {
- public:
-  void add(const NamedTensors& tensors) {
-    sums_.resize(tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const Tensor& tensor = tensors[i].second;
-      sums_[i].resize(static_cast<size_t>(tensor.numel()));
-      dispatch_floating(Cpu{}, tensor.dtype(),
-                        [&](auto type) { add_elements<decltype(type)>(sums_[i], tensor); });
+/// The means of all tensors, each made when it is written.
+std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
+  std::vector<TensorToWrite> means;
+  for (const StoredTensor& tensor : inputs[0].model.tensors()) {
+    const std::optional<DType> dtype = as_dtype(tensor.type);
+    if (!dtype || !is_floating(*dtype)) {
+      fail(ErrorKind::kData, "[average] ", tensor.name, " is ", name_of(tensor.type), " in ",
+           inputs[0].folder, ", expected float32, float64 or bfloat16.");
     }
-    ++count_;
+    means.emplace_back(tensor.name, tensor.shape, *dtype, [&inputs, tensor, dtype] {
+      Tensor mean;
+      dispatch_dtype(*dtype, [&](auto type) { mean = mean_of<decltype(type)>(inputs, tensor); });
+      return mean;
+    });
   }
-
-  /// The means, with the names, shapes and types of `like`.
-  NamedTensors means(const NamedTensors& like) const {
-    NamedTensors means;
-    for (size_t i = 0; i < like.size(); ++i) {
-      const auto& [name, tensor] = like[i];
-      dispatch_floating(Cpu{}, tensor.dtype(), [&, &name = name, &tensor = tensor](auto type) {
-        means.emplace_back(name, quotient<decltype(type)>(sums_[i], count_, tensor.shape()));
-      });
-    }
-    return means;
-  }
-
- private:
-  std::vector<std::vector<double>> sums_;
-  size_t count_ = 0;
-};
+  return means;
+}
 
 /// A folder that is no checkpoint is somebody's work.
 void check_output(const std::string& output) {
-  if (!fs::exists(output) || fs::exists(fs::path(output) / "MANIFEST.json")) return;
+  if (!fs::exists(output) || is_checkpoint(output)) return;
   if (fs::is_directory(output) && fs::is_empty(output)) return;
   fail(ErrorKind::kConfig, "[average] ", output,
        " exists and is no checkpoint; choose another --output.");
@@ -119,33 +121,25 @@ void check_output(const std::string& output) {
 
 int run_average(const AverageArguments& arguments) {
   check_output(arguments.output);
-  Sums sums;
-  NamedTensors first;
-  std::vector<std::string> folders;
-  CheckpointFiles output;
+  std::vector<Input> inputs;
+  nlohmann::ordered_json folders = nlohmann::ordered_json::array();
   for (const std::string& path : arguments.inputs) {
-    const std::string folder = resolve_checkpoint(path);
-    const CheckpointFiles files = read_checkpoint(folder);
-    const NamedTensors model =
-        parse_safetensors(file_of(files, kModel, folder), folder + "/" + kModel);
-    if (folders.empty()) {
-      first = model;
-      output[kConfig] = file_of(files, kConfig, folder);
-      for (const std::string& name : kTokenizerFileNames) {
-        if (files.contains(name)) output[name] = files.at(name);
-      }
-    } else {
-      check_same_model(first, model, folders[0], folder);
-      check_same_tokenizer(output, files, folders[0], folder);
-    }
-    sums.add(model);
-    folders.push_back(folder);
+    inputs.push_back(open_input(path));
+    check_same_model(inputs.front(), inputs.back());
+    check_same_tokenizer(inputs.front(), inputs.back());
+    folders.push_back(inputs.back().folder);
   }
+  const std::vector<TensorToWrite> means = means_of(inputs);
 
-  output[kModel] = safetensors_bytes(sums.means(first), {{"format", "tapestry"}});
+  const Input& first = inputs.front();
+  CheckpointContent output(first.tokenizers.begin(), first.tokenizers.end());
+  output[kConfig] = first.config;
+  output[kModel] = [&](const ByteSink& sink) {
+    write_safetensors(means, {{"format", "tapestry"}}, sink);
+  };
   output["average.json"] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
   write_checkpoint(arguments.output, output);
-  std::cerr << "averaged " << folders.size() << " checkpoints into " << arguments.output << '\n';
+  std::cerr << "averaged " << inputs.size() << " checkpoints into " << arguments.output << '\n';
   return 0;
 }
 

@@ -6,8 +6,9 @@
 #include <cmath>
 #include <csignal>
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "apps/checkpoint/parameters.h"
+#include "apps/checkpoint/safetensors.h"
 #include "apps/run/signals.h"
 #include "core/allocator.h"
 #include "core/clock.h"
@@ -16,12 +17,11 @@
 namespace tapestry {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int64_t kMostSkippedInARow = 10;
 // Random streams set aside for each micro-batch of an update.
 constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
-constexpr std::string_view kTrainedPrefix = "parameter/";
+// Of names in optimizer.safetensors: parameters as they are trained, and what Ema calls averages.
+const std::string kTrainedPrefix = "parameter/", kAveragePrefix = "average/";
 
 // Those that no pattern freezes; the others ask for no gradient from here on.
 NamedVars trained_parameters(const NamedVars& params, const std::vector<std::string>& frozen) {
@@ -52,39 +52,8 @@ EmaOptions ema_options(const Config& config) {
 
 }  // namespace
 
-std::string to_json(const TrainerState& state) {
-  return Json{{"step", state.step},
-              {"epoch", state.position.epoch},
-              {"batch", state.position.batch},
-              {"best_metric", state.best_metric},
-              {"best_step", state.best_step},
-              {"validations_without_best", state.validations_without_best},
-              {"skipped_updates", state.skipped_updates},
-              {"skipped_in_a_row", state.skipped_in_a_row},
-              {"seconds", state.seconds}}
-      .dump(2);
-}
-
-TrainerState parse_trainer_state(const std::string& json, const std::string& name) {
-  try {
-    const Json value = Json::parse(json);
-    TrainerState state;
-    state.step = value.at("step");
-    state.position = {value.at("epoch"), value.at("batch")};
-    state.best_metric = value.at("best_metric");
-    state.best_step = value.at("best_step");
-    state.validations_without_best = value.at("validations_without_best");
-    state.skipped_updates = value.at("skipped_updates");
-    state.skipped_in_a_row = value.at("skipped_in_a_row");
-    state.seconds = value.at("seconds");
-    return state;
-  } catch (const Json::exception& error) {
-    fail(ErrorKind::kData, "[checkpoint] ", name, ": ", error.what());
-  }
-}
-
 Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
-                 const CheckpointFiles* checkpoint)
+                 Resume&& start)
     : config_(config),
       task_(task),
       folder_(folder),
@@ -92,36 +61,42 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
       params_(task.parameters().named()),
       trained_(trained_parameters(params_, config.training.freeze)),
       optimizer_(config.optimizer, weight_decay_groups(trained_)) {
-  if (checkpoint != nullptr) {
-    state_ = parse_trainer_state(checkpoint->at("trainer_state.json"), "trainer_state.json");
+  // Open files of a checkpoint that is deleted later would keep their place on the disk.
+  const Resume resume = std::move(start);
+  if (resume.goes_on()) {
+    state_ = resume.state();
     saved_step_ = state_.step;
-    load_training_tensors(*checkpoint);
-  } else if (config.training.ema_decay > 0) {
-    ema_ = std::make_unique<Ema>(ema_options(config), trained_);
+    load_training_tensors(resume);
+  } else {
+    load_masters(resume.model());
+    if (config.training.ema_decay > 0) ema_ = std::make_unique<Ema>(ema_options(config), trained_);
   }
 }
 
 // The reverse of save().
-void Trainer::load_training_tensors(const CheckpointFiles& checkpoint) {
-  NamedTensors model = parse_safetensors(checkpoint.at("model.safetensors"), "model.safetensors");
-  NamedTensors optimizer, averages, trained;
-  for (auto& [name, tensor] :
-       parse_safetensors(checkpoint.at("optimizer.safetensors"), "optimizer.safetensors")) {
-    if (name.starts_with(kTrainedPrefix)) {
-      trained.emplace_back(name.substr(kTrainedPrefix.size()), tensor);
-    } else if (name.starts_with("average/") || name == "num_updates") {
-      averages.emplace_back(name, tensor);
-    } else {
-      optimizer.emplace_back(name, tensor);
-    }
-  }
-  const NamedTensors& weights = trained.empty() ? model : trained;
-  load_parameters(task_.parameters(), weights, "the checkpoint");
-  optimizer_.load_masters(weights);
-  optimizer_.load_state(optimizer);
+void Trainer::load_training_tensors(const Resume& resume) {
+  const auto is_average = [](const std::string& name) {
+    return name.starts_with(kAveragePrefix) || name == "num_updates";
+  };
+  const TensorReader trained = resume.training().under(kTrainedPrefix);
+  const TensorReader averages = resume.training().only(is_average);
+  const TensorReader state = resume.training().only([&](const std::string& name) {
+    return !name.starts_with(kTrainedPrefix) && !is_average(name);
+  });
+  const TensorReader& weights = trained.empty() ? resume.model() : trained;
+  load_parameters(task_.parameters(), weights);
+  load_masters(weights);
+  load_tensors(state, optimizer_.state(), Types::kSame);
   if (config_.training.ema_decay <= 0) return;
   ema_ = std::make_unique<Ema>(ema_options(config_), trained_);
-  if (!averages.empty()) ema_->load_state(averages);
+  if (!averages.empty()) load_tensors(averages, ema_->state(), Types::kSame);
+}
+
+// Mixed precision: the weights before they were rounded to the model's.
+void Trainer::load_masters(const TensorReader& weights) {
+  for (const auto& [name, master] : optimizer_.masters()) {
+    if (weights.find(name) != nullptr) weights.read(name, master);
+  }
 }
 
 void Trainer::launch_update() {
@@ -179,6 +154,10 @@ void Trainer::finish_update() {
   window_.grad_norm = update.grad_norm;
 }
 
+// An update: its micro-batches forward and backward, then (on a GPU while those still run) the
+// counting of the update before, then clipping, the optimizer's step and the zeroing of gradients.
+// The averages follow when an update is counted: at once on a CPU, before a log line, a validation
+// or a save, or else one update later. Then come the log, validation, saving and signals.
 int Trainer::run() {
   const TrainingOptions& training = config_.training;
   const double started = steady_seconds() - state_.seconds;
@@ -322,33 +301,37 @@ bool Trainer::patience_is_over() const {
 
 // model.safetensors holds what a user wants to translate with: the averages where they are kept.
 // The trained parameters then travel with the optimizer, as they do where the model's are their
-// roundings.
+// roundings. Everything goes from where it is into the file.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   finish_update();
-  CheckpointFiles files = task_.files();
-  NamedTensors model, training = optimizer_.state();
-  for (const auto& [name, var] : params_) model.emplace_back(name, var.value());
-  const NamedTensors masters = optimizer_.masters();
-  if (ema_ || !masters.empty()) {
-    for (const auto& [name, tensor] : model) {
-      const auto master =
-          std::find_if(masters.begin(), masters.end(),
-                       [&, &name = name](const auto& m) { return m.first == name; });
-      training.emplace_back(std::string(kTrainedPrefix) + name,
-                            master == masters.end() ? tensor.clone() : master->second);
-    }
+  const NamedTensors all_averages = ema_ ? ema_->state() : NamedTensors();
+  const NamedTensors all_masters = optimizer_.masters();
+  const std::map<std::string, Tensor> averages(all_averages.begin(), all_averages.end());
+  const std::map<std::string, Tensor> masters(all_masters.begin(), all_masters.end());
+  std::vector<TensorToWrite> model, training;
+  for (const auto& [name, tensor] : optimizer_.state()) training.emplace_back(name, tensor);
+  for (const auto& [name, var] : params_) {
+    const Tensor& value = var.value();
+    const auto average = averages.find(kAveragePrefix + name);
+    const Tensor& shown = average == averages.end() ? value : average->second;
+    model.emplace_back(name, value.shape(), value.dtype(), [shown] { return shown; });
+    if (!ema_ && masters.empty()) continue;
+    const auto master = masters.find(name);
+    training.emplace_back(kTrainedPrefix + name, master == masters.end() ? value : master->second);
   }
-  if (ema_) {
-    for (auto& entry : ema_->state()) training.push_back(entry);
-  }
-  {
-    std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
-    files["model.safetensors"] = safetensors_bytes(model, {{"format", "tapestry"}});
-  }
-  files["optimizer.safetensors"] = safetensors_bytes(training);
-  files["trainer_state.json"] = to_json(state_);
-  folder_.commit(state_.step, files, best, config_.training.save_total_limit);
+  for (const auto& [name, tensor] : all_averages) training.emplace_back(name, tensor);
+
+  const std::map<std::string, std::string> files = task_.files();
+  CheckpointContent content(files.begin(), files.end());
+  content["model.safetensors"] = [&](const ByteSink& sink) {
+    write_safetensors(model, {{"format", "tapestry"}}, sink);
+  };
+  content["optimizer.safetensors"] = [&](const ByteSink& sink) {
+    write_safetensors(training, {}, sink);
+  };
+  content["trainer_state.json"] = to_json(state_);
+  folder_.commit(state_.step, content, best, config_.training.save_total_limit);
   saved_step_ = state_.step;
 }
 

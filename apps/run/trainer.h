@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "apps/checkpoint/checkpoint.h"
+#include "apps/checkpoint/run_folder.h"
 #include "apps/config/config.h"
 #include "apps/run/log.h"
+#include "apps/run/resume.h"
+#include "apps/run/trainer_state.h"
 #include "apps/tasks/task.h"
 #include "core/host_copy.h"
 #include "optim/ema.h"
@@ -15,33 +17,18 @@
 
 namespace tapestry {
 
-/// Everything beside tensors that a resumed run needs to go on bit for bit.
-struct TrainerState {
-  int64_t step = 0;  ///< updates done, skipped ones included
-  DataPosition position;
-  double best_metric = 0;
-  int64_t best_step = -1;  ///< -1: never validated
-  int64_t validations_without_best = 0;
-  int64_t skipped_updates = 0;
-  int64_t skipped_in_a_row = 0;
-  double seconds = 0;  ///< spent training, over all starts
-};
-std::string to_json(const TrainerState& state);
-TrainerState parse_trainer_state(const std::string& json, const std::string& name);
-
 class Trainer {
  public:
-  /// `checkpoint`, when not null, is what the run resumes from; its state was given to the task.
+  /// Reads the state of a training that goes on, or unrounded weights for one that begins with
+  /// another model's. The task stands where `resume` says. Throws Error(kData) when names, shapes
+  /// or types of tensors differ. `resume` is used up: its files are closed.
   Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
-          const CheckpointFiles* checkpoint);
+          Resume&& resume);
 
   /// Trains to the end, or until a signal or a time limit: saves, and returns the exit code (0, 130
   /// for SIGINT, 143 for SIGTERM). Throws Error(kDiverged) after ten updates in a row without a
   /// finite loss and gradient.
   int run();
-
-  /// The unrounded weights of a model that starts where another one stands (init_from).
-  void start_from(const NamedTensors& weights) { optimizer_.load_masters(weights); }
 
  private:
   /// An update that was launched, and what is on its way to the host.
@@ -73,7 +60,8 @@ class Trainer {
   bool validate();
   void save(bool best);
   bool patience_is_over() const;
-  void load_training_tensors(const CheckpointFiles& checkpoint);
+  void load_training_tensors(const Resume& resume);
+  void load_masters(const TensorReader& weights);
 
   const Config& config_;
   TrainingTask& task_;

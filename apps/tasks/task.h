@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/checkpoint/checkpoint.h"
-#include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
@@ -68,8 +66,6 @@ std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair toke
 
 /// `given`, or if it is empty the tokenizers that the config asks for.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
-/// The files of a checkpoint that are tokenizers.
-std::map<std::string, std::string> tokenizer_files(const CheckpointFiles& files);
 
 /// The probability of a text under a model.
 struct Score {
@@ -93,19 +89,6 @@ class LossSums {
 
 /// The log-probability of each target, in order. logits (..., V), targets (...) int32.
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);
-
-/// Copies tensors into the parameters of the same name. Throws Error(kData), naming `file`, unless
-/// names and shapes agree exactly.
-void load_parameters(const ParamStore& store, const NamedTensors& tensors, const std::string& file);
-
-/// Copies the tensors whose name and shape a parameter has, for a model that differs in its head.
-/// Returns a sentence about what was taken and what was not. Throws Error(kData), naming `file`,
-/// when a parameter has another shape there, or when none has its name.
-std::string take_over_parameters(const ParamStore& store, const NamedTensors& tensors,
-                                 const std::string& file);
-
-/// Whether a parameter's name matches a pattern, in which `*` stands for any characters.
-bool matches(const std::string& name, const std::string& pattern);
 
 /// True for metrics that are better when they are larger (bleu, chrf, accuracy).
 bool larger_is_better(const std::string& metric);

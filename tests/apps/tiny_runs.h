@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "core/philox.h"
 #include "data/files.h"
+#include "tests/apps/checkpoint_bytes.h"
 #include "tests/data/files.h"
 #include "tests/data/image_files.h"
 #include "tests/paths.h"

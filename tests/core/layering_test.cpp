@@ -29,6 +29,9 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
     {"apps", {"apps", "nn", "optim", "data", "autograd", "core"}},
 };
 
+// The rooms of apps/, each of which may use those before it.
+const std::vector<std::string> kRooms = {"config", "checkpoint", "tasks", "run", "commands"};
+
 struct LibraryRule {
   const char* name;
   const char* header;  ///< of #include
@@ -67,6 +70,26 @@ std::string without_comments(const std::string& source) {
     }
   }
   return code;
+}
+
+// The room of a file or header of apps/: its place in kRooms, or -1.
+int room_of(const std::string& path) {
+  for (size_t i = 0; i < kRooms.size(); ++i) {
+    if (path.starts_with("apps/" + kRooms[i] + "/")) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// What is wrong with a file in a room of apps/, one line each.
+std::vector<std::string> room_violations(int room, const std::string& source) {
+  std::vector<std::string> found;
+  const std::string code = without_comments(source);
+  static const std::regex include(R"re(#\s*include\s*"(apps/[^"]+)")re");
+  for (std::sregex_iterator it(code.begin(), code.end(), include), end; it != end; ++it) {
+    const int other = room_of((*it)[1]);
+    if (other < 0 || other > room) found.push_back("includes " + (*it)[1].str());
+  }
+  return found;
 }
 
 // The violations in a file of `folder`, one line each.
@@ -139,6 +162,22 @@ INSTANTIATE_TEST_SUITE_P(Folders, Layering,
                          ::testing::Values("core", "autograd", "nn", "optim", "data", "apps"),
                          [](const auto& info) { return info.param; });
 
+// config <- checkpoint <- tasks <- run <- commands.
+TEST(Layering, RoomsOfAppsFollowTheArrows) {
+  std::set<int> seen;
+  for (const fs::path& path : sources_of("apps")) {
+    const std::string name = fs::relative(path, kRoot).string();
+    if (name == "apps/main.cpp") continue;
+    const int room = room_of(name);
+    EXPECT_GE(room, 0) << name << " stands in no room";
+    seen.insert(room);
+    for (const std::string& violation : room_violations(room, read(path))) {
+      ADD_FAILURE() << name << ": " << violation;
+    }
+  }
+  EXPECT_EQ(seen.size(), kRooms.size());
+}
+
 // core/dispatch.h has the only #ifdef of CUDA in a header.
 TEST(Layering, OneHeaderKnowsTheBuild) {
   for (const auto& [folder, _] : kMayUse) {
@@ -164,6 +203,16 @@ TEST(LayeringCatches, ArrowsThatPointBack) {
             Found{"includes tests/autograd/support.h"});
   EXPECT_EQ(violations("nn", "#include \"layers.h\"\n"), Found{"layers.h is not root-relative"});
   EXPECT_EQ(violations("nn", "#include \"nn/layers.h\"\n#include <vector>\n"), Found{});
+}
+
+TEST(LayeringCatches, RoomsThatLookUp) {
+  const int tasks = 2;
+  EXPECT_EQ(room_violations(tasks, "#include \"apps/commands/cli.h\"\n"),
+            Found{"includes apps/commands/cli.h"});
+  EXPECT_EQ(room_violations(tasks, "#include \"apps/elsewhere.h\"\n"),
+            Found{"includes apps/elsewhere.h"});
+  EXPECT_EQ(room_violations(tasks, "#include \"apps/config/config.h\"\n"), Found{});
+  EXPECT_EQ(room_violations(tasks, "#include \"apps/tasks/task.h\"\n"), Found{});
 }
 
 TEST(LayeringCatches, LibrariesOutOfTheirFolder) {

@@ -10,11 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/checkpoint/checkpoint.h"
-#include "apps/checkpoint/safetensors.h"
 #include "core/build_info.h"
 #include "core/error.h"
 #include "data/files.h"
+#include "tests/apps/checkpoint_bytes.h"
 #include "tests/paths.h"
 
 namespace tapestry {
@@ -174,6 +173,22 @@ TEST_F(CliTest, AveragesInDouble) {
   EXPECT_EQ(tensors[0].first, "w");
   EXPECT_EQ(tensors[0].second.to_vector<float>(),
             (std::vector<float>{static_cast<float>(16777218.0 / 3), 3}));
+}
+
+TEST_F(CliTest, AveragesBfloat16) {
+  const auto write = [&](const char* name, float value) {
+    const Tensor tensor = Tensor::from<float>({value, 1}, {2}).to(DType::kBFloat16);
+    write_checkpoint(path(name), {{"model.safetensors", safetensors_bytes({{"w", tensor}})},
+                                  {"config.json", "{}"}});
+  };
+  write("a", 1);
+  write("b", 2);
+  const Outcome outcome = tapestry("average a b --output mean");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const NamedTensors tensors =
+      parse_safetensors(read_checkpoint(path("mean")).at("model.safetensors"), "mean");
+  EXPECT_EQ(tensors.at(0).second.dtype(), DType::kBFloat16);
+  EXPECT_EQ(tensors.at(0).second.to_vector<float>(), (std::vector<float>{1.5f, 1}));
 }
 
 TEST_F(CliTest, AverageRefusesWhatDoesNotFit) {

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "apps/checkpoint/safetensors.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/core/cuda/need_gpu.h"
 

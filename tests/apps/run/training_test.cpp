@@ -8,7 +8,6 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/checkpoint/safetensors.h"
 #include "core/precision.h"
 #include "tests/apps/tiny_runs.h"
 
@@ -182,11 +181,14 @@ TEST_P(BlocksTest, AnAccumulatedGradientIsThatOfTheBigBatch) {
 }
 
 TEST_P(BlocksTest, TokensAreKeptInTheRunFolder) {
+  fs::create_directories(folder_.path("run"));
+  folder_.write("run/tokens-train.bin.tmp-123", "left by a process that was killed");
   ASSERT_EQ(train("run", {"training.max_steps=1"}), 0) << folder_.messages();
   EXPECT_THAT(folder_.messages(), testing::Not(HasSubstr("(cached)")));
   for (const char* file : {"run/tokens-train.bin", "run/tokens-valid.bin"}) {
     EXPECT_TRUE(fs::exists(folder_.path(file))) << file;
   }
+  EXPECT_FALSE(fs::exists(folder_.path("run/tokens-train.bin.tmp-123")));
   folder_.forget_messages();
   ASSERT_EQ(train("run", {"training.max_steps=2"}), 0) << folder_.messages();
   EXPECT_THAT(folder_.messages(), HasSubstr(" tokens (cached); 200 read, 200 kept"));

@@ -2,7 +2,6 @@
 // (training.freeze).
 #include <gmock/gmock.h>
 
-#include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
 #include "tests/apps/tiny_runs.h"
 

@@ -1,5 +1,5 @@
 // The commit protocol: whatever happens, the newest complete checkpoint can be loaded.
-#include "apps/checkpoint/checkpoint.h"
+#include "apps/checkpoint/run_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "data/files.h"
+#include "tests/apps/checkpoint_bytes.h"
 
 namespace tapestry {
 namespace {
@@ -20,11 +21,11 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class CheckpointTest : public testing::Test {
+class RunFolderTest : public testing::Test {
  protected:
   void SetUp() override {
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = fs::temp_directory_path() / concat("tapestry-checkpoint-", getpid(), "-", name);
+    folder_ = fs::temp_directory_path() / concat("tapestry-run-folder-", getpid(), "-", name);
     fs::remove_all(folder_);
     run_ = (folder_ / "run").string();
   }
@@ -33,10 +34,17 @@ class CheckpointTest : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  static CheckpointFiles content(int64_t step) {
+  static CheckpointFiles files(int64_t step) {
     return {{"model.safetensors", std::string(1000, static_cast<char>('a' + step))},
             {"trainer_state.json", concat("{\"step\": ", step, "}")},
             {"empty.txt", ""}};
+  }
+  static CheckpointContent content(int64_t step) {
+    const CheckpointFiles bytes = files(step);
+    return {bytes.begin(), bytes.end()};
+  }
+  static int64_t step_of(const Checkpoint& checkpoint) {
+    return std::stoll(checkpoint.folder().substr(checkpoint.folder().rfind('-') + 1));
   }
 
   std::string linked(const std::string& link) const {
@@ -63,7 +71,7 @@ class CheckpointTest : public testing::Test {
   std::string run_;
 };
 
-TEST_F(CheckpointTest, CommitsAndLoads) {
+TEST_F(RunFolderTest, CommitsAndLoads) {
   RunFolder run(run_);
   EXPECT_FALSE(run.newest(no_report).has_value());
   run.commit(10, content(1), /*best=*/true, 0);
@@ -72,13 +80,13 @@ TEST_F(CheckpointTest, CommitsAndLoads) {
   EXPECT_EQ(linked("last"), "checkpoint-20");
   const auto loaded = run.newest(no_report);
   ASSERT_TRUE(loaded.has_value());
-  EXPECT_EQ(loaded->step, 20);
-  EXPECT_EQ(loaded->files, content(2));
-  EXPECT_EQ(read_checkpoint(run_ + "/best"), content(1));
+  EXPECT_EQ(step_of(*loaded), 20);
+  EXPECT_EQ(files_of(*loaded), files(2));
+  EXPECT_EQ(read_checkpoint(run_ + "/best"), files(1));
   EXPECT_THAT(names(), ElementsAre("best", "checkpoint-10", "checkpoint-20", "last"));
 }
 
-TEST_F(CheckpointTest, KeepsBestAndLastWhenItDeletesTheOldest) {
+TEST_F(RunFolderTest, KeepsBestAndLastWhenItDeletesTheOldest) {
   RunFolder run(run_);
   run.commit(1, content(1), true, 2);
   for (int64_t step = 2; step <= 9; ++step) run.commit(step, content(step), false, 2);
@@ -89,14 +97,14 @@ TEST_F(CheckpointTest, KeepsBestAndLastWhenItDeletesTheOldest) {
   EXPECT_THAT(run.steps(), ElementsAre(11));
 }
 
-TEST_F(CheckpointTest, StepsAreOrderedAsNumbers) {
+TEST_F(RunFolderTest, StepsAreOrderedAsNumbers) {
   RunFolder run(run_);
   for (const int64_t step : {9, 10, 100}) run.commit(step, content(step), false, 0);
   EXPECT_THAT(run.steps(), ElementsAre(9, 10, 100));
-  EXPECT_EQ(run.newest(no_report)->step, 100);
+  EXPECT_EQ(step_of(*run.newest(no_report)), 100);
 }
 
-TEST_F(CheckpointTest, FallsBackToAnOlderOneAndTellsWhy) {
+TEST_F(RunFolderTest, FallsBackToAnOlderOneAndTellsWhy) {
   RunFolder run(run_);
   for (int64_t step = 1; step <= 5; ++step) run.commit(step, content(step), false, 0);
   overwrite("checkpoint-5/model.safetensors", std::string(1000, 'x'));
@@ -106,7 +114,7 @@ TEST_F(CheckpointTest, FallsBackToAnOlderOneAndTellsWhy) {
   std::vector<std::string> reports;
   const auto loaded = run.newest([&](const std::string& text) { reports.push_back(text); });
   ASSERT_TRUE(loaded.has_value());
-  EXPECT_EQ(loaded->step, 1);
+  EXPECT_EQ(step_of(*loaded), 1);
   EXPECT_THAT(reports,
               ElementsAre(HasSubstr("model.safetensors is damaged: its checksum is "),
                           HasSubstr("model.safetensors has 5 bytes, its manifest says 1000."),
@@ -117,7 +125,7 @@ TEST_F(CheckpointTest, FallsBackToAnOlderOneAndTellsWhy) {
   }
 }
 
-TEST_F(CheckpointTest, DamagedManifestsAreErrorsOfData) {
+TEST_F(RunFolderTest, DamagedManifestsAreErrorsOfData) {
   RunFolder run(run_);
   run.commit(1, content(1), false, 0);
   for (const char* manifest :
@@ -137,14 +145,14 @@ TEST_F(CheckpointTest, DamagedManifestsAreErrorsOfData) {
   }
 }
 
-TEST_F(CheckpointTest, ChecksumIsXxh3) {
+TEST_F(RunFolderTest, ChecksumIsXxh3) {
   // XXH3_64bits of no bytes, from the specification's reference implementation (xxhsum -H3).
   RunFolder run(run_);
   run.commit(1, {{"empty.txt", ""}}, false, 0);
   EXPECT_THAT(read_file(run_ + "/checkpoint-1/MANIFEST.json"), HasSubstr("2d06800538d394c2"));
 }
 
-TEST_F(CheckpointTest, SecondTrainingInTheSameFolderIsRefused) {
+TEST_F(RunFolderTest, SecondTrainingInTheSameFolderIsRefused) {
   RunFolder run(run_);
   try {
     RunFolder second(run_);
@@ -156,12 +164,12 @@ TEST_F(CheckpointTest, SecondTrainingInTheSameFolderIsRefused) {
   }
 }
 
-TEST_F(CheckpointTest, LockEndsWithItsHolder) {
+TEST_F(RunFolderTest, LockEndsWithItsHolder) {
   { RunFolder run(run_); }
   EXPECT_NO_THROW(RunFolder again(run_));
 }
 
-TEST_F(CheckpointTest, RemovesLeftOversAndNothingElse) {
+TEST_F(RunFolderTest, RemovesLeftOversAndNothingElse) {
   {
     RunFolder run(run_);
     run.commit(3, content(3), false, 0);
@@ -174,7 +182,7 @@ TEST_F(CheckpointTest, RemovesLeftOversAndNothingElse) {
   EXPECT_THAT(names(), ElementsAre("checkpoint-3", "last", "notes.tmp-of-mine"));
 }
 
-TEST_F(CheckpointTest, ResolvesAModelFolder) {
+TEST_F(RunFolderTest, ResolvesAModelFolder) {
   RunFolder run(run_);
   run.commit(3, content(3), true, 0);
   run.commit(4, content(4), false, 0);
@@ -192,7 +200,8 @@ int stages_left = 0;
 
 /// Commits in a child process that ends without clean-up after `stages` stages. False when the
 /// commit came to its end before.
-bool commit_until(int stages, const std::string& run, int64_t step, const CheckpointFiles& files) {
+bool commit_until(int stages, const std::string& run, int64_t step,
+                  const CheckpointContent& content) {
   const pid_t child = fork();
   if (child == 0) {
     stages_left = stages;
@@ -200,7 +209,7 @@ bool commit_until(int stages, const std::string& run, int64_t step, const Checkp
       if (stages_left-- == 0) _exit(9);
     };
     RunFolder folder(run);
-    folder.commit(step, files, /*best=*/true, /*keep=*/1);
+    folder.commit(step, content, /*best=*/true, /*keep=*/1);
     _exit(0);
   }
   int status = 0;
@@ -209,7 +218,7 @@ bool commit_until(int stages, const std::string& run, int64_t step, const Checkp
   return WEXITSTATUS(status) == 9;
 }
 
-TEST_F(CheckpointTest, DeathAtAnyStageLeavesALoadableState) {
+TEST_F(RunFolderTest, DeathAtAnyStageLeavesALoadableState) {
   int stages = 0;
   for (bool died = true; died; ++stages) {
     fs::remove_all(run_);
@@ -220,18 +229,18 @@ TEST_F(CheckpointTest, DeathAtAnyStageLeavesALoadableState) {
     died = commit_until(stages, run_, 2, content(2));
     // Readers that take no lock come first, before anything is cleaned up.
     const CheckpointFiles read = read_checkpoint(resolve_checkpoint(run_));
-    EXPECT_TRUE(read == content(1) || read == content(2)) << stages;
+    EXPECT_TRUE(read == files(1) || read == files(2)) << stages;
     RunFolder run(run_);
     const auto loaded = run.newest(no_report);
     ASSERT_TRUE(loaded.has_value()) << stages;
-    EXPECT_EQ(loaded->files, content(loaded->step)) << stages;
+    EXPECT_EQ(files_of(*loaded), files(step_of(*loaded))) << stages;
     run.commit(2, content(2), true, 1);
     EXPECT_THAT(names(), ElementsAre("best", "checkpoint-2", "last")) << stages;
   }
   EXPECT_GE(stages, 12);
 }
 
-TEST_F(CheckpointTest, DeathWhileReplacingACheckpointLosesNothing) {
+TEST_F(RunFolderTest, DeathWhileReplacingACheckpointLosesNothing) {
   for (int stages = 0, died = true; died; ++stages) {
     fs::remove_all(run_);
     {
@@ -242,12 +251,12 @@ TEST_F(CheckpointTest, DeathWhileReplacingACheckpointLosesNothing) {
     RunFolder run(run_);
     const auto loaded = run.newest(no_report);
     ASSERT_TRUE(loaded.has_value()) << stages;
-    EXPECT_TRUE(loaded->files == content(1) || loaded->files == content(2)) << stages;
+    EXPECT_TRUE(files_of(*loaded) == files(1) || files_of(*loaded) == files(2)) << stages;
     EXPECT_THAT(names(), ElementsAre("best", "checkpoint-2", "last")) << stages;
   }
 }
 
-TEST_F(CheckpointTest, FullDiskIsAClearErrorAndKeepsTheOldOnes) {
+TEST_F(RunFolderTest, FullDiskIsAClearErrorAndKeepsTheOldOnes) {
   { RunFolder run(run_); }
   const pid_t child = fork();
   if (child == 0) {
@@ -272,15 +281,15 @@ TEST_F(CheckpointTest, FullDiskIsAClearErrorAndKeepsTheOldOnes) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_THAT(names(), ElementsAre("best", "checkpoint-1", "last"));
   RunFolder run(run_);
-  EXPECT_EQ(run.newest(no_report)->files, content(1));
+  EXPECT_EQ(files_of(*run.newest(no_report)), files(1));
 }
 
-TEST_F(CheckpointTest, WritesAStandAloneFolder) {
+TEST_F(RunFolderTest, WritesAStandAloneFolder) {
   const std::string folder = (folder_ / "deep" / "average").string();
   write_checkpoint(folder, content(1));
-  EXPECT_EQ(read_checkpoint(folder), content(1));
+  EXPECT_EQ(read_checkpoint(folder), files(1));
   write_checkpoint(folder, content(2));
-  EXPECT_EQ(read_checkpoint(folder), content(2));
+  EXPECT_EQ(read_checkpoint(folder), files(2));
 }
 
 }  // namespace

@@ -1,0 +1,97 @@
+#include "apps/checkpoint/parameters.h"
+
+#include <unordered_set>
+
+namespace tapestry {
+namespace {
+
+NamedTensors tensors_of(const ParamStore& store) {
+  NamedTensors tensors;
+  for (const Parameter& parameter : store.parameters()) {
+    tensors.emplace_back(parameter.name, parameter.var.value());
+  }
+  return tensors;
+}
+
+}  // namespace
+
+void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types) {
+  std::unordered_set<std::string> known;
+  for (const auto& [name, target] : targets) {
+    known.insert(name);
+    const StoredTensor* const stored = source.find(name);
+    if (stored == nullptr) {
+      fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has no ", name, ", the model needs ",
+           target.shape(), '.');
+    }
+    if (stored->shape != target.shape()) {
+      fail(ErrorKind::kData, "[checkpoint] ", name, " is ", stored->shape, " in ", source.name(),
+           ", the model needs ", target.shape(), '.');
+    }
+    const bool good = types == Types::kSame ? as_dtype(stored->type) == target.dtype()
+                                            : fits(stored->type, target.dtype());
+    if (!good) {
+      fail(ErrorKind::kData, "[checkpoint] ", name, " is ", name_of(stored->type), " in ",
+           source.name(), ", the model needs ", target.dtype(), '.');
+    }
+  }
+  for (const StoredTensor& stored : source.tensors()) {
+    if (known.contains(stored.name)) continue;
+    fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has ", stored.name,
+         ", the model has no such parameter.");
+  }
+  for (const auto& [name, target] : targets) source.read(name, target);
+}
+
+void load_parameters(const ParamStore& store, const TensorReader& source) {
+  load_tensors(source, tensors_of(store), Types::kThatFit);
+}
+
+std::string take_over_parameters(const ParamStore& store, const TensorReader& source) {
+  int64_t taken = 0;
+  std::string left, fresh;
+  for (const Parameter& parameter : store.parameters()) {
+    const StoredTensor* const stored = source.find(parameter.name);
+    if (stored == nullptr) {
+      fresh += ' ' + parameter.name;
+      continue;
+    }
+    const Tensor& target = parameter.var.value();
+    if (stored->shape != target.shape()) {
+      fail(ErrorKind::kData, "[init_from] ", parameter.name, " is ", stored->shape, " in ",
+           source.name(), ", the model needs ", target.shape(), '.');
+    }
+    source.read(parameter.name, target);
+    ++taken;
+  }
+  for (const StoredTensor& stored : source.tensors()) {
+    if (!store.contains(stored.name)) left += ' ' + stored.name;
+  }
+  if (taken == 0) {
+    fail(ErrorKind::kData, "[init_from] no parameter of ", source.name(),
+         " has a name of this model's.");
+  }
+  return concat(taken, " parameters from ", source.name(), fresh.empty() ? "" : "; fresh:", fresh,
+                left.empty() ? "" : "; not used:", left);
+}
+
+bool matches(const std::string& name, const std::string& pattern) {
+  const size_t star = pattern.find('*');
+  if (star == std::string::npos) return name == pattern;
+  if (name.compare(0, star, pattern, 0, star) != 0) return false;
+  const std::string rest = pattern.substr(star + 1);
+  for (size_t from = star; from <= name.size(); ++from) {
+    if (matches(name.substr(from), rest)) return true;
+  }
+  return false;
+}
+
+std::map<std::string, std::string> tokenizer_files(Checkpoint& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const std::string& name : kTokenizerFileNames) {
+    if (checkpoint.contains(name)) files[name] = checkpoint.read(name);
+  }
+  return files;
+}
+
+}  // namespace tapestry

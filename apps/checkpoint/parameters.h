@@ -1,0 +1,40 @@
+// What is read from a checkpoint into what is there already: a model's parameters, an optimizer's
+// state, tokenizers.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "apps/checkpoint/files.h"
+#include "apps/checkpoint/safetensors.h"
+#include "data/tokenizer.h"
+#include "nn/parameters.h"
+#include "optim/named.h"
+
+namespace tapestry {
+
+/// Which types a tensor may have in the file.
+enum class Types {
+  kThatFit,  ///< elements are converted
+  kSame,
+};
+
+/// Reads tensors into those of the same name. Throws Error(kData), naming the file, and changes
+/// nothing, unless names, shapes and types agree.
+void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types);
+
+/// Likewise into all parameters of a model, of any type that fits.
+void load_parameters(const ParamStore& store, const TensorReader& source);
+
+/// Reads the tensors whose name and shape a parameter has, for a model that differs in its head.
+/// Returns a sentence about what was taken and what was not. Throws Error(kData), naming the file,
+/// when a parameter has another shape there, or when none has its name.
+std::string take_over_parameters(const ParamStore& store, const TensorReader& source);
+
+/// Whether a parameter's name matches a pattern, in which `*` stands for any characters.
+bool matches(const std::string& name, const std::string& pattern);
+
+/// The files of a checkpoint that are tokenizers, by name.
+std::map<std::string, std::string> tokenizer_files(Checkpoint& checkpoint);
+
+}  // namespace tapestry

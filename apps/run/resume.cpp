@@ -1,0 +1,158 @@
+#include "apps/run/resume.h"
+
+#include "apps/checkpoint/parameters.h"
+#include "core/text.h"
+
+namespace tapestry {
+namespace {
+
+// The newest checkpoint of the folder. `passed_over` gets why newer ones are not taken.
+std::optional<Checkpoint> newest_of(const RunFolder& folder, std::string& passed_over) {
+  std::optional<Checkpoint> newest =
+      folder.newest([&](const std::string& reason) { passed_over += reason + "\n"; });
+  if (!newest && !folder.steps().empty()) {
+    fail(ErrorKind::kData, "[train] no checkpoint in ", folder.path(), " is whole:\n", passed_over,
+         "Use --resume never with another output_dir to start anew.");
+  }
+  return newest;
+}
+
+std::optional<Checkpoint> find_checkpoint(const std::string& how, const RunFolder& folder,
+                                          std::string& passed_over) {
+  if (how == "auto") return newest_of(folder, passed_over);
+  if (how == "never") {
+    if (!folder.steps().empty()) {
+      fail(ErrorKind::kConfig, "[train] ", folder.path(), " holds ", folder.steps().size(),
+           " checkpoints; --resume never would overwrite them. Choose another output_dir.");
+    }
+    return std::nullopt;
+  }
+  Checkpoint given(resolve_checkpoint(how));
+  given.open_all();
+  return given;
+}
+
+void check_whole(const Checkpoint& checkpoint) {
+  const std::string& path = checkpoint.folder();
+  for (const char* name :
+       {"trainer_state.json", "optimizer.safetensors", "model.safetensors", "config.json"}) {
+    if (checkpoint.contains(name)) continue;
+    fail(ErrorKind::kData, "[train] ", path, " has no ", name,
+         ": no training goes on from it. Start one from its weights with init_from=", path, '.');
+  }
+}
+
+void check_latest(const RunFolder& folder, int64_t step, const std::string& path) {
+  const std::vector<int64_t> steps = folder.steps();
+  if (steps.empty() || steps.back() <= step) return;
+  fail(ErrorKind::kConfig, "[train] ", folder.path(), " holds a checkpoint of update ",
+       steps.back(), ", later than the ", step, " of ", path,
+       "; going on from there would mix two runs. Choose another output_dir.");
+}
+
+// A model goes on seeing images as it did, unless the config says how.
+void keep_format(const ImageFormat& known, ImageFormat& format) {
+  if (!format.mean.empty()) return;
+  if (!format.size.known()) format.size = known.size;
+  if (format.size.channels != known.size.channels) return;
+  format.mean = known.mean;
+  format.std = known.std;
+}
+
+// A resumed classifier keeps its classes: row i of its output is class i, whatever the data would
+// call the classes now.
+void keep_classes(const DataOptions& data, Config& config) {
+  const std::vector<std::string>& labels = data.labels;
+  if (!config.data.labels.empty() && config.data.labels != labels) {
+    fail(ErrorKind::kConfig,
+         "[train] data.labels must be those of the checkpoint, in its order: ", join(labels, ", "),
+         '.');
+  }
+  config.data.labels = labels;
+  keep_format(data.image, config.data.image);
+}
+
+// The rows of a classifier's last layer belong to its classes.
+constexpr const char* kHeadOfClasses = "*classifier.*";
+
+// The classes are known when the task has read its data.
+std::vector<std::string> labels_of(const TrainingTask& task) {
+  return load_checkpoint_config(task.files().at("config.json"), "config.json").data.labels;
+}
+
+// What a resumed run is to do otherwise than before, for its log. Its tokenizer cannot change: the
+// model knows the ids of the one it began with.
+std::string changes_between(const Config& old, const Config& config) {
+  const auto before = flat_keys(old), after = flat_keys(config);
+  std::string changes;
+  const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {
+    if (key == "output_dir") return;
+    if (key.starts_with("tokenizer.") && key != "tokenizer.path") {
+      fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
+           ": a run keeps its tokenizer. Choose another output_dir to start anew.");
+    }
+    changes += concat(changes.empty() ? "" : ", ", key, ' ', was, " -> ", is);
+  };
+  for (const auto& [key, value] : after) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->second != value) {
+      note(key, found == before.end() ? "nothing" : found->second, value);
+    }
+  }
+  for (const auto& [key, value] : before) {
+    if (!after.contains(key)) note(key, value, "nothing");
+  }
+  return changes;
+}
+
+// A pre-trained model understands its own ids only: where the config names a tokenizer's file too,
+// it must be the same.
+void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
+  if (config.tokenizer.path.empty() || pretrained.tokenizers.source == nullptr) return;
+  const std::shared_ptr<const Tokenizer> own = read_tokenizer(config.tokenizer);
+  check_same_vocabulary(pretrained.tokenizers, pretrained.folder, {own, own},
+                        config.tokenizer.path);
+}
+
+}  // namespace
+
+Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) {
+  if (std::optional<Checkpoint> found = find_checkpoint(how, folder, passed_over_)) {
+    check_whole(*found);
+    const ByteSource& state = found->open("trainer_state.json");
+    state_ = parse_trainer_state(bytes_of(state), state.name);
+    if (how != "auto") check_latest(folder, state_.step, found->folder());
+    go_on(*std::move(found), config);
+  } else if (!config.init_from.empty()) {
+    begin_with(read_model_files(config.init_from), config);
+  }
+}
+
+void Resume::go_on(Checkpoint checkpoint, Config& config) {
+  goes_on_ = true;
+  if (!reads_images(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
+  const ByteSource& json = checkpoint.open("config.json");
+  const Config before = load_checkpoint_config(bytes_of(json), json.name);
+  if (config.task->has_classes) keep_classes(before.data, config);
+  changes_ = changes_between(before, config);
+  model_ = TensorReader(checkpoint.open("model.safetensors"));
+  training_ = TensorReader(checkpoint.open("optimizer.safetensors"));
+}
+
+void Resume::begin_with(ModelFiles pretrained, Config& config) {
+  check_own_tokenizer(config, pretrained);
+  keep_format(pretrained.config.data.image, config.data.image);
+  tokenizers_ = std::move(pretrained.tokenizers);
+  old_labels_ = std::move(pretrained.config.data.labels);
+  model_ = std::move(pretrained.tensors);
+}
+
+std::string Resume::take_over(TrainingTask& task) {
+  if (!old_labels_) return "";
+  if (labels_of(task) != *old_labels_) {
+    model_ = model_.only([](const std::string& name) { return !matches(name, kHeadOfClasses); });
+  }
+  return take_over_parameters(task.parameters(), model_);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,61 @@
+// Where a training starts: at a checkpoint that it goes on from, at the weights of another model
+// (init_from), or anew.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/checkpoint/run_folder.h"
+#include "apps/checkpoint/safetensors.h"
+#include "apps/config/config.h"
+#include "apps/run/trainer_state.h"
+#include "apps/tasks/task.h"
+
+namespace tapestry {
+
+/// Found once, and then asked by the command, the task and the trainer. It holds the files open and
+/// none of their tensors in memory; when it goes, so do the open files.
+class Resume {
+ public:
+  /// `how` is "auto" for the newest whole checkpoint of the run folder, "never" for none, or the
+  /// path of a checkpoint or of another run. Where there is none, config.init_from counts. The
+  /// config is completed by what was settled then: classes, and the format of images.
+  /// Throws Error(kData) when what was asked for is damaged or incomplete, and Error(kConfig) when
+  /// it does not go with the config or the run folder.
+  Resume(const std::string& how, const RunFolder& folder, Config& config);
+
+  /// Whether a training goes on. Else it begins.
+  bool goes_on() const { return goes_on_; }
+  /// Of the checkpoint, or of a beginning.
+  const TrainerState& state() const { return state_; }
+  /// Empty where the task is to make its own.
+  const TokenizerPair& tokenizers() const { return tokenizers_; }
+  /// Why newer checkpoints were passed over, a line each; "" where none was.
+  const std::string& passed_over() const { return passed_over_; }
+  /// What the config does otherwise than the checkpoint's; "" where nothing.
+  const std::string& changes() const { return changes_; }
+
+  /// Where a training begins with another model's weights: reads them into the task's, and returns
+  /// a sentence about them; else "". Throws as take_over_parameters().
+  std::string take_over(TrainingTask& task);
+
+  /// The weights that a training goes on from, or begins with; of no tensors where it begins anew.
+  const TensorReader& model() const { return model_; }
+  /// What else a checkpoint of the trainer holds in tensors.
+  const TensorReader& training() const { return training_; }
+
+ private:
+  void go_on(Checkpoint checkpoint, Config& config);
+  void begin_with(ModelFiles pretrained, Config& config);
+
+  bool goes_on_ = false;
+  TrainerState state_;
+  TokenizerPair tokenizers_;
+  std::string passed_over_, changes_;
+  TensorReader model_, training_;
+  std::optional<std::vector<std::string>> old_labels_;  // of the model in init_from
+};
+
+}  // namespace tapestry

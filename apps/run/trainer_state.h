@@ -1,0 +1,26 @@
+// trainer_state.json of a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/batching.h"
+
+namespace tapestry {
+
+/// Everything beside tensors that a resumed run needs to go on bit for bit.
+struct TrainerState {
+  int64_t step = 0;  ///< updates done, skipped ones included
+  DataPosition position;
+  double best_metric = 0;
+  int64_t best_step = -1;  ///< -1: never validated
+  int64_t validations_without_best = 0;
+  int64_t skipped_updates = 0;
+  int64_t skipped_in_a_row = 0;
+  double seconds = 0;  ///< spent training, over all starts
+};
+std::string to_json(const TrainerState& state);
+/// `name` is the file's, for messages. Throws Error(kData) when a key is missing or mistyped.
+TrainerState parse_trainer_state(const std::string& json, const std::string& name);
+
+}  // namespace tapestry
