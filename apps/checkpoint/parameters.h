@@ -9,7 +9,6 @@
 #include "apps/checkpoint/safetensors.h"
 #include "data/tokenizer.h"
 #include "nn/parameters.h"
-#include "optim/named.h"
 
 namespace tapestry {
 

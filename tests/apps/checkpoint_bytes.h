@@ -8,7 +8,6 @@
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/safetensors.h"
-#include "optim/named.h"
 
 namespace tapestry {
 
