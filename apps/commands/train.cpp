@@ -11,6 +11,7 @@
 #include "data/files.h"
 
 namespace tapestry {
+
 int run_train(const TrainArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
   const Device device = parse_device(config.device);

@@ -156,8 +156,8 @@ void Trainer::finish_update() {
 
 // An update: its micro-batches forward and backward, then (on a GPU while those still run) the
 // counting of the update before, then clipping, the optimizer's step and the zeroing of gradients.
-// The averages follow when an update is counted: at once on a CPU, before a log line, a validation
-// or a save, or else one update later. Then come the log, validation, saving and signals.
+// The averages follow when an update is counted: at once on a CPU, and where a log line, a
+// validation or a save is due; otherwise one update later. Log, validation and save come last.
 int Trainer::run() {
   const TrainingOptions& training = config_.training;
   const double started = steady_seconds() - state_.seconds;

@@ -49,7 +49,7 @@ class Trainer {
     int64_t tokens = 0, targets = 0;
   };
 
-  /// Forward, backward, and the optimizer's step. On a GPU this waits for the update before alone.
+  /// Forward, backward, and the optimizer's step. On a GPU this waits only for the update before.
   void launch_update();
   /// Waits for the update that was launched last, if any: counts it, and warns when it was skipped.
   void finish_update();
