@@ -153,7 +153,7 @@ Var concat(const std::vector<Var>& parts, int axis) {
     inputs.push_back(&part);
     if (part.needs_grad()) pieces.push_back({gradient_of(part), range});
   }
-  Tape::record(inputs, y, [pieces = std::move(pieces)](Tensor dy) {
+  Tape::record(inputs, y, [pieces = std::move(pieces)](const Tensor& dy) {
     for (const Piece& piece : pieces) {
       const auto [target, write] = piece.gradient->target();
       read_range(piece.range, dy, target, write);
@@ -171,7 +171,7 @@ Var slice(const Var& x, int axis, int64_t begin, int64_t end) {
   const AxisRange range{view.outer, view.inner, view.size, begin, end - begin};
   Var y = Tensor::empty(x.shape().with(axis, end - begin), x.dtype(), x.value().device());
   read_range(range, x.value(), y.value(), Write::kSet);
-  Tape::record({&x}, y, [range, dx = gradient_of(x)](Tensor dy) {
+  Tape::record({&x}, y, [range, dx = gradient_of(x)](const Tensor& dy) {
     const auto [target, write] = dx->target();
     if (write == Write::kSet) target.fill(0);
     write_range(range, dy, target, write);

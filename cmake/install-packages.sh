@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are named and not there yet. Does nothing, and needs no rights, when
 # all are.
-#   cmake/install-packages.sh build|test|quickstart
+#   cmake/install-packages.sh build|test|quickstart|format|lint
 set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
@@ -11,7 +11,9 @@ case "${1:-}" in
   build) packages=$build ;;
   test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev" ;;
   quickstart) packages="$build trans-de-en" ;;
-  *) echo "usage: $0 build|test|quickstart" >&2; exit 2 ;;
+  format) packages="clang-format-14" ;;
+  lint) packages="$build clang-tidy-14" ;;
+  *) echo "usage: $0 build|test|quickstart|format|lint" >&2; exit 2 ;;
 esac
 
 missing=()

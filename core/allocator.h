@@ -32,15 +32,17 @@ struct HostAllocator {
   HostAllocator() = default;
   template <class U>
   HostAllocator(const HostAllocator<U>&) {}
-  T* allocate(size_t n) {
-    return static_cast<T*>(host_allocate(static_cast<int64_t>(n * sizeof(T))));
-  }
-  void deallocate(T* pointer, size_t n) noexcept {
-    host_free(pointer, static_cast<int64_t>(n * sizeof(T)));
-  }
+  T* allocate(size_t n) { return static_cast<T*>(host_allocate(bytes_of(n))); }
+  void deallocate(T* pointer, size_t n) noexcept { host_free(pointer, bytes_of(n)); }
   template <class U>
   bool operator==(const HostAllocator<U>&) const {
     return true;
+  }
+
+ private:
+  static int64_t bytes_of(size_t n) {
+    return static_cast<int64_t>(
+        n * sizeof(T));  // NOLINT(bugprone-sizeof-expression): any T, pointers too
   }
 };
 

@@ -186,7 +186,8 @@ std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
 ImageFormat format_of(const ImageCorpus& corpus) {
   ImageFormat format{.size = corpus.size, .mean = {}, .std = {}};
   const auto channels = static_cast<size_t>(corpus.size.channels);
-  const auto count = static_cast<double>(corpus.pixels.size() / channels);
+  const size_t positions = corpus.pixels.size() / channels;
+  const auto count = static_cast<double>(positions);
   for (size_t channel = 0; channel < channels; ++channel) {
     int64_t sum = 0, squares = 0;  // exact
     for (size_t i = channel; i < corpus.pixels.size(); i += channels) {
@@ -213,7 +214,7 @@ Tensor normalised(std::span<const uint8_t> pixels, const ImageFormat& format) {
     }
   }
   const int64_t images = static_cast<int64_t>(pixels.size()) / size.bytes();
-  const Tensor out = Tensor::empty({images, size.height, size.width, size.channels});
+  Tensor out = Tensor::empty({images, size.height, size.width, size.channels});
   auto* element = out.data<float>();
   for (size_t i = 0; i < pixels.size(); i += channels) {
     for (size_t c = 0; c < channels; ++c) *element++ = value[c][pixels[i + c]];

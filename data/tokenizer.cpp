@@ -125,7 +125,7 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options)
     fail(ErrorKind::kData, "[tokenizer] ", options.path, " must be of type ", options.type,
          characters ? ", got a vocabulary of characters." : ", got no vocabulary of characters.");
   }
-  const auto tokenizer = load_tokenizer(bytes, options.path);
+  auto tokenizer = load_tokenizer(bytes, options.path);
   if (options.mask_piece && !tokenizer->mask_id()) {
     fail_option(concat(options.path, " must have the special piece ", kMaskPiece, ", got none."));
   }

@@ -72,7 +72,7 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
 Var SelfAttention::project(const Var& x, int64_t position_offset) const {
-  const Var packed = qkv(x);
+  Var packed = qkv(x);
   if (!rope_angles.defined()) return packed;
   const int64_t keys = options.kv_heads == 0 ? options.heads : options.kv_heads;
   return rope(packed, rope_angles,

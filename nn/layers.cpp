@@ -77,7 +77,7 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
   double* element = table.data<double>();
   for (int64_t p = 0; p < length; ++p) {
     for (int64_t i = 0; i < size; ++i, ++element) {
-      const double frequency = std::pow(10000.0, -static_cast<double>(i / 2 * 2) / size);
+      const double frequency = std::pow(10000.0, -static_cast<double>(i - i % 2) / size);
       *element = i % 2 == 0 ? std::sin(p * frequency) : std::cos(p * frequency);
     }
   }

@@ -36,7 +36,7 @@ void orthogonalize(double* matrix, int64_t size) {
 
 // "<scope>.weight" (gates * size, size), each gate's matrix orthogonal.
 Var orthogonal_weight(int64_t gates, int64_t size, const ParamScope& scope) {
-  const Var weight = scope.create("weight", {gates * size, size}, Init::normal(1));
+  Var weight = scope.create("weight", {gates * size, size}, Init::normal(1));
   std::vector<double> values = weight.value().to_vector<double>();
   for (int64_t gate = 0; gate < gates; ++gate) {
     orthogonalize(values.data() + gate * size * size, size);
@@ -68,7 +68,7 @@ Var stack(const std::vector<Var>& steps) {
 
 GruLayer::GruLayer(const Options& o, const ParamScope& scope)
     : input({.in = o.in,
-             .out = (o.bidirectional ? 2 : 1) * 3 * o.hidden_size,
+             .out = 3 * o.hidden_size * (o.bidirectional ? 2 : 1),
              .deviation = gate_deviation(o.in, o.hidden_size)},
             scope / "input"),
       weight(orthogonal_weight(o.bidirectional ? 6 : 3, o.hidden_size, scope / "recurrent")),

@@ -38,7 +38,7 @@ Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tens
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> groups)
+Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGroup>& groups)
     : options_(options) {
   validate(options_);
   const size_t states = state_names(options_).size();
@@ -100,7 +100,7 @@ StepResult Optimizer::outcome() {
 
 Tensor Optimizer::squared_norm(std::span<const Tensor> also_finite) const {
   if (slots_.empty()) return Tensor::zeros({}, DType::kFloat64);
-  const Tensor sum = Tensor::empty({}, DType::kFloat64, slots_.front().var.value().device());
+  Tensor sum = Tensor::empty({}, DType::kFloat64, slots_.front().var.value().device());
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
     using T = decltype(type);
     std::vector<ElementSpan<T>> gradients;

@@ -108,7 +108,7 @@ class Optimizer {
  public:
   /// Allocates the state of all parameters. Throws Error(kConfig) on impossible options and like
   /// check_parameters().
-  Optimizer(const OptimizerOptions& options, std::vector<ParamGroup> groups);
+  Optimizer(const OptimizerOptions& options, const std::vector<ParamGroup>& groups);
   Optimizer(const OptimizerOptions& options, const NamedVars& params)
       : Optimizer(options, std::vector<ParamGroup>{ParamGroup{params}}) {}
 

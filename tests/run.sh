@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs all tests. With a preset's name, that preset's: release
-# (default), debug (sanitizers) or cuda.
+# (default), debug (sanitizers), cuda, or emulated (CUDA's kernels on the CPU: only the tests that run
+# them).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}

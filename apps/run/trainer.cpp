@@ -32,7 +32,7 @@ NamedVars trained_parameters(const NamedVars& params, const std::vector<std::str
       if (!matches(name, pattern)) continue;
       found = true;
       var.set_requires_grad(false);
-      std::erase_if(trained, [&](const auto& entry) { return entry.first == name; });
+      std::erase_if(trained, [&name = name](const auto& entry) { return entry.first == name; });
     }
     if (!found) {
       fail(ErrorKind::kConfig, "[train] training.freeze: no parameter's name matches '", pattern,

@@ -61,7 +61,7 @@ class LanguageModellingTask : public TrainingTask {
     const auto read = [&](const std::vector<CorpusSpec>& corpora, const char* name) {
       const std::string cache =
           config.data.cache ? concat(config.output_dir, "/tokens-", name, ".bin") : "";
-      const TokenStream text = load_token_stream(corpora, *tokenizers.source, cache);
+      TokenStream text = load_token_stream(corpora, *tokenizers.source, cache);
       report(concat(name, " data: ", text.documents(), " documents, ", text.characters(),
                     " characters, ", text.size(), " tokens", text.from_cache() ? " (cached)" : "",
                     "; ", text.counts().summary()));

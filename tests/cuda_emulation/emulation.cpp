@@ -1,3 +1,4 @@
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -35,8 +36,9 @@ struct Warp {
   alignas(16) unsigned char slots[2][kWarpSize * 16];
 };
 
+// Waits at its end for the next block. Switching by _longjmp makes no system call, swapcontext two.
 struct Fiber {
-  ucontext_t context;
+  jmp_buf resume;
   uint3 index;
   bool done = false;
 };
@@ -46,7 +48,6 @@ class Block {
   void run(const dim3& size, const std::function<void()>& body) {
     const size_t threads = static_cast<size_t>(size.x) * size.y * size.z;
     body_ = &body;
-    fibers_.resize(threads);
     warps_.assign((threads + kWarpSize - 1) / kWarpSize, Warp{});
     all_ = Barrier{static_cast<int>(threads)};
     for (size_t i = 0; i < threads; ++i) start(i, size);
@@ -55,10 +56,11 @@ class Block {
       for (current_ = 0; current_ < threads; ++current_) {
         if (fibers_[current_].done) continue;
         threadIdx = fibers_[current_].index;
-        swapcontext(&scheduler_, &fibers_[current_].context);
+        resume();
         if (fibers_[current_].done) --left, ++progress_;
       }
       if (progress_ == before) {
+        fibers_.clear();
         throw std::logic_error(
             "emulated threads wait for each other: a barrier is not reached by all");
       }
@@ -70,9 +72,7 @@ class Block {
     ++barrier.arrived;
     ++progress_;
     barrier.open_if_complete();
-    while (barrier.generation == generation) {
-      swapcontext(&fibers_[current_].context, &scheduler_);
-    }
+    while (barrier.generation == generation) give_way();
   }
 
   void block_barrier() { wait(all_); }
@@ -86,15 +86,30 @@ class Block {
   Warp& warp() { return warps_[current_ / kWarpSize]; }
 
   void start(size_t i, const dim3& size) {
+    if (i == fibers_.size()) add_fiber();
     Fiber& fiber = fibers_[i];
     fiber.done = false;
     fiber.index = {static_cast<unsigned>(i % size.x), static_cast<unsigned>(i / size.x % size.y),
                    static_cast<unsigned>(i / size.x / size.y)};
     ++warps_[i / kWarpSize].barrier.members;
-    getcontext(&fiber.context);
-    fiber.context.uc_stack = {stack(i), 0, kStackBytes};
-    fiber.context.uc_link = &scheduler_;
-    makecontext(&fiber.context, &Block::entry, 0);
+  }
+
+  void add_fiber() {
+    current_ = fibers_.size();
+    fibers_.emplace_back();
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack = {stack(current_), 0, kStackBytes};
+    makecontext(&context, &Block::entry, 0);
+    if (_setjmp(scheduler_) == 0) setcontext(&context);
+  }
+
+  // From the scheduler to the current thread, and back.
+  void resume() {
+    if (_setjmp(scheduler_) == 0) _longjmp(fibers_[current_].resume, 1);
+  }
+  void give_way() {
+    if (_setjmp(fibers_[current_].resume) == 0) _longjmp(scheduler_, 1);
   }
 
   // Threads no longer wait for one that has ended.
@@ -121,7 +136,7 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<void*> stacks_;
   Barrier all_;
-  ucontext_t scheduler_;
+  jmp_buf scheduler_;
   size_t current_ = 0, progress_ = 0;
 };
 
@@ -131,8 +146,12 @@ Block& block() {
 }
 
 void Block::entry() {
-  (*block().body_)();
-  block().leave();
+  Block& block = cuda_emulation::block();
+  for (;;) {
+    block.give_way();
+    (*block.body_)();
+    block.leave();
+  }
 }
 
 }  // namespace

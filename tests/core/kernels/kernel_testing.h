@@ -146,7 +146,7 @@ template <class F>
 void on_every_target(F&& body) {
   if constexpr (std::is_same_v<TestDevice, Cuda>) return body();
   const int64_t supported = hwy::SupportedTargets();
-  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
+  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SCALAR}) {
     if ((supported & target) == 0 && target != HWY_SCALAR) continue;
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
