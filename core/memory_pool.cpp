@@ -38,8 +38,10 @@ int64_t bytes_of_class(int index) {
 }  // namespace
 
 void* MemoryPool::allocate(int64_t bytes) {
-  check(bytes >= 0 && bytes < (int64_t{1} << 48), "allocator", "cannot allocate ", bytes,
-        " bytes.");
+  check(bytes >= 0, "allocator", "cannot allocate ", bytes, " bytes.");
+  if (bytes >= int64_t{1} << 48) {
+    fail(ErrorKind::kOutOfMemory, "[allocator] cannot allocate ", bytes, " bytes.");
+  }
   const SizeClass cls = size_class(bytes);
   std::lock_guard lock(mutex_);
   auto& list = free_[cls.index];

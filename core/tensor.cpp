@@ -35,7 +35,10 @@ struct CudaBlock {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   Tensor tensor;
-  const int64_t bytes = shape.numel() * size_of(dtype);
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(shape.numel(), int64_t{size_of(dtype)}, &bytes)) {
+    fail(ErrorKind::kOutOfMemory, "[tensor] ", shape, " has more bytes than 64 bits count.");
+  }
   const auto hold = [&](auto block) {
     tensor.pointer_ = block->pointer;
     tensor.storage_ = std::move(block);

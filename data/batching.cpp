@@ -38,14 +38,9 @@ void fill_row(int32_t* row, std::span<const int32_t> tokens, int64_t width) {
 
 }  // namespace
 
-void BatchOptions::validate() const {
-  if (batch_type != "tokens" && batch_type != "sentences") {
-    fail(ErrorKind::kConfig, "[data] batch_type must be tokens or sentences, got '", batch_type,
-         "'.");
-  }
-  if (batch_size < 1) {
-    fail(ErrorKind::kConfig, "[data] batch_size must be 1 or more, got ", batch_size, '.');
-  }
+void BatchOptions::validate(const OptionReport& report) const {
+  report.expect_one_of("batch_type", batch_type, kTypes);
+  report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
 }
 
 RowLengths lengths_of(const ParallelCorpus& corpus) {
@@ -94,8 +89,10 @@ EpochPlan EpochPlan::of_equal_rows(int64_t rows, int64_t batch_size, bool shuffl
   plan.order_.resize(static_cast<size_t>(rows));
   std::iota(plan.order_.begin(), plan.order_.end(), int64_t{0});
   if (shuffled) shuffle(plan.order_, draw_key(seed, epoch, "data.rows"));
-  for (int64_t begin = 0; begin < rows; begin += batch_size) {
-    plan.ranges_.push_back({begin, std::min(begin + batch_size, rows)});
+  for (int64_t begin = 0; begin < rows;) {
+    const int64_t count = std::min(batch_size, rows - begin);
+    plan.ranges_.push_back({begin, begin + count});
+    begin += count;
   }
   return plan;
 }

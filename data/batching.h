@@ -13,13 +13,15 @@
 namespace tapestry {
 
 struct BatchOptions {
-  std::string batch_type = "tokens";  ///< tokens | sentences
+  static constexpr const char* kTypes[] = {"tokens", "sentences"};
+
+  std::string batch_type = "tokens";  ///< one of kTypes
   /// tokens: max(B * S, B * T) of a batch is at most this, padding included. sentences: B is.
   int64_t batch_size = 4096;
   bool shuffle = true;  ///< false: ordered by length, the same in every epoch
   uint64_t seed = 1;
 
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
 /// A translation batch on the CPU; all tensors int32, short rows filled with the pad id.

@@ -126,10 +126,8 @@ void finish_score(BleuScore& bleu) {
 
 }  // namespace
 
-void BleuOptions::validate() const {
-  if (tokenize != "13a" && tokenize != "none") {
-    fail(ErrorKind::kConfig, "[bleu] tokenize must be 13a or none, got '", tokenize, "'.");
-  }
+void BleuOptions::validate(const OptionReport& report) const {
+  report.expect_one_of("tokenize", tokenize, kTokenizers);
 }
 
 std::string tokenize_13a(std::string_view line) {

@@ -76,15 +76,10 @@ BlockBatch finish(BlockBatch batch) {
 
 }  // namespace
 
-void BlockOptions::validate() const {
-  constexpr int64_t kMost = int64_t{1} << 24;
-  if (block_size < 1 || block_size > kMost) {
-    fail(ErrorKind::kConfig, "[data] block_size must be between 1 and ", kMost, ", got ",
-         block_size, '.');
-  }
-  if (batch_size < 1) {
-    fail(ErrorKind::kConfig, "[data] batch_size must be 1 or more, got ", batch_size, '.');
-  }
+void BlockOptions::validate(const OptionReport& report) const {
+  report.expect(block_size >= 1 && block_size <= kLongest, "block_size", "must be in [1, ",
+                kLongest, "], got ", block_size, '.');
+  report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
 }
 
 BlockBatches::BlockBatches(TokenStream stream, const BlockOptions& options, DataPosition start)

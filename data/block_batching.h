@@ -13,7 +13,9 @@
 namespace tapestry {
 
 struct BlockOptions {
-  int64_t block_size = 256;  ///< T: tokens of a row
+  static constexpr int64_t kLongest = int64_t{1} << 24;
+
+  int64_t block_size = 256;  ///< T: tokens of a row, at most kLongest
   int64_t batch_size = 64;   ///< B: rows of a batch
   /// true: every epoch cuts the stream at new random places and shuffles the blocks; less than a
   /// block at each end is left out in that epoch. false: the whole stream in order, the last block
@@ -21,7 +23,7 @@ struct BlockOptions {
   bool shuffle = true;
   uint64_t seed = 1;
 
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
 /// Rows on the CPU; all tensors int32.

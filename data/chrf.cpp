@@ -69,12 +69,10 @@ double f_score(const std::vector<NgramMatches>& sums, int beta) {
 
 }  // namespace
 
-void ChrfOptions::validate() const {
-  if (char_order < 1 || word_order < 0 || beta < 1) {
-    fail(ErrorKind::kConfig,
-         "[chrf] char_order must be 1 or more, word_order 0 or more, beta 1 or more, got ",
-         char_order, ", ", word_order, ", ", beta, '.');
-  }
+void ChrfOptions::validate(const OptionReport& report) const {
+  report.expect(char_order >= 1, "char_order", "must be at least 1, got ", char_order, '.');
+  report.expect(word_order >= 0, "word_order", "must be at least 0, got ", word_order, '.');
+  report.expect(beta >= 1, "beta", "must be at least 1, got ", beta, '.');
 }
 
 ChrfScore corpus_chrf(const std::vector<std::string>& hypotheses,

@@ -8,53 +8,42 @@
 namespace tapestry {
 namespace {
 
-[[noreturn]] void fail_config(const std::string& what) {
-  fail(ErrorKind::kConfig, "[data] ", what);
+// The parts of a corpus that are given, and what it may be a part of.
+void validate_part(const CorpusSpec& spec, const OptionReport& report) {
+  const bool file = spec.documents == "file";
+  const bool images = spec.kind() == CorpusSpec::Kind::kImages;
+  report.expect(spec.range_begin >= 0 && spec.range_begin < spec.range_end && spec.range_end <= 1,
+                "range_begin", "must be below range_end, both in [0, 1], got ", spec.range_begin,
+                " and ", spec.range_end, '.');
+  const bool whole = spec.range_begin == 0 && spec.range_end == 1;
+  report.expect(whole || file || images, "range_begin", "needs documents file, got ",
+                spec.documents, "; use split for parts of many documents.");
+  report.expect(spec.split == "all" || !images, "split", "applies only to texts, got ", spec.split,
+                " for images; use a range.");
+  report.expect(spec.split == "all" || !file, "split", "needs many documents, got ", spec.split,
+                " with documents file; use a range.");
 }
 
-void validate_documents(const CorpusSpec& spec) {
-  const std::string& documents = spec.documents;
-  const std::array<const char*, 4> known = {"lines", "paragraphs", "fortunes", "file"};
-  if (std::find(known.begin(), known.end(), documents) == known.end()) {
-    fail_config(concat("documents must be one of lines, paragraphs, fortunes, file, got '",
-                       documents, "'."));
-  }
-  if (documents != "lines" && spec.kind() != CorpusSpec::Kind::kText) {
-    fail_config(concat("documents ", documents, " applies only to text, got ", spec.str(), '.'));
-  }
-  if (!(spec.range_begin >= 0 && spec.range_begin < spec.range_end && spec.range_end <= 1)) {
-    fail_config(concat("expected 0 <= range_begin < range_end <= 1, got ", spec.range_begin,
-                       " and ", spec.range_end, '.'));
-  }
-  const bool whole = spec.range_begin == 0 && spec.range_end == 1;
-  const bool images = spec.kind() == CorpusSpec::Kind::kImages;
-  if (!whole && documents != "file" && !images) {
-    fail_config(concat("a range needs documents file, got ", documents,
-                       "; use split for parts of many documents."));
-  }
-  if (images && spec.split != "all") {
-    fail_config(concat("split applies only to texts, got ", spec.split,
-                       " for images; use range_begin and range_end."));
-  }
-  if (spec.split != "all" && documents == "file") {
-    fail_config(concat("split needs many documents, got ", spec.split,
-                       " with documents file; use range_begin and range_end."));
-  }
+// Two columns of one file.
+void validate_columns(const OptionReport& report, const char* first, int64_t a, const char* second,
+                      int64_t b) {
+  report.expect(a >= 1, first, "must be at least 1, got ", a, '.');
+  report.expect(b >= 1, second, "must be at least 1, got ", b, '.');
+  report.expect(a != b, second, "must differ from ", first, ", got ", b, " twice.");
 }
 
 }  // namespace
 
 CorpusSpec::Kind CorpusSpec::kind() const {
+  const OptionReport report = OptionReport::throwing("data");
   const bool parallel = !source.empty() || !target.empty();
-  if (parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() != 1) {
-    fail_config(
-        "a corpus must have exactly one of source and target, tsv, ding, text, images, got " +
-        (str().empty() ? "none" : str()) + '.');
-  }
-  if (parallel && (source.empty() || target.empty())) {
-    fail_config(concat("a corpus must have source and target, got only ",
-                       source.empty() ? "target " : "source ", str(), '.'));
-  }
+  report.expect(
+      parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() == 1, "",
+      "a corpus must have exactly one of source and target, tsv, ding, text, images, got ",
+      str().empty() ? "none" : str(), '.');
+  report.expect(!parallel || (!source.empty() && !target.empty()), "",
+                "a corpus must have source and target, got only ",
+                source.empty() ? "target " : "source ", str(), '.');
   const bool labelled = label_column != 0 || text_column != 0;
   return parallel        ? Kind::kParallel
          : !tsv.empty()  ? labelled ? Kind::kLabelled : Kind::kTsv
@@ -68,30 +57,22 @@ bool CorpusSpec::has_target() const {
   return it == Kind::kParallel || it == Kind::kTsv || it == Kind::kDing;
 }
 
-void CorpusSpec::validate() const {
-  const bool labelled = kind() == Kind::kLabelled;
-  if (labelled && (label_column < 1 || text_column < 1 || label_column == text_column)) {
-    fail_config(concat("label_column and text_column must be different numbers >= 1, got ",
-                       label_column, " and ", text_column, '.'));
+void CorpusSpec::validate(const OptionReport& report) const {
+  const Kind it = kind();
+  if (it == Kind::kLabelled) {
+    validate_columns(report, "label_column", label_column, "text_column", text_column);
   }
-  if (!labelled && (label_column != 0 || text_column != 0)) {
-    fail_config("label_column and text_column need tsv, got " + str() + '.');
-  }
-  if (!labels.empty() && kind() != Kind::kImages) {
-    fail_config("labels need images, got " + str() + '.');
-  }
-  validate_documents(*this);
-  if (source_column < 1 || target_column < 1 || source_column == target_column) {
-    fail_config(concat("source_column and target_column must be different numbers >= 1, got ",
-                       source_column, " and ", target_column, '.'));
-  }
-  if (direction != "de-en" && direction != "en-de") {
-    fail_config(concat("direction must be de-en or en-de, got '", direction, "'."));
-  }
-  if (split != "all" && split != "train" && split != "valid" && split != "test") {
-    fail_config(concat("split must be one of all, train, valid, test, got '", split, "'."));
-  }
-  if (limit < 0) fail_config(concat("limit must be 0 (none) or more, got ", limit, '.'));
+  report.expect(it == Kind::kLabelled || (label_column == 0 && text_column == 0), "label_column",
+                "and text_column need tsv, got ", str(), '.');
+  report.expect(labels.empty() || it == Kind::kImages, "labels", "need images, got ", str(), '.');
+  report.expect_one_of("documents", documents, kDocuments);
+  report.expect(documents == "lines" || it == Kind::kText, "documents",
+                "applies only to text, got ", documents, " with ", str(), '.');
+  validate_part(*this, report);
+  validate_columns(report, "source_column", source_column, "target_column", target_column);
+  report.expect_one_of("direction", direction, kDirections);
+  report.expect_one_of("split", split, kSplits);
+  report.expect(limit >= 0, "limit", "must be 0 (none) or more, got ", limit, '.');
 }
 
 std::string CorpusSpec::str() const {

@@ -33,13 +33,17 @@ namespace tapestry {
 /// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images. A tsv with
 /// a label_column is a corpus for classification, and so are images (data/images.h).
 struct CorpusSpec {
+  static constexpr const char* kDirections[] = {"de-en", "en-de"};
+  static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
+  static constexpr const char* kSplits[] = {"all", "train", "valid", "test"};
+
   std::string source;         ///< file of one sentence per line
   std::string target;         ///< file with the translation of each line
   std::string tsv;            ///< one file with tab-separated columns
   int64_t source_column = 1;  ///< of tsv, from 1 as cut(1) counts
   int64_t target_column = 2;
   std::string ding;                 ///< Ding dictionary file, see data/ding.h
-  std::string direction = "de-en";  ///< of ding: de-en | en-de
+  std::string direction = "de-en";  ///< of ding: one of kDirections
   int64_t label_column = 0;         ///< of tsv: the class of the text; 0: a translation corpus
   int64_t text_column = 0;          ///< of tsv, with label_column
   std::string text;                 ///< file of text without translation
@@ -63,7 +67,7 @@ struct CorpusSpec {
   Kind kind() const;
   /// Whether its pairs are translations: true for kParallel, kTsv and kDing.
   bool has_target() const;
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("data")) const;
   /// The file names, for messages.
   std::string str() const;
 };
@@ -163,13 +167,15 @@ class TextLists : public Ragged<char> {
 };
 
 struct CorpusOptions {
+  static constexpr const char* kOverlong[] = {"drop", "truncate", "error"};
+
   /// The limit of tokens of a side, including eos of the source or the bos or eos of the target
   /// (bos and eos for classification). So no row of a batch is longer than max_length.
   int64_t max_length = 128;
   std::string overlong = "drop";  ///< drop | truncate (keep the first pieces) | error
   bool keep_text = false;         ///< also keep the raw text (references of a validation set)
 
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
 /// Token ids without bos and eos. Pair i is source[i], target[i].

@@ -35,6 +35,11 @@ bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts)
   return true;
 }
 
+void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
+  if (counts.kept > 0) return;
+  fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), '.');
+}
+
 // The texts of all corpora on the given sides, as one stream.
 class SideLines {
  public:
@@ -53,6 +58,7 @@ class SideLines {
         reader_ = open_corpus(specs_[next_spec_++]);
       }
       if (reader_->next(pair_)) break;
+      check_kept(specs_[next_spec_ - 1], reader_->counts());
       reader_.reset();
     }
     const bool has_target = specs_[next_spec_ - 1].has_target();
@@ -107,9 +113,7 @@ FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_token
   FilterCounts counts = reader->counts();
   counts.kept = 0;
   counts.add(lengths);
-  if (counts.kept == 0) {
-    fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), '.');
-  }
+  check_kept(spec, counts);
   return counts;
 }
 
@@ -117,14 +121,9 @@ void check_not_empty(const std::vector<CorpusSpec>& specs) {
   if (specs.empty()) fail(ErrorKind::kConfig, "[data] expected at least one corpus, got none.");
 }
 
-void CorpusOptions::validate() const {
-  if (max_length < 2) {
-    fail(ErrorKind::kConfig, "[data] max_length must be 2 or more, got ", max_length, '.');
-  }
-  if (overlong != "drop" && overlong != "truncate" && overlong != "error") {
-    fail(ErrorKind::kConfig, "[data] overlong must be one of drop, truncate, error, got '",
-         overlong, "'.");
-  }
+void CorpusOptions::validate(const OptionReport& report) const {
+  report.expect(max_length >= 2, "max_length", "must be at least 2, got ", max_length, '.');
+  report.expect_one_of("overlong", overlong, kOverlong);
 }
 
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,

@@ -57,26 +57,15 @@ double DenoisingOptions::density() const {
   return objective == "infilling" ? 0.3 : 0.15;
 }
 
-void DenoisingOptions::validate() const {
-  if (objective != "span_corruption" && objective != "infilling") {
-    fail(ErrorKind::kConfig, "[data] objective must be span_corruption or infilling, got '",
-         objective, "'.");
-  }
-  if (!(noise_density >= 0 && noise_density < 1)) {
-    fail(ErrorKind::kConfig,
-         "[data] noise_density must be between 0 (the objective's default) and 1, got ",
-         noise_density, '.');
-  }
-  constexpr double kLongestMean = 100;
-  if (!(mean_span_length >= 1 && mean_span_length <= kLongestMean)) {
-    fail(ErrorKind::kConfig, "[data] mean_span_length must be between 1 and ", kLongestMean,
-         ", got ", mean_span_length, '.');
-  }
+void DenoisingOptions::validate(const OptionReport& report) const {
+  report.expect_one_of("objective", objective, kObjectives);
+  report.expect(noise_density >= 0 && noise_density < 1, "noise_density",
+                "must be in [0, 1) (0: the objective's own), got ", noise_density, '.');
+  report.expect(mean_span_length >= 1 && mean_span_length <= kLongestMeanSpan, "mean_span_length",
+                "must be in [1, ", kLongestMeanSpan, "], got ", mean_span_length, '.');
   constexpr int64_t kLeast = 4;  // two sentinels, the token between them, and eos
-  if (max_length < kLeast) {
-    fail(ErrorKind::kConfig, "[data] max_length of denoising must be ", kLeast, " or more, got ",
-         max_length, '.');
-  }
+  report.expect(max_length >= kLeast, "max_length", "must be at least ", kLeast,
+                " for denoising, got ", max_length, '.');
 }
 
 DenoisingVocabulary::DenoisingVocabulary(const Tokenizer& tokenizer,

@@ -14,13 +14,16 @@
 namespace tapestry {
 
 struct DenoisingOptions {
-  std::string objective = "span_corruption";  ///< span_corruption (T5) | infilling (BART)
+  static constexpr const char* kObjectives[] = {"span_corruption", "infilling"};
+  static constexpr double kLongestMeanSpan = 100;
+
+  std::string objective = "span_corruption";  ///< span_corruption: T5's; infilling: BART's
   double noise_density = 0;     ///< share of hidden tokens; 0: 0.15 for T5, 0.3 for BART
   double mean_span_length = 3;  ///< tokens of a hidden span, on average
   int64_t max_length = 128;     ///< limit of tokens in a row, with bos and eos
 
   double density() const;  ///< noise_density with its default
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
 /// The special ids of a vocabulary that denoising needs.

@@ -37,7 +37,7 @@ ImageBatches::ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
       walk_(
           [images = corpus.images(), options](int64_t epoch) {
             if (options.batch_size < 1) {
-              fail(ErrorKind::kConfig, "[data] batch_size must be 1 or more, got ",
+              fail(ErrorKind::kConfig, "[data] batch_size must be at least 1, got ",
                    options.batch_size, '.');
             }
             return EpochPlan::of_equal_rows(images, options.batch_size, options.shuffle,

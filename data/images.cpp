@@ -51,7 +51,7 @@ Range range_of(const CorpusSpec& spec, int64_t count) {
     return static_cast<int64_t>(std::floor(static_cast<double>(count) * share));
   };
   Range range{part(spec.range_begin), part(spec.range_end)};
-  if (spec.limit > 0) range.end = std::min(range.end, range.begin + spec.limit);
+  if (spec.limit > 0) range.end = range.begin + std::min(range.end - range.begin, spec.limit);
   if (range.begin == range.end) {
     fail(ErrorKind::kData, "[data] ", spec.str(), " must leave an image, got none of ", count, '.');
   }

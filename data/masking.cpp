@@ -34,18 +34,17 @@ std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabul
 
 }  // namespace
 
-void MaskingOptions::validate() const {
-  const auto bad = [](const char* key, const char* expected, double value) {
-    fail(ErrorKind::kConfig, "[data] ", key, " must be ", expected, ", got ", value, '.');
+void MaskingOptions::validate(const OptionReport& report) const {
+  const auto share = [&](const char* member, double value) {
+    return report.expect(value >= 0 && value <= 1, member, "must be in [0, 1], got ", value, '.');
   };
-  if (!(probability > 0 && probability <= 1)) bad("probability", "above 0, up to 1", probability);
-  if (!(mask_share >= 0 && mask_share <= 1)) bad("mask_share", "between 0 and 1", mask_share);
-  if (!(random_share >= 0 && random_share <= 1)) {
-    bad("random_share", "between 0 and 1", random_share);
-  }
+  report.expect(probability > 0 && probability <= 1, "probability", "must be in (0, 1], got ",
+                probability, '.');
   constexpr double kRounding = 1e-9;
-  if (mask_share + random_share > 1 + kRounding) {
-    bad("mask_share + random_share", "at most 1", mask_share + random_share);
+  if (share("mask_share", mask_share) && share("random_share", random_share)) {
+    report.expect(mask_share + random_share <= 1 + kRounding, "random_share",
+                  "must be at most 1 together with mask_share, got ", random_share, " and ",
+                  mask_share, '.');
   }
 }
 

@@ -18,7 +18,7 @@ struct MaskingOptions {
   bool whole_word = false;    ///< chooses words, not tokens
 
   /// Throws Error(kConfig) naming the first bad member.
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
 /// The facts about a vocabulary that masking needs.

@@ -7,13 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "core/option_report.h"
+
 namespace tapestry {
 
 struct BleuOptions {
-  std::string tokenize = "13a";  ///< 13a | none (split at white space)
+  static constexpr const char* kTokenizers[] = {"13a", "none"};
+
+  std::string tokenize = "13a";  ///< 13a: mteval-v13a's rules; none: split at white space
   bool lowercase = false;
 
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("bleu")) const;
 };
 
 /// Corpus BLEU (Papineni et al. 2002) over 1- to 4-grams. Orders without a match get exponential
@@ -46,7 +50,7 @@ struct ChrfOptions {
   int beta = 2;        ///< weight of recall
   bool lowercase = false;
 
-  void validate() const;
+  void validate(const OptionReport& report = OptionReport::throwing("chrf")) const;
 };
 
 /// Corpus chrF (Popovic 2015, 2017): F-score of the precisions and recalls averaged over the orders

@@ -196,10 +196,9 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
   };
   const std::string largest = first_number_after("set it to a value <=");
   if (!largest.empty()) {
-    fail_option(concat("vocab_size ", options.vocab_size,
-                       " is too large for this text, the largest "
-                       "possible is ",
-                       largest, '.'));
+    fail_option(concat(
+        "vocab_size ", options.vocab_size, " is too large for this text, the largest possible is ",
+        largest, ". max_sentences and the limit of each corpus decide how much text is read."));
   }
   const std::string needed = first_number_after("vs ");
   if (message.find("smaller than required_chars") != std::string::npos) {

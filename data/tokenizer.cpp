@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/text.h"
 #include "data/files.h"
 #include "data/tokenizer_types.h"
 
@@ -11,11 +10,6 @@ namespace tapestry {
 namespace {
 
 using tokenizers::fail_option;
-
-void check_one_of(const char* key, const std::string& value, std::vector<std::string> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  fail_option(concat(key, " must be one of ", join(allowed, ", "), ", got '", value, "'."));
-}
 
 const char* extension_of(const Tokenizer& tokenizer) {
   return tokenizers::is_characters(tokenizer.serialized()) ? ".txt" : ".model";
@@ -56,37 +50,33 @@ std::vector<std::string> special_pieces(const TokenizerOptions& options) {
 
 std::string sentinel_piece(int64_t i) { return concat("<extra_id_", i, '>'); }
 
-void TokenizerOptions::validate() const {
-  check_one_of("type", type, {"sentencepiece", "char"});
-  check_one_of("algorithm", algorithm, {"bpe", "unigram", "char"});
-  check_one_of("normalization", normalization,
-               {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"});
+int64_t TokenizerOptions::least_pieces() const {
+  return kEosId + 1 + sentinels + (mask_piece ? 1 : 0) + (byte_fallback ? 256 : 0) + 1;
+}
+
+void TokenizerOptions::validate(const OptionReport& report) const {
+  report.expect_one_of("type", type, kTypes);
+  report.expect_one_of("algorithm", algorithm, kAlgorithms);
+  report.expect_one_of("normalization", normalization, kNormalizations);
   constexpr int64_t kMostSentinels = 10000;
-  if (sentinels < 0 || sentinels > kMostSentinels) {
-    fail_option(
-        concat("sentinels must be between 0 and ", kMostSentinels, ", got ", sentinels, '.'));
-  }
-  if (!path.empty() && !share) {
-    fail_option(concat("path gives one tokenizer to both sides, expected share, got path ", path,
-                       " without it."));
-  }
-  // For other types the text or the file decides vocab_size.
+  report.expect(sentinels >= 0 && sentinels <= kMostSentinels, "sentinels", "must be in [0, ",
+                kMostSentinels, "], got ", sentinels, '.');
+  report.expect(path.empty() || share, "share",
+                "must be true with path, which gives one tokenizer to both sides.");
+  // The text or the file decides the size of the others.
   if (type == "sentencepiece" && path.empty()) {
-    const int64_t reserved = kEosId + 1 + sentinels + (mask_piece ? 1 : 0);
-    const int64_t least = reserved + (byte_fallback ? 256 : 0) + 1;
-    constexpr int64_t kMost = int64_t{1} << 24;
-    if (vocab_size < least || vocab_size > kMost) {
-      fail_option(
-          concat("vocab_size must be between ", least, " and ", kMost, ", got ", vocab_size, '.'));
-    }
+    report.expect(vocab_size >= least_pieces() && vocab_size <= kMostPieces, "vocab_size",
+                  "must be in [", least_pieces(), ", ", kMostPieces, ']',
+                  byte_fallback   ? " with byte_fallback"
+                  : sentinels > 0 ? " with sentinels"
+                                  : "",
+                  ", got ", vocab_size, '.');
   }
-  if (!(character_coverage >= 0.98 && character_coverage <= 1.0)) {
-    fail_option(
-        concat("character_coverage must be between 0.98 and 1, got ", character_coverage, '.'));
-  }
-  if (max_sentences < 0) {
-    fail_option(concat("max_sentences must be 0 (all) or more, got ", max_sentences, '.'));
-  }
+  report.expect(character_coverage >= kLeastCoverage && character_coverage <= 1,
+                "character_coverage", "must be in [", kLeastCoverage, ", 1], got ",
+                character_coverage, '.');
+  report.expect(max_sentences >= 0, "max_sentences", "must be 0 (all) or more, got ", max_sentences,
+                '.');
 }
 
 bool Tokenizer::starts_word(int32_t id) const {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/option_report.h"
+
 namespace tapestry {
 
 /// Ids that every tokenizer of this project reserves.
@@ -20,23 +22,31 @@ constexpr int32_t kBosId = 2;
 constexpr int32_t kEosId = 3;
 
 struct TokenizerOptions {
+  static constexpr const char* kTypes[] = {"sentencepiece", "char"};
+  static constexpr const char* kAlgorithms[] = {"bpe", "unigram", "char"};
+  static constexpr const char* kNormalizations[] = {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf",
+                                                    "identity"};
+  static constexpr int64_t kMostPieces = int64_t{1} << 24;
+  static constexpr double kLeastCoverage = 0.98;  ///< SentencePiece's
+
   /// sentencepiece: pieces of words. char: every Unicode character of the text, including line
   /// ends, without normalisation; then only path, share, mask_piece and sentinels of the options
   /// below matter.
   std::string type = "sentencepiece";
   std::string path;                 ///< file of a trained tokenizer; "": train one
-  std::string algorithm = "bpe";    ///< bpe | unigram | char
+  std::string algorithm = "bpe";    ///< one of kAlgorithms
   int64_t vocab_size = 8000;        ///< number of all ids; algorithm char: at most this many
   bool share = true;                ///< one model for both sides, else one per side
   double character_coverage = 1.0;  ///< share of the text's characters that must have a piece
   bool byte_fallback = false;       ///< unknown characters become bytes (256 more pieces)
-  std::string normalization = "nmt_nfkc";  ///< nmt_nfkc | nmt_nfkc_cf | nfkc | nfkc_cf | identity
+  std::string normalization = "nmt_nfkc";  ///< one of kNormalizations
   int64_t max_sentences = 1000000;         ///< lines for training, drawn uniformly; 0: all
   bool mask_piece = false;  ///< adds a piece "<mask>", for masked models and infilling
   int64_t sentinels = 0;    ///< pieces "<extra_id_0>", ... for span corruption
 
-  /// Throws Error(kConfig) naming the first bad member.
-  void validate() const;
+  /// The smallest vocab_size of a SentencePiece model: what is reserved, and a piece.
+  int64_t least_pieces() const;
+  void validate(const OptionReport& report = OptionReport::throwing("tokenizer")) const;
 };
 
 /// Immutable and safe to use from several threads at once.

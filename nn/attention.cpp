@@ -35,22 +35,16 @@ void AttentionRecorder::record(const Var& q, const Var& k, const Var& v,
   recorder->weights_.push_back(attention_reference(q, k, v, options).weights.value());
 }
 
-void MultiHeadAttention::validate(const Options& options) {
-  const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
-  if (options.heads <= 0 || options.hidden_size % options.heads != 0) {
-    fail(ErrorKind::kConfig,
-         "[attention] hidden_size must be a multiple of num_attention_heads, got ",
-         options.hidden_size, " and ", options.heads, '.');
-  }
-  if (kv_heads <= 0 || options.heads % kv_heads != 0) {
-    fail(ErrorKind::kConfig,
-         "[attention] num_key_value_heads must divide num_attention_heads, got ", kv_heads, " and ",
-         options.heads, '.');
-  }
-  if (options.rope_positions > 0 && options.head_size() % 2 != 0) {
-    fail(ErrorKind::kConfig, "[attention] rotary positions need heads of even size, got ",
-         options.head_size(), '.');
-  }
+void MultiHeadAttention::validate(const Options& options, const OptionReport& report) {
+  const int64_t heads = options.heads, groups = options.kv_heads == 0 ? heads : options.kv_heads;
+  const bool whole = report.expect(heads > 0 && options.hidden_size % heads == 0, "hidden_size",
+                                   "must be a multiple of num_attention_heads, got ",
+                                   options.hidden_size, " and ", heads, '.');
+  report.expect(groups > 0 && heads % groups == 0, "num_key_value_heads",
+                "must divide num_attention_heads, got ", groups, " and ", heads, '.');
+  report.expect(!whole || options.rope_positions == 0 || options.head_size() % 2 == 0,
+                "hidden_size", "must give heads of even size for rotary positions, got ",
+                options.hidden_size, " and ", heads, " heads.");
 }
 
 SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)

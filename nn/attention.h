@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/option_report.h"
 #include "nn/key_value_cache.h"
 #include "nn/layers.h"
 
@@ -43,9 +44,10 @@ struct MultiHeadAttention {
     int64_t head_size() const { return hidden_size / heads; }
     int64_t kv_width() const { return 2 * (kv_heads == 0 ? heads : kv_heads) * head_size(); }
   };
-  /// Throws Error(kConfig) when heads do not divide hidden_size, kv_heads do not divide heads, or
-  /// heads with rotary positions have an odd size.
-  static void validate(const Options& options);
+  /// heads must divide hidden_size and kv_heads heads, and heads with rotary positions have an even
+  /// size. Members are called as in ModelOptions.
+  static void validate(const Options& options,
+                       const OptionReport& report = OptionReport::throwing("attention"));
 };
 
 /// Keys, values and queries all come from x (B, T, D).

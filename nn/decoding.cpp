@@ -8,44 +8,40 @@
 #include "nn/rnn_attention.h"
 
 namespace tapestry {
-namespace {
 
-template <class... Parts>
-void require(bool ok, const Parts&... parts) {
-  if (!ok) fail(ErrorKind::kConfig, "[search] expected ", parts..., '.');
-}
-
-}  // namespace
-
-void SearchOptions::validate() const {
-  // NaN fails each of these.
-  require(num_beams >= 1 && n_best >= 1 && n_best <= num_beams,
-          "1 <= n_best <= num_beams, got n_best ", n_best, " and num_beams ", num_beams);
-  require(!do_sample || num_beams == 1, "num_beams 1 with do_sample, got ", num_beams);
-  require(std::isfinite(length_penalty), "a finite length_penalty, got ", length_penalty);
-  require(max_length_ratio > 0 && std::isfinite(max_length_ratio), "max_length_ratio > 0, got ",
-          max_length_ratio);
-  require(temperature > 0 && std::isfinite(temperature),
-          "temperature > 0 (without do_sample the search is greedy), got ", temperature);
-  require(top_k >= 0, "top_k >= 0, got ", top_k);
-  require(top_p > 0 && top_p <= 1, "0 < top_p <= 1, got ", top_p);
-  require(std::isfinite(frequency_penalty), "a finite frequency_penalty, got ", frequency_penalty);
-  require(std::isfinite(presence_penalty), "a finite presence_penalty, got ", presence_penalty);
-  require(repetition_penalty > 0 && std::isfinite(repetition_penalty),
-          "repetition_penalty > 0, got ", repetition_penalty);
-  require(no_repeat_ngram_size >= 0, "no_repeat_ngram_size >= 0, got ", no_repeat_ngram_size);
-  require(min_new_tokens >= 0 && max_new_tokens >= 0,
-          "min_new_tokens and max_new_tokens >= 0, got ", min_new_tokens, " and ", max_new_tokens);
-  require(max_new_tokens == 0 || min_new_tokens <= max_new_tokens,
-          "min_new_tokens <= max_new_tokens, got ", min_new_tokens, " and ", max_new_tokens);
-}
-
-LengthPenalty parse_length_penalty(const std::string& name) {
-  if (name == "none") return LengthPenalty::kNone;
-  if (name == "average") return LengthPenalty::kAverage;
-  if (name == "gnmt") return LengthPenalty::kGnmt;
-  fail(ErrorKind::kConfig, "[beam_search] length_penalty_type is none, average or gnmt, got '",
-       name, "'.");
+void SearchOptions::validate(const OptionReport& report) const {
+  // A value that is not a number fails each of these.
+  const auto finite = [&](const char* member, double value) {
+    report.expect(std::isfinite(value), member, "must be finite, got ", value, '.');
+  };
+  const auto positive = [&](const char* member, double value, const char* note = "") {
+    report.expect(value > 0 && std::isfinite(value), member, "must be positive", note, ", got ",
+                  value, '.');
+  };
+  const auto not_negative = [&](const char* member, int64_t value) {
+    report.expect(value >= 0, member, "must be at least 0, got ", value, '.');
+  };
+  if (report.expect(num_beams >= 1 && num_beams <= kMostBeams, "num_beams", "must be in [1, ",
+                    kMostBeams, "], got ", num_beams, '.')) {
+    report.expect(n_best >= 1 && n_best <= num_beams, "n_best", "must be in [1, num_beams], got ",
+                  n_best, " and num_beams ", num_beams, '.');
+    report.expect(!do_sample || num_beams == 1, "num_beams", "must be 1 with do_sample, got ",
+                  num_beams, '.');
+  }
+  finite("length_penalty", length_penalty);
+  positive("max_length_ratio", max_length_ratio);
+  positive("temperature", temperature, " (without do_sample the search is greedy)");
+  not_negative("top_k", top_k);
+  report.expect(top_p > 0 && top_p <= 1, "top_p", "must be in (0, 1], got ", top_p, '.');
+  finite("frequency_penalty", frequency_penalty);
+  finite("presence_penalty", presence_penalty);
+  positive("repetition_penalty", repetition_penalty);
+  not_negative("no_repeat_ngram_size", no_repeat_ngram_size);
+  not_negative("min_new_tokens", min_new_tokens);
+  not_negative("max_new_tokens", max_new_tokens);
+  report.expect(max_new_tokens == 0 || min_new_tokens <= max_new_tokens, "min_new_tokens",
+                "must be at most max_new_tokens, got ", min_new_tokens, " and ", max_new_tokens,
+                '.');
 }
 
 double normalized_score(double log_probability, int64_t length, const SearchOptions& options) {
@@ -131,11 +127,12 @@ std::vector<std::vector<Hypothesis>> translate_with(
   task.banned = {ids.pad, ids.unk, ids.bos};
   task.sequence_ids = sequence_ids;
   for (const int32_t length : source_lengths.to_vector<int32_t>()) {
-    const int64_t limit =
-        options.max_new_tokens > 0
-            ? options.max_new_tokens
-            : static_cast<int64_t>(std::ceil(options.max_length_ratio * length)) + 10;
-    task.max_lengths.push_back(std::min(limit, max_positions));
+    // In doubles: a large ratio leaves the limit to the positions.
+    const double limit = options.max_new_tokens > 0
+                             ? static_cast<double>(options.max_new_tokens)
+                             : std::ceil(options.max_length_ratio * length) + 10;
+    const auto most = static_cast<double>(max_positions);
+    task.max_lengths.push_back(static_cast<int64_t>(std::min(limit, most)));
   }
   ModelSteps<Model> steps(model, source, source_lengths);
   return search(steps, task, options);

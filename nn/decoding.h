@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/enumerators.h"
+#include "core/option_report.h"
 #include "core/tensor.h"
 
 namespace tapestry {
@@ -21,8 +23,19 @@ enum class LengthPenalty {
   kGnmt,     ///< / ((5 + t) / 6)^a (Wu et al. 2016)
 };
 
-/// "none", "average", "gnmt". Throws Error(kConfig) on anything else.
-LengthPenalty parse_length_penalty(const std::string& name);
+/// "none", "average", "gnmt".
+constexpr const char* name_of(LengthPenalty penalty) {
+  switch (penalty) {
+    case LengthPenalty::kNone:
+      return "none";
+    case LengthPenalty::kAverage:
+      return "average";
+    case LengthPenalty::kGnmt:
+      return "gnmt";
+  }
+  return nullptr;
+}
+inline constexpr auto kLengthPenalties = enumerators<LengthPenalty>();
 
 /// How the next token is chosen. Each step works on the logits in this order: penalties; bans
 /// (SearchTask::banned, repeated n-grams, eos before min_new_tokens); for sampling also
@@ -30,6 +43,8 @@ LengthPenalty parse_length_penalty(const std::string& name);
 /// log-probability: the log-softmax of the logits after the penalties. Bans, temperature, top-k and
 /// top-p affect only the choice of a token, not the reported log-probability.
 struct SearchOptions {
+  static constexpr int64_t kMostBeams = 1024;
+
   int64_t num_beams = 5;  ///< 1: greedy search, or sampling
   int64_t n_best = 1;     ///< hypotheses to return, at most num_beams
   double length_penalty = 1.0;
@@ -51,8 +66,8 @@ struct SearchOptions {
   int64_t max_new_tokens = 0;
   uint64_t seed = 1;  ///< of the draws
 
-  /// Throws Error(kConfig) on values outside the ranges above and on do_sample with beams.
-  void validate() const;
+  /// Values outside the ranges above, and do_sample with beams.
+  void validate(const OptionReport& report = OptionReport::throwing("search")) const;
 };
 
 struct Hypothesis {

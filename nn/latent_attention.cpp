@@ -1,5 +1,6 @@
 #include "nn/latent_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapestry {
@@ -7,26 +8,10 @@ namespace {
 
 using Options = LatentAttention::Options;
 
+// With the sizes that are left open.
 Options resolved(Options o) {
-  if (o.heads <= 0 || (o.head_size == 0 && o.hidden_size % o.heads != 0)) {
-    fail(ErrorKind::kConfig,
-         "[attention] hidden_size must be a multiple of num_attention_heads, got ", o.hidden_size,
-         " and ", o.heads, '.');
-  }
-  if (o.head_size == 0) o.head_size = o.hidden_size / o.heads;
+  if (o.head_size == 0) o.head_size = o.hidden_size / std::max<int64_t>(1, o.heads);
   if (o.value_head_size == 0) o.value_head_size = o.head_size;
-  if (o.kv_latent_size <= 0 || o.q_latent_size < 0) {
-    fail(ErrorKind::kConfig, "[attention] expected kv_latent_size > 0 and q_latent_size >= 0, got ",
-         o.kv_latent_size, " and ", o.q_latent_size, '.');
-  }
-  if (o.rope_head_size < 0 || o.rope_head_size % 2 != 0) {
-    fail(ErrorKind::kConfig, "[attention] rope_head_size must be even, got ", o.rope_head_size,
-         '.');
-  }
-  if (o.value_head_size > o.head_size + o.rope_head_size) {
-    fail(ErrorKind::kConfig, "[attention] value_head_size must be at most ",
-         o.head_size + o.rope_head_size, ", the size of a key, got ", o.value_head_size, '.');
-  }
   return o;
 }
 
@@ -52,8 +37,24 @@ Var merge_heads(const Var& x) {
 
 }  // namespace
 
+void LatentAttention::validate(const Options& given, const OptionReport& report) {
+  const Options o = resolved(given);
+  report.expect(o.heads > 0 && (given.head_size > 0 || o.hidden_size % o.heads == 0), "hidden_size",
+                "must be a multiple of num_attention_heads, got ", o.hidden_size, " and ", o.heads,
+                '.');
+  report.expect(o.kv_latent_size > 0, "kv_latent_size", "must be at least 1, got ",
+                o.kv_latent_size, '.');
+  report.expect(o.q_latent_size >= 0, "q_latent_size", "must be at least 0, got ", o.q_latent_size,
+                '.');
+  report.expect(o.rope_head_size >= 0 && o.rope_head_size % 2 == 0, "rope_head_size",
+                "must be even, got ", o.rope_head_size, '.');
+  report.expect(o.value_head_size <= o.head_size + o.rope_head_size, "value_head_size",
+                "must be at most ", o.head_size + o.rope_head_size, ", the size of a key, got ",
+                o.value_head_size, '.');
+}
+
 LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
-    : options(resolved(given)),
+    : options((validate(given), resolved(given))),
       q(projection(options, query_source(options), options.heads * options.head_size, scope / "q")),
       kv_down(projection(options, options.hidden_size, options.kv_latent_size, scope / "kv_down")),
       kv_norm(latent_norm(options, options.kv_latent_size, scope / "kv_norm")),

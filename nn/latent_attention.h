@@ -33,7 +33,11 @@ struct LatentAttention {
     int64_t cache_width() const { return kv_latent_size + rope_head_size; }
   };
 
-  /// Throws Error(kConfig) when the sizes do not fit each other.
+  /// The sizes must fit each other. Members are called as in ModelOptions.
+  static void validate(const Options& options,
+                       const OptionReport& report = OptionReport::throwing("attention"));
+
+  /// Throws as validate() does.
   LatentAttention(const Options& options, const ParamScope& scope);
 
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).

@@ -13,6 +13,22 @@ double residual_deviation(const ModelOptions& o, int64_t branches) {
 
 }  // namespace
 
+void ModelOptions::validate(const OptionReport& report) const {
+  if (kv_latent_size > 0) {
+    report.expect(num_key_value_heads == 0 || num_key_value_heads == num_attention_heads,
+                  "num_key_value_heads",
+                  "must be 0 with kv_latent_size, whose latents all heads share, got ",
+                  num_key_value_heads, '.');
+    report.expect(rope_head_size == 0 || position_embedding == PositionEmbedding::kRope,
+                  "rope_head_size", "needs position_embedding rope, got ", rope_head_size, '.');
+    LatentAttention::validate(latent_attention_options(*this, /*branches=*/1), report);
+  } else {
+    MultiHeadAttention::validate(attention_options(*this, /*branches=*/1), report);
+  }
+  report.expect(position_embedding != PositionEmbedding::kSinusoidal || hidden_size % 2 == 0,
+                "hidden_size", "must be even for sinusoidal positions, got ", hidden_size, '.');
+}
+
 MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t branches) {
   const bool rope = o.position_embedding == PositionEmbedding::kRope;
   return {.hidden_size = o.hidden_size,
@@ -29,14 +45,6 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
 
 LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t branches) {
   const bool rope = o.position_embedding == PositionEmbedding::kRope;
-  if (o.num_key_value_heads != 0 && o.num_key_value_heads != o.num_attention_heads) {
-    fail(ErrorKind::kConfig,
-         "[attention] with kv_latent_size all heads share the latents, got num_key_value_heads ",
-         o.num_key_value_heads, " of ", o.num_attention_heads, '.');
-  }
-  if (o.rope_head_size > 0 && !rope) {
-    fail(ErrorKind::kConfig, "[attention] rope_head_size needs position_embedding rope.");
-  }
   // DeepSeek-V2's share: 64 numbers beside heads of 128.
   const int64_t half = o.hidden_size / std::max<int64_t>(1, o.num_attention_heads) / 4 * 2;
   return {.hidden_size = o.hidden_size,

@@ -45,11 +45,13 @@ struct ModelOptions {
   /// Training keeps the input of each layer alone and backward computes the rest again: less memory
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;
+
+  /// Sizes that do not fit each other, of a model with attention.
+  void validate(const OptionReport& report = OptionReport::throwing("model")) const;
 };
 
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
 MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
-/// Throws Error(kConfig) when the options name grouped heads, or a rotary part without rope.
 LatentAttention::Options latent_attention_options(const ModelOptions& options, int64_t branches);
 FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t branches);
 Norm::Options norm_options(const ModelOptions& options);

@@ -5,17 +5,21 @@ namespace {
 
 ModelOptions with_positions(ModelOptions options, const ImageClasses& data) {
   const int64_t p = options.patch_size;
-  if (data.height < 1 || data.width < 1 || data.channels < 1 || p < 1 || data.height % p != 0 ||
-      data.width % p != 0) {
-    fail(ErrorKind::kConfig,
-         "[vit] patch_size must divide the height and width of the images, got ", p, " and ",
-         data.height, " x ", data.width, '.');
-  }
+  check(data.channels >= 1, "vit", "images have channels, got ", data.channels, '.');
+  validate_patches(p, data.height, data.width);
   options.max_position_embeddings = 1 + (data.height / p) * (data.width / p);
   return options;
 }
 
 }  // namespace
+
+void validate_patches(int64_t patch_size, int64_t height, int64_t width,
+                      const OptionReport& report) {
+  const bool divides = patch_size >= 1 && height >= 1 && width >= 1 && height % patch_size == 0 &&
+                       width % patch_size == 0;
+  report.expect(divides, "patch_size", "must divide the height and width of the images, got ",
+                patch_size, " and ", height, " x ", width, '.');
+}
 
 // With h x w patches the images are (B * h, P, w, P * C); the axes P and w are swapped.
 Var cut_into_patches(const Var& images, int64_t p) {

@@ -21,6 +21,10 @@ struct ImageClasses {
 /// each with its pixels row by row.
 Var cut_into_patches(const Var& images, int64_t patch_size);
 
+/// Patches must divide the height and width of the images.
+void validate_patches(int64_t patch_size, int64_t height, int64_t width,
+                      const OptionReport& report = OptionReport::throwing("vit"));
+
 /// The paper's encoder: pre-norm, gelu, learned positions.
 ModelOptions vision_transformer_defaults();
 

@@ -14,19 +14,7 @@ void require(bool ok, const Parts&... parts) {
   if (!ok) fail(ErrorKind::kConfig, "[optimizer] ", parts...);
 }
 
-bool is_fraction(double x) { return x >= 0 && x < 1; }
 bool is_positive_or_0(double x) { return std::isfinite(x) && x >= 0; }
-
-void validate(const OptimizerOptions& options) {
-  require(is_positive_or_0(options.weight_decay), "weight_decay must be 0 or more, got ",
-          options.weight_decay, '.');
-  require(is_fraction(options.momentum), "momentum must be in [0, 1), got ", options.momentum, '.');
-  require(is_fraction(options.alpha), "alpha must be in [0, 1), got ", options.alpha, '.');
-  require(is_fraction(options.rho), "rho must be in [0, 1), got ", options.rho, '.');
-  require(is_fraction(options.betas[0]) && is_fraction(options.betas[1]),
-          "betas must be in [0, 1), got ", options.betas[0], " and ", options.betas[1], '.');
-  require(is_positive_or_0(options.eps), "eps must be 0 or more, got ", options.eps, '.');
-}
 
 // The names of a rule's state tensors, which the numbers of its step do not change.
 std::span<const char* const> state_names(const OptimizerOptions& options) {

@@ -11,6 +11,7 @@
 
 #include "core/enumerators.h"
 #include "core/host_copy.h"
+#include "core/option_report.h"
 #include "optim/named.h"
 
 namespace tapestry {
@@ -63,6 +64,10 @@ struct OptimizerOptions {
   std::array<double, 2> betas = {0.9, 0.999};  ///< decays of the averages of g and of g^2
   double eps = 1e-8;
 };
+
+/// Numbers outside their ranges.
+void validate(const OptimizerOptions& options,
+              const OptionReport& report = OptionReport::throwing("optimizer"));
 
 /// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6).
 /// PyTorch has no momentum rule of its own; 0.9 is the usual value.

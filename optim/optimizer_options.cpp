@@ -1,6 +1,24 @@
+#include <cmath>
+
 #include "optim/optimizer.h"
 
 namespace tapestry {
+void validate(const OptimizerOptions& options, const OptionReport& report) {
+  const auto not_negative = [&](const char* member, double value) {
+    report.expect(std::isfinite(value) && value >= 0, member, "must be 0 or more, got ", value,
+                  '.');
+  };
+  const auto fraction = [&](const char* member, double value) {
+    report.expect(value >= 0 && value < 1, member, "must be in [0, 1), got ", value, '.');
+  };
+  not_negative("weight_decay", options.weight_decay);
+  fraction("momentum", options.momentum);
+  fraction("alpha", options.alpha);
+  fraction("rho", options.rho);
+  for (const double beta : options.betas) fraction("betas", beta);
+  not_negative("eps", options.eps);
+}
+
 std::vector<ParamGroup> weight_decay_groups(
     const NamedVars& params,
     const std::function<bool(const std::string& name, const Var& var)>& decays) {

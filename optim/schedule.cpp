@@ -9,11 +9,6 @@
 namespace tapestry {
 namespace {
 
-template <class... Parts>
-void require(bool ok, const Parts&... parts) {
-  if (!ok) fail(ErrorKind::kConfig, "[schedule] ", parts...);
-}
-
 // The part of the decay that is still to come, from 1 at the end of the warm-up to 0 at max_steps.
 double remaining(const ScheduleOptions& options, int64_t step) {
   if (step >= options.max_steps) return 0;
@@ -55,43 +50,48 @@ double after_warmup(const ScheduleOptions& options, double base, int64_t step) {
 
 }  // namespace
 
-void validate(const ScheduleOptions& options, double base_learning_rate) {
+void validate(const ScheduleOptions& options, double base_learning_rate,
+              const OptionReport& report) {
   const ScheduleType type = options.type;
-  require(std::isfinite(base_learning_rate) && base_learning_rate >= 0,
-          "learning_rate must be 0 or more, got ", base_learning_rate, '.');
-  require(options.warmup_steps >= 0, "warmup_steps must be 0 or more, got ", options.warmup_steps,
-          '.');
-  require(std::isfinite(options.min_learning_rate) && options.min_learning_rate >= 0,
-          "min_learning_rate must be 0 or more, got ", options.min_learning_rate, '.');
+  const auto not_negative = [&](const char* member, double value) {
+    return report.expect(std::isfinite(value) && value >= 0, member, "must be 0 or more, got ",
+                         value, '.');
+  };
+  const auto needed = [&](const char* member, int64_t value) {
+    report.expect(value > 0, member, "must be 1 or more for ", name_of(type), ", got ", value, '.');
+  };
+  const auto positive = [&](const char* member, double value) {
+    report.expect(std::isfinite(value) && value > 0, member, "must be more than 0, got ", value,
+                  '.');
+  };
+  const bool rates = not_negative("learning_rate", base_learning_rate) &
+                     not_negative("min_learning_rate", options.min_learning_rate);
+  not_negative("warmup_steps", static_cast<double>(options.warmup_steps));
   // Noam's learning_rate is a factor, not a rate that the minimum could be compared with.
-  require(type == ScheduleType::kNoam || options.min_learning_rate <= base_learning_rate,
-          "min_learning_rate must not exceed learning_rate, got ", options.min_learning_rate,
-          " and ", base_learning_rate, '.');
+  if (rates && type != ScheduleType::kNoam) {
+    report.expect(options.min_learning_rate <= base_learning_rate, "min_learning_rate",
+                  "must not exceed learning_rate, got ", options.min_learning_rate, " and ",
+                  base_learning_rate, '.');
+  }
   switch (type) {
     case ScheduleType::kConstant:
       break;
     case ScheduleType::kPolynomial:
-      require(std::isfinite(options.power) && options.power > 0, "power must be more than 0, got ",
-              options.power, '.');
+      positive("power", options.power);
       [[fallthrough]];
     case ScheduleType::kLinear:
     case ScheduleType::kCosine:
-      require(options.max_steps > 0, name_of(type), " needs max_steps of 1 or more, got ",
-              options.max_steps, '.');
+      needed("max_steps", options.max_steps);
       break;
     case ScheduleType::kNoam:
-      require(options.model_size > 0, "noam needs model_size of 1 or more, got ",
-              options.model_size, '.');
+      needed("model_size", options.model_size);
       [[fallthrough]];
     case ScheduleType::kInverseSqrt:
-      require(options.warmup_steps > 0, name_of(type), " needs warmup_steps of 1 or more, got ",
-              options.warmup_steps, '.');
+      needed("warmup_steps", options.warmup_steps);
       break;
     case ScheduleType::kStep:
-      require(options.step_size > 0, "step needs step_size of 1 or more, got ", options.step_size,
-              '.');
-      require(std::isfinite(options.gamma) && options.gamma > 0, "gamma must be more than 0, got ",
-              options.gamma, '.');
+      needed("step_size", options.step_size);
+      positive("gamma", options.gamma);
       break;
   }
 }

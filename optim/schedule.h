@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/enumerators.h"
+#include "core/option_report.h"
 
 namespace tapestry {
 
@@ -53,8 +54,10 @@ struct ScheduleOptions {
   int64_t model_size = 0;        ///< noam: D
 };
 
-/// Throws Error(kConfig) when a number that the schedule needs is missing or impossible.
-void validate(const ScheduleOptions& options, double base_learning_rate);
+/// Numbers that the schedule needs and that are missing or impossible; a member of `options`, or
+/// "learning_rate".
+void validate(const ScheduleOptions& options, double base_learning_rate,
+              const OptionReport& report = OptionReport::throwing("schedule"));
 
 /// The rate of update `step`, counted from 1 for the first. The warm-up is linear: update t of w
 /// uses lr * t / w, so the first update already moves and update w is the first at full rate. In

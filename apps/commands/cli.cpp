@@ -1,20 +1,40 @@
 #include "apps/commands/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <iostream>
 #include <new>
 
 #include "apps/commands/commands.h"
+#include "apps/config/nearest_name.h"
 #include "core/blas.h"
 #include "core/build_info.h"
 #include "core/error.h"
+#include "core/text.h"
+#include "data/corpus.h"
+#include "data/metrics.h"
+#include "nn/decoding.h"
 
 namespace tapestry {
 namespace {
 
 using Run = std::function<int()>;
+
+/// The names of an option's values.
+template <class Values>
+std::vector<std::string> names_of(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) {
+    if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>) {
+      names.emplace_back(name_of(value));
+    } else {
+      names.emplace_back(value);
+    }
+  }
+  return names;
+}
 
 void add_compute(CLI::App* command, ComputeArguments& compute) {
   command->add_option("--device", compute.device, "auto | cpu | cuda | cuda:N")
@@ -37,6 +57,13 @@ void add_train(CLI::App& app, Run& run) {
       ->add_option("--resume", arguments->resume,
                    "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
       ->capture_default_str();
+  command->add_flag_callback(
+      "--help-keys",
+      [&run] {
+        run = [] { return run_help({.all = true}); };
+        throw CLI::Success();  // no config is needed
+      },
+      "list every key of a config");
   command->callback([&run, arguments] { run = [arguments] { return run_train(*arguments); }; });
 }
 
@@ -51,13 +78,15 @@ void add_search(CLI::App* command, SearchArguments& search) {
       ->add_option("--beam-size", search.beam_size,
                    "hypotheses kept; 1 is greedy search, or sampling (default: the config's, like "
                    "those below)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams));
   command
       ->add_option("--length-penalty", search.length_penalty,
                    "exponent of the length normalisation")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--length-penalty-type", search.length_penalty_type, "average | gnmt | none")
-      ->check(CLI::IsMember({"average", "gnmt", "none"}));
+  command
+      ->add_option("--length-penalty-type", search.length_penalty_type,
+                   join(names_of(kLengthPenalties), " | "))
+      ->check(CLI::IsMember(names_of(kLengthPenalties)));
   command->add_option("--n-best", search.n_best, "results of each line, best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -170,16 +199,18 @@ void add_evaluate(CLI::App& app, Run& run) {
   auto* hypothesis =
       command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
   auto* reference = command->add_option("--reference", arguments->reference, "file");
-  command->add_option("--tokenize", arguments->tokenize, "13a | none")
-      ->check(CLI::IsMember({"13a", "none"}))
+  command
+      ->add_option("--tokenize", arguments->tokenize,
+                   join(names_of(BleuOptions::kTokenizers), " | "))
+      ->check(CLI::IsMember(names_of(BleuOptions::kTokenizers)))
       ->capture_default_str();
   command->add_flag("--lowercase", arguments->lowercase, "compare lower-cased text");
   auto* model = command->add_option("--model", arguments->model, "run or checkpoint");
   auto* text = command->add_option("--text", arguments->text, "file to measure the model on");
   command
       ->add_option("--documents", arguments->documents,
-                   "lines | paragraphs | fortunes | file (default: as in the training)")
-      ->check(CLI::IsMember({"lines", "paragraphs", "fortunes", "file"}));
+                   join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")
+      ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)));
   command->add_flag("--json", arguments->json, "one JSON object");
   hypothesis->needs(reference)->excludes(model);
   reference->needs(hypothesis);
@@ -236,6 +267,48 @@ void add_bench(CLI::App& app, Run& run) {
   command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });
 }
 
+void add_help(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("help", "Explain the keys of a config");
+  auto arguments = std::make_shared<HelpArguments>();
+  command->add_option("key", arguments->key, "key or section, such as training.optimizer");
+  command->add_flag("--markdown", arguments->markdown, "all keys, as the page configs/README.md");
+  command->callback([&run, arguments] { run = [arguments] { return run_help(*arguments); }; });
+}
+
+/// " Did you mean '--model'?" where one of the names is near the word, both without dashes in
+/// front.
+std::string suggestion(const std::string& word, std::vector<std::string> names,
+                       const char* dashes) {
+  for (std::string& name : names) std::replace(name.begin(), name.end(), '-', '_');
+  std::string nearest = nearest_name(word, names);
+  std::replace(nearest.begin(), nearest.end(), '_', '-');
+  return nearest.empty() ? "" : concat(" Did you mean '", dashes, nearest, "'?");
+}
+
+/// What a command line that cannot be parsed should have been.
+std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  if (commands.empty()) {
+    const std::string word = argc > 1 ? argv[1] : "";
+    if (word.empty() || word.starts_with('-')) return error.what();
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands(nullptr))
+      names.push_back(command->get_name());
+    return concat("no command is called '", word, "'.", suggestion(word, names, ""));
+  }
+  for (const std::string& given : commands.front()->remaining()) {
+    if (!given.starts_with("--")) continue;
+    const std::string word = given.substr(0, given.find('='));
+    std::vector<std::string> names;
+    for (const CLI::Option* option : commands.front()->get_options()) {
+      const std::vector<std::string>& own = option->get_lnames();
+      names.insert(names.end(), own.begin(), own.end());
+    }
+    return concat("no option is called '", word, "'.", suggestion(word.substr(2), names, "--"));
+  }
+  return error.what();
+}
+
 int report(const std::string& message, ErrorKind kind) {
   std::cout.flush();  // results come before the error, even if both go to one file
   std::cerr << "error: " << message << std::endl;
@@ -290,12 +363,14 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_inspect(app, run);
   add_average(app, run);
   add_bench(app, run);
+  add_help(app, run);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+  } catch (const CLI::Success& success) {  // --help, --version, --help-keys
+    return run ? run_guarded(run) : app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return report(concat(error.what(), " See tapestry --help."), ErrorKind::kConfig);
+    return report(concat(explain(app, error, argc, argv), " See tapestry --help."),
+                  ErrorKind::kConfig);
   }
   return run_guarded(run);
 }

@@ -15,6 +15,12 @@ struct TrainArguments {
   std::string resume = "auto";         ///< auto | never | path of a checkpoint
 };
 
+struct HelpArguments {
+  std::string key = {};   ///< of a config, or a section; empty: the sections
+  bool all = false;       ///< every key
+  bool markdown = false;  ///< every key, as the page configs/README.md
+};
+
 /// Where a filter computes.
 struct ComputeArguments {
   std::string device = "auto";
@@ -126,6 +132,7 @@ struct BenchArguments {
   std::string json;  ///< file to write, or empty
 };
 
+int run_help(const HelpArguments& arguments);
 int run_train(const TrainArguments& arguments);
 int run_translate(const TranslateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);

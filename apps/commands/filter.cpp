@@ -96,7 +96,9 @@ SearchOptions search_options(SearchOptions options, const SearchArguments& argum
   options.num_beams = arguments.beam_size.value_or(options.num_beams);
   options.length_penalty = arguments.length_penalty.value_or(options.length_penalty);
   if (arguments.length_penalty_type) {
-    options.length_penalty_type = parse_length_penalty(*arguments.length_penalty_type);
+    for (const LengthPenalty type : kLengthPenalties) {
+      if (*arguments.length_penalty_type == name_of(type)) options.length_penalty_type = type;
+    }
   }
   options.do_sample = arguments.do_sample.value_or(options.do_sample);
   // --do-sample and --beam-size override each other's default from the config.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "core/device_name.h"
 
 namespace tapestry {
 
@@ -18,20 +19,18 @@ Precision training_precision(const Config& config, Device device) {
   return config.allow_tf32 ? Precision::kTf32 : Precision::kFull;
 }
 
-bool reads_images(const Config& config) {
-  return !config.data.train.empty() && !config.data.train[0].images.empty();
-}
-
 namespace {
 
 void bind_device(ConfigSection& s, std::string& device) {
-  s.read("device", device);
-  const bool named = device == "auto" || device == "cpu" || device == "cuda";
-  const bool numbered = device.starts_with("cuda:") && device.size() > 5 &&
-                        device.find_first_not_of("0123456789", 5) == std::string::npos;
-  if (!named && !numbered) {
-    s.complain("device", "'device' must be one of auto, cpu, cuda, cuda:N, got '", device, "'.");
-  }
+  std::string given = device;
+  s.read("device", given,
+         "Where it computes: auto (a GPU if one answers), cpu, cuda, or cuda:N for GPU N.");
+  bool known = true;
+  validate_device_name(given, OptionReport([&](const std::string&, const std::string& problem) {
+                         known = false;
+                         s.complain("device", "'device' ", problem);
+                       }));
+  if (known) device = given;
 }
 
 // bfloat16 is mixed precision; what that means depends on the device: tensor_dtype().
@@ -40,7 +39,9 @@ void bind_dtype(ConfigSection& s, Config& config) {
   s.read_choice("dtype", type,
                 {{"float32", {DType::kFloat32, Precision::kFull}},
                  {"float64", {DType::kFloat64, Precision::kFull}},
-                 {"bfloat16", {DType::kFloat32, Precision::kBfloat16}}});
+                 {"bfloat16", {DType::kFloat32, Precision::kBfloat16}}},
+                "Type of parameters and activations. bfloat16 is mixed precision: float32 weights, "
+                "products of bfloat16.");
   std::tie(config.dtype, config.precision) = type;
 }
 
@@ -58,50 +59,65 @@ std::vector<TaskSection> sections_of_tasks() {
   return all;
 }
 
-void bind_config(ConfigSection& s, Config& config) {
+void bind_task(ConfigSection& s, Config& config) {
   s.demand("task");
   std::vector<ConfigChoice<const TaskKind*>> tasks;
   for (const TaskKind* kind : task_kinds()) tasks.push_back({kind->name, kind});
-  s.read_choice("task", config.task, tasks);
-  s.read("seed", config.seed);
+  s.read_choice("task", config.task, tasks,
+                "What is learnt: to translate, to continue text (clm), to fill masks (mlm), to "
+                "restore corrupted text (denoising), or classes of texts or images.");
+}
+
+constexpr const char* kData = "What is learnt from.";
+
+void bind_config(ConfigSection& s, Config& config) {
+  bind_task(s, config);
+  s.read("seed", config.seed, "Seed of every draw: weights, batches, dropout, sampling.");
   bind_device(s, config.device);
-  s.read("threads", config.threads, between(0, 1024));
+  s.read("threads", config.threads, "CPU threads; 0: one for each core.", between(0, 1024));
   bind_dtype(s, config);
-  s.read("allow_tf32", config.allow_tf32);
-  s.read("cuda_graphs", config.cuda_graphs);
+  s.read("allow_tf32", config.allow_tf32,
+         "Lets a GPU round the factors of float32 products to TF32 (10 bits).");
+  s.read("cuda_graphs", config.cuda_graphs,
+         "Records an update's work on a GPU once for each shape and replays it.");
   s.demand("output_dir");
-  s.read_output_path("output_dir", config.output_dir);
-  s.know("init_from");
-  if (s.given("init_from") || !config.init_from.empty()) {
-    s.read_output_path("init_from", config.init_from);
-  }
+  s.read_output_path("output_dir", config.output_dir,
+                     "Folder of the run: checkpoints, logs, metrics.");
+  s.read_optional_path("init_from", config.init_from,
+                       "Run or checkpoint whose tokenizer and parameters a new run starts from.");
+  s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, config); });
+  s.section_if(!reads_images(config), "with images", "tokenizer", "How text becomes tokens.",
+               [&](ConfigSection& inner) { bind_tokenizer(inner, config); });
+  s.section("model", "The model.", [&](ConfigSection& inner) { bind_model(inner, config); });
+  s.section("training", "How it is trained.",
+            [&](ConfigSection& inner) { bind_training(inner, config); });
   const TaskKind& task = *config.task;
-  const auto section = [&](bool applies, const std::string& why, const char* key,
-                           void (*bind)(ConfigSection & s, Config & config)) {
-    s.section_if(applies, why, key, [&](ConfigSection& inner) { bind(inner, config); });
-  };
-  section(true, "", "data", bind_data);
-  config.batch.seed = config.seed;
-  section(!reads_images(config), "with images", "tokenizer", bind_tokenizer);
-  section(true, "", "model", bind_model);
-  section(true, "", "training", bind_training);
   for (const TaskSection& row : sections_of_tasks()) {
     const bool applies = std::any_of(task.sections.begin(), task.sections.end(),
                                      [&](const TaskSection& own) { return own.bind == row.bind; });
-    section(applies, concat("with task: ", task.name), row.key, row.bind);
+    s.section_if(applies, concat("with task: ", task.name), row.key, row.meaning,
+                 [&](ConfigSection& inner) { row.bind(inner, config); });
   }
+  derive(config);
 }
 
-Config read_tree(const ConfigNode& root, ConfigReadOptions options,
-                 std::vector<ConfigProblem> problems = {}) {
-  Config config;
-  if (const ConfigEntry* entry = root.find("task")) {
-    const TaskKind* const task = find_task(entry->value.text);
-    if (task != nullptr && task->set_defaults != nullptr) task->set_defaults(config);
-  }
-  read_config(
-      root, [&](ConfigSection& s) { bind_config(s, config); }, options, std::move(problems));
-  return config;
+void check_config(ConfigSection& s, const Config& config) {
+  check_rules(config, {.complain =
+                           [&](const std::string& key, const std::string& problem) {
+                             s.complain_of(key, concat('\'', key, "' ", problem));
+                           },
+                       .is_sound = [&](const std::string& name) { return s.is_sound(name); }});
+}
+
+// The task and the kind of its examples decide the defaults of everything else.
+Config defaults_for(const ConfigNode& root) {
+  Config kind;
+  const auto bind = [&](ConfigSection& s) {
+    bind_task(s, kind);
+    s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, kind); });
+  };
+  read_config(root, bind, {.check_files = false, .complain = false});
+  return default_config(*kind.task, reads_images(kind));
 }
 
 /// The resolved tree of a config: what binding it to an empty file yields.
@@ -129,6 +145,17 @@ void flatten(const ConfigNode& node, const std::string& name,
 }
 
 }  // namespace
+
+Config read_tree(const ConfigNode& root, ConfigReadOptions options,
+                 std::vector<ConfigProblem> problems) {
+  Config config = defaults_for(root);
+  const auto bind = [&](ConfigSection& s) {
+    bind_config(s, config);
+    check_config(s, config);
+  };
+  read_config(root, bind, options, std::move(problems));
+  return config;
+}
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
                    bool check_files) {

@@ -49,12 +49,12 @@ struct TrainingOptions {
   int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
-  std::string metric_for_best_model = "bleu";  ///< one of the task's
+  std::string metric_for_best_model;    ///< one of the task's; empty: its first
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
 };
 
 struct EvaluationOptions {
-  std::string bleu_tokenize = "13a";  ///< 13a | none
+  std::string bleu_tokenize = "13a";  ///< one of BleuOptions::kTokenizers
   int64_t num_beams = 1;  ///< of the translations made while training; 1: greedy, the fastest
   bool lowercase = false;
 };
@@ -87,6 +87,15 @@ struct Config {
 
 /// Whether the corpora are images, not texts.
 bool reads_images(const Config& config);
+
+/// The defaults of a task, with `images` of one that reads images. A Config that is filled in C++
+/// starts with these and ends with complete().
+Config default_config(const TaskKind& task, bool images = false);
+
+/// Sets everything that follows from other members: the schedule's max_steps and model_size, the
+/// pieces that the task needs of a tokenizer, the batches' seed, ... Throws one Error(kConfig) that
+/// lists all keys whose values do not go together. Configs that are read are complete.
+void complete(Config& config);
 
 /// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
 /// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).

@@ -63,6 +63,10 @@ std::string nearest_name(const std::string& word, const std::vector<std::string>
   std::string best;
   size_t best_distance = std::max<size_t>(1, wanted.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    const size_t lengths[] = {wanted.size(), candidate.size()};
+    if (std::max(lengths[0], lengths[1]) - std::min(lengths[0], lengths[1]) >= best_distance) {
+      continue;  // so many letters are missing alone
+    }
     const size_t distance = edit_distance(wanted, candidate);
     if (distance < best_distance) {
       best_distance = distance;

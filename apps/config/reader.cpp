@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "apps/config/nearest_name.h"
 #include "core/text.h"
@@ -18,11 +19,12 @@ class ConfigSession {
       : options_(options), problems_(std::move(problems)) {}
 
   ConfigNode read(const ConfigNode& root, const std::function<void(ConfigSection&)>& bind) {
+    root_ = &root;
     ConfigSection section(*this, root, "");
     bind(section);
     section.finish();
     explain_unknown_keys();
-    throw_problems();
+    if (options_.complain) throw_problems();
     return std::move(section.output_);
   }
 
@@ -32,7 +34,49 @@ class ConfigSession {
     problems_.push_back({location.order, concat(location.where, ": ", text)});
   }
 
-  size_t problems() const { return problems_.size(); }
+  /// A value of this section is not what the file means.
+  void mark_unsound(const std::string& section) { unsound_.insert(section); }
+  bool is_sound(const std::string& section) const { return !unsound_.contains(section); }
+
+  /// Where the key of this full name stands, or the innermost section around it that is given.
+  const ConfigLocation& locate(const std::string& full_name) const {
+    const ConfigNode* node = root_;
+    std::istringstream parts(full_name);
+    for (std::string part; std::getline(parts, part, '.');) {
+      const bool counts = part.find_first_not_of("0123456789") == std::string::npos;
+      const bool list = node->kind == ConfigNode::Kind::kList;
+      // section_list() does not count the entry of a list of one.
+      if (list && !counts && node->items.size() == 1) node = &node->items[0];
+      if (list && counts && std::stoul(part) < node->items.size()) {
+        node = &node->items[std::stoul(part)];
+      } else if (const ConfigEntry* entry = node->find(part)) {
+        node = &entry->value;
+      } else {
+        break;
+      }
+    }
+    return node->location;
+  }
+
+  void note(ConfigKey key) {
+    if (options_.keys != nullptr) options_.keys->push_back(std::move(key));
+  }
+  /// The key noted last under this name applies; scalars and lists have a value.
+  void note_value(const std::string& name, const ConfigNode* value) {
+    if (options_.keys == nullptr) return;
+    auto& keys = *options_.keys;
+    const auto found = std::find_if(keys.rbegin(), keys.rend(),
+                                    [&](const ConfigKey& key) { return key.name == name; });
+    if (found == keys.rend()) return;
+    found->applies = true;
+    if (value == nullptr || found->type.starts_with("section")) return;
+    if (value->kind == ConfigNode::Kind::kScalar) {
+      found->value = value->text;
+    } else {
+      const std::string text = to_yaml(*value);
+      found->value = text.substr(0, text.find('\n'));
+    }
+  }
 
   /// A key nobody read; explained at the end, when the keys of all sections are known.
   void add_unknown(const ConfigEntry& entry, std::string section, std::vector<std::string> known) {
@@ -83,6 +127,8 @@ class ConfigSession {
   }
 
   ConfigReadOptions options_;
+  const ConfigNode* root_ = nullptr;
+  std::set<std::string> unsound_;
   std::vector<ConfigProblem> problems_;
   std::vector<Unknown> unknown_;
   std::vector<std::pair<std::string, std::string>> known_;
@@ -101,10 +147,18 @@ ConfigNode string_node(const std::string& text) { return ConfigNode::scalar(text
 /// Why the file cannot be read, or an empty string.
 std::string unreadable(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return "does not exist";
+  const bool exists = std::filesystem::exists(path, error);
+  if (error) return concat("cannot be read: ", error.message());
+  if (!exists) return "does not exist";
   if (std::filesystem::is_directory(path, error)) return "is a directory, expected a file";
   if (access(path.c_str(), R_OK) != 0) return concat("cannot be read: ", std::strerror(errno));
   return "";
+}
+
+/// For messages: nobody reads 10 kB of a path.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 200;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
 }  // namespace
@@ -120,7 +174,7 @@ ConfigRange positive() {
 ConfigRange at_least(double low) {
   ConfigRange range;
   range.low = low;
-  range.text = concat("at least ", low);
+  range.text = "at least " + shortest(low);
   return range;
 }
 
@@ -128,14 +182,21 @@ ConfigRange between(double low, double high) {
   ConfigRange range;
   range.low = low;
   range.high = high;
-  range.text = concat("in [", low, ", ", high, ']');
+  range.text = concat("in [", shortest(low), ", ", shortest(high), ']');
   return range;
 }
 
 ConfigRange from_up_to_below(double low, double high) {
   ConfigRange range = between(low, high);
   range.high_open = true;
-  range.text = concat("in [", low, ", ", high, ')');
+  range.text = concat("in [", shortest(low), ", ", shortest(high), ')');
+  return range;
+}
+
+ConfigRange above_up_to(double low, double high) {
+  ConfigRange range = between(low, high);
+  range.low_open = true;
+  range.text = concat("in (", shortest(low), ", ", shortest(high), ']');
   return range;
 }
 
@@ -173,12 +234,31 @@ const ConfigLocation& ConfigSection::location_of(const std::string& key) const {
 }
 
 void ConfigSection::complain_at(const ConfigLocation& location, const std::string& text) {
+  session_.mark_unsound(path_);
   session_.add(location, text);
 }
 
-size_t ConfigSection::problems() const { return session_.problems(); }
+void ConfigSection::complain_of(const std::string& full_name, const std::string& text) {
+  session_.add(session_.locate(full_name), text);
+}
+
+bool ConfigSection::is_sound(const std::string& section) const {
+  return session_.is_sound(section);
+}
+
+void ConfigSection::note(const std::string& key, const char* type, const char* meaning,
+                         const std::string& bounds, std::vector<std::string> choices) {
+  session_.note({.name = full_name(key),
+                 .type = type,
+                 .bounds = bounds,
+                 .choices = std::move(choices),
+                 .meaning = meaning,
+                 .applies = false,
+                 .required = demanded_.contains(key)});
+}
 
 void ConfigSection::demand(const std::string& key) {
+  demanded_.insert(key);
   if (!session_.options().require_keys || given(key)) return;
   const std::string place = path_.empty() ? "at the top level" : concat("in '", path_, '\'');
   complain_at(output_.location, concat("missing key '", key, "' ", place, '.'));
@@ -186,7 +266,7 @@ void ConfigSection::demand(const std::string& key) {
 
 void ConfigSection::refuse(const std::string& key, const std::string& why) {
   if (take(key) == nullptr || !session_.options().refuse_unused) return;
-  complain(key, '\'', full_name(key), "' has no effect ", why, '.');
+  session_.add(location_of(key), concat('\'', full_name(key), "' has no effect ", why, '.'));
 }
 
 void ConfigSection::mistyped(const std::string& key, const char* expected, const ConfigNode& got) {
@@ -194,48 +274,40 @@ void ConfigSection::mistyped(const std::string& key, const char* expected, const
               concat('\'', full_name(key), "' must be ", expected, ", got ", got.describe(), '.'));
 }
 
-void ConfigSection::check_range(const std::string& key, double value, const std::string& text,
-                                const ConfigRange& range) {
-  if (range.contains(value)) return;
+bool ConfigSection::in_range(const std::string& key, double value, const std::string& text,
+                             const ConfigRange& range) {
+  if (range.contains(value)) return true;
   complain(key, '\'', full_name(key), "' must be ", range.text, ", got ", text, '.');
+  return false;
 }
 
-bool ConfigSection::read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
+void ConfigSection::read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
                                  const ConfigRange& range) {
-  const ConfigNode* node = take(key);
-  bool good = true;
-  if (node != nullptr) {
+  if (const ConfigNode* node = take(key)) {
     int64_t given = 0;
-    good = node->kind == ConfigNode::Kind::kScalar && !node->quoted &&
-           parse_yaml_integer(node->text, given);
-    if (!good) {
+    if (node->kind != ConfigNode::Kind::kScalar || node->quoted ||
+        !parse_yaml_integer(node->text, given)) {
       mistyped(key, "an integer", *node);
     } else if (given < low || given > high) {
       complain(key, '\'', full_name(key), "' must be in [", low, ", ", high, "], got ", given, '.');
-      good = false;
-    } else {
+    } else if (in_range(key, static_cast<double>(given), std::to_string(given), range)) {
       value = given;
-      check_range(key, static_cast<double>(given), std::to_string(given), range);
     }
   }
   put(key, number_node(std::to_string(value)));
-  return good;
 }
 
-bool ConfigSection::read_double(const std::string& key, double& value, const ConfigRange& range) {
-  const ConfigNode* node = take(key);
-  bool good = true;
-  if (node != nullptr) {
-    good = node->kind == ConfigNode::Kind::kScalar && !node->quoted &&
-           parse_yaml_double(node->text, value);
-    if (good) {
-      check_range(key, value, node->text, range);
-    } else {
+void ConfigSection::read_double(const std::string& key, double& value, const ConfigRange& range) {
+  if (const ConfigNode* node = take(key)) {
+    double given = 0;
+    if (node->kind != ConfigNode::Kind::kScalar || node->quoted ||
+        !parse_yaml_double(node->text, given)) {
       mistyped(key, "a number", *node);
+    } else if (in_range(key, given, node->text, range)) {
+      value = given;
     }
   }
   put(key, number_node(shortest(value)));
-  return good;
 }
 
 void ConfigSection::read_bool(const std::string& key, bool& value) {
@@ -271,7 +343,7 @@ void ConfigSection::read_list(const std::string& key, std::vector<double>& value
   if (node != nullptr && node->kind != ConfigNode::Kind::kList) {
     mistyped(key, "a list of numbers", *node);
   } else if (node != nullptr) {
-    values.clear();
+    std::vector<double> given;
     for (const ConfigNode& item : node->items) {
       double value = 0;
       const bool plain = item.kind == ConfigNode::Kind::kScalar && !item.quoted;
@@ -280,9 +352,11 @@ void ConfigSection::read_list(const std::string& key, std::vector<double>& value
       } else if (!range.contains(value)) {
         complain_at(item.location, concat("every number of '", full_name(key), "' must be ",
                                           range.text, ", got ", item.text, '.'));
+      } else {
+        given.push_back(value);
       }
-      values.push_back(value);
     }
+    if (given.size() == node->items.size()) values = std::move(given);
   }
   ConfigNode list = ConfigNode::list();
   for (const double value : values) list.items.push_back(number_node(shortest(value)));
@@ -294,11 +368,15 @@ void ConfigSection::read_list(const std::string& key, std::vector<std::string>& 
   if (node != nullptr && node->kind != ConfigNode::Kind::kList) {
     mistyped(key, "a list of texts", *node);
   } else if (node != nullptr) {
-    values.clear();
+    std::vector<std::string> given;
     for (const ConfigNode& item : node->items) {
-      if (item.kind != ConfigNode::Kind::kScalar) mistyped(key, "a list of texts", item);
-      values.push_back(item.text);
+      if (item.kind == ConfigNode::Kind::kScalar) {
+        given.push_back(item.text);
+      } else {
+        mistyped(key, "a list of texts", item);
+      }
     }
+    if (given.size() == node->items.size()) values = std::move(given);
   }
   ConfigNode list = ConfigNode::list();
   for (const std::string& value : values) list.items.push_back(string_node(value));
@@ -306,7 +384,8 @@ void ConfigSection::read_list(const std::string& key, std::vector<std::string>& 
 }
 
 size_t ConfigSection::read_choice_index(const std::string& key,
-                                        const std::vector<std::string>& names, size_t current) {
+                                        const std::vector<std::string>& names, size_t current,
+                                        const std::string& with) {
   const ConfigNode* node = take(key);
   size_t chosen = current;
   if (node != nullptr) {
@@ -317,7 +396,7 @@ size_t ConfigSection::read_choice_index(const std::string& key,
     } else {
       const std::string nearest = text ? nearest_name(node->text, names) : "";
       complain(key, '\'', full_name(key), "' must be ", names.size() == 1 ? "" : "one of ",
-               join(names, ", "), ", got ", node->describe(), '.',
+               join(names, ", "), with.empty() ? "" : " ", with, ", got ", node->describe(), '.',
                nearest.empty() ? "" : concat(" Did you mean '", nearest, "'?"));
     }
   }
@@ -325,29 +404,58 @@ size_t ConfigSection::read_choice_index(const std::string& key,
   return chosen;
 }
 
-void ConfigSection::read_input_file(const std::string& key, std::string& path) {
-  const ConfigNode* node = take(key);
-  if (node != nullptr && node->kind != ConfigNode::Kind::kScalar) {
-    if (node->kind != ConfigNode::Kind::kNull) mistyped(key, "the path of a file", *node);
-    if (node->kind == ConfigNode::Kind::kNull) path.clear();
-  } else if (node != nullptr) {
-    path = node->text;
-    if (!path.empty()) {
+void ConfigSection::read_input_file(const std::string& key, std::string& path,
+                                    const char* meaning) {
+  note(key, "file", meaning);
+  if (const ConfigNode* node = take(key)) {
+    const bool list_or_map =
+        node->kind == ConfigNode::Kind::kList || node->kind == ConfigNode::Kind::kMap;
+    if (list_or_map || (node->text.empty() && demanded_.contains(key))) {
+      mistyped(key, "the path of a file", *node);
+    } else if (node->text.empty()) {
+      path.clear();
+    } else {
       const std::filesystem::path base = node->location.directory;
-      path = std::filesystem::absolute(base / path).lexically_normal().string();
+      path = std::filesystem::absolute(base / node->text).lexically_normal().string();
       const std::string reason = session_.options().check_files ? unreadable(path) : "";
-      if (!reason.empty()) complain(key, '\'', full_name(key), "': file ", path, ' ', reason, '.');
+      if (!reason.empty()) {
+        complain(key, '\'', full_name(key), "': file ", shortened(path), ' ', reason, '.');
+      }
     }
   }
   put(key, string_node(path));
 }
 
-void ConfigSection::read_output_path(const std::string& key, std::string& path) {
+void ConfigSection::read_output_path(const std::string& key, std::string& path,
+                                     const char* meaning) {
+  note(key, "folder", meaning);
+  read_folder(key, path);
+}
+
+void ConfigSection::read_optional_path(const std::string& key, std::string& path,
+                                       const char* meaning) {
+  note(key, "folder", meaning);
+  session_.note_value(full_name(key), nullptr);
+  if (given(key) || !path.empty()) {
+    read_folder(key, path);
+  } else {
+    know(key);
+  }
+}
+
+void ConfigSection::read_folder(const std::string& key, std::string& path) {
   const ConfigNode* node = take(key);
   if (node != nullptr && (node->kind != ConfigNode::Kind::kScalar || node->text.empty())) {
     mistyped(key, "the path of a folder", *node);
   } else if (node != nullptr) {
-    path = std::filesystem::absolute(node->text).lexically_normal().string();
+    const std::string given = std::filesystem::absolute(node->text).lexically_normal();
+    std::error_code error;
+    if (session_.options().check_files && !std::filesystem::exists(given, error) && error) {
+      complain(key, '\'', full_name(key), "': folder ", shortened(given),
+               " cannot be used: ", error.message(), '.');
+    } else {
+      path = given;
+    }
   }
   put(key, string_node(path));
 }
@@ -362,8 +470,9 @@ void ConfigSection::bind_child(const ConfigNode* node, const std::string& path, 
   output = std::move(child.output_);
 }
 
-void ConfigSection::section(const std::string& key,
+void ConfigSection::section(const std::string& key, const char* meaning,
                             const std::function<void(ConfigSection&)>& bind) {
+  note(key, "section", meaning);
   ConfigNode output;
   bind_child(take(key), full_name(key), output, bind);
   put(key, std::move(output));
@@ -383,6 +492,7 @@ std::vector<const ConfigNode*> ConfigSection::take_maps(const std::string& key,
 }
 
 void ConfigSection::put(const std::string& key, ConfigNode value) {
+  session_.note_value(full_name(key), &value);
   output_.entries.push_back({key, {}, std::move(value)});
 }
 

@@ -1,9 +1,11 @@
 // A strict reader of nested options. One function of read() calls describes a section: it names the
-// known keys, checks the values, and yields the resolved text, so no list of keys stands elsewhere.
-// A key that is absent leaves its variable as it is: the default is the struct's initial value.
+// known keys with their bounds and their meaning, checks the values, and yields the resolved text
+// and the reference of the keys, so no list of keys stands elsewhere. A key that is absent leaves
+// its variable as it is: the default is the struct's initial value. So does a value that is
+// refused: nothing computes with it.
 //
 //   void bind(ConfigSection& s, ScheduleOptions& options) {
-//     s.read("warmup_steps", options.warmup_steps, at_least(0));
+//     s.read("warmup_steps", options.warmup_steps, "Updates until the full rate.", at_least(0));
 //   }
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -39,12 +42,25 @@ ConfigRange positive();
 ConfigRange at_least(double low);
 ConfigRange between(double low, double high);           ///< [low, high]
 ConfigRange from_up_to_below(double low, double high);  ///< [low, high)
+ConfigRange above_up_to(double low, double high);       ///< (low, high]
 
 /// What read_choice accepts: a name in the file and the value it stands for.
 template <class E>
 struct ConfigChoice {
   const char* name;
   E value;
+};
+
+/// A key as one reading met it.
+struct ConfigKey {
+  std::string name;                  ///< "training.optimizer.betas"
+  std::string type;                  ///< "integer", "list of numbers", "section", ...
+  std::string bounds;                ///< "at least 1"; empty: none
+  std::vector<std::string> choices;  ///< the names it accepts; empty: any value of its type
+  std::string meaning;               ///< one sentence or a few
+  std::string value = {};            ///< empty for sections and keys that do not apply
+  bool applies = true;               ///< false: it has no effect beside the other values
+  bool required = false;
 };
 
 class ConfigSession;
@@ -61,39 +77,44 @@ class ConfigSection {
 
   /// Reads a bool, integer, floating value, string, or list of floating values or strings.
   template <class T>
-  void read(const std::string& key, T& value, const ConfigRange& range = {});
+  void read(const std::string& key, T& value, const char* meaning, const ConfigRange& range = {});
 
   /// read() where `applies`. Else the key is known but must not be given: it would have no effect
   /// `why`, as in "with name: adam".
   template <class T>
   void read_if(bool applies, const std::string& why, const std::string& key, T& value,
-               const ConfigRange& range = {}) {
+               const char* meaning, const ConfigRange& range = {}) {
     if (applies) {
-      read(key, value, range);
+      read(key, value, meaning, range);
     } else {
+      note(key, type_name<T>(), meaning, range.text);
       refuse(key, why);
     }
   }
 
   /// read(), and an error when the key is absent.
   template <class T>
-  void require(const std::string& key, T& value, const ConfigRange& range = {}) {
+  void require(const std::string& key, T& value, const char* meaning,
+               const ConfigRange& range = {}) {
     demand(key);
-    read(key, value, range);
+    read(key, value, meaning, range);
   }
 
-  /// Reads one of the named values.
+  /// Reads one of the named values; they are all "with task: clm", where that is said.
   template <class E>
   void read_choice(const std::string& key, E& value,
-                   const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices);
+                   const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices,
+                   const char* meaning, const std::string& with = "");
 
   /// read_choice() where `applies`, as read_if().
   template <class E>
   void read_choice_if(bool applies, const std::string& why, const std::string& key, E& value,
-                      const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices) {
+                      const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices,
+                      const char* meaning) {
     if (applies) {
-      read_choice(key, value, choices);
+      read_choice(key, value, choices, meaning);
     } else {
+      note(key, "choice", meaning, "", names_of(choices));
       refuse(key, why);
     }
   }
@@ -101,34 +122,42 @@ class ConfigSection {
   /// Reads the path of a file that must exist and be readable (see ConfigReadOptions), and makes it
   /// absolute: relative to the file that names it, or to the working directory on a command line.
   /// An empty path stays empty and means none.
-  void read_input_file(const std::string& key, std::string& path);
+  void read_input_file(const std::string& key, std::string& path, const char* meaning);
   /// Reads the path of a folder to write to; relative paths start at the working directory.
-  void read_output_path(const std::string& key, std::string& path);
+  void read_output_path(const std::string& key, std::string& path, const char* meaning);
+  /// The same for a folder that need not be given: an empty path is not written back.
+  void read_optional_path(const std::string& key, std::string& path, const char* meaning);
 
   /// Reads the map under `key` with `bind`; absent or empty, every key keeps its default.
-  void section(const std::string& key, const std::function<void(ConfigSection&)>& bind);
+  void section(const std::string& key, const char* meaning,
+               const std::function<void(ConfigSection&)>& bind);
 
   /// section() where `applies`, as read_if().
-  void section_if(bool applies, const std::string& why, const std::string& key,
+  void section_if(bool applies, const std::string& why, const std::string& key, const char* meaning,
                   const std::function<void(ConfigSection&)>& bind) {
     if (applies) {
-      section(key, bind);
+      section(key, meaning, bind);
     } else {
+      note(key, "section", meaning);
       refuse(key, why);
     }
   }
 
   /// Reads a list of maps, or one map as a list of one, with bind(ConfigSection&, T&).
   template <class T, class Bind>
-  void section_list(const std::string& key, std::vector<T>& values, Bind&& bind);
+  void section_list(const std::string& key, std::vector<T>& values, const char* meaning,
+                    Bind&& bind);
 
   /// Complains at the value of `key` (at the section where the key is absent): "<where>: <text>".
   template <class... Parts>
   void complain(const std::string& key, const Parts&... parts) {
     complain_at(location_of(key), concat(parts...));
   }
-  /// How many complaints there are so far, in all sections.
-  size_t problems() const;
+  /// Complains of a key given by its full name, in whatever section.
+  void complain_of(const std::string& full_name, const std::string& text);
+  /// Whether a value of this section was refused ("" the top level): what is left of the section
+  /// is not what the file means, and a complaint about it would mislead.
+  bool is_sound(const std::string& section) const;
   /// Complains when `key` is absent, naming the section.
   void demand(const std::string& key);
   /// "training.max_steps" for "max_steps" in the section "training".
@@ -138,24 +167,38 @@ class ConfigSection {
   friend class ConfigSession;
   ConfigSection(ConfigSession& session, const ConfigNode& node, std::string path);
 
+  /// What the reference calls the type of a variable.
+  template <class T>
+  static const char* type_name();
+  template <class E>
+  static std::vector<std::string> names_of(const std::vector<ConfigChoice<E>>& choices) {
+    std::vector<std::string> names;
+    for (const ConfigChoice<E>& choice : choices) names.emplace_back(choice.name);
+    return names;
+  }
+
+  /// Writes the key into the reference, not applying until it is put().
+  void note(const std::string& key, const char* type, const char* meaning,
+            const std::string& bounds = "", std::vector<std::string> choices = {});
   /// The value of `key` or nullptr; from here on the key is known.
   const ConfigNode* take(const std::string& key);
   const ConfigLocation& location_of(const std::string& key) const;
   void complain_at(const ConfigLocation& location, const std::string& text);
   void refuse(const std::string& key, const std::string& why);
   void mistyped(const std::string& key, const char* expected, const ConfigNode& got);
-  void check_range(const std::string& key, double value, const std::string& text,
-                   const ConfigRange& range);
-  bool read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
+  bool in_range(const std::string& key, double value, const std::string& text,
+                const ConfigRange& range);
+  void read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
                     const ConfigRange& range);
-  bool read_double(const std::string& key, double& value, const ConfigRange& range);
+  void read_double(const std::string& key, double& value, const ConfigRange& range);
   void read_bool(const std::string& key, bool& value);
   void read_string(const std::string& key, std::string& value);
   void read_list(const std::string& key, std::vector<double>& values, const ConfigRange& range);
   void read_list(const std::string& key, std::vector<std::string>& values);
+  void read_folder(const std::string& key, std::string& path);
   /// Index of the name given, `current` where the key is absent or wrong.
   size_t read_choice_index(const std::string& key, const std::vector<std::string>& names,
-                           size_t current);
+                           size_t current, const std::string& with);
   /// The maps under `key`: empty pointers stand for "absent, keep defaults".
   std::vector<const ConfigNode*> take_maps(const std::string& key, size_t current_size);
   void bind_child(const ConfigNode* node, const std::string& path, ConfigNode& output,
@@ -167,6 +210,7 @@ class ConfigSection {
   const ConfigNode& node_;
   std::string path_;
   std::vector<std::string> known_;
+  std::set<std::string> demanded_;
   ConfigNode output_ = ConfigNode::map();
 };
 
@@ -174,6 +218,8 @@ struct ConfigReadOptions {
   bool require_keys = true;   ///< a demanded key that is absent is an error
   bool check_files = true;    ///< input files must exist and be readable
   bool refuse_unused = true;  ///< a key that has no effect beside the others is an error
+  bool complain = true;       ///< false: what is wrong is left out, and no error is thrown
+  std::vector<ConfigKey>* keys = nullptr;  ///< takes every key that was met, in its order
 };
 
 /// Reads `root` with `bind`, adds to `problems` (for example of the overrides) and throws one
@@ -185,7 +231,27 @@ ConfigNode read_config(const ConfigNode& root, const std::function<void(ConfigSe
 // Implementation of the templates.
 
 template <class T>
-void ConfigSection::read(const std::string& key, T& value, const ConfigRange& range) {
+const char* ConfigSection::type_name() {
+  if constexpr (std::same_as<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::same_as<T, std::string>) {
+    return "text";
+  } else if constexpr (std::integral<T>) {
+    return "integer";
+  } else if constexpr (std::same_as<T, std::vector<std::string>>) {
+    return "list of texts";
+  } else if constexpr (std::same_as<T, std::vector<double>>) {
+    return "list of numbers";
+  } else {
+    static_assert(std::same_as<T, double>, "options hold bool, integers, double, string or lists");
+    return "number";
+  }
+}
+
+template <class T>
+void ConfigSection::read(const std::string& key, T& value, const char* meaning,
+                         const ConfigRange& range) {
+  note(key, type_name<T>(), meaning, range.text);
   if constexpr (std::same_as<T, bool>) {
     read_bool(key, value);
   } else if constexpr (std::same_as<T, std::string>) {
@@ -197,31 +263,34 @@ void ConfigSection::read(const std::string& key, T& value, const ConfigRange& ra
                                   ? static_cast<int64_t>(std::numeric_limits<T>::max())
                                   : kWidest;
     auto wide = static_cast<int64_t>(value);
-    if (read_integer(key, wide, kLow, kHigh, range)) value = static_cast<T>(wide);
+    read_integer(key, wide, kLow, kHigh, range);
+    value = static_cast<T>(wide);
   } else if constexpr (std::same_as<T, std::vector<std::string>>) {
     read_list(key, value);
   } else if constexpr (std::same_as<T, std::vector<double>>) {
     read_list(key, value, range);
   } else {
-    static_assert(std::same_as<T, double>, "options hold bool, integers, double, string or lists");
     read_double(key, value, range);
   }
 }
 
 template <class E>
 void ConfigSection::read_choice(const std::string& key, E& value,
-                                const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices) {
-  std::vector<std::string> names;
+                                const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices,
+                                const char* meaning, const std::string& with) {
+  const std::vector<std::string> names = names_of(choices);
+  note(key, "choice", meaning, "", names);
   size_t current = 0;
   for (size_t i = 0; i < choices.size(); ++i) {
-    names.emplace_back(choices[i].name);
     if (choices[i].value == value) current = i;
   }
-  value = choices[read_choice_index(key, names, current)].value;
+  value = choices[read_choice_index(key, names, current, with)].value;
 }
 
 template <class T, class Bind>
-void ConfigSection::section_list(const std::string& key, std::vector<T>& values, Bind&& bind) {
+void ConfigSection::section_list(const std::string& key, std::vector<T>& values,
+                                 const char* meaning, Bind&& bind) {
+  note(key, "section, or a list of sections", meaning);
   const std::vector<const ConfigNode*> maps = take_maps(key, values.size());
   if (maps.size() != values.size() || (!maps.empty() && maps[0] != nullptr)) {
     values.assign(maps.size(), T{});

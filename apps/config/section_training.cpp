@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
+#include "data/metrics.h"
 
 namespace tapestry {
 namespace {
@@ -8,46 +9,50 @@ namespace {
 // The rule comes first: eps and weight_decay have another default for each.
 void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
   OptimizerType type = optimizer.type;
-  s.read_choice("name", type, named(kOptimizerTypes));
+  s.read_choice("name", type, named(kOptimizerTypes), "The rule of an update.");
   if (type != optimizer.type) optimizer = optimizer_defaults(type);
   const OptimizerReads reads = reads_of(type);
   const std::string why = concat("with name: ", name_of(type));
-  s.read("weight_decay", optimizer.weight_decay, at_least(0));
-  s.read_if(reads.momentum, why, "momentum", optimizer.momentum, from_up_to_below(0, 1));
-  s.read_if(reads.alpha, why, "alpha", optimizer.alpha, from_up_to_below(0, 1));
-  s.read_if(reads.rho, why, "rho", optimizer.rho, from_up_to_below(0, 1));
+  s.read("weight_decay", optimizer.weight_decay,
+         "Pulls the matrices towards 0; biases and norms are left alone. adamw applies it apart "
+         "from the gradient.",
+         at_least(0));
+  s.read_if(reads.momentum, why, "momentum", optimizer.momentum,
+            "Share of the last step that goes on.", from_up_to_below(0, 1));
+  s.read_if(reads.alpha, why, "alpha", optimizer.alpha, "Decay of the mean of squared gradients.",
+            from_up_to_below(0, 1));
+  s.read_if(reads.rho, why, "rho", optimizer.rho,
+            "Decay of the means of squared gradients and steps.", from_up_to_below(0, 1));
   std::vector<double> betas(optimizer.betas.begin(), optimizer.betas.end());
-  s.read_if(reads.betas, why, "betas", betas, from_up_to_below(0, 1));
+  s.read_if(reads.betas, why, "betas", betas,
+            "Decay of the means of gradients and of squared gradients.", from_up_to_below(0, 1));
   if (betas.size() == 2) {
     optimizer.betas = {betas[0], betas[1]};
   } else {
     s.complain("betas", "'training.optimizer.betas' must be two numbers, got ", betas.size(), '.');
   }
-  s.read_if(reads.eps, why, "eps", optimizer.eps, positive());
+  s.read_if(reads.eps, why, "eps", optimizer.eps, "Added to the denominator of a step.",
+            positive());
 }
 
 void bind_schedule(ConfigSection& s, Config& config) {
   ScheduleOptions& schedule = config.schedule;
-  s.read("learning_rate", config.learning_rate, positive());
-  s.read_choice("lr_scheduler_type", schedule.type, named(kScheduleTypes));
-  const bool polynomial = schedule.type == ScheduleType::kPolynomial;
+  s.read("learning_rate", config.learning_rate,
+         "The rate after the warm-up; noam multiplies its own rate by it.", positive());
+  s.read_choice("lr_scheduler_type", schedule.type, named(kScheduleTypes),
+                "How the rate goes on after the warm-up.");
   const bool constant = schedule.type == ScheduleType::kConstant;
   const bool step = schedule.type == ScheduleType::kStep;
   const std::string why = concat("with lr_scheduler_type: ", name_of(schedule.type));
-  s.read("warmup_steps", schedule.warmup_steps, at_least(0));
-  s.read_if(!constant, why, "min_learning_rate", schedule.min_learning_rate, at_least(0));
-  s.read_if(polynomial, why, "lr_power", schedule.power, positive());
-  s.read_if(step, why, "lr_step_size", schedule.step_size, at_least(0));
-  s.read_if(step, why, "lr_gamma", schedule.gamma, positive());
-  schedule.max_steps = config.training.max_steps;
-  schedule.model_size = config.model.hidden_size;
-  const bool told = schedule.max_steps <= 0 || schedule.model_size <= 0;  // what is wrong
-  if (told) return;
-  try {
-    validate(schedule, config.learning_rate);
-  } catch (const Error& error) {
-    s.complain("lr_scheduler_type", error.what());
-  }
+  s.read("warmup_steps", schedule.warmup_steps,
+         "Updates in which the rate rises from 0; inverse_sqrt and noam need some.", at_least(0));
+  s.read_if(!constant, why, "min_learning_rate", schedule.min_learning_rate,
+            "The rate never falls below it; linear, cosine and polynomial end there.", at_least(0));
+  s.read_if(schedule.type == ScheduleType::kPolynomial, why, "lr_power", schedule.power,
+            "Exponent of the decay.", positive());
+  s.read_if(step, why, "lr_step_size", schedule.step_size,
+            "Updates after which the rate falls; must be given.", at_least(0));
+  s.read_if(step, why, "lr_gamma", schedule.gamma, "Factor by which it falls.", positive());
 }
 
 }  // namespace
@@ -55,79 +60,96 @@ void bind_schedule(ConfigSection& s, Config& config) {
 void bind_training(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
   const bool images = reads_images(config);
-  if (images && config.batch.batch_type != "sentences") {
-    config.batch.batch_type = "sentences";  // images, here
-    config.batch.batch_size = ImageBatchOptions().batch_size;
-  }
   s.read_choice_if(!images, "with images: batch_size counts them", "batch_type",
-                   config.batch.batch_type, names({"tokens", "sentences"}));
-  s.read("batch_size", config.batch.batch_size, positive());
-  const bool blocks = config.task->reads_blocks;
-  const int64_t longest = blocks ? config.data.block_size : config.data.corpus.max_length;
-  if (config.batch.batch_type == "tokens" && config.batch.batch_size < longest) {
-    s.complain("batch_size", "'training.batch_size' (tokens) must hold a row of data.",
-               blocks ? "block_size" : "max_length", ", got ", config.batch.batch_size, " and ",
-               longest, '.');
-  }
-  s.read("gradient_accumulation_steps", training.gradient_accumulation_steps, positive());
-  s.require("max_steps", training.max_steps, positive());
-  s.read("max_hours", training.max_hours, at_least(0));
-  s.section("optimizer", [&](ConfigSection& o) { bind_optimizer(o, config.optimizer); });
+                   config.batch.batch_type, names(BatchOptions::kTypes), "What batch_size counts.");
+  s.read("batch_size", config.batch.batch_size,
+         "Size of a batch: tokens with padding, of the longer side; or sentences; or images.",
+         at_least(1));
+  s.read("gradient_accumulation_steps", training.gradient_accumulation_steps,
+         "Batches of an update: their gradients are added up.", between(1, 1 << 16));
+  s.require("max_steps", training.max_steps, "Updates of the run.", at_least(1));
+  s.read("max_hours", training.max_hours,
+         "Saves and stops after so many hours of computing; 0: no limit.", at_least(0));
+  s.section("optimizer", "How an update follows from the gradients.",
+            [&](ConfigSection& o) { bind_optimizer(o, config.optimizer); });
   bind_schedule(s, config);
-  s.read("label_smoothing", training.label_smoothing, from_up_to_below(0, 1));
-  s.read("max_grad_norm", training.max_grad_norm, at_least(0));
-  s.read("clip_value", training.clip_value, at_least(0));
-  s.read("ema_decay", training.ema_decay, from_up_to_below(0, 1));
-  s.read("logging_steps", training.logging_steps, positive());
-  s.read("eval_steps", training.eval_steps, at_least(0));
-  s.read("eval_batch_size", training.eval_batch_size, positive());
-  s.read("save_steps", training.save_steps, at_least(0));
-  s.read("save_total_limit", training.save_total_limit, at_least(0));
-  s.read("early_stopping_patience", training.early_stopping_patience, at_least(0));
-  const std::vector<const char*>& metrics = config.task->metrics;
-  std::vector<ConfigChoice<std::string>> choices;
-  for (const char* metric : metrics) choices.push_back({metric, metric});
-  if (std::find(metrics.begin(), metrics.end(), training.metric_for_best_model) == metrics.end()) {
-    training.metric_for_best_model = metrics.front();
-  }
-  s.read_choice("metric_for_best_model", training.metric_for_best_model, choices);
-  s.read("freeze", training.freeze);
+  s.read("label_smoothing", training.label_smoothing,
+         "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
+  s.read("max_grad_norm", training.max_grad_norm,
+         "Scales all gradients down to this norm together; 0: off.", at_least(0));
+  s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",
+         at_least(0));
+  s.read("ema_decay", training.ema_decay,
+         "Decay of an average of the weights, which is validated and used in place of them; 0: "
+         "off.",
+         from_up_to_below(0, 1));
+  s.read("logging_steps", training.logging_steps, "Updates from one line of the log to the next.",
+         at_least(1));
+  s.read("eval_steps", training.eval_steps,
+         "Updates from one validation to the next; there is one at the end. 0: only that.",
+         at_least(0));
+  s.read("eval_batch_size", training.eval_batch_size,
+         "Sentences that the validation translates at a time.", at_least(1));
+  s.read("save_steps", training.save_steps,
+         "Updates from one checkpoint to the next; there is one at the end. 0: only that.",
+         at_least(0));
+  s.read("save_total_limit", training.save_total_limit,
+         "Checkpoints kept, the best and the last among them; 0: all.", at_least(0));
+  s.read("early_stopping_patience", training.early_stopping_patience,
+         "Stops after so many validations without a new best; 0: never.", at_least(0));
+  std::vector<ConfigChoice<std::string>> metrics;
+  for (const char* metric : config.task->metrics) metrics.push_back({metric, metric});
+  s.read_choice("metric_for_best_model", training.metric_for_best_model, metrics,
+                "The metric of the validation that tells the best checkpoint.");
+  s.read("freeze", training.freeze,
+         "Names of parameters that do not learn; * stands for any characters.");
   s.read_if(config.model_type != ModelType::kRnnAttention, "with type: rnn_attention", "recompute",
-            config.model.recompute);
-  if (training.early_stopping_patience > 0 && config.data.valid.empty()) {
-    s.complain("early_stopping_patience",
-               "'training.early_stopping_patience' needs a validation set, got no 'data.valid'.");
-  }
+            config.model.recompute,
+            "Keeps only the input of each layer and computes the rest again in the backward pass: "
+            "less memory, about a third more time, the same bits.");
 }
 
 void bind_generation(ConfigSection& s, Config& config) {
   SearchOptions& search = config.generation;
-  const size_t problems = s.problems();
-  s.read("num_beams", search.num_beams, positive());
-  s.read("length_penalty", search.length_penalty, at_least(0));
-  s.read_choice("length_penalty_type", search.length_penalty_type,
-                {{"average", LengthPenalty::kAverage},
-                 {"gnmt", LengthPenalty::kGnmt},
-                 {"none", LengthPenalty::kNone}});
-  s.read("max_length_ratio", search.max_length_ratio, positive());
-  s.read("do_sample", search.do_sample);
-  s.read("temperature", search.temperature, positive());
-  s.read("top_k", search.top_k, at_least(0));
-  s.read("top_p", search.top_p, between(0, 1));
-  s.read("frequency_penalty", search.frequency_penalty);
-  s.read("presence_penalty", search.presence_penalty);
-  s.read("repetition_penalty", search.repetition_penalty, positive());
-  s.read("no_repeat_ngram_size", search.no_repeat_ngram_size, at_least(0));
-  s.read("min_new_tokens", search.min_new_tokens, at_least(0));
-  s.read("max_new_tokens", search.max_new_tokens, at_least(0));
-  complain_unless_valid(s, problems, "do_sample", search);
+  s.read("num_beams", search.num_beams, "Hypotheses of the beam search; 1: greedy or sampled.",
+         between(1, SearchOptions::kMostBeams));
+  s.read("length_penalty", search.length_penalty,
+         "Exponent of length_penalty_type: larger ones favour long outputs.", at_least(0));
+  s.read_choice("length_penalty_type", search.length_penalty_type, named(kLengthPenalties),
+                "Divides the log-probability of a hypothesis: by its length, by GNMT's formula, or "
+                "not at all.");
+  s.read("max_length_ratio", search.max_length_ratio,
+         "Longest translation: so many tokens for each of the source, and 10 more.", positive());
+  s.read("do_sample", search.do_sample, "Draws tokens instead of taking the most probable one.");
+  s.read("temperature", search.temperature, "Logits are divided by it before a draw.", positive());
+  s.read("top_k", search.top_k, "Draws among so many of the most probable tokens; 0: among all.",
+         at_least(0));
+  s.read("top_p", search.top_p,
+         "Draws among the most probable tokens that have this probability together; 1: among all.",
+         above_up_to(0, 1));
+  s.read("frequency_penalty", search.frequency_penalty,
+         "Taken from a logit for each time that its token was generated.");
+  s.read("presence_penalty", search.presence_penalty,
+         "Taken from a logit if its token was generated.");
+  s.read("repetition_penalty", search.repetition_penalty,
+         "Divides positive logits of tokens in the sequence and multiplies negative ones; 1: off.",
+         positive());
+  s.read("no_repeat_ngram_size", search.no_repeat_ngram_size,
+         "No sequence of so many tokens comes twice; 0: off.", at_least(0));
+  s.read("min_new_tokens", search.min_new_tokens, "Tokens before an output may end.", at_least(0));
+  s.read("max_new_tokens", search.max_new_tokens,
+         "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",
+         at_least(0));
 }
 
 void bind_evaluation(ConfigSection& s, Config& config) {
   EvaluationOptions& evaluation = config.evaluation;
-  s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, names({"13a", "none"}));
-  s.read("lowercase", evaluation.lowercase);
-  s.read("num_beams", evaluation.num_beams, between(1, 1024));
+  s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, names(BleuOptions::kTokenizers),
+                "How BLEU finds words: by mteval-v13a's rules, or at white space.");
+  s.read("lowercase", evaluation.lowercase, "BLEU and chrF compare lower-cased text.");
+  s.read("num_beams", evaluation.num_beams,
+         "Hypotheses of the translations that the validation makes; 1: greedy, the fastest.",
+         between(1, SearchOptions::kMostBeams));
 }
 
 }  // namespace tapestry

@@ -1,16 +1,19 @@
 // How each section of a config is read, in the order of its keys. Every bind_... reads one section
-// into the options of the libraries and complains about values that do not fit together.
+// into the options of the libraries: names, bounds and meanings of its keys. What follows from them
+// and what must go together is in complete.cpp.
 #pragma once
 
 #include <ranges>
 
 #include "apps/config/config.h"
 #include "apps/config/reader.h"
+#include "data/block_batching.h"
 
 namespace tapestry {
 
 /// Choices that are their own values.
-inline std::vector<ConfigChoice<std::string>> names(std::initializer_list<const char*> list) {
+template <size_t kCount>
+std::vector<ConfigChoice<std::string>> names(const char* const (&list)[kCount]) {
   std::vector<ConfigChoice<std::string>> choices;
   for (const char* name : list) choices.push_back({name, name});
   return choices;
@@ -22,19 +25,6 @@ auto named(const Values& values) {
   std::vector<ConfigChoice<std::ranges::range_value_t<Values>>> choices;
   for (const auto& value : values) choices.push_back({name_of(value), value});
   return choices;
-}
-
-/// Complains at `key` of what options.validate() says, unless there are more than `problems`
-/// complaints by now: it would say the same again.
-template <class Options>
-void complain_unless_valid(ConfigSection& s, size_t problems, const char* key,
-                           const Options& options) {
-  if (s.problems() > problems) return;
-  try {
-    options.validate();
-  } catch (const Error& error) {
-    s.complain(key, error.what());
-  }
 }
 
 void bind_data(ConfigSection& s, Config& config);
@@ -55,5 +45,38 @@ void bind_model(ConfigSection& s, Config& config);
 void bind_training(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);
+
+// The sections that only some tasks have.
+inline constexpr TaskSection kMasking{"masking", "What a masked language model has to predict.",
+                                      bind_masking};
+inline constexpr TaskSection kDenoisingNoise{"denoising", "How the text is corrupted.",
+                                             bind_denoising};
+inline constexpr TaskSection kGeneration{
+    "generation", "How outputs are searched for or drawn; the commands have options for it too.",
+    bind_generation};
+inline constexpr TaskSection kEvaluation{"evaluation", "How translations are judged.",
+                                         bind_evaluation};
+
+/// A tree read as a config; with options.keys, also its keys.
+Config read_tree(const ConfigNode& root, ConfigReadOptions options,
+                 std::vector<ConfigProblem> problems = {});
+
+/// The model types that a config's task trains on its data, first the default.
+const std::vector<ModelType>& model_types(const Config& config);
+ModelOptions model_defaults(ModelType type);
+bool has_attention(ModelType type);
+
+/// Sets the members that follow from the others.
+void derive(Config& config);
+
+/// Who hears of the keys that do not go together.
+struct KeyReport {
+  /// The full name of the key to change, and the rest of the sentence.
+  std::function<void(const std::string& key, const std::string& problem)> complain;
+  /// Whether no value of a section was refused. Else what the section holds is not what the user
+  /// wrote, and its rules are left out.
+  std::function<bool(const std::string& section)> is_sound;
+};
+void check_rules(const Config& config, const KeyReport& report);
 
 }  // namespace tapestry

@@ -40,6 +40,7 @@ enum Ability : unsigned {
 /// A section that only some tasks have.
 struct TaskSection {
   const char* key;
+  const char* meaning;  ///< for the reference of the keys
   void (*bind)(ConfigSection& section, Config& config);
 };
 
@@ -55,7 +56,7 @@ struct TaskKind {
   bool has_classes = false;                ///< reads data.labels
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
-  void (*set_defaults)(Config& config) = nullptr;  ///< before a config is read
+  void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own
 
   bool can(Ability ability) const { return (abilities & ability) != 0; }
 };

@@ -248,8 +248,10 @@ std::string ConfigNode::describe() const {
     case Kind::kScalar:
       break;
   }
-  if (quoted) return concat("the string \"", text, '"');
-  return parse_yaml_double(text, number) ? text : concat('\'', text, '\'');
+  constexpr size_t kMost = 100;  // nobody reads 10 kB in a message
+  const std::string shown = text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+  if (quoted) return concat("the string \"", shown, '"');
+  return parse_yaml_double(text, number) ? text : concat('\'', shown, '\'');
 }
 
 ConfigNode parse_config_text(const std::string& text, const std::string& name,

@@ -51,17 +51,16 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
 
 }  // namespace
 
-extern const Task kDenoising{
-    {.name = "denoising",
-     .abilities = kTranslates,
-     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
-     .metrics = {"nll", "loss", "ppl", "accuracy"},
-     .bind_corpus = bind_text,
-     .sections = {{"denoising", bind_denoising}, {"generation", bind_generation}},
-     .needs_mask_piece = true,
-     .sentinels = kSentinels},
-    make_task_of_model<DenoisingTask>,
-    encoder_decoder_parameters,
-    encoder_decoder_case};
+extern const Task kDenoising{{.name = "denoising",
+                              .abilities = kTranslates,
+                              .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+                              .metrics = {"nll", "loss", "ppl", "accuracy"},
+                              .bind_corpus = bind_text,
+                              .sections = {kDenoisingNoise, kGeneration},
+                              .needs_mask_piece = true,
+                              .sentinels = kSentinels},
+                             make_task_of_model<DenoisingTask>,
+                             encoder_decoder_parameters,
+                             encoder_decoder_case};
 
 }  // namespace tapestry

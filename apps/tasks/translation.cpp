@@ -144,16 +144,15 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
 
 }  // namespace
 
-extern const Task kTranslation{
-    {.name = "translation",
-     .abilities = kTranslates | kScoresPairs,
-     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
-     .metrics = {"bleu", "chrf", "nll", "loss", "ppl"},
-     .bind_corpus = bind_pairs,
-     .sections = {{"generation", bind_generation}, {"evaluation", bind_evaluation}}},
-    make_task_of_model<TranslationTask>,
-    encoder_decoder_parameters,
-    encoder_decoder_case};
+extern const Task kTranslation{{.name = "translation",
+                                .abilities = kTranslates | kScoresPairs,
+                                .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+                                .metrics = {"bleu", "chrf", "nll", "loss", "ppl"},
+                                .bind_corpus = bind_pairs,
+                                .sections = {kGeneration, kEvaluation}},
+                               make_task_of_model<TranslationTask>,
+                               encoder_decoder_parameters,
+                               encoder_decoder_case};
 
 template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
                                   int64_t);

@@ -150,8 +150,8 @@ TEST(Blocks, OptionsAreChecked) {
   const auto message = [](BlockOptions options) {
     return error_of(ErrorKind::kConfig, [&] { BlockBatches(counting_stream(9), options); });
   };
-  EXPECT_THAT(message(options_of(0, 1, false)), HasSubstr("block_size must be between 1"));
-  EXPECT_THAT(message(options_of(1, 0, false)), HasSubstr("batch_size must be 1 or more, got 0."));
+  EXPECT_THAT(message(options_of(0, 1, false)), HasSubstr("block_size must be in [1"));
+  EXPECT_THAT(message(options_of(1, 0, false)), HasSubstr("batch_size must be at least 1, got 0."));
 }
 
 class MaskedBlocks : public testing::Test {

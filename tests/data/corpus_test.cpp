@@ -341,7 +341,7 @@ TEST_F(Load, OptionsAreChecked) {
   const auto load = [&](const CorpusOptions& options) {
     return error_of(ErrorKind::kConfig, [&] { load_parallel({}, word_tokenizers(), options); });
   };
-  EXPECT_THAT(load({1, "drop", false}), HasSubstr("max_length must be 2 or more, got 1."));
+  EXPECT_THAT(load({1, "drop", false}), HasSubstr("max_length must be at least 2, got 1."));
   EXPECT_THAT(load({9, "cut", false}), HasSubstr("'cut'"));
   EXPECT_THAT(load({}), HasSubstr("at least one corpus"));
 }

@@ -210,7 +210,8 @@ TEST_F(Denoising, OptionsAndVocabulariesAreChecked) {
   EXPECT_THAT(message({"noise", 0, 3, 128}), HasSubstr("'noise'"));
   EXPECT_THAT(message({"infilling", 1, 3, 128}), HasSubstr("noise_density"));
   EXPECT_THAT(message({"infilling", 0, 0.5, 128}), HasSubstr("mean_span_length"));
-  EXPECT_THAT(message({"infilling", 0, 3, 3}), HasSubstr("4 or more, got 3."));
+  EXPECT_THAT(message({"infilling", 0, 3, 3}),
+              HasSubstr("max_length must be at least 4 for denoising, got 3."));
   EXPECT_THAT(message({"infilling", 0, 3, 128}, false), HasSubstr("<mask>"));
   EXPECT_THAT(message({}, true, 1), HasSubstr("2 sentinels or more, got 1."));
   EXPECT_EQ((DenoisingOptions{"infilling", 0, 3, 128}.density()), 0.3);

@@ -118,14 +118,14 @@ TEST_F(Documents, ContradictionsAreConfigErrors) {
   EXPECT_EQ(message([](auto& s) { s.documents = "line"; }),
             "[data] documents must be one of lines, paragraphs, fortunes, file, got 'line'.");
   EXPECT_THAT(message([](auto& s) { s.range_end = 0.5; }),
-              HasSubstr("a range needs documents file"));
+              HasSubstr("range_begin needs documents file"));
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.split = "train"; }),
-              HasSubstr("use range_begin"));
+              HasSubstr("use a range."));
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.range_begin = 1; }),
-              HasSubstr("range_begin < range_end <= 1, got 1 and 1."));
+              HasSubstr("below range_end, both in [0, 1], got 1 and 1."));
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.range_end = 1.5; }), HasSubstr("1.5"));
   EXPECT_THAT(message([](auto& s) { s.text = "", s.ding = "d", s.documents = "file"; }),
-              HasSubstr("documents file applies only to text, got d."));
+              HasSubstr("documents applies only to text, got file with d."));
   EXPECT_THAT(message([](auto& s) { s.label_column = 1; }),
               HasSubstr("text_column need tsv, got a."));
 }

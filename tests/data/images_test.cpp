@@ -354,7 +354,7 @@ TEST(ImageBatchesTest, BadOptionsAreErrors) {
   const ImageCorpus corpus = numbered(3, {2, 2, 1});
   EXPECT_THAT(error_of(ErrorKind::kConfig,
                        [&] { ImageBatches(corpus, plain(corpus.size), {.batch_size = 0}); }),
-              HasSubstr("batch_size must be 1 or more, got 0."));
+              HasSubstr("batch_size must be at least 1, got 0."));
   EXPECT_THAT(error_of(ErrorKind::kRuntime,
                        [&] {
                          ImageBatches(corpus, plain({2, 1, 2}), {});

@@ -94,9 +94,10 @@ TEST_F(Labelled, OtherCorporaAreRefused) {
   EXPECT_EQ(load_text({labelled}, words_, {}).size(), 2);
   labelled.text_column = 1;
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }),
-              HasSubstr("different numbers >= 1, got 1 and 1."));
+              HasSubstr("text_column must differ from label_column, got 1 twice."));
   labelled.text_column = 0;
-  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }), HasSubstr("1 and 0."));
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }),
+              HasSubstr("text_column must be at least 1, got 0."));
 }
 
 TEST_F(Labelled, BatchHasTheTensorsOfAWorkedExample) {

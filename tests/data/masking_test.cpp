@@ -167,10 +167,11 @@ TEST_F(Masking, OptionsAreChecked) {
   const auto message = [](MaskingOptions options) {
     return error_of(ErrorKind::kConfig, [&] { options.validate(); });
   };
-  EXPECT_EQ(message({0, 0.8, 0.1, false}), "[data] probability must be above 0, up to 1, got 0.");
+  EXPECT_EQ(message({0, 0.8, 0.1, false}), "[data] probability must be in (0, 1], got 0.");
   EXPECT_THAT(message({0.1, 1.5, 0.1, false}), HasSubstr("mask_share"));
   EXPECT_THAT(message({0.1, 0.5, -0.1, false}), HasSubstr("random_share"));
-  EXPECT_THAT(message({0.1, 0.8, 0.3, false}), HasSubstr("at most 1, got 1.1."));
+  EXPECT_THAT(message({0.1, 0.8, 0.3, false}),
+              HasSubstr("at most 1 together with mask_share, got 0.3 and 0.8."));
   MaskingOptions{1, 0.8, 0.2, true}.validate();
   EXPECT_THAT(vocabulary_.ordinary_ids(), testing::SizeIs(26));
   EXPECT_THAT(error_of(ErrorKind::kRuntime, [&] { vocabulary_.starts_word(32); }),

@@ -239,9 +239,9 @@ TEST(TokenizerOptionsTest, AreChecked) {
             "[tokenizer] algorithm must be one of bpe, unigram, char, got 'bpee'.");
   EXPECT_THAT(message([](auto& o) { o.type = "words"; }), HasSubstr("'words'"));
   EXPECT_THAT(message([](auto& o) { o.normalization = "none"; }), HasSubstr("'none'"));
-  EXPECT_THAT(message([](auto& o) { o.vocab_size = 4; }), HasSubstr("between 5 and"));
+  EXPECT_THAT(message([](auto& o) { o.vocab_size = 4; }), HasSubstr("in [5, "));
   EXPECT_THAT(message([](auto& o) { o.byte_fallback = true, o.vocab_size = 260; }),
-              HasSubstr("between 261 and"));
+              HasSubstr("in [261, 16777216] with byte_fallback"));
   EXPECT_THAT(message([](auto& o) { o.character_coverage = 0.5; }), HasSubstr("0.5"));
   EXPECT_THAT(message([](auto& o) { o.character_coverage = std::nan(""); }), HasSubstr("nan"));
   EXPECT_THAT(message([](auto& o) { o.max_sentences = -1; }), HasSubstr("-1"));

@@ -192,32 +192,33 @@ TEST(SearchOptionsValidate, NamesTheValueThatIsWrong) {
   };
   EXPECT_EQ(error({}), "");
   EXPECT_EQ(error({.num_beams = 1, .do_sample = true, .temperature = 1e-3, .top_p = 1e-9}), "");
-  EXPECT_EQ(error({.num_beams = 0}),
-            "[search] expected 1 <= n_best <= num_beams, got n_best 1 and num_beams 0.");
+  EXPECT_EQ(error({.num_beams = 0}), "[search] num_beams must be in [1, 1024], got 0.");
   EXPECT_EQ(error({.num_beams = 2, .n_best = 3}),
-            "[search] expected 1 <= n_best <= num_beams, got n_best 3 and num_beams 2.");
+            "[search] n_best must be in [1, num_beams], got 3 and num_beams 2.");
   EXPECT_EQ(error({.num_beams = 4, .do_sample = true}),
-            "[search] expected num_beams 1 with do_sample, got 4.");
-  EXPECT_EQ(error({.temperature = 0}),
-            "[search] expected temperature > 0 (without do_sample the search is greedy), got 0.");
-  EXPECT_EQ(error({.temperature = INFINITY}),
-            "[search] expected temperature > 0 (without do_sample the search is greedy), got inf.");
-  EXPECT_EQ(error({.top_k = -1}), "[search] expected top_k >= 0, got -1.");
-  EXPECT_EQ(error({.top_p = 0}), "[search] expected 0 < top_p <= 1, got 0.");
-  EXPECT_EQ(error({.top_p = 1.5}), "[search] expected 0 < top_p <= 1, got 1.5.");
-  EXPECT_EQ(error({.top_p = NAN}), "[search] expected 0 < top_p <= 1, got nan.");
+            "[search] num_beams must be 1 with do_sample, got 4.");
+  EXPECT_EQ(
+      error({.temperature = 0}),
+      "[search] temperature must be positive (without do_sample the search is greedy), got 0.");
+  EXPECT_EQ(
+      error({.temperature = INFINITY}),
+      "[search] temperature must be positive (without do_sample the search is greedy), got inf.");
+  EXPECT_EQ(error({.top_k = -1}), "[search] top_k must be at least 0, got -1.");
+  EXPECT_EQ(error({.top_p = 0}), "[search] top_p must be in (0, 1], got 0.");
+  EXPECT_EQ(error({.top_p = 1.5}), "[search] top_p must be in (0, 1], got 1.5.");
+  EXPECT_EQ(error({.top_p = NAN}), "[search] top_p must be in (0, 1], got nan.");
   EXPECT_EQ(error({.frequency_penalty = NAN}),
-            "[search] expected a finite frequency_penalty, got nan.");
+            "[search] frequency_penalty must be finite, got nan.");
   EXPECT_EQ(error({.presence_penalty = INFINITY}),
-            "[search] expected a finite presence_penalty, got inf.");
-  EXPECT_EQ(error({.repetition_penalty = 0}), "[search] expected repetition_penalty > 0, got 0.");
+            "[search] presence_penalty must be finite, got inf.");
+  EXPECT_EQ(error({.repetition_penalty = 0}),
+            "[search] repetition_penalty must be positive, got 0.");
   EXPECT_EQ(error({.no_repeat_ngram_size = -2}),
-            "[search] expected no_repeat_ngram_size >= 0, got -2.");
-  EXPECT_EQ(error({.min_new_tokens = -1}),
-            "[search] expected min_new_tokens and max_new_tokens >= 0, got -1 and 0.");
+            "[search] no_repeat_ngram_size must be at least 0, got -2.");
+  EXPECT_EQ(error({.min_new_tokens = -1}), "[search] min_new_tokens must be at least 0, got -1.");
   EXPECT_EQ(error({.min_new_tokens = 6, .max_new_tokens = 5}),
-            "[search] expected min_new_tokens <= max_new_tokens, got 6 and 5.");
-  EXPECT_EQ(error({.max_length_ratio = 0}), "[search] expected max_length_ratio > 0, got 0.");
+            "[search] min_new_tokens must be at most max_new_tokens, got 6 and 5.");
+  EXPECT_EQ(error({.max_length_ratio = 0}), "[search] max_length_ratio must be positive, got 0.");
   try {
     SearchOptions{.top_k = -1}.validate();
   } catch (const Error& e) {

@@ -155,7 +155,7 @@ TEST(BeamSearchLimits, BadOptionsAreRefused) {
   TableModel model(table, 1, 2);
   EXPECT_EQ(
       test::error_of([&] { beam_search(model, task_of({4}), {.num_beams = 2, .n_best = 3}); }),
-      "[search] expected 1 <= n_best <= num_beams, got n_best 3 and num_beams 2.");
+      "[search] n_best must be in [1, num_beams], got 3 and num_beams 2.");
 }
 
 TEST(GreedySearch, TakesTheMostProbableTokenOfEachStep) {

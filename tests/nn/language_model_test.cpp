@@ -216,8 +216,9 @@ TEST(LanguageModelParameters, RotaryPositionsNeedHeadsOfEvenSize) {
   ModelOptions options = llama_options();
   options.hidden_size = 12;
   ParamStore store;
-  EXPECT_EQ(test::error_of([&] { LanguageModel(options, {.size = 9}, true, store.root()); }),
-            "[attention] rotary positions need heads of even size, got 3.");
+  EXPECT_EQ(
+      test::error_of([&] { LanguageModel(options, {.size = 9}, true, store.root()); }),
+      "[model] hidden_size must give heads of even size for rotary positions, got 12 and 4 heads.");
 }
 
 // ---- Masks

@@ -223,7 +223,7 @@ TEST(LatentAttentionOptions, MustFit) {
   EXPECT_EQ(error_of_options([](Options& o) { o.value_head_size = 7; }),
             "[attention] value_head_size must be at most 6, the size of a key, got 7.");
   EXPECT_EQ(error_of_options([](Options& o) { o.kv_latent_size = 0; }),
-            "[attention] expected kv_latent_size > 0 and q_latent_size >= 0, got 0 and 0.");
+            "[attention] kv_latent_size must be at least 1, got 0.");
 }
 
 // ---- In a model
@@ -267,13 +267,13 @@ TEST(LatentModel, OptionsMustFit) {
   ModelOptions options = model_options();
   options.num_key_value_heads = 2;
   EXPECT_EQ(error(options),
-            "[attention] with kv_latent_size all heads share the latents, got num_key_value_heads "
-            "2 of 4.");
+            "[model] num_key_value_heads must be 0 with kv_latent_size, whose latents all heads "
+            "share, got 2.");
   options = model_options();
   options.position_embedding = PositionEmbedding::kLearned;
   EXPECT_EQ(error(options), "");
   options.rope_head_size = 2;
-  EXPECT_EQ(error(options), "[attention] rope_head_size needs position_embedding rope.");
+  EXPECT_EQ(error(options), "[model] rope_head_size needs position_embedding rope, got 2.");
 }
 
 TEST(LatentModel, CachedStepsEqualTheFullPass) {

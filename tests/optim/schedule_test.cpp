@@ -141,13 +141,13 @@ TEST(Schedule, RefusesImpossibleOptions) {
   for (const ScheduleType type : kScheduleTypes) EXPECT_EQ(message_of(complete(type)), "no error");
   for (const ScheduleType type : {kLinear, kCosine, kPolynomial}) {
     EXPECT_EQ(message_of({.type = type}),
-              std::string("[schedule] ") + name_of(type) + " needs max_steps of 1 or more, got 0.");
+              concat("[schedule] max_steps must be 1 or more for ", name_of(type), ", got 0."));
   }
   EXPECT_EQ(message_of({.type = kInverseSqrt}),
-            "[schedule] inverse_sqrt needs warmup_steps of 1 or more, got 0.");
+            "[schedule] warmup_steps must be 1 or more for inverse_sqrt, got 0.");
   EXPECT_EQ(message_of({.type = kNoam, .warmup_steps = 4000}),
-            "[schedule] noam needs model_size of 1 or more, got 0.");
-  EXPECT_EQ(message_of({.type = kStep}), "[schedule] step needs step_size of 1 or more, got 0.");
+            "[schedule] model_size must be 1 or more for noam, got 0.");
+  EXPECT_EQ(message_of({.type = kStep}), "[schedule] step_size must be 1 or more for step, got 0.");
   EXPECT_EQ(message_of({.warmup_steps = -1}), "[schedule] warmup_steps must be 0 or more, got -1.");
   EXPECT_EQ(message_of({.min_learning_rate = 0.2}),
             "[schedule] min_learning_rate must not exceed learning_rate, got 0.2 and 0.1.");

@@ -70,6 +70,38 @@ class CliTest : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(CliTest, TellsWhatAWrongWordWasMeantToBe) {
+  const Outcome command = tapestry("trian config.yaml");
+  EXPECT_EQ(command.code, 2);
+  EXPECT_EQ(command.err,
+            "error: no command is called 'trian'. Did you mean 'train'? See tapestry --help.\n");
+  const Outcome option = tapestry("train config.yaml --resme=never");
+  EXPECT_EQ(option.code, 2);
+  EXPECT_EQ(
+      option.err,
+      "error: no option is called '--resme'. Did you mean '--resume'? See tapestry --help.\n");
+  EXPECT_EQ(tapestry("xyzzy").err, "error: no command is called 'xyzzy'. See tapestry --help.\n");
+  EXPECT_EQ(tapestry("").code, 2);
+}
+
+TEST_F(CliTest, ExplainsTheKeysOfAConfig) {
+  const Outcome key = tapestry("help training.optimizer.betas");
+  EXPECT_EQ(key.code, 0);
+  EXPECT_THAT(key.out, StartsWith("training.optimizer.betas\n"));
+  EXPECT_THAT(key.out, HasSubstr("default: [0.9, 0.999]"));
+  EXPECT_EQ(key.err, "");
+  EXPECT_THAT(tapestry("help").out, HasSubstr("\ntraining.optimizer: How an update"));
+  const Outcome wrong = tapestry("help training.beta");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("Did you mean 'training.optimizer.betas'?"));
+  // No config is needed for the list of its keys.
+  const Outcome all = tapestry("train --help-keys");
+  EXPECT_EQ(all.code, 0);
+  for (const char* name : {"seed\n", "data.train.text\n", "generation.top_p\n"}) {
+    EXPECT_THAT(all.out, HasSubstr(name));
+  }
+}
+
 TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
   const Outcome outcome = tapestry("--help");
   EXPECT_EQ(outcome.code, 0);

@@ -114,8 +114,10 @@ const Keys kKeys[] = {
     {"OfBlocks", {"clm", "mlm"}, {"data.block_size=99", "data.cache=false"}},
     {"OfText",
      {"clm", "mlm", "denoising"},
-     {"data.train.documents=file", "data.train.range=[0.25,0.5]", "data.train.split=valid",
-      "data.train.limit=3"}},
+     {"data.train.documents=file", "data.train.range=[0.25,0.5]", "data.train.limit=3"}},
+    {"OfManyDocuments",
+     {"clm", "mlm", "denoising"},
+     {"data.train.documents=fortunes", "data.train.split=valid"}},
     {"OfClasses",
      {"classification"},
      {"data.train.label_column=3", "data.train.text_column=2", R"(data.labels=["yes", "no"])",
@@ -207,20 +209,21 @@ const Misfit kMisfits[] = {
     {"RangeWithoutFile", "clm", "data.train.range=[0, 0.9]",
      "'data.train.range' has no effect without documents: file."},
     {"EncoderForACausalModel", "clm", "model.type=encoder",
-     "'model.type' must be decoder with task: clm, got encoder."},
+     "'model.type' must be decoder with task: clm, got 'encoder'. Did you mean 'decoder'?"},
     {"DecoderForAMaskedModel", "mlm", "model.type=decoder",
-     "'model.type' must be encoder with task: mlm, got decoder."},
+     "'model.type' must be encoder with task: mlm, got 'decoder'. Did you mean 'encoder'?"},
     {"EncoderForDenoising", "denoising", "model.type=encoder",
-     "'model.type' must be encoder_decoder or rnn_attention with task: denoising, got encoder."},
+     "'model.type' must be one of encoder_decoder, rnn_attention with task: denoising, got "
+     "'encoder'. Did you mean 'encoder_decoder'?"},
     {"HeadsForARecurrentModel", "translation",
      "model={type: rnn_attention, num_attention_heads: 2}",
      "'model.num_attention_heads' has no effect with type: rnn_attention."},
     {"LatentSizeOfQueriesAlone", "clm", "model.q_latent_size=8",
      "'model.q_latent_size' has no effect without kv_latent_size."},
     {"ImageModelForTexts", "classification", "model.type=vit",
-     "'model.type' must be encoder with task: classification of texts, got vit."},
+     "'model.type' must be encoder with task: classification of texts, got 'vit'."},
     {"TextModelForImages", "images", "model.type=encoder",
-     "'model.type' must be vit or linear with task: classification of images, got encoder."},
+     "'model.type' must be one of vit, linear with task: classification of images, got 'encoder'."},
     {"LayersOfALinearModel", "images", "model={type: linear, num_hidden_layers: 2}",
      "'model.num_hidden_layers' has no effect with type: linear."},
     {"PatchesOfALinearModel", "images", "model={type: linear, patch_size: 2}",
@@ -241,7 +244,7 @@ const Misfit kMisfits[] = {
      "'data.image.mean' and std must have a number for each of the 1 channels, or none, got 1 and "
      "0."},
     {"TextsAmongImages", "images", "data.train=[{images: /dev/null}, {tsv: /dev/null}]",
-     "'data.train' must be of images, as the first of data.train is."},
+     "'data.train.1' must be of images, as the first of data.train is."},
     {"SplitOfImages", "images", "data.train.split=train",
      "unknown key 'split' in 'data.train'; known: images, labels, range, limit."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
@@ -252,30 +255,31 @@ const Misfit kMisfits[] = {
     {"MetricOfText", "classification", "training.metric_for_best_model=ppl",
      "'training.metric_for_best_model' must be one of accuracy, nll, loss, got 'ppl'."},
     {"SamplingWithBeams", "clm", "generation={do_sample: true, num_beams: 5}",
-     "[search] expected num_beams 1 with do_sample, got 5."},
+     "'generation.num_beams' must be 1 with do_sample, got 5."},
     {"MinimumAboveTheMaximum", "clm", "generation={min_new_tokens: 5, max_new_tokens: 4}",
-     "[search] expected min_new_tokens <= max_new_tokens, got 5 and 4."},
-    {"BlockOfOne", "clm", "data.block_size=1", "'data.block_size' must be at least 2, got 1."},
+     "'generation.min_new_tokens' must be at most max_new_tokens, got 5 and 4."},
+    {"BlockOfOne", "clm", "data.block_size=1",
+     "'data.block_size' must be in [2, 16777216], got 1."},
     {"BlockBeyondThePositions", "clm", "model.max_position_embeddings=255",
      "'model.max_position_embeddings' must be at least data.block_size, got 255 and 256."},
     {"BatchBelowABlock", "mlm", "training.batch_size=255",
-     "'training.batch_size' (tokens) must hold a row of data.block_size, got 255 and 256."},
+     "'training.batch_size' must hold the tokens of data.block_size, got 255 and 256."},
     {"MaskingProbability", "mlm", "masking.probability=1.5",
-     "'masking.probability' must be in [0, 1], got 1.5."},
+     "'masking.probability' must be in (0, 1], got 1.5."},
     {"MaskingShares", "mlm", "masking={mask_share: 0.9, random_share: 0.2}",
-     "'masking.mask_share' and random_share are at most 1 together, got 0.9 and 0.2."},
+     "'masking.random_share' must be at most 1 together with mask_share, got 0.2 and 0.9."},
     {"NothingMasked", "mlm", "masking.probability=0",
-     "[data] probability must be above 0, up to 1, got 0."},
+     "'masking.probability' must be in (0, 1], got 0."},
     {"SpansTooLong", "denoising", "denoising.mean_span_length=200",
-     "[data] mean_span_length must be between 1 and 100, got 200."},
+     "'denoising.mean_span_length' must be in [1, 100], got 200."},
     {"VocabularyBelowTheSentinels", "denoising", "tokenizer.vocab_size=50",
-     "[tokenizer] vocab_size must be between 106 and 16777216, got 50."},
+     "'tokenizer.vocab_size' must be in [106, 16777216] with sentinels, got 50."},
     {"NoRoomForAToken", "classification", "data.max_length=2",
-     "'data.max_length' must be at least 3, got 2."},
+     "'data.max_length' must be in [3, 16777216], got 2."},
     {"NoiseDensity", "denoising", "denoising.noise_density=1",
      "'denoising.noise_density' must be in [0, 1), got 1."},
     {"SpanLength", "denoising", "denoising.mean_span_length=0.5",
-     "'denoising.mean_span_length' must be at least 1, got 0.5."},
+     "'denoising.mean_span_length' must be in [1, 100], got 0.5."},
     {"Objective", "denoising", "denoising.objective=span_corruptio",
      "'denoising.objective' must be one of span_corruption, infilling, got 'span_corruptio'. Did "
      "you "
@@ -415,11 +419,23 @@ TEST_F(TaskConfigTest, TextCorporaMayBeAList) {
   EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
 }
 
+TEST_F(TaskConfigTest, ARuleOfACorpusStandsAtItsEntry) {
+  const auto config = [](const std::string& corpora) {
+    return concat("task: translation\noutput_dir: run\ntraining: {max_steps: 1}\ndata:\n  train:\n",
+                  corpora);
+  };
+  const std::string bad = "    - {tsv: data/b.tsv, target_column: 1}\n";
+  const char* const rule = "must differ from source_column, got 1 twice.";
+  EXPECT_EQ(error_of(config(bad)), concat("c.yaml:6:40: 'data.train.target_column' ", rule));
+  EXPECT_EQ(error_of(config("    - {tsv: data/b.tsv}\n" + bad)),
+            concat("c.yaml:7:40: 'data.train.1.target_column' ", rule));
+}
+
 TEST_F(TaskConfigTest, PatchesMustDivideTheImages) {
   const std::string size = "data.image={height: 8, width: 12, channels: 1}";
   EXPECT_EQ(error_of(text_of("images"), {size, "model.patch_size=8"}),
             "command line: model.patch_size=8: 'model.patch_size' must divide the height and width "
-            "of data.image, got 8 and 8 x 12.");
+            "of the images, got 8 and 8 x 12.");
   EXPECT_EQ(load("images", {size, "model.patch_size=4"}).model.patch_size, 4);
 }
 

@@ -264,11 +264,11 @@ const Broken kBroken[] = {
     {"NotPositive",
      "  gradient_accumulation_steps: 0\n",
      {},
-     "c.yaml:10:32: 'training.gradient_accumulation_steps' must be positive, got 0."},
+     "c.yaml:10:32: 'training.gradient_accumulation_steps' must be in [1, 65536], got 0."},
     {"HeadsDoNotDivide",
      "",
      {"model.num_attention_heads=3"},
-     "c.yaml:7:16: 'model.hidden_size' must be divisible by num_attention_heads, got 64 and 3."},
+     "c.yaml:7:16: 'model.hidden_size' must be a multiple of num_attention_heads, got 64 and 3."},
     {"GroupsDoNotDivide",
      "",
      {"model.num_key_value_heads=3"},
@@ -282,13 +282,13 @@ const Broken kBroken[] = {
     {"BatchSmallerThanASentence",
      "  batch_size: 63\n",
      {},
-     "c.yaml:10:15: 'training.batch_size' (tokens) must hold a row of data.max_length, got 63 "
-     "and 64."},
+     "c.yaml:10:15: 'training.batch_size' must hold the tokens of data.max_length, got 63 and "
+     "64."},
     {"BytesNeedAVocabulary",
      "",
      {"tokenizer={vocab_size: 260, byte_fallback: true}"},
      "command line: tokenizer={vocab_size: 260, byte_fallback: true}: 'tokenizer.vocab_size' must "
-     "be at least 261 with byte_fallback, got 260."},
+     "be in [261, 16777216] with byte_fallback, got 260."},
     {"UnknownChoice",
      "  lr_scheduler_type: inverse_sqr\n",
      {},
@@ -305,13 +305,12 @@ const Broken kBroken[] = {
     {"ScheduleWithoutItsWarmUp",
      "  lr_scheduler_type: noam\n",
      {},
-     "c.yaml:10:22: [schedule] noam needs warmup_steps of 1 or more, got 0."},
+     "c.yaml:9:3: 'training.warmup_steps' must be 1 or more for noam, got 0."},
     {"TypeOfAnotherTask",
      "",
      {"model.type=vit"},
-     "command line: model.type=vit: 'model.type' must be encoder_decoder or rnn_attention with "
-     "task: "
-     "translation, got vit."},
+     "command line: model.type=vit: 'model.type' must be one of encoder_decoder, rnn_attention "
+     "with task: translation, got 'vit'."},
     {"UnknownDtype",
      "",
      {"dtype=float16"},
@@ -340,8 +339,9 @@ const Broken kBroken[] = {
     {"TokenizerFileForTwoSides",
      "",
      {"tokenizer.share=false", "tokenizer.path=/dev/null"},
-     "command line: tokenizer.share=false: [tokenizer] path gives one tokenizer to both sides, "
-     "expected share, got path /dev/null without it."},
+     "command line: tokenizer.share=false: 'tokenizer.share' must be true with path, which gives "
+     "one "
+     "tokenizer to both sides."},
     {"PatienceWithoutValidation",
      "  early_stopping_patience: 3\n",
      {},

@@ -14,7 +14,7 @@ namespace {
 std::vector<std::string> shipped_configs() {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(project_file("configs"))) {
-    paths.push_back(entry.path().string());
+    if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
   }
   return paths;
 }

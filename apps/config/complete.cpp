@@ -1,0 +1,232 @@
+// What follows from the keys of a config, and which of them must go together. A rule of one library
+// is the validate() of its options; here stands only what it is called in a config.
+#include <algorithm>
+#include <set>
+
+#include "apps/config/sections.h"
+#include "nn/vision_transformer.h"
+
+namespace tapestry {
+namespace {
+
+using Names = std::map<std::string, std::string>;
+
+bool has_section(const Config& config, const TaskSection& section) {
+  const std::vector<TaskSection>& sections = config.task->sections;
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const TaskSection& own) { return own.bind == section.bind; });
+}
+
+/// Rules about the keys of one section (and of `others`): check(OptionReport).
+class Rules {
+ public:
+  explicit Rules(const KeyReport& report) : report_(report) {}
+
+  /// `keys`: full names of the members that are not called as their keys in `section`.
+  template <class Check>
+  void of(const std::string& section, const std::vector<std::string>& others, const Names& keys,
+          Check check) {
+    if (!report_.is_sound(section)) return;
+    for (const std::string& other : others) {
+      if (!report_.is_sound(other) || broken_.contains(other)) return;
+    }
+    check(OptionReport([&](const std::string& member, const std::string& problem) {
+      broken_.insert(section);
+      const auto found = keys.find(member);
+      report_.complain(found != keys.end() ? found->second
+                       : member.empty()    ? section
+                                           : section + '.' + member,
+                       problem);
+    }));
+  }
+
+ private:
+  const KeyReport& report_;
+  std::set<std::string> broken_;  ///< sections with a problem
+};
+
+void check_corpora(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
+                   bool images) {
+  for (size_t i = 0; i < corpora.size(); ++i) {
+    const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
+    const Names keys = {{"range_begin", name + ".range"}, {"range_end", name + ".range"}};
+    rules.of(name, {}, keys, [&](const OptionReport& report) {
+      corpora[i].validate(report);
+      report.expect(!images || !corpora[i].images.empty(), "",
+                    "must be of images, as the first of data.train is.");
+    });
+  }
+}
+
+void check_labels(Rules& rules, const std::vector<std::string>& labels) {
+  rules.of("data", {}, {}, [&](const OptionReport& report) {
+    report.expect(labels.size() != 1, "labels", "must name two classes or more, got one.");
+    std::set<std::string> seen;
+    for (const std::string& label : labels) {
+      report.expect(!label.empty(), "labels", "must be names, got an empty one.");
+      report.expect(seen.insert(label).second, "labels", "must name each class once, got '", label,
+                    "' twice.");
+    }
+  });
+}
+
+void check_image(Rules& rules, const ImageFormat& image) {
+  rules.of("data.image", {}, {}, [&](const OptionReport& report) {
+    const ImageSize& size = image.size;
+    const bool all = size.height > 0 && size.width > 0 && size.channels > 0;
+    report.expect(all || size == ImageSize(), "",
+                  "must have height, width and channels or none of them, got ", size.height, ", ",
+                  size.width, " and ", size.channels, '.');
+    const auto channels = static_cast<size_t>(size.channels);
+    report.expect(image.mean.size() == image.std.size() &&
+                      (image.mean.empty() || image.mean.size() == channels),
+                  "mean", "and std must have a number for each of the ", channels,
+                  " channels, or none, got ", image.mean.size(), " and ", image.std.size(), '.');
+  });
+}
+
+/// The key that limits the length of an example, and its value.
+std::pair<const char*, int64_t> longest_example(const Config& config) {
+  if (config.task->reads_blocks) return {"data.block_size", config.data.block_size};
+  return {"data.max_length", config.data.corpus.max_length};
+}
+
+void check_model(Rules& rules, const Config& config) {
+  const ModelOptions& model = config.model;
+  rules.of("model", {}, {}, [&](const OptionReport& report) {
+    std::vector<const char*> types;
+    for (const ModelType type : model_types(config)) types.push_back(name_of(type));
+    report.expect_one_of("type", name_of(config.model_type), types);
+  });
+  if (has_attention(config.model_type)) {
+    rules.of("model", {}, {}, [&](const OptionReport& report) { model.validate(report); });
+  }
+  const ImageSize& size = config.data.image.size;
+  if (config.model_type == ModelType::kVit && size.known()) {
+    rules.of("model", {"data.image"}, {}, [&](const OptionReport& report) {
+      validate_patches(model.patch_size, size.height, size.width, report);
+    });
+  }
+  if (reads_images(config)) return;
+  rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
+    const auto [key, longest] = longest_example(config);
+    report.expect(longest <= model.max_position_embeddings, "max_position_embeddings",
+                  "must be at least ", key, ", got ", model.max_position_embeddings, " and ",
+                  longest, '.');
+  });
+}
+
+void check_training(Rules& rules, const Config& config) {
+  const TrainingOptions& training = config.training;
+  rules.of("training.optimizer", {}, {},
+           [&](const OptionReport& report) { validate(config.optimizer, report); });
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    report.expect(training.max_steps >= 1, "max_steps", "must be at least 1, got ",
+                  training.max_steps, '.');
+    config.batch.validate(report);
+  });
+  rules.of(
+      "training", {},
+      {{"power", "training.lr_power"},
+       {"step_size", "training.lr_step_size"},
+       {"gamma", "training.lr_gamma"},
+       {"model_size", "model.hidden_size"}},
+      [&](const OptionReport& report) { validate(config.schedule, config.learning_rate, report); });
+  rules.of("training", {"data"}, {}, [&](const OptionReport& report) {
+    const auto [key, longest] = longest_example(config);
+    report.expect(config.batch.batch_type != "tokens" || config.batch.batch_size >= longest,
+                  "batch_size", "must hold the tokens of ", key, ", got ", config.batch.batch_size,
+                  " and ", longest, '.');
+    report.expect(training.early_stopping_patience == 0 || !config.data.valid.empty(),
+                  "early_stopping_patience", "needs a validation set, got no 'data.valid'.");
+  });
+}
+
+}  // namespace
+
+bool reads_images(const Config& config) {
+  return !config.data.train.empty() && !config.data.train[0].images.empty();
+}
+
+bool has_attention(ModelType type) {
+  return type != ModelType::kRnnAttention && type != ModelType::kLinear;
+}
+
+ModelOptions model_defaults(ModelType type) {
+  return type == ModelType::kVit ? vision_transformer_defaults() : ModelOptions();
+}
+
+const std::vector<ModelType>& model_types(const Config& config) {
+  const TaskKind& task = *config.task;
+  return reads_images(config) && !task.image_models.empty() ? task.image_models : task.models;
+}
+
+Config default_config(const TaskKind& task, bool images) {
+  Config config;
+  config.task = &task;
+  config.model_type =
+      images && !task.image_models.empty() ? task.image_models.front() : task.models.front();
+  config.model = model_defaults(config.model_type);
+  if (images) config.batch.batch_size = ImageBatchOptions().batch_size;
+  if (task.set_defaults != nullptr) task.set_defaults(config);
+  return config;
+}
+
+void derive(Config& config) {
+  const TaskKind& task = *config.task;
+  config.batch.seed = config.seed;
+  if (reads_images(config)) config.batch.batch_type = "sentences";  // batch_size counts images
+  config.tokenizer.mask_piece = task.needs_mask_piece;
+  config.tokenizer.sentinels = task.sentinels;
+  config.denoising.max_length = config.data.corpus.max_length;
+  config.schedule.max_steps = config.training.max_steps;
+  config.schedule.model_size = config.model.hidden_size;
+  if (config.training.metric_for_best_model.empty()) {
+    config.training.metric_for_best_model = task.metrics.front();
+  }
+}
+
+void check_rules(const Config& config, const KeyReport& report) {
+  Rules rules(report);
+  const bool images = reads_images(config);
+  rules.of("data", {}, {}, [&](const OptionReport& report) {
+    report.expect(!config.data.train.empty(), "train", "must name a corpus, got none.");
+  });
+  check_corpora(rules, "data.train", config.data.train, images);
+  check_corpora(rules, "data.valid", config.data.valid, images);
+  check_labels(rules, config.data.labels);
+  if (images) {
+    check_image(rules, config.data.image);
+  } else {
+    rules.of("tokenizer", {}, {},
+             [&](const OptionReport& report) { config.tokenizer.validate(report); });
+  }
+  if (has_section(config, kMasking)) {
+    rules.of("masking", {}, {},
+             [&](const OptionReport& report) { config.masking.validate(report); });
+  }
+  if (has_section(config, kDenoisingNoise)) {
+    rules.of("denoising", {"data"}, {{"max_length", "data.max_length"}},
+             [&](const OptionReport& report) { config.denoising.validate(report); });
+  }
+  check_model(rules, config);
+  check_training(rules, config);
+  if (has_section(config, kGeneration)) {
+    rules.of("generation", {}, {},
+             [&](const OptionReport& report) { config.generation.validate(report); });
+  }
+}
+
+void complete(Config& config) {
+  derive(config);
+  std::string problems;
+  int count = 0;
+  check_rules(config, {.complain =
+                           [&](const std::string& key, const std::string& problem) {
+                             problems += concat(++count > 1 ? "\n" : "", '\'', key, "' ", problem);
+                           },
+                       .is_sound = [](const std::string&) { return true; }});
+  if (count > 0) throw Error(ErrorKind::kConfig, problems);
+}
+
+}  // namespace tapestry

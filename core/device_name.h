@@ -1,0 +1,14 @@
+// What a device may be called, for whoever reads the name long before it is used.
+#pragma once
+
+#include <string>
+
+#include "core/option_report.h"
+
+namespace tapestry {
+
+/// Reports "device" unless parse_device() understands the name; the device need not be there.
+void validate_device_name(const std::string& device,
+                          const OptionReport& report = OptionReport::throwing("device"));
+
+}  // namespace tapestry

@@ -1,0 +1,181 @@
+// Every key of every task with values that nobody should give it: the answer is a config error that
+// names the key, or a config that trains. Keys come from the resolved configs, so that a new key is
+// swept by itself.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "apps/config/config.h"
+#include "apps/config/reference.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+/// Beside each tiny task: what brings the keys to light that its own config does not have.
+const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = {
+    {"translation", {}},
+    {"translation", {"training.lr_scheduler_type=step", "training.lr_step_size=5"}},
+    {"translation", {"training.lr_scheduler_type=polynomial"}},
+    {"translation", {"training.optimizer={name: momentum}"}},
+    {"translation", {"training.optimizer={name: rmsprop}"}},
+    {"translation", {"training.optimizer={name: adadelta}"}},
+    {"translation", {"data.train={tsv: train.tsv}", "data.max_length=64"}},
+    {"translation", {"data.train={ding: train.ding}"}},
+    {"translation",
+     {"model={type: rnn_attention, hidden_size: 16, encoder_layers: 1, decoder_layers: 1}"}},
+    {"clm", {}},
+    {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
+    {"mlm", {}},
+    {"mlm", {"data.train.documents=file"}},
+    {"span_corruption", {}},
+    {"infilling", {}},
+    {"classification", {"data.labels=[early, late]"}},
+    {"images", {}},
+    {"images", {"data.image={height: 8, width: 8, channels: 1, mean: [0.5], std: [0.5]}"}},
+    {"images", {"model={type: linear}"}},
+    {"translation", {"init_from=elsewhere"}},
+};
+
+const std::string kLong(10000, 'a');
+/// Values in YAML, by a name for messages.
+const std::vector<std::pair<std::string, std::string>> kValues = {
+    {"0", "0"},       {"-1", "-1"},       {"1", "1"},
+    {"0.5", "0.5"},   {"1e308", "1e308"}, {"2^31", "2147483648"},
+    {"nan", "nan"},   {".nan", ".nan"},   {"2^63-1", "9223372036854775807"},
+    {"inf", "inf"},   {".inf", ".inf"},   {"2^63", "9223372036854775808"},
+    {"nothing", ""},  {"empty", "\"\""},  {"a space", "\" \""},
+    {"10 kB", kLong},
+};
+
+/// A folder with the resolved config of each variant, in which every key stands.
+class SweepTest : public testing::Test {
+ protected:
+  SweepTest() : folder_("sweep") {
+    folder_.write("train.ding", "Haus {n} :: house\ngroßes Haus :: large house\n");
+    std::string output = concat("output_dir=", folder_.path("run"));
+    for (size_t i = 0; i < kVariants.size(); ++i) {
+      std::vector<std::string> overrides = {output};
+      for (std::string text : kVariants[i].second) {
+        for (const char* file : {"train.tsv", "train.ding"}) {
+          const size_t at = text.find(concat(": ", file));
+          if (at != std::string::npos)
+            text.replace(at + 2, 9 + (text[at + 8] == 'd'), path_of(file));
+        }
+        overrides.push_back(text);
+      }
+      const Config config = load_config(folder_.path(kVariants[i].first + ".yaml"), overrides);
+      keys_.push_back(flat_keys(config));
+      folder_.write(file_of(i), to_yaml(config));
+    }
+  }
+
+  std::string path_of(const std::string& name) const { return folder_.path(name); }
+  static std::string file_of(size_t variant) { return concat("resolved-", variant, ".yaml"); }
+
+  TinyRunFolder folder_;
+  std::vector<std::map<std::string, std::string>> keys_;  ///< of each variant
+};
+
+/// "training.optimizer.betas" of "training.optimizer.betas.0".
+std::string without_index(const std::string& key) {
+  const size_t dot = key.rfind('.');
+  const bool index =
+      dot != std::string::npos && key.find_first_not_of("0123456789", dot + 1) == std::string::npos;
+  return index ? key.substr(0, dot) : key;
+}
+
+/// Whether a message names the key: by its full name, or, in a sentence about another key that it
+/// does not go with, by its last part.
+bool names(const std::string& message, const std::string& key) {
+  const std::string full = without_index(key);
+  if (message.find(concat('\'', full, '\'')) != std::string::npos) return true;
+  const std::string last = full.substr(full.rfind('.') + 1);
+  const auto is_letter = [&](size_t at) {
+    return at < message.size() && (std::isalnum(message[at]) != 0 || message[at] == '_');
+  };
+  for (size_t at = 0; (at = message.find(last, at)) != std::string::npos; ++at) {
+    if (!is_letter(at - 1) && !is_letter(at + last.size())) return true;
+  }
+  return false;
+}
+
+TEST_F(SweepTest, SeesEveryKeyOfTheReference) {
+  std::set<std::string> seen;
+  for (const auto& keys : keys_) {
+    for (const auto& [key, value] : keys) seen.insert(without_index(key));
+  }
+  // Lists that are empty have no entry to sweep: their own tests are in config_tasks_test.cpp.
+  const std::set<std::string> empty_lists = {"training.freeze"};
+  for (const KeyEntry& entry : key_entries()) {
+    if (entry.is_section() || empty_lists.contains(entry.name)) continue;
+    EXPECT_TRUE(seen.contains(entry.name)) << entry.name << ": no variant has it";
+  }
+}
+
+TEST_F(SweepTest, EveryValueIsTakenOrRefusedByTheKeysOwnName) {
+  int taken = 0, refused = 0;
+  std::set<std::string> done;
+  for (size_t variant = 0; variant < keys_.size(); ++variant) {
+    for (const auto& [key, current] : keys_[variant]) {
+      for (const auto& [name, value] : kValues) {
+        SCOPED_TRACE(concat(kVariants[variant].first, ' ', variant, ": ", key, '=', name));
+        try {
+          const Config config =
+              load_config(folder_.path(file_of(variant)), {concat(key, '=', value)});
+          ++taken;
+          if (!done.insert(concat(key, '=', name)).second) continue;
+          EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+          EXPECT_TRUE(names(error.what(), key)) << std::string(error.what()).substr(0, 500);
+          ++refused;
+        }
+      }
+    }
+  }
+  EXPECT_GT(taken, 1000);
+  EXPECT_GT(refused, 10000);
+}
+
+// What is taken trains an update, each key and value once, in the first variant that has the key.
+TEST_F(SweepTest, WhatIsTakenTrains) {
+  std::set<std::string> done;
+  int runs = 0;
+  for (size_t variant = 0; variant < keys_.size(); ++variant) {
+    for (const auto& [key, current] : keys_[variant]) {
+      if (!done.insert(key).second || key == "init_from" || key == "output_dir") continue;
+      for (const auto& [name, value] : kValues) {
+        const std::string override = concat(key, '=', value);
+        try {
+          load_config(folder_.path(file_of(variant)), {override});
+        } catch (const Error&) {
+          continue;
+        }
+        SCOPED_TRACE(concat(kVariants[variant].first, ' ', variant, ": ", key, '=', name));
+        // A run of any length stops after its first update.
+        const std::string limit =
+            key == "training.max_hours" ? "training.max_steps=1" : "training.max_hours=1e-9";
+        const TinyRunFolder::Outcome outcome =
+            folder_.run(concat("train ", file_of(variant), " output_dir=run", ++runs, ' ', limit,
+                               " training.gradient_accumulation_steps=1 '", override, "'"));
+        const bool right =
+            outcome.code == 0 ||
+            (outcome.code == static_cast<int>(ErrorKind::kConfig) && names(outcome.err, key)) ||
+            // Rates without a bound let training diverge, and it says so.
+            outcome.code == static_cast<int>(ErrorKind::kDiverged) ||
+            // The data does not have the column, the class or the format that the key names.
+            (outcome.code == static_cast<int>(ErrorKind::kData) && key.starts_with("data.") &&
+             outcome.err.find("[data] ") != std::string::npos);
+        std::filesystem::remove_all(folder_.path(concat("run", runs)));
+        EXPECT_TRUE(right) << "exit code " << outcome.code << '\n' << outcome.err.substr(0, 1000);
+      }
+    }
+  }
+  EXPECT_GT(runs, 200);
+}
+
+}  // namespace
+}  // namespace tapestry
