@@ -65,7 +65,7 @@ std::string nearest_name(const std::string& word, const std::vector<std::string>
   for (const std::string& candidate : candidates) {
     const size_t lengths[] = {wanted.size(), candidate.size()};
     if (std::max(lengths[0], lengths[1]) - std::min(lengths[0], lengths[1]) >= best_distance) {
-      continue;  // so many letters are missing alone
+      continue;  // the lengths differ by more than that
     }
     const size_t distance = edit_distance(wanted, candidate);
     if (distance < best_distance) {
