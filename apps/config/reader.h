@@ -173,6 +173,7 @@ class ConfigSection {
   template <class E>
   static std::vector<std::string> names_of(const std::vector<ConfigChoice<E>>& choices) {
     std::vector<std::string> names;
+    names.reserve(choices.size());
     for (const ConfigChoice<E>& choice : choices) names.emplace_back(choice.name);
     return names;
   }

@@ -232,7 +232,9 @@ std::string choices_of(const std::string& name, const std::vector<Sight>& sights
     }
   }
   std::string text;
-  for (auto& [key, values] : all) {
+  for (const auto& entry : all) {
+    const std::string& key = entry.first;
+    const Values& values = entry.second;
     // Families that have no such choice: the key applies beside the value that they always have.
     const bool everywhere = std::all_of(sights.begin(), sights.end(), [&](const Sight& sight) {
       return sight.choices.contains(key);
@@ -352,7 +354,9 @@ const std::vector<KeyEntry>& key_entries() {
   static const std::vector<KeyEntry> entries = [] {
     const std::vector<Family> all = families();
     std::vector<KeyEntry> list;
-    for (const std::string& name : ordered_names(all)) list.push_back(entry_of(name, all));
+    const std::vector<std::string> names = ordered_names(all);
+    list.reserve(names.size());
+    for (const std::string& name : names) list.push_back(entry_of(name, all));
     return list;
   }();
   return entries;
