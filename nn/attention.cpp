@@ -60,16 +60,16 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
            .deviation = options.out_deviation},
           scope / "out"),
       rope_angles(options.rope_positions > 0
-                      ? rope_table(options.rope_positions, options.head_size(), options.rope_theta,
-                                   scope.dtype(), scope.device())
-                      : Tensor()) {}
+                      ? rotary_positions(options.rope_positions, options.head_size(),
+                                         options.rope_theta, scope)
+                      : PositionTable()) {}
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
 Var SelfAttention::project(const Var& x, int64_t position_offset) const {
   Var packed = qkv(x);
   if (!rope_angles.defined()) return packed;
   const int64_t keys = options.kv_heads == 0 ? options.heads : options.kv_heads;
-  return rope(packed, rope_angles,
+  return rope(packed, rope_angles.rows(position_offset + x.shape()[1]).value(),
               {.heads = options.heads + keys,
                .position_offset = position_offset,
                .layout = options.rope_layout});

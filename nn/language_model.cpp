@@ -80,7 +80,7 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
     histories_[row].insert(histories_[row].end(), first,
                            first + static_cast<std::ptrdiff_t>(count));
   }
-  const auto positions = static_cast<size_t>(model_.options.max_position_embeddings);
+  const auto positions = static_cast<size_t>(model_.options.longest_sequence());
   if (histories_[0].size() > positions) {
     const size_t kept = std::max<size_t>(1, positions / 2);
     for (auto& history : histories_) {

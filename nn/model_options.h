@@ -26,7 +26,8 @@ struct ModelOptions {
   double norm_eps = 1e-5;
   bool bias = true;  ///< linear layers and layer norms of the trunk have one
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
-  int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
+  /// Positions of the training, special tokens included. Learned ones end here; others go on.
+  int64_t max_position_embeddings = 1024;
   double rope_theta = 10000;
   RopeLayout rope_layout = RopeLayout::kHalf;
   int64_t type_vocab_size = 0;      ///< segment embeddings (BERT's 2); 0: none
@@ -45,6 +46,12 @@ struct ModelOptions {
   /// Training keeps the input of each layer alone and backward computes the rest again: less memory
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;
+
+  static constexpr int64_t kEndless = int64_t{1} << 40;
+  /// The longest sequence that the model can read or write: kEndless, unless positions are learned.
+  int64_t longest_sequence() const {
+    return position_embedding == PositionEmbedding::kLearned ? max_position_embeddings : kEndless;
+  }
 
   /// Sizes that do not fit each other, of a model with attention.
   void validate(const OptionReport& report = OptionReport::throwing("model")) const;

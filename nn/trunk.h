@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "nn/layer_attention.h"
+#include "nn/position_table.h"
 #include "nn/word_tables.h"
 
 namespace tapestry {
 
-/// The table (max_position_embeddings, D) that is added to token embeddings, learned
-/// ("<scope>.positions.weight") or sinusoidal. Undefined for rotary positions or none.
-Var position_table(const ModelOptions& options, const ParamScope& scope);
+/// The table (max_position_embeddings, D) that is added to token embeddings: learned
+/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for rotary positions or none.
+PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
 
 /// Token embedding with positions, segments, norm and dropout.
 struct InputEmbedding {
@@ -20,7 +21,8 @@ struct InputEmbedding {
   /// undefined: all 0 -> (B, T, D).
   Var operator()(const Tensor& ids, int64_t offset = 0, const Tensor& segments = {}) const;
 
-  Var table, positions, segment_table;
+  Var table, segment_table;
+  PositionTable positions;
   EmbeddingOptions options;
   std::vector<Norm> norm;  ///< one with embedding_norm, else none
 };

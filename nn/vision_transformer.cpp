@@ -48,7 +48,7 @@ VisionTransformer::VisionTransformer(const ModelOptions& o, const ImageClasses& 
                        .deviation = o.initializer_range},
                       scope / "patch_embedding"),
       cls(embedding_table(options, 1, scope / "cls")),
-      positions(position_table(options, scope)),
+      positions(position_table(options, scope).rows(options.max_position_embeddings)),
       encoder(options, /*causal=*/false, scope),
       head(options, data.classes, options.pooled_head, scope) {}
 

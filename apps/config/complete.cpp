@@ -110,9 +110,9 @@ void check_model(Rules& rules, const Config& config) {
   if (reads_images(config)) return;
   rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
-    report.expect(longest <= model.max_position_embeddings, "max_position_embeddings",
-                  "must be at least ", key, ", got ", model.max_position_embeddings, " and ",
-                  longest, '.');
+    report.expect(longest <= model.longest_sequence(), "max_position_embeddings",
+                  "must be at least ", key, " for learned positions, got ",
+                  model.max_position_embeddings, " and ", longest, '.');
   });
 }
 

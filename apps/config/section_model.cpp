@@ -65,7 +65,8 @@ void bind_transformer(ConfigSection& s, Config& config) {
                    {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
                    "Which numbers of a head are turned together: i and i + half, or neighbours.");
   s.read_if(!images, why, "max_position_embeddings", model.max_position_embeddings,
-            "Longest sequence that the model can read or write, in tokens.",
+            "Tokens of the longest sequence. Learned positions end there. Others go on to longer "
+            "ones: then it only ends a text that is generated without max_new_tokens.",
             between(1, double(BlockOptions::kLongest)));
   const bool segments = type == ModelType::kEncoder || type == ModelType::kDecoder;
   s.read_if(segments, images ? why : concat("with task: ", config.task->name), "type_vocab_size",

@@ -181,10 +181,9 @@ std::vector<Score> score_lines(const TextModel& model, const std::vector<std::st
     }
     const auto count = static_cast<int64_t>(ids.size()) - 1;
     Score score{.tokens = std::max<int64_t>(0, count)};
-    if (count > model.config.model.max_position_embeddings) {
+    if (const int64_t longest = model.config.model.longest_sequence(); count > longest) {
       fail(ErrorKind::kData, "[score] line ", scores.size() + 1, " has ", count,
-           " tokens, the model's positions end at ", model.config.model.max_position_embeddings,
-           '.');
+           " tokens, the model's positions end at ", longest, '.');
     }
     if (count > 0) {
       const Tensor in = Tensor::from(std::vector(ids.begin(), ids.end() - 1), {1, count});
