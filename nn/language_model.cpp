@@ -35,12 +35,22 @@ MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& s
       norm(o.hidden_size, norm_options(o), scope / "norm"),
       bias(scope.create("bias", {vocab}, Init::zeros())) {}
 
+namespace {
+
+// A masked model's classifier takes the bias of its head.
+ModelOptions classifier_options(ModelOptions options, bool causal) {
+  options.output_bias = options.output_bias && causal;
+  return options;
+}
+
+}  // namespace
+
 LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& vocabulary, bool causal,
                              const ParamScope& scope)
     : options(options),
       vocabulary(vocabulary),
       table(embedding_table(options, vocabulary.size, scope / "embedding")),
-      output(classifier(options, vocabulary.size, table, scope)),
+      output(classifier(classifier_options(options, causal), vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
   if (causal) return;
   head.emplace(options, vocabulary.size, scope / "head");

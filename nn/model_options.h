@@ -1,6 +1,8 @@
 // What a model is made of: one place for each default, and how its layers take them.
 #pragma once
 
+#include <optional>
+
 #include "nn/latent_attention.h"
 
 namespace tapestry {
@@ -23,6 +25,7 @@ struct ModelOptions {
   HiddenAct hidden_act = {};
   NormKind norm = NormKind::kLayer;
   NormPosition norm_position = NormPosition::kPost;
+  std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
   double norm_eps = 1e-5;
   bool bias = true;  ///< linear layers and layer norms of the trunk have one
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
@@ -33,6 +36,7 @@ struct ModelOptions {
   int64_t type_vocab_size = 0;      ///< segment embeddings (BERT's 2); 0: none
   bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
+  bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
   bool scale_embeddings = true;     ///< by sqrt(D)
   /// Matrices and embeddings start as N(0, range^2); in a pre-norm model the projections back into
   /// the residual stream as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
@@ -52,6 +56,8 @@ struct ModelOptions {
   int64_t longest_sequence() const {
     return position_embedding == PositionEmbedding::kLearned ? max_position_embeddings : kEndless;
   }
+
+  bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
 
   /// Sizes that do not fit each other, of a model with attention.
   void validate(const OptionReport& report = OptionReport::throwing("model")) const;

@@ -71,7 +71,7 @@ EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const Param
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
     layers.emplace_back(options, scope / "layers" / i);
   }
-  if (options.norm_position == NormPosition::kPre) {
+  if (options.has_final_norm()) {
     norm.emplace_back(options.hidden_size, norm_options(options), scope / "norm");
   }
 }

@@ -41,7 +41,7 @@ struct EncoderLayer {
   Residual feed_forward_norm;
 };
 
-/// A stack of layers over embeddings of any kind, with the last norm of a pre-norm model.
+/// A stack of layers over embeddings of any kind, with the norm behind them.
 struct EncoderStack {
   /// options.num_hidden_layers layers.
   EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope);
@@ -51,7 +51,7 @@ struct EncoderStack {
   bool causal;
   bool recompute;  ///< ModelOptions::recompute
   std::vector<EncoderLayer> layers;
-  std::vector<Norm> norm;  ///< one in pre-norm models, else none
+  std::vector<Norm> norm;  ///< one with ModelOptions::has_final_norm(), else none
 };
 
 struct Trunk {

@@ -12,9 +12,17 @@ Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope
 }
 
 Linear classifier(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
-  if (o.tie_word_embeddings) return {table, scope.precision()};
-  return {{.in = o.hidden_size, .out = vocab, .bias = false, .deviation = o.initializer_range},
-          scope / "output"};
+  const ParamScope output = scope / "output";
+  if (!o.tie_word_embeddings) {
+    return {{.in = o.hidden_size,
+             .out = vocab,
+             .bias = o.output_bias,
+             .deviation = o.initializer_range},
+            output};
+  }
+  Linear tied(table, scope.precision());
+  if (o.output_bias) tied.bias = output.create("bias", {vocab}, Init::zeros());
+  return tied;
 }
 
 }  // namespace tapestry

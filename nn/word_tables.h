@@ -10,8 +10,8 @@ namespace tapestry {
 /// order 1.
 Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
-/// The classifier, (..., D) -> (..., vocab), without a bias. Its matrix is `table` where embeddings
-/// are tied, else a new parameter "<scope>.output.weight".
+/// The classifier, (..., D) -> (..., vocab). Its matrix is `table` where embeddings are tied, else a
+/// new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias".
 Linear classifier(const ModelOptions& options, int64_t vocab, const Var& table,
                   const ParamScope& scope);
 

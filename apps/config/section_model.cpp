@@ -49,6 +49,11 @@ void bind_transformer(ConfigSection& s, Config& config) {
       {{"post", NormPosition::kPost}, {"pre", NormPosition::kPre}},
       "Normalizes after the residual sum, as the first Transformer did, or before each "
       "sub-layer.");
+  bool final_norm = model.has_final_norm();
+  s.read_if(applies, why, "final_norm", final_norm,
+            "A norm behind the last layer of each stack; the default is true with norm_position: "
+            "pre.");
+  if (applies) model.final_norm = final_norm;
   s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
             positive());
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
@@ -118,6 +123,11 @@ void bind_model(ConfigSection& s, Config& config) {
   if (images) bind_image_model(s, config);
   s.read_if(!images, with_type, "tie_word_embeddings", model.tie_word_embeddings,
             "The classifier over the vocabulary is the embedding table.");
+  const bool writes = config.model_type == ModelType::kEncoderDecoder ||
+                      config.model_type == ModelType::kRnnAttention ||
+                      config.model_type == ModelType::kDecoder;
+  s.read_if(writes, with_type, "output_bias", model.output_bias,
+            "The classifier over the vocabulary has a bias; a masked model's has one in any case.");
   s.read_if(!images, with_type, "scale_embeddings", model.scale_embeddings,
             "Multiplies embeddings by the root of hidden_size.");
   s.read("initializer_range", model.initializer_range,
