@@ -37,7 +37,8 @@ struct Linear {
 /// starts at 1, beta (not of RMS) at 0.
 struct Norm {
   struct Options : NormOptions {
-    bool bias = true;  ///< layer and batch norms have a beta
+    bool bias = true;                     ///< layer and batch norms have a beta
+    bool biased_running_variance = false;  ///< of batch norms (BatchNormOptions::biased)
   };
 
   Norm(int64_t size, const Options& options, const ParamScope& scope);

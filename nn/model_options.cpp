@@ -81,7 +81,9 @@ FeedForward::Options feed_forward_options(const ModelOptions& o, int64_t branche
 }
 
 Norm::Options norm_options(const ModelOptions& o) {
-  return {{.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout}, o.bias};
+  return {{.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout},
+          o.bias,
+          o.norm_running_variance == RunningVariance::kBiased};
 }
 
 Residual::Options residual_options(const ModelOptions& o) {

@@ -7,6 +7,9 @@
 
 namespace tapestry {
 
+/// Of the batch, in the running average: divided by the rows less one (PyTorch), or by the rows.
+enum class RunningVariance { kUnbiased, kBiased };
+
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kNone };
 
 /// Names and meanings follow Hugging Face.
@@ -27,6 +30,7 @@ struct ModelOptions {
   NormPosition norm_position = NormPosition::kPost;
   std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
   double norm_eps = 1e-5;
+  RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
   bool bias = true;  ///< linear layers and layer norms of the trunk have one
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
   /// Positions of the training, special tokens included. Learned ones end here; others go on.

@@ -56,6 +56,11 @@ void bind_transformer(ConfigSection& s, Config& config) {
   if (applies) model.final_norm = final_norm;
   s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
             positive());
+  s.read_choice_if(applies && model.norm == NormKind::kBatch, "without norm: batchnorm",
+                   "norm_running_variance", model.norm_running_variance,
+                   {{"unbiased", RunningVariance::kUnbiased}, {"biased", RunningVariance::kBiased}},
+                   "The batch's variance as the running average takes it: divided by its rows less "
+                   "one, as PyTorch does, or by its rows.");
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
   s.read_choice_if(applies, why, "position_embedding", model.position_embedding,
                    {{"sinusoidal", PositionEmbedding::kSinusoidal},
