@@ -38,7 +38,7 @@ struct MultiHeadAttention {
     int64_t kv_heads = 0;  ///< 0: as many as heads
     double dropout = 0;    ///< of the attention weights
     bool bias = true;
-    double in_deviation = 0, out_deviation = 0;  ///< as in Linear::Options
+    MatrixInit in_init = {}, out_init = {};
     /// Of self-attention: rotary positions whose rows are made at once, others as needed; 0:
     /// queries and keys are not rotated.
     int64_t rope_positions = 0;

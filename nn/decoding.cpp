@@ -74,9 +74,8 @@ int64_t generation_limit(int64_t prompt_tokens, int64_t positions, int64_t longe
   }
   if (options.max_new_tokens > 0) return options.max_new_tokens;
   if (prompt_tokens > positions) {
-    fail(ErrorKind::kData, "[search] the prompt has ", prompt_tokens,
-         " tokens, more than the ", positions,
-         " of the training: max_new_tokens must say how many may follow.");
+    fail(ErrorKind::kData, "[search] the prompt has ", prompt_tokens, " tokens, more than the ",
+         positions, " of the training: max_new_tokens must say how many may follow.");
   }
   return positions - prompt_tokens + 1;
 }
@@ -119,9 +118,11 @@ class ModelSteps : public NextToken {
 };
 
 template <class Model>
-std::vector<std::vector<Hypothesis>> translate_with(
-    const Model& model, const Tensor& source, const Tensor& source_lengths, const SpecialIds& ids,
-    const SearchOptions& options, const std::vector<int64_t>& sequence_ids) {
+std::vector<std::vector<Hypothesis>> translate_with(const Model& model, const Tensor& source,
+                                                    const Tensor& source_lengths,
+                                                    const SpecialIds& ids,
+                                                    const SearchOptions& options,
+                                                    const std::vector<int64_t>& sequence_ids) {
   options.validate();
   SearchTask task;
   task.sentences = source.shape()[0];

@@ -30,7 +30,7 @@ MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& s
              .out = o.hidden_size,
              .bias = o.bias,
              .activation = o.hidden_act.activation,
-             .deviation = o.initializer_range},
+             .init = matrix_init(o)},
             scope / "dense"),
       norm(o.hidden_size, norm_options(o), scope / "norm"),
       bias(scope.create("bias", {vocab}, Init::zeros())) {}

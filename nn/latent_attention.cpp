@@ -16,7 +16,7 @@ Options resolved(Options o) {
 }
 
 Linear projection(const Options& o, int64_t in, int64_t out, const ParamScope& scope) {
-  return Linear({.in = in, .out = out, .bias = false, .deviation = o.in_deviation}, scope);
+  return Linear({.in = in, .out = out, .bias = false, .init = o.in_init}, scope);
 }
 
 Norm latent_norm(const Options& o, int64_t size, const ParamScope& scope) {
@@ -65,7 +65,7 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
       out({.in = options.heads * options.value_head_size,
            .out = options.hidden_size,
            .bias = options.bias,
-           .deviation = options.out_deviation},
+           .init = options.out_init},
           scope / "out") {
   const Options& o = options;
   if (o.q_latent_size > 0) {

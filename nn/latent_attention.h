@@ -25,7 +25,7 @@ struct LatentAttention {
     double norm_eps = 1e-5;       ///< of the latents' RMS norms
     double dropout = 0;           ///< of the attention weights
     bool bias = true;             ///< of the output projection; the others have none
-    double in_deviation = 0, out_deviation = 0;  ///< as in Linear::Options
+    MatrixInit in_init = {}, out_init = {};
     int64_t rope_positions = 0;  ///< rotary positions whose rows are made at once
     double rope_theta = 10000;
     RopeLayout rope_layout = RopeLayout::kHalf;

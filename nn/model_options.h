@@ -42,9 +42,10 @@ struct ModelOptions {
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
   bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
   bool scale_embeddings = true;     ///< by sqrt(D)
-  /// Matrices and embeddings start as N(0, range^2); in a pre-norm model the projections back into
-  /// the residual stream as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
-  /// 0: Xavier uniform, embeddings N(0, 1 / D).
+  /// Of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
+  std::optional<Initializer> initializer = {};
+  /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
+  /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
   double initializer_range = 0;
   int64_t patch_size = 16;  ///< of a Vision Transformer: its patches are so many pixels square
   bool pooled_head = true;  ///< its head has a hidden layer: an MLP, else linear
@@ -61,12 +62,19 @@ struct ModelOptions {
     return position_embedding == PositionEmbedding::kLearned ? max_position_embeddings : kEndless;
   }
 
+  Initializer chosen_initializer() const;
   bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
 
   /// Sizes that do not fit each other, of a model with attention.
   void validate(const OptionReport& report = OptionReport::throwing("model")) const;
 };
 
+/// An initializer_range without kNormal, or the reverse.
+void validate_initializer(const ModelOptions& options,
+                          const OptionReport& report = OptionReport::throwing("model"));
+
+/// How a matrix starts that does not write into the residual stream.
+MatrixInit matrix_init(const ModelOptions& options);
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
 MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
 LatentAttention::Options latent_attention_options(const ModelOptions& options, int64_t branches);

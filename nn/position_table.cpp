@@ -32,8 +32,8 @@ Var PositionTable::rows(int64_t count) const {
   const int64_t held = state_->table.shape()[0];
   if (count <= held) return state_->table;
   if (!state_->formula) {
-    fail(ErrorKind::kData, "[positions] the model learned ", held,
-         " positions, got a sequence of ", count, " tokens.");
+    fail(ErrorKind::kData, "[positions] the model learned ", held, " positions, got a sequence of ",
+         count, " tokens.");
   }
   state_->table = state_->formula(std::max(count, 2 * held));
   return state_->table;

@@ -11,7 +11,8 @@ namespace tapestry {
 
 /// Row p belongs to position p. Learned rows are a parameter, and they end. Rows of a formula
 /// (sinusoidal or rotary positions) go on: for a longer sequence the table is made again with more
-/// rows, of which the old ones keep their bits. Copies share the table, and threads may ask at once.
+/// rows, of which the old ones keep their bits. Copies share the table, and threads may ask at
+/// once.
 class PositionTable {
  public:
   /// The first `rows` rows.

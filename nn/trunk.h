@@ -11,7 +11,8 @@
 namespace tapestry {
 
 /// The table (max_position_embeddings, D) that is added to token embeddings: learned
-/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for rotary positions or none.
+/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for rotary positions or
+/// none.
 PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
 
 /// Token embedding with positions, segments, norm and dropout.

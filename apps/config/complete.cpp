@@ -98,9 +98,9 @@ void check_model(Rules& rules, const Config& config) {
     for (const ModelType type : model_types(config)) types.push_back(name_of(type));
     report.expect_one_of("type", name_of(config.model_type), types);
   });
-  if (has_attention(config.model_type)) {
-    rules.of("model", {}, {}, [&](const OptionReport& report) { model.validate(report); });
-  }
+  rules.of("model", {}, {}, [&](const OptionReport& report) {
+    has_attention(config.model_type) ? model.validate(report) : validate_initializer(model, report);
+  });
   const ImageSize& size = config.data.image.size;
   if (config.model_type == ModelType::kVit && size.known()) {
     rules.of("model", {"data.image"}, {}, [&](const OptionReport& report) {

@@ -90,6 +90,26 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Dropout inside the feed-forward network.", from_up_to_below(0, 1));
 }
 
+// A range says normal, so that it may stand alone.
+void bind_initializer(ConfigSection& s, ModelOptions& model) {
+  constexpr double kUsualRange = 0.02;  // GPT-2's and BERT's
+  s.read("initializer_range", model.initializer_range,
+         "Standard deviation of the first weights with initializer: normal (0.02 where it is not "
+         "given), which it stands for; else 0.",
+         at_least(0));
+  Initializer initializer = model.chosen_initializer();
+  s.read_choice("initializer", initializer, named(kInitializers),
+                "First values of the matrices: by the shape of each projection (xavier_uniform, "
+                "xavier_normal, kaiming), by initializer_range (normal), or, if neither is given, "
+                "xavier_packed: uniform by the shape of each matrix, in which queries, keys and "
+                "values are one, and embeddings of variance 1 / hidden_size.");
+  model.initializer = initializer;
+  if (initializer == Initializer::kNormal && !s.has("initializer_range") &&
+      model.initializer_range == 0) {
+    model.initializer_range = kUsualRange;
+  }
+}
+
 // The type comes first: the others have other defaults for a Vision Transformer.
 void bind_type(ConfigSection& s, Config& config) {
   const ModelType before = config.model_type;
@@ -135,9 +155,7 @@ void bind_model(ConfigSection& s, Config& config) {
             "The classifier over the vocabulary has a bias; a masked model's has one in any case.");
   s.read_if(!images, with_type, "scale_embeddings", model.scale_embeddings,
             "Multiplies embeddings by the root of hidden_size.");
-  s.read("initializer_range", model.initializer_range,
-         "Standard deviation of the first weights; 0: Xavier's, by the shape of each matrix.",
-         at_least(0));
+  bind_initializer(s, model);
   s.read_if(!linear, with_type, "dropout", model.dropout,
             "Dropout of embeddings and of the outputs of sub-layers.", from_up_to_below(0, 1));
   bind_transformer(s, config);
