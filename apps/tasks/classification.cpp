@@ -128,6 +128,9 @@ class ClassificationTask : public TrainingTask {
     return loss_of<Kind>(model_, update_.at(static_cast<size_t>(i)), options);
   }
   DataPosition position() const override { return loader_.position(); }
+  int64_t batches_in_epoch() const override {
+    return Kind::batches(model_.config, data_.train, /*shuffle=*/true, {}).batches_in_epoch();
+  }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (model_.config.data.valid.empty()) return {};

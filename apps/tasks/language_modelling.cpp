@@ -99,6 +99,10 @@ class LanguageModellingTask : public TrainingTask {
                               options);
   }
   DataPosition position() const override { return position_; }
+  int64_t batches_in_epoch() const override {
+    return with_batches(*model_, train_, /*shuffle=*/true, {},
+                        [](const auto& batches) { return batches.batches_in_epoch(); });
+  }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (valid_.size() == 0) return {};

@@ -37,6 +37,8 @@ class TrainingTask {
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
   /// The place in the data: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
+  /// Batches of the first epoch; others may have a few more or less.
+  virtual int64_t batches_in_epoch() const = 0;
   /// Metrics of the validation set by name: those of TaskKind::metrics, and more where they apply.
   virtual std::map<std::string, double> validate(const CrossEntropyOptions& options) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
