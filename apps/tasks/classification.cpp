@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/shape_flow.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
 #include "data/loader.h"
@@ -168,6 +169,11 @@ std::shared_ptr<const ParamStore> parameters(const Config& config,
   return parameters_of<SequenceClassifier>(config, tokenizers);
 }
 
+std::string shapes(const Config& config, const TokenizerPair& tokenizers) {
+  if (reads_images(config)) return shape_flow<ImageClassifier>(config, tokenizers);
+  return shape_flow<SequenceClassifier>(config, tokenizers);
+}
+
 GradcheckCase gradcheck_case(const std::string& name, ModelType type, const ModelOptions& options) {
   if (type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
   if (type == ModelType::kLinear) return linear_classifier_gradcheck(name, options);
@@ -185,7 +191,8 @@ extern const Task kClassification{{.name = "classification",
                                    .has_classes = true},
                                   make,
                                   parameters,
-                                  gradcheck_case};
+                                  gradcheck_case,
+                                  shapes};
 
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line) {

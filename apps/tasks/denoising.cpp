@@ -65,6 +65,7 @@ extern const Task kDenoising{{.name = "denoising",
                               .sentinels = kSentinels},
                              make_task_of_model<DenoisingTask>,
                              encoder_decoder_parameters,
-                             encoder_decoder_case};
+                             encoder_decoder_case,
+                             encoder_decoder_shapes};
 
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
 #include "data/loader.h"
 #include "nn/gradcheck_models.h"
@@ -143,7 +144,8 @@ extern const Task kClm{{.name = "clm",
                        parameters_of<LanguageModel>,
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/true);
-                       }};
+                       },
+                       shape_flow<LanguageModel>};
 
 extern const Task kMlm{{.name = "mlm",
                         .abilities = kModelsText | kFillsMasks,
@@ -157,7 +159,8 @@ extern const Task kMlm{{.name = "mlm",
                        parameters_of<LanguageModel>,
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/false);
-                       }};
+                       },
+                       shape_flow<LanguageModel>};
 
 double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
 

@@ -59,6 +59,8 @@ struct Task : TaskKind {
                                                   const TokenizerPair& tokenizers);
   /// The loss of a small model with these options, by all of its parameters.
   GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
+  /// The shapes that go through the config's model, a part of it a line (apps/tasks/shape_flow.h).
+  std::string (*shapes)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
 };
 
 /// The row of a config's task.

@@ -156,7 +156,8 @@ extern const Task kTranslation{{.name = "translation",
                                 .sections = {kGeneration, kEvaluation}},
                                make_task_of_model<TranslationTask>,
                                encoder_decoder_parameters,
-                               encoder_decoder_case};
+                               encoder_decoder_case,
+                               encoder_decoder_shapes};
 
 template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
                                   int64_t);
