@@ -38,7 +38,7 @@ std::vector<std::string> parts_of(const std::string& path) {
   return parts;
 }
 
-PartName name_of(const std::string& part) {
+PartName split_number(const std::string& part) {
   PartName name;
   for (const std::string& piece : parts_of(part)) {
     std::string& side = name.number < 0 ? name.before : name.after;
@@ -128,7 +128,7 @@ class Flow {
   }
 
   void add(const std::string& part, size_t first, size_t last) {
-    PartName name = tapestry::name_of(part);
+    PartName name = split_number(part);
     PartCall call{part, inputs_of(first, last), calls_[steps_[last].call].output.shape()};
     for (Entry& entry : entries_) {
       if (entry.name.before != name.before || entry.name.after != name.after ||
