@@ -50,9 +50,7 @@ void bind_transformer(ConfigSection& s, Config& config) {
       "Normalizes after the residual sum, as the first Transformer did, or before each "
       "sub-layer.");
   bool final_norm = model.has_final_norm();
-  s.read_if(applies, why, "final_norm", final_norm,
-            "A norm behind the last layer of each stack; the default is true with norm_position: "
-            "pre.");
+  s.read_if(applies, why, "final_norm", final_norm, "A norm behind the last layer of each stack.");
   if (applies) model.final_norm = final_norm;
   s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
             positive());
@@ -94,8 +92,8 @@ void bind_transformer(ConfigSection& s, Config& config) {
 void bind_initializer(ConfigSection& s, ModelOptions& model) {
   constexpr double kUsualRange = 0.02;  // GPT-2's and BERT's
   s.read("initializer_range", model.initializer_range,
-         "Standard deviation of the first weights with initializer: normal (0.02 where it is not "
-         "given), which it stands for; else 0.",
+         "Standard deviation of the first weights. Given alone it means initializer: normal, which "
+         "takes 0.02 without it; it is 0 with the others.",
          at_least(0));
   Initializer initializer = model.chosen_initializer();
   s.read_choice("initializer", initializer, named(kInitializers),

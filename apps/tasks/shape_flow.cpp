@@ -62,7 +62,9 @@ bool is_part(const std::vector<std::string>& pieces, size_t length) {
 
 class Flow {
  public:
-  Flow(const ParamStore& store, const OperationTrace& trace) : calls_(trace.calls()) {
+  Flow(const ParamStore& store, const OperationTrace& trace, int64_t rows)
+      : calls_(trace.calls()), rows_(rows) {
+    for (const OperationTrace::Call& call : calls_) made_.insert(call.output.value().raw());
     for (const Parameter& parameter : store.parameters()) {
       names_[parameter.var.value().raw()] = parameter.name;
     }
@@ -104,20 +106,34 @@ class Flow {
     return step;
   }
 
+  // What an operation reads of the batch: values that others made, else constants with a row for
+  // each of the batch, such as images. Tables of positions and padding are no part of the flow.
+  std::vector<const Var*> values_of(const OperationTrace::Call& call) const {
+    std::vector<const Var*> made, given;
+    for (const Var& input : call.inputs) {
+      const void* const at = input.value().raw();
+      if (names_.contains(at)) continue;
+      const Shape& shape = input.shape();
+      if (made_.contains(at)) {
+        made.push_back(&input);
+      } else if (shape.rank() > 0 && shape[0] == rows_) {
+        given.push_back(&input);
+      }
+    }
+    return made.empty() ? given : made;
+  }
+
   // What steps first to last read that none of them made.
   std::vector<Shape> inputs_of(size_t first, size_t last) const {
     std::set<const void*> known;
     std::vector<Shape> inputs;
     for (size_t i = steps_[first].call; i <= steps_[last].call; ++i) {
-      bool reads = false;
-      for (const Var& input : calls_[i].inputs) {
-        const void* const at = input.value().raw();
-        if (names_.contains(at)) continue;
-        reads = true;
-        if (known.insert(at).second) inputs.push_back(input.shape());
+      const std::vector<const Var*> read = values_of(calls_[i]);
+      for (const Var* value : read) {
+        if (known.insert(value->value().raw()).second) inputs.push_back(value->shape());
       }
       const Shape& out = calls_[i].output.shape();
-      if (!reads) {  // a lookup: its indices are no value of the tape
+      if (read.empty()) {  // a lookup: its indices are no value of the tape
         std::vector<int64_t> sizes;
         for (int axis = 0; axis + 1 < out.rank(); ++axis) sizes.push_back(out[axis]);
         inputs.emplace_back(sizes.data(), static_cast<int>(sizes.size()));
@@ -154,7 +170,9 @@ class Flow {
   }
 
   const std::vector<OperationTrace::Call>& calls_;
-  std::unordered_map<const void*, std::string> names_;
+  const int64_t rows_;
+  std::unordered_map<const void*, std::string> names_;  ///< of the parameters
+  std::set<const void*> made_;                          ///< by an operation
   std::vector<Step> steps_;
   std::vector<Entry> entries_;
 };
@@ -183,8 +201,9 @@ void run_translation(const Model& model, const DryBatch& batch) {
 
 }  // namespace
 
-std::vector<PartCall> part_calls(const ParamStore& store, const OperationTrace& trace) {
-  return Flow(store, trace).parts();
+std::vector<PartCall> part_calls(const ParamStore& store, const OperationTrace& trace,
+                                 const DryBatch& batch) {
+  return Flow(store, trace, batch.rows).parts();
 }
 
 DryBatch dry_batch(const ParamStore& store, const ModelOptions& options) {

@@ -25,7 +25,8 @@ struct PartCall {
 
 /// Each call once, in the order of the calls, a part before those that it is made of. Parts come
 /// from the names of the parameters; operations without any belong to the parts around them.
-std::vector<PartCall> part_calls(const ParamStore& store, const OperationTrace& trace);
+std::vector<PartCall> part_calls(const ParamStore& store, const OperationTrace& trace,
+                                 const DryBatch& batch);
 
 /// The sizes of a batch for a model with these parameters.
 DryBatch dry_batch(const ParamStore& store, const ModelOptions& options);
@@ -50,7 +51,7 @@ std::string shape_flow(const Config& given, const TokenizerPair& tokenizers) {
   OperationTrace trace;
   const Tape tape;
   dry_run(bundle.model, batch, config);
-  return lines_of(part_calls(bundle.store, trace), batch);
+  return lines_of(part_calls(bundle.store, trace, batch), batch);
 }
 
 }  // namespace tapestry
