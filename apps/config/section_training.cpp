@@ -76,7 +76,7 @@ void bind_training(ConfigSection& s, Config& config) {
          "Batches of an update: their gradients are added up.", between(1, 1 << 16));
   if (!s.given("num_train_epochs")) s.demand("max_steps");
   s.read("max_steps", training.max_steps,
-         "Updates of the run; 0, or not given: as many as num_train_epochs are.", at_least(0));
+         "Updates of the run. 0, or not given: as many as num_train_epochs are.", at_least(0));
   s.read("num_train_epochs", training.num_train_epochs,
          "Times through the training data, whole or not, after which the run ends, if max_steps "
          "does not end it before. The batches of the first epoch count for each. 0: no such end.",

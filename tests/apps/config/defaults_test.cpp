@@ -12,9 +12,7 @@ using testing::HasSubstr;
 
 Config config_with(const std::string& lines, const std::string& task = "clm") {
   return load_checkpoint_config(
-      concat("task: ", task, "\noutput_dir: /run\ndata: {train: {text: x, source: x, target: y}}\n",
-             lines),
-      "c");
+      concat("task: ", task, "\noutput_dir: /run\ndata: {train: {text: x}}\n", lines), "c");
 }
 
 std::string value_of(const Config& config, const std::string& key) {

@@ -123,23 +123,24 @@ TEST_P(EveryTaskTest, SignalsSaveAndTheRunGoesOn) {
 }
 
 TEST_P(EveryTaskTest, EpochsEndARunAndResumeToTheSameBits) {
-  const std::vector<std::string> epochs = {"training.max_steps=0", "training.num_train_epochs=1.5",
-                                           "training.lr_scheduler_type=linear"};
+  const std::vector<std::string> epochs = {"training.max_steps=0", "training.num_train_epochs=3.5",
+                                           "training.lr_scheduler_type=linear",
+                                           "training.warmup_steps=2"};
   ASSERT_EQ(train("whole", epochs), 0) << folder_.messages();
   const std::string said = folder_.messages();
-  const size_t at = said.find("num_train_epochs 1.5, ");
+  const size_t at = said.find("num_train_epochs 3.5, ");
   ASSERT_NE(at, std::string::npos) << said;
   long batches = 0, updates = 0;
   ASSERT_EQ(std::sscanf(said.c_str() + at,
-                        "num_train_epochs 1.5, %ld batches in the first: the run ends after update "
+                        "num_train_epochs 3.5, %ld batches in the first: the run ends after update "
                         "%ld",
                         &batches, &updates),
             2);
   EXPECT_GT(batches, 4);
-  EXPECT_EQ(updates, (3 * batches + 3) / 4) << "two batches an update";
+  EXPECT_EQ(updates, (7 * batches + 3) / 4) << "two batches an update";
   const Json state = Json::parse(read_file(folder_.path("whole/last/trainer_state.json")));
   EXPECT_EQ(state.at("step"), updates);
-  EXPECT_EQ(state.at("epoch"), 1);
+  EXPECT_EQ(state.at("epoch"), 3);
   // The schedule ends there, too.
   const std::vector<Json> entries = folder_.metrics("whole");
   EXPECT_EQ(entries.at(entries.size() - 2).at("learning_rate"), 0);
