@@ -99,12 +99,13 @@ Var norm(const Var& x, const Var& gamma, const Var& beta, const NormOptions& opt
 struct BatchNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;  ///< of the running statistics
+  bool biased = false;    ///< the running variance: sums over N rows are divided by N, not N - 1
 };
 /// norm(x) * gamma + beta of each feature over all other axes (Ioffe and Szegedy 2015): x (..., D),
 /// gamma (D), beta (D) or undefined, running_mean and running_variance (D). While a tape is alive
 /// it uses the mean and biased variance of x, and updates running = (1 - momentum) * running +
-/// momentum * (statistic of x, with unbiased variance). Without a tape it uses the running
-/// statistics. Every row counts, padding too.
+/// momentum * (statistic of x, its variance unbiased unless `biased`; one row has no unbiased one).
+/// Without a tape it uses the running statistics. Every row counts, padding too.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean,
                const Tensor& running_variance, const BatchNormOptions& options = {});
 

@@ -162,9 +162,10 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
     if (training && !Tape::current()->repeats()) {
       kernels::update_running(device, options.momentum, 1.0, mean.data<W>(), running_mean.data<W>(),
                               shape.cols);
-      if (shape.rows > 1) {  // one row has no unbiased variance
-        const double unbiased = static_cast<double>(shape.rows) / (shape.rows - 1);
-        kernels::update_running(device, options.momentum, unbiased, variance.data<W>(),
+      if (options.biased || shape.rows > 1) {
+        const double correction =
+            options.biased ? 1 : static_cast<double>(shape.rows) / (shape.rows - 1);
+        kernels::update_running(device, options.momentum, correction, variance.data<W>(),
                                 running_variance.data<W>(), shape.cols);
       }
     }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/trace.h"
 #include "autograd/var.h"
 #include "core/allocator.h"
 
@@ -104,7 +105,9 @@ class Tape {
   template <size_t N, class F>
   static void record_outputs(std::span<const Var* const> inputs, const std::array<Var*, N>& outputs,
                              F backward) {
-    if (records(inputs)) current()->add_node(outputs, std::move(backward));
+    if (!records(inputs)) return;
+    current()->add_node(outputs, std::move(backward));
+    OperationTrace::note(inputs, *outputs[0]);
   }
 
   template <size_t N, class F>

@@ -52,24 +52,25 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
       qkv({.in = options.hidden_size,
            .out = options.hidden_size + options.kv_width(),
            .bias = options.bias,
-           .deviation = options.in_deviation},
+           .init = options.in_init,
+           .parts = {options.hidden_size, options.kv_width() / 2, options.kv_width() / 2}},
           scope / "qkv"),
       out({.in = options.hidden_size,
            .out = options.hidden_size,
            .bias = options.bias,
-           .deviation = options.out_deviation},
+           .init = options.out_init},
           scope / "out"),
       rope_angles(options.rope_positions > 0
-                      ? rope_table(options.rope_positions, options.head_size(), options.rope_theta,
-                                   scope.dtype(), scope.device())
-                      : Tensor()) {}
+                      ? rotary_positions(options.rope_positions, options.head_size(),
+                                         options.rope_theta, scope)
+                      : PositionTable()) {}
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
 Var SelfAttention::project(const Var& x, int64_t position_offset) const {
   Var packed = qkv(x);
   if (!rope_angles.defined()) return packed;
   const int64_t keys = options.kv_heads == 0 ? options.heads : options.kv_heads;
-  return rope(packed, rope_angles,
+  return rope(packed, rope_angles.rows(position_offset + x.shape()[1]).value(),
               {.heads = options.heads + keys,
                .position_offset = position_offset,
                .layout = options.rope_layout});
@@ -109,17 +110,18 @@ CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
       q({.in = options.hidden_size,
          .out = options.hidden_size,
          .bias = options.bias,
-         .deviation = options.in_deviation},
+         .init = options.in_init},
         scope / "q"),
       kv({.in = options.hidden_size,
           .out = options.kv_width(),
           .bias = options.bias,
-          .deviation = options.in_deviation},
+          .init = options.in_init,
+          .parts = {options.kv_width() / 2, options.kv_width() / 2}},
          scope / "kv"),
       out({.in = options.hidden_size,
            .out = options.hidden_size,
            .bias = options.bias,
-           .deviation = options.out_deviation},
+           .init = options.out_init},
           scope / "out") {}
 
 Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const {

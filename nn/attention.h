@@ -5,6 +5,7 @@
 #include "core/option_report.h"
 #include "nn/key_value_cache.h"
 #include "nn/layers.h"
+#include "nn/position_table.h"
 
 namespace tapestry {
 
@@ -37,8 +38,10 @@ struct MultiHeadAttention {
     int64_t kv_heads = 0;  ///< 0: as many as heads
     double dropout = 0;    ///< of the attention weights
     bool bias = true;
-    double in_deviation = 0, out_deviation = 0;  ///< as in Linear::Options
-    int64_t rope_positions = 0;  ///< of self-attention; 0: queries and keys are not rotated
+    MatrixInit in_init = {}, out_init = {};
+    /// Of self-attention: rotary positions whose rows are made at once, others as needed; 0:
+    /// queries and keys are not rotated.
+    int64_t rope_positions = 0;
     double rope_theta = 10000;
     RopeLayout rope_layout = RopeLayout::kHalf;
     int64_t head_size() const { return hidden_size / heads; }
@@ -62,7 +65,7 @@ struct SelfAttention {
 
   Options options;
   Linear qkv, out;
-  Tensor rope_angles;  ///< (rope_positions, K) or undefined
+  PositionTable rope_angles;  ///< (positions, K) or undefined
 
  private:
   Var project(const Var& x, int64_t position_offset) const;

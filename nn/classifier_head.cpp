@@ -5,7 +5,7 @@ namespace {
 
 std::optional<Linear> make_pooler(const ModelOptions& o, bool pooled, const ParamScope& scope) {
   if (!pooled) return std::nullopt;
-  return Linear({.in = o.hidden_size, .out = o.hidden_size, .deviation = o.initializer_range},
+  return Linear({.in = o.hidden_size, .out = o.hidden_size, .init = matrix_init(o)},
                 scope / "pooler");
 }
 
@@ -15,7 +15,7 @@ ClassifierHead::ClassifierHead(const ModelOptions& o, int64_t classes, bool pool
                                const ParamScope& scope)
     : dropout(o.dropout),
       pooler(make_pooler(o, pooled, scope)),
-      classifier({.in = o.hidden_size, .out = classes, .deviation = o.initializer_range},
+      classifier({.in = o.hidden_size, .out = classes, .init = matrix_init(o)},
                  scope / "classifier") {}
 
 Var ClassifierHead::operator()(const Var& x) const {

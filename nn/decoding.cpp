@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/error.h"
 #include "nn/rnn_attention.h"
@@ -67,14 +66,18 @@ std::vector<std::vector<Hypothesis>> search(NextToken& model, const SearchTask& 
   return results;
 }
 
-int64_t generation_limit(int64_t prompt_tokens, int64_t max_positions,
+int64_t generation_limit(int64_t prompt_tokens, int64_t positions, int64_t longest,
                          const SearchOptions& options) {
-  if (prompt_tokens > max_positions) {
+  if (prompt_tokens > longest) {
     fail(ErrorKind::kData, "[search] the prompt has ", prompt_tokens,
-         " tokens, the model has positions for ", max_positions, '.');
+         " tokens, the model has positions for ", longest, '.');
   }
-  const int64_t room = max_positions - prompt_tokens + 1;
-  return options.max_new_tokens > 0 ? std::min(options.max_new_tokens, room) : room;
+  if (options.max_new_tokens > 0) return options.max_new_tokens;
+  if (prompt_tokens > positions) {
+    fail(ErrorKind::kData, "[search] the prompt has ", prompt_tokens, " tokens, more than the ",
+         positions, " of the training: max_new_tokens must say how many may follow.");
+  }
+  return positions - prompt_tokens + 1;
 }
 
 namespace {
@@ -114,11 +117,12 @@ class ModelSteps : public NextToken {
   int64_t sentences_;
 };
 
-// `max_positions`: the limit of tokens that the decoder can read.
 template <class Model>
-std::vector<std::vector<Hypothesis>> translate_with(
-    const Model& model, const Tensor& source, const Tensor& source_lengths, const SpecialIds& ids,
-    const SearchOptions& options, const std::vector<int64_t>& sequence_ids, int64_t max_positions) {
+std::vector<std::vector<Hypothesis>> translate_with(const Model& model, const Tensor& source,
+                                                    const Tensor& source_lengths,
+                                                    const SpecialIds& ids,
+                                                    const SearchOptions& options,
+                                                    const std::vector<int64_t>& sequence_ids) {
   options.validate();
   SearchTask task;
   task.sentences = source.shape()[0];
@@ -131,7 +135,7 @@ std::vector<std::vector<Hypothesis>> translate_with(
     const double limit = options.max_new_tokens > 0
                              ? static_cast<double>(options.max_new_tokens)
                              : std::ceil(options.max_length_ratio * length) + 10;
-    const auto most = static_cast<double>(max_positions);
+    const auto most = static_cast<double>(model.options.longest_sequence());
     task.max_lengths.push_back(static_cast<int64_t>(std::min(limit, most)));
   }
   ModelSteps<Model> steps(model, source, source_lengths);
@@ -144,16 +148,14 @@ std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, cons
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,
                                                const std::vector<int64_t>& sequence_ids) {
-  return translate_with(model, source, source_lengths, ids, options, sequence_ids,
-                        model.options.max_position_embeddings);
+  return translate_with(model, source, source_lengths, ids, options, sequence_ids);
 }
 
 std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,
                                                const std::vector<int64_t>& sequence_ids) {
-  return translate_with(model, source, source_lengths, ids, options, sequence_ids,
-                        std::numeric_limits<int64_t>::max());
+  return translate_with(model, source, source_lengths, ids, options, sequence_ids);
 }
 
 }  // namespace tapestry

@@ -133,10 +133,11 @@ std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchT
 std::vector<std::vector<Hypothesis>> search(NextToken& model, const SearchTask& task,
                                             const SearchOptions& options);
 
-/// How many tokens, with eos, may follow a prompt in a model of `max_positions`: max_new_tokens if
-/// set, else as many as there is room for (the last one is never fed). Throws Error(kData) if the
-/// prompt itself does not fit.
-int64_t generation_limit(int64_t prompt_tokens, int64_t max_positions,
+/// How many tokens, with eos, may follow a prompt: max_new_tokens if set, else as many as there is
+/// room for in the `positions` of the training (the last one is never fed). Throws Error(kData) if
+/// the prompt is longer than the `longest` sequence that the model can read, and if it leaves no
+/// room where max_new_tokens is not set.
+int64_t generation_limit(int64_t prompt_tokens, int64_t positions, int64_t longest,
                          const SearchOptions& options);
 
 /// log_probability with the length penalty for `length` tokens (with eos, if it came).
@@ -153,7 +154,7 @@ std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, cons
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,
                                                const std::vector<int64_t>& sequence_ids = {});
-/// The same for a recurrent model, which has no limit of positions.
+/// The same for a recurrent model.
 std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
                                                const Tensor& source_lengths, const SpecialIds& ids,
                                                const SearchOptions& options,

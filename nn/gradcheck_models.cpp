@@ -294,6 +294,10 @@ void add_models(Cases& cases, const Inputs& in) {
   ModelOptions recomputed = small_options();
   recomputed.recompute = true;
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, recomputed", recomputed));
+  ModelOptions ended = small_options();
+  ended.final_norm = ended.output_bias = true;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, final norm, output bias", ended));
+  cases.push_back(language_model_case(in, "LanguageModel, final norm, output bias", ended, true));
   ModelOptions gpt = small_options();
   gpt.norm_position = NormPosition::kPre;
   gpt.hidden_act = Activation::kGeluTanh;
@@ -352,7 +356,9 @@ void add_recurrence(Cases& cases, const Inputs& in) {
         return f.step(f.word(row), f.attend(states, keys).out, states);
       }));
   cases.push_back(rnn_attention_case(in, "RnnAttention, tied", small_options()));
-  cases.push_back(rnn_attention_case(in, "RnnAttention, untied", pre_norm_options()));
+  ModelOptions untied = pre_norm_options();
+  untied.output_bias = true;
+  cases.push_back(rnn_attention_case(in, "RnnAttention, untied, output bias", untied));
 }
 
 }  // namespace

@@ -30,17 +30,27 @@ MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& s
              .out = o.hidden_size,
              .bias = o.bias,
              .activation = o.hidden_act.activation,
-             .deviation = o.initializer_range},
+             .init = matrix_init(o)},
             scope / "dense"),
       norm(o.hidden_size, norm_options(o), scope / "norm"),
       bias(scope.create("bias", {vocab}, Init::zeros())) {}
+
+namespace {
+
+// A masked model's classifier takes the bias of its head.
+ModelOptions classifier_options(ModelOptions options, bool causal) {
+  options.output_bias = options.output_bias && causal;
+  return options;
+}
+
+}  // namespace
 
 LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& vocabulary, bool causal,
                              const ParamScope& scope)
     : options(options),
       vocabulary(vocabulary),
       table(embedding_table(options, vocabulary.size, scope / "embedding")),
-      output(classifier(options, vocabulary.size, table, scope)),
+      output(classifier(classifier_options(options, causal), vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
   if (causal) return;
   head.emplace(options, vocabulary.size, scope / "head");
@@ -80,7 +90,7 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
     histories_[row].insert(histories_[row].end(), first,
                            first + static_cast<std::ptrdiff_t>(count));
   }
-  const auto positions = static_cast<size_t>(model_.options.max_position_embeddings);
+  const auto positions = static_cast<size_t>(model_.options.longest_sequence());
   if (histories_[0].size() > positions) {
     const size_t kept = std::max<size_t>(1, positions / 2);
     for (auto& history : histories_) {

@@ -55,8 +55,8 @@ struct LanguageModel {
   std::optional<MaskedHead> head;
 };
 
-/// Feeds a causal model for a search (nn/decoding.h). When a sequence outgrows the model's
-/// positions, its last half is read again and it goes on from there.
+/// Feeds a causal model for a search (nn/decoding.h). When a sequence outgrows learned positions,
+/// its last half is read again and it goes on from there.
 class LanguageModelSteps : public NextToken {
  public:
   LanguageModelSteps(const LanguageModel& model, int64_t rows)

@@ -16,7 +16,7 @@ Options resolved(Options o) {
 }
 
 Linear projection(const Options& o, int64_t in, int64_t out, const ParamScope& scope) {
-  return Linear({.in = in, .out = out, .bias = false, .deviation = o.in_deviation}, scope);
+  return Linear({.in = in, .out = out, .bias = false, .init = o.in_init}, scope);
 }
 
 Norm latent_norm(const Options& o, int64_t size, const ParamScope& scope) {
@@ -65,7 +65,7 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
       out({.in = options.heads * options.value_head_size,
            .out = options.hidden_size,
            .bias = options.bias,
-           .deviation = options.out_deviation},
+           .init = options.out_init},
           scope / "out") {
   const Options& o = options;
   if (o.q_latent_size > 0) {
@@ -75,13 +75,12 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
   if (o.rope_head_size > 0) {
     q_rope.emplace(projection(o, query_source(o), o.heads * o.rope_head_size, scope / "q_rope"));
     k_rope.emplace(projection(o, o.hidden_size, o.rope_head_size, scope / "k_rope"));
-    rope_angles =
-        rope_table(o.rope_positions, o.rope_head_size, o.rope_theta, scope.dtype(), scope.device());
+    rope_angles = rotary_positions(o.rope_positions, o.rope_head_size, o.rope_theta, scope);
   }
 }
 
 Var LatentAttention::turn(const Var& x, int64_t heads, int64_t position) const {
-  return rope(x, rope_angles,
+  return rope(x, rope_angles.rows(position + x.shape()[1]).value(),
               {.heads = heads, .position_offset = position, .layout = options.rope_layout});
 }
 

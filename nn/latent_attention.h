@@ -25,8 +25,8 @@ struct LatentAttention {
     double norm_eps = 1e-5;       ///< of the latents' RMS norms
     double dropout = 0;           ///< of the attention weights
     bool bias = true;             ///< of the output projection; the others have none
-    double in_deviation = 0, out_deviation = 0;  ///< as in Linear::Options
-    int64_t rope_positions = 0;                  ///< the number of rotary positions
+    MatrixInit in_init = {}, out_init = {};
+    int64_t rope_positions = 0;  ///< rotary positions whose rows are made at once
     double rope_theta = 10000;
     RopeLayout rope_layout = RopeLayout::kHalf;
 
@@ -73,7 +73,7 @@ struct LatentAttention {
   Linear k_up, v_up;
   std::optional<Linear> q_rope, k_rope;
   Linear out;
-  Tensor rope_angles;  ///< (rope_positions, R) or undefined
+  PositionTable rope_angles;  ///< (positions, R) or undefined
 
  private:
   struct Queries {

@@ -5,9 +5,10 @@
 namespace tapestry {
 
 Linear::Linear(const Options& options, const ParamScope& scope)
-    : weight(scope.create("weight", {options.out, options.in},
-                          options.deviation > 0 ? Init::normal(options.deviation)
-                                                : Init::xavier(options.out, options.in))),
+    : weight(scope.create(
+          "weight", {options.out, options.in},
+          options.init.of_parts(options.parts.empty() ? std::vector{options.out} : options.parts,
+                                options.in))),
       bias(options.bias ? scope.create("bias", {options.out}, Init::zeros()) : Var()),
       activation(options.activation),
       precision(scope.precision()) {}
@@ -25,7 +26,8 @@ Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
 
 Var Norm::operator()(const Var& x) const {
   if (options.kind != NormKind::kBatch) return norm(x, weight, bias, options);
-  return batch_norm(x, weight, bias, running_mean, running_var, {.eps = options.eps});
+  return batch_norm(x, weight, bias, running_mean, running_var,
+                    {.eps = options.eps, .biased = options.biased_running_variance});
 }
 
 Var Norm::operator()(const Var& x, const Var& residual) const {
@@ -55,12 +57,13 @@ FeedForward::FeedForward(const Options& options, const ParamScope& scope)
           .out = (act.gated ? 2 : 1) * options.intermediate_size,
           .bias = options.bias,
           .activation = act.gated ? Activation::kNone : act.activation,
-          .deviation = options.up_deviation},
+          .init = options.up_init,
+          .parts = std::vector<int64_t>(act.gated ? 2 : 1, options.intermediate_size)},
          scope / "up"),
       down({.in = options.intermediate_size,
             .out = options.hidden_size,
             .bias = options.bias,
-            .deviation = options.down_deviation},
+            .init = options.down_init},
            scope / "down"),
       dropout(options.dropout) {}
 

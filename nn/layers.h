@@ -14,7 +14,8 @@ struct Linear {
     int64_t out = 0;
     bool bias = true;
     Activation activation = Activation::kNone;
-    double deviation = 0;  ///< W starts as N(0, deviation^2); 0: Xavier uniform
+    MatrixInit init = {};             ///< of W
+    std::vector<int64_t> parts = {};  ///< rows of each projection that W packs; empty: it is one
   };
 
   Linear(const Options& options, const ParamScope& scope);
@@ -37,7 +38,8 @@ struct Linear {
 /// starts at 1, beta (not of RMS) at 0.
 struct Norm {
   struct Options : NormOptions {
-    bool bias = true;  ///< layer and batch norms have a beta
+    bool bias = true;                      ///< layer and batch norms have a beta
+    bool biased_running_variance = false;  ///< of batch norms (BatchNormOptions::biased)
   };
 
   Norm(int64_t size, const Options& options, const ParamScope& scope);
@@ -78,7 +80,7 @@ struct FeedForward {
     HiddenAct act = {};
     double dropout = 0;  ///< of the activations
     bool bias = true;
-    double up_deviation = 0, down_deviation = 0;  ///< as in Linear::Options
+    MatrixInit up_init = {}, down_init = {};
   };
 
   FeedForward(const Options& options, const ParamScope& scope);

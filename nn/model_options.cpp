@@ -6,14 +6,35 @@
 namespace tapestry {
 namespace {
 
-double residual_deviation(const ModelOptions& o, int64_t branches) {
-  if (o.norm_position == NormPosition::kPost) return o.initializer_range;
-  return o.initializer_range / std::sqrt(static_cast<double>(branches));
+// Of the projections back into the residual stream.
+MatrixInit residual_init(const ModelOptions& o, int64_t branches) {
+  MatrixInit init = matrix_init(o);
+  if (o.norm_position == NormPosition::kPre)
+    init.deviation /= std::sqrt(static_cast<double>(branches));
+  return init;
 }
 
 }  // namespace
 
+Initializer ModelOptions::chosen_initializer() const {
+  return initializer.value_or(initializer_range > 0 ? Initializer::kNormal
+                                                    : Initializer::kXavierPacked);
+}
+
+MatrixInit matrix_init(const ModelOptions& o) {
+  return {o.chosen_initializer(), o.initializer_range};
+}
+
+void validate_initializer(const ModelOptions& o, const OptionReport& report) {
+  const bool normal = o.chosen_initializer() == Initializer::kNormal;
+  report.expect(normal == (o.initializer_range > 0), "initializer_range", "must be ",
+                normal ? "more than 0" : "0",
+                " with initializer: ", name_of(o.chosen_initializer()), ", got ",
+                o.initializer_range, '.');
+}
+
 void ModelOptions::validate(const OptionReport& report) const {
+  validate_initializer(*this, report);
   if (kv_latent_size > 0) {
     report.expect(num_key_value_heads == 0 || num_key_value_heads == num_attention_heads,
                   "num_key_value_heads",
@@ -36,8 +57,8 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .kv_heads = o.num_key_value_heads,
           .dropout = o.attention_dropout,
           .bias = o.bias,
-          .in_deviation = o.initializer_range,
-          .out_deviation = residual_deviation(o, branches),
+          .in_init = matrix_init(o),
+          .out_init = residual_init(o, branches),
           .rope_positions = rope ? o.max_position_embeddings : 0,
           .rope_theta = o.rope_theta,
           .rope_layout = o.rope_layout};
@@ -57,8 +78,8 @@ LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t
           .norm_eps = o.norm_eps,
           .dropout = o.attention_dropout,
           .bias = o.bias,
-          .in_deviation = o.initializer_range,
-          .out_deviation = residual_deviation(o, branches),
+          .in_init = matrix_init(o),
+          .out_init = residual_init(o, branches),
           .rope_positions = o.max_position_embeddings,
           .rope_theta = o.rope_theta,
           .rope_layout = o.rope_layout};
@@ -76,12 +97,14 @@ FeedForward::Options feed_forward_options(const ModelOptions& o, int64_t branche
           .act = o.hidden_act,
           .dropout = o.activation_dropout,
           .bias = o.bias,
-          .up_deviation = o.initializer_range,
-          .down_deviation = residual_deviation(o, branches)};
+          .up_init = matrix_init(o),
+          .down_init = residual_init(o, branches)};
 }
 
 Norm::Options norm_options(const ModelOptions& o) {
-  return {{.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout}, o.bias};
+  return {{.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout},
+          o.bias,
+          o.norm_running_variance == RunningVariance::kBiased};
 }
 
 Residual::Options residual_options(const ModelOptions& o) {

@@ -1,9 +1,14 @@
 // What a model is made of: one place for each default, and how its layers take them.
 #pragma once
 
+#include <optional>
+
 #include "nn/latent_attention.h"
 
 namespace tapestry {
+
+/// Of the batch, in the running average: divided by the rows less one (PyTorch), or by the rows.
+enum class RunningVariance { kUnbiased, kBiased };
 
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kNone };
 
@@ -23,19 +28,24 @@ struct ModelOptions {
   HiddenAct hidden_act = {};
   NormKind norm = NormKind::kLayer;
   NormPosition norm_position = NormPosition::kPost;
+  std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
   double norm_eps = 1e-5;
+  RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
   bool bias = true;  ///< linear layers and layer norms of the trunk have one
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
-  int64_t max_position_embeddings = 1024;  ///< longest sequence, special tokens included
+  /// Positions of the training, special tokens included. Learned ones end here; others go on.
+  int64_t max_position_embeddings = 1024;
   double rope_theta = 10000;
   RopeLayout rope_layout = RopeLayout::kHalf;
   int64_t type_vocab_size = 0;      ///< segment embeddings (BERT's 2); 0: none
   bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
+  bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
   bool scale_embeddings = true;     ///< by sqrt(D)
-  /// Matrices and embeddings start as N(0, range^2); in a pre-norm model the projections back into
-  /// the residual stream as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
-  /// 0: Xavier uniform, embeddings N(0, 1 / D).
+  /// Of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
+  std::optional<Initializer> initializer = {};
+  /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
+  /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
   double initializer_range = 0;
   int64_t patch_size = 16;  ///< of a Vision Transformer: its patches are so many pixels square
   bool pooled_head = true;  ///< its head has a hidden layer: an MLP, else linear
@@ -46,10 +56,25 @@ struct ModelOptions {
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;
 
+  static constexpr int64_t kEndless = int64_t{1} << 40;
+  /// The longest sequence that the model can read or write: kEndless, unless positions are learned.
+  int64_t longest_sequence() const {
+    return position_embedding == PositionEmbedding::kLearned ? max_position_embeddings : kEndless;
+  }
+
+  Initializer chosen_initializer() const;
+  bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
+
   /// Sizes that do not fit each other, of a model with attention.
   void validate(const OptionReport& report = OptionReport::throwing("model")) const;
 };
 
+/// An initializer_range without kNormal, or the reverse.
+void validate_initializer(const ModelOptions& options,
+                          const OptionReport& report = OptionReport::throwing("model"));
+
+/// How a matrix starts that does not write into the residual stream.
+MatrixInit matrix_init(const ModelOptions& options);
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
 MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
 LatentAttention::Options latent_attention_options(const ModelOptions& options, int64_t branches);

@@ -1,12 +1,61 @@
 #include "nn/parameters.h"
 
 #include <cmath>
+#include <numeric>
 
 namespace tapestry {
 
 Init Init::xavier(int64_t out, int64_t in) {
   return {Kind::kUniform, std::sqrt(6.0 / static_cast<double>(in + out))};
 }
+
+Init MatrixInit::of(int64_t out, int64_t in) const {
+  switch (kind) {
+    case Initializer::kXavierPacked:
+    case Initializer::kXavierUniform:
+      return Init::xavier(out, in);
+    case Initializer::kXavierNormal:
+      return Init::normal(std::sqrt(2.0 / static_cast<double>(in + out)));
+    case Initializer::kKaiming:
+      return Init::normal(std::sqrt(2.0 / static_cast<double>(in)));
+    case Initializer::kNormal:
+      break;
+  }
+  return Init::normal(deviation);
+}
+
+std::vector<InitRows> MatrixInit::of_parts(const std::vector<int64_t>& parts, int64_t in) const {
+  const int64_t rows = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  if (kind == Initializer::kXavierPacked) return {{rows, of(rows, in)}};
+  std::vector<InitRows> each;
+  for (const int64_t part : parts) each.push_back({part, of(part, in)});
+  return each;
+}
+
+namespace {
+
+int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
+
+// Elements [begin, end) of a parameter. Element i is draw i of the parameter's key.
+void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end, double* element) {
+  for (int64_t i = begin; i < end; ++i) {
+    switch (init.kind) {
+      case Init::Kind::kConstant:
+        element[i] = init.value;
+        break;
+      case Init::Kind::kNormal:
+        element[i] = init.value * philox_normal(key, i);
+        break;
+      case Init::Kind::kUniform: {
+        const Philox4 bits = philox(key, i);
+        element[i] = init.value * (2 * to_uniform(bits.v[0], bits.v[1]) - 1);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
 
 ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision)
     : seed_(seed), dtype_(dtype), device_(device), precision_(precision) {
@@ -35,23 +84,20 @@ int64_t ParamStore::elements() const {
   return total;
 }
 
-Parameter& ParamStore::create(const std::string& name, const Shape& shape, const Init& init,
-                              DType dtype) {
+Parameter& ParamStore::create(const std::string& name, const Shape& shape,
+                              const std::vector<InitRows>& init, DType dtype) {
   check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
   // Drawn in float64 and rounded, so float32 and float64 models start at the same point.
-  Tensor value = Tensor::full(shape, init.value, DType::kFloat64);
-  if (init.kind != Init::Kind::kConstant) {
-    const PhiloxKey key{seed_, 0, stream_of(name.data(), name.size())};
-    double* element = value.data<double>();
-    for (int64_t i = 0; i < value.numel(); ++i) {
-      if (init.kind == Init::Kind::kNormal) {
-        element[i] = init.value * philox_normal(key, i);
-      } else {
-        const Philox4 bits = philox(key, i);
-        element[i] = init.value * (2 * to_uniform(bits.v[0], bits.v[1]) - 1);
-      }
-    }
+  Tensor value = Tensor::empty(shape, DType::kFloat64);
+  const PhiloxKey key{seed_, 0, stream_of(name.data(), name.size())};
+  const int64_t rows = rows_of(shape), row = rows > 0 ? value.numel() / rows : 0;
+  int64_t begin = 0;
+  for (const InitRows& part : init) {
+    draw(part.init, key, begin * row, (begin + part.rows) * row, value.data<double>());
+    begin += part.rows;
   }
+  check(begin == rows, "parameters", "'", name, "' has ", rows, " rows, ", begin,
+        " of them start.");
   index_[name] = parameters_.size();
   parameters_.push_back({name, Var::parameter(value.to(dtype).to(device_))});
   return parameters_.back();
@@ -63,12 +109,18 @@ ParamScope ParamScope::operator/(std::string_view name) const {
 }
 
 Var ParamScope::create(std::string_view name, const Shape& shape, const Init& init) const {
+  return create(name, shape, std::vector<InitRows>{{rows_of(shape), init}});
+}
+
+Var ParamScope::create(std::string_view name, const Shape& shape,
+                       const std::vector<InitRows>& init) const {
   return store_->create((*this / name).prefix_, shape, init, dtype()).var;
 }
 
 Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,
                                  const Init& init) const {
-  Parameter& buffer = store_->create((*this / name).prefix_, shape, init, wider(dtype()));
+  Parameter& buffer =
+      store_->create((*this / name).prefix_, shape, {{rows_of(shape), init}}, wider(dtype()));
   buffer.trained = false;
   buffer.var.set_requires_grad(false);
   return buffer.var.value();

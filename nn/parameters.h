@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/var.h"
+#include "core/enumerators.h"
 #include "core/precision.h"
 
 namespace tapestry {
@@ -25,6 +26,52 @@ struct Init {
   static Init normal(double deviation) { return {Kind::kNormal, deviation}; }
   /// Xavier / Glorot uniform for a weight (out, in): bound sqrt(6 / (in + out)).
   static Init xavier(int64_t out, int64_t in);
+};
+
+/// The next `rows` rows of a parameter, and how they start.
+struct InitRows {
+  int64_t rows;
+  Init init;
+};
+
+/// How the matrices of a model start. A matrix may hold several projections, one below the other
+/// (queries, keys and values; the gate and the rest of a gated network).
+enum class Initializer {
+  kXavierPacked,   ///< Xavier uniform by the shape of each matrix; embeddings (V, D) are N(0, 1/D)
+  kXavierUniform,  ///< U(-b, b), b^2 = 6 / (in + out) of each projection (Glorot and Bengio 2010)
+  kXavierNormal,   ///< N(0, 2 / (in + out)) of each projection (the same)
+  kKaiming,        ///< N(0, 2 / in) (He et al. 2015)
+  kNormal,         ///< N(0, deviation^2)
+};
+
+/// "xavier_packed", "xavier_uniform" and so on.
+constexpr const char* name_of(Initializer initializer) {
+  switch (initializer) {
+    case Initializer::kXavierPacked:
+      return "xavier_packed";
+    case Initializer::kXavierUniform:
+      return "xavier_uniform";
+    case Initializer::kXavierNormal:
+      return "xavier_normal";
+    case Initializer::kKaiming:
+      return "kaiming";
+    case Initializer::kNormal:
+      return "normal";
+  }
+  return nullptr;
+}
+inline constexpr auto kInitializers = enumerators<Initializer>();
+
+/// How one matrix starts.
+struct MatrixInit {
+  Initializer kind = Initializer::kXavierPacked;
+  double deviation = 0;  ///< of kNormal
+
+  static MatrixInit normal(double deviation) { return {Initializer::kNormal, deviation}; }
+  /// A projection (out, in).
+  Init of(int64_t out, int64_t in) const;
+  /// A matrix of projections from `in` numbers, each with so many rows.
+  std::vector<InitRows> of_parts(const std::vector<int64_t>& parts, int64_t in) const;
 };
 
 struct Parameter {
@@ -63,7 +110,8 @@ class ParamStore {
 
  private:
   friend class ParamScope;
-  Parameter& create(const std::string& name, const Shape& shape, const Init& init, DType dtype);
+  Parameter& create(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
+                    DType dtype);
 
   uint64_t seed_;
   DType dtype_;
@@ -81,6 +129,8 @@ class ParamScope {
 
   /// A new parameter "<prefix>.<name>". Throws when the name is taken.
   Var create(std::string_view name, const Shape& shape, const Init& init) const;
+  /// Likewise with rows that start in different ways; together they are all rows.
+  Var create(std::string_view name, const Shape& shape, const std::vector<InitRows>& init) const;
   /// Likewise for state that is not trained. A bfloat16 model's is float32: small steps of a
   /// running average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;

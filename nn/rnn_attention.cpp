@@ -46,8 +46,8 @@ Var orthogonal_weight(int64_t gates, int64_t size, const ParamScope& scope) {
   return weight;
 }
 
-double gate_deviation(int64_t in, int64_t size) {
-  return std::sqrt(2.0 / static_cast<double>(in + size));
+MatrixInit gate_init(int64_t in, int64_t size) {
+  return MatrixInit::normal(std::sqrt(2.0 / static_cast<double>(in + size)));
 }
 
 // Time first or batch first: (A, B, W) -> (B, A, W).
@@ -69,7 +69,7 @@ Var stack(const std::vector<Var>& steps) {
 GruLayer::GruLayer(const Options& o, const ParamScope& scope)
     : input({.in = o.in,
              .out = 3 * o.hidden_size * (o.bidirectional ? 2 : 1),
-             .deviation = gate_deviation(o.in, o.hidden_size)},
+             .init = gate_init(o.in, o.hidden_size)},
             scope / "input"),
       weight(orthogonal_weight(o.bidirectional ? 6 : 3, o.hidden_size, scope / "recurrent")),
       bias((scope / "recurrent").create("bias", {weight.shape()[0]}, Init::zeros())) {}
@@ -79,7 +79,7 @@ AttentiveGru::AttentiveGru(const Options& o, const ParamScope& scope)
       context({.in = o.memory_size,
                .out = 3 * o.hidden_size,
                .bias = false,
-               .deviation = gate_deviation(o.memory_size, o.hidden_size)},
+               .init = gate_init(o.memory_size, o.hidden_size)},
               scope / "context"),
       query({.in = o.hidden_size, .out = o.hidden_size, .bias = false},
             scope / "attention" / "query"),

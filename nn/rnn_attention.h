@@ -68,8 +68,8 @@ struct AttentiveGru {
 };
 
 /// These options apply: hidden_size, encoder_layers, decoder_layers, tie_word_embeddings,
-/// scale_embeddings, initializer_range (of embeddings and classifier) and dropout: of the
-/// embeddings, between layers and before the classifier.
+/// output_bias, scale_embeddings, initializer and initializer_range (of embeddings and classifier)
+/// and dropout: of the embeddings, between layers and before the classifier.
 struct RnnAttention {
   /// Throws Error(kConfig) when there is no layer on a side.
   RnnAttention(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);

@@ -60,7 +60,7 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
   for (int64_t i = 0; i < options.decoder_layers; ++i) {
     decoder_layers.emplace_back(options, scope / "decoder" / "layers" / i);
   }
-  if (options.norm_position == NormPosition::kPre) {
+  if (options.has_final_norm()) {
     decoder_norm.emplace_back(options.hidden_size, norm_options(options),
                               scope / "decoder" / "norm");
   }

@@ -87,7 +87,7 @@ struct EncoderDecoder {
   Trunk encoder;
   InputEmbedding target_embedding;
   std::vector<DecoderLayer> decoder_layers;
-  std::vector<Norm> decoder_norm;  ///< one in pre-norm models, else none
+  std::vector<Norm> decoder_norm;  ///< one with ModelOptions::has_final_norm(), else none
 };
 
 }  // namespace tapestry

@@ -4,13 +4,15 @@
 
 namespace tapestry {
 
-Var position_table(const ModelOptions& o, const ParamScope& scope) {
+PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
   switch (o.position_embedding) {
     case PositionEmbedding::kSinusoidal:
-      return sinusoidal_positions(o.max_position_embeddings, o.hidden_size, scope.dtype(),
-                                  scope.device());
+      return {o.max_position_embeddings,
+              [size = o.hidden_size, dtype = scope.dtype(), device = scope.device()](int64_t rows) {
+                return sinusoidal_positions(rows, size, dtype, device);
+              }};
     case PositionEmbedding::kLearned:
-      return embedding_table(o, o.max_position_embeddings, scope / "positions");
+      return PositionTable(embedding_table(o, o.max_position_embeddings, scope / "positions"));
     case PositionEmbedding::kRope:
     case PositionEmbedding::kNone:
       break;
@@ -35,9 +37,10 @@ InputEmbedding::InputEmbedding(const ModelOptions& o, const Var& table, const Pa
 Var InputEmbedding::operator()(const Tensor& ids, int64_t offset, const Tensor& segments) const {
   EmbeddingOptions at_offset = options;
   at_offset.position_offset = offset;
-  if (!segment_table.defined() && norm.empty()) return embedding(ids, table, positions, at_offset);
+  const Var rows = positions.rows(offset + ids.shape()[1]);
+  if (!segment_table.defined() && norm.empty()) return embedding(ids, table, rows, at_offset);
   at_offset.dropout = 0;  // dropout comes last, after the sum
-  Var x = embedding(ids, table, positions, at_offset);
+  Var x = embedding(ids, table, rows, at_offset);
   if (segment_table.defined()) {
     x = x + (segments.defined() ? embedding(segments, segment_table)
                                 : reshape(slice(segment_table, 0, 0, 1), {x.shape()[2]}));
@@ -68,7 +71,7 @@ EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const Param
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
     layers.emplace_back(options, scope / "layers" / i);
   }
-  if (options.norm_position == NormPosition::kPre) {
+  if (options.has_final_norm()) {
     norm.emplace_back(options.hidden_size, norm_options(options), scope / "norm");
   }
 }

@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "nn/layer_attention.h"
+#include "nn/position_table.h"
 #include "nn/word_tables.h"
 
 namespace tapestry {
 
-/// The table (max_position_embeddings, D) that is added to token embeddings, learned
-/// ("<scope>.positions.weight") or sinusoidal. Undefined for rotary positions or none.
-Var position_table(const ModelOptions& options, const ParamScope& scope);
+/// The table (max_position_embeddings, D) that is added to token embeddings: learned
+/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for rotary positions or
+/// none.
+PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
 
 /// Token embedding with positions, segments, norm and dropout.
 struct InputEmbedding {
@@ -20,7 +22,8 @@ struct InputEmbedding {
   /// undefined: all 0 -> (B, T, D).
   Var operator()(const Tensor& ids, int64_t offset = 0, const Tensor& segments = {}) const;
 
-  Var table, positions, segment_table;
+  Var table, segment_table;
+  PositionTable positions;
   EmbeddingOptions options;
   std::vector<Norm> norm;  ///< one with embedding_norm, else none
 };
@@ -39,7 +42,7 @@ struct EncoderLayer {
   Residual feed_forward_norm;
 };
 
-/// A stack of layers over embeddings of any kind, with the last norm of a pre-norm model.
+/// A stack of layers over embeddings of any kind, with the norm behind them.
 struct EncoderStack {
   /// options.num_hidden_layers layers.
   EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope);
@@ -49,7 +52,7 @@ struct EncoderStack {
   bool causal;
   bool recompute;  ///< ModelOptions::recompute
   std::vector<EncoderLayer> layers;
-  std::vector<Norm> norm;  ///< one in pre-norm models, else none
+  std::vector<Norm> norm;  ///< one with ModelOptions::has_final_norm(), else none
 };
 
 struct Trunk {

@@ -45,10 +45,10 @@ VisionTransformer::VisionTransformer(const ModelOptions& o, const ImageClasses& 
     : options(with_positions(o, data)),
       patch_embedding({.in = o.patch_size * o.patch_size * data.channels,
                        .out = o.hidden_size,
-                       .deviation = o.initializer_range},
+                       .init = matrix_init(o)},
                       scope / "patch_embedding"),
       cls(embedding_table(options, 1, scope / "cls")),
-      positions(position_table(options, scope)),
+      positions(position_table(options, scope).rows(options.max_position_embeddings)),
       encoder(options, /*causal=*/false, scope),
       head(options, data.classes, options.pooled_head, scope) {}
 
@@ -67,7 +67,7 @@ LinearClassifier::LinearClassifier(const ModelOptions& o, const ImageClasses& da
                                    const ParamScope& scope)
     : classifier({.in = data.height * data.width * data.channels,
                   .out = data.classes,
-                  .deviation = o.initializer_range},
+                  .init = matrix_init(o)},
                  scope / "classifier") {}
 
 Var LinearClassifier::operator()(const Var& images) const {

@@ -5,16 +5,21 @@
 namespace tapestry {
 
 Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
-  const double deviation = o.initializer_range > 0
-                               ? o.initializer_range
-                               : 1 / std::sqrt(static_cast<double>(o.hidden_size));
-  return scope.create("weight", {rows, o.hidden_size}, Init::normal(deviation));
+  const Init init = o.chosen_initializer() == Initializer::kXavierPacked
+                        ? Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size)))
+                        : matrix_init(o).of(rows, o.hidden_size);
+  return scope.create("weight", {rows, o.hidden_size}, init);
 }
 
 Linear classifier(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
-  if (o.tie_word_embeddings) return {table, scope.precision()};
-  return {{.in = o.hidden_size, .out = vocab, .bias = false, .deviation = o.initializer_range},
-          scope / "output"};
+  const ParamScope output = scope / "output";
+  if (!o.tie_word_embeddings) {
+    return {{.in = o.hidden_size, .out = vocab, .bias = o.output_bias, .init = matrix_init(o)},
+            output};
+  }
+  Linear tied(table, scope.precision());
+  if (o.output_bias) tied.bias = output.create("bias", {vocab}, Init::zeros());
+  return tied;
 }
 
 }  // namespace tapestry

@@ -5,13 +5,13 @@
 
 namespace tapestry {
 
-/// A new parameter "<scope>.weight" (rows, D). Without initializer_range N(0, 1/D), so that scaling
-/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of
-/// order 1.
+/// A new parameter "<scope>.weight" (rows, D). Under kXavierPacked it is N(0, 1/D), so that scaling
+/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of order
+/// 1; under the others it starts as a matrix (rows, D).
 Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
-/// The classifier, (..., D) -> (..., vocab), without a bias. Its matrix is `table` where embeddings
-/// are tied, else a new parameter "<scope>.output.weight".
+/// The classifier, (..., D) -> (..., vocab). Its matrix is `table` where embeddings are tied, else
+/// a new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias".
 Linear classifier(const ModelOptions& options, int64_t vocab, const Var& table,
                   const ParamScope& scope);
 

@@ -69,9 +69,15 @@ struct OptimizerOptions {
 void validate(const OptimizerOptions& options,
               const OptionReport& report = OptionReport::throwing("optimizer"));
 
-/// PyTorch's defaults: weight_decay 0 (adamw 0.01), eps 1e-8 (adagrad 1e-10, adadelta 1e-6).
-/// PyTorch has no momentum rule of its own; 0.9 is the usual value.
+/// The usual values: weight_decay 0 (adamw 0.01), eps 1e-8 (adadelta 1e-6), momentum 0.9. PyTorch
+/// has the same but for adagrad's eps, 1e-10 there, and momentum, which it has no rule of its own
+/// for.
 OptimizerOptions optimizer_defaults(OptimizerType type);
+/// A rate to begin with: 1e-3; adagrad, whose steps shrink, 1e-2; adadelta, which finds its step by
+/// itself, 1 (Zeiler 2012 has no rate).
+double default_learning_rate(OptimizerType type);
+/// Numbers that a rule keeps for each element of the parameters.
+int64_t states_of(OptimizerType type);
 
 /// Which numbers of its options a rule reads, beside weight_decay.
 struct OptimizerReads {

@@ -46,11 +46,14 @@ OptimizerRule rule_of(OptimizerType type) {
     case OptimizerType::kNesterov:
       return {.step = momentum, .reads = {.momentum = true}};
     case OptimizerType::kAdagrad:
-      return {.step = adagrad, .reads = {.eps = true}, .defaults = {.eps = 1e-10}};
+      return {.step = adagrad, .reads = {.eps = true}, .learning_rate = 1e-2};
     case OptimizerType::kRmsprop:
       return {.step = rmsprop, .reads = {.alpha = true, .eps = true}};
     case OptimizerType::kAdadelta:
-      return {.step = adadelta, .reads = {.rho = true, .eps = true}, .defaults = {.eps = 1e-6}};
+      return {.step = adadelta,
+              .reads = {.rho = true, .eps = true},
+              .defaults = {.eps = 1e-6},
+              .learning_rate = 1};
     case OptimizerType::kAdam:
       return {.step = adam, .reads = {.betas = true, .eps = true}, .reads_t = true};
     case OptimizerType::kAdamW:
@@ -68,6 +71,12 @@ OptimizerOptions optimizer_defaults(OptimizerType type) {
   return options;
 }
 
+double default_learning_rate(OptimizerType type) { return rule_of(type).learning_rate; }
+
 OptimizerReads reads_of(OptimizerType type) { return rule_of(type).reads; }
+
+int64_t states_of(OptimizerType type) {
+  return std::ssize(state_names(rule_of(type).step(optimizer_defaults(type), 0, 0, 1)));
+}
 
 }  // namespace tapestry

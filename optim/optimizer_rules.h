@@ -14,6 +14,7 @@ struct OptimizerRule {
   OptimizerReads reads = {};
   OptimizerOptions defaults = {};  ///< the type left out
   bool reads_t = false;            ///< the step depends on t, which is then part of the state
+  double learning_rate = 1e-3;     ///< where none is given
 };
 
 OptimizerRule rule_of(OptimizerType type);

@@ -8,6 +8,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
+#include "apps/run/trainer.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/blas.h"
@@ -131,7 +132,7 @@ struct Measured {
 template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
                    NextLoss next_loss) {
-  Optimizer optimizer(config.optimizer, weight_decay_groups(store.named()));
+  Optimizer optimizer(config.optimizer, decay_groups(config.training, store.named()));
   Measured measured;
   Tensor loss;
   // CUDA graphs are made in the third step.

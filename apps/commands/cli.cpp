@@ -239,6 +239,8 @@ void add_inspect(CLI::App& app, Run& run) {
   auto arguments = std::make_shared<InspectArguments>();
   command->add_option("path", arguments->path, "checkpoint, run folder or config")->required();
   command->add_option("overrides", arguments->overrides, "section.key=value");
+  command->add_flag("--shapes", arguments->shapes,
+                    "the shapes that go through the model, too, from a dry run");
   command->callback([&run, arguments] { run = [arguments] { return run_inspect(*arguments); }; });
 }
 

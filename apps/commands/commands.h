@@ -114,6 +114,7 @@ struct GradcheckArguments {
 struct InspectArguments {
   std::string path;  ///< a checkpoint, a run folder or a config
   std::vector<std::string> overrides;
+  bool shapes = false;  ///< those that go through the model, too
 };
 
 struct AverageArguments {

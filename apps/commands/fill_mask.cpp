@@ -34,7 +34,7 @@ int run_fill_mask(const FillMaskArguments& arguments) {
   const Tokenizer& tokenizer = *model->tokenizers.source;
   filter_lines("fill-mask", 1, [&](const std::vector<std::string>& lines, int64_t number) {
     const std::vector<int32_t> ids = encode_with_masks(tokenizer, lines[0]);
-    const auto positions = static_cast<size_t>(model->config.model.max_position_embeddings);
+    const auto positions = static_cast<size_t>(model->config.model.longest_sequence());
     if (ids.size() > positions) {
       fail(ErrorKind::kData, "[fill-mask] line ", number + 1, " has ", ids.size(),
            " tokens, the model's positions end at ", positions, '.');

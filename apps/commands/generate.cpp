@@ -126,12 +126,10 @@ class Generator {
  private:
   const Tokenizer& tokenizer() const { return *model_.tokenizers.source; }
 
-  // Without max_new_tokens a text fills the model's positions; with it, it may outgrow them.
   int64_t limit_after(const Request& request) const {
-    const auto length = static_cast<int64_t>(request.prompt.size());
-    const int64_t positions = model_.config.model.max_position_embeddings;
-    if (options_.max_new_tokens > 0 && length <= positions) return options_.max_new_tokens;
-    return generation_limit(length, positions, options_);
+    const ModelOptions& model = model_.config.model;
+    return generation_limit(std::ssize(request.prompt), model.max_position_embeddings,
+                            model.longest_sequence(), options_);
   }
 
   void print(const Request& request, const std::vector<Hypothesis>& results, size_t shown) const {

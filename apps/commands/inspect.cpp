@@ -1,14 +1,40 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/checkpoint/parameters.h"
 #include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
 
 namespace tapestry {
 namespace {
+
+// Frozen parameters have neither gradients nor an optimizer's state.
+bool is_trained(const Parameter& parameter, const TrainingOptions& training) {
+  return parameter.trained &&
+         std::none_of(training.freeze.begin(), training.freeze.end(),
+                      [&](const auto& pattern) { return matches(parameter.name, pattern); });
+}
+
+// What training keeps beside the parameters and the activations.
+void print_training_memory(const ParamStore& store, const Config& config) {
+  int64_t trained = 0;
+  for (const Parameter& parameter : store.parameters()) {
+    if (is_trained(parameter, config.training)) trained += parameter.var.value().numel();
+  }
+  const OptimizerType type = config.optimizer.type;
+  const int64_t states = states_of(type), averages = config.training.ema_decay > 0 ? 1 : 0;
+  const double bytes = static_cast<double>(trained * size_of(store.dtype()));
+  fmt::print("training needs {:.1f} MB more: gradients{}{}\n",
+             static_cast<double>(1 + states + averages) * bytes / 1e6,
+             states == 0 ? fmt::format("; {} keeps nothing", name_of(type))
+                         : fmt::format(", {} state{} of {} for each parameter", states,
+                                       states == 1 ? "" : "s", name_of(type)),
+             averages == 0 ? "" : ", averages");
+}
 
 void print_parameters(const ParamStore& store) {
   for (const Parameter& parameter : store.parameters()) {
@@ -16,11 +42,8 @@ void print_parameters(const ParamStore& store) {
                parameter.var.value().numel());
   }
   const double bytes = static_cast<double>(store.elements() * size_of(store.dtype()));
-  fmt::print(
-      "{} parameters in {} tensors, {}: {:.1f} MB; training needs {:.1f} MB more for gradients "
-      "and Adam's state\n",
-      store.elements(), store.parameters().size(), name_of(store.dtype()), bytes / 1e6,
-      3 * bytes / 1e6);
+  fmt::print("{} parameters in {} tensors, {}: {:.1f} MB\n", store.elements(),
+             store.parameters().size(), name_of(store.dtype()), bytes / 1e6);
 }
 
 // A placeholder for a tokenizer that is not trained yet: it only has a size.
@@ -67,14 +90,34 @@ int64_t cached_layers(const Config& config) {
   return 0;
 }
 
-void print_model(Config config, const TokenizerPair& tokenizers) {
-  config.device = "cpu";
-  print_parameters(*task_of(config).parameters(config, tokenizers));
+void print_cache(const Config& config) {
   const int64_t layers = cached_layers(config);
   if (layers == 0) return;
   const int64_t bytes = cache_bytes_per_token(config.model, config.dtype);
   fmt::print("decoding keeps {} bytes for each token: {} in each of {} layers\n", layers * bytes,
              bytes, layers);
+}
+
+void print_shapes(const Config& config, const TokenizerPair& tokenizers) {
+  const auto shapes = task_of(config).shapes;
+  if (shapes == nullptr) {
+    fail(ErrorKind::kConfig, "[inspect] --shapes knows no batch for task ", config.task->name, '.');
+  }
+  const bool both_sides = config.model_type == ModelType::kEncoderDecoder ||
+                          config.model_type == ModelType::kRnnAttention;
+  const char* const letters = both_sides             ? "B sentences, S and T tokens of a side"
+                              : reads_images(config) ? "B images"
+                                                     : "B texts of T tokens";
+  fmt::print("\nshapes of a batch of {}:\n{}", letters, shapes(config, tokenizers));
+}
+
+void print_model(Config config, const TokenizerPair& tokenizers, bool shapes) {
+  config.device = "cpu";
+  const auto store = task_of(config).parameters(config, tokenizers);
+  print_parameters(*store);
+  print_training_memory(*store, config);
+  print_cache(config);
+  if (shapes) print_shapes(config, tokenizers);
 }
 
 void print_tokenizers(const TokenizerPair& tokenizers) {
@@ -94,7 +137,7 @@ int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    print_model(config, stand_ins(config));
+    print_model(config, stand_ins(config), arguments.shapes);
     return 0;
   }
   const ModelFiles files = read_model_files(arguments.path);
@@ -102,7 +145,7 @@ int run_inspect(const InspectArguments& arguments) {
             << to_yaml(files.config) << '\n';
   if (!reads_images(files.config)) print_tokenizers(files.tokenizers);
   std::cout << std::flush;
-  print_model(files.config, files.tokenizers);
+  print_model(files.config, files.tokenizers, arguments.shapes);
   return 0;
 }
 

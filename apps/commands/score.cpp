@@ -21,7 +21,7 @@ std::vector<Score> score_pairs(const TranslationModel<Model>& model,
   spec.source = arguments.source;
   spec.target = arguments.target;
   CorpusOptions options;
-  options.max_length = model.config.model.max_position_embeddings;
+  options.max_length = model.config.model.longest_sequence();
   options.overlong = "error";
   const ParallelCorpus pairs = load_parallel({spec}, model.tokenizers, options);
   if (pairs.counts.kept != pairs.counts.read) {

@@ -60,7 +60,7 @@ void translate_block(const TranslationModel<Model>& model, const std::vector<std
                      int64_t first, const SearchOptions& options,
                      const TranslateArguments& arguments, AttentionPages& pages) {
   std::vector<std::vector<int32_t>> sources;
-  const auto longest = static_cast<size_t>(model.config.model.max_position_embeddings - 1);  // eos
+  const auto longest = static_cast<size_t>(model.config.model.longest_sequence() - 1);  // eos
   for (const std::string& line : lines) {
     if (is_blank(line)) continue;
     sources.push_back(model.tokenizers.source->encode(line));

@@ -98,9 +98,9 @@ void check_model(Rules& rules, const Config& config) {
     for (const ModelType type : model_types(config)) types.push_back(name_of(type));
     report.expect_one_of("type", name_of(config.model_type), types);
   });
-  if (has_attention(config.model_type)) {
-    rules.of("model", {}, {}, [&](const OptionReport& report) { model.validate(report); });
-  }
+  rules.of("model", {}, {}, [&](const OptionReport& report) {
+    has_attention(config.model_type) ? model.validate(report) : validate_initializer(model, report);
+  });
   const ImageSize& size = config.data.image.size;
   if (config.model_type == ModelType::kVit && size.known()) {
     rules.of("model", {"data.image"}, {}, [&](const OptionReport& report) {
@@ -110,9 +110,9 @@ void check_model(Rules& rules, const Config& config) {
   if (reads_images(config)) return;
   rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
-    report.expect(longest <= model.max_position_embeddings, "max_position_embeddings",
-                  "must be at least ", key, ", got ", model.max_position_embeddings, " and ",
-                  longest, '.');
+    report.expect(longest <= model.longest_sequence(), "max_position_embeddings",
+                  "must be at least ", key, " for learned positions, got ",
+                  model.max_position_embeddings, " and ", longest, '.');
   });
 }
 
@@ -121,17 +121,22 @@ void check_training(Rules& rules, const Config& config) {
   rules.of("training.optimizer", {}, {},
            [&](const OptionReport& report) { validate(config.optimizer, report); });
   rules.of("training", {}, {}, [&](const OptionReport& report) {
-    report.expect(training.max_steps >= 1, "max_steps", "must be at least 1, got ",
-                  training.max_steps, '.');
+    report.expect(training.max_steps >= 1 || training.num_train_epochs > 0, "max_steps",
+                  "must be at least 1 without num_train_epochs, got ", training.max_steps, '.');
     config.batch.validate(report);
   });
-  rules.of(
-      "training", {},
-      {{"power", "training.lr_power"},
-       {"step_size", "training.lr_step_size"},
-       {"gamma", "training.lr_gamma"},
-       {"model_size", "model.hidden_size"}},
-      [&](const OptionReport& report) { validate(config.schedule, config.learning_rate, report); });
+  rules.of("training", {},
+           {{"power", "training.lr_power"},
+            {"step_size", "training.lr_step_size"},
+            {"gamma", "training.lr_gamma"},
+            {"model_size", "model.hidden_size"}},
+           [&](const OptionReport& report) {
+             ScheduleOptions schedule = config.schedule;
+             // The data tells how many updates the epochs are.
+             if (training.num_train_epochs > 0)
+               schedule.max_steps = std::max<int64_t>(1, schedule.max_steps);
+             validate(schedule, config.learning_rate, report);
+           });
   rules.of("training", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
     report.expect(config.batch.batch_type != "tokens" || config.batch.batch_size >= longest,
@@ -172,13 +177,36 @@ Config default_config(const TaskKind& task, bool images) {
   return config;
 }
 
+namespace {
+
+// Sizes that follow from others, so that a resolved config shows them.
+void settle_sizes(ModelOptions& model) {
+  if (model.kv_latent_size > 0) {
+    if (model.position_embedding == PositionEmbedding::kRope && model.num_attention_heads > 0) {
+      model.rope_head_size = latent_attention_options(model, /*branches=*/1).rope_head_size;
+    }
+  } else if (model.num_key_value_heads == 0) {
+    model.num_key_value_heads = model.num_attention_heads;
+  }
+}
+
+}  // namespace
+
+double usual_learning_rate(const Config& config) {
+  const bool factor = config.schedule.type == ScheduleType::kNoam;
+  return factor ? 1 : default_learning_rate(config.optimizer.type);
+}
+
 void derive(Config& config) {
   const TaskKind& task = *config.task;
+  if (config.learning_rate == 0) config.learning_rate = usual_learning_rate(config);
   config.batch.seed = config.seed;
   if (reads_images(config)) config.batch.batch_type = "sentences";  // batch_size counts images
   config.tokenizer.mask_piece = task.needs_mask_piece;
   config.tokenizer.sentinels = task.sentinels;
   config.denoising.max_length = config.data.corpus.max_length;
+  config.denoising.noise_density = config.denoising.density();
+  settle_sizes(config.model);
   config.schedule.max_steps = config.training.max_steps;
   config.schedule.model_size = config.model.hidden_size;
   if (config.training.metric_for_best_model.empty()) {

@@ -37,7 +37,8 @@ struct DataOptions {
 /// What the training loop itself decides.
 struct TrainingOptions {
   int64_t gradient_accumulation_steps = 1;  ///< batches per update
-  int64_t max_steps = 0;                    ///< updates; must be given
+  int64_t max_steps = 0;                    ///< updates; 0: num_train_epochs decides
+  double num_train_epochs = 0;              ///< times through the data; 0: max_steps decides
   double max_hours = 0;                     ///< saves and stops after this long; 0: no limit
   double label_smoothing = 0.0;
   double max_grad_norm = 0;  ///< clips the global norm; 0: off
@@ -51,6 +52,8 @@ struct TrainingOptions {
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
+  bool decay_all = false;           ///< weight_decay pulls biases and norms too
+  std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`
 };
 
 struct EvaluationOptions {
@@ -78,7 +81,7 @@ struct Config {
   ModelOptions model;
   BatchOptions batch;
   OptimizerOptions optimizer;
-  double learning_rate = 5e-4;  ///< the schedule's base rate
+  double learning_rate = 0;  ///< the schedule's base rate; 0: default_learning_rate()
   ScheduleOptions schedule;
   TrainingOptions training;
   SearchOptions generation;

@@ -428,8 +428,8 @@ std::string key_reference_markdown() {
       "A config is a YAML file with these keys. Each key can also be given on the command line, "
       "where it wins over\nthe file: `tapestry train config.yaml training.max_steps=500`. "
       "`tapestry help KEY` says the same as this page.\nOnly `task`, `output_dir`, `data.train` "
-      "and `training.max_steps` must be given. The other files of this folder are\nconfigs to "
-      "start from.\n\n"
+      "and `training.max_steps` (or `training.num_train_epochs`)\nmust be given. The other files "
+      "of this folder are configs to start from.\n\n"
       "A key that a task does not know, or that has no effect beside the others, is an error. "
       "Paths of data start at the\nfolder of the config file, `output_dir` and `init_from` at the "
       "working directory.\n";

@@ -49,8 +49,16 @@ void bind_transformer(ConfigSection& s, Config& config) {
       {{"post", NormPosition::kPost}, {"pre", NormPosition::kPre}},
       "Normalizes after the residual sum, as the first Transformer did, or before each "
       "sub-layer.");
+  bool final_norm = model.has_final_norm();
+  s.read_if(applies, why, "final_norm", final_norm, "A norm behind the last layer of each stack.");
+  if (applies) model.final_norm = final_norm;
   s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
             positive());
+  s.read_choice_if(applies && model.norm == NormKind::kBatch, "without norm: batchnorm",
+                   "norm_running_variance", model.norm_running_variance,
+                   {{"unbiased", RunningVariance::kUnbiased}, {"biased", RunningVariance::kBiased}},
+                   "The batch's variance as the running average takes it: divided by its rows less "
+                   "one, as PyTorch does, or by its rows.");
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
   s.read_choice_if(applies, why, "position_embedding", model.position_embedding,
                    {{"sinusoidal", PositionEmbedding::kSinusoidal},
@@ -65,7 +73,8 @@ void bind_transformer(ConfigSection& s, Config& config) {
                    {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
                    "Which numbers of a head are turned together: i and i + half, or neighbours.");
   s.read_if(!images, why, "max_position_embeddings", model.max_position_embeddings,
-            "Longest sequence that the model can read or write, in tokens.",
+            "Tokens of the longest sequence. Learned positions end there. Others go on to longer "
+            "ones: then it only ends a text that is generated without max_new_tokens.",
             between(1, double(BlockOptions::kLongest)));
   const bool segments = type == ModelType::kEncoder || type == ModelType::kDecoder;
   s.read_if(segments, images ? why : concat("with task: ", config.task->name), "type_vocab_size",
@@ -77,6 +86,26 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Dropout of the attention weights.", from_up_to_below(0, 1));
   s.read_if(applies, why, "activation_dropout", model.activation_dropout,
             "Dropout inside the feed-forward network.", from_up_to_below(0, 1));
+}
+
+// A range says normal, so that it may stand alone.
+void bind_initializer(ConfigSection& s, ModelOptions& model) {
+  constexpr double kUsualRange = 0.02;  // GPT-2's and BERT's
+  s.read("initializer_range", model.initializer_range,
+         "Standard deviation of the first weights. Given alone it means initializer: normal, which "
+         "takes 0.02 without it; it is 0 with the others.",
+         at_least(0));
+  Initializer initializer = model.chosen_initializer();
+  s.read_choice("initializer", initializer, named(kInitializers),
+                "First values of the matrices: by the shape of each projection (xavier_uniform, "
+                "xavier_normal, kaiming), by initializer_range (normal), or, if neither is given, "
+                "xavier_packed: uniform by the shape of each matrix, in which queries, keys and "
+                "values are one, and embeddings of variance 1 / hidden_size.");
+  model.initializer = initializer;
+  if (initializer == Initializer::kNormal && !s.has("initializer_range") &&
+      model.initializer_range == 0) {
+    model.initializer_range = kUsualRange;
+  }
 }
 
 // The type comes first: the others have other defaults for a Vision Transformer.
@@ -117,11 +146,14 @@ void bind_model(ConfigSection& s, Config& config) {
   if (images) bind_image_model(s, config);
   s.read_if(!images, with_type, "tie_word_embeddings", model.tie_word_embeddings,
             "The classifier over the vocabulary is the embedding table.");
+  const bool writes = config.model_type == ModelType::kEncoderDecoder ||
+                      config.model_type == ModelType::kRnnAttention ||
+                      config.model_type == ModelType::kDecoder;
+  s.read_if(writes, with_type, "output_bias", model.output_bias,
+            "The classifier over the vocabulary has a bias; a masked model's has one in any case.");
   s.read_if(!images, with_type, "scale_embeddings", model.scale_embeddings,
             "Multiplies embeddings by the root of hidden_size.");
-  s.read("initializer_range", model.initializer_range,
-         "Standard deviation of the first weights; 0: Xavier's, by the shape of each matrix.",
-         at_least(0));
+  bind_initializer(s, model);
   s.read_if(!linear, with_type, "dropout", model.dropout,
             "Dropout of embeddings and of the outputs of sub-layers.", from_up_to_below(0, 1));
   bind_transformer(s, config);

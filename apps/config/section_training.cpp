@@ -7,16 +7,21 @@ namespace tapestry {
 namespace {
 
 // The rule comes first: eps and weight_decay have another default for each.
-void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
+void bind_optimizer(ConfigSection& s, Config& config) {
+  OptimizerOptions& optimizer = config.optimizer;
   OptimizerType type = optimizer.type;
   s.read_choice("name", type, named(kOptimizerTypes), "The rule of an update.");
   if (type != optimizer.type) optimizer = optimizer_defaults(type);
   const OptimizerReads reads = reads_of(type);
   const std::string why = concat("with name: ", name_of(type));
   s.read("weight_decay", optimizer.weight_decay,
-         "Pulls the matrices towards 0; biases and norms are left alone. adamw applies it apart "
-         "from the gradient.",
+         "Pulls the matrices towards 0; biases and norms are left alone, unless decay_all is true. "
+         "adamw applies it apart from the gradient.",
          at_least(0));
+  s.read("decay_all", config.training.decay_all,
+         "weight_decay pulls biases and norms too, as all parameters.");
+  s.read("decay_exclude", config.training.decay_exclude,
+         "Names of parameters that weight_decay leaves alone; * stands for any characters.");
   s.read_if(reads.momentum, why, "momentum", optimizer.momentum,
             "Share of the last step that goes on.", from_up_to_below(0, 1));
   s.read_if(reads.alpha, why, "alpha", optimizer.alpha, "Decay of the mean of squared gradients.",
@@ -37,10 +42,12 @@ void bind_optimizer(ConfigSection& s, OptimizerOptions& optimizer) {
 
 void bind_schedule(ConfigSection& s, Config& config) {
   ScheduleOptions& schedule = config.schedule;
-  s.read("learning_rate", config.learning_rate,
-         "The rate after the warm-up; noam multiplies its own rate by it.", positive());
   s.read_choice("lr_scheduler_type", schedule.type, named(kScheduleTypes),
                 "How the rate goes on after the warm-up.");
+  // A default of its own for each rule and schedule: noam's is a factor.
+  if (config.learning_rate == 0) config.learning_rate = usual_learning_rate(config);
+  s.read("learning_rate", config.learning_rate,
+         "The rate after the warm-up; noam multiplies its own rate by it.", positive());
   const bool constant = schedule.type == ScheduleType::kConstant;
   const bool step = schedule.type == ScheduleType::kStep;
   const std::string why = concat("with lr_scheduler_type: ", name_of(schedule.type));
@@ -67,11 +74,17 @@ void bind_training(ConfigSection& s, Config& config) {
          at_least(1));
   s.read("gradient_accumulation_steps", training.gradient_accumulation_steps,
          "Batches of an update: their gradients are added up.", between(1, 1 << 16));
-  s.require("max_steps", training.max_steps, "Updates of the run.", at_least(1));
+  if (!s.given("num_train_epochs")) s.demand("max_steps");
+  s.read("max_steps", training.max_steps,
+         "Updates of the run. 0, or not given: as many as num_train_epochs are.", at_least(0));
+  s.read("num_train_epochs", training.num_train_epochs,
+         "Times through the training data, whole or not, after which the run ends, if max_steps "
+         "does not end it before. The batches of the first epoch count for each. 0: no such end.",
+         between(0, 1e9));
   s.read("max_hours", training.max_hours,
          "Saves and stops after so many hours of computing; 0: no limit.", at_least(0));
   s.section("optimizer", "How an update follows from the gradients.",
-            [&](ConfigSection& o) { bind_optimizer(o, config.optimizer); });
+            [&](ConfigSection& o) { bind_optimizer(o, config); });
   bind_schedule(s, config);
   s.read("label_smoothing", training.label_smoothing,
          "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));

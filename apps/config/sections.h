@@ -66,6 +66,9 @@ const std::vector<ModelType>& model_types(const Config& config);
 ModelOptions model_defaults(ModelType type);
 bool has_attention(ModelType type);
 
+/// The learning rate where none is given.
+double usual_learning_rate(const Config& config);
+
 /// Sets the members that follow from the others.
 void derive(Config& config);
 

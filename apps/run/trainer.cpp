@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <functional>
+#include <limits>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
@@ -46,6 +47,17 @@ NamedVars trained_parameters(const NamedVars& params, const std::vector<std::str
   return trained;
 }
 
+// Those of the config, with the end of this run.
+ScheduleOptions schedule_until(ScheduleOptions options, int64_t total_steps) {
+  options.max_steps = total_steps;
+  return options;
+}
+
+// The batches of an epoch count only where epochs do: a long text takes time to be counted.
+int64_t updates_of(const TrainingOptions& training, const TrainingTask& task) {
+  return total_updates(training, training.num_train_epochs > 0 ? task.batches_in_epoch() : 0);
+}
+
 // Without the warm-up, what a short run averages would be its random beginning above all.
 EmaOptions ema_options(const Config& config) {
   return {.decay = config.training.ema_decay, .warmup = true};
@@ -53,15 +65,50 @@ EmaOptions ema_options(const Config& config) {
 
 }  // namespace
 
+int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch) {
+  constexpr double kRounding = 1e-6;  // 0.1 * 30 is a little more than 3
+  const int64_t steps =
+      training.max_steps > 0 ? training.max_steps : std::numeric_limits<int64_t>::max();
+  if (training.num_train_epochs <= 0) return steps;
+  const double updates =
+      std::ceil(training.num_train_epochs * static_cast<double>(batches_in_epoch) /
+                    static_cast<double>(training.gradient_accumulation_steps) -
+                kRounding);
+  if (updates >= static_cast<double>(steps)) return steps;
+  return std::max<int64_t>(1, static_cast<int64_t>(updates));
+}
+
+std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& params) {
+  const auto& excluded = training.decay_exclude;
+  for (const std::string& pattern : excluded) {
+    const bool found = std::any_of(params.begin(), params.end(), [&](const auto& entry) {
+      return matches(entry.first, pattern);
+    });
+    if (!found) {
+      fail(ErrorKind::kConfig,
+           "[train] training.optimizer.decay_exclude: no parameter's name "
+           "matches '",
+           pattern, "'; tapestry inspect lists them.");
+    }
+  }
+  return weight_decay_groups(params, [&](const std::string& name, const Var& var) {
+    return (training.decay_all || var.shape().rank() >= 2) &&
+           std::none_of(excluded.begin(), excluded.end(),
+                        [&](const std::string& pattern) { return matches(name, pattern); });
+  });
+}
+
 Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
                  Resume&& start)
     : config_(config),
       task_(task),
+      total_steps_(updates_of(config.training, task)),
+      schedule_(schedule_until(config.schedule, total_steps_)),
       folder_(folder),
       log_(log),
       params_(task.parameters().named()),
       trained_(trained_parameters(params_, config.training.freeze)),
-      optimizer_(config.optimizer, weight_decay_groups(trained_)) {
+      optimizer_(config.optimizer, decay_groups(config.training, trained_)) {
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);
   if (resume.goes_on()) {
@@ -127,7 +174,7 @@ void Trainer::launch_update() {
   }
   // Now the device has enough to do: time to hear of the update before.
   finish_update();
-  optimizer_.launch(learning_rate(config_.schedule, config_.learning_rate, launched.step),
+  optimizer_.launch(learning_rate(schedule_, config_.learning_rate, launched.step),
                     {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
                     /*gradient_scale=*/1, /*also_finite=*/sums);
   optimizer_.zero_grad();
@@ -168,15 +215,19 @@ int Trainer::run() {
     return training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours;
   };
   const auto is_over = [&] {
-    return state_.step >= training.max_steps || patience_is_over() || time_is_up();
+    return state_.step >= total_steps_ || patience_is_over() || time_is_up();
   };
+  if (training.num_train_epochs > 0) {
+    log_.info(concat("num_train_epochs ", training.num_train_epochs, ", ", task_.batches_in_epoch(),
+                     " batches in the first: the run ends after update ", total_steps_));
+  }
   while (!is_over()) {
     const double before = steady_seconds();
     launch_update();
     ++state_.step;
     state_.position = task_.position();
     state_.seconds = steady_seconds() - started;
-    const bool logged = state_.step == training.max_steps || due(training.logging_steps);
+    const bool logged = state_.step == total_steps_ || due(training.logging_steps);
     if (on_cpu || logged) finish_update();
     window_.seconds += steady_seconds() - before;
     report(logged);
@@ -221,7 +272,7 @@ void Trainer::report_skipped(const Update& update) {
 }
 
 void Trainer::report(bool logged) {
-  const int64_t total = config_.training.max_steps;
+  const int64_t total = total_steps_;
   // Not a number where every update was skipped.
   const double loss = window_.loss / static_cast<double>(window_.targets);
   const double nll = window_.nll / static_cast<double>(window_.targets);
@@ -236,7 +287,7 @@ void Trainer::report(bool logged) {
   log_.progress(state_.step, total, status);
   if (!logged) return;
 
-  const double lr = learning_rate(config_.schedule, config_.learning_rate, state_.step);
+  const double lr = learning_rate(schedule_, config_.learning_rate, state_.step);
   const MemoryStats memory = memory_of(task_.parameters().device());
   log_.info(fmt::format(
       "update {}  epoch {}  loss {:.4f}  nll {:.4f}  ppl {:.2f}  lr {:.3g}  grad {:.3g}  "

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/checkpoint/run_folder.h"
 #include "apps/config/config.h"
@@ -16,6 +17,15 @@
 #include "optim/optimizer.h"
 
 namespace tapestry {
+
+/// How many updates a run has: max_steps, or as many as num_train_epochs are, if those are fewer.
+/// Every epoch counts as many batches as the first one has, so the number is known at the start,
+/// and to a run that goes on as well; the last update is a whole one.
+int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch);
+
+/// The parameters by their weight decay, as `training.optimizer` says. Throws Error(kConfig) where
+/// a pattern of decay_exclude matches no name.
+std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& params);
 
 class Trainer {
  public:
@@ -65,6 +75,8 @@ class Trainer {
 
   const Config& config_;
   TrainingTask& task_;
+  const int64_t total_steps_;
+  const ScheduleOptions schedule_;
   RunFolder& folder_;
   RunLog& log_;
   NamedVars params_;   ///< all of the model

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/shape_flow.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
 #include "data/loader.h"
@@ -128,6 +129,9 @@ class ClassificationTask : public TrainingTask {
     return loss_of<Kind>(model_, update_.at(static_cast<size_t>(i)), options);
   }
   DataPosition position() const override { return loader_.position(); }
+  int64_t batches_in_epoch() const override {
+    return Kind::batches(model_.config, data_.train, /*shuffle=*/true, {}).batches_in_epoch();
+  }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (model_.config.data.valid.empty()) return {};
@@ -165,6 +169,11 @@ std::shared_ptr<const ParamStore> parameters(const Config& config,
   return parameters_of<SequenceClassifier>(config, tokenizers);
 }
 
+std::string shapes(const Config& config, const TokenizerPair& tokenizers) {
+  if (reads_images(config)) return shape_flow<ImageClassifier>(config, tokenizers);
+  return shape_flow<SequenceClassifier>(config, tokenizers);
+}
+
 GradcheckCase gradcheck_case(const std::string& name, ModelType type, const ModelOptions& options) {
   if (type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
   if (type == ModelType::kLinear) return linear_classifier_gradcheck(name, options);
@@ -182,7 +191,8 @@ extern const Task kClassification{{.name = "classification",
                                    .has_classes = true},
                                   make,
                                   parameters,
-                                  gradcheck_case};
+                                  gradcheck_case,
+                                  shapes};
 
 ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
                             int64_t line) {

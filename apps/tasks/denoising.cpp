@@ -33,6 +33,10 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   }
   ~DenoisingTask() override { loader_.reset(); }
 
+  int64_t batches_in_epoch() const override {
+    return batches(train_, model_->config.batch, {}).batches_in_epoch();
+  }
+
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (valid_.size() == 0) return {};
     return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options)
@@ -61,6 +65,7 @@ extern const Task kDenoising{{.name = "denoising",
                               .sentinels = kSentinels},
                              make_task_of_model<DenoisingTask>,
                              encoder_decoder_parameters,
-                             encoder_decoder_case};
+                             encoder_decoder_case,
+                             encoder_decoder_shapes};
 
 }  // namespace tapestry

@@ -1,5 +1,6 @@
 #include "apps/tasks/encoder_decoder_task.h"
 
+#include "apps/tasks/shape_flow.h"
 #include "nn/gradcheck_models.h"
 
 namespace tapestry {
@@ -10,6 +11,13 @@ std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& confi
     return parameters_of<RnnAttention>(config, tokenizers);
   }
   return parameters_of<EncoderDecoder>(config, tokenizers);
+}
+
+std::string encoder_decoder_shapes(const Config& config, const TokenizerPair& tokenizers) {
+  if (config.model_type == ModelType::kRnnAttention) {
+    return shape_flow<RnnAttention>(config, tokenizers);
+  }
+  return shape_flow<EncoderDecoder>(config, tokenizers);
 }
 
 GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,

@@ -74,9 +74,10 @@ std::unique_ptr<TrainingTask> make_task_of_model(const Config& config, Tokenizer
   return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), start, report);
 }
 
-/// Task::parameters and Task::gradcheck of such a task.
+/// Task::parameters, Task::shapes and Task::gradcheck of such a task.
 std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& config,
                                                              const TokenizerPair& tokenizers);
+std::string encoder_decoder_shapes(const Config& config, const TokenizerPair& tokenizers);
 GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
                                    const ModelOptions& options);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
 #include "data/loader.h"
 #include "nn/gradcheck_models.h"
@@ -99,6 +100,10 @@ class LanguageModellingTask : public TrainingTask {
                               options);
   }
   DataPosition position() const override { return position_; }
+  int64_t batches_in_epoch() const override {
+    return with_batches(*model_, train_, /*shuffle=*/true, {},
+                        [](const auto& batches) { return batches.batches_in_epoch(); });
+  }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (valid_.size() == 0) return {};
@@ -139,7 +144,8 @@ extern const Task kClm{{.name = "clm",
                        parameters_of<LanguageModel>,
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/true);
-                       }};
+                       },
+                       shape_flow<LanguageModel>};
 
 extern const Task kMlm{{.name = "mlm",
                         .abilities = kModelsText | kFillsMasks,
@@ -153,7 +159,8 @@ extern const Task kMlm{{.name = "mlm",
                        parameters_of<LanguageModel>,
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/false);
-                       }};
+                       },
+                       shape_flow<LanguageModel>};
 
 double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
 
@@ -181,10 +188,9 @@ std::vector<Score> score_lines(const TextModel& model, const std::vector<std::st
     }
     const auto count = static_cast<int64_t>(ids.size()) - 1;
     Score score{.tokens = std::max<int64_t>(0, count)};
-    if (count > model.config.model.max_position_embeddings) {
+    if (const int64_t longest = model.config.model.longest_sequence(); count > longest) {
       fail(ErrorKind::kData, "[score] line ", scores.size() + 1, " has ", count,
-           " tokens, the model's positions end at ", model.config.model.max_position_embeddings,
-           '.');
+           " tokens, the model's positions end at ", longest, '.');
     }
     if (count > 0) {
       const Tensor in = Tensor::from(std::vector(ids.begin(), ids.end() - 1), {1, count});

@@ -37,6 +37,8 @@ class TrainingTask {
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
   /// The place in the data: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
+  /// Batches of the first epoch; others may have a few more or less.
+  virtual int64_t batches_in_epoch() const = 0;
   /// Metrics of the validation set by name: those of TaskKind::metrics, and more where they apply.
   virtual std::map<std::string, double> validate(const CrossEntropyOptions& options) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
@@ -57,6 +59,8 @@ struct Task : TaskKind {
                                                   const TokenizerPair& tokenizers);
   /// The loss of a small model with these options, by all of its parameters.
   GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
+  /// The shapes that go through the config's model, a part of it a line (apps/tasks/shape_flow.h).
+  std::string (*shapes)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
 };
 
 /// The row of a config's task.

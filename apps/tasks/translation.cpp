@@ -106,6 +106,10 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   // The loader's thread reads the corpus, which is destroyed before the base class.
   ~TranslationTask() override { loader_.reset(); }
 
+  int64_t batches_in_epoch() const override {
+    return EpochPlan(train_, model_->config.batch, 0).batches();
+  }
+
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
     if (valid_.size() == 0) return {};
     const Config& config = model_->config;
@@ -152,7 +156,8 @@ extern const Task kTranslation{{.name = "translation",
                                 .sections = {kGeneration, kEvaluation}},
                                make_task_of_model<TranslationTask>,
                                encoder_decoder_parameters,
-                               encoder_decoder_case};
+                               encoder_decoder_case,
+                               encoder_decoder_shapes};
 
 template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
                                   int64_t);

@@ -223,6 +223,7 @@ TEST(KeyValueCache, RefusesTokensOfAnotherShape) {
 
 TEST(Translate, LimitStopsAtTheLastPosition) {
   ModelOptions options = test::post_norm_options();
+  options.position_embedding = PositionEmbedding::kLearned;
   options.max_position_embeddings = 6;
   const SmallModel built(options);
   const Tensor source = test::sentences({5}, 5, 1);

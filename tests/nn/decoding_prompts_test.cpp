@@ -177,13 +177,19 @@ TEST(Hooks, StopTheirSentenceAlone) {
   EXPECT_EQ(stopped.live_sentences(), 2);
 }
 
-TEST(GenerationLimit, IsWhatTheModelHasRoomFor) {
-  EXPECT_EQ(generation_limit(1, 16, {}), 16);  // the last token is not fed
-  EXPECT_EQ(generation_limit(16, 16, {}), 1);
-  EXPECT_EQ(generation_limit(4, 16, {.max_new_tokens = 5}), 5);
-  EXPECT_EQ(generation_limit(14, 16, {.max_new_tokens = 5}), 3);
-  EXPECT_EQ(error_of([] { generation_limit(17, 16, {}); }),
+TEST(GenerationLimit, IsMaxNewTokensOrWhatThePositionsHaveRoomFor) {
+  EXPECT_EQ(generation_limit(1, 16, 16, {}), 16);  // the last token is not fed
+  EXPECT_EQ(generation_limit(16, 16, 16, {}), 1);
+  EXPECT_EQ(generation_limit(4, 16, 16, {.max_new_tokens = 5}), 5);
+  EXPECT_EQ(generation_limit(14, 16, 16, {.max_new_tokens = 5}), 5);
+  EXPECT_EQ(error_of([] { generation_limit(17, 16, 16, {.max_new_tokens = 5}); }),
             "[search] the prompt has 17 tokens, the model has positions for 16.");
+  // Positions that go on.
+  EXPECT_EQ(generation_limit(4, 16, 1000, {}), 13);
+  EXPECT_EQ(generation_limit(17, 16, 1000, {.max_new_tokens = 50}), 50);
+  EXPECT_EQ(error_of([] { generation_limit(17, 16, 1000, {}); }),
+            "[search] the prompt has 17 tokens, more than the 16 of the training: max_new_tokens "
+            "must say how many may follow.");
 }
 
 TEST(SearchOptionsValidate, NamesTheValueThatIsWrong) {

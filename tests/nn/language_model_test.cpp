@@ -332,11 +332,13 @@ TEST_P(LanguageModels, WithoutPositionsAMaskedTrunkFollowsAPermutation) {
   EXPECT_LT(moved(options), 1e-12);
 }
 
-TEST_P(LanguageModels, NoMorePositionsThanTheModelHas) {
+TEST_P(LanguageModels, NoMorePositionsThanTheModelHasLearned) {
   const Tensor ids = test::uniform_ids({1, 49}, 4, 2, kVocabulary);
   EXPECT_EQ(test::error_of([&] { model_.hidden(columns(ids, 0, 48)); }), "");
   const std::string error = test::error_of([&] { model_.hidden(ids); });
-  EXPECT_THAT(error, ::testing::HasSubstr("48")) << "the table's positions";
+  const bool learned = GetParam().options.position_embedding == PositionEmbedding::kLearned;
+  EXPECT_THAT(error, ::testing::HasSubstr(learned ? "learned 48 positions" : ""));
+  EXPECT_EQ(error.empty(), !learned);
 }
 
 TEST(Segments, AreAllZeroUnlessGiven) {
@@ -451,7 +453,7 @@ class Uncached {
     for (size_t row = 0; row < histories_.size(); ++row) {
       auto& history = histories_[row];
       history.insert(history.end(), &tokens[row * count], &tokens[row * count] + count);
-      const auto positions = static_cast<size_t>(model_.options.max_position_embeddings);
+      const auto positions = static_cast<size_t>(model_.options.longest_sequence());
       if (history.size() > positions) {
         history = {history.end() - std::max<int64_t>(1, positions / 2), history.end()};
       }
@@ -532,6 +534,26 @@ TEST(RotaryPositions, TableIsTheDefinition) {
   }
 }
 
+// |rot(x)| = |x|, at any position and in any head.
+TEST(RotaryPositions, KeepTheNorm) {
+  const int64_t heads = 3, size = 10, length = 490;
+  const Tensor x = test::uniform({1, length, heads * size}, 3);
+  for (const RopeLayout layout : kLayouts) {
+    const Tensor y = rope(x, rope_table(length, size, 10000, DType::kFloat64),
+                          {.heads = heads, .layout = layout})
+                         .value();
+    for (int64_t head = 0; head < length * heads; ++head) {
+      double before = 0, after = 0;
+      for (int64_t i = head * size; i < (head + 1) * size; ++i) {
+        before += x.data<double>()[i] * x.data<double>()[i];
+        after += y.data<double>()[i] * y.data<double>()[i];
+      }
+      ASSERT_NEAR(after, before, 1e-13) << "head " << head;
+    }
+    EXPECT_GT(distance(x, y), 0.1);
+  }
+}
+
 // q . k of a query at m and a key at n.
 TEST(RotaryPositions, ScoresDependOnTheDistanceAlone) {
   const int64_t length = 7, size = 10;
@@ -576,7 +598,7 @@ struct SmallAttention {
 // The layer's own parts, with all positions shifted.
 Var shifted(const SelfAttention& layer, const Var& x, int64_t offset, bool causal) {
   const Var packed =
-      rope(layer.qkv(x), layer.rope_angles,
+      rope(layer.qkv(x), layer.rope_angles.rows(offset + x.shape()[1]).value(),
            {.heads = 4 + 2, .position_offset = offset, .layout = layer.options.rope_layout});
   return layer.out(attention(packed, {.heads = 4, .kv_heads = 2, .causal = causal}));
 }
@@ -587,7 +609,7 @@ TEST(RotaryPositions, ShiftingAllPositionsChangesNothing) {
     const SmallAttention built(layout), still(layout, /*positions=*/0);
     for (const bool causal : {false, true}) {
       const Tensor y = built.layer(x, {}, causal).value();
-      for (const int64_t offset : {0, 1, 19, 27}) {
+      for (const int64_t offset : {0, 1, 19, 27, 5000}) {
         EXPECT_LT(distance(y, shifted(built.layer, x, offset, causal).value()), 1e-13) << offset;
       }
       EXPECT_GT(distance(y, still.layer(x, {}, causal).value()), 1e-3) << "positions are felt";

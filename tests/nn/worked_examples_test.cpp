@@ -116,6 +116,15 @@ TEST(WorkedExamples, CausalSelfAttention) {
                                                0.1759, 0.3154, 0.2693, 0.2394},
                                               {1, 1, 4, 4})),
             kFourDigits);
+  const Tensor expected = doubles({0.2400, 0.2900, 0.6100, 0.5500,  //
+                                   0.5125, 0.5693, 0.9506, 0.8430,  //
+                                   0.5130, 0.5708, 0.9071, 0.8968,  //
+                                   0.5161, 0.5767, 0.8802, 0.8430},
+                                  {1, 4, 4});
+  EXPECT_LT(distance(out.value(), expected), kFourDigits);
+  EXPECT_LT(
+      distance(attention(projected, projected, projected, {.causal = true}).value(), expected),
+      kFourDigits);
 
   // The layer, with the same matrix three times in its packed projection and the identity as W_O.
   ParamStore store(1, DType::kFloat64);

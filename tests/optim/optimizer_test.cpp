@@ -63,9 +63,9 @@ TEST(UpdateRule, Nesterov) {
 }
 
 TEST(UpdateRule, Adagrad) {
-  const double s1 = 16, p1 = 2 - 0.1 * 4 / (4 + 1e-10);
+  const double s1 = 16, p1 = 2 - 0.1 * 4 / (4 + 1e-8);
   const double g2 = -1 + 0.5 * p1;
-  EXPECT_DOUBLE_EQ(after_two_updates(kAdagrad), p1 - 0.1 * g2 / (std::sqrt(s1 + g2 * g2) + 1e-10));
+  EXPECT_DOUBLE_EQ(after_two_updates(kAdagrad), p1 - 0.1 * g2 / (std::sqrt(s1 + g2 * g2) + 1e-8));
 }
 
 TEST(UpdateRule, Rmsprop) {
@@ -99,6 +99,33 @@ TEST(UpdateRule, AdamW) {
   const double expected =
       p1 * (1 - 0.1 * 0.5) - 0.1 * (m2 / (1 - 0.81)) / (std::sqrt(v2 / (1 - 0.999 * 0.999)) + 1e-8);
   EXPECT_NEAR(after_two_updates(kAdamW), expected, 1e-14);
+}
+
+TEST(OptimizerDefaults, EachRuleHasARateAnEpsAndStatesOfItsOwn) {
+  struct Row {
+    OptimizerType type;
+    double learning_rate, eps;
+    int64_t states;
+  };
+  const Row rows[] = {{kSgd, 1e-3, 1e-8, 0},      {kMomentum, 1e-3, 1e-8, 1},
+                      {kNesterov, 1e-3, 1e-8, 1}, {kAdagrad, 1e-2, 1e-8, 1},
+                      {kRmsprop, 1e-3, 1e-8, 1},  {kAdadelta, 1, 1e-6, 2},
+                      {kAdam, 1e-3, 1e-8, 2},     {kAdamW, 1e-3, 1e-8, 2}};
+  ASSERT_EQ(std::size(rows), kOptimizerTypes.size());
+  for (const Row& row : rows) {
+    EXPECT_EQ(default_learning_rate(row.type), row.learning_rate) << name_of(row.type);
+    EXPECT_EQ(optimizer_defaults(row.type).eps, row.eps) << name_of(row.type);
+    EXPECT_EQ(states_of(row.type), row.states) << name_of(row.type);
+    const Problem problem = default_problem();
+    const Optimizer optimizer(optimizer_defaults(row.type), problem.params());
+    int64_t elements = 0;
+    for (const auto& [name, tensor] : optimizer.state()) {
+      if (!name.starts_with("step/")) elements += tensor.numel();
+    }
+    int64_t parameters = 0;
+    for (const auto& [name, var] : problem.params()) parameters += var.value().numel();
+    EXPECT_EQ(elements, row.states * parameters) << name_of(row.type);
+  }
 }
 
 TEST(Optimizer, ReportsTheNormBeforeClipping) {

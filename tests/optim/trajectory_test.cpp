@@ -76,8 +76,15 @@ TEST_P(Trajectory, EqualsPyTorch) {
   EXPECT_EQ(compared, 10);
 }
 
-OptimizerOptions with_decay(OptimizerType type, double weight_decay) {
+// Ours are the same but for this eps.
+OptimizerOptions pytorch_defaults(OptimizerType type) {
   OptimizerOptions options = optimizer_defaults(type);
+  if (type == OptimizerType::kAdagrad) options.eps = 1e-10;
+  return options;
+}
+
+OptimizerOptions with_decay(OptimizerType type, double weight_decay) {
+  OptimizerOptions options = pytorch_defaults(type);
   options.weight_decay = weight_decay;
   return options;
 }
@@ -107,7 +114,7 @@ std::vector<Case> cases() {
                                             {kAdam, 1e-3},
                                             {kAdamW, 1e-3}}) {
     all.push_back(
-        {std::string(name_of(type)) + "_defaults", optimizer_defaults(type), learning_rate});
+        {std::string(name_of(type)) + "_defaults", pytorch_defaults(type), learning_rate});
   }
   all.push_back({"adamw_groups", with_decay(kAdamW, 0.1), 0.02, {}, [](const Problem& problem) {
                    auto groups = weight_decay_groups(problem.params());

@@ -235,6 +235,49 @@ TEST_F(LanguageCommandsTest, ATextMayOutgrowThePositions) {
   EXPECT_THAT(outcome.err, HasSubstr("16"));
 }
 
+// Rotary positions go on: a model of 16 writes and reads longer texts.
+TEST_F(LanguageCommandsTest, RotaryPositionsAreNoLimit) {
+  ASSERT_EQ(
+      folder_->train("clm", "rope", {"training.max_steps=100", "model.position_embedding=rope"}), 0)
+      << folder_->messages();
+  const auto generated = [&](const std::string& options) {
+    const Json line = Json::parse(folder_->output(
+        concat("generate --model rope --prompt 'ba ce' --seed 1 --detail jsonl ", options)));
+    return line.at("continuations").at(0);
+  };
+  const Json text = generated("--min-new-tokens 60 --max-new-tokens 60");
+  EXPECT_EQ(text.at("tokens").size(), 60u);
+  // The same text from the model without its cache.
+  const auto model = TextModel::load(folder_->path("rope"), "cpu", "test", kContinuesText);
+  std::vector<int32_t> ids = {kEosId};
+  for (const int32_t id : model->tokenizers.source->encode("ba ce")) ids.push_back(id);
+  const size_t prompt = ids.size();
+  for (const std::string piece : text.at("tokens")) {
+    for (int32_t id = 0; id < model->tokenizers.source->vocab_size(); ++id) {
+      if (model->tokenizers.source->piece(id) == piece) ids.push_back(id);
+    }
+  }
+  ASSERT_EQ(ids.size(), prompt + 60);
+  const auto count = static_cast<int64_t>(ids.size());
+  const Var logits = model->model.logits(model->model.hidden(Tensor::from(ids, {1, count})));
+  const auto values = log_softmax(logits).value().to_vector<float>();
+  double sum = 0;
+  for (size_t t = prompt; t < ids.size(); ++t) {
+    sum += double(values[(t - 1) * 40 + static_cast<size_t>(ids[t])]);
+  }
+  EXPECT_NEAR(text.at("log_probability").get<double>(), sum, 1e-3);
+  // Without a limit a text ends with the positions of the training, and needs room for itself.
+  EXPECT_LE(generated("--max-new-tokens 0").at("tokens").size(), 16u - prompt + 1);
+  std::string longer = "ba";
+  for (int i = 0; i < 20; ++i) longer += " ce";
+  folder_->write("long", longer + '\n');
+  const auto outcome = folder_->run("generate --model rope --max-new-tokens 0", longer + '\n');
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("more than the 16 of the training: max_new_tokens must say"));
+  folder_->output("generate --model rope --max-new-tokens 5", longer + '\n');
+  folder_->output("score --model rope --target long");
+}
+
 // fill-mask
 
 TEST_F(LanguageCommandsTest, FillMaskGuessesAtEachMask) {

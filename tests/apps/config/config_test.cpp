@@ -276,9 +276,9 @@ const Broken kBroken[] = {
      "num_attention_heads, got 3 and 4."},
     {"PositionsTooFew",
      "",
-     {"model.max_position_embeddings=32"},
+     {"model.position_embedding=learned", "model.max_position_embeddings=32"},
      "command line: model.max_position_embeddings=32: 'model.max_position_embeddings' must be at "
-     "least data.max_length, got 32 and 64."},
+     "least data.max_length for learned positions, got 32 and 64."},
     {"BatchSmallerThanASentence",
      "  batch_size: 63\n",
      {},

@@ -60,7 +60,9 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_THAT(entry("training.optimizer.betas").tasks, HasSubstr("all; with name: adam or adamw"));
   EXPECT_EQ(entry("training.optimizer.betas").preset, "[0.9, 0.999]");
   EXPECT_EQ(entry("training.optimizer.betas").type, "list of numbers");
-  EXPECT_THAT(entry("training.optimizer.eps").preset, HasSubstr("1e-10 with name: adagrad"));
+  EXPECT_THAT(entry("training.optimizer.eps").preset, HasSubstr("1e-06 with name: adadelta"));
+  EXPECT_THAT(entry("training.learning_rate").preset,
+              HasSubstr("0.01 with training.optimizer.name: adagrad"));
   EXPECT_EQ(entry("training.lr_gamma").tasks, "all; with lr_scheduler_type: step");
   EXPECT_EQ(entry("training.max_steps").preset, "required");
   EXPECT_EQ(entry("generation.num_beams").preset, "5; 1 (clm)");

@@ -122,6 +122,40 @@ TEST_P(EveryTaskTest, SignalsSaveAndTheRunGoesOn) {
   expect_equal(folder_.result("whole"), folder_.result("parts"));
 }
 
+TEST_P(EveryTaskTest, EpochsEndARunAndResumeToTheSameBits) {
+  const std::vector<std::string> epochs = {"training.max_steps=0", "training.num_train_epochs=3.5",
+                                           "training.lr_scheduler_type=linear",
+                                           "training.warmup_steps=2"};
+  ASSERT_EQ(train("whole", epochs), 0) << folder_.messages();
+  const std::string said = folder_.messages();
+  const size_t at = said.find("num_train_epochs 3.5, ");
+  ASSERT_NE(at, std::string::npos) << said;
+  long batches = 0, updates = 0;
+  ASSERT_EQ(std::sscanf(said.c_str() + at,
+                        "num_train_epochs 3.5, %ld batches in the first: the run ends after update "
+                        "%ld",
+                        &batches, &updates),
+            2);
+  EXPECT_GT(batches, 4);
+  EXPECT_EQ(updates, (7 * batches + 3) / 4) << "two batches an update";
+  const Json state = Json::parse(read_file(folder_.path("whole/last/trainer_state.json")));
+  EXPECT_EQ(state.at("step"), updates);
+  EXPECT_EQ(state.at("epoch"), 3);
+  // The schedule ends there, too.
+  const std::vector<Json> entries = folder_.metrics("whole");
+  EXPECT_EQ(entries.at(entries.size() - 2).at("learning_rate"), 0);
+  // A run that stops after its first update goes on to the same end.
+  std::vector<std::string> stopped = epochs;
+  stopped.push_back("training.max_hours=1e-9");
+  ASSERT_EQ(train("parts", stopped), 0) << folder_.messages();
+  EXPECT_EQ(Json::parse(read_file(folder_.path("parts/last/trainer_state.json"))).at("step"), 1);
+  ASSERT_EQ(train("parts", epochs), 0) << folder_.messages();
+  const auto weights = [&](const char* run) {
+    return read_file(folder_.path(concat(run, "/last/model.safetensors")));
+  };
+  EXPECT_TRUE(weights("whole") == weights("parts"));
+}
+
 TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   ASSERT_EQ(train("run", {"training.max_steps=2"}), 0) << folder_.messages();
   const std::string text = folder_.output("inspect run");
@@ -138,6 +172,19 @@ TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   const std::string data = found.contains(GetParam()) ? found.at(GetParam()) : "";
   EXPECT_EQ(parameters(folder_.output(concat("inspect ", GetParam(), ".yaml", data))),
             parameters(text));
+  // The first part of the flow of shapes reads the batch, the last one gives classes or words.
+  const std::string shapes = folder_.output("inspect run --shapes");
+  EXPECT_THAT(shapes, HasSubstr("\nshapes of a batch of B "));
+  EXPECT_THAT(shapes, HasSubstr(" (B, "));
+  const std::vector<std::string> lines = lines_of(shapes);
+  const std::map<std::string, const char*> ends = {{"classification", "(B, 16) -> (B, 2)"},
+                                                   {"images", "(B, 16) -> (B, 3)"},
+                                                   {"clm", "(B, T, 16) -> (B, T, 40)"},
+                                                   {"mlm", "(B, T, 16) -> (B, T, 40)"},
+                                                   {"translation", "(B, T, 16) -> (B, T, 40)"}};
+  if (ends.contains(GetParam())) {
+    EXPECT_THAT(lines.back(), testing::EndsWith(ends.at(GetParam()))) << shapes;
+  }
 }
 
 TEST_P(EveryTaskTest, BenchTimesTheConfigsData) {

@@ -1,0 +1,39 @@
+// What a model knows of each position: a row of a table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "nn/parameters.h"
+
+namespace tapestry {
+
+/// Row p belongs to position p. Learned rows are a parameter, and they end. Rows of a formula
+/// (sinusoidal or rotary positions) go on: for a longer sequence the table is made again with more
+/// rows, of which the old ones keep their bits. Copies share the table, and threads may ask at
+/// once.
+class PositionTable {
+ public:
+  /// The first `rows` rows.
+  using Formula = std::function<Tensor(int64_t rows)>;
+
+  PositionTable() = default;  ///< without positions
+  explicit PositionTable(const Var& learned);
+  /// Makes `rows` rows at once.
+  PositionTable(int64_t rows, Formula formula);
+
+  bool defined() const { return state_ != nullptr; }
+  /// A table of at least `count` rows; undefined without positions. Throws Error(kData) where
+  /// learned rows end before.
+  Var rows(int64_t count) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// The table of rope() for heads of `size` (nn/layers.h, rope_table), on the device of `scope`.
+PositionTable rotary_positions(int64_t rows, int64_t size, double theta, const ParamScope& scope);
+
+}  // namespace tapestry
