@@ -221,6 +221,49 @@ void add_attention(Cases& cases, Inputs& in) {
   cases.push_back({"attention, one value three times", {k}, [=] {
                      return attention(k, k, k, AttentionOptions{.heads = 2});
                    }});
+  const Var wide = in.draw({2, 5, 6}), packed = in.draw({2, 5, 22}), wide_kv = in.draw({2, 5, 14});
+  both("values of another size", {q, k, wide},
+       [=](auto f) { return f(q, k, wide, AttentionOptions{.heads = 2, .causal = true}); });
+  cases.push_back({"attention packed qkv, values of another size", {packed}, [=] {
+                     return attention(packed, AttentionOptions{.heads = 2, .value_size = 3});
+                   }});
+  cases.push_back({"attention packed kv, values of another size", {q, wide_kv}, [=] {
+                     return attention(q, wide_kv, AttentionOptions{.heads = 2});
+                   }});
+  // The second query of the first sequence sees nothing.
+  const Tensor seen = in.ints({1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1,  //
+                               0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 0},
+                              {2, 3, 5});
+  both("boolean mask (B, T, S)", {q, k, v},
+       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .mask = seen}); });
+  const Tensor added = in.draw({3, 5}).value(), by_head = in.draw({1, 2, 3, 5}).value();
+  both("additive mask (T, S)", {q, k, v}, [=](auto f) {
+    return f(q, k, v, AttentionOptions{.heads = 2, .causal = true, .mask = added});
+  });
+  both("additive mask (1, H, T, S)", {q, k, v},
+       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .mask = by_head}); });
+  both("window", {q, k, v},
+       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .window = 2}); });
+  const Tensor prefixes = in.ints({4, 0}, {2});
+  both("prefix", {k, v}, [=](auto f) {
+    return f(k, k, v, AttentionOptions{.heads = 2, .causal = true, .prefix_lengths = prefixes});
+  });
+  const Var by_head_bias = in.draw({4, 7});
+  const Var relative = in.draw({2, 5});  // distances beyond 2 share a number
+  both("relative bias", {q, k, v, relative},
+       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .relative_bias = relative}); });
+  both("relative bias, grouped, all masks", {q, kg, vg, by_head_bias}, [=](auto f) {
+    return f(q, kg, vg,
+             AttentionOptions{.heads = 4,
+                              .kv_heads = 2,
+                              .causal = true,
+                              .key_lengths = lengths,
+                              .dropout = 0.3,
+                              .window = 4,
+                              .prefix_lengths = prefixes,
+                              .mask = seen,
+                              .relative_bias = by_head_bias});
+  });
 }
 
 void add_recurrence(Cases& cases, Inputs& in) {

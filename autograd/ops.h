@@ -127,7 +127,7 @@ struct EmbeddingOptions {
 Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
               const EmbeddingOptions& options = {});
 
-// ---- Attention (ops_attention.cpp)
+// ---- Attention (ops_rope.cpp, ops_attention.cpp)
 struct RopeOptions {
   int64_t heads = 1;  ///< to rotate; the columns behind them are copied
   int64_t position_offset = 0;
@@ -137,24 +137,44 @@ struct RopeOptions {
 /// columns; table (positions, K) holds K/2 cosines and K/2 sines of each position.
 Var rope(const Var& x, const Tensor& table, const RopeOptions& options);
 
+/// Query t stands at key t + (S - T), the last query at the last key; the distance of key j from it
+/// is d = j - (t + S - T). A key that any mask hides is hidden.
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 0;     ///< G; 0: as many as heads
-  bool causal = false;      ///< query t sees keys j <= t + (S - T)
+  bool causal = false;      ///< query t sees keys with d <= 0
   Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
   double dropout = 0;       ///< of the attention weights
   double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
+  /// Kv, the size of a head's values, where a packed qkv does not tell it; 0: K.
+  int64_t value_size = 0;
+  /// S, where k and v have room for more rows, as a cache has (no gradient flows then); 0: all.
+  int64_t used_keys = 0;
+  /// Query t sees keys with |d| < window (Beltagy et al. 2020); 0: all. The cost is linear in S.
+  int64_t window = 0;
+  /// (B) int32 or undefined: under a causal mask all queries see the keys before prefix_lengths[b],
+  /// too, as far as the window lets them (prefix language model, Raffel et al. 2020, 3.2.1).
+  Tensor prefix_lengths = {};
+  /// (T, S), (B, T, S) or (B, H, T, S), B and H may be 1; or undefined. int32, as PyTorch's boolean
+  /// and Hugging Face's masks: a query sees a key where it is not 0. Of the type of q: added to the
+  /// scaled scores, so that -inf hides a key. It gets no gradient and is read in place.
+  Tensor mask = {};
+  /// (H, 2R - 1) or undefined: a bias of the scores by distance, differentiable. Head h adds
+  /// relative_bias[h][clamp(d, 1 - R, R - 1) + R - 1] to the scaled score (Shaw et al. 2018; a
+  /// constant table gives the slopes of Press et al. 2022).
+  Var relative_bias = {};
 };
 /// Fused multi-head attention (Vaswani et al. 2017) with memory linear in S (Dao et al. 2022).
-/// q (B, T, H*K), k and v (B, S, G*K) -> (B, T, H*K). A query that sees no key gives 0.
+/// q (B, T, H*K), k (B, S, G*K) and v (B, S, G*Kv) -> (B, T, H*Kv). A query that sees no key gives
+/// 0 and gradient 0.
 Var attention(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
-/// The same on packed projections: qkv (B, T, (H + 2G) * K) ...
+/// The same on packed projections: qkv (B, T, (H + G) * K + G*Kv) ...
 Var attention(const Var& qkv, const AttentionOptions& options);
-/// ... and q (B, T, H*K) with kv (B, S, 2G * K).
+/// ... and q (B, T, H*K) with kv (B, S, G * (K + Kv)), keys first.
 Var attention(const Var& q, const Var& kv, const AttentionOptions& options);
 
 struct AttentionWeights {
-  Var out;      ///< (B, T, H*K)
+  Var out;      ///< (B, T, H*Kv)
   Var weights;  ///< (B, H, T, S), after softmax, before dropout
 };
 /// The same attention composed of matmul and softmax, as its formula reads (Vaswani et al. 2017,

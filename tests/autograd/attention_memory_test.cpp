@@ -49,6 +49,41 @@ TEST(AttentionMemory, FusedIsAFewRowsATokenUpTo16384) {
   }
 }
 
+// Masks add nothing but what the caller brings: here a table of 2 x 4095 biases, its gradient, and
+// the sums of that in double.
+TEST(AttentionMemory, MaskedIsLinearToo) {
+  const Var table = Var::parameter(Tensor::full({kHeads, 4095}, 0.5, DType::kFloat32));
+  const auto masked_peak = [&](int64_t length) {
+    const Tensor prefixes = Tensor::full({1}, 100, DType::kInt32);
+    return peak_bytes(length, [&](const Var& qkv) {
+      return attention(qkv, {.heads = kHeads,
+                             .causal = true,
+                             .window = 300,
+                             .prefix_lengths = prefixes,
+                             .relative_bias = table});
+    });
+  };
+  masked_peak(512);
+  constexpr int64_t kFloats = 9 * kWidth + 2 * kHeads;
+  const int64_t tables = 4095 * kHeads * (4 + 8);
+  for (const int64_t length : {1024, 16384}) {
+    EXPECT_LE(masked_peak(length), (length * kFloats * 4 + tables) * 5 / 4 + 65536) << length;
+  }
+}
+
+// A dense mask is the caller's, and the kernel reads it in place.
+TEST(AttentionMemory, ADenseMaskIsNotCopied) {
+  for (const DType dtype : {DType::kInt32, DType::kFloat32}) {
+    const Tensor mask = Tensor::full({2048, 2048}, 1, dtype);
+    const auto peak = [&](const Tensor& mask) {
+      return peak_bytes(
+          2048, [&](const Var& qkv) { return attention(qkv, {.heads = kHeads, .mask = mask}); });
+    };
+    peak(mask);
+    EXPECT_EQ(peak(mask), peak({}));
+  }
+}
+
 TEST(AttentionMemory, ComposedIsSeveralSquares) {
   for (const int64_t length : {256, 512, 1024}) {
     EXPECT_GE(reference_peak(length), 2 * kHeads * length * length * 4) << length;

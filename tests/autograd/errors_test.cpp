@@ -153,6 +153,43 @@ TEST(Errors, AttentionEmbeddingAndLosses) {
               attention(zeros({2, 3, 42}), {.heads = 3, .kv_heads = 2});
             }),
             "[attention] key/value heads must divide heads, got 2 and 3.");
+  const auto masked = [&](const Tensor& mask) {
+    return error_of([&] { attention(zeros({2, 3, 24}), {.heads = 2, .mask = mask}); });
+  };
+  EXPECT_EQ(masked(Tensor::zeros({3, 4})),
+            "[attention] the mask must be (3, 3), (2, 3, 3) or (2, 2, 3, 3), got (3, 4).");
+  EXPECT_EQ(masked(Tensor::zeros({3, 3, 3})),
+            "[attention] the mask must be (3, 3), (2, 3, 3) or (2, 2, 3, 3), got (3, 3, 3).");
+  EXPECT_EQ(masked(Tensor::zeros({1, 3, 3, 3})),
+            "[attention] the mask must be (3, 3), (2, 3, 3) or (2, 2, 3, 3), got (1, 3, 3, 3).");
+  EXPECT_EQ(masked(Tensor::zeros({3, 3}, DType::kFloat64)),
+            "[attention] the mask must be int32 or float32 on cpu, got float64 on cpu.");
+  EXPECT_EQ(masked(Tensor::zeros({1, 1, 3, 3})), "");
+  EXPECT_EQ(error_of([&] {
+              attention(zeros({2, 3, 24}), {.heads = 2, .relative_bias = zeros({2, 4})});
+            }),
+            "[attention] the relative bias must be (2, 2R - 1), got (2, 4).");
+  EXPECT_EQ(error_of([&] {
+              attention(zeros({2, 3, 24}), {.heads = 2, .window = -1});
+            }),
+            "[attention] the window must be at least 0, got -1.");
+  EXPECT_EQ(error_of([&] {
+              attention(zeros({2, 3, 24}), {.heads = 2, .prefix_lengths = ints({3}, {1})});
+            }),
+            "[attention] prefix_lengths must be (2), got (1).");
+  EXPECT_EQ(error_of([&] {
+              attention(zeros({2, 3, 24}), {.heads = 2, .value_size = 5});
+            }),
+            "[attention] qkv is (2, 3, 24), too wide or too narrow for 2 + 2 heads and values of 2 "
+            "x 5.");
+  EXPECT_EQ(error_of([&] {
+              attention(zeros({2, 3, 8}), zeros({2, 3, 14}), {.heads = 2, .value_size = 4});
+            }),
+            "[attention] expected values of 2 x 4, got 6 columns.");
+  EXPECT_EQ(error_of([&] {
+              attention(zeros({2, 3, 8}), zeros({2, 3, 16}), {.heads = 2, .used_keys = 4});
+            }),
+            "[attention] used_keys must be at most 3, got 4.");
   EXPECT_EQ(error_of([&] {
               embedding(ints({0, 1, 4, 2, 7, 1}, {2, 3}), zeros({5, 4}));
             }),

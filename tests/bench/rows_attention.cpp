@@ -17,7 +17,7 @@ struct SelfAttention {
     shape.batch = batch;
     shape.queries = shape.keys = length;
     shape.heads = shape.kv_heads = heads;
-    shape.head_size = hidden / heads;
+    shape.head_size = shape.value_size = hidden / heads;
     shape.scale = 1 / std::sqrt(double(shape.head_size));
     shape.causal = causal;
   }

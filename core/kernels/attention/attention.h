@@ -4,12 +4,13 @@
 // may be column ranges of one fused projection.
 #pragma once
 
+#include "core/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {
 
 /// One operand (q, k, v, out or a gradient): element (b, t, h, i) is at
-/// data[b * batch_stride + t * row_stride + h * head_size + i].
+/// data[b * batch_stride + t * row_stride + h * size + i], size that of its heads.
 template <class T>
 struct Rows {
   T* data = nullptr;
@@ -18,19 +19,44 @@ struct Rows {
 };
 
 struct AttentionShape {
-  int64_t batch = 0;      ///< B
-  int64_t queries = 0;    ///< T
-  int64_t keys = 0;       ///< S
-  int64_t heads = 0;      ///< H query heads
-  int64_t kv_heads = 0;   ///< G key/value heads; G divides H, head h reads group h / (H / G)
-  int64_t head_size = 0;  ///< K
-  double scale = 1;       ///< factor of the scores, usually 1 / sqrt(K)
-  /// Query t sees keys j <= t + (S - T): the last query sees all keys.
+  int64_t batch = 0;       ///< B
+  int64_t queries = 0;     ///< T
+  int64_t keys = 0;        ///< S
+  int64_t heads = 0;       ///< H query heads
+  int64_t kv_heads = 0;    ///< G key/value heads; G divides H, head h reads group h / (H / G)
+  int64_t head_size = 0;   ///< K, of queries and keys
+  int64_t value_size = 0;  ///< of a head of v and out
+  double scale = 1;        ///< factor of the scores, usually 1 / sqrt(K)
+  /// Query t stands at key t + (S - T): the last query at the last key. Causal: it sees no key
+  /// behind that.
   bool causal = false;
+  /// It sees the keys that are less than `window` away (Beltagy et al. 2020); 0: all.
+  int64_t window = 0;
   /// (B): keys at or after key_lengths[b] are masked; null masks none.
   const int32_t* key_lengths = nullptr;
+  /// (B): under a causal mask all queries see the keys before prefix_lengths[b], too, as far as the
+  /// window lets them (prefix language model, Raffel et al. 2020, 3.2.1); may be null.
+  const int32_t* prefix_lengths = nullptr;
   /// Dropout of the attention weights: weight (b, h, t, j) has draw ((b * H + h) * T + t) * S + j.
   Dropout dropout;
+};
+
+/// What is added to the scaled scores. Nothing here has storage of the kernel's own.
+template <class T>
+struct ScoreBias {
+  /// A dense mask, one of the two or none: element (b, h, t, j) is at b * batch_stride + h *
+  /// head_stride + t * row_stride + j. `added` is added to the score; -inf hides the key.
+  const T* added = nullptr;
+  const int32_t* seen = nullptr;  ///< 0 hides the key
+  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+  /// (H, 2R - 1), R = reach: a number for each distance of key j from query t, d = j - (t + S - T).
+  /// Head h adds relative[h][clamp(d, 1 - R, R - 1) + R - 1]. May be null.
+  const T* relative = nullptr;
+  int64_t reach = 0;
+
+  TAPESTRY_HOST_DEVICE bool any() const {
+    return added != nullptr || seen != nullptr || relative != nullptr;
+  }
 };
 
 template <class T>
@@ -38,20 +64,25 @@ struct AttentionForward {
   Rows<const T> q, k, v;
   Rows<T> out;
   Wider<T>* log_sum_exp = nullptr;  ///< (B, H, T), for backward; may be null
+  ScoreBias<T> bias = {};
 };
 
-/// dq, dk, dv (=|+=) the gradients. One with a null data pointer is not computed.
+/// dq, dk, dv, d_relative (=|+=) the gradients. One with a null data pointer is not computed.
 template <class T>
 struct AttentionBackward {
   Rows<const T> q, k, v, out, d_out;
   const Wider<T>* log_sum_exp = nullptr;
   Rows<T> dq, dk, dv;
   Write dq_write, dk_write, dv_write;
+  ScoreBias<T> bias = {};
+  T* d_relative = nullptr;  ///< (H, 2R - 1)
+  Write d_relative_write = Write::kSet;
 };
 
 namespace kernels {
 
-/// out = dropout(softmax(scale * q k^T + mask)) v. A row that sees no key gives 0 and gradient 0.
+/// out = dropout(softmax(scale * q k^T + bias, over the keys that are seen)) v. A row that sees no
+/// key gives 0 and gradient 0. The time is linear in T under a window that stays the same.
 template <class T>
 void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args);
 template <class T>

@@ -3,7 +3,7 @@
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
 // Blocks that own keys sum dK and dV, blocks that own queries sum dQ. Both compute the weights: 7
 // products instead of 5, but no atomics, so that two runs give the same bits.
-#include "core/kernels/attention/attention_cuda.cuh"
+#include "core/kernels/attention/attention_backward_cuda.cuh"
 
 namespace tapestry {
 namespace {
@@ -18,10 +18,10 @@ __global__ void attention_deltas(AttentionShape shape, AttentionBackward<T> args
     // Heads of one (b, t) are neighbours in memory, so they go to neighbouring warps.
     const int64_t head = row % shape.heads, t = row / shape.heads % shape.queries;
     const int64_t b = row / shape.heads / shape.queries;
-    const T* const out = at(args.out, b, t, head, shape.head_size);
-    const T* const d_out = at(args.d_out, b, t, head, shape.head_size);
+    const T* const out = at(args.out, b, t, head, shape.value_size);
+    const T* const d_out = at(args.d_out, b, t, head, shape.value_size);
     Wider<T> sum = 0;
-    for (int64_t i = lane; i < shape.head_size; i += kWarp) sum += widen(out[i]) * widen(d_out[i]);
+    for (int64_t i = lane; i < shape.value_size; i += kWarp) sum += widen(out[i]) * widen(d_out[i]);
     sum = warp_sum(sum);
     if (lane == 0) deltas[weight_row(shape, b, head, t)] = sum;
   }
@@ -30,105 +30,66 @@ __global__ void attention_deltas(AttentionShape shape, AttentionBackward<T> args
 // kOfKeys: a block per (b, key/value head, tile of keys) keeps its keys and values in shared
 // memory; the queries and d_out of all query heads of the group pass through it tile by tile; the
 // sums are dK and dV. Otherwise: a block per (b, head, tile of queries) keeps queries and d_out,
-// keys and values pass through, and the sum is dQ. Either way `own` are the rows of the tile of
-// weights and `passing` its columns: with own rows A1, A2 and passing rows B1, B2,
-//   scores = A1 B1^T, d_weights = A2 B2^T, first += dS B1 (dK or dQ), second += P' B2 (dV).
+// keys and values pass through, and the sum is dQ. Either way, with passing rows B1 and B2,
+//   sums += dS B1 (dK or dQ), value_sums += P' B2 (dV).
 template <class T, int kSize, bool kOfKeys>
 __global__ void __launch_bounds__(256)
     attention_gradients(AttentionShape shape, AttentionBackward<T> args, const Wider<T>* deltas,
                         DropoutFactors<T> dropout, bool packed) {
   using W = Wider<T>;
   using Tile = AttentionTile<W, kSize>;
-  constexpr int kRows = Tile::kRows, kEach = Tile::kEach;
-  W* const own[] = {dynamic_shared<W>(), dynamic_shared<W>() + kRows * Tile::kStride};
-  W* const passing[] = {own[1] + kRows * Tile::kStride, own[1] + 2 * kRows * Tile::kStride};
-  W* const weights = passing[1] + kRows * Tile::kStride;
-
+  constexpr int kRows = Tile::kRows;
   const int64_t own_rows = kOfKeys ? shape.keys : shape.queries;
   const int64_t own_heads = kOfKeys ? shape.kv_heads : shape.heads;
   const TileOfBlock block(own_heads, (own_rows + kRows - 1) / kRows, !kOfKeys && shape.causal);
-  const int64_t b = block.b, first = block.tile * kRows, length = key_length(shape, b);
+  const int64_t b = block.b, first = block.tile * kRows;
   const int64_t count = own_rows - first < kRows ? own_rows - first : kRows;
   const int64_t shared = shape.heads / shape.kv_heads;
   const int64_t group = kOfKeys ? block.head : block.head / shared;
   const int size = static_cast<int>(shape.head_size);
-  const W scale = static_cast<W>(shape.scale * kLog2E);
+  const int value_size = static_cast<int>(shape.value_size);
+  const GradientTile<T, kSize, kOfKeys> tile(shape, args, deltas, dropout, packed, b);
+  W* const weights = tile.weights();
 
   // The passing rows: [from, to) of each head.
-  const int64_t from = kOfKeys ? first_viewer(shape, first) / kRows * kRows : 0;
-  const int64_t to = !kOfKeys         ? visible_keys(shape, first + count - 1, length)
-                     : first < length ? shape.queries
-                                      : 0;
-
-  const auto load = [&](W* const(&tiles)[2], bool keys, int64_t head, int64_t row, int64_t rows) {
-    const Rows<const T>&x = keys ? args.k : args.q, &y = keys ? args.v : args.d_out;
-    Tile::load(tiles[0], at(x, b, row, head, size), x.row_stride, rows, size, packed);
-    Tile::load(tiles[1], at(y, b, row, head, size), y.row_stride, rows, size, packed);
-  };
-  load(own, kOfKeys, block.head, first, count);
+  const IndexRange passing = kOfKeys ? tile.visible.queries_of(first, first + count)
+                                     : tile.visible.of_queries(first, first + count);
+  const int64_t from = passing.first / kRows * kRows, to = passing.last;
+  tile.load_own(block.head, first, count);
   typename Tile::Sums sums = {}, value_sums = {};
 
   for (int64_t h = 0; h < (kOfKeys ? shared : 1); ++h) {
     const int64_t head = kOfKeys ? group * shared + h : block.head;
-    const int64_t head_row = weight_row(shape, b, head, 0);
     for (int64_t other = from; other < to; other += kRows) {
       const int64_t cols = to - other < kRows ? to - other : kRows;
       __syncthreads();  // the last rows have been read
-      load(passing, !kOfKeys, kOfKeys ? head : group, other, cols);
+      tile.load_passing(kOfKeys ? head : group, other, cols);
       __syncthreads();
       typename Tile::Weights p, ds;
-      Tile::multiply_rows(own[0], passing[0], size, p);
-      Tile::multiply_rows(own[1], passing[1], size, ds);
-      W lse[kEach], delta[kEach];  // of the queries that the thread's rows or columns are
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        const int64_t t = kOfKeys ? other + Tile::column(e) : first + Tile::row(e);
-        const bool there = t < shape.queries;
-        lse[e] = there ? args.log_sum_exp[head_row + t] : W(0);
-        delta[e] = there ? deltas[head_row + t] : W(0);
-      }
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-          const int64_t row = first + Tile::row(i), column = other + Tile::column(j);
-          const int64_t t = kOfKeys ? column : row, key = kOfKeys ? row : column;
-          W weight = 0, d_score = 0;
-          if (t < shape.queries && key < visible_keys(shape, t, length)) {
-            const int e = kOfKeys ? j : i;
-            const auto draw = static_cast<uint64_t>((head_row + t) * shape.keys + key);
-            const W factor = dropout.at(draw);
-            weight = std::exp2(p[i][j] * scale - lse[e] * static_cast<W>(kLog2E));
-            d_score = weight * (factor * ds[i][j] - delta[e]);
-            weight *= factor;
-          }
-          p[i][j] = weight;
-          ds[i][j] = d_score;
-        }
-      }
+      tile.compute(head, first, other, p, ds);
       if (kOfKeys && args.dv.data != nullptr) {
         Tile::store_weights(weights, p);
-        Tile::add_weighted_rows(weights, passing[1], cols, size, value_sums);
+        Tile::add_weighted_rows(weights, tile.passing[1], cols, value_size, value_sums);
       }
       if (!kOfKeys || args.dk.data != nullptr) {
         Tile::store_weights(weights, ds);
-        Tile::add_weighted_rows(weights, passing[0], cols, size, sums);
+        Tile::add_weighted_rows(weights, tile.passing[0], cols, size, sums);
       }
     }
   }
 
   const W d_scale = static_cast<W>(shape.scale);
   const auto give = [&](const Rows<T>& to_rows, const typename Tile::Sums& values, W factor,
-                        Write write) {
+                        int row_size, Write write) {
     if (to_rows.data == nullptr) return;
-    Tile::deliver_rows(values, factor, at(to_rows, b, first, block.head, size), to_rows.row_stride,
-                       count, size, write);
+    Tile::deliver_rows(values, factor, at(to_rows, b, first, block.head, row_size),
+                       to_rows.row_stride, count, row_size, write);
   };
   if (kOfKeys) {
-    give(args.dk, sums, d_scale, args.dk_write);
-    give(args.dv, value_sums, W(1), args.dv_write);
+    give(args.dk, sums, d_scale, size, args.dk_write);
+    give(args.dv, value_sums, W(1), value_size, args.dv_write);
   } else {
-    give(args.dq, sums, d_scale, args.dq_write);
+    give(args.dq, sums, d_scale, size, args.dq_write);
   }
 }
 
@@ -139,15 +100,12 @@ void launch_gradients(const AttentionShape& shape, const AttentionBackward<T>& a
   const int64_t rows = kOfKeys ? shape.keys : shape.queries;
   const int64_t heads = kOfKeys ? shape.kv_heads : shape.heads;
   const int64_t tiles = (rows + Tile::kRows - 1) / Tile::kRows;
-  const bool packed =
-      can_pack_rows(args.q, shape.head_size) && can_pack_rows(args.k, shape.head_size) &&
-      can_pack_rows(args.v, shape.head_size) && can_pack_rows(args.d_out, shape.head_size);
   launch({.kernel = kOfKeys ? "attention_backward (keys)" : "attention_backward (queries)",
           .grid = static_cast<unsigned>(shape.batch * heads * tiles),
           .block = Tile::kThreads,
-          .shared_bytes = 4 * Tile::kBytes + Tile::kWeightBytes},
+          .shared_bytes = GradientTile<T, kSize, kOfKeys>::kBytes + Tile::kWeightBytes},
          attention_gradients<T, kSize, kOfKeys>, shape, args, deltas,
-         DropoutFactors<T>(shape.dropout), packed);
+         DropoutFactors<T>(shape.dropout), can_pack_operands(shape, args));
 }
 
 }  // namespace
@@ -160,12 +118,13 @@ void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackwa
   DeviceScratch<Wider<T>> deltas(rows);
   launch({.kernel = "attention_backward (deltas)", .grid = blocks_for(rows, kBlock / kWarp)},
          attention_deltas<T>, shape, args, deltas.data());
+  if (args.d_relative != nullptr) attention_backward_relative(shape, args, deltas.data());
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fits_mma(shape, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv)) {
+    if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv)) {
       return attention_backward_mma(shape, args, deltas.data());
     }
   }
-  with_head_size(shape.head_size, [&](auto size) {
+  with_head_size(std::max(shape.head_size, shape.value_size), [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     if (args.dk.data != nullptr || args.dv.data != nullptr) {
       launch_gradients<T, kSize, true>(shape, args, deltas.data());

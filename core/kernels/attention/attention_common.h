@@ -9,30 +9,81 @@
 
 namespace tapestry {
 
-/// The address of row `row` of head `head` in batch element `b`.
+/// The address of row `row` of head `head` in batch element `b`; `size` is that of its heads.
 template <class T>
 TAPESTRY_HOST_DEVICE T* at(const Rows<T>& rows, int64_t b, int64_t row, int64_t head,
-                           int64_t head_size) {
-  return rows.data + b * rows.batch_stride + row * rows.row_stride + head * head_size;
+                           int64_t size) {
+  return rows.data + b * rows.batch_stride + row * rows.row_stride + head * size;
 }
 
-/// The number of keys of batch element `b` before its key length.
-TAPESTRY_HOST_DEVICE inline int64_t key_length(const AttentionShape& shape, int64_t b) {
-  if (shape.key_lengths == nullptr) return shape.keys;
-  return std::clamp<int64_t>(shape.key_lengths[b], 0, shape.keys);
+/// [first, last)
+struct IndexRange {
+  int64_t first, last;
+  TAPESTRY_HOST_DEVICE bool has(int64_t i) const { return first <= i && i < last; }
+};
+
+/// What causal mask, window, lengths and prefix leave of batch element `b`: every query sees one
+/// range of keys, and one range of queries sees a key. Ranges of later queries or keys begin and
+/// end no earlier, and those of neighbours leave no gap between them.
+class VisibleKeys {
+ public:
+  TAPESTRY_HOST_DEVICE VisibleKeys(const AttentionShape& shape, int64_t b)
+      : queries_(shape.queries),
+        offset_(shape.keys - shape.queries),
+        length_(shape.key_lengths == nullptr
+                    ? shape.keys
+                    : std::clamp<int64_t>(shape.key_lengths[b], 0, shape.keys)),
+        prefix_(shape.causal && shape.prefix_lengths != nullptr ? shape.prefix_lengths[b] : 0),
+        window_(shape.window > 0 && shape.window < shape.keys + shape.queries
+                    ? shape.window - 1
+                    : shape.keys + shape.queries),
+        ahead_(shape.causal ? 0 : window_) {}
+
+  /// The keys that query t sees.
+  TAPESTRY_HOST_DEVICE IndexRange of_query(int64_t t) const {
+    const int64_t place = t + offset_;
+    const int64_t end = std::max(place + ahead_ + 1, std::min(prefix_, place + window_ + 1));
+    return {std::clamp<int64_t>(place - window_, 0, length_), std::clamp<int64_t>(end, 0, length_)};
+  }
+  /// The keys that any of queries [first, last) sees; they are at least one.
+  TAPESTRY_HOST_DEVICE IndexRange of_queries(int64_t first, int64_t last) const {
+    return {of_query(first).first, of_query(last - 1).last};
+  }
+  /// The queries that see any of keys [first, last), if one does; they are at least one key.
+  TAPESTRY_HOST_DEVICE IndexRange queries_of(int64_t first, int64_t last) const {
+    const int64_t lead = first < prefix_ ? window_ : ahead_;
+    return {std::clamp<int64_t>(first - lead - offset_, 0, queries_),
+            first < length_
+                ? std::clamp<int64_t>(std::min(last, length_) + window_ - offset_, 0, queries_)
+                : 0};
+  }
+
+ private:
+  int64_t queries_, offset_, length_, prefix_;
+  int64_t window_;  // how far a query sees back
+  int64_t ahead_;   // how far it sees forward, the prefix apart
+};
+
+/// The range of a block of `count` keys that begins at `first`, relative to it.
+TAPESTRY_HOST_DEVICE inline IndexRange within(const IndexRange& range, int64_t first,
+                                              int64_t count) {
+  return {std::clamp<int64_t>(range.first - first, 0, count),
+          std::clamp<int64_t>(range.last - first, 0, count)};
 }
 
-/// How many of the first `length` keys query `t` sees. Every mask leaves a prefix of the keys.
-TAPESTRY_HOST_DEVICE inline int64_t visible_keys(const AttentionShape& shape, int64_t t,
-                                                 int64_t length) {
-  if (!shape.causal) return length;
-  return std::clamp<int64_t>(t + shape.keys - shape.queries + 1, 0, length);
-}
+/// Where the relative biases of query t and keys [key, key + n) lie in the (2R - 1) of a head: key
+/// number i has number first + i for i in `inside`, before that the first one, then the last one.
+struct RelativeRow {
+  TAPESTRY_HOST_DEVICE RelativeRow(const AttentionShape& shape, int64_t reach, int64_t t,
+                                   int64_t key, int64_t n)
+      : width(2 * reach - 1), first(key - (t + shape.keys - shape.queries) + reach - 1) {
+    inside.first = std::clamp<int64_t>(-first, 0, n);
+    inside.last = std::clamp<int64_t>(width - first, inside.first, n);
+  }
 
-/// The inverse: the first query that sees key `j`.
-TAPESTRY_HOST_DEVICE inline int64_t first_viewer(const AttentionShape& shape, int64_t j) {
-  return shape.causal ? std::max<int64_t>(0, j - (shape.keys - shape.queries)) : 0;
-}
+  int64_t width, first;
+  IndexRange inside;
+};
 
 /// Prefetches the rows of the next head, a few at a time between computations. The rows of a head
 /// lie too far apart for the processor's own prefetcher.
@@ -40,14 +91,12 @@ class RowPrefetcher {
  public:
   /// Adds `count` rows of one head; of a long operand only the first rows.
   template <class T>
-  void add(const Rows<T>& rows, int64_t b, int64_t row, int64_t head, int64_t head_size,
-           int64_t count) {
+  void add(const Rows<T>& rows, int64_t b, int64_t row, int64_t head, int64_t size, int64_t count) {
     if (rows.data == nullptr) return;
     constexpr int64_t kMostRows = 128;
-    ranges_[ranges_count_++] = {reinterpret_cast<const char*>(at(rows, b, row, head, head_size)),
+    ranges_[ranges_count_++] = {reinterpret_cast<const char*>(at(rows, b, row, head, size)),
                                 rows.row_stride * static_cast<int64_t>(sizeof(T)),
-                                std::min(count, kMostRows)};
-    bytes_ = head_size * static_cast<int64_t>(sizeof(T));
+                                std::min(count, kMostRows), size * static_cast<int64_t>(sizeof(T))};
     rows_left_ += std::min(count, kMostRows);
   }
 
@@ -62,20 +111,25 @@ class RowPrefetcher {
         if (current_ == ranges_count_) return;
       }
       const char* const row = ranges_[current_].data + row_ * ranges_[current_].stride;
-      for (int64_t byte = 0; byte < bytes_; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+      for (int64_t byte = 0; byte < ranges_[current_].bytes; byte += 64)
+        __builtin_prefetch(row + byte, 0, 2);
     }
   }
 
  private:
   struct Range {
     const char* data;
-    int64_t stride, rows;
+    int64_t stride, rows, bytes;
   };
 
   Range ranges_[8];
   int ranges_count_ = 0, current_ = 0;
-  int64_t row_ = 0, rows_left_ = 0, bytes_ = 0;
+  int64_t row_ = 0, rows_left_ = 0;
 };
+
+/// A block of weights (64 x 128) and all operands that it meets stay in L2.
+inline constexpr int64_t kBackwardQueries = 64;
+inline constexpr int64_t kBackwardKeys = 128;
 
 /// How many of `heads` heads one tile computes in turn, so that it can prefetch the next one: as
 /// many as leave about 64 tiles.

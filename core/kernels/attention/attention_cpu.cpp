@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "core/kernels/attention/attention_cpu.cpp"
 #include "hwy/foreach_target.h"
 
+#include "core/kernels/attention/attention_bias_simd-inl.h"
 #include "core/kernels/attention/attention_simd-inl.h"
 #include "core/kernels/cpu/philox_simd-inl.h"
 #include "core/kernels/cpu/simd-inl.h"
@@ -122,71 +123,77 @@ HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores
 template <class T>
 void forward_block(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                    int64_t head, int64_t first, int64_t count, RowPrefetcher prefetcher) {
-  const int64_t size = shape.head_size, group = head / (shape.heads / shape.kv_heads);
-  const int64_t length = key_length(shape, b);
-  // The last query sees the most keys.
-  const int64_t keys = visible_keys(shape, first + count - 1, length);
-  const int64_t block = std::max<int64_t>(1, std::min(kKeyBlock, keys));
+  const int64_t size = shape.head_size, value_size = shape.value_size;
+  const int64_t group = head / (shape.heads / shape.kv_heads);
+  const VisibleKeys visible(shape, b);
+  const IndexRange all = visible.of_queries(first, first + count);
+  // Blocks of keys begin at a multiple of their size.
+  const int64_t start = all.first / kKeyBlock * kKeyBlock, end = all.last;
+  const int64_t block = std::clamp<int64_t>(end - start, 1, kKeyBlock);
   const int64_t score_stride = round_up(block, panel_width<T>());
   const int64_t k_room = packed_transpose_room<T>(block, size);
-  const int64_t v_room = packed_rows_room<T>(block, size);
-  const int64_t out_room = packed_rows_room<T>(count, size);
+  const int64_t v_room = packed_rows_room<T>(block, value_size);
+  const int64_t out_room = packed_rows_room<T>(count, value_size);
   Scratch<T> memory(k_room + v_room + out_room + kTileRows * score_stride + 2 * count);
   const Packed<T> k = packed_transpose(memory.data(), size);
-  const Packed<T> v = packed_rows(k.data + k_room, size);
+  const Packed<T> v = packed_rows(k.data + k_room, value_size);
   T* const out = v.data + v_room;
   T* const scores = out + out_room;
   const RunningSoftmax<T> state = {scores + kTileRows * score_stride,
                                    scores + kTileRows * score_stride + count};
-  std::fill_n(out, keys > 0 ? 0 : out_room, T{0});
+  std::fill_n(out, end > start ? 0 : out_room, T{0});
   std::fill_n(state.max, count, -std::numeric_limits<T>::infinity());
   std::fill_n(state.sum, count, T{0});
-  const bool drops = shape.dropout.p > 0;
+  const bool drops = shape.dropout.p > 0, biased = args.bias.any();
   const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
   HWY_ALIGN T factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
-  const T scale = static_cast<T>(shape.scale);
+  const T scale = biased ? T{1} : static_cast<T>(shape.scale);
   const int64_t rows_ahead = prefetcher.rows_left() * kTileRows / count + 1;
 
-  for (int64_t first_key = 0; first_key < keys; first_key += kKeyBlock) {
-    const int64_t cols = std::min(kKeyBlock, keys - first_key);
+  for (int64_t first_key = start; first_key < end; first_key += kKeyBlock) {
+    const int64_t cols = std::min(kKeyBlock, end - first_key);
     pack_transposed(at(args.k, b, first_key, group, size), args.k.row_stride, cols, size, k);
-    pack_rows(at(args.v, b, first_key, group, size), args.v.row_stride, cols, size, v);
+    pack_rows(at(args.v, b, first_key, group, value_size), args.v.row_stride, cols, value_size, v);
     for (int64_t strip = 0; strip < count; strip += kTileRows) {
       const int64_t rows = std::min(kTileRows, count - strip);
-      const auto seen_by = [&](int64_t r) {
-        return std::clamp<int64_t>(visible_keys(shape, first + strip + r, length) - first_key, 0,
-                                   cols);
-      };
-      const int64_t most = seen_by(rows - 1);
+      const int64_t t = first + strip;
+      const IndexRange seen = within(visible.of_queries(t, t + rows), first_key, cols);
+      const int64_t most = seen.last;
       T* const strip_out = out + strip * v.stride;
-      if (most == 0) {
-        if (first_key == 0) std::fill_n(strip_out, rows * v.stride, T{0});
+      if (seen.first >= most) {
+        if (first_key == start) std::fill_n(strip_out, rows * v.stride, T{0});
         continue;
       }
       prefetcher.fetch(rows_ahead);
-      strip_product<Left::kAsStored>(rows, most, size, at(args.q, b, first + strip, head, size),
+      strip_product<Left::kAsStored>(rows, most, size, at(args.q, b, t, head, size),
                                      args.q.row_stride, k, scores, score_stride, false);
       for (int64_t r = 0; r < rows; ++r) {
+        const IndexRange keys = within(visible.of_query(t + r), first_key, cols);
+        const int64_t n = keys.last - keys.first, key = first_key + keys.first;
         T* const row = scores + r * score_stride;
-        const int64_t seen = seen_by(r);
-        const T shrink = update_softmax(state, strip + r, row, seen, scale);
-        if (first_key > 0 && shrink != 1) {
+        T* const seen_row = row + keys.first;
+        if (biased) biased_scores(shape, args.bias, b, head, t + r, key, n, seen_row);
+        const T shrink = update_softmax(state, strip + r, seen_row, n, scale);
+        if (first_key > start && shrink != 1) {
           scaled_copy(strip_out + r * v.stride, shrink, strip_out + r * v.stride, v.stride);
         }
         if (drops) {
-          const int64_t index =
-              weight_row(shape, b, head, first + strip + r) * shape.keys + first_key;
-          multiply(row, dropout.fill(static_cast<uint64_t>(index), seen, factor_memory), seen);
+          const int64_t index = weight_row(shape, b, head, t + r) * shape.keys + key;
+          multiply(seen_row, dropout.fill(static_cast<uint64_t>(index), n, factor_memory), n);
         }
-        std::fill(row + seen, row + most, T{0});
+        std::fill(row + seen.first, seen_row, T{0});
+        std::fill(seen_row + n, row + most, T{0});
       }
-      strip_product<Left::kAsStored>(rows, size, most, scores, score_stride, v, strip_out, v.stride,
-                                     first_key > 0);
+      Packed<T> values = v;
+      values.data += seen.first * v.stride;
+      strip_product<Left::kAsStored>(rows, value_size, most - seen.first, scores + seen.first,
+                                     score_stride, values, strip_out, v.stride, first_key > start);
     }
   }
   for (int64_t i = 0; i < count; ++i) {
     const T factor = state.sum[i] == 0 ? T{0} : 1 / state.sum[i];
-    scaled_copy(out + i * v.stride, factor, at(args.out, b, first + i, head, size), size);
+    scaled_copy(out + i * v.stride, factor, at(args.out, b, first + i, head, value_size),
+                value_size);
   }
   if (args.log_sum_exp != nullptr) {
     write_log_sum_exp(state, count, args.log_sum_exp + weight_row(shape, b, head, first));
@@ -196,17 +203,18 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
 template <class T>
 void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                    int64_t head, int64_t last_head, int64_t first, int64_t count) {
-  const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
+  const int64_t size = shape.head_size, value_size = shape.value_size;
+  const int64_t shared = shape.heads / shape.kv_heads;
   for (; head < last_head; ++head) {
     RowPrefetcher prefetcher;
     const int64_t next = head + 1;
     if (next < last_head) {
       if (next % shared == 0) {
         prefetcher.add(args.k, b, 0, next / shared, size, shape.keys);
-        prefetcher.add(args.v, b, 0, next / shared, size, shape.keys);
+        prefetcher.add(args.v, b, 0, next / shared, value_size, shape.keys);
       }
       prefetcher.add(args.q, b, first, next, size, count);
-      prefetcher.add(args.out, b, first, next, size, count);
+      prefetcher.add(args.out, b, first, next, value_size, count);
     }
     forward_block(shape, args, b, head, first, count, prefetcher);
   }
@@ -236,44 +244,49 @@ HWY_INLINE void add_scaled(const T* x, T factor, T* y, int64_t n) {
 template <class T>
 void forward_few_queries(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                          int64_t first, int64_t last) {
-  const int64_t size = shape.head_size, shared = shape.heads / shape.kv_heads;
-  const int64_t length = key_length(shape, b), heads = last - first;
+  const int64_t size = shape.head_size, value_size = shape.value_size;
+  const int64_t shared = shape.heads / shape.kv_heads, heads = last - first;
+  const VisibleKeys visible(shape, b);
+  const bool biased = args.bias.any();
+  const T scale = biased ? T{1} : static_cast<T>(shape.scale);
   Scratch<T> memory(heads * shape.keys + 2 * heads + shape.keys + DropoutFactors<T>::kPadding);
   T* const scores = memory.data();
   const RunningSoftmax<T> state = {scores + heads * shape.keys,
                                    scores + heads * shape.keys + heads};
   T* const factor_memory = state.sum + heads;
   for (int64_t t = 0; t < shape.queries; ++t) {
-    const int64_t seen = visible_keys(shape, t, length);
+    const IndexRange keys = visible.of_query(t);
+    const int64_t seen = keys.last - keys.first;
     const T* const q = at(args.q, b, t, first, size);
-    for (int64_t j = 0; j < seen; ++j) {
+    for (int64_t j = keys.first; j < keys.last; ++j) {
       for (int64_t h = 0; h < heads; ++h) {
         const T* const key = at(args.k, b, j, (first + h) / shared, size);
         scores[h * shape.keys + j] = dot(q + h * size, key, size);
       }
     }
     for (int64_t h = 0; h < heads; ++h) {
-      T* const row = scores + h * shape.keys;
+      T* const row = scores + h * shape.keys + keys.first;
+      if (biased) biased_scores(shape, args.bias, b, first + h, t, keys.first, seen, row);
       state.max[h] = -std::numeric_limits<T>::infinity();
       state.sum[h] = 0;
-      update_softmax(state, h, row, seen, static_cast<T>(shape.scale));
+      update_softmax(state, h, row, seen, scale);
       const int64_t weights = weight_row(shape, b, first + h, t);
       if (shape.dropout.p > 0) {
         const DropoutFactors<T> dropout(shape.dropout);
-        const uint64_t index = static_cast<uint64_t>(weights * shape.keys);
+        const auto index = static_cast<uint64_t>(weights * shape.keys + keys.first);
         multiply(row, dropout.fill(index, seen, factor_memory), seen);
       }
       scaled_copy(row, state.sum[h] == 0 ? T{0} : 1 / state.sum[h], row, seen);
-      std::fill_n(at(args.out, b, t, first + h, size), size, T{0});
+      std::fill_n(at(args.out, b, t, first + h, value_size), value_size, T{0});
       if (args.log_sum_exp != nullptr) {
         write_log_sum_exp<T>({state.max + h, state.sum + h}, 1, args.log_sum_exp + weights);
       }
     }
-    T* const out = at(args.out, b, t, first, size);
-    for (int64_t j = 0; j < seen; ++j) {
+    T* const out = at(args.out, b, t, first, value_size);
+    for (int64_t j = keys.first; j < keys.last; ++j) {
       for (int64_t h = 0; h < heads; ++h) {
-        const T* const value = at(args.v, b, j, (first + h) / shared, size);
-        add_scaled(value, scores[h * shape.keys + j], out + h * size, size);
+        const T* const value = at(args.v, b, j, (first + h) / shared, value_size);
+        add_scaled(value, scores[h * shape.keys + j], out + h * value_size, value_size);
       }
     }
   }

@@ -21,10 +21,12 @@ __global__ void __launch_bounds__(256)
 
   const TileOfBlock block(shape.heads, (shape.queries + kRows - 1) / kRows, shape.causal);
   const int64_t b = block.b, head = block.head, group = group_of(shape, head);
-  const int64_t first = block.tile * kRows, length = key_length(shape, b);
+  const int64_t first = block.tile * kRows;
   const int64_t count = shape.queries - first < kRows ? shape.queries - first : kRows;
-  const int64_t keys = visible_keys(shape, first + count - 1, length);  // the last one sees most
+  const VisibleKeys visible(shape, b);
+  const IndexRange keys = visible.of_queries(first, first + count);
   const int size = static_cast<int>(shape.head_size);
+  const int value_size = static_cast<int>(shape.value_size);
   const W scale = static_cast<W>(shape.scale * kLog2E);
   const W infinity = static_cast<W>(INFINITY);
 
@@ -33,8 +35,8 @@ __global__ void __launch_bounds__(256)
   W max[kEach], sum[kEach];
   for (int i = 0; i < kEach; ++i) max[i] = -infinity, sum[i] = 0;
 
-  for (int64_t first_key = 0; first_key < keys; first_key += kRows) {
-    const int64_t cols = keys - first_key < kRows ? keys - first_key : kRows;
+  for (int64_t first_key = keys.first; first_key < keys.last; first_key += kRows) {
+    const int64_t cols = keys.last - first_key < kRows ? keys.last - first_key : kRows;
     __syncthreads();  // the last values have been read
     Tile::load(others, at(args.k, b, first_key, group, size), args.k.row_stride, cols, size,
                packed);
@@ -43,12 +45,23 @@ __global__ void __launch_bounds__(256)
     Tile::multiply_rows(queries, others, size, p);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int64_t t = first + Tile::row(i), seen = visible_keys(shape, t, length) - first_key;
+      const int64_t t = first + Tile::row(i);
+      // Rows behind the last query have no bias, and nobody reads what they give.
+      const IndexRange seen =
+          t < shape.queries ? within(visible.of_query(t), first_key, kRows) : IndexRange{0, 0};
       W largest = max[i];
 #pragma unroll
       for (W& score : p[i]) score *= scale;
+      if (args.bias.any()) {
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+          if (!seen.has(Tile::column(j))) continue;
+          p[i][j] += static_cast<W>(kLog2E) *
+                     bias_at(shape, args.bias, b, head, t, first_key + Tile::column(j));
+        }
+      }
       for (int j = 0; j < kEach; ++j) {
-        if (Tile::column(j) < seen) largest = MaxOf()(largest, p[i][j]);
+        if (seen.has(Tile::column(j))) largest = MaxOf()(largest, p[i][j]);
       }
       largest = half_warp_reduce(largest, MaxOf());
       const W shift = largest == -infinity ? W(0) : largest;
@@ -61,17 +74,17 @@ __global__ void __launch_bounds__(256)
       const int64_t draws = weight_row(shape, b, head, t) * shape.keys + first_key;
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
-        p[i][j] = Tile::column(j) < seen ? std::exp2(p[i][j] - shift) : W(0);
+        p[i][j] = seen.has(Tile::column(j)) ? std::exp2(p[i][j] - shift) : W(0);
         sum[i] += p[i][j];
         p[i][j] *= dropout.at(static_cast<uint64_t>(draws + Tile::column(j)));
       }
     }
     Tile::store_weights(weights, p);
     __syncthreads();  // the keys have been read
-    Tile::load(others, at(args.v, b, first_key, group, size), args.v.row_stride, cols, size,
-               packed);
+    Tile::load(others, at(args.v, b, first_key, group, value_size), args.v.row_stride, cols,
+               value_size, packed);
     __syncthreads();
-    Tile::add_weighted_rows(weights, others, cols, size, out);
+    Tile::add_weighted_rows(weights, others, cols, value_size, out);
   }
 
   for (int i = 0; i < kEach; ++i) {
@@ -85,8 +98,8 @@ __global__ void __launch_bounds__(256)
           max[i] * static_cast<W>(kLn2) + std::log(total);
     }
   }
-  Tile::deliver_rows(out, W(1), at(args.out, b, first, head, size), args.out.row_stride, count,
-                     size, Write::kSet);
+  Tile::deliver_rows(out, W(1), at(args.out, b, first, head, value_size), args.out.row_stride,
+                     count, value_size, Write::kSet);
 }
 
 }  // namespace
@@ -97,13 +110,14 @@ template <class T>
 void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& args) {
   if (attend_one_query(shape, args)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fits_mma(shape, args.q, args.k, args.v, args.out)) return attention_mma(shape, args);
+    if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.out))
+      return attention_mma(shape, args);
   }
-  with_head_size(shape.head_size, [&](auto size) {
+  with_head_size(std::max(shape.head_size, shape.value_size), [&](auto size) {
     using Tile = AttentionTile<Wider<T>, decltype(size)::value>;
     const bool packed = can_pack_rows(args.q, shape.head_size) &&
                         can_pack_rows(args.k, shape.head_size) &&
-                        can_pack_rows(args.v, shape.head_size);
+                        can_pack_rows(args.v, shape.value_size);
     const int64_t tiles = (shape.queries + Tile::kRows - 1) / Tile::kRows;
     launch({.kernel = "attention",
             .grid = static_cast<unsigned>(shape.batch * shape.heads * tiles),

@@ -26,11 +26,13 @@ bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
 }
 
 /// Whether the tensor-core kernels have this head size and all operands are aligned for them. They
-/// take the largest score before they scale it, so the scale must be positive.
-template <class... Operands>
-bool fits_mma(const AttentionShape& shape, const Operands&... operands) {
+/// take the largest score before they scale it, so the scale must be positive. Of the masks they
+/// know causal, lengths and window.
+template <class T, class... Operands>
+bool fits_mma(const AttentionShape& shape, const ScoreBias<T>& bias, const Operands&... operands) {
   const int64_t size = shape.head_size;
-  return (size == 32 || size == 64 || size == 128) && shape.scale > 0 &&
+  return (size == 32 || size == 64 || size == 128) && shape.value_size == size && !bias.any() &&
+         shape.prefix_lengths == nullptr && shape.scale > 0 &&
          (can_pack_rows(operands, size) && ...);
 }
 
@@ -40,14 +42,36 @@ void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>
 void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                             const float* deltas);
 
+/// d_relative, by the general kernels' tiles.
+template <class T>
+void attention_backward_relative(const AttentionShape& shape, const AttentionBackward<T>& args,
+                                 const Wider<T>* deltas);
+
 /// The kernel for one query per sequence. Returns false and does nothing if it does not fit: more
-/// queries, dropout, rows that are not aligned, heads larger than a warp reads in one access.
+/// queries, dropout, a bias, values of another size than keys, rows that are not aligned, heads
+/// larger than a warp reads in one access.
 template <class T>
 bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args);
 
 /// The key/value head that query head `head` reads.
 TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_t head) {
   return head / (shape.heads / shape.kv_heads);
+}
+
+/// What is added to the scaled score of query t and key j, -inf for a hidden key.
+template <class T>
+__device__ Wider<T> bias_at(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b,
+                            int64_t head, int64_t t, int64_t j) {
+  using W = Wider<T>;
+  const int64_t element = b * bias.batch_stride + head * bias.head_stride + t * bias.row_stride + j;
+  if (bias.seen != nullptr && bias.seen[element] == 0) return -static_cast<W>(INFINITY);
+  W sum = bias.added != nullptr ? widen(bias.added[element]) : W(0);
+  if (bias.relative != nullptr) {
+    const RelativeRow row(shape, bias.reach, t, j, 1);
+    const int64_t column = row.first < 0 ? 0 : row.first < row.width ? row.first : row.width - 1;
+    sum += widen(bias.relative[head * row.width + column]);
+  }
+  return sum;
 }
 
 /// The batch element, head and tile of a block in a one-dimensional grid. With `backwards` the last

@@ -149,17 +149,23 @@ struct MmaTile {
 /// `first_key` on, in indices relative to those.
 struct TileMask {
   bool all;
-  int queries, keys, diagonal;  ///< query t sees the keys before `keys` and up to t + diagonal
+  int queries, keys;
+  int low, high;  ///< query t sees the keys before `keys` from t + low up to t + high
 
-  __device__ TileMask(const AttentionShape& shape, int64_t length, int64_t first_t, int t_count,
+  __device__ TileMask(const AttentionShape& shape, int64_t b, int64_t first_t, int t_count,
                       int64_t first_key, int key_count) {
+    const int64_t diagonal = first_t + shape.keys - shape.queries - first_key;
+    const int64_t far = shape.window > 0 ? shape.window - 1 : int64_t{1} << 40;
+    const int64_t length = shape.key_lengths == nullptr ? shape.keys : shape.key_lengths[b];
     queries = bounded(shape.queries - first_t);
-    keys = bounded(length - first_key);
-    diagonal = shape.causal ? bounded(first_t + shape.keys - shape.queries - first_key) : kBound;
-    all = queries >= t_count && keys >= key_count && diagonal >= key_count - 1;
+    keys = bounded((length < shape.keys ? length : shape.keys) - first_key);
+    low = bounded(diagonal - far);
+    high = bounded(diagonal + (shape.causal ? 0 : far));
+    all =
+        queries >= t_count && keys >= key_count && t_count - 1 + low <= 0 && high >= key_count - 1;
   }
   __device__ bool sees(int t, int key) const {
-    return t < queries && key < keys && key <= t + diagonal;
+    return t < queries && key < keys && key >= t + low && key <= t + high;
   }
 
  private:

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const int64_t own_rows = kOfKeys ? shape.keys : shape.queries;
   const int64_t own_heads = kOfKeys ? shape.kv_heads : shape.heads;
   const TileOfBlock block(own_heads, (own_rows + kRows - 1) / kRows, !kOfKeys && shape.causal);
-  const int64_t b = block.b, first = block.tile * kRows, length = key_length(shape, b);
+  const int64_t b = block.b, first = block.tile * kRows;
   const int64_t count = own_rows - first < kRows ? own_rows - first : kRows;
   const int64_t shared = shape.heads / shape.kv_heads;
   const int64_t group = kOfKeys ? block.head : block.head / shared;
@@ -40,10 +40,10 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const float scale = static_cast<float>(shape.scale * kLog2E);
 
   // The passing tiles: rows [from, to) of each of `shared` heads, or of the single head.
-  const int64_t from = kOfKeys ? first_viewer(shape, first) / kColumns * kColumns : 0;
-  const int64_t to = !kOfKeys         ? visible_keys(shape, first + count - 1, length)
-                     : first < length ? shape.queries
-                                      : 0;
+  const VisibleKeys visible(shape, b);
+  const IndexRange passing =
+      kOfKeys ? visible.queries_of(first, first + count) : visible.of_queries(first, first + count);
+  const int64_t from = passing.first / kColumns * kColumns, to = passing.last;
   const int64_t tiles = to > from ? (to - from + kColumns - 1) / kColumns : 0;
   const int64_t turns = kOfKeys ? shared * tiles : tiles;
   const auto head_of = [&](int64_t turn) {
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
 
     const int64_t first_own = first + warp_row;
     const int64_t first_t = kOfKeys ? other : first_own, first_key = kOfKeys ? first_own : other;
-    const TileMask mask(shape, length, first_t, kOfKeys ? kColumns : 16, first_key,
+    const TileMask mask(shape, b, first_t, kOfKeys ? kColumns : 16, first_key,
                         kOfKeys ? 16 : kColumns);
     const int64_t head_row = weight_row(shape, b, head, 0);
 #pragma unroll

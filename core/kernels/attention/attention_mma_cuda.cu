@@ -24,20 +24,22 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
 
   const TileOfBlock block(shape.heads, (shape.queries + kRows - 1) / kRows, shape.causal);
   const int64_t b = block.b, head = block.head, group = group_of(shape, head);
-  const int64_t first = block.tile * kRows, length = key_length(shape, b);
+  const int64_t first = block.tile * kRows;
   const int64_t count = shape.queries - first < kRows ? shape.queries - first : kRows;
-  const int64_t keys = visible_keys(shape, first + count - 1, length);  // the last one sees most
-  const int64_t tiles = (keys + kColumns - 1) / kColumns;
+  const IndexRange keys = VisibleKeys(shape, b).of_queries(first, first + count);
+  // Tiles begin at a multiple of their size, which dropout's aligned draws need.
+  const int64_t start = keys.first / kColumns * kColumns;
+  const int64_t tiles = (keys.last - start + kColumns - 1) / kColumns;
   const int warp_row = static_cast<int>(threadIdx.x) / kWarp * 16 * kStrips;
   const float scale = static_cast<float>(shape.scale * kLog2E);
 
   const auto copy_pair = [&](int64_t tile) {
-    const int64_t from = tile * kColumns;
+    const int64_t from = start + tile * kColumns;
     Tile::template copy_async_rows<kColumns>(pair(tile), at(args.k, b, from, group, kSize),
-                                             args.k.row_stride, keys - from);
+                                             args.k.row_stride, keys.last - from);
     Tile::template copy_async_rows<kColumns>(pair(tile) + kColumns * kSize,
                                              at(args.v, b, from, group, kSize), args.v.row_stride,
-                                             keys - from);
+                                             keys.last - from);
   };
   Tile::template copy_async_rows<kRows>(queries, at(args.q, b, first, head, kSize),
                                         args.q.row_stride, count);
@@ -53,13 +55,13 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   wait_for_copies();
 
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t first_key = tile * kColumns;
+    const int64_t first_key = start + tile * kColumns;
     wait_for_copies();
     __syncthreads();  // this pair is complete, and the other one has been read
     if (tile + 1 < tiles) copy_pair(tile + 1);
     MmaWeights<kStrips> p;
     Tile::template multiply_rows<kStrips>(queries, warp_row, pair(tile), p);
-    const TileMask mask(shape, length, first + warp_row, 16 * kStrips, first_key, kColumns);
+    const TileMask mask(shape, b, first + warp_row, 16 * kStrips, first_key, kColumns);
 #pragma unroll
     for (int s = 0; s < kStrips; ++s) {
 #pragma unroll

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   static __shared__ W maxima[kGroups], sums[kGroups], outs[kGroups][kLanes * kN];
   const int64_t head = blockIdx.x % shape.heads, b = blockIdx.x / shape.heads;
   const int64_t source = group_of(shape, head), size = shape.head_size;
-  const int64_t keys = visible_keys(shape, 0, key_length(shape, b));
+  const IndexRange keys = VisibleKeys(shape, b).of_query(0);
   const int group = static_cast<int>(threadIdx.x) / kLanes;
   const int column = static_cast<int>(threadIdx.x) % kLanes * kN;
   const bool inside = column < size;
@@ -31,12 +31,12 @@ __global__ void __launch_bounds__(kThreads)
   Pack<T, kN> query = {};
   if (inside) query = load(args.q, 0, head);
   W max = -infinity, sum = 0, out[kN] = {};
-  for (int64_t first = 0; first < keys; first += kAhead * kGroups) {
+  for (int64_t first = keys.first; first < keys.last; first += kAhead * kGroups) {
     Pack<T, kN> key[kAhead] = {}, value[kAhead] = {};
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       const int64_t j = first + i * kGroups + group;
-      if (!inside || j >= keys) continue;
+      if (!inside || j >= keys.last) continue;
       key[i] = load(args.k, j, source);
       value[i] = load(args.v, j, source);
     }
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
         score += __shfl_xor_sync(0xffffffffu, score, lanes);
       }
       // All lanes of the warp reach the reduction above, even those without a key.
-      score = first + i * kGroups + group < keys ? score * scale : -infinity;
+      score = first + i * kGroups + group < keys.last ? score * scale : -infinity;
       const W largest = MaxOf()(max, score), shift = largest == -infinity ? W(0) : largest;
       const W shrink = std::exp2(max - shift), weight = std::exp2(score - shift);
       max = largest;
@@ -83,6 +83,7 @@ bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& ar
   const bool packed =
       can_pack_rows(args.q, size) && can_pack_rows(args.k, size) && can_pack_rows(args.v, size);
   if (shape.queries != 1 || shape.dropout.p > 0 || !packed || packs > kWarp) return false;
+  if (args.bias.any() || shape.value_size != size) return false;
   launch({.kernel = "attention (one query)",
           .grid = static_cast<unsigned>(shape.batch * shape.heads),
           .block = kThreads},

@@ -71,7 +71,7 @@ TEST(AttentionBFloat16Test, TensorCoresLeaveOutWhatIsNotAskedFor) {
   const Naive naive(p);
   const double units = bfloat16_tolerance().gradients;
   for (int part = 0; part < 3; ++part) {
-    Operand<BFloat16> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_k(8);
+    Operand<BFloat16> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_v(8);
     AttentionBackward<BFloat16> args = backward_args(p, f);
     if (part == 0) args.dq = dq.output();
     if (part == 1) args.dk = dk.output();
@@ -79,7 +79,7 @@ TEST(AttentionBFloat16Test, TensorCoresLeaveOutWhatIsNotAskedFor) {
     kernels::attention_backward(TestDevice{}, p.shape, args);
     if (part == 0) expect_operand(dq, naive.dq, p.like_q(6), Write::kSet, units);
     if (part == 1) expect_operand(dk, naive.dk, p.like_k(7), Write::kSet, units);
-    if (part == 2) expect_operand(dv, naive.dv, p.like_k(8), Write::kSet, units);
+    if (part == 2) expect_operand(dv, naive.dv, p.like_v(8), Write::kSet, units);
   }
 }
 

@@ -129,7 +129,7 @@ TYPED_TEST(AttentionTest, LeavesOutWhatIsNotAskedFor) {
   const Forward<T> f(p);
   const Naive naive(p);
   for (int part = 0; part < 3; ++part) {
-    Operand<T> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_k(8);
+    Operand<T> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_v(8);
     AttentionBackward<T> args = backward_args(p, f);
     if (part == 0) args.dq = dq.output();
     if (part == 1) args.dk = dk.output();
@@ -137,9 +137,9 @@ TYPED_TEST(AttentionTest, LeavesOutWhatIsNotAskedFor) {
     kernels::attention_backward(TestDevice{}, p.shape, args);
     if (part == 0) expect_operand(dq, naive.dq, p.like_q(6), Write::kSet, 120);
     if (part == 1) expect_operand(dk, naive.dk, p.like_k(7), Write::kSet, 120);
-    if (part == 2) expect_operand(dv, naive.dv, p.like_k(8), Write::kSet, 120);
+    if (part == 2) expect_operand(dv, naive.dv, p.like_v(8), Write::kSet, 120);
   }
-  Operand<T> out = p.like_q(5);
+  Operand<T> out = p.like_out(5);
   kernels::attention<T>(TestDevice{}, p.shape,
                         {p.q.input(), p.k.input(), p.v.input(), out.output(), nullptr});
   EXPECT_EQ(out.data, f.out.data);
@@ -166,11 +166,11 @@ TYPED_TEST(AttentionTest, FusedProjection) {
   }
   const auto rows = [&](int part) { return Rows<const T>{range(qkv, part), width, 20 * width}; };
   const auto d_rows = [&](int part) { return Rows<T>{range(d_qkv, part), width, 20 * width}; };
-  Operand<T> out = p.like_q(5);
+  Operand<T> out = p.like_out(5);
   Values<T> lse(2 * 2 * 20);
   kernels::attention<T>(TestDevice{}, p.shape,
                         {rows(0), rows(1), rows(2), out.output(), lse.data()});
-  expect_operand(out, naive.out, p.like_q(5), Write::kSet, 30);
+  expect_operand(out, naive.out, p.like_out(5), Write::kSet, 30);
   kernels::attention_backward<T>(
       TestDevice{}, p.shape,
       {rows(0), rows(1), rows(2), out.input(), p.d_out.input(), lse.data(), d_rows(0), d_rows(1),
@@ -197,7 +197,7 @@ TYPED_TEST(AttentionTest, SameBitsForAnyNumberOfThreads) {
     const Problem<T> p(c);
     expect_same_for_any_threads([&] {
       const Forward<T> f(p);
-      Operand<T> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_k(8);
+      Operand<T> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_v(8);
       AttentionBackward<T> args = backward_args(p, f);
       args.dq = dq.output();
       args.dk = dk.output();

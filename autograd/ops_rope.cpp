@@ -1,0 +1,50 @@
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "core/kernels/rope.h"
+
+namespace tapestry {
+
+// Pair (a, b) of a head at position p: (a cos - b sin, b cos + a sin) of p theta_i. Backward
+// rotates dy back.
+Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
+  check(x.defined() && x.shape().rank() == 3, "rope", "x must be (batch, length, width), got ",
+        x.shape(), '.');
+  check(
+      table.defined() && table.dtype() == wider(x.dtype()) && table.device() == x.value().device(),
+      "rope", "the table of ", x.dtype(), " must be ", wider(x.dtype()), " on ", x.value().device(),
+      '.');
+  const int64_t length = x.shape()[1], width = x.shape()[2];
+  check(table.shape().rank() == 2 && table.shape()[1] % 2 == 0 && options.heads >= 0 &&
+            options.heads * table.shape()[1] <= width,
+        "rope", "x is ", x.shape(), ", the table ", table.shape(), " for ", options.heads,
+        " heads.");
+  check(options.position_offset >= 0 && options.position_offset + length <= table.shape()[0],
+        "rope", "expected positions below ", table.shape()[0], ", got ", length, " from ",
+        options.position_offset, " on.");
+  const RopeShape shape{.rows = x.shape()[0] * length,
+                        .width = width,
+                        .heads = options.heads,
+                        .head_size = table.shape()[1],
+                        .length = length,
+                        .position_offset = options.position_offset,
+                        .layout = options.layout,
+                        .inverse = false};
+  Var y = Tensor::empty_like(x.value());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::rope(device, shape, x.value().data<T>(), table.data<Wider<T>>(), y.value().data<T>(),
+                  Write::kSet);
+  });
+  Tape::record({&x}, y, [shape, table, dx = gradient_of(x)](Tensor dy) {
+    RopeShape back = shape;
+    back.inverse = true;
+    const auto [target, write] = dx->target();
+    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+      using T = decltype(type);
+      kernels::rope(device, back, dy.data<T>(), table.data<Wider<T>>(), target.data<T>(), write);
+    });
+  });
+  return y;
+}
+
+}  // namespace tapestry

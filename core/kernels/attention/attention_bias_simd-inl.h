@@ -1,0 +1,77 @@
+// What is added to the scores of attention (ScoreBias), for one row of scores at a time.
+#if defined(TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_
+#undef TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_
+#else
+#define TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/kernels/attention/attention_common.h"
+#include "core/kernels/cpu/simd-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tapestry {
+namespace HWY_NAMESPACE {
+namespace {
+
+// y += x
+template <class T>
+HWY_INLINE void add_row(const T* x, T* y, int64_t n) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Add(io.load(d, y + i), io.load(d, x + i)), y + i);
+  });
+}
+
+template <class T>
+HWY_INLINE void add_number(T x, T* y, int64_t n) {
+  const Tag<T> d;
+  const auto numbers = hn::Set(d, x);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Add(io.load(d, y + i), numbers), y + i);
+  });
+}
+
+// y = -inf where seen is 0. A hidden score that is not a number stays hidden.
+template <class T>
+HWY_INLINE void hide_unseen(const int32_t* seen, T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = seen[i] != 0 ? y[i] : -std::numeric_limits<T>::infinity();
+  }
+}
+
+// The products of query t of (b, head) with keys [key, key + n) become scores: scaled, with all
+// that is added to them.
+template <class T>
+void biased_scores(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b, int64_t head,
+                   int64_t t, int64_t key, int64_t n, T* scores) {
+  const Tag<T> d;
+  const auto scales = hn::Set(d, static_cast<T>(shape.scale));
+  const int64_t element =
+      b * bias.batch_stride + head * bias.head_stride + t * bias.row_stride + key;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Mul(io.load(d, scores + i), scales), scores + i);
+  });
+  if (bias.added != nullptr) add_row(bias.added + element, scores, n);
+  if (bias.relative != nullptr) {
+    const RelativeRow row(shape, bias.reach, t, key, n);
+    const T* const numbers = bias.relative + head * row.width;
+    add_number(numbers[0], scores, row.inside.first);
+    add_row(numbers + row.first + row.inside.first, scores + row.inside.first,
+            row.inside.last - row.inside.first);
+    add_number(numbers[row.width - 1], scores + row.inside.last, n - row.inside.last);
+  }
+  if (bias.seen != nullptr) hide_unseen(bias.seen + element, scores, n);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tapestry
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

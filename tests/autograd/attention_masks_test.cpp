@@ -1,0 +1,197 @@
+// The fused attention against the composed one, for every mask, bias and size of values, alone and
+// together: outputs and all gradients.
+#include "tests/autograd/support.h"
+
+namespace tapestry {
+namespace {
+
+using test::distance;
+using test::uniform;
+
+constexpr int64_t kBatch = 2, kHeads = 4, kSize = 4;
+
+struct Setting {
+  const char* name;
+  int64_t queries, keys;
+  bool causal = false, lengths = false, prefix = false;
+  int64_t window = 0, reach = 0, value_size = kSize, kv_heads = kHeads;
+  Shape mask = {};
+  bool boolean = false;
+  double dropout = 0;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
+
+// A fifth of the keys is hidden, and all of the last query.
+Tensor dense_mask(const Shape& shape, bool boolean) {
+  const Tensor draws = uniform(shape, 60, 0, 1), values = uniform(shape, 61);
+  const int64_t keys = shape[-1], queries = shape[-2];
+  std::vector<double> added;
+  std::vector<int32_t> seen;
+  for (int64_t i = 0; i < draws.numel(); ++i) {
+    const bool hides = draws.data<double>()[i] < 0.2 || i / keys % queries == queries - 1;
+    added.push_back(hides ? -INFINITY : values.data<double>()[i]);
+    seen.push_back(hides ? 0 : 1);
+  }
+  return boolean ? test::ints(seen, shape) : test::doubles(added, shape);
+}
+
+struct Problem {
+  Var q, k, v, relative;
+  AttentionOptions options;
+  Tensor dy;
+
+  explicit Problem(const Setting& s)
+      : q(test::parameter({kBatch, s.queries, kHeads * kSize}, 50, -2, 2)),
+        k(test::parameter({kBatch, s.keys, s.kv_heads * kSize}, 51, -2, 2)),
+        v(test::parameter({kBatch, s.keys, s.kv_heads * s.value_size}, 52)),
+        relative(s.reach > 0 ? test::parameter({kHeads, 2 * s.reach - 1}, 53) : Var()),
+        dy(uniform({kBatch, s.queries, kHeads * s.value_size}, 54)) {
+    options.heads = kHeads;
+    options.kv_heads = s.kv_heads;
+    options.causal = s.causal;
+    options.dropout = s.dropout;
+    options.window = s.window;
+    options.relative_bias = relative;
+    const auto length = [](int64_t n) { return static_cast<int32_t>(n); };
+    if (s.lengths) options.key_lengths = test::ints({length(s.keys), length(s.keys / 2)}, {2});
+    if (s.prefix) options.prefix_lengths = test::ints({length(s.keys / 3), 0}, {2});
+    if (s.mask.rank() > 0) options.mask = dense_mask(s.mask, s.boolean);
+  }
+
+  // The output and the gradients of q, k, v and the relative bias.
+  template <class F>
+  std::vector<Tensor> by_tape(F&& attend) const {
+    std::vector<Var> inputs{q, k, v};
+    if (relative.defined()) inputs.push_back(relative);
+    for (const Var& x : inputs) x.zero_grad();
+    Tape tape({.seed = 9, .step = 2, .stream = 0});
+    const Var y = attend();
+    tape.backward(y, dy);
+    std::vector<Tensor> results{y.value()};
+    for (const Var& x : inputs) results.push_back(x.grad().clone());
+    return results;
+  }
+};
+
+void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_LT(distance(a[i], b[i]), 1e-10) << "result " << i;
+}
+
+class AttentionMasks : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(AttentionMasks, FusedEqualsComposed) {
+  const Problem p(GetParam());
+  expect_near(p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); }),
+              p.by_tape([&] { return attention_reference(p.q, p.k, p.v, p.options).out; }));
+}
+
+TEST_P(AttentionMasks, PackedEqualsSeparate) {
+  const Problem p(GetParam());
+  const auto separate = p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); });
+  expect_near(p.by_tape([&] {
+    return attention(p.q, concat({p.k, p.v}, 2), p.options);
+  }),
+              separate);
+  if (GetParam().queries != GetParam().keys) return;
+  AttentionOptions options = p.options;
+  options.value_size = GetParam().value_size;
+  expect_near(p.by_tape([&] { return attention(concat({p.q, p.k, p.v}, 2), options); }), separate);
+}
+
+TEST_P(AttentionMasks, RowsThatSeeNothingGiveZero) {
+  if (GetParam().mask.rank() == 0) return;
+  const Problem p(GetParam());
+  const int64_t queries = GetParam().queries;
+  for (const Tensor& x : {p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); })[0],
+                          p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); })[1]}) {
+    const Tensor last = test::columns(x, queries - 1, queries);
+    EXPECT_EQ(distance(last, Tensor::zeros(last.shape(), DType::kFloat64)), 0);
+  }
+}
+
+// With one group the composed attention draws its dropout in the fused one's order.
+INSTANTIATE_TEST_SUITE_P(
+    Settings, AttentionMasks,
+    ::testing::Values(
+        Setting{.name = "window", .queries = 9, .keys = 9, .window = 3},
+        Setting{.name = "window_causal", .queries = 150, .keys = 150, .causal = true, .window = 20},
+        Setting{.name = "window_tail", .queries = 3, .keys = 12, .causal = true, .window = 4},
+        Setting{.name = "prefix", .queries = 9, .keys = 9, .causal = true, .prefix = true},
+        Setting{.name = "values_wide", .queries = 5, .keys = 7, .value_size = 9},
+        Setting{.name = "values_narrow", .queries = 7, .keys = 7, .causal = true, .value_size = 3},
+        Setting{.name = "relative", .queries = 9, .keys = 9, .reach = 4},
+        Setting{
+            .name = "relative_causal", .queries = 140, .keys = 140, .causal = true, .reach = 90},
+        Setting{.name = "relative_tail", .queries = 3, .keys = 12, .reach = 6, .kv_heads = 2},
+        Setting{.name = "added", .queries = 5, .keys = 7, .mask = {5, 7}},
+        Setting{.name = "added_batch", .queries = 5, .keys = 7, .mask = {2, 5, 7}},
+        Setting{.name = "added_heads", .queries = 5, .keys = 7, .mask = {1, 4, 5, 7}},
+        Setting{.name = "added_all", .queries = 5, .keys = 7, .kv_heads = 2, .mask = {2, 4, 5, 7}},
+        Setting{.name = "seen", .queries = 5, .keys = 7, .mask = {5, 7}, .boolean = true},
+        Setting{.name = "seen_batch", .queries = 5, .keys = 7, .mask = {2, 5, 7}, .boolean = true},
+        Setting{.name = "seen_one_head",
+                .queries = 5,
+                .keys = 7,
+                .mask = {2, 1, 5, 7},
+                .boolean = true},
+        Setting{.name = "seen_all",
+                .queries = 5,
+                .keys = 7,
+                .kv_heads = 2,
+                .mask = {2, 4, 5, 7},
+                .boolean = true},
+        Setting{.name = "everything",
+                .queries = 70,
+                .keys = 130,
+                .causal = true,
+                .lengths = true,
+                .prefix = true,
+                .window = 50,
+                .reach = 20,
+                .value_size = 6,
+                .kv_heads = 1,
+                .mask = {2, 4, 70, 130},
+                .dropout = 0.2},
+        Setting{.name = "everything_boolean",
+                .queries = 20,
+                .keys = 20,
+                .causal = true,
+                .lengths = true,
+                .prefix = true,
+                .window = 8,
+                .reach = 5,
+                .value_size = 6,
+                .kv_heads = 1,
+                .mask = {20, 20},
+                .boolean = true,
+                .dropout = 0.2}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Rows of a cache behind `used_keys` are not read, and the last of the used keys is the place of
+// the last query.
+TEST(AttentionCache, UsedKeysAreTheFirstOnes) {
+  const Problem p({.name = "", .queries = 2, .keys = 9, .causal = true, .window = 3, .reach = 4});
+  const auto used = [](const Var& x) { return slice(x, 1, 0, 6); };
+  const Tensor expected = attention(p.q, used(p.k), used(p.v), p.options).value();
+  AttentionOptions options = p.options;
+  options.used_keys = 6;
+  for (const Tensor& x : {p.k.value(), p.v.value()}) {
+    for (int64_t b = 0; b < kBatch; ++b) {
+      for (int64_t i = 6 * kHeads * kSize; i < 9 * kHeads * kSize; ++i) {
+        x.data<double>()[b * 9 * kHeads * kSize + i] = NAN;
+      }
+    }
+  }
+  EXPECT_TRUE(test::same_bits(attention(p.q, p.k, p.v, options).value(), expected));
+  EXPECT_LT(distance(attention_reference(p.q, p.k, p.v, options).out.value(), expected), 1e-12);
+  EXPECT_EQ(test::error_of([&] {
+              const Tape tape;
+              attention(p.q, p.k, p.v, options);
+            }),
+            "[attention] no gradient flows through used_keys, got 6 of 9 keys.");
+}
+
+}  // namespace
+}  // namespace tapestry
