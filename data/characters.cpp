@@ -6,7 +6,6 @@
 //   U+000A
 //   U+0020
 #include <algorithm>
-#include <cstdio>
 
 #include "core/error.h"
 #include "data/tokenizer_types.h"
@@ -17,13 +16,6 @@ namespace {
 
 constexpr std::string_view kHeader = "tapestry characters 1\n";
 constexpr char32_t kReplacement = 0xFFFD;
-constexpr char32_t kMostCodePoint = 0x10FFFF;
-
-std::string name_of(char32_t c) {
-  char text[16];
-  std::snprintf(text, sizeof(text), "U+%04X", static_cast<unsigned>(c));
-  return text;
-}
 
 class CharacterTokenizer : public Tokenizer {
  public:
@@ -44,7 +36,7 @@ class CharacterTokenizer : public Tokenizer {
     ids_.assign(static_cast<size_t>(characters_.back()) + 1, kUnkId);
     for (const char32_t c : characters_) {
       ids_[c] = next++;
-      bytes_ += name_of(c) + '\n';
+      bytes_ += code_point_name(c) + '\n';
     }
   }
 
@@ -73,8 +65,7 @@ class CharacterTokenizer : public Tokenizer {
 
   std::string piece(int32_t id) const override {
     check_id(id);
-    static constexpr const char* kReserved[] = {"<pad>", "<unk>", "<s>", "</s>"};
-    if (id <= kEosId) return kReserved[id];
+    if (id <= kEosId) return reserved_pieces()[static_cast<size_t>(id)];
     if (id == mask_id_) return kMaskPiece;
     if (id < first_) return sentinel_piece(id - sentinel_ids_.front());
     std::string text;
@@ -102,20 +93,10 @@ class CharacterTokenizer : public Tokenizer {
   std::string bytes_;
 };
 
-// Sets `c` to the code point named by `line`; false if it names none.
-bool parse_code_point(const std::string& line, char32_t& c) {
-  unsigned value = 0;
-  constexpr size_t kLongest = 8;  // U+10FFFF
-  if (line.size() > kLongest || std::sscanf(line.c_str(), "U+%X", &value) != 1) return false;
-  c = value;
-  const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
-  return c <= kMostCodePoint && !surrogate && name_of(c) == line;
-}
-
 }  // namespace
 
 std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& options,
-                                                  const LineSource& lines) {
+                                                  const LineSource& lines, uint64_t) {
   std::vector<bool> seen(kMostCodePoint + 1);
   std::string line;
   while (lines(line)) {

@@ -1,4 +1,4 @@
-// Shared by BLEU and chrF; private to data/.
+// Shared by BLEU, chrF and ROUGE; private to data/.
 #pragma once
 
 #include <cstdint>

@@ -6,17 +6,15 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/philox.h"
+#include "data/normalization.h"
 #include "data/tokenizer_types.h"
+#include "data/training_lines.h"
 
 namespace tapestry::tokenizers {
 namespace {
 
 // A level for SentencePiece's own log; 0.1.97 has no constant for "nothing".
 constexpr const char* kSilent = "1000";
-
-// U+2581, which SentencePiece writes for a space.
-constexpr std::string_view kSpacePiece = "\xE2\x96\x81";
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
@@ -95,30 +93,6 @@ class SentencePieceTokenizer : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
-// Keeps `limit` lines of a stream, each with the same chance (reservoir sampling, Vitter 1985,
-// algorithm R), in the order of the stream.
-std::vector<std::string> sample_lines(const LineSource& lines, int64_t limit, uint64_t seed) {
-  static constexpr char kStream[] = "tokenizer.sample";
-  const PhiloxKey key{seed, 0, stream_of(kStream, sizeof(kStream) - 1)};
-  std::vector<std::pair<int64_t, std::string>> kept;
-  std::string line;
-  for (int64_t i = 0; lines(line); ++i) {
-    if (limit == 0 || i < limit) {
-      kept.emplace_back(i, line);
-      continue;
-    }
-    const auto slot = static_cast<int64_t>(
-        philox_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1));
-    if (slot < limit) kept[static_cast<size_t>(slot)] = {i, line};
-  }
-  std::sort(kept.begin(), kept.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::string> sample;
-  sample.reserve(kept.size());
-  for (auto& [index, text] : kept) sample.push_back(std::move(text));
-  return sample;
-}
-
 class VectorIterator : public sentencepiece::SentenceIterator {
  public:
   explicit VectorIterator(const std::vector<std::string>& lines) : lines_(lines) {}
@@ -131,36 +105,6 @@ class VectorIterator : public sentencepiece::SentenceIterator {
   const std::vector<std::string>& lines_;
   size_t next_ = 0;
 };
-
-// SentencePiece ignores longer lines.
-constexpr size_t kLongestLine = 4192;
-
-// Where to cut the part [begin, end) of a text if it is too long: before a space, or else between
-// characters.
-size_t cut_of(const std::string& text, size_t begin, size_t end) {
-  if (end - begin <= kLongestLine) return end;
-  const size_t space = text.rfind(' ', begin + kLongestLine);
-  if (space != std::string::npos && space > begin) return space;
-  size_t cut = begin + kLongestLine;
-  while (cut > begin + 1 && (text[cut] & 0xC0) == 0x80) --cut;
-  return cut;
-}
-
-// Splits texts into lines, and long lines into parts.
-LineSource split_lines(const LineSource& texts) {
-  return [&texts, text = std::string(), begin = size_t{0}](std::string& line) mutable {
-    while (true) {
-      if (begin >= text.size()) {
-        if (!texts(text)) return false;
-        begin = 0;
-      }
-      const size_t end = cut_of(text, begin, std::min(text.find('\n', begin), text.size()));
-      line.assign(text, begin, end - begin);
-      begin = end < text.size() && text[end] == '\n' ? end + 1 : end;
-      if (!line.empty()) return true;
-    }
-  };
-}
 
 std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options) {
   std::string controls;
@@ -195,17 +139,10 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
     return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
   };
   const std::string largest = first_number_after("set it to a value <=");
-  if (!largest.empty()) {
-    fail_option(concat(
-        "vocab_size ", options.vocab_size, " is too large for this text, the largest possible is ",
-        largest, ". max_sentences and the limit of each corpus decide how much text is read."));
-  }
+  if (!largest.empty()) fail_too_large(options, largest);
   const std::string needed = first_number_after("vs ");
   if (message.find("smaller than required_chars") != std::string::npos) {
-    fail_option(concat("vocab_size ", options.vocab_size,
-                       " is too small for this text, its characters "
-                       "and the reserved pieces need ",
-                       needed.empty() ? "more" : needed, "; or lower character_coverage."));
+    fail_too_small(options, needed.empty() ? "more" : needed);
   }
   fail_option(concat("SentencePiece cannot train on this text: ", message, '.'));
 }
@@ -214,8 +151,7 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
 
 std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
                                                      const LineSource& lines, uint64_t seed) {
-  const auto sample = sample_lines(split_lines(lines), options.max_sentences, seed);
-  if (sample.empty()) fail(ErrorKind::kData, "[tokenizer] expected lines to learn from, got none.");
+  const std::vector<std::string> sample = training_lines(options, lines, seed);
   std::string model;
   {
     // The trainer uses process-wide state (its log level).

@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "core/error.h"
 #include "data/files.h"
@@ -11,8 +12,35 @@ namespace {
 
 using tokenizers::fail_option;
 
-const char* extension_of(const Tokenizer& tokenizer) {
-  return tokenizers::is_characters(tokenizer.serialized()) ? ".txt" : ".model";
+struct Type {
+  const char* name;
+  const char* contents;   // of its file
+  const char* extension;  // of its file
+  bool (*owns)(const std::string& bytes);
+  decltype(&tokenizers::train_bpe) train;
+  decltype(&tokenizers::load_bpe) load;
+};
+
+bool owns_the_rest(const std::string&) { return true; }
+
+// SentencePiece's files have no header: they come last.
+constexpr Type kTable[] = {
+    {"bpe", "a byte-pair encoding", ".txt", tokenizers::is_bpe, tokenizers::train_bpe,
+     tokenizers::load_bpe},
+    {"char", "a vocabulary of characters", ".txt", tokenizers::is_characters,
+     tokenizers::train_characters, tokenizers::load_characters},
+    {"sentencepiece", "a SentencePiece model or no tokenizer", ".model", owns_the_rest,
+     tokenizers::train_sentencepiece, tokenizers::load_sentencepiece},
+};
+
+const Type& type_of(const std::string& bytes) {
+  return *std::find_if(std::begin(kTable), std::end(kTable),
+                       [&](const Type& type) { return type.owns(bytes); });
+}
+
+const Type& type_named(const std::string& name) {
+  return *std::find_if(std::begin(kTable), std::end(kTable),
+                       [&](const Type& type) { return type.name == name; });
 }
 
 void check_same_side(const Tokenizer& a, const std::string& name_a, const Tokenizer& b,
@@ -39,6 +67,35 @@ namespace tokenizers {
 
 void fail_option(const std::string& what) { fail(ErrorKind::kConfig, "[tokenizer] ", what); }
 
+void fail_too_large(const TokenizerOptions& options, const std::string& largest) {
+  fail_option(concat("vocab_size ", options.vocab_size,
+                     " is too large for this text, the largest possible is ", largest,
+                     ". max_sentences and the limit of each corpus decide how much text is read."));
+}
+
+void fail_too_small(const TokenizerOptions& options, const std::string& needed) {
+  fail_option(concat("vocab_size ", options.vocab_size,
+                     " is too small for this text, its characters and the reserved pieces need ",
+                     needed, "; or lower character_coverage."));
+}
+
+std::string code_point_name(char32_t c) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "U+%04X", static_cast<unsigned>(c));
+  return text;
+}
+
+bool parse_code_point(const std::string& name, char32_t& c) {
+  unsigned value = 0;
+  constexpr size_t kLongest = 8;  // U+10FFFF
+  if (name.size() > kLongest || std::sscanf(name.c_str(), "U+%X", &value) != 1) return false;
+  c = value;
+  const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
+  return c <= kMostCodePoint && !surrogate && code_point_name(c) == name;
+}
+
+std::vector<std::string> reserved_pieces() { return {"<pad>", "<unk>", "<s>", "</s>"}; }
+
 std::vector<std::string> special_pieces(const TokenizerOptions& options) {
   std::vector<std::string> pieces;
   if (options.mask_piece) pieces.push_back(kMaskPiece);
@@ -58,13 +115,12 @@ void TokenizerOptions::validate(const OptionReport& report) const {
   report.expect_one_of("type", type, kTypes);
   report.expect_one_of("algorithm", algorithm, kAlgorithms);
   report.expect_one_of("normalization", normalization, kNormalizations);
-  constexpr int64_t kMostSentinels = 10000;
   report.expect(sentinels >= 0 && sentinels <= kMostSentinels, "sentinels", "must be in [0, ",
                 kMostSentinels, "], got ", sentinels, '.');
   report.expect(path.empty() || share, "share",
                 "must be true with path, which gives one tokenizer to both sides.");
   // The text or the file decides the size of the others.
-  if (type == "sentencepiece" && path.empty()) {
+  if (learns_pieces()) {
     report.expect(vocab_size >= least_pieces() && vocab_size <= kMostPieces, "vocab_size",
                   "must be in [", least_pieces(), ", ", kMostPieces, ']',
                   byte_fallback   ? " with byte_fallback"
@@ -98,22 +154,20 @@ bool Tokenizer::is_special(int32_t id) const {
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                  const LineSource& lines, uint64_t seed) {
   options.validate();
-  return options.type == "char" ? tokenizers::train_characters(options, lines)
-                                : tokenizers::train_sentencepiece(options, lines, seed);
+  return type_named(options.type).train(options, lines, seed);
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name) {
-  return tokenizers::is_characters(bytes) ? tokenizers::load_characters(bytes, name)
-                                          : tokenizers::load_sentencepiece(bytes, name);
+  return type_of(bytes).load(bytes, name);
 }
 
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options) {
   options.validate();
   const std::string bytes = read_file(options.path);
-  const bool characters = tokenizers::is_characters(bytes);
-  if (characters != (options.type == "char")) {
+  const Type& found = type_of(bytes);
+  if (found.name != options.type) {
     fail(ErrorKind::kData, "[tokenizer] ", options.path, " must be of type ", options.type,
-         characters ? ", got a vocabulary of characters." : ", got no vocabulary of characters.");
+         ", got ", found.contents, '.');
   }
   auto tokenizer = load_tokenizer(bytes, options.path);
   if (options.mask_piece && !tokenizer->mask_id()) {
@@ -129,7 +183,7 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options)
 
 std::map<std::string, std::string> TokenizerPair::files() const {
   const auto name = [](const char* stem, const Tokenizer& tokenizer) {
-    return stem + std::string(extension_of(tokenizer));
+    return stem + std::string(type_of(tokenizer.serialized()).extension);
   };
   if (shared()) return {{name("tokenizer", *source), source->serialized()}};
   return {{name("source", *source), source->serialized()},
@@ -150,8 +204,8 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
     fail(ErrorKind::kData,
          "[tokenizer] expected tokenizer.model, or source.model and target.model (or these with "
          ".txt), got ",
-         pair.source   ? concat("source", extension_of(*pair.source), " only.")
-         : pair.target ? concat("target", extension_of(*pair.target), " only.")
+         pair.source   ? concat("source", type_of(pair.source->serialized()).extension, " only.")
+         : pair.target ? concat("target", type_of(pair.target->serialized()).extension, " only.")
                        : "neither.");
   }
   return pair;

@@ -22,19 +22,21 @@ constexpr int32_t kBosId = 2;
 constexpr int32_t kEosId = 3;
 
 struct TokenizerOptions {
-  static constexpr const char* kTypes[] = {"sentencepiece", "char"};
+  static constexpr const char* kTypes[] = {"sentencepiece", "bpe", "char"};
   static constexpr const char* kAlgorithms[] = {"bpe", "unigram", "char"};
   static constexpr const char* kNormalizations[] = {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf",
                                                     "identity"};
   static constexpr int64_t kMostPieces = int64_t{1} << 24;
+  static constexpr int64_t kMostSentinels = 10000;
   static constexpr double kLeastCoverage = 0.98;  ///< SentencePiece's
 
-  /// sentencepiece: pieces of words. char: every Unicode character of the text, including line
-  /// ends, without normalisation; then only path, share, mask_piece and sentinels of the options
-  /// below matter.
+  /// sentencepiece: pieces of words. bpe: pieces of words by a byte-pair encoding of our own
+  /// (Sennrich et al. 2016), whose file is text; no piece has both letters and punctuation. char:
+  /// every Unicode character of the text, including line ends, without normalisation; then only
+  /// path, share, mask_piece and sentinels of the options below matter.
   std::string type = "sentencepiece";
   std::string path;                 ///< file of a trained tokenizer; "": train one
-  std::string algorithm = "bpe";    ///< one of kAlgorithms
+  std::string algorithm = "bpe";    ///< SentencePiece's; one of kAlgorithms
   int64_t vocab_size = 8000;        ///< number of all ids; algorithm char: at most this many
   bool share = true;                ///< one model for both sides, else one per side
   double character_coverage = 1.0;  ///< share of the text's characters that must have a piece
@@ -44,7 +46,10 @@ struct TokenizerOptions {
   bool mask_piece = false;  ///< adds a piece "<mask>", for masked models and infilling
   int64_t sentinels = 0;    ///< pieces "<extra_id_0>", ... for span corruption
 
-  /// The smallest vocab_size of a SentencePiece model: what is reserved, and a piece.
+  /// Whether vocab_size pieces are learned from a text: no file has them, and they are more than
+  /// its characters.
+  bool learns_pieces() const { return type != "char" && path.empty(); }
+  /// The smallest vocab_size to learn: what is reserved, and a piece.
   int64_t least_pieces() const;
   void validate(const OptionReport& report = OptionReport::throwing("tokenizer")) const;
 };
@@ -93,15 +98,15 @@ std::string sentinel_piece(int64_t i);
 /// Sets `line` to the next line of training text; false at the end.
 using LineSource = std::function<bool(std::string& line)>;
 
-/// Trains a SentencePiece model or a vocabulary of characters, by options.type. The result depends
-/// only on the options, the lines and `seed`, which draws the max_sentences lines. SentencePiece
-/// learns from single lines, long ones in parts of at most 4192 bytes. Throws Error(kConfig) if
+/// Trains a tokenizer of options.type. The result depends only on the options, the lines and
+/// `seed`, which draws the max_sentences lines. Pieces of words are learned from single lines, long
+/// ones in parts of at most 4192 bytes. Throws Error(kConfig) if
 /// vocab_size does not fit the text, with the limit, and Error(kData) if there is no text.
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                  const LineSource& lines, uint64_t seed);
 
 /// Inverse of Tokenizer::serialized(); the bytes decide the type, `name` is for messages. Throws
-/// Error(kData) if they are of neither type, or if the ids of pad, unk, bos and eos are not 0, 1,
+/// Error(kData) if they are of no type, or if the ids of pad, unk, bos and eos are not 0, 1,
 /// 2, 3.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name);
 
@@ -116,7 +121,7 @@ struct TokenizerPair {
 
   bool shared() const { return source == target; }
   /// File name -> bytes, for a checkpoint: "tokenizer.model", or "source.model" and "target.model".
-  /// Vocabularies of characters end in ".txt" instead.
+  /// Those of type bpe and char are text and end in ".txt" instead.
   std::map<std::string, std::string> files() const;
 };
 

@@ -13,16 +13,34 @@ namespace tapestry::tokenizers {
 /// Throws Error(kConfig, "[tokenizer] what").
 [[noreturn]] void fail_option(const std::string& what);
 
+/// Throws the same for a vocab_size that the text does not fit; `largest` and `needed` are sizes.
+[[noreturn]] void fail_too_large(const TokenizerOptions& options, const std::string& largest);
+[[noreturn]] void fail_too_small(const TokenizerOptions& options, const std::string& needed);
+
+/// "<pad>", "<unk>", "<s>", "</s>"
+std::vector<std::string> reserved_pieces();
 /// "<mask>" and the sentinels of the options, in the order of their ids.
 std::vector<std::string> special_pieces(const TokenizerOptions& options);
+
+inline constexpr char32_t kMostCodePoint = 0x10FFFF;
+/// "U+0061"
+std::string code_point_name(char32_t c);
+/// Sets `c` to the code point of that name; false if it names none, or a surrogate.
+bool parse_code_point(const std::string& name, char32_t& c);
 
 std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
                                                      const LineSource& lines, uint64_t seed);
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
                                                     const std::string& name);
 
+std::shared_ptr<const Tokenizer> train_bpe(const TokenizerOptions& options, const LineSource& lines,
+                                           uint64_t seed);
+/// Whether the bytes have the header of a byte-pair encoding, of any version.
+bool is_bpe(const std::string& bytes);
+std::shared_ptr<const Tokenizer> load_bpe(const std::string& bytes, const std::string& name);
+
 std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& options,
-                                                  const LineSource& lines);
+                                                  const LineSource& lines, uint64_t seed);
 /// Whether the bytes have the header of a vocabulary of characters.
 bool is_characters(const std::string& bytes);
 std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes, const std::string& name);

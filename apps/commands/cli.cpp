@@ -193,12 +193,17 @@ void add_score(CLI::App& app, Run& run) {
 void add_evaluate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
       "evaluate",
-      "BLEU and chrF with sacreBLEU's signature, a language model's perplexity, or the accuracy on "
-      "images");
+      "BLEU and chrF with sacreBLEU's signature, ROUGE, a language model's perplexity, or the "
+      "accuracy on images");
   auto arguments = std::make_shared<EvaluateArguments>();
   auto* hypothesis =
       command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
   auto* reference = command->add_option("--reference", arguments->reference, "file");
+  command
+      ->add_option("--metrics", arguments->metrics,
+                   "of a hypothesis: " + join(kEvaluationMetrics, ",") + " (default: bleu,chrf)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names_of(kEvaluationMetrics)));
   command
       ->add_option("--tokenize", arguments->tokenize,
                    join(names_of(BleuOptions::kTokenizers), " | "))

@@ -89,11 +89,14 @@ struct ScoreArguments {
   int64_t batch_size = 64;
 };
 
+inline constexpr const char* kEvaluationMetrics[] = {"bleu", "chrf", "rouge"};
+
 /// Scores translations (hypothesis, reference), a model on a text (model, text) or a model on
 /// images (model, images, labels).
 struct EvaluateArguments {
   std::string hypothesis;  ///< "-": stdin
   std::string reference;
+  std::vector<std::string> metrics = {"bleu", "chrf"};  ///< of kEvaluationMetrics
   std::string tokenize = "13a";
   bool lowercase = false;
   bool json = false;

@@ -1,7 +1,8 @@
-// tapestry evaluate: BLEU and chrF of a file of translations, a language model's perplexity, or the
-// accuracy of a classifier of images.
+// tapestry evaluate: BLEU, chrF and ROUGE of a file of translations, a language model's perplexity,
+// or the accuracy of a classifier of images.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -15,22 +16,59 @@
 namespace tapestry {
 namespace {
 
-std::string json_of(const BleuScore& bleu, const ChrfScore& chrf) {
-  nlohmann::ordered_json out;
-  out["bleu"] = {{"score", bleu.score},
-                 {"precisions", bleu.precisions},
-                 {"brevity_penalty", bleu.brevity_penalty},
-                 {"hypothesis_tokens", bleu.hypothesis_tokens},
-                 {"reference_tokens", bleu.reference_tokens},
-                 {"signature", bleu.signature}};
-  out["chrf"] = {{"score", chrf.score}, {"name", chrf.name}, {"signature", chrf.signature}};
-  out["sentences"] = bleu.sentences;
-  return out.dump();
+nlohmann::ordered_json json_of(const BleuScore& bleu) {
+  return {{"score", bleu.score},
+          {"precisions", bleu.precisions},
+          {"brevity_penalty", bleu.brevity_penalty},
+          {"hypothesis_tokens", bleu.hypothesis_tokens},
+          {"reference_tokens", bleu.reference_tokens},
+          {"signature", bleu.signature}};
 }
 
-}  // namespace
+nlohmann::ordered_json json_of(const ChrfScore& chrf) {
+  return {{"score", chrf.score}, {"name", chrf.name}, {"signature", chrf.signature}};
+}
 
-namespace {
+nlohmann::ordered_json json_of(const RougeScore& rouge) {
+  nlohmann::ordered_json out;
+  for (const auto& [name, part] : {std::pair{"rouge_1", &rouge.rouge_1},
+                                   {"rouge_2", &rouge.rouge_2},
+                                   {"rouge_l", &rouge.rouge_l}}) {
+    out[name] = {{"precision", part->precision}, {"recall", part->recall}, {"f", part->f}};
+  }
+  out["signature"] = rouge.signature;
+  return out;
+}
+
+int evaluate_translations(const EvaluateArguments& arguments) {
+  const std::vector<std::string> hypotheses = read_lines(arguments.hypothesis);
+  const std::vector<std::string> references = read_lines(arguments.reference);
+  nlohmann::ordered_json out;
+  const auto print = [&](const char* name, const auto& score) {
+    if (arguments.json) {
+      out[name] = json_of(score);
+    } else {
+      std::cout << score.str() << '\n';
+    }
+  };
+  const auto asked = [&](const char* name) {
+    return std::find(arguments.metrics.begin(), arguments.metrics.end(), name) !=
+           arguments.metrics.end();
+  };
+  if (asked("bleu")) {
+    print("bleu", corpus_bleu(hypotheses, references,
+                              {.tokenize = arguments.tokenize, .lowercase = arguments.lowercase}));
+  }
+  if (asked("chrf")) {
+    ChrfOptions options;
+    options.lowercase = arguments.lowercase;
+    print("chrf", corpus_chrf(hypotheses, references, options));
+  }
+  if (asked("rouge")) print("rouge", corpus_rouge(hypotheses, references));
+  out["sentences"] = hypotheses.size();
+  if (arguments.json) std::cout << out.dump() << '\n';
+  return 0;
+}
 
 int evaluate_language_model(const EvaluateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
@@ -98,22 +136,7 @@ int run_evaluate(const EvaluateArguments& arguments) {
     fail(ErrorKind::kConfig,
          "[evaluate] give --hypothesis and --reference, or --model and --text or --images.");
   }
-  BleuOptions bleu_options;
-  bleu_options.tokenize = arguments.tokenize;
-  bleu_options.lowercase = arguments.lowercase;
-  ChrfOptions chrf_options;
-  chrf_options.lowercase = arguments.lowercase;
-
-  const std::vector<std::string> hypotheses = read_lines(arguments.hypothesis);
-  const std::vector<std::string> references = read_lines(arguments.reference);
-  const BleuScore bleu = corpus_bleu(hypotheses, references, bleu_options);
-  const ChrfScore chrf = corpus_chrf(hypotheses, references, chrf_options);
-  if (arguments.json) {
-    std::cout << json_of(bleu, chrf) << '\n';
-  } else {
-    std::cout << bleu.str() << '\n' << chrf.str() << '\n';
-  }
-  return 0;
+  return evaluate_translations(arguments);
 }
 
 }  // namespace tapestry

@@ -142,6 +142,9 @@ void check_training(Rules& rules, const Config& config) {
     report.expect(config.batch.batch_type != "tokens" || config.batch.batch_size >= longest,
                   "batch_size", "must hold the tokens of ", key, ", got ", config.batch.batch_size,
                   " and ", longest, '.');
+    const std::string& metric = training.metric_for_best_model;
+    report.expect(config.evaluation.rouge || !metric.starts_with("rouge"), "metric_for_best_model",
+                  "needs evaluation.rouge: true, got '", metric, "'.");
     report.expect(training.early_stopping_patience == 0 || !config.data.valid.empty(),
                   "early_stopping_patience", "needs a validation set, got no 'data.valid'.");
   });

@@ -60,6 +60,7 @@ struct EvaluationOptions {
   std::string bleu_tokenize = "13a";  ///< one of BleuOptions::kTokenizers
   int64_t num_beams = 1;  ///< of the translations made while training; 1: greedy, the fastest
   bool lowercase = false;
+  bool rouge = false;  ///< adds ROUGE to the metrics
 };
 
 struct Config {

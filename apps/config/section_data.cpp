@@ -127,13 +127,16 @@ void bind_data(ConfigSection& s, Config& config) {
 void bind_tokenizer(ConfigSection& s, Config& config) {
   TokenizerOptions& tokenizer = config.tokenizer;
   s.read_choice("type", tokenizer.type, names(TokenizerOptions::kTypes),
-                "sentencepiece: pieces of words; char: each character is a token.");
+                "sentencepiece: pieces of words; bpe: pieces of words by a byte-pair encoding of "
+                "our own, kept as text; char: each character is a token.");
   s.read_input_file("path", tokenizer.path,
                     "File of a trained tokenizer to use; empty: one is trained on the data.");
-  const bool trains = tokenizer.type == "sentencepiece" && tokenizer.path.empty();
-  const std::string why = tokenizer.path.empty() ? "with type: char" : "with path";
-  s.read_choice_if(trains, why, "algorithm", tokenizer.algorithm,
-                   names(TokenizerOptions::kAlgorithms), "How SentencePiece finds its pieces.");
+  const bool trains = tokenizer.learns_pieces();
+  const std::string why =
+      tokenizer.path.empty() ? concat("with type: ", tokenizer.type) : "with path";
+  s.read_choice_if(trains && tokenizer.type == "sentencepiece", why, "algorithm",
+                   tokenizer.algorithm, names(TokenizerOptions::kAlgorithms),
+                   "How SentencePiece finds its pieces.");
   s.read("vocab_size", tokenizer.vocab_size,
          "Number of tokens, all special ones counted. With algorithm: char it is an upper bound; "
          "type: char and path do not look at it.",

@@ -160,6 +160,10 @@ void bind_evaluation(ConfigSection& s, Config& config) {
   s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, names(BleuOptions::kTokenizers),
                 "How BLEU finds words: by mteval-v13a's rules, or at white space.");
   s.read("lowercase", evaluation.lowercase, "BLEU and chrF compare lower-cased text.");
+  s.read(
+      "rouge", evaluation.rouge,
+      "Adds ROUGE-1, -2 and -L to the metrics, for summaries (English: it knows the letters a to "
+      "z).");
   s.read("num_beams", evaluation.num_beams,
          "Hypotheses of the translations that the validation makes; 1: greedy, the fastest.",
          between(1, SearchOptions::kMostBeams));

@@ -7,9 +7,11 @@ namespace tapestry {
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   if (given.source) return given;
   TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed);
-  const std::string kind =
-      config.tokenizer.type == "char" ? "characters" : config.tokenizer.algorithm;
-  report(concat("tokenizer: ", config.tokenizer.path.empty() ? kind : config.tokenizer.path, ", ",
+  const TokenizerOptions& options = config.tokenizer;
+  const std::string kind = options.type == "sentencepiece" ? options.algorithm
+                           : options.type == "char"        ? "characters"
+                                                           : options.type;
+  report(concat("tokenizer: ", options.path.empty() ? kind : options.path, ", ",
                 tokenizers.source->vocab_size(), " pieces",
                 tokenizers.shared() ? "" : " on the source side"));
   return tokenizers;
@@ -46,7 +48,8 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
 }
 
 bool larger_is_better(const std::string& metric) {
-  return metric == "bleu" || metric == "chrf" || metric == "accuracy";
+  return metric.starts_with("rouge") || metric == "bleu" || metric == "chrf" ||
+         metric == "accuracy";
 }
 
 }  // namespace tapestry

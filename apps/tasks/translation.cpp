@@ -117,7 +117,9 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
         this->loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
     if (!std::isfinite(
             metrics.at("nll"))) {  // the model diverged: its logits are useless for a search
-      metrics["bleu"] = metrics["chrf"] = std::numeric_limits<double>::quiet_NaN();
+      for (const char* metric : config.task->metrics) {
+        metrics.emplace(metric, std::numeric_limits<double>::quiet_NaN());
+      }
       return metrics;
     }
     std::vector<std::vector<int32_t>> sources;
@@ -139,6 +141,12 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
             .score;
     metrics["chrf"] =
         corpus_chrf(hypotheses, references, ChrfOptions{.lowercase = lowercase}).score;
+    if (config.evaluation.rouge) {
+      const RougeScore rouge = corpus_rouge(hypotheses, references);
+      metrics["rouge_1"] = rouge.rouge_1.f;
+      metrics["rouge_2"] = rouge.rouge_2.f;
+      metrics["rouge_l"] = rouge.rouge_l.f;
+    }
     return metrics;
   }
 
@@ -148,16 +156,17 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
 
 }  // namespace
 
-extern const Task kTranslation{{.name = "translation",
-                                .abilities = kTranslates | kScoresPairs,
-                                .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
-                                .metrics = {"bleu", "chrf", "nll", "loss", "ppl"},
-                                .bind_corpus = bind_pairs,
-                                .sections = {kGeneration, kEvaluation}},
-                               make_task_of_model<TranslationTask>,
-                               encoder_decoder_parameters,
-                               encoder_decoder_case,
-                               encoder_decoder_shapes};
+extern const Task kTranslation{
+    {.name = "translation",
+     .abilities = kTranslates | kScoresPairs,
+     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+     .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1", "rouge_2", "rouge_l"},
+     .bind_corpus = bind_pairs,
+     .sections = {kGeneration, kEvaluation}},
+    make_task_of_model<TranslationTask>,
+    encoder_decoder_parameters,
+    encoder_decoder_case,
+    encoder_decoder_shapes};
 
 template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
                                   int64_t);

@@ -1,5 +1,5 @@
 // Byte-pair encoding (Sennrich et al. 2016), written with only maps and loops in the six steps
-// numbered below, compared with the real tokenizer.
+// numbered below, compared with both tokenizers that learn it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -101,49 +101,57 @@ struct Bpe {
   }
 };
 
-std::shared_ptr<const Tokenizer> train(int64_t vocab_size) {
-  TokenizerOptions options;
-  options.algorithm = "bpe";
-  options.vocab_size = vocab_size;
-  return train_tokenizer(
-      options,
-      [next = size_t{0}](std::string& line) mutable {
-        if (next == kText.size()) return false;
-        line = kText[next++];
-        return true;
-      },
-      1);
-}
-
-// SentencePiece's vocabulary: four special pieces, the merged symbols in order, the characters.
-constexpr int32_t kSpecials = 4;
 constexpr size_t kMerges = 60;
 
-int64_t alphabet() {
+size_t alphabet() {
   std::set<char> letters;
   for (const std::string& line : kText) letters.insert(line.begin(), line.end());
-  return static_cast<int64_t>(letters.size());  // the space counts as "▁"
+  return letters.size();  // the space counts as "▁"
 }
 
-TEST(BpeReferenceTest, TheSixStepsMakeTheTokenizersPieces) {
-  const Bpe reference(kText, kMerges);
-  const auto tokenizer = train(kSpecials + static_cast<int64_t>(kMerges) + alphabet());
+/// Both types of tokenizer.
+class BpeReferenceTest : public testing::TestWithParam<const char*> {
+ protected:
+  BpeReferenceTest() : reference_(kText, kMerges) {
+    TokenizerOptions options;
+    options.type = GetParam();
+    options.algorithm = "bpe";
+    options.vocab_size = static_cast<int64_t>(kSpecials + kMerges + alphabet());
+    tokenizer_ = train_tokenizer(
+        options,
+        [next = size_t{0}](std::string& line) mutable {
+          if (next == kText.size()) return false;
+          line = kText[next++];
+          return true;
+        },
+        1);
+  }
+
+  static constexpr size_t kSpecials = 4;
+  Bpe reference_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+INSTANTIATE_TEST_SUITE_P(Types, BpeReferenceTest, testing::Values("sentencepiece", "bpe"));
+
+TEST_P(BpeReferenceTest, TheSixStepsMakeTheTokenizersPieces) {
+  // The four special pieces come first. Then SentencePiece has the merged symbols in order and the
+  // characters; ours has the characters, which the merges are made of, and then these.
+  const bool own = std::string(GetParam()) == "bpe";
+  const size_t first = kSpecials + (own ? alphabet() : 0);
   for (size_t i = 0; i < kMerges; ++i) {
-    EXPECT_EQ(tokenizer->piece(kSpecials + static_cast<int32_t>(i)), reference.merged[i])
+    EXPECT_EQ(tokenizer_->piece(static_cast<int32_t>(first + i)), reference_.merged[i])
         << "merge " << i;
   }
 }
 
 // A word that was not in the text: its letters, merged in the order in which the merges were
 // learned.
-TEST(BpeReferenceTest, ANewWordIsSplitByTheSameMerges) {
-  const Bpe reference(kText, kMerges);
-  const auto tokenizer = train(kSpecials + static_cast<int64_t>(kMerges) + alphabet());
+TEST_P(BpeReferenceTest, ANewWordIsSplitByTheSameMerges) {
   for (const std::string word : {"thereafter", "weaves", "borders", "windbreaker", "s"}) {
     Symbols expected = letters_of(word);
     for (bool changed = true; changed;) {  // the earliest merge that applies
       changed = false;
-      for (const std::string& symbol : reference.merged) {
+      for (const std::string& symbol : reference_.merged) {
         for (size_t i = 0; i + 1 < expected.size() && !changed; ++i) {
           if (expected[i] + expected[i + 1] != symbol) continue;
           expected = Bpe::apply(expected, expected[i], expected[i + 1]);
@@ -153,7 +161,7 @@ TEST(BpeReferenceTest, ANewWordIsSplitByTheSameMerges) {
       }
     }
     Symbols actual;
-    for (const int32_t id : tokenizer->encode(word)) actual.push_back(tokenizer->piece(id));
+    for (const int32_t id : tokenizer_->encode(word)) actual.push_back(tokenizer_->piece(id));
     EXPECT_EQ(actual, expected) << word;
   }
 }

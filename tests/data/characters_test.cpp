@@ -129,7 +129,7 @@ class TokenizerPath : public testing::Test {
 };
 
 TEST_F(TokenizerPath, IsTakenInsteadOfTraining) {
-  for (const char* const type : {"sentencepiece", "char"}) {
+  for (const char* const type : TokenizerOptions::kTypes) {
     options_.type = type;
     options_.path = "";
     options_.mask_piece = true;
@@ -161,7 +161,7 @@ TEST_F(TokenizerPath, MustFitTheOptions) {
   options_.share = true;
   options_.type = "char";
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_tokenizer(options_); }),
-              HasSubstr("must be of type char, got no vocabulary of characters."));
+              HasSubstr("must be of type char, got a SentencePiece model or no tokenizer."));
   options_.path = folder_.write("characters", character_tokenizer("a")->serialized());
   options_.type = "sentencepiece";
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_tokenizer(options_); }),
@@ -174,7 +174,11 @@ TEST_F(TokenizerPath, MustFitTheOptions) {
               HasSubstr("is a directory, expected a file."));
 }
 
-TEST_F(TokenizerPath, SpecialPiecesOfSentencePieceAreNeverText) {
+class SpecialPieces : public TokenizerPath, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Types, SpecialPieces, testing::Values("sentencepiece", "bpe"));
+
+TEST_P(SpecialPieces, AreNeverText) {
+  options_.type = GetParam();
   options_.mask_piece = true;
   options_.sentinels = 3;
   const auto tokenizer = train_tokenizers(options_, {spec_}, 1).source;

@@ -69,6 +69,46 @@ TEST(Metrics, EqualSacrebleuOnEverySystem) {
   }
 }
 
+// rouge-score's own: tests/fixtures/rouge.py.
+TEST(Metrics, RougeEqualsThePackageOnEveryPair) {
+  const auto rows = read_lines("rouge.tsv");
+  ASSERT_EQ(rows.size(), 356u);
+  std::vector<std::string> hypotheses, references;
+  std::vector<double> sums(9, 0);
+  const auto expect_near = [](const RougeScore& rouge, const double* expected, double scale) {
+    for (const auto& part : {rouge.rouge_1, rouge.rouge_2, rouge.rouge_l}) {
+      for (const double value : {part.precision, part.recall, part.f}) {
+        EXPECT_NEAR(value, 100 * *expected++ / scale, 1e-11);
+      }
+    }
+  };
+  for (const std::string& row : rows) {
+    SCOPED_TRACE(row);
+    const auto columns = split(row, '\t');
+    ASSERT_EQ(columns.size(), 11u);
+    hypotheses.push_back(columns[0]);
+    references.push_back(columns[1]);
+    std::vector<double> expected;
+    for (size_t i = 2; i < columns.size(); ++i) {
+      expected.push_back(std::stod(columns[i]));
+      sums[i - 2] += expected.back();
+    }
+    expect_near(corpus_rouge({columns[0]}, {columns[1]}), expected.data(), 1);
+  }
+  const RougeScore all = corpus_rouge(hypotheses, references);
+  EXPECT_EQ(all.sentences, 356);
+  expect_near(all, sums.data(), 356);
+}
+
+TEST(Metrics, RougeIsOneLine) {
+  const RougeScore rouge = corpus_rouge({"the cat sat"}, {"the cat"});
+  EXPECT_EQ(rouge.str(), "ROUGE|nrefs:1|case:lc|stem:no|version:" + version() +
+                             " = 1: 80.00 (P = 66.67 R = 100.00) 2: 66.67 (P = 50.00 R = 100.00) "
+                             "L: 80.00 (P = 66.67 R = 100.00)");
+  EXPECT_EQ(error_of(ErrorKind::kData, [] { corpus_rouge({"a"}, {}); }),
+            "[rouge] expected as many hypotheses as references, got 1 and 0.");
+}
+
 TEST(Metrics, TokenizeAsMteval13a) {
   std::vector<std::string> lines = read_lines("reference.txt");
   for (const std::string& line : read_lines("close.txt")) lines.push_back(line);

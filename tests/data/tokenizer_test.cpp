@@ -13,6 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr const char* kOwnBpe = "own bpe";
+
 // Sentences of words of syllables, some rare characters among them.
 std::vector<std::string> sentences(int count, uint64_t seed) {
   static const std::vector<std::string> kSyllables = {
@@ -46,15 +48,20 @@ std::shared_ptr<const Tokenizer> train(const TokenizerOptions& options,
   return train_tokenizer(options, source_of(lines), seed);
 }
 
+/// Of SentencePiece with one of its algorithms, or of type bpe ("own bpe").
 TokenizerOptions options_of(const std::string& algorithm, int64_t vocab_size) {
   TokenizerOptions options;
-  options.algorithm = algorithm;
+  if (algorithm == kOwnBpe) {
+    options.type = "bpe";
+  } else {
+    options.algorithm = algorithm;
+  }
   options.vocab_size = vocab_size;
   return options;
 }
 
 class Algorithms : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, Algorithms, testing::Values("bpe", "unigram", "char"));
+INSTANTIATE_TEST_SUITE_P(All, Algorithms, testing::Values("bpe", "unigram", "char", kOwnBpe));
 
 TEST_P(Algorithms, RoundTripAndFixedIds) {
   const auto lines = sentences(500, 1);
@@ -99,36 +106,36 @@ TEST_P(Algorithms, TrainsWithoutAWordOnTheTerminal) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 
-TEST(SentencePiece, TooLargeAVocabularyTellsTheLimit) {
+/// Those that learn pieces of words.
+class Pieces : public Algorithms {};
+INSTANTIATE_TEST_SUITE_P(All, Pieces, testing::Values("bpe", "unigram", kOwnBpe));
+
+TEST_P(Pieces, TooLargeAVocabularyTellsTheLimit) {
   const auto lines = sentences(50, 1);
-  for (const char* algorithm : {"bpe", "unigram"}) {
-    const std::string message =
-        error_of(ErrorKind::kConfig, [&] { train(options_of(algorithm, 50000), lines); });
-    const std::string phrase =
-        "[tokenizer] vocab_size 50000 is too large for this text, the largest possible is ";
-    ASSERT_THAT(message, testing::StartsWith(phrase)) << algorithm;
-    // The limit in the message must work, and one more must not.
-    const int64_t limit = std::stoll(message.substr(phrase.size()));
-    EXPECT_EQ(train(options_of(algorithm, limit), lines)->vocab_size(), limit) << algorithm;
-    EXPECT_THAT(
-        error_of(ErrorKind::kConfig, [&] { train(options_of(algorithm, limit + 1), lines); }),
-        HasSubstr("is too large"))
-        << algorithm;
-  }
+  const std::string message =
+      error_of(ErrorKind::kConfig, [&] { train(options_of(GetParam(), 50000), lines); });
+  const std::string phrase =
+      "[tokenizer] vocab_size 50000 is too large for this text, the largest possible is ";
+  ASSERT_THAT(message, testing::StartsWith(phrase)) << GetParam();
+  // The limit in the message must work, and one more must not.
+  const int64_t limit = std::stoll(message.substr(phrase.size()));
+  EXPECT_EQ(train(options_of(GetParam(), limit), lines)->vocab_size(), limit) << GetParam();
+  EXPECT_THAT(
+      error_of(ErrorKind::kConfig, [&] { train(options_of(GetParam(), limit + 1), lines); }),
+      HasSubstr("is too large"))
+      << GetParam();
 }
 
-TEST(SentencePiece, TooSmallAVocabularyTellsTheNeed) {
-  for (const char* algorithm : {"bpe", "unigram"}) {
-    EXPECT_THAT(
-        error_of(ErrorKind::kConfig, [&] { train(options_of(algorithm, 6), sentences(50, 1)); }),
-        testing::MatchesRegex("\\[tokenizer\\] vocab_size 6 is too small for this text, its "
-                              "characters and the reserved pieces need [0-9]+; or lower "
-                              "character_coverage\\."));
-  }
+TEST_P(Pieces, TooSmallAVocabularyTellsTheNeed) {
+  EXPECT_THAT(
+      error_of(ErrorKind::kConfig, [&] { train(options_of(GetParam(), 6), sentences(50, 1)); }),
+      testing::MatchesRegex("\\[tokenizer\\] vocab_size 6 is too small for this text, its "
+                            "characters and the reserved pieces need [0-9]+; or lower "
+                            "character_coverage\\."));
 }
 
-TEST(SentencePiece, UnknownCharactersAreUnkOrBytes) {
-  auto options = options_of("bpe", 100);
+TEST_P(Pieces, UnknownCharactersAreUnkOrBytes) {
+  auto options = options_of(GetParam(), 100);
   const auto lines = sentences(500, 1);
   const auto plain = train(options, lines);
   EXPECT_THAT(plain->encode("ka 犬"), testing::Contains(kUnkId));
@@ -141,8 +148,8 @@ TEST(SentencePiece, UnknownCharactersAreUnkOrBytes) {
 }
 
 // Wherever a word is cut, its second part begins no word.
-TEST(SentencePiece, AContinuationHasNoSpaceInFront) {
-  const auto tokenizer = train(options_of("bpe", 120), sentences(500, 1));
+TEST_P(Pieces, AContinuationHasNoSpaceInFront) {
+  const auto tokenizer = train(options_of(GetParam(), 120), sentences(500, 1));
   for (const std::string& line : sentences(20, 3)) {
     for (size_t cut = 1; cut < line.size(); ++cut) {
       if (line[cut - 1] == ' ' || (line[cut] & 0xC0) == 0x80) continue;
@@ -155,20 +162,21 @@ TEST(SentencePiece, AContinuationHasNoSpaceInFront) {
   EXPECT_TRUE(tokenizer->encode_continuation("").empty());
 }
 
-TEST(SentencePiece, LearnsFromLongLinesInParts) {
+TEST_P(Pieces, LearnsFromLongLinesInParts) {
   std::string one_line;
   for (const std::string& line : sentences(500, 1)) one_line += line + ' ';
   ASSERT_GT(one_line.size(), 2u * 4192);
-  const auto tokenizer = train(options_of("bpe", 120), {one_line});
+  const auto tokenizer = train(options_of(GetParam(), 120), {one_line});
   EXPECT_EQ(tokenizer->vocab_size(), 120);
   const std::string without_spaces(10000, 'a');
-  EXPECT_NO_THROW(train(options_of("char", 8), {without_spaces}));
+  const bool own = std::string(GetParam()) == kOwnBpe;
+  EXPECT_NO_THROW(train(options_of(own ? kOwnBpe : "char", 8), {without_spaces}));
 }
 
-TEST(SentencePiece, NormalizationIsAChoice) {
+TEST_P(Pieces, NormalizationIsAChoice) {
   auto lines = sentences(500, 1);
   lines.push_back("ﬁ … ½ 1 2 fi ...");
-  auto options = options_of("bpe", 120);
+  auto options = options_of(GetParam(), 120);
   const auto normalized = train(options, lines);
   EXPECT_EQ(normalized->decode(normalized->encode("ﬁ …")), "fi ...");
   options.normalization = "identity";
@@ -176,15 +184,15 @@ TEST(SentencePiece, NormalizationIsAChoice) {
   EXPECT_EQ(identity->decode(identity->encode("ﬁ … ½")), "ﬁ … ½");
 }
 
-TEST(SentencePiece, EmptyTextHasNoTokens) {
-  const auto tokenizer = train(options_of("bpe", 100), sentences(500, 1));
+TEST_P(Pieces, EmptyTextHasNoTokens) {
+  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
   EXPECT_TRUE(tokenizer->encode("").empty());
   EXPECT_TRUE(tokenizer->encode("  ").empty());
   EXPECT_EQ(tokenizer->decode({}), "");
 }
 
-TEST(SentencePiece, DecodeLeavesOutSpecialsAndChecksIds) {
-  const auto tokenizer = train(options_of("bpe", 100), sentences(500, 1));
+TEST_P(Pieces, DecodeLeavesOutSpecialsAndChecksIds) {
+  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
   auto ids = tokenizer->encode("ka lo mi.");
   ids.insert(ids.begin(), kBosId);
   ids.insert(ids.end(), {kEosId, kPadId, kPadId});
@@ -195,9 +203,9 @@ TEST(SentencePiece, DecodeLeavesOutSpecialsAndChecksIds) {
             "[tokenizer] ids must be in [0, 100), got -1.");
 }
 
-TEST(SentencePiece, SampleIsDrawnBySeed) {
+TEST_P(Pieces, SampleIsDrawnBySeed) {
   const auto lines = sentences(2000, 1);
-  auto options = options_of("bpe", 100);
+  auto options = options_of(GetParam(), 100);
   options.max_sentences = 100;
   const auto one = train(options, lines, 1)->serialized();
   EXPECT_EQ(one, train(options, lines, 1)->serialized());
@@ -208,8 +216,8 @@ TEST(SentencePiece, SampleIsDrawnBySeed) {
   EXPECT_EQ(all, train(options, lines, 2)->serialized());
 }
 
-TEST(SentencePiece, EncodesFromSeveralThreads) {
-  const auto tokenizer = train(options_of("unigram", 100), sentences(500, 1));
+TEST_P(Pieces, EncodesFromSeveralThreads) {
+  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
   const auto lines = sentences(200, 5);
   std::vector<std::vector<std::vector<int32_t>>> results(4);
   std::vector<std::thread> threads;

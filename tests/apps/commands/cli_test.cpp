@@ -165,6 +165,23 @@ TEST_F(CliTest, EvaluatesATranslation) {
   EXPECT_EQ(json["sentences"], 2);
 }
 
+TEST_F(CliTest, EvaluatesByTheMetricsAskedFor) {
+  write("hyp", "the cat sat\n");
+  write("ref", "the cat\n");
+  const Outcome rouge = tapestry("evaluate --hypothesis hyp --reference ref --metrics rouge");
+  EXPECT_EQ(rouge.code, 0) << rouge.err;
+  EXPECT_THAT(rouge.out, StartsWith("ROUGE|nrefs:1|case:lc|stem:no|version:"));
+  EXPECT_THAT(rouge.out, HasSubstr(" = 1: 80.00 (P = 66.67 R = 100.00) 2: 66.67 ("));
+  EXPECT_EQ(std::count(rouge.out.begin(), rouge.out.end(), '\n'), 1);
+  const Outcome all =
+      tapestry("evaluate --hypothesis hyp --reference ref --metrics rouge,bleu,chrf --json");
+  const auto json = nlohmann::json::parse(all.out);
+  EXPECT_NEAR(json["rouge"]["rouge_2"]["f"].get<double>(), 200.0 / 3, 1e-9);
+  EXPECT_TRUE(json.contains("bleu") && json.contains("chrf"));
+  EXPECT_EQ(json["sentences"], 1);
+  EXPECT_EQ(tapestry("evaluate --hypothesis hyp --reference ref --metrics meteor").code, 2);
+}
+
 TEST_F(CliTest, DataErrorsAreExitCodeThree) {
   write("two", "a\nb\n");
   write("three", "a\nb\nc\n");

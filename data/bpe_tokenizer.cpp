@@ -1,0 +1,338 @@
+// Byte-pair encoding as a tokenizer. A text is normalised and split at spaces; U+2581 in front of a
+// word stands for its space. A word is split where letters, digits and other characters meet: no
+// merge goes over such a border, so that a piece never joins a word and its punctuation.
+#include <unicode/uchar.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "core/error.h"
+#include "data/bpe_model.h"
+#include "data/normalization.h"
+#include "data/tokenizer_types.h"
+#include "data/training_lines.h"
+#include "data/utf8.h"
+
+namespace tapestry::tokenizers {
+namespace {
+
+// What SentencePiece writes for an unknown piece, too.
+constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
+
+enum class CharacterClass : uint8_t { kLetter, kDigit, kOther };
+
+CharacterClass class_of(char32_t c) {
+  const auto mask = U_GET_GC_MASK(static_cast<UChar32>(c));
+  if ((mask & (U_GC_L_MASK | U_GC_M_MASK)) != 0) return CharacterClass::kLetter;
+  return (mask & U_GC_N_MASK) != 0 ? CharacterClass::kDigit : CharacterClass::kOther;
+}
+
+const std::array<CharacterClass, 128> kAsciiClasses = [] {
+  std::array<CharacterClass, 128> classes{};
+  for (char32_t c = 0; c < classes.size(); ++c) classes[c] = class_of(c);
+  return classes;
+}();
+
+// The class of the character at `i`, which moves past it.
+CharacterClass next_class(std::string_view text, size_t& i) {
+  const auto byte = static_cast<unsigned char>(text[i]);
+  if (byte < kAsciiClasses.size()) return ++i, kAsciiClasses[byte];
+  return class_of(next_code_point(text, i));
+}
+
+// Calls f(part, begins_word) for each part of the words of a normalised text. The first word has no
+// mark unless `first_begins` or a space is before it.
+template <class F>
+void for_each_part(std::string_view text, bool first_begins, F f) {
+  bool begins = first_begins;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] == ' ') {
+      begins = true;
+      ++i;
+      continue;
+    }
+    const size_t start = i;
+    const CharacterClass own = next_class(text, i);
+    size_t end = i;
+    while (i < text.size() && text[i] != ' ' && next_class(text, i) == own) end = i;
+    i = end;
+    f(text.substr(start, end - start), begins);
+    begins = false;
+  }
+}
+
+// The ids of words that came before. A word has one slot and takes it from the one that had it, so
+// the size is bounded. Each lock guards some of the slots: threads seldom meet.
+class WordCache {
+ public:
+  // Makes place for the words of one tokenizer.
+  WordCache() : slots_(kSlots) {}
+
+  // Calls use(ids) with the ids of a part of a word; they come from make(ids) if it is new.
+  template <class Make, class Use>
+  void with(std::string_view part, bool begins, Make make, Use use) {
+    if (part.size() > kLongest) {
+      std::vector<int32_t> ids;
+      make(ids);
+      return use(ids);
+    }
+    const uint64_t hash = XXH3_64bits_withSeed(part.data(), part.size(), begins ? 1 : 0);
+    const size_t index = hash % kSlots;
+    const std::lock_guard lock(locks_[index % kLocks]);
+    Slot& slot = slots_[index];
+    if (slot.ids.empty() || slot.begins != begins || slot.part != part) {
+      slot.part = part;
+      slot.begins = begins;
+      slot.ids.clear();
+      make(slot.ids);
+    }
+    use(slot.ids);
+  }
+
+ private:
+  static constexpr size_t kSlots = size_t{1} << 15;
+  static constexpr size_t kLocks = 64;
+  static constexpr size_t kLongest = 64;  // bytes
+
+  struct Slot {
+    std::string part;
+    bool begins = false;
+    std::vector<int32_t> ids;  // none: the slot is free
+  };
+  std::vector<Slot> slots_;
+  std::array<std::mutex, kLocks> locks_;
+};
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  explicit BpeTokenizer(const BpeModel& model)
+      : bytes_(model.serialized()),
+        normalizer_(model.normalization),
+        vocabulary_(model),
+        merger_(merges_of(model, vocabulary_)) {
+    if (model.mask) mask_id_ = vocabulary_.mask();
+    for (int64_t i = 0; i < model.sentinels; ++i) {
+      sentinel_ids_.push_back(vocabulary_.first_sentinel() + static_cast<int32_t>(i));
+    }
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    return encode(text, /*begins_word=*/true);
+  }
+  std::vector<int32_t> encode_continuation(std::string_view text) const override {
+    return encode(text, /*begins_word=*/false);
+  }
+
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    std::string text, bytes;
+    bool begins = false;  // the text, with a word
+    const auto flush = [&] {
+      for (size_t i = 0; i < bytes.size();) append_utf8(text, next_code_point(bytes, i));
+      bytes.clear();
+    };
+    for (const int32_t id : ids) {
+      check_id(id);
+      if (vocabulary_.is_byte(id)) {
+        bytes.push_back(vocabulary_.byte(id));
+        continue;
+      }
+      flush();
+      if (id == kUnkId) text += kUnknownText;
+      if (!vocabulary_.is_text(id)) continue;
+      std::string_view piece = vocabulary_.piece(id);
+      // A piece has the mark in front or nowhere.
+      if (piece.starts_with(kSpacePiece)) {
+        begins = begins || text.empty();
+        text.push_back(' ');
+        piece.remove_prefix(kSpacePiece.size());
+      }
+      text += piece;
+    }
+    flush();
+    if (begins) text.erase(0, 1);
+    return text;
+  }
+
+  int64_t vocab_size() const override { return vocabulary_.size(); }
+  std::string piece(int32_t id) const override {
+    check_id(id);
+    return vocabulary_.piece(id);
+  }
+  const std::string& serialized() const override { return bytes_; }
+  bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
+
+ private:
+  static std::vector<bpe::Merge> merges_of(const BpeModel& model, BpeVocabulary& vocabulary) {
+    std::vector<bpe::Merge> merges;
+    merges.reserve(model.merges.size());
+    for (const auto& [left, right] : model.merges) {
+      merges.push_back(vocabulary.add({vocabulary.id_of(left), vocabulary.id_of(right)}));
+    }
+    return merges;
+  }
+
+  std::vector<int32_t> encode(std::string_view text, bool begins_word) const {
+    std::vector<int32_t> ids;
+    ids.reserve(text.size() / 3);
+    std::string buffer;
+    for_each_part(normalizer_(text, buffer), begins_word, [&](std::string_view part, bool begins) {
+      cache_.with(
+          part, begins, [&](std::vector<int32_t>& made) { encode_part(part, begins, made); },
+          [&](const std::vector<int32_t>& found) {
+            // A run of unknown characters is one unk.
+            const bool joins = !ids.empty() && ids.back() == kUnkId && found.front() == kUnkId;
+            ids.insert(ids.end(), found.begin() + (joins ? 1 : 0), found.end());
+          });
+    });
+    return ids;
+  }
+
+  void encode_part(std::string_view part, bool begins, std::vector<int32_t>& ids) const {
+    if (begins) vocabulary_.split(kSpacePiece, ids);
+    vocabulary_.split(part, ids);
+    merger_.apply(ids);
+    const auto both_unknown = [](int32_t a, int32_t b) { return a == kUnkId && b == kUnkId; };
+    ids.erase(std::unique(ids.begin(), ids.end(), both_unknown), ids.end());
+  }
+
+  void check_id(int32_t id) const {
+    check(id >= 0 && id < vocab_size(), "tokenizer", "ids must be in [0, ", vocab_size(), "), got ",
+          id, '.');
+  }
+
+  std::string bytes_;
+  Normalizer normalizer_;
+  BpeVocabulary vocabulary_;
+  bpe::Merger merger_;
+  mutable WordCache cache_;
+};
+
+// How often the text has each part of a word, its mark in front.
+std::unordered_map<std::string, int64_t> count_parts(const std::vector<std::string>& lines,
+                                                     const Normalizer& normalizer) {
+  std::unordered_map<std::string, int64_t> counts;
+  std::string buffer, key;
+  for (const std::string& line : lines) {
+    for_each_part(normalizer(line, buffer), true, [&](std::string_view part, bool begins) {
+      key = begins ? kSpacePiece : std::string_view();
+      key += part;
+      ++counts[key];
+    });
+  }
+  return counts;
+}
+
+// The most frequent characters that are the given share of the text, ascending; of equally frequent
+// ones the first in Unicode. U+2581 is always one of them.
+std::vector<char32_t> characters_of(const std::unordered_map<std::string, int64_t>& parts,
+                                    double coverage) {
+  std::unordered_map<char32_t, int64_t> counts;
+  int64_t total = 0;
+  for (const auto& [part, count] : parts) {
+    for (size_t i = 0; i < part.size(); total += count) counts[next_code_point(part, i)] += count;
+  }
+  size_t start = 0;
+  const char32_t mark = next_code_point(kSpacePiece, start);
+  std::vector<std::pair<int64_t, char32_t>> by_count;
+  for (const auto& [c, count] : counts) by_count.emplace_back(-count, c);
+  std::sort(by_count.begin(), by_count.end());
+  std::vector<char32_t> kept;
+  int64_t covered = 0;
+  for (const auto& [negative, c] : by_count) {
+    if (static_cast<double>(covered) >= coverage * static_cast<double>(total) && c != mark)
+      continue;
+    covered -= negative;
+    kept.push_back(c);
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+// Adds a piece for each merge until the vocabulary is full. Of equally frequent pairs the shorter
+// goes first, in characters, then the first in the alphabet, as SentencePiece has it (Sennrich et
+// al. have no rule); of two pairs of one text the one with the shorter left side.
+class GrowingVocabulary : public bpe::Alphabet {
+ public:
+  GrowingVocabulary(BpeVocabulary& vocabulary, int64_t size)
+      : vocabulary_(vocabulary), size_(size) {}
+
+  std::optional<bpe::Symbol> merge(const bpe::Pair& pair) override {
+    if (vocabulary_.size() >= size_) return std::nullopt;
+    return vocabulary_.add(pair).result;
+  }
+  bool goes_before(const bpe::Pair& a, const bpe::Pair& b) const override {
+    const std::string text_a = text_of(a), text_b = text_of(b);
+    const int64_t length_a = count_code_points(text_a), length_b = count_code_points(text_b);
+    if (length_a != length_b) return length_a < length_b;
+    if (text_a != text_b) return text_a < text_b;
+    return vocabulary_.piece(a.left).size() < vocabulary_.piece(b.left).size();
+  }
+
+ private:
+  std::string text_of(const bpe::Pair& pair) const {
+    return vocabulary_.piece(pair.left) + vocabulary_.piece(pair.right);
+  }
+
+  BpeVocabulary& vocabulary_;
+  int64_t size_;
+};
+
+// The words of the text in symbols; unknown characters part them.
+std::vector<bpe::Word> words_of(const std::unordered_map<std::string, int64_t>& parts,
+                                const BpeVocabulary& vocabulary) {
+  std::vector<bpe::Word> words;
+  std::vector<int32_t> ids;
+  for (const auto& [part, count] : parts) {
+    ids.clear();
+    vocabulary.split(part, ids);
+    bpe::Word word{{}, count};
+    const auto finish = [&] {
+      if (word.symbols.size() > 1) words.push_back(word);
+      word.symbols.clear();
+    };
+    for (const int32_t id : ids) {
+      if (vocabulary.is_text(id)) {
+        word.symbols.push_back(id);
+      } else {
+        finish();
+      }
+    }
+    finish();
+  }
+  return words;
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_bpe(const TokenizerOptions& options, const LineSource& lines,
+                                           uint64_t seed) {
+  const auto parts =
+      count_parts(training_lines(options, lines, seed), Normalizer(options.normalization));
+  if (parts.empty()) fail(ErrorKind::kData, "[tokenizer] expected words to learn from, got none.");
+  BpeModel model{.normalization = options.normalization,
+                 .byte_fallback = options.byte_fallback,
+                 .mask = options.mask_piece,
+                 .sentinels = options.sentinels,
+                 .characters = characters_of(parts, options.character_coverage)};
+  BpeVocabulary vocabulary(model);
+  if (vocabulary.size() > options.vocab_size) {
+    fail_too_small(options, std::to_string(vocabulary.size()));
+  }
+  GrowingVocabulary alphabet(vocabulary, options.vocab_size);
+  for (const bpe::Merge& merge : bpe::learn(words_of(parts, vocabulary), alphabet)) {
+    model.merges.emplace_back(vocabulary.piece(merge.pair.left),
+                              vocabulary.piece(merge.pair.right));
+  }
+  if (vocabulary.size() < options.vocab_size) {
+    fail_too_large(options, std::to_string(vocabulary.size()));
+  }
+  return std::make_shared<BpeTokenizer>(model);
+}
+
+std::shared_ptr<const Tokenizer> load_bpe(const std::string& bytes, const std::string& name) {
+  return std::make_shared<BpeTokenizer>(BpeModel::parse(bytes, name));
+}
+
+}  // namespace tapestry::tokenizers
