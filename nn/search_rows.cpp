@@ -165,6 +165,7 @@ std::span<const int32_t> Prompts::source(int64_t sentence) const {
 }
 
 int32_t Prompts::only(int64_t sentence, int64_t length) const {
+  if (length < 1) return -1;
   if (!task_.prefixes.empty() && length <= std::ssize(task_.prefixes[sentence])) {
     return task_.prefixes[sentence][length - 1];
   }

@@ -55,7 +55,7 @@ class Prompts {
   std::span<const int32_t> source(int64_t sentence) const;
   int64_t sequence_id(int64_t sentence) const;
   /// The one token that may be number `length`, from 1, of a sentence's output: the prefix's, or
-  /// eos where the limit forces it. -1: any may.
+  /// eos where the limit forces it. -1: any may, or the prompt is still read (length < 1).
   int32_t only(int64_t sentence, int64_t length) const;
   /// The number of tokens that the first step reads.
   int64_t shortest() const;
