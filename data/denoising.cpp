@@ -120,6 +120,25 @@ NoisedText span_corrupt(std::span<const int32_t> tokens, const DenoisingVocabula
   return noised;
 }
 
+std::vector<int32_t> fill_spans(std::span<const int32_t> source, std::span<const int32_t> target,
+                                const DenoisingVocabulary& vocabulary) {
+  const auto is_sentinel = [&](int32_t id) {
+    return std::find(vocabulary.sentinels.begin(), vocabulary.sentinels.end(), id) !=
+           vocabulary.sentinels.end();
+  };
+  std::vector<int32_t> filled;
+  for (const int32_t id : source) {
+    if (!is_sentinel(id)) {
+      filled.push_back(id);
+      continue;
+    }
+    const auto found = std::find(target.begin(), target.end(), id);
+    if (found == target.end()) continue;
+    filled.insert(filled.end(), found + 1, std::find_if(found + 1, target.end(), is_sentinel));
+  }
+  return filled;
+}
+
 NoisedText infill(std::span<const int32_t> tokens, const DenoisingVocabulary& vocabulary,
                   const DenoisingOptions& options, const PhiloxKey& key, int64_t text) {
   check_fits(tokens, options, text);

@@ -55,6 +55,12 @@ struct NoisedText {
 NoisedText span_corrupt(std::span<const int32_t> tokens, const DenoisingVocabulary& vocabulary,
                         const DenoisingOptions& options, const PhiloxKey& key, int64_t text);
 
+/// Undoes span_corrupt(): `source` with the tokens that stand behind each of its sentinels in
+/// `target`, up to the next sentinel, in the sentinel's place. A sentinel that `target` lacks
+/// leaves nothing; of one that comes twice the first counts.
+std::vector<int32_t> fill_spans(std::span<const int32_t> source, std::span<const int32_t> target,
+                                const DenoisingVocabulary& vocabulary);
+
 /// BART (Lewis et al. 2020, "text infilling"): spans with lengths from Poisson(mean_span_length),
 /// together round(n * density) tokens and at least one, each replaced by one <mask>. A span of
 /// length 0 inserts a <mask> if the source still fits max_length. The target is the whole text.

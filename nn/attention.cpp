@@ -35,6 +35,12 @@ void AttentionRecorder::record(const Var& q, const Var& k, const Var& v,
   recorder->weights_.push_back(attention_reference(q, k, v, options).weights.value());
 }
 
+bool AttentionRecorder::listens() { return recorder != nullptr; }
+
+void AttentionRecorder::add(const Tensor& weights) {
+  if (recorder != nullptr) recorder->weights_.push_back(weights);
+}
+
 void MultiHeadAttention::validate(const Options& options, const OptionReport& report) {
   const int64_t heads = options.heads, groups = options.kv_heads == 0 ? heads : options.kv_heads;
   const bool whole = report.expect(heads > 0 && options.hidden_size % heads == 0, "hidden_size",

@@ -23,6 +23,10 @@ class AttentionRecorder {
 
   /// Layers call it with the arguments of attention(). It does nothing without a live recorder.
   static void record(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
+  /// Whether one is alive, for layers that have weights anyway and give them by add().
+  static bool listens();
+  /// (B, H, T, S).
+  static void add(const Tensor& weights);
 
  private:
   std::vector<Tensor> weights_;

@@ -10,6 +10,7 @@ namespace {
 struct Beam {
   std::vector<int32_t> generated;
   double log_probability;
+  std::vector<double> token_log_probabilities = {};  ///< if the task asks for them
 };
 
 // One sentence of the search.
@@ -40,6 +41,15 @@ bool is_decided(const Sentence& sentence, double best_live, int64_t length,
   return sentence.finished.back().score >= bound;
 }
 
+// Those of a beam that goes on with this candidate; empty unless the task asks for them.
+std::vector<double> token_log_probabilities(const Beam& beam, const Candidate& next,
+                                            const SearchTask& task) {
+  if (!task.token_log_probabilities) return {};
+  std::vector<double> values = beam.token_log_probabilities;
+  values.push_back(next.log_probability - beam.log_probability);
+  return values;
+}
+
 Hypothesis hypothesis_of(const Sentence& sentence, const Candidate& last, int64_t length,
                          const SearchTask& task, const SearchOptions& options) {
   Hypothesis hypothesis{.tokens = sentence.beams[last.beam].generated,
@@ -47,6 +57,8 @@ Hypothesis hypothesis_of(const Sentence& sentence, const Candidate& last, int64_
                         .score = normalized_score(last.log_probability, length, options),
                         .has_eos = last.token == task.eos_id};
   if (!hypothesis.has_eos) hypothesis.tokens.push_back(last.token);
+  hypothesis.token_log_probabilities =
+      token_log_probabilities(sentence.beams[last.beam], last, task);
   return hypothesis;
 }
 
@@ -77,7 +89,9 @@ void follow(Sentence& sentence, std::vector<Candidate>& next, const SearchTask& 
   next.resize(sentence.beams.size(), {kImpossible, 0, task.bos_id});
   std::vector<Beam> beams;
   for (const Candidate& c : next) {
-    beams.push_back({sentence.beams[c.beam].generated, c.log_probability});
+    const Beam& parent = sentence.beams[c.beam];
+    beams.push_back(
+        {parent.generated, c.log_probability, token_log_probabilities(parent, c, task)});
     beams.back().generated.push_back(c.token);
   }
   sentence.beams = std::move(beams);
@@ -118,11 +132,11 @@ std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchT
     for (const Sentence& s : live) {
       const int64_t length = position - static_cast<int64_t>(s.prompt.size()) + 1;
       for (int32_t beam = 0; beam < beams; ++beam) {
-        rows.push_back({.context = {s.prompt, s.beams[beam].generated},
+        rows.push_back({.context = {s.prompt, s.beams[beam].generated, prompts.source(s.index)},
                         .log_probability = s.beams[beam].log_probability,
                         .beam = beam,
                         .sequence_id = prompts.sequence_id(s.index),
-                        .only_eos = task.force_eos && length >= s.max_length,
+                        .only = prompts.only(s.index, length),
                         .idle = length < 1 || s.beams[beam].log_probability == kImpossible});
       }
     }

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "nn/rnn_attention.h"
 
 namespace tapestry {
 
@@ -78,84 +77,6 @@ int64_t generation_limit(int64_t prompt_tokens, int64_t positions, int64_t longe
          positions, " of the training: max_new_tokens must say how many may follow.");
   }
   return positions - prompt_tokens + 1;
-}
-
-namespace {
-
-Device device_of(const EncoderDecoder::State& state) { return state.memory_lengths.device(); }
-Device device_of(const RnnAttention::State& state) { return state.device(); }
-
-// A model of source and target that decodes by start() and step().
-template <class Model>
-class ModelSteps : public NextToken {
- public:
-  ModelSteps(const Model& model, const Tensor& source, const Tensor& lengths)
-      : model_(model), state_(model.start(source, lengths)), sentences_(lengths.numel()) {}
-
-  // One token per row: a translation starts from only bos.
-  Tensor step(const std::vector<int32_t>& tokens) override {
-    return model_.step(ids(tokens), state_);
-  }
-
-  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
-    const Tensor row_ids = ids(rows);
-    if (static_cast<int64_t>(sentences.size()) == sentences_) {
-      state_.select_rows(row_ids);  // no sentence has left: the memory stays
-    } else {
-      state_.select(ids(sentences), row_ids);
-    }
-    sentences_ = static_cast<int64_t>(sentences.size());
-  }
-
- private:
-  Tensor ids(const std::vector<int32_t>& values) const {
-    return Tensor::from(values, {static_cast<int64_t>(values.size())}, device_of(state_));
-  }
-
-  const Model& model_;
-  typename Model::State state_;
-  int64_t sentences_;
-};
-
-template <class Model>
-std::vector<std::vector<Hypothesis>> translate_with(const Model& model, const Tensor& source,
-                                                    const Tensor& source_lengths,
-                                                    const SpecialIds& ids,
-                                                    const SearchOptions& options,
-                                                    const std::vector<int64_t>& sequence_ids) {
-  options.validate();
-  SearchTask task;
-  task.sentences = source.shape()[0];
-  task.bos_id = ids.bos;
-  task.eos_id = ids.eos;
-  task.banned = {ids.pad, ids.unk, ids.bos};
-  task.sequence_ids = sequence_ids;
-  for (const int32_t length : source_lengths.to_vector<int32_t>()) {
-    // In doubles: a large ratio leaves the limit to the positions.
-    const double limit = options.max_new_tokens > 0
-                             ? static_cast<double>(options.max_new_tokens)
-                             : std::ceil(options.max_length_ratio * length) + 10;
-    const auto most = static_cast<double>(model.options.longest_sequence());
-    task.max_lengths.push_back(static_cast<int64_t>(std::min(limit, most)));
-  }
-  ModelSteps<Model> steps(model, source, source_lengths);
-  return search(steps, task, options);
-}
-
-}  // namespace
-
-std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, const Tensor& source,
-                                               const Tensor& source_lengths, const SpecialIds& ids,
-                                               const SearchOptions& options,
-                                               const std::vector<int64_t>& sequence_ids) {
-  return translate_with(model, source, source_lengths, ids, options, sequence_ids);
-}
-
-std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
-                                               const Tensor& source_lengths, const SpecialIds& ids,
-                                               const SearchOptions& options,
-                                               const std::vector<int64_t>& sequence_ids) {
-  return translate_with(model, source, source_lengths, ids, options, sequence_ids);
 }
 
 }  // namespace tapestry

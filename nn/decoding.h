@@ -14,9 +14,6 @@
 
 namespace tapestry {
 
-struct EncoderDecoder;
-struct RnnAttention;
-
 enum class LengthPenalty {
   kNone,     ///< the log-probability itself
   kAverage,  ///< / t^a, t tokens with eos
@@ -75,6 +72,9 @@ struct Hypothesis {
   double log_probability = 0;   ///< of the tokens and, if it came, eos
   double score = 0;     ///< log_probability with the length penalty; hypotheses compete by it
   bool has_eos = true;  ///< false: the limit or a hook ended it
+  /// With SearchTask::token_log_probabilities: of each token and, if it came, eos. Their sum is
+  /// log_probability.
+  std::vector<double> token_log_probabilities = {};
 };
 
 /// The model as the search sees it: R = sentences * beams rows, each with its own history.
@@ -98,12 +98,20 @@ struct SearchTask {
   /// same position: the first step reads as many tokens as the shortest prompt has. Longer prompts
   /// are read on token by token while that sentence generates.
   std::vector<std::vector<int32_t>> prompts = {};
+  /// Per sentence, the tokens that its output must begin with, shorter than its limit; none: no
+  /// output is forced. They count as generated tokens in everything: the log-probability, the
+  /// limits, the penalties. Bans do not concern them.
+  std::vector<std::vector<int32_t>> prefixes = {};
+  /// Per sentence, the tokens of an encoder's input over the same vocabulary; none: the repetition
+  /// penalty sees only what the decoder reads.
+  std::vector<std::vector<int32_t>> sources = {};
   /// Per sentence, a number that decides its draws; none: 0, 1, ... Numbered through the whole
   /// input, a sentence gets the same draws in batches of any size and order.
   std::vector<int64_t> sequence_ids = {};
   /// true: at the length limit only eos may follow (translation). false: any token may be the last,
   /// and the hypothesis ends without eos (open-ended generation).
   bool force_eos = true;
+  bool token_log_probabilities = false;  ///< fill Hypothesis::token_log_probabilities
 };
 
 struct GenerationHooks {
@@ -142,22 +150,5 @@ int64_t generation_limit(int64_t prompt_tokens, int64_t positions, int64_t longe
 
 /// log_probability with the length penalty for `length` tokens (with eos, if it came).
 double normalized_score(double log_probability, int64_t length, const SearchOptions& options);
-
-/// Special ids of the target vocabulary.
-struct SpecialIds {
-  int32_t pad = 0, unk = 1, bos = 2, eos = 3;
-};
-
-/// Translates a batch: source (B, S) int32, lengths (B) -> the n best hypotheses of each sentence.
-/// `sequence_ids` as in SearchTask.
-std::vector<std::vector<Hypothesis>> translate(const EncoderDecoder& model, const Tensor& source,
-                                               const Tensor& source_lengths, const SpecialIds& ids,
-                                               const SearchOptions& options,
-                                               const std::vector<int64_t>& sequence_ids = {});
-/// The same for a recurrent model.
-std::vector<std::vector<Hypothesis>> translate(const RnnAttention& model, const Tensor& source,
-                                               const Tensor& source_lengths, const SpecialIds& ids,
-                                               const SearchOptions& options,
-                                               const std::vector<int64_t>& sequence_ids = {});
 
 }  // namespace tapestry

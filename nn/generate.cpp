@@ -28,6 +28,9 @@ Batch first_batch(const Prompts& prompts, int64_t sentences, int64_t count) {
 bool append(Hypothesis& result, const Candidate& chosen, int64_t index, const SearchTask& task,
             const SearchOptions& options, const GenerationHooks& hooks) {
   const auto length = static_cast<int64_t>(result.tokens.size()) + 1;
+  if (task.token_log_probabilities) {
+    result.token_log_probabilities.push_back(chosen.log_probability - result.log_probability);
+  }
   result.log_probability = chosen.log_probability;
   result.score = normalized_score(result.log_probability, length, options);
   result.has_eos = chosen.token == task.eos_id;
@@ -60,10 +63,10 @@ std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
     for (const int64_t i : batch.sentences) {
       const Hypothesis& result = results[i];
       const auto length = static_cast<int64_t>(result.tokens.size()) + 1;
-      rows.push_back({.context = {prompts[i], result.tokens},
+      rows.push_back({.context = {prompts[i], result.tokens, prompts.source(i)},
                       .log_probability = result.log_probability,
                       .sequence_id = prompts.sequence_id(i),
-                      .only_eos = task.force_eos && length >= task.max_lengths[i],
+                      .only = prompts.only(i, length),
                       .idle = position < static_cast<int64_t>(prompts[i].size())});
     }
     find_candidates(logits, rows, task, options, 1, candidates);

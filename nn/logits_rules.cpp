@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace tapestry {
@@ -47,7 +48,9 @@ void apply_presence_penalty(std::span<double> z, std::span<const int32_t> genera
 }
 
 void apply_repetition_penalty(std::span<double> z, const Context& context, double rho) {
-  for_each_distinct(z, joined(context),
+  std::vector<int32_t> all = joined(context);
+  all.insert(all.end(), context.source.begin(), context.source.end());
+  for_each_distinct(z, std::move(all),
                     [&](double& logit, int64_t) { logit = logit > 0 ? logit / rho : logit * rho; });
 }
 

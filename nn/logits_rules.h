@@ -1,6 +1,6 @@
 // Rules that change or forbid next tokens because of earlier ones, on one row of logits. X is the
-// prompt that the decoder read, Y the tokens that it generated after that. An encoder's input is
-// part of neither.
+// prompt that the decoder read, Y the tokens that it generated after that. An encoder's input
+// belongs to X for the repetition penalty, where it is of the same vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@ namespace tapestry {
 
 /// The tokens before the next one.
 struct Context {
-  std::span<const int32_t> prompt;     ///< X
-  std::span<const int32_t> generated;  ///< Y
+  std::span<const int32_t> prompt;       ///< X
+  std::span<const int32_t> generated;    ///< Y
+  std::span<const int32_t> source = {};  ///< the encoder's input, or nothing
 };
 
 /// z_v -= alpha * (count of v in Y).
@@ -22,7 +23,8 @@ void apply_frequency_penalty(std::span<double> z, std::span<const int32_t> gener
 /// z_v -= beta for each v in Y.
 void apply_presence_penalty(std::span<double> z, std::span<const int32_t> generated, double beta);
 
-/// For each v in X or Y: z_v / rho if z_v > 0, z_v * rho if z_v < 0 (Keskar et al. 2019).
+/// For each v in the source, X or Y: z_v / rho if z_v > 0, z_v * rho if z_v < 0 (Keskar et al.
+/// 2019).
 void apply_repetition_penalty(std::span<double> z, const Context& context, double rho);
 
 /// The three penalties of `options`, in the order above; those at their neutral value do nothing.

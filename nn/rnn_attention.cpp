@@ -167,12 +167,19 @@ Var RnnAttention::decode(const Tensor& target_in, const Var& memory,
   const Var fed = swap_axes(embed(target_in, words.target));
   const Var word_gates = first_layer.word(fed), starts = initial_states(memory);
   const AttentiveGru::Memory remembered = first_layer.remember(memory, source_lengths);
-  std::vector<Var> states, contexts;
+  std::vector<Var> states, contexts, weights;
+  const bool recorded = AttentionRecorder::listens();
   Var h = slice(starts, 1, 0, size);
   for (int64_t t = 0; t < steps; ++t) {
-    contexts.push_back(first_layer.attend(h, remembered).out);
+    const AttentionWeights drawn = first_layer.attend(h, remembered);
+    contexts.push_back(drawn.out);
+    if (recorded) weights.push_back(drawn.weights);
     h = first_layer.step(at_time(word_gates, t), contexts.back(), h);
     states.push_back(h);
+  }
+  if (recorded) {
+    const Shape& one = weights.at(0).shape();
+    AttentionRecorder::add(reshape(swap_axes(stack(weights)), {one[0], 1, steps, one[1]}).value());
   }
   Var x = stack(states);
   int64_t begin = size;

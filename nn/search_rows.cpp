@@ -61,11 +61,12 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
     std::vector<Candidate>& found = candidates[r];
     const double* const result = host.data<double>() + i * (1 + 2 * pairs);
     const double shift = row.log_probability - checked(result[0], row);
-    if (!row.only_eos) take_pairs(result + 1, pairs, shift, task, row.beam, count, found);
+    if (row.only < 0) take_pairs(result + 1, pairs, shift, task, row.beam, count, found);
     if (!found.empty()) continue;
-    const Tensor eos = logits.reshape({logits.numel()})
-                           .slice(r * vocab + task.eos_id, r * vocab + task.eos_id + 1);
-    found.push_back({shift + eos.item(), row.beam, task.eos_id});
+    const int32_t token = row.only < 0 ? task.eos_id : row.only;
+    const int64_t at = r * vocab + token;
+    const Tensor logit = logits.reshape({logits.numel()}).slice(at, at + 1);
+    found.push_back({shift + logit.item(), row.beam, token});
   }
 }
 
@@ -81,12 +82,13 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   apply_penalties(z, row.context, options);
   find(1);
   const double shift = row.log_probability - checked(top[0], row);
-  const Candidate eos{shift + z[task.eos_id], row.beam, task.eos_id};
+  const int32_t last = row.only < 0 ? task.eos_id : row.only;
+  const Candidate last_resort{shift + z[last], row.beam, last};
   apply_bans(z, row.context, task, options);
   const bool none_left =
       std::all_of(z.begin(), z.end(), [](double value) { return value == kImpossible; });
-  if (row.only_eos || none_left) {
-    found.push_back(eos);
+  if (row.only >= 0 || none_left) {
+    found.push_back(last_resort);
   } else if (options.do_sample) {
     Scratch<double> cut(vocab);  // z still holds the log-probabilities
     std::copy(z.begin(), z.end(), cut.data());
@@ -110,6 +112,10 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
   const int64_t vocab = logits.shape()[1];
   check(task.eos_id >= 0 && task.eos_id < vocab, "search", "eos is ", task.eos_id,
         ", the vocabulary has ", vocab, " tokens.");
+  for (const SearchRow& row : rows) {
+    check(row.only < vocab, "search", "a prefix has token ", row.only, ", the vocabulary has ",
+          vocab, " tokens.");
+  }
   candidates.resize(rows.size());
   for (std::vector<Candidate>& found : candidates) found.clear();
   if (!options.do_sample && !has_rules(options)) {
@@ -136,17 +142,34 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
   };
   one_each(task.max_lengths.size(), "length limit");
   if (!task.prompts.empty()) one_each(task.prompts.size(), "prompt");
+  if (!task.prefixes.empty()) one_each(task.prefixes.size(), "prefix");
+  if (!task.sources.empty()) one_each(task.sources.size(), "source");
   if (!task.sequence_ids.empty()) one_each(task.sequence_ids.size(), "sequence id");
   for (size_t i = 0; i < sentences; ++i) {
     check(task.max_lengths[i] >= 1, "search", "expected a length limit >= 1 for sentence ", i,
           ", got ", task.max_lengths[i], '.');
     check(task.prompts.empty() || !task.prompts[i].empty(), "search", "the prompt of sentence ", i,
           " is empty.");
+    check(task.prefixes.empty() || std::ssize(task.prefixes[i]) < task.max_lengths[i], "search",
+          "the prefix of sentence ", i, " must be shorter than its limit.");
   }
 }
 
 std::span<const int32_t> Prompts::operator[](int64_t sentence) const {
   return task_.prompts.empty() ? bos_ : task_.prompts[sentence];
+}
+
+std::span<const int32_t> Prompts::source(int64_t sentence) const {
+  if (task_.sources.empty()) return {};
+  return task_.sources[sentence];
+}
+
+int32_t Prompts::only(int64_t sentence, int64_t length) const {
+  if (length < 1) return -1;
+  if (!task_.prefixes.empty() && length <= std::ssize(task_.prefixes[sentence])) {
+    return task_.prefixes[sentence][length - 1];
+  }
+  return task_.force_eos && length >= task_.max_lengths[sentence] ? task_.eos_id : -1;
 }
 
 int64_t Prompts::sequence_id(int64_t sentence) const {

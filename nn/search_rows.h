@@ -32,8 +32,8 @@ struct SearchRow {
   double log_probability = 0;  ///< of context.generated
   int32_t beam = 0;
   int64_t sequence_id = 0;
-  bool only_eos = false;  ///< the limit is reached and eos is forced
-  bool idle = false;      ///< still reads its prompt, or is impossible: no candidates
+  int32_t only = -1;  ///< the one token that may follow; -1: any
+  bool idle = false;  ///< still reads its prompt, or is impossible: no candidates
 };
 
 /// The candidates of each row of logits (R, V), best first: the `count` most probable allowed
@@ -47,10 +47,16 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
 class Prompts {
  public:
   /// Throws Error(kRuntime) unless the task has one limit >= 1 per sentence and, if it has any, one
-  /// non-empty prompt and one sequence id per sentence. The task must outlive this.
+  /// non-empty prompt, one prefix below the limit, one source and one sequence id per sentence. The
+  /// task must outlive this.
   explicit Prompts(const SearchTask& task);
   std::span<const int32_t> operator[](int64_t sentence) const;
+  /// Empty where the task has no sources.
+  std::span<const int32_t> source(int64_t sentence) const;
   int64_t sequence_id(int64_t sentence) const;
+  /// The one token that may be number `length`, from 1, of a sentence's output: the prefix's, or
+  /// eos where the limit forces it. -1: any may, or the prompt is still read (length < 1).
+  int32_t only(int64_t sentence, int64_t length) const;
   /// The number of tokens that the first step reads.
   int64_t shortest() const;
 

@@ -72,6 +72,17 @@ ModelFiles read_model_files(const std::string& path) {
   return model;
 }
 
+std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths) {
+  std::vector<ModelFiles> models;
+  for (const std::string& path : paths) {
+    models.push_back(read_model_files(path));
+    const ModelFiles &first = models.front(), &last = models.back();
+    if (models.size() == 1 || reads_images(first.config) || reads_images(last.config)) continue;
+    check_same_vocabulary(first.tokenizers, first.folder, last.tokenizers, last.folder);
+  }
+  return models;
+}
+
 template <class Model>
 std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::string& device,

@@ -30,6 +30,10 @@ struct ModelFiles {
 /// From a checkpoint folder or run folder. Throws Error(kData) naming what is missing.
 ModelFiles read_model_files(const std::string& path);
 
+/// Those of several models that answer together. Throws Error(kData) naming two whose vocabularies
+/// differ.
+std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths);
+
 /// Not movable: the model refers to its store.
 template <class Model>
 struct ModelBundle {
@@ -76,16 +80,5 @@ using TranslationModel = ModelBundle<Model>;
 using TextModel = ModelBundle<LanguageModel>;
 using TextClassifier = ModelBundle<SequenceClassifier>;
 using ImageModel = ModelBundle<ImageClassifier>;
-
-/// Loads a translation model and calls f(const TranslationModel<...>&) with it.
-template <class F>
-void with_translation_model(const std::string& path, const std::string& device,
-                            const std::string& who, Ability ability, F f) {
-  ModelFiles files = read_model_files(path);
-  if (files.config.model_type == ModelType::kRnnAttention) {
-    return f(*ModelBundle<RnnAttention>::load(std::move(files), device, who, ability));
-  }
-  f(*ModelBundle<EncoderDecoder>::load(std::move(files), device, who, ability));
-}
 
 }  // namespace tapestry

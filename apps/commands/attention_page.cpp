@@ -1,37 +1,130 @@
 #include "apps/commands/attention_page.h"
 
-namespace tapestry {
+#include "core/text.h"
 
-AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
-                             const std::vector<int32_t>& source,
+namespace tapestry {
+namespace {
+
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  std::vector<std::string> pieces;
+  for (const int32_t id : ids) pieces.push_back(tokenizer.piece(id));
+  return pieces;
+}
+
+Tensor one_row(const std::vector<int32_t>& ids, Device device) {
+  return Tensor::from(ids, {1, std::ssize(ids)}).to(device);
+}
+
+// Maps of one input out of a recorder's weights, in their order.
+class Maps {
+ public:
+  Maps(const AttentionRecorder& recorder, std::string prefix, AttentionPage& page)
+      : recorder_(recorder), prefix_(std::move(prefix)), page_(page) {}
+
+  void take(const std::string& name, size_t rows, size_t columns) {
+    const Tensor recorded = recorder_.weights().at(next_++).to(Device{});
+    const Shape& shape = recorded.shape();
+    page_.maps.push_back(
+        {prefix_ + name, rows, columns,
+         recorded.to(wider(recorded.dtype())).reshape({shape[1], shape[2], shape[3]})});
+  }
+
+ private:
+  const AttentionRecorder& recorder_;
+  std::string prefix_;
+  AttentionPage& page_;
+  size_t next_ = 0;
+};
+
+// In front of the names of one model's maps, where there are several.
+std::string prefix_of(size_t model, size_t models) {
+  return models > 1 ? concat("model ", model + 1, ", ") : "";
+}
+
+constexpr size_t kSource = 0, kTarget = 1, kWritten = 2;  // axes of a translation
+
+void take_all(const EncoderDecoder& model, Maps maps) {
+  for (int64_t i = 1; i <= model.options.encoder_layers; ++i) {
+    maps.take(concat("encoder layer ", i, ", self-attention"), kSource, kSource);
+  }
+  for (int64_t i = 1; i <= model.options.decoder_layers; ++i) {
+    maps.take(concat("decoder layer ", i, ", self-attention"), kTarget, kTarget);
+    maps.take(concat("decoder layer ", i, ", cross-attention"), kTarget, kSource);
+  }
+}
+
+void take_all(const RnnAttention&, Maps maps) { maps.take("alignment", kWritten, kSource); }
+
+}  // namespace
+
+AttentionPage attention_page(const Translator& models, const std::vector<int32_t>& source,
                              const std::vector<int32_t>& target) {
-  std::vector<int32_t> read = source, fed = target;
+  std::vector<int32_t> read = source, fed = target, written = target;
   read.push_back(kEosId);
   fed.insert(fed.begin(), kBosId);
-  const auto row = [&](const std::vector<int32_t>& ids) {
-    return Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}).to(model.device());
-  };
-  const Tensor lengths = Tensor::full({1}, double(read.size()), DType::kInt32).to(model.device());
-  AttentionRecorder recorder;
-  model.model.decode(row(fed), model.model.encode(row(read), lengths), lengths);
-
+  written.push_back(kEosId);
+  const TokenizerPair& tokenizers = models.tokenizers();
   AttentionPage page;
-  for (const int32_t id : read) page.source.push_back(model.tokenizers.source->piece(id));
-  for (const int32_t id : fed) page.target.push_back(model.tokenizers.target->piece(id));
-  const auto take = [&](const std::string& name, bool source_queries, bool source_keys) {
-    const Tensor recorded = recorder.weights().at(page.maps.size()).to(Device{});
-    const Tensor weights = recorded.to(wider(recorded.dtype()));
-    const Shape& shape = weights.shape();
-    page.maps.push_back(
-        {name, source_queries, source_keys, weights.reshape({shape[1], shape[2], shape[3]})});
-  };
-  const ModelOptions& options = model.config.model;
-  for (int64_t i = 1; i <= options.encoder_layers; ++i) {
-    take(concat("encoder layer ", i, ", self-attention"), true, true);
+  page.title = join(pieces_of(*tokenizers.source, read), " ");
+  page.axes = {{"source", pieces_of(*tokenizers.source, read)},
+               {"target", pieces_of(*tokenizers.target, fed)},
+               {"written", pieces_of(*tokenizers.target, written)}};
+  const std::vector<PairModel>& members = models.models().models;
+  const Device device = device_of(models.models());
+  const PairInput input{one_row(read, device),
+                        Tensor::full({1}, double(read.size()), DType::kInt32).to(device),
+                        one_row(fed, device)};
+  for (size_t i = 0; i < members.size(); ++i) {
+    AttentionRecorder recorder;
+    pair_logits(members[i], input);
+    std::visit(
+        [&](const auto* model) {
+          take_all(*model, Maps(recorder, prefix_of(i, members.size()), page));
+        },
+        members[i]);
   }
-  for (int64_t i = 1; i <= options.decoder_layers; ++i) {
-    take(concat("decoder layer ", i, ", self-attention"), false, false);
-    take(concat("decoder layer ", i, ", cross-attention"), false, true);
+  return page;
+}
+
+AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Tokenizer& tokenizer,
+                             const std::vector<int32_t>& ids) {
+  AttentionPage page;
+  page.axes = {{"text", pieces_of(tokenizer, ids)}};
+  page.title = join(page.axes[0].labels, " ");
+  for (size_t i = 0; i < trunks.size(); ++i) {
+    const Trunk& trunk = *trunks[i];
+    AttentionRecorder recorder;
+    trunk(one_row(ids, trunk.embedding.table.value().device()));
+    Maps maps(recorder, prefix_of(i, trunks.size()), page);
+    for (size_t layer = 1; layer <= trunk.stack.layers.size(); ++layer) {
+      maps.take(concat("layer ", layer, ", self-attention"), 0, 0);
+    }
+  }
+  return page;
+}
+
+AttentionPage attention_page(const ImageModel& model, const std::string& path) {
+  const auto* vit = std::get_if<VisionTransformer>(&model.model.kind);
+  if (vit == nullptr) {
+    fail(ErrorKind::kConfig, "[attention] a model of images must be of type vit to attend.");
+  }
+  const ImageFormat& format = model.config.data.image;
+  ImageSize size = format.size;
+  const int64_t patch = vit->options.patch_size;
+  AttentionPage page{.title = path, .axes = {{"asks", {"CLS"}}, {"patches", {"CLS"}}}};
+  page.image = {size.height, size.width, size.channels, read_image(path, size), patch};
+  for (int64_t y = 1; y <= size.height / patch; ++y) {
+    for (int64_t x = 1; x <= size.width / patch; ++x) {
+      page.axes[1].labels.push_back(concat("row ", y, ", column ", x));
+    }
+  }
+  AttentionRecorder recorder;
+  vit->hidden(normalised(page.image->pixels, format).to(model.store.dtype()).to(model.device()));
+  Maps maps(recorder, "", page);
+  for (size_t layer = 1; layer <= vit->encoder.layers.size(); ++layer) {
+    maps.take(concat("layer ", layer, ", self-attention"), 0, 1);
+    Tensor& weights = page.maps.back().weights;  // (H, T, T), of which the CLS token's row is kept
+    weights = slice(Var(weights), 1, 0, 1).value();
   }
   return page;
 }

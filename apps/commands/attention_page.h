@@ -1,17 +1,27 @@
-// The attention weights of a translation model, collected for a page.
+// What a trained model attends to, with names for the rows and columns of its weights.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "apps/checkpoint/model_bundle.h"
-#include "apps/commands/attention_html.h"
+#include "apps/commands/attention_file.h"
+#include "apps/tasks/translator.h"
 
 namespace tapestry {
 
-/// The weights of every layer while the model reads `source` and writes `target` (ids without bos
-/// and eos).
-AttentionPage attention_page(const TranslationModel<EncoderDecoder>& model,
-                             const std::vector<int32_t>& source,
+/// The weights of every layer while the models read `source` and write `target` (ids without bos
+/// and eos). The rows of a decoder's maps are the tokens that it read, those of a recurrent model's
+/// the tokens that it wrote.
+AttentionPage attention_page(const Translator& models, const std::vector<int32_t>& source,
                              const std::vector<int32_t>& target);
+
+/// The weights of every layer of some stacks that read the same tokens: the trunks of language
+/// models and of classifiers.
+AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Tokenizer& tokenizer,
+                             const std::vector<int32_t>& ids);
+
+/// How much of the image in a file the CLS token sees in every layer. Throws Error(kConfig) if the
+/// model is not a Vision Transformer.
+AttentionPage attention_page(const ImageModel& model, const std::string& path);
 
 }  // namespace tapestry

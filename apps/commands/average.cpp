@@ -107,7 +107,8 @@ std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
   return means;
 }
 
-/// Only an earlier mean is replaced: anything else, a training's checkpoint too, is somebody's work.
+/// Only an earlier mean is replaced: anything else, a training's checkpoint too, is somebody's
+/// work.
 void check_output(const std::string& output) {
   if (!fs::exists(output) || (fs::is_directory(output) && fs::is_empty(output))) return;
   if (!is_checkpoint(output)) {

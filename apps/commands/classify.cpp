@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
@@ -44,14 +45,26 @@ int run_classify(const ClassifyArguments& arguments) {
   const auto load = [&]<class Model>() {
     return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies);
   };
+  AttentionBook book(arguments.attention);
+  const auto answer_all = [&](const auto& model, auto classify_one) {
+    const int code = answer(model.config, classify_one);
+    book.write();
+    return code;
+  };
   if (images) {
     const auto model = load.operator()<ImageModel>();
-    return answer(model->config,
-                  [&](const std::string& path, int64_t) { return classify(*model, path); });
+    return answer_all(*model, [&](const std::string& path, int64_t) {
+      if (book.wants()) book.add(attention_page(*model, path));
+      return classify(*model, path);
+    });
   }
   const auto model = load.operator()<TextClassifier>();
-  return answer(model->config, [&](const std::string& text, int64_t line) {
-    return classify(*model, model->tokenizers.source->encode(text), line);
+  return answer_all(*model, [&](const std::string& text, int64_t line) {
+    const std::vector<int32_t> ids = classifier_input(*model, text, line);
+    if (book.wants()) {
+      book.add(attention_page({&model->model.trunk}, *model->tokenizers.source, ids));
+    }
+    return classify(*model, ids);
   });
 }
 

@@ -72,6 +72,23 @@ void add_model(CLI::App* command, std::string& model, ComputeArguments& compute)
   add_compute(command, compute);
 }
 
+void add_models(CLI::App* command, ModelChoice& models, ComputeArguments& compute) {
+  command
+      ->add_option("--model", models.paths,
+                   "checkpoint or run folder; given again: models over one vocabulary, whose "
+                   "probabilities are averaged")
+      ->required();
+  command->add_option("--weights", models.weights, "of the models, as in .6,.4 (default: equal)")
+      ->delimiter(',');
+  add_compute(command, compute);
+}
+
+void add_attention(CLI::App* command, std::string& file) {
+  command->add_option("--attention", file,
+                      "also write the attention weights of the first 20 answers: a page (HTML), or "
+                      "a table if the name ends in .json");
+}
+
 // What is not given comes from the model's config.
 void add_search(CLI::App* command, SearchArguments& search) {
   command
@@ -107,8 +124,10 @@ void add_search(CLI::App* command, SearchArguments& search) {
   command->add_option("--presence-penalty", search.presence_penalty,
                       "taken from a logit if its token was generated");
   command
-      ->add_option("--repetition-penalty", search.repetition_penalty,
-                   "divides (multiplies, if negative) logits of tokens in the sequence")
+      ->add_option(
+          "--repetition-penalty", search.repetition_penalty,
+          "divides (multiplies, if negative) logits of tokens in the prompt and the output, "
+          "and in a source of the same vocabulary")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
@@ -124,7 +143,7 @@ void add_search(CLI::App* command, SearchArguments& search) {
 void add_translate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("translate", "Translate standard input line by line");
   auto arguments = std::make_shared<TranslateArguments>();
-  add_model(command, arguments->model, arguments->compute);
+  add_models(command, arguments->models, arguments->compute);
   add_search(command, arguments->search);
   command
       ->add_option("--max-length-ratio", arguments->max_length_ratio,
@@ -133,10 +152,37 @@ void add_translate(CLI::App& app, Run& run) {
   command->add_option("--batch-size", arguments->batch_size, "lines translated at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
-      ->check(CLI::IsMember({"jsonl"}));
-  command->add_option("--attention", arguments->attention,
-                      "also write a page (HTML) with the attention weights of the first 20 lines");
+  auto* prefix = command->add_option(
+      "--prefix", arguments->prefix,
+      "file with a line for each line of the input: what its translation begins with; the "
+      "translation may go on inside the prefix's last word");
+  command
+      ->add_flag("--prefix-column", arguments->prefix_column,
+                 "the same from the input: what stands behind a tab (as with Marian's "
+                 "--force-decode)")
+      ->excludes(prefix);
+  auto* word_scores = command->add_flag(
+      "--word-scores", arguments->word_scores,
+      "behind each translation a tab and the log-probability of each word and of the end");
+  command
+      ->add_option("--detail", arguments->detail,
+                   "jsonl: scores, tokens and words, one object a line")
+      ->check(CLI::IsMember({"jsonl"}))
+      ->excludes(word_scores);
+  command->add_option("--alignments", arguments->alignments,
+                      "file for the alignment of each translation, from the attention, as in 0-0 "
+                      "1-2; -: behind each translation, or in its object");
+  command
+      ->add_option("--alignment-units", arguments->alignment_units,
+                   "words (between spaces) | tokens (of the tokenizers)")
+      ->check(CLI::IsMember({"words", "tokens"}))
+      ->capture_default_str();
+  command
+      ->add_option("--alignment-layer", arguments->alignment_layer,
+                   "of the decoder, from 1; 0: the last but one")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_translate(*arguments); }; });
 }
 
@@ -145,7 +191,7 @@ void add_generate(CLI::App& app, Run& run) {
       "generate",
       "Continue a prompt, or each line of standard input, with a causal language model");
   auto arguments = std::make_shared<GenerateArguments>();
-  add_model(command, arguments->model, arguments->compute);
+  add_models(command, arguments->models, arguments->compute);
   command->add_option("--prompt", arguments->prompt, "text to continue, instead of standard input");
   command->add_option("--samples", arguments->samples, "continuations of each prompt")
       ->check(CLI::PositiveNumber)
@@ -157,17 +203,25 @@ void add_generate(CLI::App& app, Run& run) {
       ->capture_default_str();
   command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
+  add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_generate(*arguments); }; });
 }
 
 void add_fill_mask(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "fill-mask", "The most probable words for each <mask> in lines of standard input");
+      "fill-mask",
+      "The most probable words for each <mask> in lines of standard input, or with a denoising "
+      "model the lines with <mask> or <extra_id_0>, ... restored");
   auto arguments = std::make_shared<FillMaskArguments>();
   add_model(command, arguments->model, arguments->compute);
-  command->add_option("--top-k", arguments->top_k, "words for each mask")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command
+      ->add_option("--top-k", arguments->top_k, "words for each mask (default: 5); masked models")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--beam-size", arguments->beam_size,
+                   "hypotheses kept (default: the config's); denoising models")
+      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams));
+  add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_fill_mask(*arguments); }; });
 }
 
@@ -176,6 +230,7 @@ void add_classify(CLI::App& app, Run& run) {
       "classify", "The class of each line of standard input, with its probability");
   auto arguments = std::make_shared<ClassifyArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_classify(*arguments); }; });
 }
 
@@ -184,9 +239,10 @@ void add_score(CLI::App& app, Run& run) {
       "score",
       "Log-probability and tokens of each target line, given its source line if there is one");
   auto arguments = std::make_shared<ScoreArguments>();
-  add_model(command, arguments->model, arguments->compute);
+  add_models(command, arguments->models, arguments->compute);
   command->add_option("--source", arguments->source, "file, for a translation model");
   command->add_option("--target", arguments->target, "file")->required();
+  add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });
 }
 

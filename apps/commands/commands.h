@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/checkpoint/model_choice.h"
+
 namespace tapestry {
 
 struct TrainArguments {
@@ -45,19 +47,25 @@ struct SearchArguments {
 
 /// Translates each line of stdin to a line of stdout.
 struct TranslateArguments {
-  std::string model;
+  ModelChoice models;
   ComputeArguments compute;
   SearchArguments search;
   std::optional<double> max_length_ratio;
-  int64_t batch_size = 64;  ///< sentences searched at a time
-  std::string detail;       ///< "" or "jsonl"
-  std::string attention;    ///< page to write with heat maps of the first lines' attention, or ""
+  int64_t batch_size = 64;     ///< sentences searched at a time
+  std::string prefix;          ///< file with what each translation begins with, or ""
+  bool prefix_column = false;  ///< it is the second column of the input instead
+  bool word_scores = false;    ///< behind a tab, the log-probability of each word and of the end
+  std::string detail;          ///< "" or "jsonl"
+  std::string alignments;      ///< file to write, "-": behind each translation, or ""
+  std::string alignment_units = "words";  ///< words | tokens
+  int64_t alignment_layer = 0;            ///< of the decoder, from 1; 0: the last but one
+  std::string attention;                  ///< file to write with the first lines' attention, or ""
 };
 
 /// Continues one prompt, or each line of stdin: one line each, in which line ends are written \\n.
 /// A prompt's text appears on a terminal as it is made.
 struct GenerateArguments {
-  std::string model;
+  ModelChoice models;
   ComputeArguments compute;
   SearchArguments search;
   std::optional<std::string> prompt;  ///< unset: one prompt a line from stdin
@@ -65,13 +73,17 @@ struct GenerateArguments {
   std::vector<std::string> stop;      ///< text that ends a continuation, and is left out
   int64_t batch_size = 64;            ///< sequences at a time
   std::string detail;                 ///< "" or "jsonl"
+  std::string attention;              ///< as in TranslateArguments
 };
 
-/// Prints the most probable words for each <mask> in a line.
+/// Prints the most probable words for each <mask> in a line, or the line as a denoising model
+/// restores it.
 struct FillMaskArguments {
   std::string model;
   ComputeArguments compute;
-  int64_t top_k = 5;
+  std::optional<int64_t> top_k;      ///< words for each <mask>; 5 if unset. Of a masked model
+  std::optional<int64_t> beam_size;  ///< of a denoising model
+  std::string attention;             ///< as in TranslateArguments
 };
 
 /// Prints the most probable class of each line (a text, or the path of an image), with its
@@ -79,14 +91,16 @@ struct FillMaskArguments {
 struct ClassifyArguments {
   std::string model;
   ComputeArguments compute;
+  std::string attention;  ///< as in TranslateArguments
 };
 
 struct ScoreArguments {
-  std::string model;
+  ModelChoice models;
   ComputeArguments compute;
   std::string source;  ///< of a translation model
   std::string target;
   int64_t batch_size = 64;
+  std::string attention;  ///< as in TranslateArguments
 };
 
 inline constexpr const char* kEvaluationMetrics[] = {"bleu", "chrf", "rouge"};

@@ -1,46 +1,43 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 
+#include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/parallel.h"
+#include "data/denoising.h"
+#include "data/special_words.h"
+#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
 
-// The ids of bos and the text, with the mask's id in place of each "<mask>".
-std::vector<int32_t> encode_with_masks(const Tokenizer& tokenizer, const std::string& line) {
-  const std::string mask = kMaskPiece;
-  std::vector<int32_t> ids = {kBosId};
-  for (size_t begin = 0;;) {
-    const size_t end = line.find(mask, begin);
-    const std::string text = line.substr(begin, end - begin);
-    const std::vector<int32_t> part =
-        begin == 0 ? tokenizer.encode(text) : tokenizer.encode_continuation(text);
-    ids.insert(ids.end(), part.begin(), part.end());
-    if (end == std::string::npos) return ids;
-    ids.push_back(*tokenizer.mask_id());
-    begin = end + mask.size();
+constexpr size_t kBlockLines = 64;
+
+// With a masked model: the most probable words for each mask.
+int guess_words(ModelFiles files, const FillMaskArguments& arguments) {
+  if (arguments.beam_size) {
+    fail(ErrorKind::kConfig, "[fill-mask] --beam-size needs a denoising model.");
   }
-}
-
-}  // namespace
-
-int run_fill_mask(const FillMaskArguments& arguments) {
-  set_num_threads(arguments.compute.threads);
   const auto model =
-      TextModel::load(arguments.model, arguments.compute.device, "fill-mask", kFillsMasks);
+      TextModel::load(std::move(files), arguments.compute.device, "fill-mask", kFillsMasks);
+  constexpr int64_t kGuesses = 5;
+  const int64_t top_k = arguments.top_k.value_or(kGuesses);
   const Tokenizer& tokenizer = *model->tokenizers.source;
+  const auto with_masks = with_special_words(model->tokenizers.source);
+  AttentionBook book(arguments.attention);
   filter_lines("fill-mask", 1, [&](const std::vector<std::string>& lines, int64_t number) {
-    const std::vector<int32_t> ids = encode_with_masks(tokenizer, lines[0]);
+    std::vector<int32_t> ids = with_masks->encode(lines[0]);
+    ids.insert(ids.begin(), kBosId);
     const auto positions = static_cast<size_t>(model->config.model.longest_sequence());
     if (ids.size() > positions) {
       fail(ErrorKind::kData, "[fill-mask] line ", number + 1, " has ", ids.size(),
            " tokens, the model's positions end at ", positions, '.');
     }
     std::string answer;
-    for (const std::vector<Fill>& guesses : fill_masks(*model, ids, arguments.top_k)) {
+    for (const std::vector<Fill>& guesses : fill_masks(*model, ids, top_k)) {
       if (!answer.empty()) answer += " | ";
       for (size_t i = 0; i < guesses.size(); ++i) {
         const std::string word = tokenizer.decode({guesses[i].token});
@@ -50,8 +47,70 @@ int run_fill_mask(const FillMaskArguments& arguments) {
       }
     }
     std::cout << answer << '\n';
+    if (book.wants()) book.add(attention_page({&model->model.trunk}, tokenizer, ids));
   });
+  book.write();
   return 0;
+}
+
+// A T5-style model knows holes by number: the masks of a line without such numbers get them.
+void number_masks(std::vector<int32_t>& ids, const DenoisingVocabulary& vocabulary) {
+  for (const int32_t id : ids) {
+    if (std::count(vocabulary.sentinels.begin(), vocabulary.sentinels.end(), id) > 0) return;
+  }
+  size_t next = 0;
+  for (int32_t& id : ids) {
+    if (id == vocabulary.mask_id && next < vocabulary.sentinels.size()) {
+      id = vocabulary.sentinels[next++];
+    }
+  }
+}
+
+// With a denoising model: each line without its holes.
+int restore_lines(const FillMaskArguments& arguments) {
+  if (arguments.top_k) {
+    fail(ErrorKind::kConfig, "[fill-mask] --top-k needs a masked model.");
+  }
+  const Translator models({{arguments.model}}, arguments.compute.device, "fill-mask", kFillsMasks);
+  const Tokenizer& tokenizer = *models.tokenizers().target;
+  const DenoisingOptions& noise = models.config().denoising;
+  const DenoisingVocabulary vocabulary(tokenizer, noise);
+  const bool by_spans = noise.objective == "span_corruption";
+  SearchArguments search;
+  search.beam_size = arguments.beam_size;
+  const SearchOptions options = search_options(models.config().generation, search);
+  AttentionBook book(arguments.attention);
+  filter_lines("fill-mask", kBlockLines, [&](const std::vector<std::string>& lines, int64_t first) {
+    Sentences sentences{.first_id = first};
+    for (const std::string& line : lines) {
+      if (is_blank(line)) continue;
+      sentences.sources.push_back(models.encode_source(line));
+      if (by_spans) number_masks(sentences.sources.back(), vocabulary);
+    }
+    const auto results = translate(models.models(), sentences, options, kBlockLines);
+    size_t next = 0;
+    for (const std::string& line : lines) {
+      if (!is_blank(line)) {
+        const std::vector<int32_t>& source = sentences.sources[next];
+        const std::vector<int32_t>& found = results[next++].at(0).tokens;
+        std::cout << tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found);
+        if (book.wants()) book.add(attention_page(models, source, found));
+      }
+      std::cout << '\n';
+    }
+  });
+  book.write();
+  return 0;
+}
+
+}  // namespace
+
+int run_fill_mask(const FillMaskArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  ModelFiles files = read_model_files(arguments.model);
+  const ModelType type = files.config.model_type;
+  const bool restores = files.config.task->can(kFillsMasks) && type != ModelType::kEncoder;
+  return restores ? restore_lines(arguments) : guess_words(std::move(files), arguments);
 }
 
 }  // namespace tapestry

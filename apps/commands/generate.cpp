@@ -3,6 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/parallel.h"
@@ -63,16 +64,17 @@ struct Request {
 
 class Generator {
  public:
-  Generator(const TextModel& model, const GenerateArguments& arguments)
-      : model_(model),
+  Generator(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book)
+      : models_(models),
         arguments_(arguments),
-        options_(search_options(model.config.generation, arguments.search)),
+        book_(book),
+        options_(search_options(config().generation, arguments.search)),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
                  arguments.detail.empty() && isatty(STDOUT_FILENO) != 0) {}
 
   Request request(const std::string& text, int64_t number) const {
     Request request{.text = text, .prompt = {}, .number = number};
-    if (begins_with_eos(model_.config)) request.prompt.push_back(kEosId);
+    if (begins_with_eos(config())) request.prompt.push_back(kEosId);
     const std::vector<int32_t> ids = tokenizer().encode(text);
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     if (request.prompt.empty()) {
@@ -87,7 +89,7 @@ class Generator {
     task.sentences = static_cast<int64_t>(requests.size());
     task.eos_id = kEosId;
     task.banned = {kPadId, kUnkId, kBosId};
-    if (!begins_with_eos(model_.config)) task.banned.push_back(kEosId);
+    if (!begins_with_eos(config())) task.banned.push_back(kEosId);
     if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
     task.force_eos = false;
     for (const Request& request : requests) {
@@ -95,7 +97,8 @@ class Generator {
       task.sequence_ids.push_back(request.number);
       task.max_lengths.push_back(limit_after(request));
     }
-    LanguageModelSteps steps(model_.model, task.sentences * options_.num_beams);
+    task.token_log_probabilities = arguments_.detail == "jsonl";
+    const auto steps = models_.steps(task.sentences * options_.num_beams);
     size_t shown = 0;
     if (streams_) std::cout << requests[0].text << std::flush;
     const GenerationHooks hooks{[&](int64_t i, const std::vector<int32_t>& generated) {
@@ -114,22 +117,34 @@ class Generator {
     }};
     std::vector<std::vector<Hypothesis>> results;
     if (options_.num_beams > 1) {
-      results = beam_search(steps, task, options_);
+      results = beam_search(*steps, task, options_);
     } else {
-      for (Hypothesis& result : generate(steps, task, options_, hooks)) {
+      for (Hypothesis& result : generate(*steps, task, options_, hooks)) {
         results.push_back({std::move(result)});
       }
     }
-    for (size_t i = 0; i < requests.size(); ++i) print(requests[i], results[i], shown);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      print(requests[i], results[i], shown);
+      if (book_.wants()) book_.add(page_of(requests[i], results[i].at(0)));
+    }
   }
 
  private:
-  const Tokenizer& tokenizer() const { return *model_.tokenizers.source; }
+  const Config& config() const { return models_.first().config; }
+  const Tokenizer& tokenizer() const { return models_.tokenizer(); }
+
+  // Of the prompt and its continuation, as much of it as the models can read at once.
+  AttentionPage page_of(const Request& request, const Hypothesis& result) const {
+    std::vector<int32_t> ids = request.prompt;
+    ids.insert(ids.end(), result.tokens.begin(), result.tokens.end());
+    const auto longest = static_cast<size_t>(models_.longest());
+    if (ids.size() > longest) ids.resize(longest);
+    return attention_page(models_.trunks(), tokenizer(), ids);
+  }
 
   int64_t limit_after(const Request& request) const {
-    const ModelOptions& model = model_.config.model;
-    return generation_limit(std::ssize(request.prompt), model.max_position_embeddings,
-                            model.longest_sequence(), options_);
+    return generation_limit(std::ssize(request.prompt), models_.positions(), models_.longest(),
+                            options_);
   }
 
   void print(const Request& request, const std::vector<Hypothesis>& results, size_t shown) const {
@@ -144,7 +159,8 @@ class Generator {
                         {"log_probability", result.log_probability},
                         {"score", result.score},
                         {"finished", result.has_eos},
-                        {"tokens", std::move(pieces)}});
+                        {"tokens", std::move(pieces)},
+                        {"token_log_probabilities", result.token_log_probabilities}});
       } else if (streams_) {
         std::cout << text.substr(std::min(shown, text.size())) << '\n';
       } else {
@@ -158,8 +174,9 @@ class Generator {
               << '\n';
   }
 
-  const TextModel& model_;
+  const TextModels& models_;
   const GenerateArguments& arguments_;
+  AttentionBook& book_;
   SearchOptions options_;
   bool streams_;
 };
@@ -168,12 +185,12 @@ class Generator {
 
 int run_generate(const GenerateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
-  const auto model =
-      TextModel::load(arguments.model, arguments.compute.device, "generate", kContinuesText);
+  const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
   for (const std::string& stop : arguments.stop) {
     if (stop.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
   }
-  const Generator generator(*model, arguments);
+  AttentionBook book(arguments.attention);
+  const Generator generator(models, arguments, book);
   const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
     std::vector<Request> batch;
     const auto flush = [&] {
@@ -199,6 +216,7 @@ int run_generate(const GenerateArguments& arguments) {
   } else {
     filter_lines("generate", static_cast<size_t>(arguments.batch_size), answer);
   }
+  book.write();
   return 0;
 }
 

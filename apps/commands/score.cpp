@@ -1,8 +1,9 @@
 #include <iostream>
 
+#include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/tasks/language_modelling.h"
-#include "apps/tasks/translation.h"
+#include "apps/tasks/translator.h"
 #include "core/parallel.h"
 
 namespace tapestry {
@@ -14,21 +15,38 @@ void print(const std::vector<Score>& scores) {
   }
 }
 
-template <class Model>
-std::vector<Score> score_pairs(const TranslationModel<Model>& model,
-                               const ScoreArguments& arguments) {
+std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& arguments,
+                               AttentionBook& book) {
   CorpusSpec spec;
   spec.source = arguments.source;
   spec.target = arguments.target;
   CorpusOptions options;
-  options.max_length = model.config.model.longest_sequence();
+  options.max_length = models.longest();
   options.overlong = "error";
-  const ParallelCorpus pairs = load_parallel({spec}, model.tokenizers, options);
+  const ParallelCorpus pairs = load_parallel({spec}, models.tokenizers(), options);
   if (pairs.counts.kept != pairs.counts.read) {
     fail(ErrorKind::kData, "[score] every line needs a score, but not every pair can be used: ",
          pairs.counts.summary());
   }
-  return score(model, pairs, arguments.batch_size);
+  for (int64_t i = 0; i < pairs.size() && book.wants(); ++i) {
+    const auto source = pairs.source[i], target = pairs.target[i];
+    book.add(
+        attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}));
+  }
+  return score(models.models(), pairs, arguments.batch_size);
+}
+
+std::vector<Score> score_texts(const TextModels& models, const ScoreArguments& arguments,
+                               AttentionBook& book) {
+  const std::vector<std::string> lines = read_lines(arguments.target);
+  std::vector<Score> scores = score_lines(models, lines);
+  for (size_t i = 0; i < lines.size() && book.wants(); ++i) {
+    std::vector<int32_t> ids = ids_to_score(models, lines[i]);
+    if (ids.size() < 2) continue;
+    ids.pop_back();  // the last is only predicted
+    book.add(attention_page(models.trunks(), models.tokenizer(), ids));
+  }
+  return scores;
 }
 
 }  // namespace
@@ -36,14 +54,15 @@ std::vector<Score> score_pairs(const TranslationModel<Model>& model,
 int run_score(const ScoreArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const std::string& device = arguments.compute.device;
+  AttentionBook book(arguments.attention);
   if (arguments.source.empty()) {
-    const auto model =
-        TextModel::load(arguments.model, device, "score without --source", kContinuesText);
-    print(score_lines(*model, read_lines(arguments.target)));
+    const TextModels models(arguments.models, device, "score without --source", kContinuesText);
+    print(score_texts(models, arguments, book));
   } else {
-    with_translation_model(arguments.model, device, "score with --source", kScoresPairs,
-                           [&](const auto& model) { print(score_pairs(model, arguments)); });
+    const Translator models(arguments.models, device, "score with --source", kScoresPairs);
+    print(score_pairs(models, arguments, book));
   }
+  book.write();
   return 0;
 }
 

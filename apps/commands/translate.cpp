@@ -1,11 +1,17 @@
+#include <fmt/format.h>
+
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
-#include "apps/tasks/translation.h"
+#include "apps/tasks/alignment.h"
+#include "apps/tasks/translator.h"
 #include "core/parallel.h"
-#include "data/files.h"
+#include "data/text.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -15,97 +21,239 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kBlockLines = 2000;
 
-Json details(const std::string& line, const std::vector<Hypothesis>& hypotheses,
-             const Tokenizer& tokenizer) {
-  Json list = Json::array();
-  for (const Hypothesis& hypothesis : hypotheses) {
-    Json pieces = Json::array();
-    for (const int32_t id : hypothesis.tokens) pieces.push_back(tokenizer.piece(id));
-    list.push_back({{"text", tokenizer.decode(hypothesis.tokens)},
-                    {"score", hypothesis.score},
-                    {"log_probability", hypothesis.log_probability},
-                    {"tokens", std::move(pieces)}});
-  }
-  return {{"source", line}, {"translations", std::move(list)}};
-}
-
-// Collects heat maps of the first translations.
-class AttentionPages {
+// What each translation must begin with: a line of a file, or the second column of the input.
+class Prefixes {
  public:
-  explicit AttentionPages(const std::string& path) : path_(path) {}
+  Prefixes(const std::string& path, bool in_column) : in_column_(in_column) {
+    if (!path.empty()) file_.emplace(path);
+  }
 
-  void add(const TranslationModel<EncoderDecoder>& model, const std::vector<int32_t>& source,
-           const Hypothesis& best) {
-    if (path_.empty() || pages_.size() == kMostPages) return;
-    pages_.push_back(attention_page(model, source, best.tokens));
+  // Of the next line of the input, which loses its other columns.
+  std::string take(std::string& line) {
+    std::string prefix;
+    if (in_column_) {
+      const size_t tab = line.find('\t');
+      if (tab == std::string::npos) return "";
+      prefix = line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
+      line.resize(tab);
+    } else if (file_ && !file_->next(prefix)) {
+      fail(ErrorKind::kData, "[translate] ", file_->path(), " has ", file_->line_number(),
+           " lines, the input has more.");
+    }
+    return prefix;
   }
-  void add(const TranslationModel<RnnAttention>&, const std::vector<int32_t>&, const Hypothesis&) {
-    if (path_.empty()) return;
-    fail(ErrorKind::kConfig, "[translate] --attention needs a model of type encoder_decoder.");
+  // At the end of the input.
+  void check_end() {
+    std::string line;
+    if (file_ && file_->next(line)) {
+      fail(ErrorKind::kData, "[translate] ", file_->path(),
+           " has more lines than the input, which has ", file_->line_number() - 1, '.');
+    }
   }
-  void write() const {
-    if (path_.empty()) return;
-    write_file(path_, attention_html(pages_));
+  bool any() const { return in_column_ || file_; }
+
+ private:
+  bool in_column_;
+  std::optional<LineReader> file_;
+};
+
+// The hard alignment of each translation.
+class Aligner {
+ public:
+  Aligner(const Translator& models, const TranslateArguments& arguments)
+      : models_(models), arguments_(arguments) {
+    if (!wanted()) return;
+    source_attention(models.models(), {{}}, {{}}, arguments.alignment_layer, 1);  // is it there?
+    if (arguments.alignments == "-") return;
+    file_.open(arguments.alignments, std::ios::binary);
+    check_written();
+  }
+
+  bool wanted() const { return !arguments_.alignments.empty(); }
+  bool inline_with_text() const { return arguments_.alignments == "-"; }
+
+  // In the order of the sources and their hypotheses.
+  std::vector<std::vector<Alignment>> align(
+      const std::vector<std::vector<int32_t>>& sources,
+      const std::vector<std::vector<Hypothesis>>& results) const {
+    std::vector<std::vector<int32_t>> from, to;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      for (const Hypothesis& hypothesis : results[i]) {
+        from.push_back(sources[i]);
+        to.push_back(hypothesis.tokens);
+      }
+    }
+    const auto weights = source_attention(models_.models(), from, to, arguments_.alignment_layer,
+                                          arguments_.batch_size);
+    std::vector<std::vector<Alignment>> alignments(sources.size());
+    size_t next = 0;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      for (size_t n = 0; n < results[i].size(); ++n, ++next) {
+        alignments[i].push_back(hard_alignment(weights[next],
+                                               units(*models_.tokenizers().source, from[next]),
+                                               units(*models_.tokenizers().target, to[next])));
+      }
+    }
+    return alignments;
+  }
+  void write(const std::string& line) {
+    if (file_.is_open()) file_ << line << '\n';
+  }
+  void finish() {
+    if (!file_.is_open()) return;
+    file_.flush();
+    check_written();
   }
 
  private:
-  static constexpr size_t kMostPages = 20;
+  std::vector<int32_t> units(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) const {
+    if (arguments_.alignment_units == "words") return word_numbers(tokenizer, ids);
+    std::vector<int32_t> numbers(ids.size());
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+  }
+  void check_written() const {
+    if (file_) return;
+    fail(ErrorKind::kRuntime, "[translate] cannot write ", arguments_.alignments, '.');
+  }
 
-  std::string path_;
-  std::vector<AttentionPage> pages_;
+  const Translator& models_;
+  const TranslateArguments& arguments_;
+  std::ofstream file_;
 };
 
-template <class Model>
-void translate_block(const TranslationModel<Model>& model, const std::vector<std::string>& lines,
-                     int64_t first, const SearchOptions& options,
-                     const TranslateArguments& arguments, AttentionPages& pages) {
-  std::vector<std::vector<int32_t>> sources;
-  const auto longest = static_cast<size_t>(model.config.model.longest_sequence() - 1);  // eos
-  for (const std::string& line : lines) {
-    if (is_blank(line)) continue;
-    sources.push_back(model.tokenizers.source->encode(line));
-    if (sources.back().size() > longest) {
-      std::cerr << "warning: a line of " << sources.back().size() << " tokens is cut to " << longest
-                << ": " << line.substr(0, 60) << "...\n";
-      sources.back().resize(longest);
+// A line of the input and what became of it.
+struct Answer {
+  std::string source;
+  std::string prefix = {};
+  std::vector<Hypothesis> hypotheses = {};  ///< none of a blank line
+  std::vector<Alignment> alignments = {};   ///< one for each, or none
+};
+
+Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer) {
+  Json list = Json::array();
+  for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
+    const Hypothesis& hypothesis = answer.hypotheses[n];
+    Json pieces = Json::array(), words = Json::array();
+    for (const int32_t id : hypothesis.tokens) pieces.push_back(tokenizer.piece(id));
+    for (const WordScore& word :
+         word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
+      words.push_back({{"text", word.text}, {"log_probability", word.log_probability}});
+    }
+    list.push_back({{"text", tokenizer.decode(hypothesis.tokens)},
+                    {"score", hypothesis.score},
+                    {"log_probability", hypothesis.log_probability},
+                    {"tokens", std::move(pieces)},
+                    {"token_log_probabilities", hypothesis.token_log_probabilities},
+                    {"words", std::move(words)}});
+    if (!answer.alignments.empty()) list.back()["alignment"] = answer.alignments[n];
+  }
+  Json line = {{"source", answer.source}};
+  if (with_prefix) line["prefix"] = answer.prefix;
+  line["translations"] = std::move(list);
+  return line;
+}
+
+// The log-probability of each word and of the end, behind a tab.
+std::string word_scores_of(const Hypothesis& hypothesis, const Tokenizer& tokenizer) {
+  std::string text = "\t";
+  for (const WordScore& word :
+       word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
+    text += fmt::format("{:.4f} ", word.log_probability);
+  }
+  return text + fmt::format("{:.4f}", hypothesis.token_log_probabilities.back());
+}
+
+class Command {
+ public:
+  Command(const Translator& models, const TranslateArguments& arguments)
+      : models_(models),
+        arguments_(arguments),
+        options_(search_options(models.config().generation, arguments.search)),
+        prefixes_(arguments.prefix, arguments.prefix_column),
+        aligner_(models, arguments),
+        book_(arguments.attention) {
+    options_.max_length_ratio = arguments.max_length_ratio.value_or(options_.max_length_ratio);
+    options_.validate();
+  }
+
+  void answer(const std::vector<std::string>& lines, int64_t first) {
+    std::vector<Answer> answers;
+    Sentences sentences{.first_id = first, .token_log_probabilities = scores_tokens()};
+    for (const std::string& line : lines) {
+      Answer answer{.source = line};
+      answer.prefix = prefixes_.take(answer.source);
+      if (!is_blank(answer.source)) {
+        sentences.sources.push_back(models_.encode_source(answer.source));
+        if (prefixes_.any()) {
+          sentences.prefixes.push_back(models_.tokenizers().target->encode(answer.prefix));
+        }
+      }
+      answers.push_back(std::move(answer));
+    }
+    auto results = translate(models_.models(), sentences, options_, arguments_.batch_size);
+    std::vector<std::vector<Alignment>> alignments;
+    if (aligner_.wanted()) alignments = aligner_.align(sentences.sources, results);
+    size_t next = 0;
+    for (Answer& answer : answers) {
+      if (!is_blank(answer.source)) {
+        if (book_.wants()) {
+          book_.add(attention_page(models_, sentences.sources[next], results[next].at(0).tokens));
+        }
+        answer.hypotheses = std::move(results[next]);
+        if (aligner_.wanted()) answer.alignments = std::move(alignments[next]);
+        ++next;
+      }
+      print(answer);
     }
   }
-  const auto results = translate(model, sources, options, arguments.batch_size, first);
-  for (size_t i = 0; i < sources.size(); ++i) pages.add(model, sources[i], results[i].at(0));
-  const Tokenizer& tokenizer = *model.tokenizers.target;
-  size_t next = 0;
-  for (const std::string& line : lines) {
-    const std::vector<Hypothesis> none;
-    const auto& hypotheses = is_blank(line) ? none : results[next++];
-    if (arguments.detail == "jsonl") {
-      std::cout << details(line, hypotheses, tokenizer)
+  void finish() {
+    prefixes_.check_end();
+    aligner_.finish();
+    book_.write();
+  }
+
+ private:
+  bool scores_tokens() const { return arguments_.word_scores || arguments_.detail == "jsonl"; }
+
+  void print(const Answer& answer) {
+    const Tokenizer& tokenizer = *models_.tokenizers().target;
+    for (const Alignment& alignment : answer.alignments) aligner_.write(pharaoh(alignment));
+    if (answer.hypotheses.empty()) aligner_.write("");
+    if (arguments_.detail == "jsonl") {
+      std::cout << details(answer, prefixes_.any(), tokenizer)
                        .dump(-1, ' ', false, Json::error_handler_t::replace)
                 << '\n';
-    } else if (is_blank(line)) {
+      return;
+    }
+    if (answer.hypotheses.empty()) std::cout << '\n';
+    for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
+      const Hypothesis& hypothesis = answer.hypotheses[n];
+      std::cout << tokenizer.decode(hypothesis.tokens);
+      if (arguments_.word_scores) std::cout << word_scores_of(hypothesis, tokenizer);
+      if (aligner_.inline_with_text()) std::cout << " ||| " << pharaoh(answer.alignments[n]);
       std::cout << '\n';
-    } else {
-      for (const Hypothesis& hypothesis : hypotheses) {
-        std::cout << tokenizer.decode(hypothesis.tokens) << '\n';
-      }
     }
   }
-}
+
+  const Translator& models_;
+  const TranslateArguments& arguments_;
+  SearchOptions options_;
+  Prefixes prefixes_;
+  Aligner aligner_;
+  AttentionBook book_;
+};
 
 }  // namespace
 
 int run_translate(const TranslateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
-  with_translation_model(
-      arguments.model, arguments.compute.device, "translate", kTranslates, [&](const auto& model) {
-        SearchOptions options = search_options(model.config.generation, arguments.search);
-        options.max_length_ratio = arguments.max_length_ratio.value_or(options.max_length_ratio);
-        AttentionPages pages(arguments.attention);
-        filter_lines("translate", kBlockLines,
-                     [&](const std::vector<std::string>& lines, int64_t first) {
-                       translate_block(model, lines, first, options, arguments, pages);
-                     });
-        pages.write();
-      });
+  const Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
+  Command command(models, arguments);
+  filter_lines("translate", kBlockLines, [&](const std::vector<std::string>& lines, int64_t first) {
+    command.answer(lines, first);
+  });
+  command.finish();
   return 0;
 }
 

@@ -145,7 +145,8 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("presence_penalty", search.presence_penalty,
          "Taken from a logit if its token was generated.");
   s.read("repetition_penalty", search.repetition_penalty,
-         "Divides positive logits of tokens in the sequence and multiplies negative ones; 1: off.",
+         "Divides positive logits of tokens in the prompt, a source of the same vocabulary and the "
+         "output, and multiplies negative ones; 1: off.",
          positive());
   s.read("no_repeat_ngram_size", search.no_repeat_ngram_size,
          "No sequence of so many tokens comes twice; 0: off.", at_least(0));

@@ -194,17 +194,22 @@ extern const Task kClassification{{.name = "classification",
                                   gradcheck_case,
                                   shapes};
 
-ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
-                            int64_t line) {
+std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
+                                      int64_t line) {
+  const std::vector<int32_t> tokens = model.tokenizers.source->encode(text);
   // Truncated like the lines of a validation set, so that its accuracy holds here too.
   const auto longest = static_cast<size_t>(model.config.data.corpus.max_length) - 2;
-  if (text.size() > longest) {
-    std::cerr << "warning: line " << line << " of " << text.size() << " tokens is cut to "
+  if (tokens.size() > longest) {
+    std::cerr << "warning: line " << line << " of " << tokens.size() << " tokens is cut to "
               << longest << '\n';
   }
   std::vector<int32_t> ids = {kBosId};
-  ids.insert(ids.end(), text.begin(), text.begin() + std::min(text.size(), longest));
+  ids.insert(ids.end(), tokens.begin(), tokens.begin() + std::min(tokens.size(), longest));
   ids.push_back(kEosId);
+  return ids;
+}
+
+ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& ids) {
   const auto count = static_cast<int64_t>(ids.size());
   const Device device = model.device();
   const Tensor lengths = Tensor::full({1}, static_cast<double>(count), DType::kInt32);

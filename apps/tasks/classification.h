@@ -13,10 +13,13 @@ namespace tapestry {
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;
 
-/// Classifies a text: token ids without bos and eos. A text that is longer than data.max_length is
-/// cut, with a warning that names the line.
-ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& text,
-                            int64_t line);
+/// What the model reads of a text: its ids between bos and eos. A text that is longer than
+/// data.max_length is cut, with a warning that names the line.
+std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
+                                      int64_t line);
+
+/// Classifies what classifier_input() gives.
+ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& ids);
 
 /// Classifies the image in a file. Throws as read_image().
 ClassProbabilities classify(const ImageModel& model, const std::string& path);

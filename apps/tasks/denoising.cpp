@@ -56,7 +56,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
 }  // namespace
 
 extern const Task kDenoising{{.name = "denoising",
-                              .abilities = kTranslates,
+                              .abilities = kTranslates | kScoresPairs | kFillsMasks,
                               .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
                               .metrics = {"nll", "loss", "ppl", "accuracy"},
                               .bind_corpus = bind_text,

@@ -9,6 +9,7 @@
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
 #include "data/loader.h"
+#include "nn/ensemble.h"
 #include "nn/gradcheck_models.h"
 
 namespace tapestry {
@@ -177,26 +178,77 @@ TextQuality text_quality(const TextModel& model, const TokenStream& text) {
 
 bool begins_with_eos(const Config& config) { return config.data.train.at(0).documents != "file"; }
 
-std::vector<Score> score_lines(const TextModel& model, const std::vector<std::string>& lines) {
-  const bool eos = begins_with_eos(model.config);
+TextModels::TextModels(const ModelChoice& choice, const std::string& device, const std::string& who,
+                       Ability ability)
+    : weights(ensemble_weights(choice.weights, choice.paths.size())) {
+  for (ModelFiles& files : read_model_files(choice.paths)) {
+    const std::string folder = files.folder;
+    members.push_back(TextModel::load(std::move(files), device, who, ability));
+    if (begins_with_eos(members.back()->config) != begins_with_eos(first().config)) {
+      fail(ErrorKind::kData, '[', who, "] ", choice.paths[0], " and ", folder,
+           " must both have learnt from one long document, or both from several.");
+    }
+  }
+}
+
+int64_t TextModels::positions() const {
+  int64_t least = first().config.model.max_position_embeddings;
+  for (const auto& model : members) {
+    least = std::min(least, model->config.model.max_position_embeddings);
+  }
+  return least;
+}
+
+int64_t TextModels::longest() const {
+  int64_t least = first().config.model.longest_sequence();
+  for (const auto& model : members) {
+    least = std::min(least, model->config.model.longest_sequence());
+  }
+  return least;
+}
+
+std::unique_ptr<NextToken> TextModels::steps(int64_t rows) const {
+  std::vector<std::unique_ptr<NextToken>> each;
+  for (const auto& model : members) {
+    each.push_back(std::make_unique<LanguageModelSteps>(model->model, rows));
+  }
+  return ensemble_of(std::move(each), weights);
+}
+
+std::vector<const Trunk*> TextModels::trunks() const {
+  std::vector<const Trunk*> all;
+  for (const auto& model : members) all.push_back(&model->model.trunk);
+  return all;
+}
+
+std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line) {
+  std::vector<int32_t> ids = models.tokenizer().encode(line);
+  if (begins_with_eos(models.first().config)) {
+    ids.insert(ids.begin(), kEosId);
+    ids.push_back(kEosId);
+  }
+  return ids;
+}
+
+std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines) {
   std::vector<Score> scores;
   for (const std::string& line : lines) {
-    std::vector<int32_t> ids = model.tokenizers.source->encode(line);
-    if (eos) {
-      ids.insert(ids.begin(), kEosId);
-      ids.push_back(kEosId);
-    }
+    const std::vector<int32_t> ids = ids_to_score(models, line);
     const auto count = static_cast<int64_t>(ids.size()) - 1;
     Score score{.tokens = std::max<int64_t>(0, count)};
-    if (const int64_t longest = model.config.model.longest_sequence(); count > longest) {
+    if (count > models.longest()) {
       fail(ErrorKind::kData, "[score] line ", scores.size() + 1, " has ", count,
-           " tokens, the model's positions end at ", longest, '.');
+           " tokens, the model's positions end at ", models.longest(), '.');
     }
     if (count > 0) {
       const Tensor in = Tensor::from(std::vector(ids.begin(), ids.end() - 1), {1, count});
       const Tensor out = Tensor::from(std::vector(ids.begin() + 1, ids.end()), {1, count});
-      const Var hidden = model.model.hidden(in.to(model.device()));
-      const auto values = target_log_probabilities(model.model.logits(hidden), out);
+      std::vector<std::vector<double>> each;
+      for (const auto& model : models.members) {
+        const Var hidden = model->model.hidden(in.to(model->device()));
+        each.push_back(target_log_probabilities(model->model.logits(hidden), out));
+      }
+      const auto values = mean_log_probabilities(each, models.weights);
       score.log_probability = std::accumulate(values.begin(), values.end(), 0.0);
     }
     scores.push_back(score);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/checkpoint/model_choice.h"
 #include "apps/tasks/task.h"
 #include "data/token_stream.h"
 
@@ -26,10 +27,34 @@ TextQuality text_quality(const TextModel& model, const TokenStream& text);
 /// True if training separated documents by eos: then eos begins a text.
 bool begins_with_eos(const Config& config);
 
+/// Trained causal models over one vocabulary that answer together.
+struct TextModels {
+  /// Throws Error(kConfig) for weights that do not fit, Error(kData) if not all of them separated
+  /// documents, and as read_model_files() and ModelBundle::load().
+  TextModels(const ModelChoice& choice, const std::string& device, const std::string& who,
+             Ability ability);
+
+  const TextModel& first() const { return *members.at(0); }
+  const Tokenizer& tokenizer() const { return *first().tokenizers.source; }
+  /// Tokens of the longest sequence that all models were trained for ...
+  int64_t positions() const;
+  /// ... and of the longest that all can read.
+  int64_t longest() const;
+  /// For a search among so many rows.
+  std::unique_ptr<NextToken> steps(int64_t rows) const;
+  std::vector<const Trunk*> trunks() const;
+
+  std::vector<std::unique_ptr<TextModel>> members;
+  std::vector<double> weights;  ///< add up to 1
+};
+
+/// The ids that score_lines() reads for a line.
+std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line);
+
 /// One score per line: of its tokens and the final eos. Each line is a document. A model that was
 /// trained on one long document does not know eos: then the score covers neither the first token,
 /// which has no context, nor the end.
-std::vector<Score> score_lines(const TextModel& model, const std::vector<std::string>& lines);
+std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines);
 
 /// A prediction for one masked position.
 struct Fill {

@@ -1,78 +1,13 @@
-#include "apps/tasks/translation.h"
-
-#include <algorithm>
+// The task that translates.
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
+#include "apps/tasks/translator.h"
 #include "data/metrics.h"
 
 namespace tapestry {
-template <class Model>
-std::vector<std::vector<Hypothesis>> translate(const TranslationModel<Model>& model,
-                                               const std::vector<std::vector<int32_t>>& sources,
-                                               const SearchOptions& options,
-                                               int64_t batch_sentences, int64_t first_id) {
-  std::vector<size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
-  const SpecialIds ids{kPadId, kUnkId, kBosId, kEosId};
-  std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (size_t begin = 0; begin < order.size(); begin += static_cast<size_t>(batch_sentences)) {
-    const size_t end = std::min(order.size(), begin + static_cast<size_t>(batch_sentences));
-    const auto rows = static_cast<int64_t>(end - begin);
-    const int64_t length = static_cast<int64_t>(sources[order[begin]].size()) + 1;  // eos
-    Tensor source = Tensor::full({rows, length}, kPadId, DType::kInt32);
-    Tensor lengths = Tensor::empty({rows}, DType::kInt32);
-    std::vector<int64_t> numbers;
-    for (int64_t row = 0; row < rows; ++row) {
-      const size_t index = order[begin + static_cast<size_t>(row)];
-      const std::vector<int32_t>& tokens = sources[index];
-      int32_t* const target = source.data<int32_t>() + row * length;
-      std::copy(tokens.begin(), tokens.end(), target);
-      target[tokens.size()] = kEosId;
-      lengths.data<int32_t>()[row] = static_cast<int32_t>(tokens.size()) + 1;
-      numbers.push_back(first_id + static_cast<int64_t>(index));
-    }
-    auto batch = tapestry::translate(model.model, source.to(model.device()),
-                                     lengths.to(model.device()), ids, options, numbers);
-    for (size_t row = 0; row < batch.size(); ++row) {
-      results[order[begin + row]] = std::move(batch[row]);
-    }
-  }
-  return results;
-}
-
-template <class Model>
-std::vector<Score> score(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
-                         int64_t batch_sentences) {
-  std::vector<Score> scores(static_cast<size_t>(pairs.size()));
-  BatchOptions in_order;
-  in_order.batch_type = "sentences";
-  in_order.batch_size = batch_sentences;
-  in_order.shuffle = false;
-  const EpochPlan plan(pairs, in_order, 0);
-  for (int64_t i = 0; i < plan.batches(); ++i) {
-    const TranslationBatch batch = make_translation_batch(pairs, plan.batch(i));
-    const EncoderDecoder::Batch inputs = on_device(batch, model.device());
-    const Var memory = model.model.encode(inputs.source, inputs.source_lengths);
-    const Var hidden = model.model.decode(inputs.target_in, memory, inputs.source_lengths);
-    const std::vector<double> values =
-        target_log_probabilities(model.model.logits(hidden), batch.target_out);
-    const int64_t length = batch.target_out.shape()[1];
-    for (int64_t row = 0; row < batch.sentences; ++row) {
-      Score& score = scores[static_cast<size_t>(batch.indices[static_cast<size_t>(row)])];
-      score.tokens = batch.target_lengths.data<int32_t>()[row];
-      const auto first = values.begin() + row * length;
-      score.log_probability = std::accumulate(first, first + score.tokens, 0.0);
-    }
-  }
-  return scores;
-}
-
 namespace {
 
 template <class Model>
@@ -122,15 +57,16 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
       }
       return metrics;
     }
-    std::vector<std::vector<int32_t>> sources;
+    Sentences sentences;
     std::vector<std::string> hypotheses;
     for (int64_t i = 0; i < valid_.size(); ++i) {
-      sources.emplace_back(valid_.source[i].begin(), valid_.source[i].end());
+      sentences.sources.emplace_back(valid_.source[i].begin(), valid_.source[i].end());
     }
     SearchOptions search = config.generation;
     search.num_beams = config.evaluation.num_beams;
     search.do_sample = false;
-    for (const auto& best : translate(*model_, sources, search, config.training.eval_batch_size)) {
+    const PairModels models{{&model_->model}};
+    for (const auto& best : translate(models, sentences, search, config.training.eval_batch_size)) {
       hypotheses.push_back(model_->tokenizers.target->decode(best.at(0).tokens));
     }
     const std::vector<std::string> references = valid_.target_text.to_strings();
@@ -167,16 +103,5 @@ extern const Task kTranslation{
     encoder_decoder_parameters,
     encoder_decoder_case,
     encoder_decoder_shapes};
-
-template std::vector<Score> score(const TranslationModel<EncoderDecoder>&, const ParallelCorpus&,
-                                  int64_t);
-template std::vector<Score> score(const TranslationModel<RnnAttention>&, const ParallelCorpus&,
-                                  int64_t);
-template std::vector<std::vector<Hypothesis>> translate(const TranslationModel<EncoderDecoder>&,
-                                                        const std::vector<std::vector<int32_t>>&,
-                                                        const SearchOptions&, int64_t, int64_t);
-template std::vector<std::vector<Hypothesis>> translate(const TranslationModel<RnnAttention>&,
-                                                        const std::vector<std::vector<int32_t>>&,
-                                                        const SearchOptions&, int64_t, int64_t);
 
 }  // namespace tapestry

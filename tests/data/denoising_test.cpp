@@ -77,6 +77,7 @@ TEST_F(Denoising, SourceAndTargetGiveTheTextBack) {
       const auto original = counting_text(tokens);
       const auto noised = span_corrupted(original, text);
       ASSERT_EQ(reconstruct(noised), original);
+      ASSERT_EQ(fill_spans(noised.source, noised.target, vocabulary()), original);
       const auto expected = std::max<int64_t>(1, std::llround(0.15 * static_cast<double>(tokens)));
       ASSERT_EQ(hidden(noised), expected);
       const auto spans = static_cast<int64_t>(noised.target.size()) - expected - 1;
@@ -90,6 +91,19 @@ TEST_F(Denoising, SourceAndTargetGiveTheTextBack) {
   const auto none = span_corrupted({});
   EXPECT_TRUE(none.source.empty());
   EXPECT_THAT(none.target, testing::ElementsAre(5));
+}
+
+TEST_F(Denoising, SpansAreFilledWithWhatAModelWrote) {
+  const auto filled = [&](const std::vector<int32_t>& source, const std::vector<int32_t>& target) {
+    return fill_spans(source, target, vocabulary());
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(filled({1000, 5, 1001, 6}, {5, 7, 8, 2000}), ElementsAre(1000, 1001));
+  EXPECT_THAT(filled({1000, 5, 1001, 6}, {6, 2000, 2001, 5, 2002}),
+              ElementsAre(1000, 2002, 1001, 2000, 2001));
+  EXPECT_THAT(filled({5, 5}, {1999, 5, 2000, 5, 2001, 7}), ElementsAre(2000, 2000));
+  EXPECT_THAT(filled({1000, 4}, {5, 2000}), ElementsAre(1000, 4));
+  EXPECT_TRUE(filled({}, {5, 2000}).empty());
 }
 
 TEST_F(Denoising, SpansAreAnywhere) {

@@ -152,7 +152,7 @@ TEST_P(CachedDecoding, TranslateEqualsSearchWithoutCaches) {
   const SpecialIds ids;
   for (const int64_t beams : {1, 4}) {
     const SearchOptions options{.num_beams = beams, .n_best = beams, .max_length_ratio = 0.5};
-    const auto found = translate(model_, source_, source_lengths_, ids, options);
+    const auto found = translate({{&model_}}, {source_, source_lengths_, ids}, options);
     Uncached uncached(model_, source_, source_lengths_, beams);
     const SearchTask task{.sentences = 3,
                           .bos_id = ids.bos,
@@ -173,10 +173,10 @@ TEST_P(CachedDecoding, TranslateEqualsSearchWithoutCaches) {
 
 TEST_P(CachedDecoding, ASentenceDoesNotDependOnItsBatch) {
   const SearchOptions options{.num_beams = 3, .n_best = 2, .max_length_ratio = 0.5};
-  const auto together = translate(model_, source_, source_lengths_, {}, options);
+  const auto together = translate({{&model_}}, {source_, source_lengths_}, options);
   for (int64_t s = 0; s < 3; ++s) {
     const Tensor alone = test::columns(source_.slice(s, s + 1), 0, lengths_[s]);
-    const auto found = translate(model_, alone, source_lengths_.slice(s, s + 1), {}, options);
+    const auto found = translate({{&model_}}, {alone, source_lengths_.slice(s, s + 1)}, options);
     ASSERT_EQ(found.at(0).size(), together[s].size());
     for (size_t i = 0; i < found[0].size(); ++i) {
       EXPECT_EQ(found[0][i].tokens, together[s][i].tokens);
@@ -228,7 +228,7 @@ TEST(Translate, LimitStopsAtTheLastPosition) {
   const SmallModel built(options);
   const Tensor source = test::sentences({5}, 5, 1);
   const auto found =
-      translate(built.model, source, test::lengths_tensor({5}), {}, {.max_length_ratio = 100});
+      translate({{&built.model}}, {source, test::lengths_tensor({5})}, {.max_length_ratio = 100});
   EXPECT_LE(found.at(0).at(0).tokens.size(), 5u);
 }
 

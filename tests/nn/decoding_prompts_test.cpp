@@ -1,5 +1,5 @@
-// Prompts of different lengths in one batch, independence of the batch and of threads, hooks, and
-// errors.
+// Prompts and forced prefixes of different lengths in one batch, sources, independence of the batch
+// and of threads, hooks, and errors.
 #include "nn/decoding.h"
 #include "tests/nn/table_model.h"
 
@@ -64,6 +64,18 @@ class Prompts : public ::testing::TestWithParam<Strategy> {
     if (options.num_beams > 1) return plain_beam_search(question, options);
     return {plain_generate(question, options, s)};
   }
+  // Each token's log-probability after those before it.
+  static void expect_token_scores(const Question& question, const Hypothesis& hypothesis) {
+    Tokens tokens = hypothesis.tokens;
+    if (hypothesis.has_eos) tokens.push_back(kEos);
+    ASSERT_EQ(hypothesis.token_log_probabilities.size(), tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const Tokens before(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(i));
+      EXPECT_NEAR(hypothesis.token_log_probabilities[i],
+                  choices(question, before, GetParam().options).log_probabilities[tokens[i]],
+                  1e-12);
+    }
+  }
 };
 
 TEST_P(Prompts, OfDifferentLengthsAreContinuedAsIfAlone) {
@@ -75,6 +87,48 @@ TEST_P(Prompts, OfDifferentLengthsAreContinuedAsIfAlone) {
       SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));
       expect_same(found[s], alone(table, s));
     }
+  }
+}
+
+// The second prefix breaks the rules: it has a banned token and repeats itself.
+const std::vector<Tokens> kPrefixes = {{}, {4, kUnk}, {6, 6, 6, 6}, {5}, {}};
+const std::vector<Tokens> kSources = {{4}, {}, {5, 5, 4}, {6, kEos, 900}, {5, 6}};
+
+TEST_P(Prompts, AndPrefixesAndSourcesAreThoseOfEachSentence) {
+  const std::vector<int64_t> limits = {6, 4, 7, 8, 1};
+  for (const bool with_prompts : {false, true}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      const Table table(seed, seed % 2 == 0 ? 3 : 1);
+      TableModel model(table, 5, GetParam().options.num_beams);
+      SearchTask task = task_of(limits);
+      if (with_prompts) task.prompts = kPrompts;
+      task.prefixes = kPrefixes;
+      task.sources = kSources;
+      task.token_log_probabilities = true;
+      const auto found = search(model, task, GetParam().options);
+      for (int32_t s = 0; s < 5; ++s) {
+        SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));
+        const Question question{table,
+                                s,
+                                limits[s],
+                                with_prompts ? kPrompts[s] : Tokens{kBos},
+                                /*force_eos=*/true,
+                                kPrefixes[s],
+                                kSources[s]};
+        expect_same(found[s], GetParam().options.num_beams > 1
+                                  ? plain_beam_search(question, GetParam().options)
+                                  : std::vector{plain_generate(question, GetParam().options, s)});
+        for (const Hypothesis& hypothesis : found[s]) expect_token_scores(question, hypothesis);
+      }
+    }
+  }
+}
+
+TEST_P(Prompts, TokenLogProbabilitiesAreThereOnRequestOnly) {
+  const Table table(3);
+  TableModel model(table, 5, GetParam().options.num_beams);
+  for (const auto& hypotheses : search(model, task(), GetParam().options)) {
+    for (const Hypothesis& h : hypotheses) EXPECT_TRUE(h.token_log_probabilities.empty());
   }
 }
 
@@ -256,6 +310,18 @@ TEST(SearchTasks, ThatDoNotFitTogetherAreRefused) {
                 t.sequence_ids = {1, 2, 3};
               }),
               "[search] expected one sequence id for each of 2 sentences, got 3.");
+    EXPECT_EQ(error([](SearchTask& t) { t.prefixes = {{4}}; }),
+              "[search] expected one prefix for each of 2 sentences, got 1.");
+    EXPECT_EQ(error([](SearchTask& t) {
+                t.prefixes = {{}, {4, 5, 4, 5}};
+              }),
+              "[search] the prefix of sentence 1 must be shorter than its limit.");
+    EXPECT_EQ(error([](SearchTask& t) {
+                t.prefixes = {{}, {7}};
+              }),
+              "[search] a prefix has token 7, the vocabulary has 7 tokens.");
+    EXPECT_EQ(error([](SearchTask& t) { t.sources = {{4}}; }),
+              "[search] expected one source for each of 2 sentences, got 1.");
     EXPECT_EQ(error([](SearchTask& t) { t.eos_id = 7; }),
               "[search] eos is 7, the vocabulary has 7 tokens.");
   }

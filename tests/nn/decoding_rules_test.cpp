@@ -270,7 +270,7 @@ TEST(Translate, KnowsAllStrategies) {
   const Tensor source = sentences({5, 3}, 5, 7);
   const Tensor lengths = lengths_tensor({5, 3});
   const auto with = [&](const SearchOptions& options, const std::vector<int64_t>& ids = {}) {
-    return translate(built.model, source, lengths, {}, options, ids);
+    return translate({{&built.model}}, {source, lengths, {}, ids}, options);
   };
   const SearchOptions sampled{.num_beams = 1, .do_sample = true, .seed = 3};
   EXPECT_EQ(with(sampled).at(0).at(0).tokens, with(sampled, {0, 1}).at(0).at(0).tokens);

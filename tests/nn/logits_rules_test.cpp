@@ -39,6 +39,20 @@ TEST(RepetitionPenalty, ShrinksWhatWasSaidInThePromptOrTheOutput) {
   EXPECT_EQ(zero, (Row{0, 0, 0, 0, 0, 0}));
 }
 
+// An encoder's input of the same vocabulary is part of X.
+TEST(RepetitionPenalty, CountsTheSource) {
+  Row z = {1, 1.5, -0.5, 2, 0, 4};
+  const Tokens source = {0, 1, 900};
+  apply_repetition_penalty(z, {kPrompt, kGenerated, source}, 2);
+  EXPECT_EQ(z, (Row{0.5, 0.75, -1, 2, 0, 2}));
+  // Only that penalty: it is no output, and its n-grams may come again.
+  Row other = {1, 1.5, -0.5, 2, 0, 4};
+  const Context context{{}, {}, source};
+  apply_penalties(other, context, {.frequency_penalty = 1, .presence_penalty = 1});
+  ban_repeated_ngrams(other, context, 1);
+  EXPECT_EQ(other, (Row{1, 1.5, -0.5, 2, 0, 4}));
+}
+
 TEST(Penalties, ComeInTheOrderOfTheDocumentsTable) {
   Row z = {1, 1.5, -0.5, 2, 0, 4};
   apply_penalties(z, kContext,

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "nn/decoding.h"
 #include "nn/language_model.h"
 #include "nn/transformer.h"
+#include "nn/translate.h"
 #include "tests/autograd/support.h"
 
 namespace tapestry::test {

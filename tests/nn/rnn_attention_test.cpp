@@ -251,7 +251,7 @@ TEST_P(RnnAttentionModel, RowsFollowTheirParents) {
 // Greedy search by teacher forcing: the most probable token that is allowed, again and again.
 TEST_P(RnnAttentionModel, GreedyTranslationIsThatOfTeacherForcing) {
   const SearchOptions options{.num_beams = 1, .max_new_tokens = 8};
-  const auto found = translate(model_, source_, source_lengths_, {}, options);
+  const auto found = translate({{&model_}}, {source_, source_lengths_}, options);
   for (int64_t s = 0; s < 3; ++s) {
     std::vector<int32_t> history = {2};
     for (int step = 0; step < 7; ++step) {
@@ -273,14 +273,13 @@ TEST_P(RnnAttentionModel, TranslationsDoNotDependOnTheBatch) {
   const SearchOptions draws{.num_beams = 1, .max_length_ratio = 0.5, .do_sample = true};
   for (const SearchOptions& options : {beams, draws}) {
     const auto together =
-        translate(model_, source_, source_lengths_, {}, options, std::vector<int64_t>{4, 9, 2});
+        translate({{&model_}}, {source_, source_lengths_, {}, {4, 9, 2}}, options);
     ASSERT_EQ(together.size(), 3u);
     for (int64_t s = 0; s < 3; ++s) {
-      const auto found = translate(model_, test::columns(source_.slice(s, s + 1), 0, lengths_[s]),
-                                   source_lengths_.slice(s, s + 1), {}, options,
-                                   std::vector<int64_t>{s == 0   ? 4
-                                                        : s == 1 ? 9
-                                                                 : 2});
+      const Tensor alone = test::columns(source_.slice(s, s + 1), 0, lengths_[s]);
+      const int64_t id = s == 0 ? 4 : s == 1 ? 9 : 2;
+      const auto found =
+          translate({{&model_}}, {alone, source_lengths_.slice(s, s + 1), {}, {id}}, options);
       ASSERT_EQ(found.at(0).size(), together[s].size());
       for (size_t i = 0; i < found[0].size(); ++i) {
         EXPECT_EQ(found[0][i].tokens, together[s][i].tokens);

@@ -112,6 +112,8 @@ struct Question {
   int64_t max_length;
   Tokens prompt = {kBos};
   bool force_eos = true;
+  Tokens prefix = {};  ///< that the output must begin with
+  Tokens source = {};  ///< that the repetition penalty counts
 };
 
 /// The possible next tokens, by the rules of nn/decoding.h.
@@ -131,7 +133,8 @@ inline Choices choices(const Question& q, const Tokens& generated, const SearchO
     const auto count = std::count(generated.begin(), generated.end(), v);
     z -= options.frequency_penalty * static_cast<double>(count);
     if (count > 0) z -= options.presence_penalty;
-    if (std::count(sequence.begin(), sequence.end(), v) > 0) {
+    if (std::count(sequence.begin(), sequence.end(), v) > 0 ||
+        std::count(q.source.begin(), q.source.end(), v) > 0) {
       z = z > 0 ? z / options.repetition_penalty : z * options.repetition_penalty;
     }
     total += std::exp(z);
@@ -146,6 +149,7 @@ inline Choices choices(const Question& q, const Tokens& generated, const SearchO
   for (const double z : result.logits) result.log_probabilities.push_back(z - std::log(total));
   const bool at_limit = std::ssize(generated) + 1 >= q.max_length;
   if (result.allowed.empty() || (at_limit && q.force_eos)) result.allowed = {kEos};
+  if (generated.size() < q.prefix.size()) result.allowed = {q.prefix[generated.size()]};
   return result;
 }
 

@@ -69,6 +69,35 @@ TEST_F(ImageCommandsTest, ClassifyNamesTheClassOfEachFile) {
       << "the validation sees the same pictures";
 }
 
+// The CLS token's row over 2 x 2 patches of 4 x 4 pixels.
+TEST_F(ImageCommandsTest, ClassifyShowsWhatTheModelLooksAt) {
+  const auto [paths, list] = write_pictures();
+  const std::string input = concat(paths[0], '\n', paths[1], '\n');
+  EXPECT_EQ(folder_->output("classify --model run --attention a.json", input),
+            folder_->output("classify --model run", input));
+  const Json pages = Json::parse(read_file(folder_->path("a.json"))).at("pages");
+  ASSERT_EQ(pages.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& page = pages[i];
+    EXPECT_EQ(page.at("title"), paths[i]);
+    EXPECT_EQ(page.at("axes").at(1).at("tokens"),
+              Json::parse(R"(["CLS", "row 1, column 1", "row 1, column 2", "row 2, column 1",
+                              "row 2, column 2"])"));
+    const Picture picture =
+        corner_picture(static_cast<int>(i % 3), {2, static_cast<uint32_t>(i), 1});
+    EXPECT_EQ(page.at("image").at("pixels").get<std::vector<uint8_t>>(), picture.pixels);
+    EXPECT_EQ(page["image"].at("patch_size"), 4);
+    ASSERT_EQ(page.at("maps").size(), 1u);
+    for (const Json& head : page["maps"][0].at("heads")) {
+      ASSERT_EQ(head.size(), 1u);
+      ASSERT_EQ(head[0].size(), 5u);
+      double sum = 0;
+      for (const Json& weight : head[0]) sum += weight.get<double>();
+      EXPECT_NEAR(sum, 1, 1e-4);
+    }
+  }
+}
+
 TEST_F(ImageCommandsTest, ClassifyRefusesWhatIsNoSuchImage) {
   folder_->write("wide.png", png_file({8, 9, 1, std::vector<uint8_t>(72)}));
   auto outcome = folder_->run("classify --model run", "wide.png\n");
@@ -137,6 +166,11 @@ TEST_F(ImageCommandsTest, TheLinearModelIsTrainedTheSameWay) {
   EXPECT_THAT(text, HasSubstr("classifier.weight"));
   EXPECT_THAT(text, HasSubstr("\n195 parameters in 2 tensors")) << "3 x (64 + 1)";
   EXPECT_GT(folder_->metrics("linear").back().at("accuracy").get<double>(), 80);
+  write_pictures();
+  const auto outcome =
+      folder_->run("classify --model linear --attention a.html", "pictures/0.png\n");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err, "error: [attention] a model of images must be of type vit to attend.\n");
 }
 
 TEST_F(ImageCommandsTest, ACheckpointKeepsHowItSeesImages) {

@@ -207,6 +207,11 @@ TEST_F(LanguageCommandsTest, DetailsAreOneObjectALine) {
     EXPECT_GE(tokens, 2u);
     EXPECT_LE(tokens, 5u);
     EXPECT_EQ(text.at("finished").get<bool>(), tokens < 5) << lines[i];
+    const std::vector<double> values = text.at("token_log_probabilities");
+    EXPECT_EQ(values.size(), tokens + (text["finished"].get<bool>() ? 1 : 0));
+    double sum = 0;
+    for (const double value : values) sum += value;
+    EXPECT_NEAR(sum, text["log_probability"].get<double>(), 1e-9);
     std::string pieces;
     for (const std::string piece : text["tokens"]) {
       const bool word = piece.starts_with("▁");
@@ -483,6 +488,56 @@ TEST_F(LanguageCommandsTest, EvaluateSaysTheSameInWords) {
   EXPECT_EQ(characters, json["characters"].get<long long>());
 }
 
+// Attention
+
+TEST_F(LanguageCommandsTest, EveryCommandShowsTheAttentionOfItsModel) {
+  folder_->write("lines", "ba ce di\n\nmu lo\n");
+  const struct {
+    const char* command;
+    const char* task;
+    const char* input;
+    const char* first_token;
+  } commands[] = {
+      {"generate --max-new-tokens 3", "clm", "ba ce\n\nmu\n", "</s>"},
+      {"generate --max-new-tokens 40", "characters", "ba\nba ce\n", "b"},
+      {"score --target lines", "clm", "", "</s>"},
+      {"fill-mask", "mlm", "ba <mask> di\nce\n", "<s>"},
+      {"classify", "classification", "ba ce\n\nmu\n", "<s>"},
+  };
+  for (const auto& [command, task, input, first_token] : commands) {
+    SCOPED_TRACE(command);
+    const std::string plain = concat(command, ' ', model(task));
+    EXPECT_EQ(folder_->output(plain + "--attention a.json", input), folder_->output(plain, input));
+    const Json pages = Json::parse(read_file(folder_->path("a.json"))).at("pages");
+    EXPECT_GE(pages.size(), 2u);
+    for (const Json& page : pages) {
+      const Json& tokens = page.at("axes").at(0).at("tokens");
+      EXPECT_EQ(tokens.at(0), first_token);
+      EXPECT_LE(tokens.size(), 16u) << "the model's positions";
+      ASSERT_EQ(page.at("maps").size(), 1u);
+      const Json& map = page["maps"][0];
+      EXPECT_EQ(map.at("name"), "layer 1, self-attention");
+      ASSERT_EQ(map.at("heads").size(), 2u);
+      const bool causal = std::string(task) == "clm" || std::string(task) == "characters";
+      for (const Json& head : map["heads"]) {
+        ASSERT_EQ(head.size(), tokens.size());
+        for (size_t t = 0; t < head.size(); ++t) {
+          ASSERT_EQ(head[t].size(), tokens.size());
+          double sum = 0;
+          for (size_t s = 0; s < head.size(); ++s) {
+            const double weight = head[t][s];
+            if (causal && s > t) {
+              EXPECT_EQ(weight, 0);
+            }
+            sum += weight;
+          }
+          EXPECT_NEAR(sum, 1, 1e-4);
+        }
+      }
+    }
+  }
+}
+
 // What goes wrong
 
 TEST_F(LanguageCommandsTest, AModelOfAnotherTaskIsRefused) {
@@ -494,11 +549,12 @@ TEST_F(LanguageCommandsTest, AModelOfAnotherTaskIsRefused) {
   } wrong[] = {
       {"generate", "mlm", "generate", "clm"},
       {"generate", "classification", "generate", "clm"},
-      {"fill-mask", "clm", "fill-mask", "mlm"},
+      {"fill-mask", "clm", "fill-mask", "mlm or denoising"},
       {"classify", "mlm", "classify", "classification"},
       {"score --target valid.src", "mlm", "score without --source", "clm"},
       {"score --target valid.src", "translation", "score without --source", "clm"},
-      {"score --source valid.src --target valid.tgt", "clm", "score with --source", "translation"},
+      {"score --source valid.src --target valid.tgt", "clm", "score with --source",
+       "translation or denoising"},
       {"evaluate --text valid.src", "classification", "evaluate --text", "clm or mlm"},
       {"evaluate --text valid.src", "translation", "evaluate --text", "clm or mlm"},
       {"translate", "clm", "translate", "translation or denoising"},

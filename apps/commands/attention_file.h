@@ -1,0 +1,70 @@
+// Attention weights for people to look at: an HTML page of heat maps, or a plain JSON table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace tapestry {
+
+/// The tokens along one side of a map.
+struct AttentionAxis {
+  std::string name;                 ///< "source"
+  std::vector<std::string> labels;  ///< a token's piece
+};
+
+/// The weights of one attention layer: for each head and row, the share of each column.
+struct AttentionMap {
+  std::string name;      ///< "encoder layer 1, self-attention"
+  size_t rows, columns;  ///< axes of the page: tokens that ask, tokens that answer
+  Tensor weights;        ///< (H, rows, columns) on the CPU, floating
+};
+
+/// The image that the columns of all maps are patches of. Column 0 is the image's CLS token, then
+/// come the patches row by row; the only row is the CLS token's.
+struct AttentionImage {
+  int64_t height, width, channels;  ///< 1: grey, 3: red, green, blue
+  std::vector<uint8_t> pixels;      ///< (height, width, channels)
+  int64_t patch_size;
+};
+
+/// What a model attends to with one input.
+struct AttentionPage {
+  std::string title;
+  std::vector<AttentionAxis> axes = {};
+  std::vector<AttentionMap> maps = {};
+  std::optional<AttentionImage> image = {};
+};
+
+/// A page that lets the reader choose input and layer, with a heat map for each head, on the image
+/// if there is one. It loads no other file.
+std::string attention_html(const std::vector<AttentionPage>& pages);
+
+/// {"pages": [{"title", "axes": [{"name", "tokens"}], "maps": [{"name", "rows", "columns",
+/// "heads"}], "image"}]}: rows and columns name axes, heads[h][t][s] is a weight. Images have
+/// "height", "width", "channels", "patch_size" and their "pixels" as bytes.
+std::string attention_json(const std::vector<AttentionPage>& pages);
+
+/// Collects the pages of the first inputs of a command.
+class AttentionBook {
+ public:
+  /// `path` of the file, by whose end ".json" the format is chosen; "": nothing is wanted.
+  explicit AttentionBook(std::string path) : path_(std::move(path)) {}
+
+  /// Whether there should be another page.
+  bool wants() const { return !path_.empty() && pages_.size() < kMostPages; }
+  void add(AttentionPage page) { pages_.push_back(std::move(page)); }
+  /// Throws Error(kData) if it cannot be written.
+  void write() const;
+
+ private:
+  static constexpr size_t kMostPages = 20;
+
+  std::string path_;
+  std::vector<AttentionPage> pages_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,191 @@
+#include "apps/tasks/translator.h"
+
+#include <algorithm>
+#include <iostream>
+#include <numeric>
+#include <utility>
+
+#include "apps/tasks/encoder_decoder_task.h"
+#include "data/special_words.h"
+
+namespace tapestry {
+namespace {
+
+constexpr SpecialIds kIds{kPadId, kUnkId, kBosId, kEosId};
+
+// Rows of ids, padded to the longest: (rows.size(), width) with `first` in front and `last` behind
+// each row where these are not kPadId.
+Tensor padded(const std::vector<const std::vector<int32_t>*>& rows, int32_t first, int32_t last) {
+  const int64_t more = (first != kPadId ? 1 : 0) + (last != kPadId ? 1 : 0);
+  int64_t width = 0;
+  for (const auto* row : rows) width = std::max(width, std::ssize(*row) + more);
+  Tensor ids = Tensor::full({std::ssize(rows), width}, kPadId, DType::kInt32);
+  int32_t* out = ids.data<int32_t>();
+  for (const auto* row : rows) {
+    int32_t* at = out;
+    if (first != kPadId) *at++ = first;
+    at = std::copy(row->begin(), row->end(), at);
+    if (last != kPadId) *at = last;
+    out += width;
+  }
+  return ids;
+}
+
+// Some of the sentences, as the models read them.
+struct SourceBatch {
+  std::vector<size_t> indices;  // of the sentences
+  Tensor ids, lengths;          // with eos
+};
+
+// Batches of similar length, the longest first.
+std::vector<SourceBatch> batches_of(const std::vector<std::vector<int32_t>>& sources,
+                                    int64_t batch_sentences, Device device) {
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() > sources[b].size(); });
+  std::vector<SourceBatch> batches;
+  for (size_t begin = 0; begin < order.size(); begin += static_cast<size_t>(batch_sentences)) {
+    const size_t end = std::min(order.size(), begin + static_cast<size_t>(batch_sentences));
+    SourceBatch batch;
+    std::vector<const std::vector<int32_t>*> rows;
+    std::vector<int32_t> lengths;
+    for (size_t i = begin; i < end; ++i) {
+      batch.indices.push_back(order[i]);
+      rows.push_back(&sources[order[i]]);
+      lengths.push_back(static_cast<int32_t>(rows.back()->size()) + 1);
+    }
+    batch.ids = padded(rows, kPadId, kEosId).to(device);
+    batch.lengths = Tensor::from(lengths, {std::ssize(lengths)}).to(device);
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+}  // namespace
+
+Translator::Translator(const ModelChoice& choice, const std::string& device, const std::string& who,
+                       Ability ability) {
+  models_.weights = ensemble_weights(choice.weights, choice.paths.size());
+  const auto load = [&]<class Model>(ModelFiles files) {
+    auto bundle = TranslationModel<Model>::load(std::move(files), device, who, ability);
+    const int64_t longest = bundle->config.model.longest_sequence();
+    longest_ = bundles_.empty() ? longest : std::min(longest_, longest);
+    if (bundles_.empty()) {
+      tokenizers_ = bundle->config.task->needs_mask_piece ? with_special_words(bundle->tokenizers)
+                                                          : bundle->tokenizers;
+    }
+    models_.models.emplace_back(&bundle->model);
+    bundles_.emplace_back(std::move(bundle));
+  };
+  for (ModelFiles& files : read_model_files(choice.paths)) {
+    if (files.config.model_type == ModelType::kRnnAttention) {
+      load.operator()<RnnAttention>(std::move(files));
+    } else {
+      load.operator()<EncoderDecoder>(std::move(files));
+    }
+  }
+}
+
+const Config& Translator::config() const {
+  return std::visit([](const auto& bundle) -> const Config& { return bundle->config; },
+                    bundles_.at(0));
+}
+
+std::vector<int32_t> Translator::encode_source(const std::string& line) const {
+  std::vector<int32_t> ids = tokenizers_.source->encode(line);
+  const auto most = static_cast<size_t>(longest_ - 1);  // eos
+  if (ids.size() > most) {
+    std::cerr << "warning: a line of " << ids.size() << " tokens is cut to " << most << ": "
+              << line.substr(0, 60) << "...\n";
+    ids.resize(most);
+  }
+  return ids;
+}
+
+std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,
+                                               const SearchOptions& options,
+                                               int64_t batch_sentences) {
+  std::vector<std::vector<Hypothesis>> results(sentences.sources.size());
+  for (const SourceBatch& batch :
+       batches_of(sentences.sources, batch_sentences, device_of(models))) {
+    TranslationInput input{.source = batch.ids,
+                           .lengths = batch.lengths,
+                           .ids = kIds,
+                           .token_log_probabilities = sentences.token_log_probabilities};
+    for (const size_t i : batch.indices) {
+      input.sequence_ids.push_back(sentences.first_id + static_cast<int64_t>(i));
+      if (!sentences.prefixes.empty()) input.prefixes.push_back(sentences.prefixes.at(i));
+    }
+    auto found = tapestry::translate(models, input, options);
+    for (size_t row = 0; row < found.size(); ++row) {
+      results[batch.indices[row]] = std::move(found[row]);
+    }
+  }
+  return results;
+}
+
+std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
+                         int64_t batch_sentences) {
+  const std::vector<double> weights = ensemble_weights(models.weights, models.models.size());
+  const Device device = device_of(models);
+  std::vector<Score> scores(static_cast<size_t>(pairs.size()));
+  BatchOptions in_order;
+  in_order.batch_type = "sentences";
+  in_order.batch_size = batch_sentences;
+  in_order.shuffle = false;
+  const EpochPlan plan(pairs, in_order, 0);
+  for (int64_t i = 0; i < plan.batches(); ++i) {
+    const TranslationBatch batch = make_translation_batch(pairs, plan.batch(i));
+    const EncoderDecoder::Batch inputs = on_device(batch, device);
+    std::vector<std::vector<double>> members;
+    for (const PairModel& model : models.models) {
+      const Var logits =
+          pair_logits(model, {inputs.source, inputs.source_lengths, inputs.target_in});
+      members.push_back(target_log_probabilities(logits, batch.target_out));
+    }
+    const std::vector<double> values = mean_log_probabilities(members, weights);
+    const int64_t length = batch.target_out.shape()[1];
+    for (int64_t row = 0; row < batch.sentences; ++row) {
+      Score& score = scores[static_cast<size_t>(batch.indices[static_cast<size_t>(row)])];
+      score.tokens = batch.target_lengths.data<int32_t>()[row];
+      const auto first = values.begin() + row * length;
+      score.log_probability = std::accumulate(first, first + score.tokens, 0.0);
+    }
+  }
+  return scores;
+}
+
+std::vector<Tensor> source_attention(const PairModels& models,
+                                     const std::vector<std::vector<int32_t>>& sources,
+                                     const std::vector<std::vector<int32_t>>& targets,
+                                     int64_t layer, int64_t batch_sentences) {
+  const std::vector<double> weights = ensemble_weights(models.weights, models.models.size());
+  const Device device = device_of(models);
+  std::vector<Tensor> results(sources.size());
+  for (const SourceBatch& batch : batches_of(sources, batch_sentences, device)) {
+    std::vector<const std::vector<int32_t>*> rows;
+    for (const size_t i : batch.indices) {
+      rows.push_back(&targets[i]);
+      results[i] =
+          Tensor::zeros({std::ssize(targets[i]) + 1, std::ssize(sources[i]) + 1}, DType::kFloat64);
+    }
+    const PairInput input{batch.ids, batch.lengths, padded(rows, kBosId, kPadId).to(device)};
+    for (size_t m = 0; m < weights.size(); ++m) {
+      const Tensor found = tapestry::source_attention(models.models[m], input, layer);
+      const int64_t height = found.shape()[1], width = found.shape()[2];
+      for (size_t row = 0; row < rows.size(); ++row) {
+        Tensor& sum = results[batch.indices[row]];
+        for (int64_t t = 0; t < sum.shape()[0]; ++t) {
+          const double* from =
+              found.data<double>() + (static_cast<int64_t>(row) * height + t) * width;
+          double* to = sum.data<double>() + t * sum.shape()[1];
+          for (int64_t s = 0; s < sum.shape()[1]; ++s) to[s] += weights[m] * from[s];
+        }
+      }
+    }
+  }
+  return results;
+}
+
+}  // namespace tapestry

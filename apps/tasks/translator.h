@@ -1,0 +1,70 @@
+// Translation with trained models: one, or several that answer together.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/checkpoint/model_choice.h"
+#include "apps/tasks/task.h"
+#include "nn/translate.h"
+
+namespace tapestry {
+
+/// Trained encoder-decoders of either kind, over one vocabulary.
+class Translator {
+ public:
+  /// Throws Error(kConfig) for weights that do not fit, and as read_model_files() and
+  /// ModelBundle::load().
+  Translator(const ModelChoice& choice, const std::string& device, const std::string& who,
+             Ability ability);
+
+  const PairModels& models() const { return models_; }
+  /// The first model's.
+  const Config& config() const;
+  /// With the special words, if the models restore text.
+  const TokenizerPair& tokenizers() const { return tokenizers_; }
+  /// Tokens that a source or target may have, with eos.
+  int64_t longest() const { return longest_; }
+  /// The ids of a line. One that is too long is cut, with a warning.
+  std::vector<int32_t> encode_source(const std::string& line) const;
+
+ private:
+  using Bundle = std::variant<std::unique_ptr<TranslationModel<EncoderDecoder>>,
+                              std::unique_ptr<TranslationModel<RnnAttention>>>;
+
+  std::vector<Bundle> bundles_;
+  PairModels models_;
+  TokenizerPair tokenizers_;
+  int64_t longest_ = 0;
+};
+
+/// Sentences to translate, as ids without bos and eos.
+struct Sentences {
+  std::vector<std::vector<int32_t>> sources = {};
+  std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
+  int64_t first_id = 0;  ///< number of the first in the whole input: sampling draws by it
+  bool token_log_probabilities = false;  ///< as in SearchTask
+};
+
+/// The n best translations of each source, best first, in the order of the input. They are batched
+/// by length.
+std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,
+                                               const SearchOptions& options,
+                                               int64_t batch_sentences);
+
+/// One score per pair: of the target and eos, given the source.
+std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
+                         int64_t batch_sentences);
+
+/// How much of its attention each token of a translation, and its eos, gave to each token of the
+/// source and its eos when it was written: for pair i (targets[i] + 1, sources[i] + 1) float64, the
+/// weighted mean over the models. `layer` as in source_attention().
+std::vector<Tensor> source_attention(const PairModels& models,
+                                     const std::vector<std::vector<int32_t>>& sources,
+                                     const std::vector<std::vector<int32_t>>& targets,
+                                     int64_t layer, int64_t batch_sentences);
+
+}  // namespace tapestry

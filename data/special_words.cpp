@@ -1,0 +1,100 @@
+#include "data/special_words.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace tapestry {
+namespace {
+
+class SpecialWords : public Tokenizer {
+ public:
+  explicit SpecialWords(std::shared_ptr<const Tokenizer> plain) : plain_(std::move(plain)) {
+    mask_id_ = plain_->mask_id();
+    if (mask_id_) words_.emplace_back(kMaskPiece, *mask_id_);
+    for (int64_t i = 0; i < plain_->sentinels(); ++i) {
+      sentinel_ids_.push_back(*plain_->sentinel_id(i));
+      words_.emplace_back(sentinel_piece(i), sentinel_ids_.back());
+    }
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override { return encode(text, false); }
+  std::vector<int32_t> encode_continuation(std::string_view text) const override {
+    return encode(text, true);
+  }
+
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    std::string text;
+    std::vector<int32_t> run;
+    const auto write = [&](const std::string& part, bool apart) {
+      if (part.empty()) return;
+      if (apart && !text.empty()) text += ' ';
+      text += part;
+    };
+    // Characters have their spaces among the ids; other tokenizers drop those at the ends of a run.
+    const bool spaces = plain_->encode(" ").empty();
+    const auto write_run = [&] {
+      if (!run.empty()) write(plain_->decode(run), spaces && plain_->starts_word(run[0]));
+      run.clear();
+    };
+    for (const int32_t id : ids) {
+      const auto word = std::find_if(words_.begin(), words_.end(),
+                                     [id](const auto& entry) { return entry.second == id; });
+      if (word == words_.end()) {
+        run.push_back(id);
+        continue;
+      }
+      write_run();
+      write(word->first, spaces);
+    }
+    write_run();
+    return text;
+  }
+
+  int64_t vocab_size() const override { return plain_->vocab_size(); }
+  std::string piece(int32_t id) const override { return plain_->piece(id); }
+  const std::string& serialized() const override { return plain_->serialized(); }
+  bool starts_word(int32_t id) const override { return plain_->starts_word(id); }
+
+ private:
+  std::vector<int32_t> encode(std::string_view text, bool continued) const {
+    std::vector<int32_t> ids;
+    size_t begin = 0;
+    const auto append = [&](size_t end) {
+      const std::string_view part = text.substr(begin, end - begin);
+      const auto more = continued ? plain_->encode_continuation(part) : plain_->encode(part);
+      ids.insert(ids.end(), more.begin(), more.end());
+    };
+    for (size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at)) {
+      const auto word = std::find_if(words_.begin(), words_.end(), [&](const auto& entry) {
+        return text.substr(at).starts_with(entry.first);
+      });
+      if (word == words_.end()) {
+        ++at;
+        continue;
+      }
+      append(at);
+      ids.push_back(word->second);
+      begin = at += word->first.size();
+      continued = true;
+    }
+    append(text.size());
+    return ids;
+  }
+
+  std::shared_ptr<const Tokenizer> plain_;
+  std::vector<std::pair<std::string, int32_t>> words_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> with_special_words(std::shared_ptr<const Tokenizer> tokenizer) {
+  return std::make_shared<SpecialWords>(std::move(tokenizer));
+}
+
+TokenizerPair with_special_words(const TokenizerPair& tokenizers) {
+  const auto source = with_special_words(tokenizers.source);
+  return {source, tokenizers.shared() ? source : with_special_words(tokenizers.target)};
+}
+
+}  // namespace tapestry

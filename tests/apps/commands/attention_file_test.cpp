@@ -1,0 +1,57 @@
+#include "apps/commands/attention_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+AttentionPage page_of_words() {
+  AttentionPage page;
+  page.title = "</script> a";
+  page.axes = {{"source", {"</script>", "a&b"}}, {"target", {"\u2581x"}}};
+  page.maps.push_back({"decoder layer 1, cross-attention", 1, 0,
+                       Tensor::from<float>({0.25f, 0.75f, 1.0f, 0.0f}, {2, 1, 2})});
+  return page;
+}
+
+TEST(AttentionHtml, HoldsLabelsAndWeightsAndNothingThatEndsTheScript) {
+  const std::string html = attention_html({page_of_words()});
+  EXPECT_THAT(html, HasSubstr(R"("axes":[["\u003c/script>","a&b"],[")"));
+  EXPECT_THAT(html, HasSubstr("\u2581x"));
+  EXPECT_THAT(html, HasSubstr(R"("rows":1,"columns":0,"heads":[[[250,750]],[[1000,0]]])"));
+  EXPECT_THAT(html, Not(HasSubstr("http")));
+  EXPECT_EQ(html.find("</script>"), html.rfind("</script>"));
+}
+
+TEST(AttentionHtml, HoldsTheImage) {
+  AttentionPage page = page_of_words();
+  page.image = {1, 2, 1, {7, 255}, 1};
+  EXPECT_THAT(
+      attention_html({page}),
+      HasSubstr(R"("image":{"height":1,"width":2,"channels":1,"patch_size":1,"pixels":[7,255]})"));
+}
+
+TEST(AttentionJson, IsATableOfNamedTokensAndWeights) {
+  AttentionPage page = page_of_words();
+  page.maps[0].weights = Tensor::from<double>({1.0 / 3, 2.0 / 3, 1, 0}, {2, 1, 2});
+  const auto json = nlohmann::json::parse(attention_json({page, page}));
+  ASSERT_EQ(json.at("pages").size(), 2u);
+  const auto& first = json["pages"][0];
+  EXPECT_EQ(first.at("title"), "</script> a");
+  EXPECT_EQ(first.at("axes"),
+            nlohmann::json::parse(R"([{"name": "source", "tokens": ["</script>", "a&b"]},
+                                      {"name": "target", "tokens": ["▁x"]}])"));
+  EXPECT_EQ(first.at("maps"), nlohmann::json::parse(R"([
+      {"name": "decoder layer 1, cross-attention", "rows": "target", "columns": "source",
+       "heads": [[[0.333333, 0.666667]], [[1.0, 0.0]]]}])"));
+  EXPECT_FALSE(first.contains("image"));
+}
+
+}  // namespace
+}  // namespace tapestry
