@@ -65,6 +65,7 @@ struct GenerateArguments {
   std::vector<std::string> stop;      ///< text that ends a continuation, and is left out
   int64_t batch_size = 64;            ///< sequences at a time
   std::string detail;                 ///< "" or "jsonl"
+  bool jsonl = false;  ///< lines of stdin are JSON objects for the prompt of the training
 };
 
 /// Prints the most probable words for each <mask> in a line.
@@ -81,6 +82,16 @@ struct ClassifyArguments {
   ComputeArguments compute;
 };
 
+/// Prints the span of a context that answers a question, for each line `context<TAB>question`.
+struct AnswerArguments {
+  std::string model;
+  ComputeArguments compute;
+  int64_t n_best = 1;       ///< lines for each question, best first
+  int64_t batch_size = 64;  ///< lines at a time
+  std::string detail;       ///< "" or "jsonl"
+  bool jsonl = false;       ///< lines are JSON objects with context and question
+};
+
 struct ScoreArguments {
   std::string model;
   ComputeArguments compute;
@@ -89,8 +100,8 @@ struct ScoreArguments {
   int64_t batch_size = 64;
 };
 
-/// Scores translations (hypothesis, reference), a model on a text (model, text) or a model on
-/// images (model, images, labels).
+/// Scores translations (hypothesis, reference), a model on a text (model, text), on images (model,
+/// images, labels) or on questions (model, squad or jsonl).
 struct EvaluateArguments {
   std::string hypothesis;  ///< "-": stdin
   std::string reference;
@@ -102,6 +113,8 @@ struct EvaluateArguments {
   std::string documents;  ///< of text, as in a config; "": as in the training
   std::string images;     ///< as in a config
   std::string labels;     ///< of images
+  std::string squad;      ///< questions, as in a config
+  std::string jsonl;      ///< likewise, or records for the prompts of a causal model
   ComputeArguments compute;
 };
 
@@ -138,6 +151,7 @@ int run_translate(const TranslateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 int run_fill_mask(const FillMaskArguments& arguments);
 int run_classify(const ClassifyArguments& arguments);
+int run_answer(const AnswerArguments& arguments);
 int run_score(const ScoreArguments& arguments);
 int run_evaluate(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);

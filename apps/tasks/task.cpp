@@ -46,7 +46,8 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
 }
 
 bool larger_is_better(const std::string& metric) {
-  return metric == "bleu" || metric == "chrf" || metric == "accuracy";
+  return metric == "bleu" || metric == "chrf" || metric == "accuracy" || metric == "exact_match" ||
+         metric == "f1";
 }
 
 }  // namespace tapestry
