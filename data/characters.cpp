@@ -50,6 +50,17 @@ class CharacterTokenizer : public Tokenizer {
     return ids;
   }
 
+  std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
+    std::vector<PlacedToken> tokens;
+    tokens.reserve(text.size());
+    for (size_t i = 0; i < text.size();) {
+      const auto begin = static_cast<int64_t>(i);
+      const char32_t c = next_code_point(text, i);
+      tokens.push_back({c < ids_.size() ? ids_[c] : kUnkId, begin, static_cast<int64_t>(i)});
+    }
+    return tokens;
+  }
+
   std::string decode(const std::vector<int32_t>& ids) const override {
     std::string text;
     text.reserve(ids.size());

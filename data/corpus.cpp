@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "data/records.h"
 
 namespace tapestry {
 namespace {
@@ -32,24 +33,47 @@ void validate_columns(const OptionReport& report, const char* first, int64_t a, 
   report.expect(a != b, second, "must differ from ", first, ", got ", b, " twice.");
 }
 
+// A template of records; those of a TSV have numbers for names.
+void validate_template(const OptionReport& report, const char* member, const std::string& text,
+                       bool columns) {
+  const std::string problem = Template::problem_of(text);
+  if (!report.expect(problem.empty(), member, problem) || !columns) return;
+  const Template parsed(text);
+  for (const std::string& field : parsed.fields()) {
+    const bool number = field.find_first_not_of("0123456789") == std::string::npos &&
+                        field.find_first_not_of('0') == 0;
+    report.expect(number, member, "must name the columns of a tsv by their numbers, such as {1}, ",
+                  "got {", field, "}.");
+  }
+}
+
 }  // namespace
 
 CorpusSpec::Kind CorpusSpec::kind() const {
   const OptionReport report = OptionReport::throwing("data");
   const bool parallel = !source.empty() || !target.empty();
   report.expect(
-      parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() == 1, "",
-      "a corpus must have exactly one of source and target, tsv, ding, text, images, got ",
+      parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() + !jsonl.empty() +
+              !squad.empty() ==
+          1,
+      "",
+      "a corpus must have exactly one of source and target, tsv, ding, text, images, jsonl, squad, "
+      "got ",
       str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
                 source.empty() ? "target " : "source ", str(), '.');
   const bool labelled = label_column != 0 || text_column != 0;
-  return parallel        ? Kind::kParallel
-         : !tsv.empty()  ? labelled ? Kind::kLabelled : Kind::kTsv
-         : !ding.empty() ? Kind::kDing
-         : !text.empty() ? Kind::kText
-                         : Kind::kImages;
+  const bool prompted = !prompt.empty() || !answer.empty();
+  return parallel         ? Kind::kParallel
+         : !tsv.empty()   ? prompted   ? Kind::kPrompted
+                            : labelled ? Kind::kLabelled
+                                       : Kind::kTsv
+         : !ding.empty()  ? Kind::kDing
+         : !text.empty()  ? Kind::kText
+         : !jsonl.empty() ? prompted ? Kind::kPrompted : Kind::kQuestions
+         : !squad.empty() ? Kind::kQuestions
+                          : Kind::kImages;
 }
 
 bool CorpusSpec::has_target() const {
@@ -64,6 +88,12 @@ void CorpusSpec::validate(const OptionReport& report) const {
   }
   report.expect(it == Kind::kLabelled || (label_column == 0 && text_column == 0), "label_column",
                 "and text_column need tsv, got ", str(), '.');
+  if (it == Kind::kPrompted) {
+    validate_template(report, "prompt", prompt, !tsv.empty());
+    validate_template(report, "answer", answer, !tsv.empty());
+  }
+  report.expect(it == Kind::kPrompted || (prompt.empty() && answer.empty()), "prompt",
+                "and answer need jsonl or tsv, got ", str(), '.');
   report.expect(labels.empty() || it == Kind::kImages, "labels", "need images, got ", str(), '.');
   report.expect_one_of("documents", documents, kDocuments);
   report.expect(documents == "lines" || it == Kind::kText, "documents",
@@ -77,7 +107,8 @@ void CorpusSpec::validate(const OptionReport& report) const {
 
 std::string CorpusSpec::str() const {
   std::vector<std::string> names;
-  for (const std::string* name : {&source, &target, &tsv, &ding, &text, &images, &labels}) {
+  for (const std::string* name :
+       {&source, &target, &tsv, &ding, &text, &images, &labels, &jsonl, &squad}) {
     if (!name->empty()) names.push_back(*name);
   }
   return join(names, ", ");

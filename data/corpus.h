@@ -9,13 +9,15 @@
 //   empty           a side (a document, a label) has no character but white space
 //   overlong        a side has more than max_length tokens (if overlong is "drop"); token streams
 //                   have no such limit
-//   malformed       a Ding line has no " :: " or unbalanced brackets
+//   malformed       a Ding line has no " :: " or unbalanced brackets; an answer is not what the
+//                   context has at its place
 //   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
 //   duplicate       the same pair of Ding phrases came before
 //
 // These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
-// ill-formed UTF-8 or a NUL byte in a file that is one document, and the errors of data/text.h.
+// ill-formed UTF-8 or a NUL byte in a file that is one document, a line of JSONL that is no JSON
+// object or lacks a field that is asked for, and the errors of data/text.h.
 #pragma once
 
 #include <array>
@@ -30,8 +32,11 @@
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images. A tsv with
-/// a label_column is a corpus for classification, and so are images (data/images.h).
+/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images, jsonl,
+/// squad. A tsv with a label_column is a corpus for classification, and so are images
+/// (data/images.h). A tsv or jsonl with `prompt` and `answer` holds prompts that a causal model
+/// answers (data/prompts.h). Without them a jsonl, like a squad, holds questions about texts
+/// (data/questions.h).
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
@@ -60,9 +65,13 @@ struct CorpusSpec {
   /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. A hash of only the
   /// source text decides the part, so the same text is always in the same part.
   std::string split = "all";
-  int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
+  int64_t limit = 0;   ///< stop after this many usable pairs; 0: read all
+  std::string jsonl;   ///< file with one JSON object a line
+  std::string prompt;  ///< of tsv or jsonl: the Template (data/records.h) of what is read ...
+  std::string answer;  ///< ... and of what is answered
+  std::string squad;   ///< file of questions in SQuAD's format
 
-  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages };
+  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages, kPrompted, kQuestions };
   /// Throws Error(kConfig) if the members contradict each other.
   Kind kind() const;
   /// Whether its pairs are translations: true for kParallel, kTsv and kDing.
@@ -107,7 +116,7 @@ struct FilterCounts {
 /// Sentences before tokenisation.
 struct TextPair {
   std::string source;
-  std::string target;  ///< empty for kText, the label for kLabelled
+  std::string target;  ///< empty for kText, the label for kLabelled, the answer for kPrompted
   std::string place;   ///< "file:line" of its first line, for messages
 };
 

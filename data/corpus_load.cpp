@@ -11,8 +11,31 @@ namespace {
 constexpr int64_t kBlockPairs = 1 << 15;
 constexpr int64_t kTilePairs = 64;
 
+// The same for pairs in one row: the prompt loses its beginning, the answer stays whole.
+bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
+  const size_t tokens = pair.source.size() + pair.target.size();
+  if (tokens > most) {
+    if (rule.overlong == "error") {
+      fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
+           static_cast<int64_t>(tokens) + rule.specials,
+           " tokens of prompt and answer, max_length is ", rule.max_length, '.');
+    }
+    if (rule.overlong == "drop" || pair.target.size() >= most) {
+      counts.drop(Drop::kOverlong, pair.text.place);
+      return false;
+    }
+    pair.source.erase(pair.source.begin(),
+                      pair.source.begin() + static_cast<std::ptrdiff_t>(tokens - most));
+    ++counts.truncated;
+  }
+  ++counts.kept;
+  return true;
+}
+
 // Applies the length rule; false when the pair is dropped.
 bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  if (rule.one_row) return fit_row(pair, rule, counts);
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
   if (pair.source.size() <= most && pair.target.size() <= most) {
     ++counts.kept;
@@ -61,7 +84,12 @@ class SideLines {
       check_kept(specs_[next_spec_ - 1], reader_->counts());
       reader_.reset();
     }
-    const bool has_target = specs_[next_spec_ - 1].has_target();
+    const CorpusSpec& spec = specs_[next_spec_ - 1];
+    if (spec.kind() == CorpusSpec::Kind::kPrompted) {
+      line = pair_.source + pair_.target;
+      return true;
+    }
+    const bool has_target = spec.has_target();
     pending_target_ = source_ && target_ && has_target;
     line = std::move(source_ || !has_target ? pair_.source : pair_.target);
     return true;
@@ -103,7 +131,9 @@ FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_token
       for (int64_t i = begin; i < end; ++i) {
         EncodedPair& pair = block[static_cast<size_t>(i)];
         pair.source = source_tokenizer.encode(pair.text.source);
-        if (target_tokenizer != nullptr) pair.target = target_tokenizer->encode(pair.text.target);
+        if (target_tokenizer == nullptr) continue;
+        pair.target = rule.one_row ? target_tokenizer->encode_continuation(pair.text.target)
+                                   : target_tokenizer->encode(pair.text.target);
       }
     });
     for (EncodedPair& pair : block) {

@@ -8,6 +8,8 @@
 #include "core/error.h"
 #include "data/corpus.h"
 #include "data/ding.h"
+#include "data/questions.h"
+#include "data/records.h"
 #include "data/text.h"
 #include "data/utf8.h"
 
@@ -221,6 +223,66 @@ class TsvReader : public FilteringReader {
   std::string line_;
 };
 
+// Prompts and answers, by the templates of the spec.
+class PromptReader : public FilteringReader {
+ public:
+  explicit PromptReader(const CorpusSpec& spec)
+      : FilteringReader(spec),
+        records_(spec.tsv.empty() ? open_jsonl(spec.jsonl) : open_tsv(spec.tsv)),
+        prompt_(spec.prompt),
+        answer_(spec.answer) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    while (records_->next(record_)) {
+      pair.place = record_.place();
+      // Lines of a TSV may be short, as those of other tasks; a JSON object says what it lacks.
+      if (!spec_.tsv.empty() && !has_columns()) {
+        ++counts_.read;
+        drop(Drop::kMissingColumn, pair.place);
+        continue;
+      }
+      pair.source = prompt_.fill(record_);
+      pair.target = answer_.fill(record_);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  bool has_columns() const {
+    const auto has = [&](const std::string& name) { return record_.has(name); };
+    return std::ranges::all_of(prompt_.fields(), has) && std::ranges::all_of(answer_.fields(), has);
+  }
+
+  std::unique_ptr<RecordReader> records_;
+  const Template prompt_, answer_;
+  Record record_;
+};
+
+// The texts of questions, for a tokenizer: a context with the first question about it, then the
+// other questions.
+class QuestionTextReader : public PairReader {
+ public:
+  explicit QuestionTextReader(const CorpusSpec& spec) : questions_(read_questions(spec, counts_)) {}
+
+  bool next(TextPair& pair) override {
+    if (next_ == questions_.size()) return false;
+    const Question& question = questions_[next_];
+    const bool again = next_ > 0 && questions_[next_ - 1].context == question.context;
+    pair.source = again ? question.question : *question.context + '\n' + question.question;
+    pair.target.clear();
+    pair.place = question.place;
+    ++next_;
+    ++counts_.kept;
+    return true;
+  }
+
+ private:
+  const std::vector<Question> questions_;
+  size_t next_ = 0;
+};
+
 class DingReader : public FilteringReader {
  public:
   explicit DingReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.ding) {}
@@ -291,6 +353,10 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec) {
       return std::make_unique<DingReader>(spec);
     case CorpusSpec::Kind::kText:
       return std::make_unique<TextReader>(spec);
+    case CorpusSpec::Kind::kPrompted:
+      return std::make_unique<PromptReader>(spec);
+    case CorpusSpec::Kind::kQuestions:
+      return std::make_unique<QuestionTextReader>(spec);
     case CorpusSpec::Kind::kImages:
       fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got images ", spec.str(), '.');
   }

@@ -56,6 +56,16 @@ class SentencePieceTokenizer : public Tokenizer {
     return ids;
   }
 
+  std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
+    std::vector<PlacedToken> tokens;
+    const auto encoded = processor_.EncodeAsImmutableProto(text);
+    tokens.reserve(encoded.pieces_size());
+    for (const auto& piece : encoded.pieces()) {
+      tokens.push_back({static_cast<int32_t>(piece.id()), piece.begin(), piece.end()});
+    }
+    return tokens;
+  }
+
   std::string decode(const std::vector<int32_t>& ids) const override {
     for (const int32_t id : ids) check_id(id);
     // All special pieces except unk are control pieces of the model, which have no text.

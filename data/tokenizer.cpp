@@ -135,6 +135,10 @@ void TokenizerOptions::validate(const OptionReport& report) const {
                 '.');
 }
 
+std::vector<PlacedToken> Tokenizer::encode_with_places(std::string_view) const {
+  fail_option("this type of tokenizer cannot say where its tokens stand in a text.");
+}
+
 bool Tokenizer::starts_word(int32_t id) const {
   check(id >= 0 && id < vocab_size(), "tokenizer", "ids must be in [0, ", vocab_size(), "), got ",
         id, '.');

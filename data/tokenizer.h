@@ -54,6 +54,13 @@ struct TokenizerOptions {
   void validate(const OptionReport& report = OptionReport::throwing("tokenizer")) const;
 };
 
+/// A token, and the bytes [begin, end) of the text that it stands for.
+struct PlacedToken {
+  int32_t id = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 /// Immutable and safe to use from several threads at once.
 class Tokenizer {
  public:
@@ -66,6 +73,9 @@ class Tokenizer {
   virtual std::vector<int32_t> encode_continuation(std::string_view text) const {
     return encode(text);
   }
+  /// encode(), with the place of each token in `text`. Places ascend; a space before a word may
+  /// belong to the word's first token. Throws Error(kConfig) for a type that cannot tell.
+  virtual std::vector<PlacedToken> encode_with_places(std::string_view text) const;
   /// Text of `ids`; pad, bos and eos are skipped. Throws on an id outside the vocabulary.
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
   virtual int64_t vocab_size() const = 0;

@@ -72,11 +72,28 @@ void append_utf8(std::string& out, char32_t c) {
 
 bool is_space(char32_t c) { return u_isspace(static_cast<UChar32>(c)); }
 
+bool is_word_character(char32_t c) {
+  const auto point = static_cast<UChar32>(c);
+  return c == U'_' || u_isalpha(point) ||
+         u_getIntPropertyValue(point, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
+}
+
 bool is_blank(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     if (!is_space(next_code_point(text, i))) return false;
   }
   return true;
+}
+
+std::string_view strip(std::string_view text) {
+  size_t first = text.size(), last = text.size();
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    if (is_space(next_code_point(text, at))) continue;
+    if (first == text.size()) first = begin;
+    last = at;
+  }
+  return text.substr(first, last - first);
 }
 
 std::string lower_case(std::string_view text) {

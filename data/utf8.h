@@ -26,8 +26,14 @@ void append_utf8(std::string& out, char32_t code_point);
 /// White space as Python's str.split() and str.strip() see it.
 bool is_space(char32_t code_point);
 
+/// A letter, a digit or another number, or _: what Python's \w matches.
+bool is_word_character(char32_t code_point);
+
 /// True when `text` holds nothing but white space.
 bool is_blank(std::string_view text);
+
+/// `text` without the white space at its ends, as Python's str.strip().
+std::string_view strip(std::string_view text);
 
 /// Lower case as Python's str.lower(): the full mapping of Unicode without a language's own rules.
 /// Ill-formed bytes give U+FFFD each.

@@ -137,6 +137,19 @@ GradcheckCase classifier_case(const Inputs& in, const std::string& name,
       });
 }
 
+GradcheckCase span_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
+  const Tensor ids = in.ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4});
+  const Tensor lengths = in.lengths({4, 3}).to(Device{});
+  const Tensor labels = in.ints({1, 0, 3, 2}, {2, 2}).to(Device{});
+  Tensor segments;
+  if (options.type_vocab_size > 1) segments = in.ints({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
+  return loss_case(
+      name, options, std::make_shared<Built<SpanExtractor>>(in, options, kVocabulary),
+      [=](const SpanExtractor& model) {
+        return model.loss(ids, lengths, segments, labels, {.label_smoothing = 0.1}).loss;
+      });
+}
+
 template <class Model>
 GradcheckCase image_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
   const ImageClasses data{.height = 4, .width = 6, .channels = 3, .classes = 3};
@@ -327,6 +340,9 @@ void add_models(Cases& cases, const Inputs& in) {
   bert.type_vocab_size = 2;
   cases.push_back(language_model_case(in, "LanguageModel, BERT", bert, false));
   cases.push_back(classifier_case(in, "SequenceClassifier", bert));
+  ModelOptions spans = bert;
+  spans.bias = false;  // a softmax over places does not see what they share: the last norm's bias
+  cases.push_back(span_case(in, "SpanExtractor", spans));
   ModelOptions vit = gpt;
   vit.patch_size = 2;
   cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer", vit));
@@ -378,6 +394,10 @@ GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptio
 
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options) {
   return classifier_case(Inputs(), name, options);
+}
+
+GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptions& options) {
+  return span_case(Inputs(), name, options);
 }
 
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options) {

@@ -7,6 +7,7 @@
 #include "autograd/gradcheck.h"
 #include "nn/language_model.h"
 #include "nn/rnn_attention.h"
+#include "nn/span_extractor.h"
 #include "nn/transformer.h"
 #include "nn/vision_transformer.h"
 
@@ -26,6 +27,8 @@ GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptio
                                        bool causal);
 /// The loss of a sequence classifier, likewise.
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options);
+/// The loss of a model of spans, likewise.
+GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptions& options);
 /// The loss of a classifier of images of 4 x 6 pixels, by the images too.
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options);
 GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options);

@@ -57,17 +57,17 @@ const Vocabulary& vocabulary_of(const PairModel& model) {
 }
 
 // The limit of generated tokens, with eos, of a source of `length` tokens.
-int64_t length_limit(int64_t length, int64_t prefix, int64_t positions,
+int64_t length_limit(int64_t length, int64_t prefix, int64_t longest,
                      const SearchOptions& options) {
-  if (prefix >= positions) {
+  if (prefix >= longest) {
     fail(ErrorKind::kData, "[translate] a prefix has ", prefix,
-         " tokens, the model writes at most ", positions, " with eos.");
+         " tokens, the model writes at most ", longest, " with eos.");
   }
-  // In doubles: a large ratio leaves the limit to the positions.
+  // In doubles: a large ratio leaves the limit to the model.
   const double limit = options.max_new_tokens > 0
                            ? static_cast<double>(options.max_new_tokens)
                            : std::ceil(options.max_length_ratio * static_cast<double>(length)) + 10;
-  const auto most = static_cast<double>(positions);
+  const auto most = static_cast<double>(longest);
   return std::max(static_cast<int64_t>(std::min(limit, most)), prefix + 1);
 }
 

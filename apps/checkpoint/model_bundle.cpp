@@ -45,6 +45,13 @@ SequenceClassifier build_model(const Config& config, const TokenizerPair& tokeni
 }
 
 template <>
+SpanExtractor build_model(const Config& config, const TokenizerPair& tokenizers,
+                          const ParamScope& scope) {
+  return SpanExtractor(config.model, {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+                       scope);
+}
+
+template <>
 ImageClassifier build_model(const Config& config, const TokenizerPair&, const ParamScope& scope) {
   const ImageSize& size = config.data.image.size;
   if (!size.known()) {
@@ -110,6 +117,7 @@ template struct ModelBundle<EncoderDecoder>;
 template struct ModelBundle<RnnAttention>;
 template struct ModelBundle<LanguageModel>;
 template struct ModelBundle<SequenceClassifier>;
+template struct ModelBundle<SpanExtractor>;
 template struct ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

@@ -11,6 +11,7 @@
 #include "data/tokenizer.h"
 #include "nn/language_model.h"
 #include "nn/rnn_attention.h"
+#include "nn/span_extractor.h"
 #include "nn/transformer.h"
 #include "nn/vision_transformer.h"
 
@@ -79,6 +80,7 @@ template <class Model>
 using TranslationModel = ModelBundle<Model>;
 using TextModel = ModelBundle<LanguageModel>;
 using TextClassifier = ModelBundle<SequenceClassifier>;
+using SpanModel = ModelBundle<SpanExtractor>;
 using ImageModel = ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

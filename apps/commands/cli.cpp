@@ -192,7 +192,13 @@ void add_generate(CLI::App& app, Run& run) {
       "Continue a prompt, or each line of standard input, with a causal language model");
   auto arguments = std::make_shared<GenerateArguments>();
   add_models(command, arguments->models, arguments->compute);
-  command->add_option("--prompt", arguments->prompt, "text to continue, instead of standard input");
+  auto* prompt = command->add_option("--prompt", arguments->prompt,
+                                     "text to continue, instead of standard input");
+  command
+      ->add_flag(
+          "--jsonl", arguments->jsonl,
+          "lines are JSON objects: answers the prompt that the training made of such records")
+      ->excludes(prompt);
   command->add_option("--samples", arguments->samples, "continuations of each prompt")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -234,6 +240,27 @@ void add_classify(CLI::App& app, Run& run) {
   command->callback([&run, arguments] { run = [arguments] { return run_classify(*arguments); }; });
 }
 
+void add_answer(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "answer",
+      "The answer to each line \"context<TAB>question\" of standard input, cut out of it");
+  auto arguments = std::make_shared<AnswerArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_flag("--jsonl", arguments->jsonl,
+                    "lines are JSON objects with the fields context and question");
+  command->add_option("--n-best", arguments->n_best, "answers to each question, best first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--batch-size", arguments->batch_size, "lines answered at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--detail", arguments->detail,
+                   "jsonl: places and probabilities, one object a line")
+      ->check(CLI::IsMember({"jsonl"}));
+  command->callback([&run, arguments] { run = [arguments] { return run_answer(*arguments); }; });
+}
+
 void add_score(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
       "score",
@@ -247,10 +274,10 @@ void add_score(CLI::App& app, Run& run) {
 }
 
 void add_evaluate(CLI::App& app, Run& run) {
-  auto* command = app.add_subcommand(
-      "evaluate",
-      "BLEU and chrF with sacreBLEU's signature, ROUGE, a language model's perplexity, or the "
-      "accuracy on images");
+  auto* command = app.add_subcommand("evaluate",
+                                     "BLEU and chrF with sacreBLEU's signature, ROUGE, a language "
+                                     "model's perplexity, the accuracy "
+                                     "on images, or exact match and F1 of answers");
   auto arguments = std::make_shared<EvaluateArguments>();
   auto* hypothesis =
       command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
@@ -278,6 +305,12 @@ void add_evaluate(CLI::App& app, Run& run) {
   auto* images = command->add_option("--images", arguments->images,
                                      "IDX file, or list of labels and files, as in a config");
   auto* labels = command->add_option("--labels", arguments->labels, "IDX file of the labels");
+  auto* squad = command->add_option("--squad", arguments->squad,
+                                    "questions in SQuAD's format, as in a config");
+  auto* jsonl = command->add_option(
+      "--jsonl", arguments->jsonl, "questions, or records for the model's prompts, as in a config");
+  squad->needs(model)->excludes(text)->excludes(images);
+  jsonl->needs(model)->excludes(text)->excludes(images)->excludes(squad);
   text->needs(model)->excludes(images);
   images->needs(model);
   labels->needs(images);
@@ -420,6 +453,7 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_generate(app, run);
   add_fill_mask(app, run);
   add_classify(app, run);
+  add_answer(app, run);
   add_score(app, run);
   add_evaluate(app, run);
   add_gradcheck(app, run);

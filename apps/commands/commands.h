@@ -74,6 +74,7 @@ struct GenerateArguments {
   int64_t batch_size = 64;            ///< sequences at a time
   std::string detail;                 ///< "" or "jsonl"
   std::string attention;              ///< as in TranslateArguments
+  bool jsonl = false;  ///< lines of stdin are JSON objects for the prompt of the training
 };
 
 /// Prints the most probable words for each <mask> in a line, or the line as a denoising model
@@ -94,6 +95,16 @@ struct ClassifyArguments {
   std::string attention;  ///< as in TranslateArguments
 };
 
+/// Prints the span of a context that answers a question, for each line `context<TAB>question`.
+struct AnswerArguments {
+  std::string model;
+  ComputeArguments compute;
+  int64_t n_best = 1;       ///< lines for each question, best first
+  int64_t batch_size = 64;  ///< lines at a time
+  std::string detail;       ///< "" or "jsonl"
+  bool jsonl = false;       ///< lines are JSON objects with context and question
+};
+
 struct ScoreArguments {
   ModelChoice models;
   ComputeArguments compute;
@@ -105,8 +116,8 @@ struct ScoreArguments {
 
 inline constexpr const char* kEvaluationMetrics[] = {"bleu", "chrf", "rouge"};
 
-/// Scores translations (hypothesis, reference), a model on a text (model, text) or a model on
-/// images (model, images, labels).
+/// Scores translations (hypothesis, reference), a model on a text (model, text), on images (model,
+/// images, labels) or on questions (model, squad or jsonl).
 struct EvaluateArguments {
   std::string hypothesis;  ///< "-": stdin
   std::string reference;
@@ -119,6 +130,8 @@ struct EvaluateArguments {
   std::string documents;  ///< of text, as in a config; "": as in the training
   std::string images;     ///< as in a config
   std::string labels;     ///< of images
+  std::string squad;      ///< questions, as in a config
+  std::string jsonl;      ///< likewise, or records for the prompts of a causal model
   ComputeArguments compute;
 };
 
@@ -156,6 +169,7 @@ int run_translate(const TranslateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 int run_fill_mask(const FillMaskArguments& arguments);
 int run_classify(const ClassifyArguments& arguments);
+int run_answer(const AnswerArguments& arguments);
 int run_score(const ScoreArguments& arguments);
 int run_evaluate(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);

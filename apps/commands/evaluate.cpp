@@ -1,5 +1,5 @@
 // tapestry evaluate: BLEU, chrF and ROUGE of a file of translations, a language model's perplexity,
-// or the accuracy of a classifier of images.
+// the accuracy of a classifier of images, or exact match and F1 of answers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
 #include "apps/tasks/language_modelling.h"
+#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/question_answering.h"
 #include "core/parallel.h"
 #include "data/metrics.h"
 
@@ -127,14 +129,59 @@ int evaluate_image_model(const EvaluateArguments& arguments) {
   return 0;
 }
 
+// Those of `names`, in this order.
+void print_metrics(const std::map<std::string, double>& metrics,
+                   const std::vector<std::string>& names, int64_t questions, bool json) {
+  if (json) {
+    nlohmann::ordered_json out;
+    for (const std::string& name : names) out[name] = metrics.at(name);
+    out["questions"] = questions;
+    std::cout << out.dump() << '\n';
+    return;
+  }
+  for (const std::string& name : names) fmt::print("{} {:.4f}  ", name, metrics.at(name));
+  fmt::print("questions {}\n", questions);
+}
+
+// Of spans, or of the prompts of a causal model.
+int evaluate_answers(const EvaluateArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  ModelFiles files = read_model_files(arguments.model);
+  CorpusSpec spec;
+  spec.squad = arguments.squad;
+  spec.jsonl = arguments.jsonl;
+  if (files.config.task->can(kFindsAnswers)) {
+    const auto model = SpanModel::load(std::move(files), arguments.compute.device,
+                                       "evaluate --squad", kFindsAnswers);
+    const QuestionCorpus questions =
+        load_questions({spec}, *model->tokenizers.source, question_options(model->config));
+    print_metrics(measure(*model, questions), {"exact_match", "f1", "nll"}, questions.size(),
+                  arguments.json);
+    return 0;
+  }
+  const char* const who = arguments.squad.empty() ? "evaluate --jsonl" : "evaluate --squad";
+  const Ability ability = arguments.squad.empty() ? kContinuesText : kFindsAnswers;
+  const auto model = TextModel::load(std::move(files), arguments.compute.device, who, ability);
+  prompt_template(model->config, who);
+  spec.prompt = model->config.data.train.front().prompt;
+  spec.answer = model->config.data.train.front().answer;
+  const PromptCorpus answers = load_for_validation(*model, {spec});
+  print_metrics(measure(*model, answers), {"exact_match", "nll", "ppl"}, answers.size(),
+                arguments.json);
+  return 0;
+}
+
 }  // namespace
 
 int run_evaluate(const EvaluateArguments& arguments) {
+  if (!arguments.squad.empty() || !arguments.jsonl.empty()) return evaluate_answers(arguments);
   if (!arguments.images.empty()) return evaluate_image_model(arguments);
   if (!arguments.text.empty()) return evaluate_language_model(arguments);
   if (arguments.hypothesis.empty()) {
-    fail(ErrorKind::kConfig,
-         "[evaluate] give --hypothesis and --reference, or --model and --text or --images.");
+    fail(
+        ErrorKind::kConfig,
+        "[evaluate] give --hypothesis and --reference, or --model and --text, --images, --squad or "
+        "--jsonl.");
   }
   return evaluate_translations(arguments);
 }

@@ -85,6 +85,12 @@ void filter_lines(const std::string& who, size_t block_lines,
   flush();
 }
 
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) c == '\n' ? line += "\\n" : line += c;
+  return line;
+}
+
 std::vector<std::string> read_lines(const std::string& path) {
   LineReader reader(path == "-" ? "/dev/stdin" : path);
   std::vector<std::string> lines;

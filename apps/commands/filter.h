@@ -18,6 +18,9 @@ namespace tapestry {
 void filter_lines(const std::string& who, size_t block_lines,
                   const std::function<void(const std::vector<std::string>&, int64_t)>& answer);
 
+/// A text as one line of a filter's output: its line ends are written \\n.
+std::string one_line(const std::string& text);
+
 /// The lines of a file, "-" for standard input. Throws as LineReader (data/text.h).
 std::vector<std::string> read_lines(const std::string& path);
 

@@ -6,6 +6,7 @@
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/tasks/language_modelling.h"
+#include "apps/tasks/prompt_answering.h"
 #include "core/parallel.h"
 #include "data/utf8.h"
 
@@ -47,13 +48,6 @@ std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>&
   all.insert(all.end(), generated.begin(), generated.end());
   const std::string before = tokenizer.decode(prompt), whole = tokenizer.decode(all);
   return whole.compare(0, before.size(), before) == 0 ? whole.substr(before.size()) : whole;
-}
-
-// One line of a filter's output.
-std::string one_line(const std::string& text) {
-  std::string line;
-  for (const char c : text) c == '\n' ? line += "\\n" : line += c;
-  return line;
 }
 
 struct Request {
@@ -164,7 +158,7 @@ class Generator {
       } else if (streams_) {
         std::cout << text.substr(std::min(shown, text.size())) << '\n';
       } else {
-        const std::string whole = request.text + text;
+        const std::string whole = arguments_.jsonl ? std::string(strip(text)) : request.text + text;
         std::cout << (arguments_.prompt ? whole : one_line(whole)) << '\n';
       }
     }
@@ -191,6 +185,12 @@ int run_generate(const GenerateArguments& arguments) {
   }
   AttentionBook book(arguments.attention);
   const Generator generator(models, arguments, book);
+  const Template prompt =
+      arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
+  const auto prompt_of = [&](const std::string& line, int64_t number) {
+    if (!arguments.jsonl) return line;
+    return prompt.fill(parse_json_record(line, concat("line ", number)));
+  };
   const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
     std::vector<Request> batch;
     const auto flush = [&] {
@@ -204,8 +204,9 @@ int run_generate(const GenerateArguments& arguments) {
         continue;
       }
       for (int64_t s = 0; s < arguments.samples; ++s) {
-        const int64_t number = (first + static_cast<int64_t>(i)) * arguments.samples + s;
-        batch.push_back(generator.request(lines[i], number));
+        const int64_t line = first + static_cast<int64_t>(i);
+        batch.push_back(
+            generator.request(prompt_of(lines[i], line + 1), line * arguments.samples + s));
         if (static_cast<int64_t>(batch.size()) == arguments.batch_size) flush();
       }
     }

@@ -46,7 +46,8 @@ class Rules {
 };
 
 void check_corpora(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
-                   bool images) {
+                   const Config& config) {
+  const bool images = reads_images(config), prompts = reads_prompts(config);
   for (size_t i = 0; i < corpora.size(); ++i) {
     const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
     const Names keys = {{"range_begin", name + ".range"}, {"range_end", name + ".range"}};
@@ -54,6 +55,10 @@ void check_corpora(Rules& rules, const std::string& key, const std::vector<Corpu
       corpora[i].validate(report);
       report.expect(!images || !corpora[i].images.empty(), "",
                     "must be of images, as the first of data.train is.");
+      if (config.task->prompt_metrics.empty()) return;
+      report.expect(prompts == (corpora[i].kind() == CorpusSpec::Kind::kPrompted), "",
+                    "must be of ", prompts ? "prompts with answers" : "text",
+                    ", as the first of data.train is.");
     });
   }
 }
@@ -87,7 +92,7 @@ void check_image(Rules& rules, const ImageFormat& image) {
 
 /// The key that limits the length of an example, and its value.
 std::pair<const char*, int64_t> longest_example(const Config& config) {
-  if (config.task->reads_blocks) return {"data.block_size", config.data.block_size};
+  if (reads_blocks(config)) return {"data.block_size", config.data.block_size};
   return {"data.max_length", config.data.corpus.max_length};
 }
 
@@ -154,6 +159,16 @@ void check_training(Rules& rules, const Config& config) {
 
 bool reads_images(const Config& config) {
   return !config.data.train.empty() && !config.data.train[0].images.empty();
+}
+
+bool reads_prompts(const Config& config) {
+  if (config.task->prompt_metrics.empty() || config.data.train.empty()) return false;
+  const CorpusSpec& first = config.data.train[0];
+  return !first.jsonl.empty() || !first.tsv.empty();
+}
+
+bool reads_blocks(const Config& config) {
+  return config.task->reads_blocks && !reads_prompts(config);
 }
 
 bool has_attention(ModelType type) {
@@ -223,8 +238,8 @@ void check_rules(const Config& config, const KeyReport& report) {
   rules.of("data", {}, {}, [&](const OptionReport& report) {
     report.expect(!config.data.train.empty(), "train", "must name a corpus, got none.");
   });
-  check_corpora(rules, "data.train", config.data.train, images);
-  check_corpora(rules, "data.valid", config.data.valid, images);
+  check_corpora(rules, "data.train", config.data.train, config);
+  check_corpora(rules, "data.valid", config.data.valid, config);
   check_labels(rules, config.data.labels);
   if (images) {
     check_image(rules, config.data.image);

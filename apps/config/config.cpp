@@ -65,7 +65,8 @@ void bind_task(ConfigSection& s, Config& config) {
   for (const TaskKind* kind : task_kinds()) tasks.push_back({kind->name, kind});
   s.read_choice("task", config.task, tasks,
                 "What is learnt: to translate, to continue text (clm), to fill masks (mlm), to "
-                "restore corrupted text (denoising), or classes of texts or images.");
+                "restore corrupted text (denoising), classes of texts or images, or to "
+                "find the answers to questions in a text (question_answering).");
 }
 
 constexpr const char* kData = "What is learnt from.";

@@ -27,6 +27,7 @@ struct DataOptions {
   std::vector<CorpusSpec> train;
   std::vector<CorpusSpec> valid;  ///< empty: no validation
   CorpusOptions corpus;
+  int64_t doc_stride = 64;          ///< question_answering: tokens from window to window
   int64_t block_size = 256;         ///< clm, mlm: tokens of a row
   bool cache = true;                ///< clm, mlm: token ids are kept in output_dir
   std::vector<std::string> labels;  ///< classification: the classes; empty: those of the data
@@ -63,6 +64,12 @@ struct EvaluationOptions {
   bool rouge = false;  ///< adds ROUGE to the metrics
 };
 
+/// Of models that find answers in a context.
+struct AnswerOptions {
+  int64_t max_answer_length = 30;  ///< in tokens
+  bool no_answer = false;          ///< a context may hold none
+};
+
 struct Config {
   const TaskKind* task = task_kinds().front();
   uint64_t seed = 1;
@@ -87,10 +94,15 @@ struct Config {
   TrainingOptions training;
   SearchOptions generation;
   EvaluationOptions evaluation;
+  AnswerOptions answers;
 };
 
 /// Whether the corpora are images, not texts.
 bool reads_images(const Config& config);
+/// Whether they are prompts with answers.
+bool reads_prompts(const Config& config);
+/// Whether examples are blocks of a stream of tokens: text, but no prompts.
+bool reads_blocks(const Config& config);
 
 /// The defaults of a task, with `images` of one that reads images. A Config that is filled in C++
 /// starts with these and ends with complete().

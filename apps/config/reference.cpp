@@ -20,9 +20,8 @@ struct Probe {
 
 // What decides which keys apply, beside the choices: those are all tried out.
 constexpr Probe kProbes[] = {
-    {"data.train.tsv", "data.train={tsv: x}"},
-    {"data.train.ding", "data.train={ding: x}"},
-    {"tokenizer.path", "tokenizer.path=x"},
+    {"data.train.tsv", "data.train={tsv: x}"},          {"data.train.ding", "data.train={ding: x}"},
+    {"data.train.jsonl", "data.train={jsonl: x}"},      {"tokenizer.path", "tokenizer.path=x"},
     {"model.kv_latent_size", "model.kv_latent_size=2"},
 };
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need

@@ -66,6 +66,57 @@ void bind_text(ConfigSection& s, CorpusSpec& corpus) {
   s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
 }
 
+// Records from which templates make prompts and answers.
+void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
+  const auto given = [&](const char* key, const std::string& value) {
+    return s.given(key) || !value.empty();
+  };
+  const bool tsv = given("tsv", corpus.tsv), jsonl = given("jsonl", corpus.jsonl);
+  if (!tsv && !jsonl && !given("prompt", corpus.prompt) && !given("answer", corpus.answer)) {
+    for (const char* key : {"jsonl", "tsv", "prompt", "answer"}) s.know(key);
+    return bind_text(s, corpus);
+  }
+  if (tsv && jsonl) {
+    s.complain("tsv", '\'', s.full_name("tsv"), "' excludes the other: give jsonl or tsv.");
+  }
+  if (tsv) {
+    s.demand("tsv");
+    s.read_input_file("tsv", corpus.tsv, "File with an example in each line, in columns.");
+  }
+  if (jsonl || !tsv) {
+    s.demand("jsonl");
+    s.read_input_file("jsonl", corpus.jsonl, "File with a JSON object in each line.");
+  }
+  s.require(
+      "prompt", corpus.prompt,
+      "What the model reads, with fields of the example in braces: \"Question: "
+      "{question}\\nAnswer:\". The columns of a tsv are {1}, {2}, ...; {{ and }} are braces.");
+  s.require("answer", corpus.answer,
+            "What it must write then, likewise: only this counts in the loss. Spaces between the "
+            "two belong to the answer: \" {answer}\".");
+  s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
+}
+
+// Questions whose answers are spans of a context.
+void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
+  const bool squad = s.given("squad") || !corpus.squad.empty();
+  const bool jsonl = s.given("jsonl") || !corpus.jsonl.empty();
+  if (squad && jsonl) {
+    s.complain("jsonl", '\'', s.full_name("jsonl"), "' excludes the other: give squad or jsonl.");
+  }
+  if (jsonl) {
+    s.demand("jsonl");
+    s.read_input_file("jsonl", corpus.jsonl, "File with a JSON object in each line.");
+  } else {
+    s.know("jsonl");
+  }
+  if (!squad && jsonl) return s.know("squad");
+  s.demand("squad");
+  s.read_input_file(
+      "squad", corpus.squad,
+      "File in SQuAD's format, or use jsonl: context, question, answer, answer_start.");
+}
+
 // Texts or images with a class each.
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   if (s.given("images") || !corpus.images.empty()) return bind_image_corpus(s, corpus);
@@ -100,25 +151,35 @@ void bind_data(ConfigSection& s, Config& config) {
                "The corpus of the validation, or a list of corpora; without it there is no "
                "validation. It has the keys of data.train.",
                *config.task, data.valid);
-  const bool blocks = config.task->reads_blocks;
+  const bool blocks = reads_blocks(config), prompts = reads_prompts(config);
   const bool images = reads_images(config);
   if (images) bind_image_data(s, config);
-  const std::string why = images ? "with images"
-                                 : concat("with task: ", config.task->name, "; see ",
-                                          blocks ? "block_size" : "max_length");
+  const std::string why =
+      images ? "with images"
+             : concat(prompts ? "with prompts" : concat("with task: ", config.task->name), "; see ",
+                      blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));
   s.read_if(blocks, why, "cache", data.cache,
             "Keeps the token ids in output_dir, so that the next run need not encode the text.");
-  // bos, a token and eos; of pairs a token and eos.
-  const double shortest = config.task->has_classes ? 3 : 2;
+  // Of questions bos, a token of each and two eos; of classes bos, a token and eos; of prompts eos,
+  // a prompt and an answer; of pairs a token and eos.
+  const double shortest = config.task->has_questions            ? 5
+                          : config.task->has_classes || prompts ? 3
+                                                                : 2;
   s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length,
             "Longest side of an example in tokens, its begin and end included.",
             between(shortest, double(BlockOptions::kLongest)));
   s.read_choice_if(!blocks && !images, why, "overlong", data.corpus.overlong,
                    names(CorpusOptions::kOverlong),
                    "What happens to a longer example: it is left out, cut, or an error.");
+  s.read_if(
+      config.task->has_questions, concat("with task: ", config.task->name), "doc_stride",
+      data.doc_stride,
+      "A context that is too long for max_length is read in windows; each begins so many tokens "
+      "behind the one before.",
+      between(1, double(BlockOptions::kLongest)));
   s.read_if(config.task->has_classes, concat("with task: ", config.task->name), "labels",
             data.labels,
             "The classes, in the order of the model's outputs; empty: those found in the data.");

@@ -112,6 +112,9 @@ void bind_training(ConfigSection& s, Config& config) {
          "Stops after so many validations without a new best; 0: never.", at_least(0));
   std::vector<ConfigChoice<std::string>> metrics;
   for (const char* metric : config.task->metrics) metrics.push_back({metric, metric});
+  if (reads_prompts(config)) {
+    for (const char* metric : config.task->prompt_metrics) metrics.push_back({metric, metric});
+  }
   s.read_choice("metric_for_best_model", training.metric_for_best_model, metrics,
                 "The metric of the validation that tells the best checkpoint.");
   s.read("freeze", training.freeze,
@@ -154,6 +157,14 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("max_new_tokens", search.max_new_tokens,
          "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",
          at_least(0));
+}
+
+void bind_answers(ConfigSection& s, Config& config) {
+  AnswerOptions& answers = config.answers;
+  s.read("max_answer_length", answers.max_answer_length, "Longest answer in tokens.",
+         between(1, double(BlockOptions::kLongest)));
+  s.read("no_answer", answers.no_answer,
+         "A context may hold no answer, as in SQuAD 2: then the model may say so.");
 }
 
 void bind_evaluation(ConfigSection& s, Config& config) {

@@ -31,7 +31,11 @@ void bind_data(ConfigSection& s, Config& config);
 /// Corpora: pairs of sentences; text without translations; texts or images with a class each.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus);
 void bind_text(ConfigSection& s, CorpusSpec& corpus);
+/// Text, or prompts with answers.
+void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus);
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus);
+/// Questions about contexts.
+void bind_questions(ConfigSection& s, CorpusSpec& corpus);
 /// The key `range` of a part of a file.
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
 /// The keys of images in the sections data.train, data and model.
@@ -45,6 +49,7 @@ void bind_model(ConfigSection& s, Config& config);
 void bind_training(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);
+void bind_answers(ConfigSection& s, Config& config);
 
 // The sections that only some tasks have.
 inline constexpr TaskSection kMasking{"masking", "What a masked language model has to predict.",
@@ -54,6 +59,7 @@ inline constexpr TaskSection kDenoisingNoise{"denoising", "How the text is corru
 inline constexpr TaskSection kGeneration{
     "generation", "How outputs are searched for or drawn; the commands have options for it too.",
     bind_generation};
+inline constexpr TaskSection kAnswers{"answers", "What may be an answer.", bind_answers};
 inline constexpr TaskSection kEvaluation{"evaluation", "How translations are judged.",
                                          bind_evaluation};
 

@@ -35,6 +35,7 @@ enum Ability : unsigned {
   kModelsText = 1 << 3,     ///< has a perplexity
   kFillsMasks = 1 << 4,
   kClassifies = 1 << 5,
+  kFindsAnswers = 1 << 6,  ///< spans of a context that answer a question
 };
 
 /// A section that only some tasks have.
@@ -50,10 +51,13 @@ struct TaskKind {
   std::vector<ModelType> models;             ///< that it trains, first the default
   std::vector<ModelType> image_models = {};  ///< likewise, where the corpora are images
   std::vector<const char*> metrics;          ///< of validation; the first one tells the best model
+  /// More metrics, where the corpora are prompts with answers; empty: it reads none of these.
+  std::vector<const char*> prompt_metrics = {};
   void (*bind_corpus)(ConfigSection& section, CorpusSpec& corpus);
   std::vector<TaskSection> sections = {};  ///< besides data, tokenizer, model and training
-  bool reads_blocks = false;               ///< examples are blocks of a stream of tokens, not lines
+  bool reads_blocks = false;               ///< of text: blocks of a stream of tokens, not lines
   bool has_classes = false;                ///< reads data.labels
+  bool has_questions = false;              ///< reads questions about contexts, in windows
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
   void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
 #include "data/loader.h"
@@ -26,9 +27,11 @@ LanguageModel::Batch on_device(const BlockBatch& batch, Device device) {
 
 BlockOptions block_options(const Config& config, bool shuffle) {
   const bool by_tokens = config.batch.batch_type == "tokens";
-  return {.block_size = config.data.block_size,
-          .batch_size = by_tokens ? config.batch.batch_size / config.data.block_size
-                                  : config.batch.batch_size,
+  // A model of prompts can be measured on text, too: in blocks as long as its examples.
+  const int64_t length =
+      reads_blocks(config) ? config.data.block_size : config.data.corpus.max_length;
+  return {.block_size = length,
+          .batch_size = by_tokens ? config.batch.batch_size / length : config.batch.batch_size,
           .shuffle = shuffle,
           .seed = config.seed};
 }
@@ -122,6 +125,7 @@ class LanguageModellingTask : public TrainingTask {
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
                                    DataPosition start, const Report& report) {
+  if (reads_prompts(config)) return make_prompt_task(config, std::move(tokenizers), start, report);
   return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), start, report);
 }
 
@@ -137,7 +141,8 @@ extern const Task kClm{{.name = "clm",
                         .abilities = kContinuesText | kModelsText,
                         .models = {ModelType::kDecoder},
                         .metrics = {"nll", "loss", "ppl", "accuracy"},
-                        .bind_corpus = bind_text,
+                        .prompt_metrics = {"exact_match"},
+                        .bind_corpus = bind_text_or_prompts,
                         .sections = {kGeneration},
                         .reads_blocks = true,
                         .set_defaults = sample_by_default},

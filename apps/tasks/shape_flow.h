@@ -39,6 +39,7 @@ void dry_run(const EncoderDecoder& model, const DryBatch& batch, const Config& c
 void dry_run(const RnnAttention& model, const DryBatch& batch, const Config& config);
 void dry_run(const LanguageModel& model, const DryBatch& batch, const Config& config);
 void dry_run(const SequenceClassifier& model, const DryBatch& batch, const Config& config);
+void dry_run(const SpanExtractor& model, const DryBatch& batch, const Config& config);
 void dry_run(const ImageClassifier& model, const DryBatch& batch, const Config& config);
 
 /// Task::shapes of a task that trains a Model.

@@ -49,7 +49,7 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
 
 bool larger_is_better(const std::string& metric) {
   return metric.starts_with("rouge") || metric == "bleu" || metric == "chrf" ||
-         metric == "accuracy";
+         metric == "accuracy" || metric == "exact_match" || metric == "f1";
 }
 
 }  // namespace tapestry

@@ -94,7 +94,7 @@ class LossSums {
 /// The log-probability of each target, in order. logits (..., V), targets (...) int32.
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);
 
-/// True for metrics that are better when they are larger (bleu, chrf, rouge, accuracy).
+/// True for metrics that are better when they are larger (bleu, rouge, accuracy, f1, ...).
 bool larger_is_better(const std::string& metric);
 
 }  // namespace tapestry

@@ -27,7 +27,8 @@ namespace tapestry {
 
 /// The sections of each experiment that differ. Those of texts read the same made-up sentences: as
 /// pairs (train.src, train.tgt, the words backwards), as text (train.src), and with a class each,
-/// told by the first word (train.tsv); "valid" likewise. Those of images read IDX files of pictures
+/// told by the first word (train.tsv, and as records train.jsonl), and with a question each, what
+/// comes after a word (train.json); "valid" likewise. Those of images read IDX files of pictures
 /// whose class is the corner with a bright square.
 inline const std::map<std::string, std::string> kTinyTasks = {
     {"translation", R"(task: translation
@@ -52,6 +53,18 @@ model:
   num_hidden_layers: 1
   position_embedding: learned
   max_position_embeddings: 16
+)"},
+    {"prompts", R"(task: clm
+data:
+  train: {jsonl: train.jsonl, prompt: "{text}\nwhen:", answer: " {when}"}
+  valid: {jsonl: valid.jsonl, prompt: "{text}\nwhen:", answer: " {when}"}
+  max_length: 32
+tokenizer: {vocab_size: 40}
+generation: {do_sample: false}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 32
 )"},
     {"mlm", R"(task: mlm
 data:
@@ -97,6 +110,19 @@ model:
   num_hidden_layers: 1
   position_embedding: learned
   max_position_embeddings: 16
+)"},
+    {"questions", R"(task: question_answering
+data:
+  train: {squad: train.json}
+  valid: {squad: valid.json}
+  max_length: 16
+  doc_stride: 4
+tokenizer: {vocab_size: 40}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+  type_vocab_size: 2
 )"},
     {"images", R"(task: classification
 data:
@@ -265,7 +291,8 @@ class TinyRunFolder {
   void write_corpus(const std::string& name, int sentences, uint64_t seed) const {
     static const char* const kWords[] = {"ba", "ce", "di", "fo", "gu",
                                          "ha", "je", "ki", "lo", "mu"};
-    std::string source, target, labelled;
+    std::string source, target, labelled, records;
+    nlohmann::json paragraphs = nlohmann::json::array();
     for (int i = 0; i < sentences; ++i) {
       const PhiloxKey key{seed, static_cast<uint32_t>(i), 0};
       const int words = 2 + static_cast<int>(philox_below(key, 100, 5));
@@ -278,11 +305,24 @@ class TinyRunFolder {
       }
       source += forwards + '\n';
       target += backwards + '\n';
-      labelled += concat(forwards[0] < 'h' ? "early" : "late", '\t', forwards, '\n');
+      const char* const when = forwards[0] < 'h' ? "early" : "late";
+      labelled += concat(when, '\t', forwards, '\n');
+      const size_t space = forwards.find(' ');
+      const std::string second = forwards.substr(space + 1, 2);
+      paragraphs.push_back({{"context", forwards},
+                            {"qas",
+                             {{{"id", std::to_string(i)},
+                               {"question", "after " + forwards.substr(0, space)},
+                               {"answers", {{{"text", second}, {"answer_start", space + 1}}}}}}}});
+      records += concat("{\"text\": \"", forwards, "\", \"when\": \"", when,
+                        "\", \"words\": ", words, "}\n");
     }
     write(name + ".src", source);
     write(name + ".tgt", target);
     write(name + ".tsv", labelled);
+    write(name + ".jsonl", records);
+    write(name + ".json",
+          nlohmann::json{{"data", {{{"title", name}, {"paragraphs", paragraphs}}}}}.dump());
   }
 
   void write_images(const std::string& name, uint32_t count, uint64_t seed) const {

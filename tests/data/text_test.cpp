@@ -322,6 +322,14 @@ TEST(Utf8, SeesWhiteSpaceAsPythonDoes) {
   EXPECT_EQ(spaces, python);
 }
 
+TEST(Utf8, StripsWhiteSpaceAtTheEnds) {
+  EXPECT_EQ(strip(" \t\u00a0a b\u3000\n"), "a b");
+  EXPECT_EQ(strip("a"), "a");
+  EXPECT_EQ(strip("\u00e9 "), "\u00e9");
+  EXPECT_EQ(strip(" \n"), "");
+  EXPECT_EQ(strip(""), "");
+}
+
 TEST(Utf8, EveryCodePointSurvives) {
   for (char32_t c = 0; c <= 0x10FFFF; ++c) {
     if (c == 0xD800) c = 0xE000;

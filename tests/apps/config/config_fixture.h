@@ -25,7 +25,7 @@ class ConfigTest : public testing::Test {
         std::filesystem::temp_directory_path() / concat("tapestry-config-", getpid(), "-", name);
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_ / "data");
-    for (const char* file : {"a.en", "a.de", "b.tsv", "ding.txt", "c.txt"}) {
+    for (const char* file : {"a.en", "a.de", "b.tsv", "ding.txt", "c.txt", "d.jsonl"}) {
       std::ofstream(folder_ / "data" / file) << "text\n";
     }
   }

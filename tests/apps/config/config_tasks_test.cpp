@@ -18,15 +18,20 @@ using testing::Not;
 const std::map<std::string, std::string> kCorpora = {
     {"translation", "{source: data/a.en, target: data/a.de}"},
     {"clm", "{text: data/c.txt}"},
+    {"prompts", R"({jsonl: data/d.jsonl, prompt: "Q: {q}\nA:", answer: " {a}"})"},
     {"mlm", "{text: data/c.txt}"},
     {"denoising", "{text: data/c.txt}"},
     {"classification", "{tsv: data/b.tsv}"},
+    {"question_answering", "{squad: data/d.jsonl}"},
     {"images", "{images: data/b.tsv}"}};
 
 class TaskConfigTest : public ConfigTest {
  protected:
   static std::string text_of(const std::string& task) {
-    return concat("task: ", task == "images" ? "classification" : task,
+    return concat("task: ",
+                  task == "images"    ? "classification"
+                  : task == "prompts" ? "clm"
+                                      : task,
                   "\noutput_dir: run\ndata: {train: ", kCorpora.at(task),
                   "}\ntraining: {max_steps: 10}\n");
   }
@@ -64,8 +69,10 @@ TEST_P(TaskKeysTest, AreReadAndWrittenBack) {
   }
 }
 
-const std::vector<const char*> kAll = {"translation", "clm", "mlm", "denoising", "classification"};
-const std::vector<const char*> kOfOneSequence = {"clm", "mlm", "classification"};
+const std::vector<const char*> kAll = {
+    "translation", "clm", "prompts", "mlm", "denoising", "classification", "question_answering"};
+const std::vector<const char*> kOfOneSequence = {"clm", "prompts", "mlm", "classification",
+                                                 "question_answering"};
 
 const Keys kKeys[] = {
     {"OfEveryModel",
@@ -111,8 +118,17 @@ const Keys kKeys[] = {
      kOfOneSequence,
      {"model.num_hidden_layers=3", "model.type_vocab_size=2"}},
     {"OfCausalModels", {"clm"}, {"model.type=decoder"}},
-    {"OfEncoders", {"mlm", "classification"}, {"model.type=encoder"}},
+    {"OfEncoders", {"mlm", "classification", "question_answering"}, {"model.type=encoder"}},
+    {"OfQuestions",
+     {"question_answering"},
+     {"data.max_length=99", "data.overlong=truncate", "data.doc_stride=7", "data.train.limit=3",
+      "answers.max_answer_length=9", "answers.no_answer=true",
+      "training.metric_for_best_model=exact_match"}},
     {"OfBlocks", {"clm", "mlm"}, {"data.block_size=99", "data.cache=false"}},
+    {"OfPrompts",
+     {"prompts"},
+     {"data.max_length=99", "data.overlong=truncate", "data.train.split=train",
+      "data.train.limit=3", "training.metric_for_best_model=exact_match"}},
     {"OfText",
      {"clm", "mlm", "denoising"},
      {"data.train.documents=file", "data.train.range=[0.25,0.5]", "data.train.limit=3"}},
@@ -183,6 +199,39 @@ const Misfit kMisfits[] = {
      "'data.block_size' has no effect with task: denoising; see max_length."},
     {"CacheWithSentences", "classification", "data.cache=false",
      "'data.cache' has no effect with task: classification; see max_length."},
+    {"BlocksWithPrompts", "prompts", "data.block_size=64",
+     "'data.block_size' has no effect with prompts; see max_length."},
+    {"TextAmongPrompts", "prompts",
+     "data.train=[{jsonl: /dev/null, prompt: '{a}', answer: '{b}'}, {text: /dev/null}]",
+     "'data.train.1' must be of prompts with answers, as the first of data.train is."},
+    {"PromptsAmongText", "clm",
+     "data.train=[{text: /dev/null}, {jsonl: /dev/null, prompt: '{a}', answer: '{b}'}]",
+     "'data.train.1' must be of text, as the first of data.train is."},
+    {"TwoFilesOfQuestions", "question_answering", "data.train.jsonl=/dev/null",
+     "'data.train.jsonl' excludes the other: give squad or jsonl."},
+    {"QuestionsAsPrompts", "question_answering", "data.train.prompt='{a}'",
+     "unknown key 'prompt' in 'data.train'; known: jsonl, squad, limit."},
+    {"StrideOfClasses", "classification", "data.doc_stride=4",
+     "'data.doc_stride' has no effect with task: classification."},
+    {"StrideOfNothing", "question_answering", "data.doc_stride=0",
+     "'data.doc_stride' must be in [1, 16777216], got 0."},
+    {"NoRoomForBothParts", "question_answering", "data.max_length=4",
+     "'data.max_length' must be in [5, 16777216], got 4."},
+    {"AnswersOfClasses", "classification", "answers.no_answer=true",
+     "'answers' has no effect with task: classification."},
+    {"TwoFilesOfPrompts", "prompts", "data.train.tsv=/dev/null",
+     "'data.train.tsv' excludes the other: give jsonl or tsv."},
+    {"PromptWithoutField", "prompts", "data.train.prompt=question",
+     "'data.train.prompt' must name a field of the data in braces, such as {question}."},
+    {"AnswerWithOpenBrace", "prompts", "data.train.answer='{a'",
+     "'data.train.answer' must close the brace of each field ({{ is a brace that is text)."},
+    {"ColumnWithAName", "prompts",
+     "data.train={tsv: /dev/null, prompt: '{question}', answer: '{2}'}",
+     "'data.train.prompt' must name the columns of a tsv by their numbers, such as {1}, got "
+     "{question}."},
+    {"MatchOfText", "clm", "training.metric_for_best_model=exact_match",
+     "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got "
+     "'exact_match'."},
     {"LabelsWithoutClasses", "clm", "data.labels=[a, b]",
      "'data.labels' has no effect with task: clm."},
     {"MaskingOfACausalModel", "clm", "masking={probability: 0.2}",
@@ -250,7 +299,7 @@ const Misfit kMisfits[] = {
      "unknown key 'split' in 'data.train'; known: images, labels, range, limit."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
      "unknown key 'image' in 'data'; known: train, valid, block_size, cache, max_length, overlong, "
-     "labels."},
+     "doc_stride, labels."},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},
     {"MetricOfText", "classification", "training.metric_for_best_model=ppl",
@@ -315,7 +364,8 @@ const Misfit kMisfits[] = {
     {"MisspeltInitFrom", "clm", "init_form=runs/x",
      "unknown key 'init_form'; did you mean 'init_from'?"},
     {"KeyOfTranslations", "clm", "data.train.source=/dev/null",
-     "unknown key 'source' in 'data.train'; known: text, documents, range, split, limit."},
+     "unknown key 'source' in 'data.train'; known: jsonl, tsv, prompt, answer, text, documents, "
+     "range, split, limit."},
     {"Temperature", "clm", "generation.temperature=0",
      "'generation.temperature' must be positive, got 0."},
     {"InitFromIsAPath", "clm", "init_from=[a]",
@@ -338,6 +388,21 @@ TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
   EXPECT_EQ(load("mlm").training.metric_for_best_model, "nll");
   EXPECT_EQ(load("denoising").training.metric_for_best_model, "nll");
   EXPECT_EQ(load("classification").training.metric_for_best_model, "accuracy");
+  EXPECT_EQ(load("prompts").training.metric_for_best_model, "nll");
+  EXPECT_EQ(load("question_answering").training.metric_for_best_model, "f1");
+}
+
+TEST_F(TaskConfigTest, PromptsAndAnswersGoTogether) {
+  EXPECT_EQ(error_of(text_of("clm"), {"data.train={jsonl: /dev/null}"}),
+            "2 errors in the configuration:\n"
+            "  command line: data.train={jsonl: /dev/null}: missing key 'prompt' in 'data.train'.\n"
+            "  command line: data.train={jsonl: /dev/null}: missing key 'answer' in 'data.train'.");
+  const Config config = load("prompts");
+  EXPECT_EQ(config.data.train[0].kind(), CorpusSpec::Kind::kPrompted);
+  EXPECT_EQ(config.data.train[0].prompt, "Q: {q}\nA:");
+  EXPECT_EQ(config.data.train[0].answer, " {a}");
+  EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
+  EXPECT_EQ(to_json(load_checkpoint_config(to_json(config), "config.json")), to_json(config));
 }
 
 TEST_F(TaskConfigTest, TheTaskChoosesTheModel) {

@@ -50,7 +50,10 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_EQ(entry("seed").preset, "1");
   EXPECT_EQ(entry("seed").tasks, "all");
   EXPECT_EQ(entry("threads").bounds, "in [0, 1024]");
-  EXPECT_EQ(entry("data.block_size").tasks, "clm, mlm");
+  EXPECT_EQ(entry("data.block_size").tasks,
+            "clm without data.train.tsv and without data.train.jsonl; mlm");
+  EXPECT_EQ(entry("data.train.prompt").tasks, "clm with tsv or with jsonl");
+  EXPECT_EQ(entry("data.train.prompt").preset, "required");
   EXPECT_EQ(entry("data.block_size").preset, "256");
   EXPECT_EQ(entry("data.train.direction").tasks, "translation with ding");
   EXPECT_EQ(entry("data.train.source").tasks, "translation without tsv and without ding");

@@ -34,7 +34,9 @@ std::vector<std::string> stand_ins(const Config& config) {
                                               {"ding", corpus.ding},
                                               {"text", corpus.text},
                                               {"images", corpus.images},
-                                              {"labels", corpus.labels}}) {
+                                              {"labels", corpus.labels},
+                                              {"jsonl", corpus.jsonl},
+                                              {"squad", corpus.squad}}) {
         if (!path.empty()) overrides.push_back(concat(name, '.', member, '=', file));
       }
     }

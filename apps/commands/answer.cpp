@@ -1,0 +1,105 @@
+// tapestry answer: the span of a context that answers a question about it.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/commands/filter.h"
+#include "apps/tasks/question_answering.h"
+#include "core/parallel.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Question parse_line(const std::string& line, bool jsonl, int64_t number) {
+  const std::string place = concat("line ", number);
+  if (jsonl) return question_of(parse_json_record(line, place));
+  const size_t tab = line.find('\t');
+  if (tab == std::string::npos) {
+    fail(ErrorKind::kData, "[answer] ", place, " must be a context, a tab and a question.");
+  }
+  return {.id = "",
+          .context = std::make_shared<const std::string>(line.substr(0, tab)),
+          .question = line.substr(tab + 1),
+          .answers = {},
+          .place = place};
+}
+
+void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& arguments) {
+  if (arguments.detail == "jsonl") {
+    Json list = Json::array();
+    for (const FoundAnswer& answer : answers) {
+      list.push_back({{"text", answer.text},
+                      {"start", answer.begin},
+                      {"end", answer.end},
+                      {"probability", answer.probability}});
+    }
+    std::cout << Json{{"answers", std::move(list)}}.dump(-1, ' ', false,
+                                                         Json::error_handler_t::replace)
+              << '\n';
+    return;
+  }
+  for (const FoundAnswer& answer : answers) std::cout << one_line(answer.text) << '\n';
+  // One line for each answer that was asked for, even where there are fewer spans.
+  for (auto i = static_cast<int64_t>(answers.size()); i < arguments.n_best; ++i) std::cout << '\n';
+}
+
+// Answers consecutive lines, of which blank ones get an empty line.
+class Answerer {
+ public:
+  Answerer(const SpanModel& model, const AnswerArguments& arguments)
+      : model_(model), arguments_(arguments) {}
+
+  void answer(const std::vector<std::string>& lines, int64_t first) const {
+    std::vector<Question> questions;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (is_blank(lines[i])) continue;
+      questions.push_back(
+          parse_line(lines[i], arguments_.jsonl, first + static_cast<int64_t>(i) + 1));
+    }
+    const QuestionCorpus corpus =
+        encode_questions(std::move(questions), *model_.tokenizers.source,
+                         question_options(model_.config), /*labelled=*/false);
+    warn(corpus.counts);
+    const auto found = find_answers(model_, corpus, arguments_.n_best);
+    size_t next = 0;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (is_blank(lines[i])) {  // a filter answers an empty line with one
+        std::cout << '\n';
+        continue;
+      }
+      const std::string place = concat("line ", first + static_cast<int64_t>(i) + 1);
+      const bool answered = next < found.size() && corpus.questions[next].place == place;
+      print(answered ? found[next++] : std::vector<FoundAnswer>(), arguments_);
+    }
+  }
+
+ private:
+  static void warn(const FilterCounts& counts) {
+    if (counts.truncated > 0) {
+      std::cerr << "warning: " << counts.truncated << " questions are cut to half of max_length\n";
+    }
+    if (counts.total_dropped() > 0) {
+      std::cerr << "warning: " << counts.total_dropped() << " contexts have no token\n";
+    }
+  }
+
+  const SpanModel& model_;
+  const AnswerArguments& arguments_;
+};
+
+}  // namespace
+
+int run_answer(const AnswerArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  const auto model =
+      SpanModel::load(arguments.model, arguments.compute.device, "answer", kFindsAnswers);
+  const Answerer answerer(*model, arguments);
+  filter_lines(
+      "answer", static_cast<size_t>(arguments.batch_size),
+      [&](const std::vector<std::string>& lines, int64_t first) { answerer.answer(lines, first); });
+  return 0;
+}
+
+}  // namespace tapestry

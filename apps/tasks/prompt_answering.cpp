@@ -1,0 +1,175 @@
+#include "apps/tasks/prompt_answering.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "data/loader.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+// Targets stay on the host: the loss validates them without waiting for the GPU.
+LanguageModel::Batch on_device(const PromptBatch& batch, Device device) {
+  return {batch.ids.to(device), batch.targets, batch.lengths.to(device)};
+}
+
+LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
+                   const CrossEntropyOptions& options) {
+  BatchOptions in_order = model.config.batch;
+  in_order.shuffle = false;
+  PromptBatches batches(corpus, in_order);
+  LossSums sums;
+  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+    sums.add(model.model.loss(on_device(batches.next(), model.device()), options));
+  }
+  return sums;
+}
+
+// An output that is much longer than the reference cannot be equal to it.
+int64_t longest_output(int64_t reference_tokens) { return 2 * reference_tokens + 8; }
+
+// The most probable continuations of these prompts, token by token.
+std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorpus& corpus,
+                                        std::span<const int64_t> examples) {
+  SearchOptions greedy = model.config.generation;
+  greedy.do_sample = false;
+  greedy.num_beams = greedy.n_best = 1;
+  greedy.min_new_tokens = 0;
+  SearchTask task;
+  task.sentences = static_cast<int64_t>(examples.size());
+  task.eos_id = kEosId;
+  task.banned = {kPadId, kUnkId, kBosId};
+  task.force_eos = false;
+  for (const int64_t i : examples) {
+    const auto prompt = corpus.prompts[i];
+    std::vector<int32_t>& ids = task.prompts.emplace_back(1, kEosId);
+    ids.insert(ids.end(), prompt.begin(), prompt.end());
+    greedy.max_new_tokens = longest_output(corpus.answers.length(i));
+    const ModelOptions& sizes = model.config.model;
+    task.max_lengths.push_back(generation_limit(std::ssize(ids), sizes.max_position_embeddings,
+                                                sizes.longest_sequence(), greedy));
+  }
+  greedy.max_new_tokens = 0;
+  LanguageModelSteps steps(model.model, task.sentences);
+  std::vector<std::string> answers;
+  for (const Hypothesis& answer : generate(steps, task, greedy)) {
+    answers.push_back(model.tokenizers.source->decode(answer.tokens));
+  }
+  return answers;
+}
+
+double exact_match(const TextModel& model, const PromptCorpus& corpus) {
+  std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  // A search reads as many tokens at once as its shortest prompt has.
+  std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
+  int64_t equal = 0;
+  const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
+  for (size_t begin = 0; begin < order.size(); begin += rows) {
+    const auto examples = std::span(order).subspan(begin, std::min(rows, order.size() - begin));
+    const std::vector<std::string> answers = greedy_answers(model, corpus, examples);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      equal += strip(answers[i]) == strip(corpus.answer_text[examples[i]]) ? 1 : 0;
+    }
+  }
+  return 100.0 * static_cast<double>(equal) / static_cast<double>(corpus.size());
+}
+
+class PromptTask : public TrainingTask {
+ public:
+  PromptTask(const Config& config, TokenizerPair given, DataPosition start, const Report& report) {
+    // Errors in the validation data come before the work on a tokenizer, which reads the rest.
+    for (const CorpusSpec& spec : config.data.valid) {
+      const auto reader = open_corpus(spec);
+      for (TextPair pair; reader->next(pair);) {
+      }
+    }
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus);
+    report("training data: " + train_.counts.summary());
+    model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
+                                         training_precision(config, parse_device(config.device)));
+    if (!config.data.valid.empty()) {
+      valid_ = load_for_validation(*model_, config.data.valid);
+      report("validation data: " + valid_.counts.summary());
+      if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
+        report(concat("warning: validation leaves out ", dropped,
+                      " examples; its figures are not those of the whole files"));
+      }
+    }
+    loader_ = std::make_unique<Loader<PromptBatches>>(train_, config.batch, start);
+  }
+  // The loader's thread reads the corpus.
+  ~PromptTask() override { loader_.reset(); }
+
+  ParamStore& parameters() override { return model_->store; }
+
+  UpdateSize next_update(int64_t micro_batches) override {
+    UpdateSize size{.micro_batches = micro_batches};
+    update_.clear();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      update_.push_back(loader_->next().batch);
+      size.tokens += update_.back().tokens;
+      size.targets += update_.back().answer_tokens;
+    }
+    return size;
+  }
+  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
+    return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), model_->device()),
+                              options);
+  }
+  DataPosition position() const override { return loader_->position(); }
+  int64_t batches_in_epoch() const override {
+    return PromptBatches(train_, model_->config.batch).batches_in_epoch();
+  }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (valid_.size() == 0) return {};
+    return measure(*model_, valid_, options);
+  }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
+
+ private:
+  std::unique_ptr<TextModel> model_;
+  PromptCorpus train_, valid_;
+  std::unique_ptr<Loader<PromptBatches>> loader_;
+  std::vector<PromptBatch> update_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
+                                               DataPosition start, const Report& report) {
+  return std::make_unique<PromptTask>(config, std::move(tokenizers), start, report);
+}
+
+Template prompt_template(const Config& config, const std::string& who) {
+  if (!reads_prompts(config)) {
+    fail(ErrorKind::kConfig, '[', who,
+         "] expected a model that was trained on records with a prompt and an answer; this one was "
+         "trained on text.");
+  }
+  return Template(config.data.train.front().prompt);
+}
+
+PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora) {
+  CorpusOptions whole = model.config.data.corpus;
+  whole.overlong = "truncate";
+  whole.keep_text = true;
+  return load_prompts(corpora, *model.tokenizers.source, whole);
+}
+
+std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
+                                      const CrossEntropyOptions& options) {
+  std::map<std::string, double> metrics = loss_over(model, answers, options).metrics();
+  // The logits of a model that diverged are useless for a search.
+  metrics["exact_match"] = std::isfinite(metrics.at("nll"))
+                               ? exact_match(model, answers)
+                               : std::numeric_limits<double>::quiet_NaN();
+  return metrics;
+}
+
+}  // namespace tapestry

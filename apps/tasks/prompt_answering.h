@@ -1,0 +1,31 @@
+// Causal models that learn to answer prompts: task clm on records with a template.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/task.h"
+#include "data/prompts.h"
+#include "data/records.h"
+
+namespace tapestry {
+
+/// Task::make of a causal model whose corpora are prompts with answers: the loss is on the answers.
+std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
+                                               DataPosition start, const Report& report);
+
+/// The template of the prompts that the model was trained on. Throws Error(kConfig), beginning with
+/// `who`, if it was trained on text.
+Template prompt_template(const Config& config, const std::string& who);
+
+/// loss, nll, ppl and accuracy of the answers, and exact_match: how many percent of the prompts a
+/// greedy search answers with the reference, white space at its ends aside. `answers` has its text.
+std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
+                                      const CrossEntropyOptions& options = {});
+
+/// The corpora as for a validation: with their text, overlong prompts cut.
+PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora);
+
+}  // namespace tapestry

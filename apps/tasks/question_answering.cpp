@@ -1,0 +1,250 @@
+#include "apps/tasks/question_answering.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "apps/config/sections.h"
+#include "apps/tasks/shape_flow.h"
+#include "data/answer_scores.h"
+#include "data/loader.h"
+#include "data/utf8.h"
+#include "nn/gradcheck_models.h"
+
+namespace tapestry {
+namespace {
+
+Tensor segments_of(const SpanModel& model, const QuestionBatch& batch) {
+  const bool two = model.config.model.type_vocab_size > 1;
+  return two ? batch.segments.to(model.device()) : Tensor();
+}
+
+CrossEntropy loss_of(const SpanModel& model, const QuestionBatch& batch,
+                     const CrossEntropyOptions& options) {
+  return model.model.loss(batch.ids.to(model.device()), batch.lengths, segments_of(model, batch),
+                          batch.labels, options);
+}
+
+LossSums loss_over(const SpanModel& model, const QuestionCorpus& corpus,
+                   const CrossEntropyOptions& options) {
+  BatchOptions in_order = model.config.batch;
+  in_order.shuffle = false;
+  QuestionBatches batches(corpus, in_order);
+  LossSums sums;
+  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+    sums.add(loss_of(model, batches.next(), options));
+  }
+  return sums;
+}
+
+// What the windows of one question have found. Spans count the tokens of the context.
+class Candidates {
+ public:
+  explicit Candidates(int64_t n_best) : n_best_(static_cast<size_t>(n_best)) {}
+
+  /// The best spans of a window, and how much it says for no answer: HF's rule takes the window
+  /// that says least.
+  void add(const BestSpans& found, int64_t shift, double no_answer) {
+    for (TokenSpan span : found.spans) {
+      span.first += shift;
+      span.last += shift;
+      keep(span);
+    }
+    totals_.push_back(found.log_total);
+    no_answer_ = std::min(no_answer_, no_answer);
+  }
+
+  /// Spans and, where it is allowed, no answer (first and last -1), best first, with probabilities
+  /// for scores.
+  std::vector<TokenSpan> finish(bool no_answer) {
+    if (no_answer) {
+      spans_.push_back({-1, -1, no_answer_});
+      totals_.push_back(no_answer_);
+    }
+    std::ranges::stable_sort(spans_, std::ranges::greater{}, &TokenSpan::score);
+    spans_.resize(std::min(spans_.size(), n_best_));
+    const double highest = *std::ranges::max_element(totals_);
+    double total = 0;
+    for (const double one : totals_) total += std::exp(one - highest);
+    for (TokenSpan& span : spans_) span.score = std::exp(span.score - highest) / total;
+    return spans_;
+  }
+
+ private:
+  // Windows overlap: a span that two of them see counts once, with its better score.
+  void keep(const TokenSpan& span) {
+    const auto same = std::ranges::find_if(spans_, [&](const TokenSpan& other) {
+      return other.first == span.first && other.last == span.last;
+    });
+    if (same == spans_.end()) {
+      spans_.push_back(span);
+    } else {
+      same->score = std::max(same->score, span.score);
+    }
+  }
+
+  size_t n_best_;
+  std::vector<TokenSpan> spans_;
+  std::vector<double> totals_;
+  double no_answer_ = std::numeric_limits<double>::infinity();
+};
+
+FoundAnswer answer_of(const QuestionCorpus& corpus, int64_t question, const TokenSpan& span) {
+  FoundAnswer answer;
+  answer.probability = span.score;
+  if (span.first < 0) return answer;
+  int64_t begin = 0;
+  answer.text = corpus.text_of(question, span.first, span.last, begin);
+  const std::string_view context = *corpus.questions[static_cast<size_t>(question)].context;
+  answer.begin = count_code_points(context.substr(0, static_cast<size_t>(begin)));
+  answer.end = answer.begin + count_code_points(answer.text);
+  return answer;
+}
+
+class QuestionTask : public TrainingTask {
+ public:
+  QuestionTask(const Config& config, TokenizerPair given, DataPosition start,
+               const Report& report) {
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    QuestionOptions options = question_options(config);
+    options.overlong = config.data.corpus.overlong;
+    train_ = load_questions(config.data.train, *tokenizers.source, options);
+    report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
+    if (!config.data.valid.empty()) {
+      valid_ = load_questions(config.data.valid, *tokenizers.source, question_options(config));
+      report(concat("validation data: ", valid_.windows.size(), " windows; ",
+                    valid_.counts.summary()));
+    }
+    model_ = std::make_unique<SpanModel>(config, std::move(tokenizers),
+                                         training_precision(config, parse_device(config.device)));
+    loader_ = std::make_unique<Loader<QuestionBatches>>(train_, config.batch, start);
+  }
+  // The loader's thread reads the corpus.
+  ~QuestionTask() override { loader_.reset(); }
+
+  ParamStore& parameters() override { return model_->store; }
+
+  UpdateSize next_update(int64_t micro_batches) override {
+    UpdateSize size{.micro_batches = micro_batches};
+    update_.clear();
+    for (int64_t i = 0; i < micro_batches; ++i) {
+      update_.push_back(loader_->next().batch);
+      size.tokens += update_.back().tokens;
+      size.targets += 2 * update_.back().rows;  // the loss is the mean over both ends
+    }
+    return size;
+  }
+  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
+    return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
+  }
+  DataPosition position() const override { return loader_->position(); }
+  int64_t batches_in_epoch() const override {
+    return QuestionBatches(train_, model_->config.batch).batches_in_epoch();
+  }
+
+  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
+    if (valid_.size() == 0) return {};
+    return measure(*model_, valid_, options);
+  }
+  std::map<std::string, std::string> files() const override { return model_->files(); }
+
+ private:
+  std::unique_ptr<SpanModel> model_;
+  QuestionCorpus train_, valid_;
+  std::unique_ptr<Loader<QuestionBatches>> loader_;
+  std::vector<QuestionBatch> update_;
+};
+
+std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
+                                   DataPosition start, const Report& report) {
+  return std::make_unique<QuestionTask>(config, std::move(tokenizers), start, report);
+}
+
+}  // namespace
+
+extern const Task kQuestionAnswering{
+    {.name = "question_answering",
+     .abilities = kFindsAnswers,
+     .models = {ModelType::kEncoder},
+     .metrics = {"f1", "exact_match", "nll", "loss", "accuracy"},
+     .bind_corpus = bind_questions,
+     .sections = {kAnswers},
+     .has_questions = true},
+    make,
+    parameters_of<SpanExtractor>,
+    [](const std::string& name, ModelType, const ModelOptions& options) {
+      return span_extractor_gradcheck(name, options);
+    },
+    shape_flow<SpanExtractor>};
+
+QuestionOptions question_options(const Config& config) {
+  return {.max_length = config.data.corpus.max_length,
+          .doc_stride = config.data.doc_stride,
+          .overlong = "truncate",
+          .no_answer = config.answers.no_answer};
+}
+
+std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
+                                                   const QuestionCorpus& questions,
+                                                   int64_t n_best) {
+  std::vector<Candidates> candidates(static_cast<size_t>(questions.size()), Candidates(n_best));
+  std::vector<int64_t> all(questions.windows.size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
+  for (size_t begin = 0; begin < all.size(); begin += rows) {
+    const QuestionBatch batch = make_question_batch(
+        questions, std::span(all).subspan(begin, std::min(rows, all.size() - begin)));
+    const Var logits =
+        model.model(batch.ids.to(model.device()), batch.lengths, segments_of(model, batch));
+    const std::vector<double> values =
+        logits.value().to(Device{}).to(DType::kFloat64).to_vector<double>();
+    const auto width = static_cast<size_t>(batch.ids.shape()[1]);
+    for (size_t row = 0; row < batch.windows.size(); ++row) {
+      const auto& window = questions.windows[static_cast<size_t>(batch.windows[row])];
+      const int64_t offset = questions.offset(window);
+      const auto side = [&](size_t i) {
+        return std::span(values).subspan((i * batch.windows.size() + row) * width, width);
+      };
+      const BestSpans found = best_spans(side(0), side(1),
+                                         {.begin = offset,
+                                          .end = offset + window.count,
+                                          .max_length = model.config.answers.max_answer_length,
+                                          .n_best = n_best});
+      candidates[static_cast<size_t>(window.question)].add(found, window.first - offset,
+                                                           side(0)[0] + side(1)[0]);
+    }
+  }
+  std::vector<std::vector<FoundAnswer>> answers(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    for (const TokenSpan& span : candidates[i].finish(model.config.answers.no_answer)) {
+      answers[i].push_back(answer_of(questions, static_cast<int64_t>(i), span));
+    }
+  }
+  return answers;
+}
+
+std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
+                                      const CrossEntropyOptions& options) {
+  std::map<std::string, double> metrics = loss_over(model, questions, options).metrics();
+  metrics.erase("ppl");  // spans are no words
+  if (!std::isfinite(metrics.at("nll"))) {
+    metrics["exact_match"] = metrics["f1"] = std::numeric_limits<double>::quiet_NaN();
+    return metrics;
+  }
+  const auto found = find_answers(model, questions, 1);
+  double exact = 0, f1 = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    std::vector<std::string> references;
+    for (const Question::Answer& answer : questions.questions[i].answers) {
+      references.push_back(answer.text);
+    }
+    exact += exact_match(found[i].at(0).text, references);
+    f1 += answer_f1(found[i].at(0).text, references);
+  }
+  metrics["exact_match"] = 100 * exact / static_cast<double>(found.size());
+  metrics["f1"] = 100 * f1 / static_cast<double>(found.size());
+  return metrics;
+}
+
+}  // namespace tapestry

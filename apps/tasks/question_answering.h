@@ -1,0 +1,34 @@
+// Answers to questions, found in a text by a trained model.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/task.h"
+#include "data/questions.h"
+
+namespace tapestry {
+
+/// An answer: the Unicode characters [begin, end) of the context. Empty: the context has none.
+struct FoundAnswer {
+  std::string text;
+  int64_t begin = 0;
+  int64_t end = 0;
+  /// Among all spans of all windows that may be answers, and no answer, where there may be none.
+  double probability = 0;
+};
+
+/// How the model's config reads questions; too long ones are cut, as in a validation.
+QuestionOptions question_options(const Config& config);
+
+/// The n best answers to each question, best first.
+std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
+                                                   const QuestionCorpus& questions, int64_t n_best);
+
+/// exact_match and f1 in percent, as SQuAD counts them; loss, nll and accuracy of the spans' ends.
+std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
+                                      const CrossEntropyOptions& options = {});
+
+}  // namespace tapestry

@@ -1,0 +1,86 @@
+#include "data/prompts.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/encode_corpus.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kSpecials = 1;  // the eos in front; the last token of a row is never read
+
+int64_t row_length(const PromptCorpus& corpus, int64_t i) {
+  return kSpecials + corpus.prompts.length(i) + corpus.answers.length(i);
+}
+
+}  // namespace
+
+PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                          const CorpusOptions& options) {
+  options.validate();
+  check_not_empty(specs);
+  const LengthRule rule{options.max_length, options.overlong, kSpecials, /*one_row=*/true};
+  PromptCorpus corpus;
+  for (const CorpusSpec& spec : specs) {
+    if (spec.kind() != CorpusSpec::Kind::kPrompted) {
+      fail(ErrorKind::kConfig, "[data] expected a corpus with prompt and answer, got ", spec.str(),
+           '.');
+    }
+    corpus.counts.add(
+        encode_corpus(spec, tokenizer, &tokenizer, rule, [&](const EncodedPair& pair) {
+          corpus.prompts.push_back(pair.source);
+          corpus.answers.push_back(pair.target);
+          if (options.keep_text) corpus.answer_text.push_back(pair.text.target);
+        }));
+  }
+  return corpus;
+}
+
+PromptBatches::PromptBatches(const PromptCorpus& corpus, const BatchOptions& options,
+                             DataPosition start)
+    : corpus_(&corpus),
+      walk_(
+          [&corpus, options](int64_t epoch) {
+            RowLengths lengths;
+            for (int64_t i = 0; i < corpus.size(); ++i) {
+              lengths.source.push_back(row_length(corpus, i));
+            }
+            lengths.target = lengths.source;
+            return EpochPlan(lengths, options, epoch);
+          },
+          start) {}
+
+PromptBatch PromptBatches::next() {
+  const auto examples = walk_.next();
+  PromptBatch batch;
+  batch.rows = static_cast<int64_t>(examples.size());
+  batch.indices.assign(examples.begin(), examples.end());
+  int64_t width = 0;
+  for (const int64_t i : examples) {
+    width = std::max(width, row_length(*corpus_, i));
+    batch.tokens += row_length(*corpus_, i);
+    batch.answer_tokens += corpus_->answers.length(i) + 1;
+  }
+  batch.ids = Tensor::full({batch.rows, width}, kPadId, DType::kInt32);
+  batch.targets = Tensor::full({batch.rows, width}, kPadId, DType::kInt32);
+  batch.lengths = Tensor::empty({batch.rows}, DType::kInt32);
+  batch.prompt_lengths = Tensor::empty({batch.rows}, DType::kInt32);
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const int64_t i = examples[static_cast<size_t>(row)];
+    const auto prompt = corpus_->prompts[i], answer = corpus_->answers[i];
+    int32_t* at = batch.ids.data<int32_t>() + row * width;
+    *at++ = kEosId;
+    at = std::copy(prompt.begin(), prompt.end(), at);
+    std::copy(answer.begin(), answer.end(), at);
+    // The last token of the prompt has the first one of the answer as its target.
+    const auto before = static_cast<int64_t>(prompt.size());
+    int32_t* const target = batch.targets.data<int32_t>() + row * width + before;
+    *std::copy(answer.begin(), answer.end(), target) = kEosId;
+    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(row_length(*corpus_, i));
+    batch.prompt_lengths.data<int32_t>()[row] = static_cast<int32_t>(before + kSpecials);
+  }
+  return batch;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,118 @@
+// Questions about texts whose answers are spans of them: SQuAD's format (Rajpurkar et al. 2016,
+// 2018), rows of question and context, and where the answers stand in these rows.
+//
+// A context that is too long for a row is read in several windows, which overlap.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "data/batching.h"
+#include "data/corpus.h"
+#include "data/records.h"
+
+namespace tapestry {
+
+/// A question as a file has it. Places count bytes.
+struct Question {
+  struct Answer {
+    std::string text;
+    int64_t begin = 0;  ///< of the context
+  };
+  std::string id;
+  std::shared_ptr<const std::string> context;  ///< questions about one text share it
+  std::string question;
+  std::vector<Answer> answers;  ///< any of them is right; empty: there is none in the context
+  std::string place;            ///< in its file, for messages
+};
+
+/// Reads the questions of a `squad` (one JSON document: data, paragraphs, qas) or a `jsonl` (each
+/// line with context, question, answer and answer_start, which counts Unicode characters; or with
+/// is_impossible: true, or without answer, as in an input). Blank questions and contexts and
+/// answers that do not stand at their place are dropped and counted. Throws Error(kData) naming the
+/// place of what is missing or of another kind.
+std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts);
+
+/// The question of a record, without answers. Its context is `before` (or null) where they are
+/// equal.
+Question question_of(const Record& record, const std::shared_ptr<const std::string>& before = {});
+
+struct QuestionOptions {
+  int64_t max_length = 128;       ///< of a row: bos, question, eos, context, eos
+  int64_t doc_stride = 64;        ///< tokens between the beginnings of two windows of a context
+  std::string overlong = "drop";  ///< what happens to a question that leaves a window no room
+  bool no_answer = false;         ///< a question may have no answer in its context
+};
+
+/// Encoded questions.
+struct QuestionCorpus {
+  /// A row: tokens [first, first + count) of its question's context.
+  struct Window {
+    int64_t question = 0;
+    int64_t first = 0;
+    int64_t count = 0;
+    /// The tokens of the row where the first answer begins and ends; both 0, that is bos, if the
+    /// window does not hold all of it.
+    int32_t begin_label = 0;
+    int32_t end_label = 0;
+  };
+  std::vector<Question> questions;
+  TokenLists question_ids;
+  std::vector<std::shared_ptr<const std::vector<PlacedToken>>> contexts;  ///< of each question
+  std::vector<Window> windows;  ///< in the order of the questions
+  FilterCounts counts;
+
+  int64_t size() const { return static_cast<int64_t>(questions.size()); }
+  /// Tokens of a window's row, and the place in it of the window's first token.
+  int64_t row_length(const Window& window) const;
+  int64_t offset(const Window& window) const { return question_ids.length(window.question) + 2; }
+  /// The text of tokens [first, last] of a question's context without white space at its ends, and
+  /// the byte where it begins.
+  std::string_view text_of(int64_t question, int64_t first, int64_t last, int64_t& begin) const;
+};
+
+/// Encodes questions with their contexts and cuts them into windows; adds to `counts`. Throws
+/// Error(kData) if nothing is left, if a question has no answer without options.no_answer (only
+/// with `labelled`), or by options.overlong; Error(kConfig) if the tokenizer has no places.
+QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer& tokenizer,
+                                const QuestionOptions& options, bool labelled,
+                                FilterCounts counts = {});
+/// The same for all questions of these corpora.
+QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                              const QuestionOptions& options);
+
+/// Rows on the CPU; all tensors int32.
+struct QuestionBatch {
+  Tensor ids;          ///< (B, T): bos, question, eos, context, eos, filled with the pad id
+  Tensor segments;     ///< (B, T): 1 for the context and its eos, else 0
+  Tensor lengths;      ///< (B): tokens of each row
+  Tensor labels;       ///< (2, B): where the answer begins, and where it ends
+  int64_t rows = 0;    ///< B
+  int64_t tokens = 0;  ///< without padding: sum of the lengths
+  std::vector<int64_t> windows;  ///< the number in the corpus of each row
+};
+QuestionBatch make_question_batch(const QuestionCorpus& corpus, std::span<const int64_t> windows);
+
+/// Batches of similar length, epoch after epoch.
+class QuestionBatches {
+ public:
+  /// `corpus` must outlive this. Throws as EpochWalk and EpochPlan do.
+  QuestionBatches(const QuestionCorpus& corpus, const BatchOptions& options,
+                  DataPosition start = {});
+
+  QuestionBatch next() { return make_question_batch(*corpus_, walk_.next()); }
+  /// After the batch returned last. A walk that starts here continues with the same batches.
+  DataPosition position() const { return walk_.position(); }
+  int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+
+ private:
+  const QuestionCorpus* corpus_;
+  EpochWalk walk_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,165 @@
+// Questions as files have them: SQuAD's one JSON document, or a record a line.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/questions.h"
+#include "data/records.h"
+#include "data/unpacked_file.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::json;
+
+// The byte of a character of the text; npos behind its end.
+size_t byte_of(const std::string& text, int64_t character) {
+  size_t at = 0;
+  for (int64_t i = 0; i < character && at < text.size(); ++i) next_code_point(text, at);
+  return character < 0 || at == text.size() ? std::string::npos : at;
+}
+
+// Takes questions until the limit, and counts what cannot be used.
+class Collector {
+ public:
+  Collector(const CorpusSpec& spec, FilterCounts& counts) : limit_(spec.limit), counts_(counts) {}
+
+  bool is_full() const { return limit_ > 0 && kept_ == limit_; }
+
+  /// Adds an answer that begins at a character of the context; false if it does not stand there.
+  static bool add_answer(Question& question, const std::string& text, int64_t character) {
+    const std::string& context = *question.context;
+    const size_t begin = byte_of(context, character);
+    if (text.empty() || begin == std::string::npos) return false;
+    if (context.compare(begin, text.size(), text) != 0) return false;
+    question.answers.push_back({text, static_cast<int64_t>(begin)});
+    return true;
+  }
+
+  void add(Question question, bool well_formed) {
+    ++counts_.read;
+    if (!well_formed) return counts_.drop(Drop::kMalformed, question.place);
+    if (is_blank(*question.context) || is_blank(question.question)) {
+      return counts_.drop(Drop::kEmpty, question.place);
+    }
+    ++kept_;
+    questions_.push_back(std::move(question));
+  }
+
+  std::vector<Question> take() { return std::move(questions_); }
+
+ private:
+  int64_t limit_, kept_ = 0;
+  FilterCounts& counts_;
+  std::vector<Question> questions_;
+};
+
+// A value inside a JSON document that knows where it is.
+class Node {
+ public:
+  Node(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
+
+  const std::string& place() const { return place_; }
+  bool has(const char* key) const { return json_.is_object() && json_.contains(key); }
+  Node at(const char* key) const {
+    if (!has(key)) fail_here(concat("must have '", key, "'"));
+    return {json_[key], concat(place_, '.', key)};
+  }
+  std::vector<Node> items() const {
+    if (!json_.is_array()) fail_here("must be a list");
+    std::vector<Node> nodes;
+    for (size_t i = 0; i < json_.size(); ++i) {
+      nodes.emplace_back(json_[i], concat(place_, '[', i, ']'));
+    }
+    return nodes;
+  }
+  std::string text() const {
+    if (!json_.is_string()) fail_here("must be a text");
+    return json_.get<std::string>();
+  }
+  int64_t integer() const {
+    if (!json_.is_number_integer()) fail_here("must be a whole number");
+    return json_.get<int64_t>();
+  }
+  bool flag() const {
+    if (!json_.is_boolean()) fail_here("must be true or false");
+    return json_.get<bool>();
+  }
+
+ private:
+  [[noreturn]] void fail_here(const std::string& what) const {
+    fail(ErrorKind::kData, "[data] ", place_, ' ', what, ", as SQuAD's files have it.");
+  }
+
+  const Json& json_;
+  std::string place_;
+};
+
+void read_squad(const std::string& path, Collector& collector) {
+  const Json json = Json::parse(read_unpacked(path), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) fail(ErrorKind::kData, "[data] ", path, " must be JSON, got none.");
+  for (const Node& article : Node(json, concat(path, ':')).at("data").items()) {
+    for (const Node& paragraph : article.at("paragraphs").items()) {
+      const auto context = std::make_shared<const std::string>(paragraph.at("context").text());
+      for (const Node& qa : paragraph.at("qas").items()) {
+        if (collector.is_full()) return;
+        Question question{.id = qa.has("id") ? qa.at("id").text() : "",
+                          .context = context,
+                          .question = qa.at("question").text(),
+                          .answers = {},
+                          .place = qa.place()};
+        const bool impossible = qa.has("is_impossible") && qa.at("is_impossible").flag();
+        bool well_formed = true;
+        if (!impossible) {
+          for (const Node& answer : qa.at("answers").items()) {
+            const int64_t start = answer.at("answer_start").integer();
+            well_formed &= Collector::add_answer(question, answer.at("text").text(), start);
+          }
+        }
+        collector.add(std::move(question), well_formed);
+      }
+    }
+  }
+}
+
+void read_records(const std::string& path, Collector& collector) {
+  const auto reader = open_jsonl(path);
+  std::shared_ptr<const std::string> context;
+  for (Record record; !collector.is_full() && reader->next(record);) {
+    Question question = question_of(record, context);
+    context = question.context;
+    const bool answered = !record.flag("is_impossible", false) && record.has("answer");
+    const bool well_formed = !answered || Collector::add_answer(question, record.text("answer"),
+                                                                record.integer("answer_start"));
+    collector.add(std::move(question), well_formed);
+  }
+}
+
+}  // namespace
+
+Question question_of(const Record& record, const std::shared_ptr<const std::string>& before) {
+  const std::string& context = record.text("context");
+  const bool same = before != nullptr && *before == context;
+  return {.id = record.has("id") ? record.text("id") : "",
+          .context = same ? before : std::make_shared<const std::string>(context),
+          .question = record.text("question"),
+          .answers = {},
+          .place = record.place()};
+}
+
+std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts) {
+  spec.validate();
+  if (spec.kind() != CorpusSpec::Kind::kQuestions) {
+    fail(ErrorKind::kConfig, "[data] expected questions (squad or jsonl), got ", spec.str(), '.');
+  }
+  Collector collector(spec, counts);
+  if (spec.squad.empty()) {
+    read_records(spec.jsonl, collector);
+  } else {
+    read_squad(spec.squad, collector);
+  }
+  return collector.take();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,111 @@
+#include "data/records.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/data/files.h"
+
+namespace tapestry {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Record record_of(const std::string& json) { return parse_json_record(json, "f:1"); }
+
+std::string data_error(const std::function<void()>& f) { return error_of(ErrorKind::kData, f); }
+
+TEST(Records, HoldTextsAndNumbersAsTheyAreWritten) {
+  const Record record = record_of(R"({"a": "x\n\"y\" ä€", "b": 12, "c": -1.5, "d": ""})");
+  EXPECT_EQ(record.text("a"), "x\n\"y\" ä€");
+  EXPECT_EQ(record.text("b"), "12");
+  EXPECT_EQ(record.integer("b"), 12);
+  EXPECT_EQ(record.text("c"), "-1.5");
+  EXPECT_EQ(record.text("d"), "");
+  EXPECT_EQ(record.names(), "a, b, c, d");
+}
+
+TEST(Records, SayWhatIsMissingOrOfAnotherKind) {
+  const Record record = record_of(
+      R"({"list": [1], "object": {}, "null": null, "no": false, "text": "1x", "half": 0.5})");
+  const auto expect = [](const std::string& message, const std::string& rest) {
+    EXPECT_EQ(message, "[data] f:1" + rest);
+  };
+  expect(data_error([&] { record.text("question"); }),
+         " must have the field 'question', got half, list, no, null, object, text.");
+  expect(data_error([&] { record.text("list"); }),
+         ": the field 'list' must be a text or a number, got a list.");
+  expect(data_error([&] { record.text("object"); }),
+         ": the field 'object' must be a text or a number, got an object.");
+  expect(data_error([&] { record.text("null"); }),
+         ": the field 'null' must be a text or a number, got null.");
+  expect(data_error([&] { record.text("no"); }),
+         ": the field 'no' must be a text or a number, got false.");
+  expect(data_error([&] { record.integer("text"); }),
+         ": the field 'text' must be a whole number, got '1x'.");
+  expect(data_error([&] { record.integer("half"); }),
+         ": the field 'half' must be a whole number, got '0.5'.");
+  EXPECT_FALSE(record.flag("no", true));
+  EXPECT_TRUE(record.flag("absent", true));
+  expect(data_error([&] { record.flag("text", true); }),
+         ": the field 'text' must be true or false, got 1x.");
+  expect(data_error([&] { record_of("{"); }), " must be a JSON object, got no JSON.");
+  expect(data_error([&] { record_of("[1]"); }), " must be a JSON object, got another value.");
+  expect(data_error([&] { record_of("{}").text("a"); }), " must have the field 'a', got no field.");
+  expect(data_error([&] { record_of("{\"a\": \"\xFF\"}"); }),
+         " must be a JSON object, got no JSON.");
+}
+
+class RecordFiles : public testing::Test {
+ protected:
+  static std::vector<std::string> texts(RecordReader& reader, const std::string& field) {
+    std::vector<std::string> texts;
+    for (Record record; reader.next(record);) {
+      texts.push_back(concat(record.place().substr(record.place().rfind(':') + 1), ' ',
+                             record.has(field) ? record.text(field) : "-"));
+    }
+    return texts;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(RecordFiles, HaveTheirLines) {
+  const std::string text = "{\"a\": \"x\"}\n\n  \n{\"a\": 2}\r\n{\"a\": \"y\"}";
+  EXPECT_THAT(texts(*open_jsonl(folder_.write("a.jsonl", text)), "a"),
+              ElementsAre("1 x", "4 2", "5 y"));
+  EXPECT_THAT(texts(*open_jsonl(folder_.write("a.jsonl.gz", gzip(text))), "a"),
+              ElementsAre("1 x", "4 2", "5 y"));
+  const std::string broken = folder_.write("b.jsonl", "{\"a\": 1}\n{\"a\": 1\n");
+  EXPECT_EQ(data_error([&] { texts(*open_jsonl(broken), "a"); }),
+            concat("[data] ", broken, ":2 must be a JSON object, got no JSON."));
+}
+
+TEST_F(RecordFiles, OfColumnsCountFromOne) {
+  const std::string path = folder_.write("a.tsv", "x\ty\tz\n\t \"q\n\na\tb\r\n");
+  EXPECT_THAT(texts(*open_tsv(path), "1"), ElementsAre("1 x", "2 ", "3 ", "4 a"));
+  EXPECT_THAT(texts(*open_tsv(path), "2"), ElementsAre("1 y", "2  \"q", "3 -", "4 b"));
+  EXPECT_THAT(texts(*open_tsv(path), "3"), ElementsAre("1 z", "2 -", "3 -", "4 -"));
+}
+
+TEST(Templates, AreFilledWithFields) {
+  const Template text("Q: {question}\n{{{a b}}} A{question}:");
+  EXPECT_THAT(text.fields(), ElementsAre("question", "a b"));
+  EXPECT_EQ(text.fill(record_of(R"({"question": "{x}", "a b": 7})")), "Q: {x}\n{7} A{x}:");
+  EXPECT_THAT(data_error([&] { text.fill(record_of(R"({"question": "x"})")); }),
+              HasSubstr("f:1 must have the field 'a b', got question."));
+}
+
+TEST(Templates, SayWhatIsWrong) {
+  EXPECT_EQ(Template::problem_of("{a}"), "");
+  EXPECT_THAT(Template::problem_of("{}"), HasSubstr("must name the field"));
+  EXPECT_THAT(Template::problem_of("{a"), HasSubstr("must close the brace"));
+  EXPECT_THAT(Template::problem_of("{a{b}"), HasSubstr("must close the brace"));
+  EXPECT_THAT(Template::problem_of("{a}}"), HasSubstr("got a single }."));
+  EXPECT_THAT(Template::problem_of("{{a}}"), HasSubstr("must name a field"));
+  EXPECT_THAT(Template::problem_of(""), HasSubstr("must name a field"));
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [] { Template("a"); }),
+              HasSubstr("[template] 'a' must name a field"));
+}
+
+}  // namespace
+}  // namespace tapestry
