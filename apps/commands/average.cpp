@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/checkpoint/safetensors.h"
@@ -18,9 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kConfig = "config.json";
-
 /// A checkpoint to average: its tensors, and its other files.
 struct Input {
   std::string folder;
@@ -31,14 +29,14 @@ struct Input {
 
 Input open_input(const std::string& path) {
   Checkpoint checkpoint(resolve_checkpoint(path));
-  for (const char* name : {kConfig, kModel}) {
+  for (const char* name : {kConfigFile, kModelFile}) {
     if (checkpoint.contains(name)) continue;
     fail(ErrorKind::kData, "[average] ", checkpoint.folder(), " has no ", name, '.');
   }
   return {.folder = checkpoint.folder(),
-          .model = TensorReader(checkpoint.open(kModel)),
+          .model = TensorReader(checkpoint.open(kModelFile)),
           .tokenizers = tokenizer_files(checkpoint),
-          .config = checkpoint.read(kConfig)};
+          .config = checkpoint.read(kConfigFile)};
 }
 
 /// Throws unless both checkpoints name the same tensors, in shape and type.
@@ -109,12 +107,17 @@ std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
   return means;
 }
 
-/// A folder that is no checkpoint is somebody's work.
+/// Only an earlier mean is replaced: anything else, a training's checkpoint too, is somebody's work.
 void check_output(const std::string& output) {
-  if (!fs::exists(output) || is_checkpoint(output)) return;
-  if (fs::is_directory(output) && fs::is_empty(output)) return;
-  fail(ErrorKind::kConfig, "[average] ", output,
-       " exists and is no checkpoint; choose another --output.");
+  if (!fs::exists(output) || (fs::is_directory(output) && fs::is_empty(output))) return;
+  if (!is_checkpoint(output)) {
+    fail(ErrorKind::kConfig, "[average] ", output,
+         " exists and is no checkpoint; choose another --output.");
+  }
+  if (!Checkpoint(output).contains(kAverageFile)) {
+    fail(ErrorKind::kConfig, "[average] ", output,
+         " is a checkpoint that no average made; choose another --output.");
+  }
 }
 
 }  // namespace
@@ -133,11 +136,11 @@ int run_average(const AverageArguments& arguments) {
 
   const Input& first = inputs.front();
   CheckpointContent output(first.tokenizers.begin(), first.tokenizers.end());
-  output[kConfig] = first.config;
-  output[kModel] = [&](const ByteSink& sink) {
+  output[kConfigFile] = first.config;
+  output[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(means, {{"format", "tapestry"}}, sink);
   };
-  output["average.json"] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
+  output[kAverageFile] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
   write_checkpoint(arguments.output, output);
   std::cerr << "averaged " << inputs.size() << " checkpoints into " << arguments.output << '\n';
   return 0;
