@@ -27,7 +27,8 @@ void SearchOptions::validate(const OptionReport& report) const {
                   num_beams, '.');
   }
   finite("length_penalty", length_penalty);
-  positive("max_length_ratio", max_length_ratio);
+  report.expect(max_length_ratio > 0 && max_length_ratio <= kMostLengthRatio, "max_length_ratio",
+                "must be in (0, ", kMostLengthRatio, "], got ", max_length_ratio, '.');
   positive("temperature", temperature, " (without do_sample the search is greedy)");
   not_negative("top_k", top_k);
   report.expect(top_p > 0 && top_p <= 1, "top_p", "must be in (0, 1], got ", top_p, '.');
@@ -36,7 +37,8 @@ void SearchOptions::validate(const OptionReport& report) const {
   positive("repetition_penalty", repetition_penalty);
   not_negative("no_repeat_ngram_size", no_repeat_ngram_size);
   not_negative("min_new_tokens", min_new_tokens);
-  not_negative("max_new_tokens", max_new_tokens);
+  report.expect(max_new_tokens >= 0 && max_new_tokens <= kMostNewTokens, "max_new_tokens",
+                "must be in [0, ", kMostNewTokens, "], got ", max_new_tokens, '.');
   report.expect(max_new_tokens == 0 || min_new_tokens <= max_new_tokens, "min_new_tokens",
                 "must be at most max_new_tokens, got ", min_new_tokens, " and ", max_new_tokens,
                 '.');

@@ -41,6 +41,9 @@ inline constexpr auto kLengthPenalties = enumerators<LengthPenalty>();
 /// top-p affect only the choice of a token, not the reported log-probability.
 struct SearchOptions {
   static constexpr int64_t kMostBeams = 1024;
+  // Positions may have no end: a model that never says eos must stop somewhere.
+  static constexpr double kMostLengthRatio = 100;
+  static constexpr int64_t kMostNewTokens = int64_t{1} << 24;
 
   int64_t num_beams = 5;  ///< 1: greedy search, or sampling
   int64_t n_best = 1;     ///< hypotheses to return, at most num_beams

@@ -135,7 +135,8 @@ void bind_generation(ConfigSection& s, Config& config) {
                 "Divides the log-probability of a hypothesis: by its length, by GNMT's formula, or "
                 "not at all.");
   s.read("max_length_ratio", search.max_length_ratio,
-         "Longest translation: so many tokens for each of the source, and 10 more.", positive());
+         "Longest translation: so many tokens for each of the source, and 10 more.",
+         above_up_to(0, SearchOptions::kMostLengthRatio));
   s.read("do_sample", search.do_sample, "Draws tokens instead of taking the most probable one.");
   s.read("temperature", search.temperature, "Logits are divided by it before a draw.", positive());
   s.read("top_k", search.top_k, "Draws among so many of the most probable tokens; 0: among all.",
@@ -156,7 +157,7 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("min_new_tokens", search.min_new_tokens, "Tokens before an output may end.", at_least(0));
   s.read("max_new_tokens", search.max_new_tokens,
          "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",
-         at_least(0));
+         between(0, double(SearchOptions::kMostNewTokens)));
 }
 
 void bind_answers(ConfigSection& s, Config& config) {

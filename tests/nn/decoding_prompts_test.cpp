@@ -278,7 +278,10 @@ TEST(SearchOptionsValidate, NamesTheValueThatIsWrong) {
   EXPECT_EQ(error({.min_new_tokens = -1}), "[search] min_new_tokens must be at least 0, got -1.");
   EXPECT_EQ(error({.min_new_tokens = 6, .max_new_tokens = 5}),
             "[search] min_new_tokens must be at most max_new_tokens, got 6 and 5.");
-  EXPECT_EQ(error({.max_length_ratio = 0}), "[search] max_length_ratio must be positive, got 0.");
+  EXPECT_EQ(error({.max_length_ratio = 0}),
+            "[search] max_length_ratio must be in (0, 100], got 0.");
+  EXPECT_EQ(error({.max_length_ratio = 1e308}),
+            "[search] max_length_ratio must be in (0, 100], got 1e+308.");
   try {
     SearchOptions{.top_k = -1}.validate();
   } catch (const Error& e) {

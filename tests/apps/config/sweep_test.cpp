@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"clm", {}},
     {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
     {"prompts", {}},
+    {"clm", {"model.norm=batchnorm"}},
     {"mlm", {}},
     {"mlm", {"data.train.documents=file"}},
     {"span_corruption", {}},

@@ -457,6 +457,28 @@ TEST_F(TrainingTest, BenchWritesItsFigures) {
   EXPECT_GT(figures.at("tokens_per_s").get<double>(), 0);
 }
 
+// Learned positions end: a longer line is cut, and the user hears by how much. Others go on.
+TEST_F(TrainingTest, OnlyLearnedPositionsCutLines) {
+  std::string line = "ba";
+  for (int i = 0; i < 40; ++i) line += " ce di";
+  for (const std::string positions : {"learned", "sinusoidal", "rope", "none"}) {
+    ASSERT_EQ(train(positions, {"training.max_steps=1", "model.max_position_embeddings=32",
+                                concat("model.position_embedding=", positions)}),
+              0)
+        << messages();
+    const auto outcome = folder_.run(
+        concat("translate --model ", positions, " --beam-size 1 --max-new-tokens 50"), line + "\n");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(lines_of(outcome.out).size(), 1u);
+    const bool cut = outcome.err.find(" tokens is cut to 31: ba ce") != std::string::npos;
+    EXPECT_EQ(cut, positions == "learned") << outcome.err;
+    folder_.write("long", line + "\n");
+    const auto scored =
+        folder_.run(concat("score --model ", positions, " --source long --target long"));
+    EXPECT_EQ(scored.code, positions == "learned" ? 3 : 0) << scored.err;
+  }
+}
+
 TEST_F(TrainingTest, TranslationKeepsLinesAndOrder) {
   ASSERT_EQ(
       train("run", {"training.max_steps=400", "training.eval_steps=0", "training.save_steps=0"}), 0)
