@@ -14,10 +14,10 @@ thread_local AttentionRecorder* recorder = nullptr;
 void record_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_column,
                    const MultiHeadAttention::Options& sizes, const AttentionOptions& how) {
   if (recorder == nullptr) return;
-  const int64_t width = sizes.kv_width() / 2;
+  const int64_t values = kv_column + sizes.groups() * sizes.head_size();
   AttentionRecorder::record(slice(q, 2, q_column, q_column + sizes.hidden_size),
-                            slice(kv, 2, kv_column, kv_column + width),
-                            slice(kv, 2, kv_column + width, kv_column + 2 * width), how);
+                            slice(kv, 2, kv_column, values),
+                            slice(kv, 2, values, kv_column + sizes.kv_width()), how);
 }
 
 }  // namespace
@@ -51,6 +51,10 @@ void MultiHeadAttention::validate(const Options& options, const OptionReport& re
   report.expect(!whole || options.rope_positions == 0 || options.head_size() % 2 == 0,
                 "hidden_size", "must give heads of even size for rotary positions, got ",
                 options.hidden_size, " and ", heads, " heads.");
+  report.expect(options.value_head_size >= 0, "value_head_size", "must be at least 0, got ",
+                options.value_head_size, '.');
+  report.expect(options.window >= 0, "attention_window", "must be at least 0, got ", options.window,
+                '.');
 }
 
 SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
@@ -59,9 +63,10 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
            .out = options.hidden_size + options.kv_width(),
            .bias = options.bias,
            .init = options.in_init,
-           .parts = {options.hidden_size, options.kv_width() / 2, options.kv_width() / 2}},
+           .parts = {options.hidden_size, options.groups() * options.head_size(),
+                     options.groups() * options.value_size()}},
           scope / "qkv"),
-      out({.in = options.hidden_size,
+      out({.in = options.heads * options.value_size(),
            .out = options.hidden_size,
            .bias = options.bias,
            .init = options.out_init},
@@ -75,40 +80,48 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
 Var SelfAttention::project(const Var& x, int64_t position_offset) const {
   Var packed = qkv(x);
   if (!rope_angles.defined()) return packed;
-  const int64_t keys = options.kv_heads == 0 ? options.heads : options.kv_heads;
   return rope(packed, rope_angles.rows(position_offset + x.shape()[1]).value(),
-              {.heads = options.heads + keys,
+              {.heads = options.heads + options.groups(),
                .position_offset = position_offset,
                .layout = options.rope_layout});
 }
 
-Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal) const {
+Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
+                              const AttentionContext& context) const {
   const Var packed = project(x, 0);
   const AttentionOptions how{.heads = options.heads,
                              .kv_heads = options.kv_heads,
                              .causal = causal,
                              .key_lengths = lengths,
-                             .dropout = options.dropout};
+                             .dropout = options.dropout,
+                             .value_size = options.value_head_size,
+                             .window = options.window,
+                             .prefix_lengths = context.prefix_lengths,
+                             .mask = context.mask,
+                             .relative_bias = context.relative_bias};
   record_packed(packed, 0, packed, options.hidden_size, options, how);
   return out(attention(packed, how));
 }
 
-Var SelfAttention::step(const Var& x, KeyValueCache& cache) const {
+Var SelfAttention::step(const Var& x, KeyValueCache& cache, const AttentionContext& context) const {
   const int64_t width = options.hidden_size, count = x.shape()[1];
   const Var packed = project(x, cache.length);
   const bool first = cache.length == 0;
   cache.append(slice(packed, 2, width, width + options.kv_width()).value());
+  AttentionOptions how{.heads = options.heads,
+                       .kv_heads = options.kv_heads,
+                       .causal = true,
+                       .value_size = options.value_head_size,
+                       .window = options.window,
+                       .relative_bias = context.relative_bias};
   if (first) {
-    return out(
-        attention(packed, {.heads = options.heads, .kv_heads = options.kv_heads, .causal = true}));
+    how.prefix_lengths = context.prefix_lengths;
+    return out(attention(packed, how));
   }
   check(count == 1, "attention", "expected one token per step after the first, got ", count, '.');
-  // The cache has room for more tokens than it holds; attention reads only to the length.
-  const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
-                                      DType::kInt32, x.value().device());
-  return out(
-      attention(slice(packed, 2, 0, width), cache.kv,
-                {.heads = options.heads, .kv_heads = options.kv_heads, .key_lengths = lengths}));
+  // The cache has room for more tokens than it holds.
+  how.used_keys = cache.length;
+  return out(attention(slice(packed, 2, 0, width), cache.kv, how));
 }
 
 CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
@@ -122,19 +135,23 @@ CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
           .out = options.kv_width(),
           .bias = options.bias,
           .init = options.in_init,
-          .parts = {options.kv_width() / 2, options.kv_width() / 2}},
+          .parts = {options.groups() * options.head_size(),
+                    options.groups() * options.value_size()}},
          scope / "kv"),
-      out({.in = options.hidden_size,
+      out({.in = options.heads * options.value_size(),
            .out = options.hidden_size,
            .bias = options.bias,
            .init = options.out_init},
           scope / "out") {}
 
-Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const {
+Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
+                           const Tensor& mask) const {
   const AttentionOptions how{.heads = options.heads,
                              .kv_heads = options.kv_heads,
                              .key_lengths = memory_lengths,
-                             .dropout = options.dropout};
+                             .dropout = options.dropout,
+                             .value_size = options.value_head_size,
+                             .mask = mask};
   const Var query = q(x);
   record_packed(query, 0, memory_kv, 0, options, how);
   return out(attention(query, memory_kv, how));

@@ -32,6 +32,13 @@ class AttentionRecorder {
   std::vector<Tensor> weights_;
 };
 
+/// What a call of an attention layer adds to the layer's own options; see AttentionOptions.
+struct AttentionContext {
+  Tensor mask = {};            ///< (T, S), (B, T, S) or (B, H, T, S), or undefined
+  Tensor prefix_lengths = {};  ///< (B) int32 of a causal layer, or undefined
+  Var relative_bias = {};      ///< (H, 2R - 1) of self-attention, or undefined
+};
+
 /// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed
 /// in one matrix. With fewer key/value heads than heads it is grouped-query attention (Ainslie et
 /// al. 2023), with one it is multi-query attention (Shazeer 2019).
@@ -39,8 +46,10 @@ struct MultiHeadAttention {
   struct Options {
     int64_t hidden_size = 0;
     int64_t heads = 1;
-    int64_t kv_heads = 0;  ///< 0: as many as heads
-    double dropout = 0;    ///< of the attention weights
+    int64_t kv_heads = 0;         ///< 0: as many as heads
+    int64_t value_head_size = 0;  ///< Kv; 0: hidden_size / heads, as queries and keys
+    int64_t window = 0;           ///< of self-attention, AttentionOptions::window; 0: none
+    double dropout = 0;           ///< of the attention weights
     bool bias = true;
     MatrixInit in_init = {}, out_init = {};
     /// Of self-attention: rotary positions whose rows are made at once, others as needed; 0:
@@ -49,7 +58,9 @@ struct MultiHeadAttention {
     double rope_theta = 10000;
     RopeLayout rope_layout = RopeLayout::kHalf;
     int64_t head_size() const { return hidden_size / heads; }
-    int64_t kv_width() const { return 2 * (kv_heads == 0 ? heads : kv_heads) * head_size(); }
+    int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size(); }
+    int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }
+    int64_t kv_width() const { return groups() * (head_size() + value_size()); }
   };
   /// heads must divide hidden_size and kv_heads heads, and heads with rotary positions have an even
   /// size. Members are called as in ModelOptions.
@@ -62,10 +73,12 @@ struct SelfAttention {
   using Options = MultiHeadAttention::Options;
   SelfAttention(const Options& options, const ParamScope& scope);
 
-  Var operator()(const Var& x, const Tensor& lengths, bool causal) const;
-  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal. For
-  /// decoding only: no gradient flows into the cache.
-  Var step(const Var& x, KeyValueCache& cache) const;
+  Var operator()(const Var& x, const Tensor& lengths, bool causal,
+                 const AttentionContext& context = {}) const;
+  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal; of
+  /// the context a prefix counts for the first tokens and a mask is not read. For decoding only: no
+  /// gradient flows into the cache.
+  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const;
 
   Options options;
   Linear qkv, out;
@@ -80,11 +93,13 @@ struct CrossAttention {
   using Options = MultiHeadAttention::Options;
   CrossAttention(const Options& options, const ParamScope& scope);
 
-  Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const {
-    return attend(x, kv(memory), memory_lengths);
+  Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
+                 const Tensor& mask = {}) const {
+    return attend(x, kv(memory), memory_lengths, mask);
   }
   /// With the memory's keys and values, kv(memory), computed before.
-  Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths) const;
+  Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
+             const Tensor& mask = {}) const;
 
   Options options;
   Linear q, kv, out;

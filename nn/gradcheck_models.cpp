@@ -276,6 +276,17 @@ void add_attention_layers(Cases& cases, const Inputs& in) {
       }));
   cases.push_back(layer_case<CrossAttention>(in, "CrossAttention", attention, {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
+  MultiHeadAttention::Options narrow = grouped;
+  narrow.value_head_size = 3;
+  narrow.window = 2;
+  const Tensor seen = in.ints({1, 1, 0, 1, 1, 0, 1, 0, 1}, {3, 3});
+  cases.push_back(layer_case<SelfAttention>(
+      in, "SelfAttention, narrow values, window, mask", narrow, {x},
+      [=](const SelfAttention& f) { return f(x, {}, false, {.mask = seen}); }));
+  const Tensor memory_seen = in.ints({1, 1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1}, {3, 4});
+  cases.push_back(layer_case<CrossAttention>(
+      in, "CrossAttention, narrow values, mask", narrow, {x, memory},
+      [=](const CrossAttention& f) { return f(x, memory, {}, memory_seen); }));
 }
 
 void add_blocks(Cases& cases, const Inputs& in) {
@@ -333,6 +344,16 @@ void add_models(Cases& cases, const Inputs& in) {
   deepseek.kv_latent_size = 6;
   deepseek.q_latent_size = 7;
   cases.push_back(language_model_case(in, "LanguageModel, DeepSeek", deepseek, true));
+  ModelOptions t5 = gpt;
+  t5.position_embedding = PositionEmbedding::kRelative;
+  t5.attention_window = 3;
+  t5.recompute = true;
+  cases.push_back(language_model_case(in, "LanguageModel, relative positions", t5, true));
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, relative positions", t5));
+  ModelOptions alibi = gpt;
+  alibi.position_embedding = PositionEmbedding::kAlibi;
+  alibi.value_head_size = 3;
+  cases.push_back(language_model_case(in, "LanguageModel, ALiBi, narrow values", alibi, true));
   ModelOptions bert = gpt;
   bert.norm_position = NormPosition::kPost;
   bert.hidden_act = Activation::kGelu;

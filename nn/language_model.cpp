@@ -57,14 +57,15 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
   output.bias = head->bias;
 }
 
-Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
-  const Var x = trunk(ids, lengths, segments);
+Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor& segments,
+                          const AttentionContext& context) const {
+  const Var x = trunk(ids, lengths, segments, context);
   return head ? (*head)(x) : x;
 }
 
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
   loss_options.ignore_index = vocabulary.pad_id;
-  Var x = trunk(batch.ids, batch.lengths, batch.segments);
+  Var x = trunk(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
   if (!head) return output.loss(x, batch.targets, loss_options);
   // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
   const Places places = places_with_target(batch.targets, vocabulary.pad_id, batch.ids.device());
@@ -73,8 +74,9 @@ CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_op
   return output.loss((*head)(x), places.targets, loss_options);
 }
 
-Tensor LanguageModel::step(const Tensor& ids, std::vector<KeyValueCache>& caches) const {
-  const Var x = trunk.step(ids, caches);
+Tensor LanguageModel::step(const Tensor& ids, std::vector<KeyValueCache>& caches,
+                           const Tensor& prefix_lengths) const {
+  const Var x = trunk.step(ids, caches, {.prefix_lengths = prefix_lengths});
   const int64_t rows = ids.shape()[0], count = ids.shape()[1];
   return logits(reshape(slice(x, 1, count - 1, count), {rows, options.hidden_size})).value();
 }

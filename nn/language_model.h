@@ -35,17 +35,22 @@ struct LanguageModel {
     Tensor targets;        ///< (B, T): the token to predict at each place, else pad_id
     Tensor lengths = {};   ///< (B), or undefined: every row is full
     Tensor segments = {};  ///< (B, T), or undefined: all 0
+    /// (B) of a causal model, or undefined: all tokens see those before prefix_lengths[b].
+    Tensor prefix_lengths = {};
   };
   /// Cross-entropy at the places that have a target. A masked model computes its head only there.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
   /// ids (B, T), lengths (B) or undefined, -> hidden states (B, T, D) after the head's transform.
-  Var hidden(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
+  Var hidden(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
+             const AttentionContext& context = {}) const;
   /// hidden (..., D) -> logits (..., V).
   Var logits(const Var& hidden) const { return output(hidden); }
 
-  /// Feeds n tokens to each row: ids (R, n) -> logits (R, V) of the next one. Causal models only.
-  Tensor step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
+  /// Feeds n tokens to each row: ids (R, n) -> logits (R, V) of the next one. Causal models only. A
+  /// prefix (R) or undefined counts for the first tokens, which must hold it whole.
+  Tensor step(const Tensor& ids, std::vector<KeyValueCache>& caches,
+              const Tensor& prefix_lengths = {}) const;
 
   ModelOptions options;
   Vocabulary vocabulary;

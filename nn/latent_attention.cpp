@@ -48,9 +48,9 @@ void LatentAttention::validate(const Options& given, const OptionReport& report)
                 '.');
   report.expect(o.rope_head_size >= 0 && o.rope_head_size % 2 == 0, "rope_head_size",
                 "must be even, got ", o.rope_head_size, '.');
-  report.expect(o.value_head_size <= o.head_size + o.rope_head_size, "value_head_size",
-                "must be at most ", o.head_size + o.rope_head_size, ", the size of a key, got ",
+  report.expect(o.value_head_size >= 0, "value_head_size", "must be at least 0, got ",
                 o.value_head_size, '.');
+  report.expect(o.window >= 0, "attention_window", "must be at least 0, got ", o.window, '.');
 }
 
 LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
@@ -93,36 +93,34 @@ LatentAttention::Latents LatentAttention::compress(const Var& x, int64_t positio
   return {kv_norm(kv_down(x)), k_rope ? turn((*k_rope)(x), 1, position) : Var()};
 }
 
-Var LatentAttention::operator()(const Var& x, const Tensor& lengths, bool causal) const {
+Var LatentAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
+                                const AttentionContext& context) const {
   return attend(x, 0, compress(x, 0),
-                {.causal = causal, .key_lengths = lengths, .dropout = options.dropout});
+                {.causal = causal,
+                 .key_lengths = lengths,
+                 .dropout = options.dropout,
+                 .window = options.window,
+                 .prefix_lengths = context.prefix_lengths,
+                 .mask = context.mask,
+                 .relative_bias = context.relative_bias});
 }
 
 Var LatentAttention::attend(const Var& x, int64_t position, const Latents& latents,
                             AttentionOptions attention_options) const {
-  const int64_t heads = options.heads, value_size = options.value_head_size;
-  const int64_t key_size = options.head_size + options.rope_head_size;
-  const DType dtype = x.dtype();
-  const Device device = x.value().device();
+  const int64_t heads = options.heads;
   attention_options.heads = heads;
   const auto [content, rotary] = queries(x, position);
-  Var query = content, key = k_up(latents.latent), value = v_up(latents.latent);
+  Var query = content, key = k_up(latents.latent);
   if (rotary.defined()) {
     query = merge_heads(concat({split_heads(rotary, heads), split_heads(content, heads)}, 3));
     // All heads share one rotary key: broadcasting writes it to each.
     const Var shared = split_heads(latents.rope_key, 1);
-    const Var none = Tensor::zeros({heads, options.rope_head_size}, dtype, device);
+    const Var none = Tensor::zeros({heads, options.rope_head_size}, x.dtype(), x.value().device());
     key = merge_heads(concat({shared + none, split_heads(key, heads)}, 3));
   }
   // Any tensor of that shape will do for the values: weights do not depend on them.
   AttentionRecorder::record(query, key, key, attention_options);
-  if (value_size == key_size) return out(attention(query, key, value, attention_options));
-  // The fused attention has one head size, so values are padded with zeros, which stay zeros.
-  const Var zeros = Tensor::zeros(
-      {value.shape()[0], value.shape()[1], heads, key_size - value_size}, dtype, device);
-  value = merge_heads(concat({split_heads(value, heads), zeros}, 3));
-  const Var y = split_heads(attention(query, key, value, attention_options), heads);
-  return out(merge_heads(slice(y, 3, 0, value_size)));
+  return out(attention(query, key, v_up(latents.latent), attention_options));
 }
 
 Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& packed,
@@ -150,16 +148,21 @@ Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& 
   return out(reshape(permute(values, {1, 0, 2}), {batch, length, heads * options.value_head_size}));
 }
 
-Var LatentAttention::step(const Var& x, KeyValueCache& cache) const {
+Var LatentAttention::step(const Var& x, KeyValueCache& cache,
+                          const AttentionContext& context) const {
   const int64_t count = x.shape()[1], position = cache.length;
   const Latents latents = compress(x, position);
   cache.append(latents.packed().value());
-  if (position == 0) return attend(x, 0, latents, {.causal = true});
+  AttentionOptions how{
+      .causal = true, .window = options.window, .relative_bias = context.relative_bias};
+  if (position == 0) {
+    how.prefix_lengths = context.prefix_lengths;
+    return attend(x, 0, latents, how);
+  }
   check(count == 1, "attention", "expected one token per step after the first, got ", count, '.');
-  // The cache has room for more tokens than it holds; attention reads only to the length.
-  const Tensor lengths = Tensor::full({x.shape()[0]}, static_cast<double>(cache.length),
-                                      DType::kInt32, x.value().device());
-  return attend_absorbed(x, position, cache.kv, {.key_lengths = lengths});
+  // The cache has room for more tokens than it holds.
+  how.used_keys = cache.length;
+  return attend_absorbed(x, position, cache.kv, how);
 }
 
 }  // namespace tapestry

@@ -18,7 +18,8 @@ struct LatentAttention {
     int64_t hidden_size = 0;
     int64_t heads = 1;
     int64_t head_size = 0;        ///< K, of the part that is not rotated; 0: hidden_size / heads
-    int64_t value_head_size = 0;  ///< at most K + R; 0: K
+    int64_t value_head_size = 0;  ///< 0: K
+    int64_t window = 0;           ///< AttentionOptions::window; 0: none
     int64_t kv_latent_size = 0;   ///< C
     int64_t q_latent_size = 0;    ///< 0: queries come from x itself
     int64_t rope_head_size = 0;   ///< R, even; 0: no rotary part
@@ -41,10 +42,10 @@ struct LatentAttention {
   LatentAttention(const Options& options, const ParamScope& scope);
 
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
-  Var operator()(const Var& x, const Tensor& lengths, bool causal) const;
-  /// n more tokens x (B, n, D) after those in the cache, n > 1 only while it is empty. Causal. For
-  /// decoding only: no gradient flows into the cache.
-  Var step(const Var& x, KeyValueCache& cache) const;
+  Var operator()(const Var& x, const Tensor& lengths, bool causal,
+                 const AttentionContext& context = {}) const;
+  /// As SelfAttention::step().
+  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const;
 
   /// The source of keys and values.
   struct Latents {

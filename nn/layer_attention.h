@@ -13,12 +13,13 @@ struct LayerAttention {
   LayerAttention(const ModelOptions& options, int64_t branches, const ParamScope& scope);
 
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
-  Var operator()(const Var& x, const Tensor& lengths, bool causal) const {
-    return std::visit([&](const auto& f) { return f(x, lengths, causal); }, kind);
+  Var operator()(const Var& x, const Tensor& lengths, bool causal,
+                 const AttentionContext& context = {}) const {
+    return std::visit([&](const auto& f) { return f(x, lengths, causal, context); }, kind);
   }
   /// n more tokens x (R, n, D) after those in the cache.
-  Var step(const Var& x, KeyValueCache& cache) const {
-    return std::visit([&](const auto& f) { return f.step(x, cache); }, kind);
+  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const {
+    return std::visit([&](const auto& f) { return f.step(x, cache, context); }, kind);
   }
 
   std::variant<SelfAttention, LatentAttention> kind;

@@ -55,6 +55,8 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
   return {.hidden_size = o.hidden_size,
           .heads = o.num_attention_heads,
           .kv_heads = o.num_key_value_heads,
+          .value_head_size = o.value_head_size,
+          .window = o.attention_window,
           .dropout = o.attention_dropout,
           .bias = o.bias,
           .in_init = matrix_init(o),
@@ -70,6 +72,8 @@ LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t
   const int64_t half = o.hidden_size / std::max<int64_t>(1, o.num_attention_heads) / 4 * 2;
   return {.hidden_size = o.hidden_size,
           .heads = o.num_attention_heads,
+          .value_head_size = o.value_head_size,
+          .window = o.attention_window,
           .kv_latent_size = o.kv_latent_size,
           .q_latent_size = o.q_latent_size,
           .rope_head_size = !rope                  ? 0

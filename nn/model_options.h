@@ -10,7 +10,7 @@ namespace tapestry {
 /// Of the batch, in the running average: divided by the rows less one (PyTorch), or by the rows.
 enum class RunningVariance { kUnbiased, kBiased };
 
-enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kNone };
+enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone };
 
 /// Names and meanings follow Hugging Face.
 struct ModelOptions {
@@ -18,6 +18,8 @@ struct ModelOptions {
   int64_t intermediate_size = 1024;  ///< F
   int64_t num_attention_heads = 4;   ///< H
   int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
+  int64_t value_head_size = 0;       ///< Kv, of a head's values; 0: hidden_size / heads
+  int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
   /// Latent self-attention (nn/latent_attention.h) instead: C; 0: no.
   int64_t kv_latent_size = 0;
   int64_t q_latent_size = 0;   ///< of its queries; 0: they have none

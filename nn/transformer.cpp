@@ -14,17 +14,19 @@ DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
 
 // Padding in the target needs no mask: it comes after the real tokens, which see no later ones, and
 // the loss ignores it.
-Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const {
-  const Var h =
-      self_attention_norm(x, [&](const Var& x) { return self_attention(x, {}, /*causal=*/true); });
+Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
+                             const AttentionContext& context) const {
+  const Var h = self_attention_norm(
+      x, [&](const Var& x) { return self_attention(x, {}, /*causal=*/true, context); });
   const Var c = cross_attention_norm(
       h, [&](const Var& h) { return cross_attention(h, memory, memory_lengths); });
   return feed_forward_norm(c, feed_forward);
 }
 
-Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const {
-  const Var h =
-      self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache.self); });
+Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache,
+                       const AttentionContext& context) const {
+  const Var h = self_attention_norm(
+      x, [&](const Var& x) { return self_attention.step(x, cache.self, context); });
   // The beams of a sentence are the queries of one attention, so its memory is not repeated.
   const int64_t sentences = memory_lengths.numel(), rows = x.shape()[0], size = x.shape()[2];
   const Var c = cross_attention_norm(h, [&](const Var& h) {
@@ -56,7 +58,8 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
       vocabulary(vocabulary),
       words(options, vocabulary, scope),
       encoder(encoder_options(options), words.source, /*causal=*/false, scope / "encoder"),
-      target_embedding(options, words.target, scope / "decoder") {
+      target_embedding(options, words.target, scope / "decoder"),
+      decoder_positions(options, /*causal=*/true, scope / "decoder" / "relative_positions") {
   for (int64_t i = 0; i < options.decoder_layers; ++i) {
     decoder_layers.emplace_back(options, scope / "decoder" / "layers" / i);
   }
@@ -69,9 +72,11 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
 Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,
                            const Tensor& source_lengths) const {
   Var x = target_embedding(target_in);
+  const AttentionContext context{.relative_bias = decoder_positions.bias(target_in.shape()[1])};
   for (const DecoderLayer& layer : decoder_layers) {
-    x = run_layer(options.recompute,
-                  [&layer, x, memory, source_lengths] { return layer(x, memory, source_lengths); });
+    x = run_layer(options.recompute, [&layer, x, memory, source_lengths, context] {
+      return layer(x, memory, source_lengths, context);
+    });
   }
   for (const Norm& norm : decoder_norm) x = norm(x);
   return x;
@@ -98,8 +103,9 @@ EncoderDecoder::State EncoderDecoder::start(const Tensor& source,
 Tensor EncoderDecoder::step(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel();
   Var x = target_embedding(tokens.reshape({rows, 1}), state.position);
+  const AttentionContext context{.relative_bias = decoder_positions.bias(state.position + 1)};
   for (size_t i = 0; i < decoder_layers.size(); ++i) {
-    x = decoder_layers[i].step(x, state.memory_lengths, state.layers[i]);
+    x = decoder_layers[i].step(x, state.memory_lengths, state.layers[i], context);
   }
   for (const Norm& norm : decoder_norm) x = norm(x);
   ++state.position;

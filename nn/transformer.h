@@ -23,9 +23,12 @@ struct DecoderLayerCache {
 
 struct DecoderLayer {
   DecoderLayer(const ModelOptions& options, const ParamScope& scope);
-  Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths) const;
+  /// The context is that of the self-attention.
+  Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
+                 const AttentionContext& context = {}) const;
   /// One more token of each row: x (R, 1, D), R = B * beams, the rows of a sentence side by side.
-  Var step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache) const;
+  Var step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache,
+           const AttentionContext& context = {}) const;
 
   LayerAttention self_attention;
   Residual self_attention_norm;
@@ -86,6 +89,7 @@ struct EncoderDecoder {
   WordTables words;
   Trunk encoder;
   InputEmbedding target_embedding;
+  RelativePositions decoder_positions;
   std::vector<DecoderLayer> decoder_layers;
   std::vector<Norm> decoder_norm;  ///< one with ModelOptions::has_final_norm(), else none
 };

@@ -14,6 +14,8 @@ PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
     case PositionEmbedding::kLearned:
       return PositionTable(embedding_table(o, o.max_position_embeddings, scope / "positions"));
     case PositionEmbedding::kRope:
+    case PositionEmbedding::kAlibi:
+    case PositionEmbedding::kRelative:
     case PositionEmbedding::kNone:
       break;
   }
@@ -55,19 +57,23 @@ EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
       feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
       feed_forward_norm(residual_options(o), scope / "feed_forward_norm") {}
 
-Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal) const {
-  const Var h =
-      self_attention_norm(x, [&](const Var& x) { return self_attention(x, lengths, causal); });
+Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal,
+                             const AttentionContext& context) const {
+  const Var h = self_attention_norm(
+      x, [&](const Var& x) { return self_attention(x, lengths, causal, context); });
   return feed_forward_norm(h, feed_forward);
 }
 
-Var EncoderLayer::step(const Var& x, KeyValueCache& cache) const {
-  const Var h = self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache); });
+Var EncoderLayer::step(const Var& x, KeyValueCache& cache, const AttentionContext& context) const {
+  const Var h =
+      self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache, context); });
   return feed_forward_norm(h, feed_forward);
 }
 
 EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope)
-    : causal(causal), recompute(options.recompute) {
+    : causal(causal),
+      recompute(options.recompute),
+      relative_positions(options, causal, scope / "relative_positions") {
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
     layers.emplace_back(options, scope / "layers" / i);
   }
@@ -76,9 +82,12 @@ EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const Param
   }
 }
 
-Var EncoderStack::operator()(Var x, const Tensor& lengths) const {
+Var EncoderStack::operator()(Var x, const Tensor& lengths, AttentionContext context) const {
+  context.relative_bias = relative_positions.bias(x.shape()[1]);
   for (const EncoderLayer& layer : layers) {
-    x = run_layer(recompute, [this, &layer, x, lengths] { return layer(x, lengths, causal); });
+    x = run_layer(recompute, [this, &layer, x, lengths, context] {
+      return layer(x, lengths, causal, context);
+    });
   }
   for (const Norm& f : norm) x = f(x);
   return x;
@@ -87,15 +96,19 @@ Var EncoderStack::operator()(Var x, const Tensor& lengths) const {
 Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope)
     : embedding(options, table, scope), stack(options, causal, scope) {}
 
-Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments) const {
-  return stack(embedding(ids, 0, segments), lengths);
+Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments,
+                      const AttentionContext& context) const {
+  return stack(embedding(ids, 0, segments), lengths, context);
 }
 
-Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches) const {
+Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches,
+                AttentionContext context) const {
   check(stack.causal, "trunk", "only a causal model can be fed step by step.");
   caches.resize(stack.layers.size());
-  Var x = embedding(ids, caches.empty() ? 0 : caches[0].length);
-  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i]);
+  const int64_t before = caches.empty() ? 0 : caches[0].length;
+  context.relative_bias = stack.relative_positions.bias(before + ids.shape()[1]);
+  Var x = embedding(ids, before);
+  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i], context);
   for (const Norm& f : stack.norm) x = f(x);
   return x;
 }

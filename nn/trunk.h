@@ -6,13 +6,14 @@
 
 #include "nn/layer_attention.h"
 #include "nn/position_table.h"
+#include "nn/relative_positions.h"
 #include "nn/word_tables.h"
 
 namespace tapestry {
 
 /// The table (max_position_embeddings, D) that is added to token embeddings: learned
-/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for rotary positions or
-/// none.
+/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for positions that attention
+/// knows, or none.
 PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
 
 /// Token embedding with positions, segments, norm and dropout.
@@ -32,9 +33,10 @@ struct InputEmbedding {
 struct EncoderLayer {
   EncoderLayer(const ModelOptions& options, const ParamScope& scope);
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
-  Var operator()(const Var& x, const Tensor& lengths, bool causal = false) const;
+  Var operator()(const Var& x, const Tensor& lengths, bool causal = false,
+                 const AttentionContext& context = {}) const;
   /// n more tokens of each row: x (R, n, D). Causal, decoding only.
-  Var step(const Var& x, KeyValueCache& cache) const;
+  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const;
 
   LayerAttention self_attention;
   Residual self_attention_norm;
@@ -46,11 +48,12 @@ struct EncoderLayer {
 struct EncoderStack {
   /// options.num_hidden_layers layers.
   EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope);
-  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
-  Var operator()(Var x, const Tensor& lengths = {}) const;
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D). Its own biases replace the context's.
+  Var operator()(Var x, const Tensor& lengths = {}, AttentionContext context = {}) const;
 
   bool causal;
   bool recompute;  ///< ModelOptions::recompute
+  RelativePositions relative_positions;
   std::vector<EncoderLayer> layers;
   std::vector<Norm> norm;  ///< one with ModelOptions::has_final_norm(), else none
 };
@@ -59,9 +62,12 @@ struct Trunk {
   /// A stack over the embedding `table` (V, D).
   Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope);
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
-  Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {}) const;
-  /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache per layer. Causal trunks only.
-  Var step(const Tensor& ids, std::vector<KeyValueCache>& caches) const;
+  Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
+                 const AttentionContext& context = {}) const;
+  /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache per layer. Causal trunks only;
+  /// of the context only the prefix of the first tokens counts.
+  Var step(const Tensor& ids, std::vector<KeyValueCache>& caches,
+           AttentionContext context = {}) const;
 
   InputEmbedding embedding;
   EncoderStack stack;

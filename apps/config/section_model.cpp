@@ -26,6 +26,12 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Heads of keys and values that groups of heads share (grouped-query attention); 0: as "
             "many as num_attention_heads.",
             between(0, kMostWidth));
+  s.read_if(applies, why, "value_head_size", model.value_head_size,
+            "Size of a head's values; 0: as large as queries and keys.", between(0, kMostWidth));
+  s.read_if(applies, why, "attention_window", model.attention_window,
+            "Self-attention sees only tokens that are less than so many places away (sliding "
+            "window); 0: all.",
+            between(0, double(BlockOptions::kLongest)));
   s.read_if(applies, why, "kv_latent_size", model.kv_latent_size,
             "Size of the latent that keys and values are made of (multi-head latent attention, "
             "DeepSeek-V2); 0: ordinary attention.",
@@ -60,12 +66,16 @@ void bind_transformer(ConfigSection& s, Config& config) {
                    "The batch's variance as the running average takes it: divided by its rows less "
                    "one, as PyTorch does, or by its rows.");
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
-  s.read_choice_if(applies, why, "position_embedding", model.position_embedding,
-                   {{"sinusoidal", PositionEmbedding::kSinusoidal},
-                    {"learned", PositionEmbedding::kLearned},
-                    {"rope", PositionEmbedding::kRope},
-                    {"none", PositionEmbedding::kNone}},
-                   "How the model knows where a token stands.");
+  s.read_choice_if(
+      applies, why, "position_embedding", model.position_embedding,
+      {{"sinusoidal", PositionEmbedding::kSinusoidal},
+       {"learned", PositionEmbedding::kLearned},
+       {"rope", PositionEmbedding::kRope},
+       {"alibi", PositionEmbedding::kAlibi},
+       {"relative", PositionEmbedding::kRelative},
+       {"none", PositionEmbedding::kNone}},
+      "How the model knows where a token stands; alibi and relative (T5's buckets) add "
+      "to the scores of attention by distance.");
   const bool rope = applies && model.position_embedding == PositionEmbedding::kRope;
   s.read_if(rope, "without position_embedding: rope", "rope_theta", model.rope_theta,
             "Base of the wave lengths of rotary positions.", positive());

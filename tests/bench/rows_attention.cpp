@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/kernels/additive_attention.h"
@@ -13,19 +14,25 @@ float* data(const Tensor& x) { return x.data<float>(); }
 
 // Self-attention on a packed projection (B, T, 3D).
 struct SelfAttention {
-  SelfAttention(int64_t batch, int64_t length, int64_t hidden, int64_t heads, bool causal) {
+  SelfAttention(int64_t batch, int64_t length, int64_t hidden, int64_t heads, bool causal,
+                int64_t window = 0) {
     shape.batch = batch;
     shape.queries = shape.keys = length;
     shape.heads = shape.kv_heads = heads;
     shape.head_size = shape.value_size = hidden / heads;
     shape.scale = 1 / std::sqrt(double(shape.head_size));
     shape.causal = causal;
+    shape.window = window;
   }
 
   int64_t hidden() const { return shape.heads * shape.head_size; }
   double cells() const { return double(shape.batch) * shape.queries * hidden(); }
-  /// Of one of its matrix products: a causal mask leaves half.
-  double product() const { return 2 * cells() * shape.keys * (shape.causal ? 0.5 : 1); }
+  /// Of one of its matrix products: a causal mask leaves half, a causal window so many keys.
+  double product() const {
+    const double seen = shape.window > 0 ? double(std::min(shape.window, shape.keys))
+                                         : double(shape.keys) * (shape.causal ? 0.5 : 1);
+    return 2 * cells() * seen;
+  }
   Tensor packed() const { return values({shape.batch, shape.queries, 3 * hidden()}); }
   Tensor plain() const { return values({shape.batch, shape.queries, hidden()}); }
   Tensor row_values() const { return values({shape.batch, shape.heads, shape.queries}); }
@@ -181,6 +188,9 @@ Table attention_length_rows() {
     const std::string name = "/length_" + std::to_string(length);
     rows.push_back(attention_forward_row("attention/forward" + name, self));
     rows.push_back(attention_backward_row("attention/backward" + name, self));
+    const SelfAttention windowed(kTokens / length, length, 256, 4, /*causal=*/true, 256);
+    rows.push_back(attention_forward_row("attention_window_256/forward" + name, windowed));
+    rows.push_back(attention_backward_row("attention_window_256/backward" + name, windowed));
   }
   return rows;
 }

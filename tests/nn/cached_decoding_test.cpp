@@ -199,6 +199,19 @@ ModelOptions latent_options() {
   return options;
 }
 
+ModelOptions window_options() {
+  ModelOptions options = test::pre_norm_options();
+  options.attention_window = 4;
+  options.value_head_size = 3;
+  return options;
+}
+
+ModelOptions positions_options(PositionEmbedding positions) {
+  ModelOptions options = test::post_norm_options();
+  options.position_embedding = positions;
+  return options;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Variants, CachedDecoding,
     ::testing::Values(
@@ -206,6 +219,11 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"post_norm_float32", test::post_norm_options(), DType::kFloat32, 1e-5},
         Variant{"pre_norm_grouped_float64", test::pre_norm_options(), DType::kFloat64, 1e-10},
         Variant{"pre_norm_grouped_float32", test::pre_norm_options(), DType::kFloat32, 1e-5},
+        Variant{"window_narrow_values_float64", window_options(), DType::kFloat64, 1e-10},
+        Variant{"alibi_float64", positions_options(PositionEmbedding::kAlibi), DType::kFloat64,
+                1e-10},
+        Variant{"relative_float32", positions_options(PositionEmbedding::kRelative),
+                DType::kFloat32, 1e-5},
         Variant{"multi_query_float64", multi_query_options(), DType::kFloat64, 1e-10},
         Variant{"latent_float64", latent_options(), DType::kFloat64, 1e-10},
         Variant{"latent_float32", latent_options(), DType::kFloat32, 1e-5}),

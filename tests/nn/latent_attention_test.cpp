@@ -47,7 +47,7 @@ Options plain_options() {
 
 Options wide_value_options() {
   Options options = rotary_options();
-  options.value_head_size = options.hidden_size / options.heads + options.rope_head_size;
+  options.value_head_size = options.hidden_size / options.heads + options.rope_head_size + 3;
   return options;
 }
 
@@ -220,8 +220,8 @@ TEST(LatentAttentionOptions, MustFit) {
             "[attention] hidden_size must be a multiple of num_attention_heads, got 12 and 5.");
   EXPECT_EQ(error_of_options([](Options& o) { o.rope_head_size = 3; }),
             "[attention] rope_head_size must be even, got 3.");
-  EXPECT_EQ(error_of_options([](Options& o) { o.value_head_size = 7; }),
-            "[attention] value_head_size must be at most 6, the size of a key, got 7.");
+  EXPECT_EQ(error_of_options([](Options& o) { o.value_head_size = -1; }),
+            "[attention] value_head_size must be at least 0, got -1.");
   EXPECT_EQ(error_of_options([](Options& o) { o.kv_latent_size = 0; }),
             "[attention] kv_latent_size must be at least 1, got 0.");
 }

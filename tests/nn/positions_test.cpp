@@ -79,8 +79,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Positions,
                                            Variant{"sinusoidal", PositionEmbedding::kSinusoidal},
                                            Variant{"learned", PositionEmbedding::kLearned},
                                            Variant{"rope", PositionEmbedding::kRope},
+                                           Variant{"alibi", PositionEmbedding::kAlibi},
+                                           Variant{"relative", PositionEmbedding::kRelative},
                                            Variant{"latent_none", PositionEmbedding::kNone, 6},
-                                           Variant{"latent_rope", PositionEmbedding::kRope, 6}),
+                                           Variant{"latent_rope", PositionEmbedding::kRope, 6},
+                                           Variant{"latent_alibi", PositionEmbedding::kAlibi, 6}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -49,6 +49,10 @@ TEST_P(AttentionTensorCoresTest, EqualTheDefinition) {
       {"one query, dropout", 2, 1, 200, 2, 1, size, true, {}, 0.2f},
       {"one query, key lengths", 4, 1, 70, 2, 2, size, false, {70, 1, 0, 33}, 0},
       {"no key", 2, 3, 0, 2, 2, size, false, {}, 0},
+      {"window, causal", 1, 150, 150, 2, 1, size, true, {}, 0, {.window = 20}},
+      {"window both ways, lengths", 2, 150, 190, 1, 1, size, false, {190, 70}, 0, {.window = 70}},
+      {"window, dropout", 1, 140, 200, 1, 1, size, true, {}, 0.25f, {.window = 90}},
+      {"general kernels: a mask", 1, 70, 90, 2, 1, size, true, {}, 0, {.mask = DenseMask::kAdded}},
   };
   for (const AttentionCase& c : cases) check<BFloat16>(c, bfloat16_tolerance(), kAligned);
 }

@@ -1,0 +1,254 @@
+// Windows, values of another size, masks of the caller, prefixes and positions by distance, in
+// layers and models.
+#include "nn/relative_positions.h"
+#include "tests/nn/models.h"
+#include "tests/nn/pytorch_fixture.h"
+
+namespace tapestry {
+namespace {
+
+using test::distance;
+
+struct Variant {
+  const char* name;
+  ModelOptions options;
+};
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+template <class F>
+Variant variant(const char* name, F change) {
+  ModelOptions options = test::llama_options();
+  change(options);
+  return {name, options};
+}
+
+class AttentionKinds : public ::testing::TestWithParam<Variant> {
+ protected:
+  const test::SmallLanguageModel built_{GetParam().options, /*causal=*/true};
+  const LanguageModel& model_ = built_.model;
+  const Tensor ids_ = test::uniform_ids({3, 20}, 4, 2, test::kVocabulary);
+
+  Tensor whole(const AttentionContext& context = {}) const {
+    return model_.logits(model_.hidden(ids_, {}, {}, context)).value();
+  }
+  Tensor at(const Tensor& logits, int64_t t) const {
+    return test::columns(logits, t, t + 1).reshape({3, test::kVocabulary});
+  }
+};
+
+TEST_P(AttentionKinds, StepsEqualTheWholeSequence) {
+  const Tensor expected = whole();
+  for (const int64_t first : {1, 7}) {
+    std::vector<KeyValueCache> caches;
+    test::poison_free_memory();
+    for (int64_t begin = 0, end = first; end <= 20; begin = end++) {
+      const Tensor logits = model_.step(test::columns(ids_, begin, end), caches);
+      ASSERT_LT(distance(logits, at(expected, end - 1)), 1e-10) << "token " << end;
+    }
+  }
+}
+
+TEST_P(AttentionKinds, GenerationFollowsTheLikeliestTokens) {
+  LanguageModelSteps steps(model_, 1);
+  std::vector<int32_t> tokens = {4, 9, 5}, fed = tokens;
+  for (int i = 0; i < 12; ++i) {
+    const auto logits = steps.step(fed).to_vector<double>();
+    const auto likeliest = [](const std::vector<double>& x) {
+      return static_cast<int32_t>(std::max_element(x.begin(), x.end()) - x.begin());
+    };
+    const auto length = static_cast<int64_t>(tokens.size());
+    const Tensor all = model_.logits(model_.hidden(test::ints(tokens, {1, length}))).value();
+    const Tensor last = test::columns(all, length - 1, length);
+    ASSERT_EQ(likeliest(logits), likeliest(last.to_vector<double>())) << "token " << i;
+    fed = {likeliest(logits)};
+    tokens.push_back(fed[0]);
+  }
+}
+
+// A token sees the whole prefix, but none behind itself after it.
+TEST_P(AttentionKinds, PrefixesAreSeenByAll) {
+  const AttentionContext context{.prefix_lengths = test::ints({5, 0, 20}, {3})};
+  const Tensor plain = whole(), prefixed = whole(context);
+  const Tensor middle = prefixed.slice(1, 2);
+  EXPECT_LT(distance(middle, plain.slice(1, 2)), 1e-12);
+  EXPECT_GT(distance(prefixed.slice(0, 1), plain.slice(0, 1)), 1e-3);
+  // The last token of the first row reaches no earlier one, the last but one of its prefix does.
+  for (const int64_t changed : {19, 4}) {
+    Tensor ids = ids_.clone();
+    ids.data<int32_t>()[changed] = 2 + (ids.data<int32_t>()[changed] - 1) % 17;
+    const Tensor other = model_.logits(model_.hidden(ids, {}, {}, context)).value();
+    const double moved = distance(at(other, 2), at(prefixed, 2));
+    if (changed == 4) {
+      EXPECT_GT(moved, 1e-6);
+    } else {
+      EXPECT_EQ(moved, 0);
+    }
+  }
+}
+
+TEST_P(AttentionKinds, PrefixedStepsEqualTheWholeSequence) {
+  const Tensor prefixes = test::ints({5, 0, 7}, {3});
+  const Tensor expected = whole({.prefix_lengths = prefixes});
+  std::vector<KeyValueCache> caches;
+  for (int64_t begin = 0, end = 7; end <= 20; begin = end++) {
+    const Tensor logits = model_.step(test::columns(ids_, begin, end), caches, prefixes);
+    ASSERT_LT(distance(logits, at(expected, end - 1)), 1e-10) << "token " << end;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, AttentionKinds,
+    ::testing::Values(
+        variant("window", [](ModelOptions& o) { o.attention_window = 5; }),
+        variant("wide_values", [](ModelOptions& o) { o.value_head_size = 7; }),
+        variant("narrow_values_window",
+                [](ModelOptions& o) { o.value_head_size = 1, o.attention_window = 6; }),
+        variant("alibi", [](ModelOptions& o) { o.position_embedding = PositionEmbedding::kAlibi; }),
+        variant("relative",
+                [](ModelOptions& o) { o.position_embedding = PositionEmbedding::kRelative; }),
+        variant("relative_window",
+                [](ModelOptions& o) {
+                  o.position_embedding = PositionEmbedding::kRelative;
+                  o.attention_window = 4;
+                }),
+        variant("latent_window_alibi",
+                [](ModelOptions& o) {
+                  o.num_key_value_heads = 0;
+                  o.kv_latent_size = 6;
+                  o.value_head_size = 3;
+                  o.attention_window = 7;
+                  o.position_embedding = PositionEmbedding::kAlibi;
+                }),
+        variant("latent_relative",
+                [](ModelOptions& o) {
+                  o.num_key_value_heads = 0;
+                  o.kv_latent_size = 6;
+                  o.position_embedding = PositionEmbedding::kRelative;
+                })),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(AttentionWindow, OfTheWholeSequenceChangesNothing) {
+  ModelOptions options = test::llama_options();
+  const Tensor ids = test::uniform_ids({2, 12}, 4, 2, test::kVocabulary);
+  const test::SmallLanguageModel plain(options, true);
+  for (const int64_t window : {12, 1 << 20}) {
+    options.attention_window = window;
+    const test::SmallLanguageModel windowed(options, true);
+    EXPECT_TRUE(
+        test::same_bits(plain.model.hidden(ids).value(), windowed.model.hidden(ids).value()));
+  }
+}
+
+// Over two layers a token reaches 2 (window - 1) tokens back, and not one more.
+TEST(AttentionWindow, ReachesAsFarAsLayersTimesWindow) {
+  ModelOptions options = test::llama_options();
+  options.attention_window = 3;
+  const test::SmallLanguageModel built(options, true);
+  const Tensor ids = test::uniform_ids({1, 12}, 4, 2, test::kVocabulary);
+  const Tensor before = built.model.hidden(ids).value();
+  Tensor changed = ids.clone();
+  changed.data<int32_t>()[3] = 2 + (changed.data<int32_t>()[3] - 1) % 17;
+  const Tensor after = built.model.hidden(changed).value();
+  for (int64_t t = 0; t < 12; ++t) {
+    const double moved = distance(test::columns(before, t, t + 1), test::columns(after, t, t + 1));
+    EXPECT_EQ(moved > 0, 3 <= t && t <= 3 + 2 * (3 - 1)) << t << ": " << moved;
+  }
+}
+
+TEST(AttentionLayerMasks, ACausalMaskAndLengthsMayBeWritten) {
+  ParamStore store(3, DType::kFloat64);
+  const MultiHeadAttention::Options options{.hidden_size = 8, .heads = 2, .value_head_size = 3};
+  const SelfAttention self(options, store.root() / "self");
+  const CrossAttention cross(options, store.root() / "cross");
+  test::disturb(store);
+  const Var x = test::uniform({2, 4, 8}, 3), memory = test::uniform({2, 5, 8}, 4);
+  std::vector<int32_t> causal, lengths;
+  for (int64_t t = 0; t < 4; ++t) {
+    for (int64_t j = 0; j < 4; ++j) causal.push_back(j <= t);
+  }
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t t = 0; t < 4; ++t) {
+      for (int64_t j = 0; j < 5; ++j) lengths.push_back(b == 0 || j < 2);
+    }
+  }
+  EXPECT_LT(distance(self(x, {}, false, {.mask = test::ints(causal, {4, 4})}).value(),
+                     self(x, {}, true).value()),
+            1e-14);
+  EXPECT_LT(distance(cross(x, memory, {}, test::ints(lengths, {2, 4, 5})).value(),
+                     cross(x, memory, test::lengths_tensor({5, 2})).value()),
+            1e-14);
+}
+
+TEST(AttentionLayerMasks, TheRecorderKnowsThem) {
+  ParamStore store(3, DType::kFloat64);
+  const SelfAttention layer({.hidden_size = 8, .heads = 2, .value_head_size = 3, .window = 2},
+                            store.root());
+  const AttentionRecorder recorder;
+  layer(test::uniform({1, 5, 8}, 3), {}, true);
+  ASSERT_EQ(recorder.weights().size(), 1u);
+  const auto weights = recorder.weights()[0].to_vector<double>();
+  for (int64_t t = 0; t < 5; ++t) {
+    for (int64_t j = 0; j < 5; ++j) EXPECT_EQ(weights[t * 5 + j] > 0, j == t || j == t - 1);
+  }
+}
+
+// Values of PyTorch and transformers: tests/fixtures/distance_biases.py.
+test::Json fixture() { return test::read_fixture("distance_biases"); }
+
+TEST(DistanceBiases, SlopesArePublishedOnes) {
+  const test::Json expected = fixture().at("slopes");
+  for (int64_t heads = 1; heads <= 17; ++heads) {
+    const auto slopes = expected.at(std::to_string(heads)).get<std::vector<double>>();
+    const auto ours = alibi_slopes(heads);
+    ASSERT_EQ(ours.size(), slopes.size());
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], slopes[i], 1e-7) << heads;
+  }
+}
+
+TEST(DistanceBiases, BucketsArePublishedOnes) {
+  const test::Json expected = fixture().at("buckets");
+  for (const bool both_ways : {false, true}) {
+    const auto buckets =
+        expected.at(both_ways ? "bidirectional" : "causal").get<std::vector<int64_t>>();
+    const auto farthest = static_cast<int64_t>(buckets.size() / 2);
+    for (int64_t d = -farthest; d <= farthest; ++d) {
+      EXPECT_EQ(relative_bucket(d, both_ways), buckets[static_cast<size_t>(d + farthest)]) << d;
+    }
+  }
+}
+
+// Attention with these biases, as PyTorch composes it from the formulas.
+TEST(DistanceBiases, AttentionEqualsPyTorch) {
+  const test::Json all = fixture();
+  const auto tensor = [](const test::Json& value) {
+    return test::doubles(value.at("data").get<std::vector<double>>(),
+                         Shape(value.at("shape").get<std::vector<int64_t>>().data(),
+                               static_cast<int>(value.at("shape").size())));
+  };
+  for (const char* kind : {"alibi", "relative"}) {
+    ModelOptions options;
+    options.num_attention_heads = 3;
+    options.max_position_embeddings = 8;
+    options.position_embedding =
+        kind == std::string("alibi") ? PositionEmbedding::kAlibi : PositionEmbedding::kRelative;
+    for (const bool causal : {false, true}) {
+      const test::Json& row = all.at("attention").at(kind).at(causal ? "causal" : "encoder");
+      ParamStore store(3, DType::kFloat64);
+      const RelativePositions positions(options, causal, store.root());
+      if (positions.weight.defined()) positions.weight.value().copy_from(tensor(row.at("table")));
+      const Var q = tensor(row.at("q")), k = tensor(row.at("k")), v = tensor(row.at("v"));
+      // Longer than the positions of the options.
+      const Var bias = positions.bias(k.shape()[1]);
+      EXPECT_LT(
+          distance(
+              attention(q, k, v, {.heads = 3, .causal = causal, .relative_bias = bias}).value(),
+              tensor(row.at("out"))),
+          1e-6)
+          << kind << ' ' << causal;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tapestry
