@@ -38,8 +38,8 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   const OptionReport report = OptionReport::throwing("data");
   const bool parallel = !source.empty() || !target.empty();
   report.expect(
-      parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() == 1, "",
-      "a corpus must have exactly one of source and target, tsv, ding, text, images, got ",
+      parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() + !csv.empty() == 1,
+      "", "a corpus must have exactly one of source and target, tsv, ding, text, images, csv, got ",
       str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
@@ -49,6 +49,7 @@ CorpusSpec::Kind CorpusSpec::kind() const {
          : !tsv.empty()  ? labelled ? Kind::kLabelled : Kind::kTsv
          : !ding.empty() ? Kind::kDing
          : !text.empty() ? Kind::kText
+         : !csv.empty()  ? Kind::kPoints
                          : Kind::kImages;
 }
 
@@ -77,7 +78,7 @@ void CorpusSpec::validate(const OptionReport& report) const {
 
 std::string CorpusSpec::str() const {
   std::vector<std::string> names;
-  for (const std::string* name : {&source, &target, &tsv, &ding, &text, &images, &labels}) {
+  for (const std::string* name : {&source, &target, &tsv, &ding, &text, &images, &labels, &csv}) {
     if (!name->empty()) names.push_back(*name);
   }
   return join(names, ", ");

@@ -30,8 +30,9 @@
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images. A tsv with
-/// a label_column is a corpus for classification, and so are images (data/images.h).
+/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images, csv. A tsv
+/// with a label_column is a corpus for classification, and so are images (data/images.h); a csv is
+/// one for regression (data/points.h).
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
@@ -53,6 +54,7 @@ struct CorpusSpec {
   std::string documents = "lines";
   std::string images;  ///< IDX file of images, or TSV of labels and paths of images
   std::string labels;  ///< IDX file of their labels; empty: images is a TSV
+  std::string csv;     ///< file of points: x and y in each line
   /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. The
   /// same for images.
   double range_begin = 0;
@@ -62,7 +64,7 @@ struct CorpusSpec {
   std::string split = "all";
   int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
 
-  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages };
+  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages, kPoints };
   /// Throws Error(kConfig) if the members contradict each other.
   Kind kind() const;
   /// Whether its pairs are translations: true for kParallel, kTsv and kDing.

@@ -101,13 +101,17 @@ void check_model(Rules& rules, const Config& config) {
   if (has_attention(config.model_type)) {
     rules.of("model", {}, {}, [&](const OptionReport& report) { model.validate(report); });
   }
+  if (config.model_type == ModelType::kAttentionPooling) {
+    rules.of("model", {}, {{"learned", "model.learn_width"}},
+             [&](const OptionReport& report) { model.pooling.validate(report); });
+  }
   const ImageSize& size = config.data.image.size;
   if (config.model_type == ModelType::kVit && size.known()) {
     rules.of("model", {"data.image"}, {}, [&](const OptionReport& report) {
       validate_patches(model.patch_size, size.height, size.width, report);
     });
   }
-  if (reads_images(config)) return;
+  if (!reads_text(config)) return;
   rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
     report.expect(longest <= model.max_position_embeddings, "max_position_embeddings",
@@ -151,8 +155,13 @@ bool reads_images(const Config& config) {
   return !config.data.train.empty() && !config.data.train[0].images.empty();
 }
 
+bool reads_text(const Config& config) {
+  return !reads_images(config) && !config.task->reads_points;
+}
+
 bool has_attention(ModelType type) {
-  return type != ModelType::kRnnAttention && type != ModelType::kLinear;
+  return type != ModelType::kRnnAttention && type != ModelType::kLinear &&
+         type != ModelType::kAttentionPooling;
 }
 
 ModelOptions model_defaults(ModelType type) {
@@ -178,7 +187,7 @@ Config default_config(const TaskKind& task, bool images) {
 void derive(Config& config) {
   const TaskKind& task = *config.task;
   config.batch.seed = config.seed;
-  if (reads_images(config)) config.batch.batch_type = "sentences";  // batch_size counts images
+  if (!reads_text(config)) config.batch.batch_type = "sentences";  // of images or points
   config.tokenizer.mask_piece = task.needs_mask_piece;
   config.tokenizer.sentinels = task.sentinels;
   config.denoising.max_length = config.data.corpus.max_length;
@@ -198,9 +207,8 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_corpora(rules, "data.train", config.data.train, images);
   check_corpora(rules, "data.valid", config.data.valid, images);
   check_labels(rules, config.data.labels);
-  if (images) {
-    check_image(rules, config.data.image);
-  } else {
+  if (images) check_image(rules, config.data.image);
+  if (reads_text(config)) {
     rules.of("tokenizer", {}, {},
              [&](const OptionReport& report) { config.tokenizer.validate(report); });
   }

@@ -88,6 +88,8 @@ struct Config {
 
 /// Whether the corpora are images, not texts.
 bool reads_images(const Config& config);
+/// Whether they are texts, so that there is a tokenizer.
+bool reads_text(const Config& config);
 
 /// The defaults of a task, with `images` of one that reads images. A Config that is filled in C++
 /// starts with these and ends with complete().

@@ -78,6 +78,12 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
 }
 
+void bind_points(ConfigSection& s, CorpusSpec& corpus) {
+  s.demand("csv");
+  s.read_input_file("csv", corpus.csv,
+                    "File of points: x, a comma and y in each line, with or without a header.");
+}
+
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
   std::vector<double> range = {corpus.range_begin, corpus.range_end};
   s.read_if(applies, "without documents: file", "range", range,
@@ -103,9 +109,11 @@ void bind_data(ConfigSection& s, Config& config) {
   const bool blocks = config.task->reads_blocks;
   const bool images = reads_images(config);
   if (images) bind_image_data(s, config);
-  const std::string why = images ? "with images"
-                                 : concat("with task: ", config.task->name, "; see ",
-                                          blocks ? "block_size" : "max_length");
+  const bool texts = reads_text(config);
+  const std::string why = images   ? "with images"
+                          : !texts ? concat("with task: ", config.task->name)
+                                   : concat("with task: ", config.task->name, "; see ",
+                                            blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));
@@ -113,10 +121,10 @@ void bind_data(ConfigSection& s, Config& config) {
             "Keeps the token ids in output_dir, so that the next run need not encode the text.");
   // bos, a token and eos; of pairs a token and eos.
   const double shortest = config.task->has_classes ? 3 : 2;
-  s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length,
+  s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
             "Longest side of an example in tokens, its begin and end included.",
             between(shortest, double(BlockOptions::kLongest)));
-  s.read_choice_if(!blocks && !images, why, "overlong", data.corpus.overlong,
+  s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
                    names(CorpusOptions::kOverlong),
                    "What happens to a longer example: it is left out, cut, or an error.");
   s.read_if(config.task->has_classes, concat("with task: ", config.task->name), "labels",

@@ -32,6 +32,8 @@ void bind_data(ConfigSection& s, Config& config);
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus);
 void bind_text(ConfigSection& s, CorpusSpec& corpus);
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus);
+/// Points of the plane.
+void bind_points(ConfigSection& s, CorpusSpec& corpus);
 /// The key `range` of a part of a file.
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
 /// The keys of images in the sections data.train, data and model.

@@ -18,12 +18,14 @@ enum class ModelType {
   kRnnAttention,
   kEncoder,
   kDecoder,
-  kVit,     ///< of images
-  kLinear,  ///< of images: softmax regression
+  kVit,               ///< of images
+  kLinear,            ///< of images: softmax regression
+  kAttentionPooling,  ///< of points: Nadaraya-Watson regression
 };
 inline constexpr ModelType kModelTypes[] = {
-    ModelType::kEncoderDecoder, ModelType::kEncoder, ModelType::kDecoder,
-    ModelType::kRnnAttention,   ModelType::kVit,     ModelType::kLinear};
+    ModelType::kEncoderDecoder,  ModelType::kEncoder, ModelType::kDecoder,
+    ModelType::kRnnAttention,    ModelType::kVit,     ModelType::kLinear,
+    ModelType::kAttentionPooling};
 /// As in a config.
 const char* name_of(ModelType type);
 
@@ -35,6 +37,7 @@ enum Ability : unsigned {
   kModelsText = 1 << 3,     ///< has a perplexity
   kFillsMasks = 1 << 4,
   kClassifies = 1 << 5,
+  kPredictsNumbers = 1 << 6,
 };
 
 /// A section that only some tasks have.
@@ -54,6 +57,7 @@ struct TaskKind {
   std::vector<TaskSection> sections = {};  ///< besides data, tokenizer, model and training
   bool reads_blocks = false;               ///< examples are blocks of a stream of tokens, not lines
   bool has_classes = false;                ///< reads data.labels
+  bool reads_points = false;               ///< examples are points, not texts: no tokenizer
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
   void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own

@@ -130,7 +130,7 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
 
 void Resume::go_on(Checkpoint checkpoint, Config& config) {
   goes_on_ = true;
-  if (!reads_images(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
+  if (reads_text(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
   const ByteSource& json = checkpoint.open("config.json");
   const Config before = load_checkpoint_config(bytes_of(json), json.name);
   if (config.task->has_classes) keep_classes(before.data, config);

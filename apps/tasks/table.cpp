@@ -8,11 +8,12 @@ extern const Task kClm;
 extern const Task kMlm;
 extern const Task kDenoising;
 extern const Task kClassification;
+extern const Task kRegression;
 
 namespace {
 
 const TaskKind* const kTasks[] = {
-    &kTranslation, &kClm, &kMlm, &kDenoising, &kClassification,
+    &kTranslation, &kClm, &kMlm, &kDenoising, &kClassification, &kRegression,
 };
 
 }  // namespace
