@@ -54,11 +54,11 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   const bool parallel = !source.empty() || !target.empty();
   report.expect(
       parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() + !jsonl.empty() +
-              !squad.empty() ==
+              !squad.empty() + !csv.empty() ==
           1,
       "",
       "a corpus must have exactly one of source and target, tsv, ding, text, images, jsonl, squad, "
-      "got ",
+      "csv, got ",
       str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
@@ -73,6 +73,7 @@ CorpusSpec::Kind CorpusSpec::kind() const {
          : !text.empty()  ? Kind::kText
          : !jsonl.empty() ? prompted ? Kind::kPrompted : Kind::kQuestions
          : !squad.empty() ? Kind::kQuestions
+         : !csv.empty()   ? Kind::kPoints
                           : Kind::kImages;
 }
 
@@ -108,7 +109,7 @@ void CorpusSpec::validate(const OptionReport& report) const {
 std::string CorpusSpec::str() const {
   std::vector<std::string> names;
   for (const std::string* name :
-       {&source, &target, &tsv, &ding, &text, &images, &labels, &jsonl, &squad}) {
+       {&source, &target, &tsv, &ding, &text, &images, &labels, &jsonl, &squad, &csv}) {
     if (!name->empty()) names.push_back(*name);
   }
   return join(names, ", ");

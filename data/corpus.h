@@ -33,10 +33,10 @@
 namespace tapestry {
 
 /// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images, jsonl,
-/// squad. A tsv with a label_column is a corpus for classification, and so are images
+/// squad, csv. A tsv with a label_column is a corpus for classification, and so are images
 /// (data/images.h). A tsv or jsonl with `prompt` and `answer` holds prompts that a causal model
 /// answers (data/prompts.h). Without them a jsonl, like a squad, holds questions about texts
-/// (data/questions.h).
+/// (data/questions.h). A csv is one for regression (data/points.h).
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
@@ -58,6 +58,7 @@ struct CorpusSpec {
   std::string documents = "lines";
   std::string images;  ///< IDX file of images, or TSV of labels and paths of images
   std::string labels;  ///< IDX file of their labels; empty: images is a TSV
+  std::string csv;     ///< file of points: x and y in each line
   /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. The
   /// same for images.
   double range_begin = 0;
@@ -71,7 +72,17 @@ struct CorpusSpec {
   std::string answer;  ///< ... and of what is answered
   std::string squad;   ///< file of questions in SQuAD's format
 
-  enum class Kind { kParallel, kTsv, kDing, kText, kLabelled, kImages, kPrompted, kQuestions };
+  enum class Kind {
+    kParallel,
+    kTsv,
+    kDing,
+    kText,
+    kLabelled,
+    kImages,
+    kPrompted,
+    kQuestions,
+    kPoints
+  };
   /// Throws Error(kConfig) if the members contradict each other.
   Kind kind() const;
   /// Whether its pairs are translations: true for kParallel, kTsv and kDing.

@@ -359,6 +359,8 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec) {
       return std::make_unique<QuestionTextReader>(spec);
     case CorpusSpec::Kind::kImages:
       fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got images ", spec.str(), '.');
+    case CorpusSpec::Kind::kPoints:
+      fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got points ", spec.str(), '.');
   }
   return nullptr;
 }

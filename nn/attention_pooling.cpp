@@ -6,14 +6,7 @@ namespace tapestry {
 namespace {
 
 Var make_inverse_width(const AttentionPooling::Options& options, const ParamScope& scope) {
-  if (!(options.width > 0) || !std::isfinite(options.width)) {
-    fail(ErrorKind::kConfig, "[attention_pooling] the width must be positive, got ", options.width,
-         '.');
-  }
-  if (options.learned && options.kernel == SimilarityKernel::kBoxcar) {
-    fail(ErrorKind::kConfig,
-         "[attention_pooling] the width of a boxcar cannot be learned: it has no gradient.");
-  }
+  options.validate();
   if (options.learned) {
     return scope.create("inverse_width", {1}, {Init::Kind::kConstant, 1 / options.width});
   }
@@ -45,6 +38,12 @@ Var divided_by_sum(const Var& similarity) {
 }
 
 }  // namespace
+
+void AttentionPooling::Options::validate(const OptionReport& report) const {
+  report.expect(width > 0 && std::isfinite(width), "width", "must be positive, got ", width, '.');
+  report.expect(!learned || kernel != SimilarityKernel::kBoxcar, "learned",
+                "must be false for a boxcar: its width has no gradient.");
+}
 
 AttentionPooling::AttentionPooling(const Options& options, const ParamScope& scope)
     : kernel(options.kernel), inverse_width(make_inverse_width(options, scope)) {}

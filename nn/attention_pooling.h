@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/ops.h"
+#include "core/option_report.h"
 #include "nn/parameters.h"
 
 namespace tapestry {
@@ -13,15 +14,30 @@ enum class SimilarityKernel {
   kEpanechnikov,  ///< 1 - u^2 for u < 1, else 0
 };
 
+/// As in a config.
+constexpr const char* name_of(SimilarityKernel kernel) {
+  switch (kernel) {
+    case SimilarityKernel::kGaussian:
+      return "gaussian";
+    case SimilarityKernel::kBoxcar:
+      return "boxcar";
+    case SimilarityKernel::kEpanechnikov:
+      return "epanechnikov";
+  }
+  return nullptr;
+}
+
 /// f(q) = sum_i a(q, k_i) v_i / sum_j a(q, k_j). A query that sees no key gives 0.
 struct AttentionPooling {
   struct Options {
     SimilarityKernel kernel = SimilarityKernel::kGaussian;
     double width = 1;      ///< the initial width if it is learned
     bool learned = false;  ///< the parameter "inverse_width"; its sign does not matter
+
+    /// The width must be positive. A boxcar's cannot be learned: it has no gradient.
+    void validate(const OptionReport& report = OptionReport::throwing("attention_pooling")) const;
   };
-  /// Throws Error(kConfig) if the width is not positive, or if a boxcar's width is to be learned:
-  /// it has no gradient.
+  /// Throws as Options::validate().
   AttentionPooling(const Options& options, const ParamScope& scope);
 
   /// The normalised weights of queries (N, d) over keys (M, d): (N, M). Pairs where the mask (N, M)

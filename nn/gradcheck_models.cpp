@@ -440,4 +440,16 @@ std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place) {
   return cases;
 }
 
+GradcheckCase attention_pooling_gradcheck(const std::string& name, const ModelOptions& options) {
+  const Inputs in;
+  const Var queries = in.normal({3, 1}, 4), keys = in.normal({5, 1}, 5);
+  const Var values = in.normal({5, 1}, 6);
+  // A width at which every point counts, whatever the config's data are like.
+  AttentionPooling::Options pooling = options.pooling;
+  pooling.width = 2.5;
+  return layer_case<AttentionPooling>(
+      in, name, pooling, {queries, keys, values},
+      [=](const AttentionPooling& f) { return f(queries, keys, values); });
+}
+
 }  // namespace tapestry

@@ -32,5 +32,8 @@ GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptio
 /// The loss of a classifier of images of 4 x 6 pixels, by the images too.
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options);
 GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options);
+/// What attention pooling predicts of five points at three places, by all of them and a learned
+/// width.
+GradcheckCase attention_pooling_gradcheck(const std::string& name, const ModelOptions& options);
 
 }  // namespace tapestry

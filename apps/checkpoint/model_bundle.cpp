@@ -74,7 +74,7 @@ ModelFiles read_model_files(const std::string& path) {
   Checkpoint checkpoint(model.folder);
   const ByteSource& config = checkpoint.open(kConfigFile);
   model.config = load_checkpoint_config(bytes_of(config), config.name);
-  if (!reads_images(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(checkpoint));
+  if (reads_text(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(checkpoint));
   model.tensors = TensorReader(checkpoint.open(kModelFile));
   return model;
 }
@@ -108,7 +108,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
 template <class Model>
 std::map<std::string, std::string> ModelBundle<Model>::files() const {
   std::map<std::string, std::string> files;
-  if (!reads_images(config)) files = tokenizers.files();
+  if (reads_text(config)) files = tokenizers.files();
   files[kConfigFile] = to_json(config);
   return files;
 }

@@ -261,6 +261,16 @@ void add_answer(CLI::App& app, Run& run) {
   command->callback([&run, arguments] { run = [arguments] { return run_answer(*arguments); }; });
 }
 
+void add_predict(CLI::App& app, Run& run) {
+  auto* command =
+      app.add_subcommand("predict", "y for each line of standard input, an x, by a regression");
+  auto arguments = std::make_shared<PredictArguments>();
+  add_model(command, arguments->model, arguments->compute);
+  command->add_option("--attention", arguments->attention,
+                      "also write a page (HTML) with the curve and the weights of the points");
+  command->callback([&run, arguments] { run = [arguments] { return run_predict(*arguments); }; });
+}
+
 void add_score(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
       "score",
@@ -454,6 +464,7 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_fill_mask(app, run);
   add_classify(app, run);
   add_answer(app, run);
+  add_predict(app, run);
   add_score(app, run);
   add_evaluate(app, run);
   add_gradcheck(app, run);

@@ -105,6 +105,13 @@ struct AnswerArguments {
   bool jsonl = false;       ///< lines are JSON objects with context and question
 };
 
+/// Prints y for each line of standard input, an x.
+struct PredictArguments {
+  std::string model;
+  ComputeArguments compute;
+  std::string attention;  ///< page to write with the curve and the weights of the points, or ""
+};
+
 struct ScoreArguments {
   ModelChoice models;
   ComputeArguments compute;
@@ -170,6 +177,7 @@ int run_generate(const GenerateArguments& arguments);
 int run_fill_mask(const FillMaskArguments& arguments);
 int run_classify(const ClassifyArguments& arguments);
 int run_answer(const AnswerArguments& arguments);
+int run_predict(const PredictArguments& arguments);
 int run_score(const ScoreArguments& arguments);
 int run_evaluate(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);

@@ -68,7 +68,7 @@ TokenizerPair stand_ins(Config& config) {
     config.data.labels = {"0", "1"};
     note("the classes come from the data; two stand in");
   }
-  if (reads_images(config)) return {};
+  if (!reads_text(config)) return {};
   const TokenizerOptions& options = config.tokenizer;
   if (!options.path.empty()) {
     const std::shared_ptr<const Tokenizer> read = read_tokenizer(options);
@@ -143,7 +143,7 @@ int run_inspect(const InspectArguments& arguments) {
   const ModelFiles files = read_model_files(arguments.path);
   std::cout << "checkpoint " << std::filesystem::canonical(files.folder).string() << "\n\n"
             << to_yaml(files.config) << '\n';
-  if (!reads_images(files.config)) print_tokenizers(files.tokenizers);
+  if (reads_text(files.config)) print_tokenizers(files.tokenizers);
   std::cout << std::flush;
   print_model(files.config, files.tokenizers, arguments.shapes);
   return 0;

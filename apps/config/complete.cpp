@@ -103,8 +103,14 @@ void check_model(Rules& rules, const Config& config) {
     for (const ModelType type : model_types(config)) types.push_back(name_of(type));
     report.expect_one_of("type", name_of(config.model_type), types);
   });
-  rules.of("model", {}, {}, [&](const OptionReport& report) {
-    has_attention(config.model_type) ? model.validate(report) : validate_initializer(model, report);
+  rules.of("model", {}, {{"learned", "model.learn_width"}}, [&](const OptionReport& report) {
+    if (has_attention(config.model_type)) {
+      model.validate(report);
+    } else if (config.model_type == ModelType::kAttentionPooling) {
+      model.pooling.validate(report);
+    } else {
+      validate_initializer(model, report);
+    }
   });
   const ImageSize& size = config.data.image.size;
   if (config.model_type == ModelType::kVit && size.known()) {
@@ -112,7 +118,7 @@ void check_model(Rules& rules, const Config& config) {
       validate_patches(model.patch_size, size.height, size.width, report);
     });
   }
-  if (reads_images(config)) return;
+  if (!reads_text(config)) return;
   rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
     report.expect(longest <= model.longest_sequence(), "max_position_embeddings",
@@ -161,6 +167,10 @@ bool reads_images(const Config& config) {
   return !config.data.train.empty() && !config.data.train[0].images.empty();
 }
 
+bool reads_text(const Config& config) {
+  return !reads_images(config) && !config.task->reads_points;
+}
+
 bool reads_prompts(const Config& config) {
   if (config.task->prompt_metrics.empty() || config.data.train.empty()) return false;
   const CorpusSpec& first = config.data.train[0];
@@ -172,7 +182,8 @@ bool reads_blocks(const Config& config) {
 }
 
 bool has_attention(ModelType type) {
-  return type != ModelType::kRnnAttention && type != ModelType::kLinear;
+  return type != ModelType::kRnnAttention && type != ModelType::kLinear &&
+         type != ModelType::kAttentionPooling;
 }
 
 ModelOptions model_defaults(ModelType type) {
@@ -219,7 +230,7 @@ void derive(Config& config) {
   const TaskKind& task = *config.task;
   if (config.learning_rate == 0) config.learning_rate = usual_learning_rate(config);
   config.batch.seed = config.seed;
-  if (reads_images(config)) config.batch.batch_type = "sentences";  // batch_size counts images
+  if (!reads_text(config)) config.batch.batch_type = "sentences";  // of images or points
   config.tokenizer.mask_piece = task.needs_mask_piece;
   config.tokenizer.sentinels = task.sentinels;
   config.denoising.max_length = config.data.corpus.max_length;
@@ -241,9 +252,8 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_corpora(rules, "data.train", config.data.train, config);
   check_corpora(rules, "data.valid", config.data.valid, config);
   check_labels(rules, config.data.labels);
-  if (images) {
-    check_image(rules, config.data.image);
-  } else {
+  if (images) check_image(rules, config.data.image);
+  if (reads_text(config)) {
     rules.of("tokenizer", {}, {},
              [&](const OptionReport& report) { config.tokenizer.validate(report); });
   }

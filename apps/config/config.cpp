@@ -65,8 +65,9 @@ void bind_task(ConfigSection& s, Config& config) {
   for (const TaskKind* kind : task_kinds()) tasks.push_back({kind->name, kind});
   s.read_choice("task", config.task, tasks,
                 "What is learnt: to translate, to continue text (clm), to fill masks (mlm), to "
-                "restore corrupted text (denoising), classes of texts or images, or to "
-                "find the answers to questions in a text (question_answering).");
+                "restore corrupted text (denoising), classes of texts or images, to find the "
+                "answers to questions in a text (question_answering), or a function of points "
+                "(regression).");
 }
 
 constexpr const char* kData = "What is learnt from.";
@@ -87,7 +88,9 @@ void bind_config(ConfigSection& s, Config& config) {
   s.read_optional_path("init_from", config.init_from,
                        "Run or checkpoint whose tokenizer and parameters a new run starts from.");
   s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, config); });
-  s.section_if(!reads_images(config), "with images", "tokenizer", "How text becomes tokens.",
+  s.section_if(reads_text(config),
+               reads_images(config) ? "with images" : concat("with task: ", config.task->name),
+               "tokenizer", "How text becomes tokens.",
                [&](ConfigSection& inner) { bind_tokenizer(inner, config); });
   s.section("model", "The model.", [&](ConfigSection& inner) { bind_model(inner, config); });
   s.section("training", "How it is trained.",

@@ -99,6 +99,8 @@ struct Config {
 
 /// Whether the corpora are images, not texts.
 bool reads_images(const Config& config);
+/// Whether they are texts, so that there is a tokenizer.
+bool reads_text(const Config& config);
 /// Whether they are prompts with answers.
 bool reads_prompts(const Config& config);
 /// Whether examples are blocks of a stream of tokens: text, but no prompts.

@@ -129,6 +129,12 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
 }
 
+void bind_points(ConfigSection& s, CorpusSpec& corpus) {
+  s.demand("csv");
+  s.read_input_file("csv", corpus.csv,
+                    "File of points: x, a comma and y in each line, with or without a header.");
+}
+
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
   std::vector<double> range = {corpus.range_begin, corpus.range_end};
   s.read_if(applies, "without documents: file", "range", range,
@@ -154,10 +160,12 @@ void bind_data(ConfigSection& s, Config& config) {
   const bool blocks = reads_blocks(config), prompts = reads_prompts(config);
   const bool images = reads_images(config);
   if (images) bind_image_data(s, config);
-  const std::string why =
-      images ? "with images"
-             : concat(prompts ? "with prompts" : concat("with task: ", config.task->name), "; see ",
-                      blocks ? "block_size" : "max_length");
+  const bool texts = reads_text(config);
+  const std::string with_task = concat("with task: ", config.task->name);
+  const std::string why = images   ? "with images"
+                          : !texts ? with_task
+                                   : concat(prompts ? "with prompts" : with_task, "; see ",
+                                            blocks ? "block_size" : "max_length");
   s.read_if(blocks, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));
@@ -168,10 +176,10 @@ void bind_data(ConfigSection& s, Config& config) {
   const double shortest = config.task->has_questions            ? 5
                           : config.task->has_classes || prompts ? 3
                                                                 : 2;
-  s.read_if(!blocks && !images, why, "max_length", data.corpus.max_length,
+  s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
             "Longest side of an example in tokens, its begin and end included.",
             between(shortest, double(BlockOptions::kLongest)));
-  s.read_choice_if(!blocks && !images, why, "overlong", data.corpus.overlong,
+  s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
                    names(CorpusOptions::kOverlong),
                    "What happens to a longer example: it is left out, cut, or an error.");
   s.read_if(

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
+#include "core/enumerators.h"
 
 namespace tapestry {
 namespace {
@@ -82,7 +83,7 @@ void bind_transformer(ConfigSection& s, Config& config) {
   s.read_choice_if(rope, "without position_embedding: rope", "rope_layout", model.rope_layout,
                    {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
                    "Which numbers of a head are turned together: i and i + half, or neighbours.");
-  s.read_if(!images, why, "max_position_embeddings", model.max_position_embeddings,
+  s.read_if(reads_text(config), why, "max_position_embeddings", model.max_position_embeddings,
             "Tokens of the longest sequence. Learned positions end there. Others go on to longer "
             "ones: then it only ends a text that is generated without max_new_tokens.",
             between(1, double(BlockOptions::kLongest)));
@@ -99,23 +100,39 @@ void bind_transformer(ConfigSection& s, Config& config) {
 }
 
 // A range says normal, so that it may stand alone.
-void bind_initializer(ConfigSection& s, ModelOptions& model) {
+void bind_initializer(ConfigSection& s, bool applies, const std::string& why, ModelOptions& model) {
   constexpr double kUsualRange = 0.02;  // GPT-2's and BERT's
-  s.read("initializer_range", model.initializer_range,
-         "Standard deviation of the first weights. Given alone it means initializer: normal, which "
-         "takes 0.02 without it; it is 0 with the others.",
-         at_least(0));
+  s.read_if(applies, why, "initializer_range", model.initializer_range,
+            "Standard deviation of the first weights. Given alone it means initializer: normal, "
+            "which takes 0.02 without it; it is 0 with the others.",
+            at_least(0));
   Initializer initializer = model.chosen_initializer();
-  s.read_choice("initializer", initializer, named(kInitializers),
-                "First values of the matrices: by the shape of each projection (xavier_uniform, "
-                "xavier_normal, kaiming), by initializer_range (normal), or, if neither is given, "
-                "xavier_packed: uniform by the shape of each matrix, in which queries, keys and "
-                "values are one, and embeddings of variance 1 / hidden_size.");
+  s.read_choice_if(
+      applies, why, "initializer", initializer, named(kInitializers),
+      "First values of the matrices: by the shape of each projection (xavier_uniform, "
+      "xavier_normal, kaiming), by initializer_range (normal), or, if neither is given, "
+      "xavier_packed: uniform by the shape of each matrix, in which queries, keys and "
+      "values are one, and embeddings of variance 1 / hidden_size.");
   model.initializer = initializer;
   if (initializer == Initializer::kNormal && !s.has("initializer_range") &&
       model.initializer_range == 0) {
     model.initializer_range = kUsualRange;
   }
+}
+
+// Keys of attention pooling, which has no others.
+void bind_pooling(ConfigSection& s, Config& config) {
+  AttentionPooling::Options& pooling = config.model.pooling;
+  const bool applies = config.model_type == ModelType::kAttentionPooling;
+  const std::string why = concat("with type: ", name_of(config.model_type));
+  s.read_choice_if(
+      applies, why, "kernel", pooling.kernel, named(enumerators<SimilarityKernel>()),
+      "How much a point at distance u, in widths, counts: exp(-u^2 / 2), 1 below 1, or "
+      "1 - u^2 below 1.");
+  s.read_if(applies, why, "width", pooling.width,
+            "Width of the kernel, the first one if it learns.", positive());
+  s.read_if(applies, why, "learn_width", pooling.learned,
+            "The width learns, from what the other points say of each point. A boxcar's cannot.");
 }
 
 // The type comes first: the others have other defaults for a Vision Transformer.
@@ -124,8 +141,9 @@ void bind_type(ConfigSection& s, Config& config) {
   std::vector<ConfigChoice<ModelType>> types;
   for (const ModelType type : model_types(config)) types.push_back({name_of(type), type});
   s.read_choice("type", config.model_type, types,
-                "The model: Transformers, an LSTM with attention (rnn_attention), a Vision "
-                "Transformer (vit), or softmax regression (linear).",
+                "The model: Transformers, GRUs with attention (rnn_attention), a Vision "
+                "Transformer (vit), softmax regression (linear), or Nadaraya-Watson regression "
+                "(attention_pooling).",
                 concat("with task: ", config.task->name,
                        config.task->image_models.empty() ? ""
                        : reads_images(config)            ? " of images"
@@ -141,32 +159,35 @@ void bind_model(ConfigSection& s, Config& config) {
   const TaskKind& task = *config.task;
   const bool both = task.models.front() == ModelType::kEncoderDecoder;
   const bool images = reads_images(config), linear = config.model_type == ModelType::kLinear;
+  const bool pooling = config.model_type == ModelType::kAttentionPooling;
+  const bool wide = !linear && !pooling, words = reads_text(config);
   const std::string with_task = concat("with task: ", task.name);
   const std::string with_type = concat("with type: ", name_of(config.model_type));
-  s.read_if(!linear, with_type, "hidden_size", model.hidden_size,
+  s.read_if(wide, with_type, "hidden_size", model.hidden_size,
             "Width of the model: of embeddings and of the layers' outputs.",
             between(1, kMostWidth));
   s.read_if(both, with_task, "encoder_layers", model.encoder_layers, "Layers of the encoder.",
             between(1, kMostLayers));
   s.read_if(both, with_task, "decoder_layers", model.decoder_layers, "Layers of the decoder.",
             between(1, kMostLayers));
-  s.read_if(!both && !linear, linear ? with_type : with_task, "num_hidden_layers",
+  s.read_if(!both && wide, wide ? with_task : with_type, "num_hidden_layers",
             model.num_hidden_layers, "Layers of a model that is one stack.",
             between(1, kMostLayers));
   if (images) bind_image_model(s, config);
-  s.read_if(!images, with_type, "tie_word_embeddings", model.tie_word_embeddings,
+  s.read_if(words, with_type, "tie_word_embeddings", model.tie_word_embeddings,
             "The classifier over the vocabulary is the embedding table.");
   const bool writes = config.model_type == ModelType::kEncoderDecoder ||
                       config.model_type == ModelType::kRnnAttention ||
                       config.model_type == ModelType::kDecoder;
   s.read_if(writes, with_type, "output_bias", model.output_bias,
             "The classifier over the vocabulary has a bias; a masked model's has one in any case.");
-  s.read_if(!images, with_type, "scale_embeddings", model.scale_embeddings,
+  s.read_if(words, with_type, "scale_embeddings", model.scale_embeddings,
             "Multiplies embeddings by the root of hidden_size.");
-  bind_initializer(s, model);
-  s.read_if(!linear, with_type, "dropout", model.dropout,
+  bind_initializer(s, !pooling, with_type, model);
+  s.read_if(wide, with_type, "dropout", model.dropout,
             "Dropout of embeddings and of the outputs of sub-layers.", from_up_to_below(0, 1));
   bind_transformer(s, config);
+  bind_pooling(s, config);
 }
 
 }  // namespace tapestry

@@ -66,11 +66,14 @@ void bind_schedule(ConfigSection& s, Config& config) {
 
 void bind_training(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
-  const bool images = reads_images(config);
-  s.read_choice_if(!images, "with images: batch_size counts them", "batch_type",
-                   config.batch.batch_type, names(BatchOptions::kTypes), "What batch_size counts.");
+  const bool points = config.task->reads_points;
+  const std::string with_task = concat("with task: ", config.task->name);
+  s.read_choice_if(reads_text(config), points ? with_task : "with images: batch_size counts them",
+                   "batch_type", config.batch.batch_type, names(BatchOptions::kTypes),
+                   "What batch_size counts.");
   s.read("batch_size", config.batch.batch_size,
-         "Size of a batch: tokens with padding, of the longer side; or sentences; or images.",
+         "Size of a batch: tokens with padding, of the longer side; or sentences; or images; or "
+         "points.",
          at_least(1));
   s.read("gradient_accumulation_steps", training.gradient_accumulation_steps,
          "Batches of an update: their gradients are added up.", between(1, 1 << 16));
@@ -86,8 +89,8 @@ void bind_training(ConfigSection& s, Config& config) {
   s.section("optimizer", "How an update follows from the gradients.",
             [&](ConfigSection& o) { bind_optimizer(o, config); });
   bind_schedule(s, config);
-  s.read("label_smoothing", training.label_smoothing,
-         "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
+  s.read_if(!points, with_task, "label_smoothing", training.label_smoothing,
+            "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",
@@ -119,8 +122,8 @@ void bind_training(ConfigSection& s, Config& config) {
                 "The metric of the validation that tells the best checkpoint.");
   s.read("freeze", training.freeze,
          "Names of parameters that do not learn; * stands for any characters.");
-  s.read_if(config.model_type != ModelType::kRnnAttention, "with type: rnn_attention", "recompute",
-            config.model.recompute,
+  s.read_if(config.model_type != ModelType::kRnnAttention && !points,
+            concat("with type: ", name_of(config.model_type)), "recompute", config.model.recompute,
             "Keeps only the input of each layer and computes the rest again in the backward pass: "
             "less memory, about a third more time, the same bits.");
 }

@@ -20,6 +20,8 @@ const char* name_of(ModelType type) {
       return "vit";
     case ModelType::kLinear:
       return "linear";
+    case ModelType::kAttentionPooling:
+      return "attention_pooling";
   }
   return "";
 }

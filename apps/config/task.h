@@ -18,12 +18,14 @@ enum class ModelType {
   kRnnAttention,
   kEncoder,
   kDecoder,
-  kVit,     ///< of images
-  kLinear,  ///< of images: softmax regression
+  kVit,               ///< of images
+  kLinear,            ///< of images: softmax regression
+  kAttentionPooling,  ///< of points: Nadaraya-Watson regression
 };
 inline constexpr ModelType kModelTypes[] = {
-    ModelType::kEncoderDecoder, ModelType::kEncoder, ModelType::kDecoder,
-    ModelType::kRnnAttention,   ModelType::kVit,     ModelType::kLinear};
+    ModelType::kEncoderDecoder,  ModelType::kEncoder, ModelType::kDecoder,
+    ModelType::kRnnAttention,    ModelType::kVit,     ModelType::kLinear,
+    ModelType::kAttentionPooling};
 /// As in a config.
 const char* name_of(ModelType type);
 
@@ -36,6 +38,7 @@ enum Ability : unsigned {
   kFillsMasks = 1 << 4,
   kClassifies = 1 << 5,
   kFindsAnswers = 1 << 6,  ///< spans of a context that answer a question
+  kPredictsNumbers = 1 << 7,
 };
 
 /// A section that only some tasks have.
@@ -58,6 +61,7 @@ struct TaskKind {
   bool reads_blocks = false;               ///< of text: blocks of a stream of tokens, not lines
   bool has_classes = false;                ///< reads data.labels
   bool has_questions = false;              ///< reads questions about contexts, in windows
+  bool reads_points = false;               ///< examples are points, not texts: no tokenizer
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
   void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own

@@ -35,8 +35,7 @@ std::optional<Checkpoint> find_checkpoint(const std::string& how, const RunFolde
 
 void check_whole(const Checkpoint& checkpoint) {
   const std::string& path = checkpoint.folder();
-  for (const char* name :
-       {kTrainerStateFile, kOptimizerFile, kModelFile, kConfigFile}) {
+  for (const char* name : {kTrainerStateFile, kOptimizerFile, kModelFile, kConfigFile}) {
     if (checkpoint.contains(name)) continue;
     fail(ErrorKind::kData, "[train] ", path, " has no ", name,
          ": no training goes on from it. Start one from its weights with init_from=", path, '.');
@@ -131,7 +130,7 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
 
 void Resume::go_on(Checkpoint checkpoint, Config& config) {
   goes_on_ = true;
-  if (!reads_images(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
+  if (reads_text(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
   const ByteSource& json = checkpoint.open(kConfigFile);
   const Config before = load_checkpoint_config(bytes_of(json), json.name);
   if (config.task->has_classes) keep_classes(before.data, config);

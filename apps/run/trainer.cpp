@@ -41,7 +41,7 @@ NamedVars trained_parameters(const NamedVars& params, const std::vector<std::str
            "'; tapestry inspect lists them.");
     }
   }
-  if (trained.empty()) {
+  if (trained.empty() && !params.empty()) {
     fail(ErrorKind::kConfig, "[train] training.freeze leaves no parameter to train.");
   }
   return trained;
@@ -163,7 +163,7 @@ void Trainer::launch_update() {
                  .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
       const CrossEntropy result = task_.loss(i, options);
       sums.push_back(result.sums);
-      tape.backward(result.loss);
+      if (!trained_.empty()) tape.backward(result.loss);
     };
     if (config_.cuda_graphs) {
       as_graph(device, std::ref(forward_and_backward));  // by reference: no allocation
@@ -289,22 +289,28 @@ void Trainer::report(bool logged) {
 
   const double lr = learning_rate(schedule_, config_.learning_rate, state_.step);
   const MemoryStats memory = memory_of(task_.parameters().device());
-  log_.info(fmt::format(
-      "update {}  epoch {}  loss {:.4f}  nll {:.4f}  ppl {:.2f}  lr {:.3g}  grad {:.3g}  "
-      "{:.0f} tokens/s  {} left",
-      state_.step, state_.position.epoch, loss, nll, std::exp(nll), lr, window_.grad_norm, rate,
-      duration_text(left)));
-  log_.metrics(state_.step, "train",
-               {{"epoch", static_cast<double>(state_.position.epoch)},
-                {"loss", loss},
-                {"nll", nll},
-                {"ppl", std::exp(nll)},
-                {"learning_rate", lr},
-                {"grad_norm", window_.grad_norm},
-                {"tokens_per_s", rate},
-                {"skipped_updates", static_cast<double>(state_.skipped_updates)},
-                {"peak_bytes", static_cast<double>(memory.peak_bytes)},
-                {"seconds", state_.seconds}});
+  // The error of a point is no probability.
+  const bool likelihood = !config_.task->reads_points;
+  const std::string nats =
+      likelihood ? fmt::format("  nll {:.4f}  ppl {:.2f}", nll, std::exp(nll)) : "";
+  log_.info(
+      fmt::format("update {}  epoch {}  loss {:.4f}{}  lr {:.3g}  grad {:.3g}  "
+                  "{:.0f} tokens/s  {} left",
+                  state_.step, state_.position.epoch, loss, nats, lr, window_.grad_norm, rate,
+                  duration_text(left)));
+  std::vector<std::pair<std::string, double>> line = {
+      {"epoch", static_cast<double>(state_.position.epoch)}, {"loss", loss}};
+  if (likelihood) {
+    line.emplace_back("nll", nll);
+    line.emplace_back("ppl", std::exp(nll));
+  }
+  line.insert(line.end(), {{"learning_rate", lr},
+                           {"grad_norm", window_.grad_norm},
+                           {"tokens_per_s", rate},
+                           {"skipped_updates", static_cast<double>(state_.skipped_updates)},
+                           {"peak_bytes", static_cast<double>(memory.peak_bytes)},
+                           {"seconds", state_.seconds}});
+  log_.metrics(state_.step, "train", line);
   window_ = {};
 }
 
@@ -379,9 +385,7 @@ void Trainer::save(bool best) {
   content[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(model, {{"format", "tapestry"}}, sink);
   };
-  content[kOptimizerFile] = [&](const ByteSink& sink) {
-    write_safetensors(training, {}, sink);
-  };
+  content[kOptimizerFile] = [&](const ByteSink& sink) { write_safetensors(training, {}, sink); };
   content[kTrainerStateFile] = to_json(state_);
   folder_.commit(state_.step, content, best, config_.training.save_total_limit);
   saved_step_ = state_.step;

@@ -9,11 +9,12 @@ extern const Task kMlm;
 extern const Task kDenoising;
 extern const Task kClassification;
 extern const Task kQuestionAnswering;
+extern const Task kRegression;
 
 namespace {
 
 const TaskKind* const kTasks[] = {
-    &kTranslation, &kClm, &kMlm, &kDenoising, &kClassification, &kQuestionAnswering,
+    &kTranslation, &kClm, &kMlm, &kDenoising, &kClassification, &kQuestionAnswering, &kRegression,
 };
 
 }  // namespace

@@ -164,6 +164,28 @@ training:
   metric_for_best_model: nll
 )";
 
+/// A regression has neither layers nor a tokenizer, so it stands beside the others.
+inline const char* const kTinyRegression = R"(task: regression
+data:
+  train: {csv: train.csv}
+  valid: {csv: valid.csv}
+model: {kernel: gaussian, width: 0.5, learn_width: true}
+output_dir: run
+device: cpu
+threads: 1
+training:
+  batch_size: 7
+  gradient_accumulation_steps: 2
+  max_steps: 60
+  learning_rate: 5e-2
+  lr_scheduler_type: constant
+  max_grad_norm: 1.0
+  ema_decay: 0.9
+  logging_steps: 5
+  eval_steps: 20
+  save_steps: 5
+)";
+
 /// Whole lines of a text.
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
@@ -197,6 +219,9 @@ class TinyRunFolder {
     write_images("train", 900, 1);
     write_images("valid", 60, 2);
     for (const auto& [task, config] : kTinyTasks) write(task + ".yaml", config + kTinyRun);
+    write_points("train", 40, 1);
+    write_points("valid", 15, 2);
+    write("regression.yaml", kTinyRegression);
   }
   ~TinyRunFolder() { std::filesystem::remove_all(folder_); }
   TinyRunFolder(const TinyRunFolder&) = delete;
@@ -323,6 +348,19 @@ class TinyRunFolder {
     write(name + ".jsonl", records);
     write(name + ".json",
           nlohmann::json{{"data", {{{"title", name}, {"paragraphs", paragraphs}}}}}.dump());
+  }
+
+  // A parabola with noise, over [0, 4).
+  void write_points(const std::string& name, uint64_t count, uint64_t seed) const {
+    std::string text = "x,y\n";
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto draw = [&](uint64_t stream) {
+        return static_cast<double>(philox_below({seed, 0, 0}, 2 * i + stream, 1000)) / 1000;
+      };
+      const double x = 4 * draw(0);
+      text += concat(x, ',', x * x / 4 + draw(1) - 0.5, '\n');
+    }
+    write(name + ".csv", text);
   }
 
   void write_images(const std::string& name, uint32_t count, uint64_t seed) const {

@@ -88,9 +88,9 @@ TEST(AttentionPooling, OptionsMustFit) {
       const AttentionPooling pooling(options, store.root());
     });
   };
-  EXPECT_EQ(error({.width = 0}), "[attention_pooling] the width must be positive, got 0.");
+  EXPECT_EQ(error({.width = 0}), "[attention_pooling] width must be positive, got 0.");
   EXPECT_EQ(error({.kernel = SimilarityKernel::kBoxcar, .learned = true}),
-            "[attention_pooling] the width of a boxcar cannot be learned: it has no gradient.");
+            "[attention_pooling] learned must be false for a boxcar: its width has no gradient.");
   ParamStore store(1, DType::kFloat64);
   const AttentionPooling pooling({}, store.root());
   EXPECT_EQ(test::error_of([&] {

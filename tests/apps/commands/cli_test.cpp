@@ -107,7 +107,7 @@ TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
   for (const char* command : {"train", "translate", "generate", "fill-mask", "classify", "score",
-                              "evaluate", "gradcheck", "inspect", "average", "bench"}) {
+                              "evaluate", "gradcheck", "inspect", "average", "bench", "predict"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
     const Outcome help = tapestry(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << command;

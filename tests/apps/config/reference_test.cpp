@@ -58,7 +58,7 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_EQ(entry("data.train.direction").tasks, "translation with ding");
   EXPECT_EQ(entry("data.train.source").tasks, "translation without tsv and without ding");
   EXPECT_EQ(entry("data.augment.flip").tasks, "classification of images");
-  EXPECT_EQ(entry("model.rope_theta").tasks, "all; with position_embedding: rope");
+  EXPECT_EQ(entry("model.rope_theta").tasks, "all but regression; with position_embedding: rope");
   EXPECT_THAT(entry("model.rope_head_size").tasks, HasSubstr("with kv_latent_size"));
   EXPECT_THAT(entry("training.optimizer.betas").tasks, HasSubstr("all; with name: adam or adamw"));
   EXPECT_EQ(entry("training.optimizer.betas").preset, "[0.9, 0.999]");

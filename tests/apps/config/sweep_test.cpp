@@ -39,6 +39,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"images", {}},
     {"images", {"data.image={height: 8, width: 8, channels: 1, mean: [0.5], std: [0.5]}"}},
     {"images", {"model={type: linear}"}},
+    {"regression", {}},
     {"translation", {"init_from=elsewhere"}},
 };
 

@@ -1,0 +1,159 @@
+// Training and asking a regression: against sums in double, resumed, and what its page shows.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "apps/tasks/regression.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+
+class RegressionTest : public testing::Test {
+ protected:
+  void train(const std::string& run, const std::vector<std::string>& overrides = {}) const {
+    ASSERT_EQ(folder_.train("regression", run, overrides), 0) << folder_.messages();
+  }
+  std::vector<double> predict(const std::string& run, const std::string& input) const {
+    std::vector<double> answers;
+    for (const std::string& line : lines_of(folder_.output("predict --model " + run, input))) {
+      answers.push_back(std::stod(line));
+    }
+    return answers;
+  }
+  Points points(const std::string& name) const {
+    CorpusSpec spec;
+    spec.csv = folder_.path(name);
+    return load_points({spec});
+  }
+
+  TinyRunFolder folder_{"regression"};
+};
+
+double similarity(const std::string& kernel, double u) {
+  if (kernel == "gaussian") return std::exp(-u * u / 2);
+  if (std::abs(u) >= 1) return 0;
+  return kernel == "boxcar" ? 1 : 1 - u * u;
+}
+
+TEST_F(RegressionTest, PredictsTheWeightedMeanOfThePoints) {
+  const Points data = points("train.csv");
+  for (const std::string kernel : {"gaussian", "boxcar", "epanechnikov"}) {
+    train(kernel, {"model.kernel=" + kernel, "model.width=0.8", "model.learn_width=false"});
+    const std::vector<double> answers = predict(kernel, "0.5\n2\n3.25\n");
+    size_t at = 0;
+    for (const double x : {0.5, 2.0, 3.25}) {
+      double weights = 0, sum = 0;
+      for (size_t i = 0; i < data.x.size(); ++i) {
+        const double weight = similarity(kernel, (x - data.x[i]) / 0.8);
+        weights += weight;
+        sum += weight * data.y[i];
+      }
+      EXPECT_NEAR(answers.at(at++), sum / weights, 2e-5) << kernel << " at " << x;
+    }
+  }
+}
+
+// The leave-one-out error in double, over a grid of widths.
+TEST_F(RegressionTest, LearnsTheWidthThatTheOtherPointsCallFor) {
+  const Points data = points("train.csv");
+  const auto error = [&](double width) {
+    double squares = 0;
+    for (size_t i = 0; i < data.x.size(); ++i) {
+      double weights = 0, sum = 0;
+      for (size_t j = 0; j < data.x.size(); ++j) {
+        if (i == j) continue;
+        const double weight = similarity("gaussian", (data.x[i] - data.x[j]) / width);
+        weights += weight;
+        sum += weight * data.y[j];
+      }
+      squares += std::pow(sum / weights - data.y[i], 2);
+    }
+    return squares;
+  };
+  double best = 0.05;
+  for (double width = 0.05; width < 2; width += 0.005) {
+    if (error(width) < error(best)) best = width;
+  }
+  train("learned", {"training.max_steps=600", "training.batch_size=40", "training.ema_decay=0",
+                    "dtype=float64", "training.gradient_accumulation_steps=1"});
+  const auto model = RegressionModel::load(folder_.path("learned"), "cpu");
+  EXPECT_NEAR(model->width(), best, 0.02);
+  EXPECT_LT(error(best), 0.95 * error(0.5)) << "the width that it starts from must not be the best";
+}
+
+TEST_F(RegressionTest, AnInterruptedRunEndsWithTheSameBits) {
+  train("whole");
+  train("parts", {"training.max_hours=1e-9"});
+  train("parts", {"threads=2"});
+  CheckpointFiles whole = folder_.result("whole"), parts = folder_.result("parts");
+  whole.erase("MANIFEST.json"), parts.erase("MANIFEST.json");
+  expect_equal(whole, parts);
+  EXPECT_TRUE(whole.contains("points.csv"));
+  EXPECT_EQ(predict("whole", "1\n2\n"), predict("parts", "1\n2\n"));
+}
+
+TEST_F(RegressionTest, MeasuresTheErrorOnTheValidationSet) {
+  train("run", {"model.learn_width=false", "training.ema_decay=0"});
+  const Points valid = points("valid.csv");
+  std::string input;
+  for (const double x : valid.x) input += concat(x, '\n');
+  const std::vector<double> answers = predict("run", input);
+  double squares = 0;
+  for (size_t i = 0; i < answers.size(); ++i) squares += std::pow(answers[i] - valid.y[i], 2);
+  const auto entries = folder_.metrics("run");
+  EXPECT_NEAR(entries.back().at("mse").get<double>(), squares / static_cast<double>(valid.size()),
+              1e-4);
+  for (const auto& entry : entries) {
+    EXPECT_FALSE(entry.contains("ppl")) << entry.dump();
+    EXPECT_FALSE(entry.contains("nll")) << entry.dump();
+  }
+}
+
+TEST_F(RegressionTest, AnswersLineByLineAndDrawsAPage) {
+  train("run");
+  const std::string out = folder_.output("predict --model run --attention fit.html", "1\n\n 2 \n");
+  ASSERT_EQ(lines_of(out).size(), 3u);
+  EXPECT_EQ(lines_of(out)[1], "");
+  const std::string page = read_file(folder_.path("fit.html"));
+  EXPECT_THAT(page, HasSubstr("Kernel gaussian, width "));
+  EXPECT_THAT(page, HasSubstr("<polyline"));
+  EXPECT_THAT(page, HasSubstr("<title>2: "));
+  EXPECT_THAT(page, testing::Not(HasSubstr("nan")));
+  const auto circles = [&] {
+    size_t count = 0;
+    for (size_t at = 0; (at = page.find("<circle", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(circles(), 40u + 2u);
+  const auto wrong = folder_.run("predict --model run", "1\ntwo\n");
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_THAT(wrong.err, HasSubstr("[predict] line 2 must be a number, got 'two'."));
+}
+
+TEST_F(RegressionTest, HasARightGradient) {
+  for (const char* kernel : {"gaussian", "epanechnikov"}) {
+    const std::string out = folder_.output(
+        concat("gradcheck regression.yaml model.kernel=", kernel, " --filter 'model of '"));
+    EXPECT_THAT(out, HasSubstr("1 of 1 gradients are right")) << out;
+  }
+}
+
+TEST_F(RegressionTest, OtherCommandsSayWhatTheyNeed) {
+  train("run");
+  EXPECT_EQ(folder_.run("classify --model run", "1\n").code, 3);
+  EXPECT_EQ(folder_.run("translate --model run", "1\n").code, 3);
+  EXPECT_EQ(folder_.run("inspect run").code, 0);
+  EXPECT_EQ(folder_.run("inspect regression.yaml").code, 0);
+  const auto refused = folder_.run("train regression.yaml model.hidden_size=8 output_dir=other");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("hidden_size"));
+  const auto boxcar = folder_.run("train regression.yaml model.kernel=boxcar output_dir=other");
+  EXPECT_EQ(boxcar.code, 2);
+  EXPECT_THAT(boxcar.err, HasSubstr("'model.learn_width' must be false for a boxcar"));
+}
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,73 @@
+#include "data/points.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/data/files.h"
+
+namespace tapestry {
+namespace {
+
+using testing::ElementsAre;
+
+class PointsTest : public testing::Test {
+ protected:
+  Points read(const std::string& bytes) {
+    CorpusSpec spec;
+    spec.csv = folder_.write("p.csv", bytes);
+    spec.limit = limit_;
+    return load_points({spec});
+  }
+  std::string message(const std::string& bytes) {
+    const std::string text = error_of(ErrorKind::kData, [&] { read(bytes); });
+    return text.substr(0, 7) + text.substr(std::min(text.size(), text.rfind("p.csv")));
+  }
+  TempFolder folder_;
+  int64_t limit_ = 0;
+};
+
+TEST_F(PointsTest, AreTwoNumbersInALine) {
+  const Points points = read("1,2\n-0.5, 1e3 \n\n 3,4\r\n");
+  EXPECT_THAT(points.x, ElementsAre(1, -0.5, 3));
+  EXPECT_THAT(points.y, ElementsAre(2, 1000, 4));
+}
+
+TEST_F(PointsTest, MayHaveAHeader) {
+  EXPECT_THAT(read("x,y\n1,2\n").x, ElementsAre(1));
+  EXPECT_THAT(read("\xEF\xBB\xBFlength in m,mass\n1,2").y, ElementsAre(2));
+}
+
+TEST_F(PointsTest, EndAtTheLimit) {
+  limit_ = 2;
+  EXPECT_THAT(read("x,y\n1,2\n3,4\nno point\n").x, ElementsAre(1, 3));
+}
+
+TEST_F(PointsTest, OfSeveralFilesFollowEachOther) {
+  CorpusSpec a, b;
+  a.csv = folder_.write("a", "1,2\n");
+  b.csv = folder_.write("b", "3,4\n");
+  EXPECT_THAT(load_points({a, b}).y, ElementsAre(2, 4));
+}
+
+TEST_F(PointsTest, AnythingElseIsAnError) {
+  EXPECT_EQ(message("1,2\n3\n"),
+            "[data] p.csv:2 must be two numbers with a comma between them, got '3'.");
+  for (const char* line : {"1,2,3", "1;2", "1,", ",", "1,two", "1,nan", "inf,1", "1,1e999",
+                           "0x1p3,1", "+1,2", "1 2,3"}) {
+    EXPECT_THAT(message(concat("0,0\n", line, '\n')), testing::HasSubstr("p.csv:2 must be two"))
+        << line;
+  }
+  // A first line with one number is a broken point.
+  EXPECT_THAT(message("1,y\n2,3\n"), testing::HasSubstr("p.csv:1 must be two"));
+  EXPECT_THAT(message("x,y,z\n2,3\n"), testing::HasSubstr("p.csv:1 must be two"));
+  EXPECT_EQ(message("x,y\n"), "[data] p.csv has no point.");
+}
+
+TEST_F(PointsTest, AreWrittenSoThatTheSameNumbersAreRead) {
+  const Points points{{0.1, 1.0 / 3, -1e-300, 12345678901234567}, {1e300, -0.0, 2, 5e-324}};
+  const Points again = read(points.csv());
+  EXPECT_EQ(again.x, points.x);
+  EXPECT_EQ(again.y, points.y);
+}
+
+}  // namespace
+}  // namespace tapestry
