@@ -76,7 +76,7 @@ void add_models(CLI::App* command, ModelChoice& models, ComputeArguments& comput
   command
       ->add_option("--model", models.paths,
                    "checkpoint or run folder; given again: models over one vocabulary, whose "
-                   "probabilities are averaged")
+                   "probabilities are averaged (the config is the first one's)")
       ->required();
   command->add_option("--weights", models.weights, "of the models, as in .6,.4 (default: equal)")
       ->delimiter(',');

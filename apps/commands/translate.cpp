@@ -186,7 +186,8 @@ class Command {
       if (!is_blank(answer.source)) {
         sentences.sources.push_back(models_.encode_source(answer.source));
         if (prefixes_.any()) {
-          sentences.prefixes.push_back(models_.tokenizers().target->encode(answer.prefix));
+          const int64_t number = first + std::ssize(answers) + 1;
+          sentences.prefixes.push_back(encode_prefix(answer.prefix, number));
         }
       }
       answers.push_back(std::move(answer));
@@ -214,6 +215,16 @@ class Command {
   }
 
  private:
+  std::vector<int32_t> encode_prefix(const std::string& text, int64_t line) const {
+    std::vector<int32_t> ids = models_.tokenizers().target->encode(text);
+    const int64_t most = max_positions(models_.models()) - 1;  // eos
+    if (std::ssize(ids) > most) {
+      fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
+           " tokens, the model writes at most ", most, '.');
+    }
+    return ids;
+  }
+
   bool scores_tokens() const { return arguments_.word_scores || arguments_.detail == "jsonl"; }
 
   void print(const Answer& answer) {

@@ -252,6 +252,12 @@ TEST_F(TranslateTest, PrefixesAndLinesMustBeAsMany) {
   EXPECT_EQ(outcome.err,
             "error: [translate] prefixes has more lines than the input, which has 1.\n");
   EXPECT_EQ(lines_of(outcome.out).size(), 1u);
+  std::string longer = "ba\tce\n\nba\t";
+  for (int i = 0; i < 2000; ++i) longer += "ba ";
+  outcome = folder_->run(concat("translate --prefix-column --model ", one()), longer);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, StartsWith("error: [translate] the prefix of line 3 has "));
+  EXPECT_THAT(outcome.err, HasSubstr(" tokens, the model writes at most "));
   outcome = folder_->run(concat("translate --prefix prefixes --prefix-column --model ", one()), "");
   EXPECT_EQ(outcome.code, 2);
 }
