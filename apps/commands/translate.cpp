@@ -217,7 +217,7 @@ class Command {
  private:
   std::vector<int32_t> encode_prefix(const std::string& text, int64_t line) const {
     std::vector<int32_t> ids = models_.tokenizers().target->encode(text);
-    const int64_t most = max_positions(models_.models()) - 1;  // eos
+    const int64_t most = longest_sequence(models_.models()) - 1;  // eos
     if (std::ssize(ids) > most) {
       fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
            " tokens, the model writes at most ", most, '.');
