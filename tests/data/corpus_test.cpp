@@ -183,9 +183,10 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
 
 TEST(Spec, ContradictionsAreConfigErrors) {
   CorpusSpec none;
-  EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { none.validate(); }),
-            "[data] a corpus must have exactly one of source and target, tsv, ding, text, images, "
-            "got none.");
+  EXPECT_EQ(
+      error_of(ErrorKind::kConfig, [&] { none.validate(); }),
+      "[data] a corpus must have exactly one of source and target, tsv, ding, text, images, csv, "
+      "got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),
