@@ -15,8 +15,7 @@ namespace {
 
 constexpr const char* kPointsFile = "points.csv";
 
-// The sum of the squared errors. A model that sees everything is measured by it alone, so that the
-// other sums repeat it or are 0.
+// The mean of the squared errors. It has no likelihood and nothing to count: those sums are 0.
 CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
                            const CrossEntropyOptions& options) {
   const Var error = sub(predicted, truth);
@@ -27,7 +26,7 @@ CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
   const double count =
       options.normalizer > 0 ? options.normalizer : static_cast<double>(result.tokens);
   result.loss = affine(total, 1 / count, 0);
-  result.sums = Tensor::from<double>({sum_of_squares, sum_of_squares, 0}, {3}).to(truth.device());
+  result.sums = Tensor::from<double>({sum_of_squares, 0, 0}, {3}).to(truth.device());
   return result;
 }
 

@@ -185,7 +185,7 @@ TEST(Spec, ContradictionsAreConfigErrors) {
   CorpusSpec none;
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { none.validate(); }),
             "[data] a corpus must have exactly one of source and target, tsv, ding, text, images, "
-            "jsonl, squad, got none.");
+            "jsonl, squad, csv, got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),

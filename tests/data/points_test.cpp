@@ -33,7 +33,10 @@ TEST_F(PointsTest, AreTwoNumbersInALine) {
 
 TEST_F(PointsTest, MayHaveAHeader) {
   EXPECT_THAT(read("x,y\n1,2\n").x, ElementsAre(1));
-  EXPECT_THAT(read("\xEF\xBB\xBFlength in m,mass\n1,2").y, ElementsAre(2));
+  EXPECT_THAT(read("\xEF\xBB\xBF"
+                   "length in m,mass\n1,2")
+                  .y,
+              ElementsAre(2));
 }
 
 TEST_F(PointsTest, EndAtTheLimit) {
@@ -63,7 +66,7 @@ TEST_F(PointsTest, AnythingElseIsAnError) {
 }
 
 TEST_F(PointsTest, AreWrittenSoThatTheSameNumbersAreRead) {
-  const Points points{{0.1, 1.0 / 3, -1e-300, 12345678901234567}, {1e300, -0.0, 2, 5e-324}};
+  const Points points{{0.1, 1.0 / 3, -1e-300, 12345678901234568.0}, {1e300, -0.0, 2, 5e-324}};
   const Points again = read(points.csv());
   EXPECT_EQ(again.x, points.x);
   EXPECT_EQ(again.y, points.y);

@@ -79,7 +79,7 @@ TEST_F(RegressionTest, LearnsTheWidthThatTheOtherPointsCallFor) {
   }
   train("learned", {"training.max_steps=600", "training.batch_size=40", "training.ema_decay=0",
                     "dtype=float64", "training.gradient_accumulation_steps=1"});
-  const auto model = RegressionModel::load(folder_.path("learned"), "cpu");
+  const auto model = RegressionModel::load(folder_.path("learned/last"), "cpu");
   EXPECT_NEAR(model->width(), best, 0.02);
   EXPECT_LT(error(best), 0.95 * error(0.5)) << "the width that it starts from must not be the best";
 }

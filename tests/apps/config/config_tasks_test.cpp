@@ -302,6 +302,8 @@ const Misfit kMisfits[] = {
      "doc_stride, labels."},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},
+    {"RougeThatIsNotMeasured", "translation", "training.metric_for_best_model=rouge_l",
+     "'training.metric_for_best_model' needs evaluation.rouge: true, got 'rouge_l'."},
     {"MetricOfText", "classification", "training.metric_for_best_model=ppl",
      "'training.metric_for_best_model' must be one of accuracy, nll, loss, got 'ppl'."},
     {"SamplingWithBeams", "clm", "generation={do_sample: true, num_beams: 5}",

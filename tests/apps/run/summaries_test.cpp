@@ -1,0 +1,47 @@
+// A translation task with a tokenizer of our own and ROUGE: what summaries are trained with.
+#include <gmock/gmock.h>
+
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+class SummariesTest : public testing::Test {
+ protected:
+  static std::vector<std::string> overrides(std::vector<std::string> more) {
+    more.insert(more.begin(), {"tokenizer={type: bpe, vocab_size: 40}", "evaluation.rouge=true",
+                               "training.metric_for_best_model=rouge_l", "training.max_steps=20",
+                               "training.eval_steps=1"});
+    return more;
+  }
+  TinyRunFolder folder_{"summaries"};
+};
+
+TEST_F(SummariesTest, ARunIsJudgedByRouge) {
+  const auto trained = overrides({"training.eval_steps=0", "training.max_steps=150"});
+  ASSERT_EQ(folder_.train("translation", "run", trained), 0) << folder_.messages();
+  const nlohmann::json last = folder_.metrics("run").back();
+  folder_.write("hypotheses", folder_.output("translate --model run --beam-size 1",
+                                             read_file(folder_.path("valid.src"))));
+  const auto json = nlohmann::json::parse(folder_.output(
+      "evaluate --hypothesis hypotheses --reference valid.tgt --metrics rouge --json"));
+  for (const char* name : {"rouge_1", "rouge_2", "rouge_l"}) {
+    EXPECT_NEAR(last.at(name).get<double>(), json["rouge"][name]["f"].get<double>(), 1e-9) << name;
+  }
+  const auto state = nlohmann::json::parse(read_file(folder_.path("run/last/trainer_state.json")));
+  EXPECT_GT(last.at("rouge_l").get<double>(), 5);
+  EXPECT_NEAR(state.at("best_metric").get<double>(), last.at("rouge_l").get<double>(), 1e-9);
+}
+
+TEST_F(SummariesTest, OurTokenizerTravelsWithARunThatIsResumed) {
+  ASSERT_EQ(folder_.train("translation", "whole", overrides({})), 0) << folder_.messages();
+  ASSERT_EQ(folder_.train("translation", "parts", overrides({"training.max_hours=1e-9"})), 0);
+  ASSERT_EQ(folder_.train("translation", "parts", overrides({"threads=2"})), 0);
+  CheckpointFiles whole = folder_.result("whole"), parts = folder_.result("parts");
+  whole.erase("MANIFEST.json"), parts.erase("MANIFEST.json");
+  expect_equal(whole, parts);
+  EXPECT_TRUE(whole.at("tokenizer.txt").starts_with("tapestry bpe 1\n"));
+}
+
+}  // namespace
+}  // namespace tapestry
