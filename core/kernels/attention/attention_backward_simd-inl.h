@@ -57,8 +57,8 @@ HWY_INLINE void weight_gradients(T* scores, T* d_weights, const T* factors, cons
     io.store(d, hn::Mul(p, hn::Sub(dp, deltas)), ds_row + j);
   });
   for (T* const row : {scores, d_weights}) {
-    std::fill(row, row + seen.first, T{0});
-    std::fill(row + seen.last, row + cols, T{0});
+    if (seen.first > 0) std::fill(row, row + seen.first, T{0});
+    if (seen.last < cols) std::fill(row + seen.last, row + cols, T{0});
   }
 }
 
@@ -183,7 +183,7 @@ class BackwardBlocks {
   }
 
   // Adds dS to `sums` (2R - 1), each element to its distance.
-  void add_relative_gradients(double* sums) {
+  HWY_NOINLINE void add_relative_gradients(double* sums) {
     const int64_t count = queries_ + keys_ - 1;
     std::fill_n(diagonals_, count, T{0});
     for (int64_t i = 0; i < queries_; ++i) {

@@ -46,10 +46,11 @@ HWY_INLINE void hide_unseen(const int32_t* seen, T* y, int64_t n) {
 }
 
 // The products of query t of (b, head) with keys [key, key + n) become scores: scaled, with all
-// that is added to them.
+// that is added to them. A function of its own, so that attention without a bias keeps its
+// registers.
 template <class T>
-void biased_scores(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b, int64_t head,
-                   int64_t t, int64_t key, int64_t n, T* scores) {
+HWY_NOINLINE void biased_scores(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b,
+                                int64_t head, int64_t t, int64_t key, int64_t n, T* scores) {
   const Tag<T> d;
   const auto scales = hn::Set(d, static_cast<T>(shape.scale));
   const int64_t element =
