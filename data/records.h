@@ -69,7 +69,7 @@ std::unique_ptr<RecordReader> open_tsv(const std::string& path);
 class Template {
  public:
   Template() = default;
-  /// Throws Error(kConfig, "[template] ...") if parse_problem() finds something.
+  /// Throws Error(kConfig, "[template] ...") if problem_of() finds something.
   explicit Template(std::string_view text);
 
   /// What is wrong with a text as a template; "" if nothing is.

@@ -684,6 +684,36 @@ TEST_F(LanguageCommandsTest, AnswersAreCutOutOfTheContext) {
   EXPECT_EQ(lines_of(answer("--n-best 3", tsv)).size(), 60u);
 }
 
+TEST_F(LanguageCommandsTest, AContextMayHoldNoAnswer) {
+  for (const char* part : {"train", "valid"}) {
+    Json squad = Json::parse(read_file(folder_->path(concat(part, ".json"))));
+    for (Json& paragraph : squad.at("data").at(0).at("paragraphs")) {
+      paragraph.at("qas").at(0)["is_impossible"] = true;
+    }
+    folder_->write(concat(part, "-none.json"), squad.dump());
+  }
+  const std::vector<std::string> overrides = {"data.train.squad=train-none.json",
+                                              "data.valid.squad=valid-none.json"};
+  folder_->forget_messages();
+  EXPECT_EQ(folder_->train("questions", "none", overrides), 3);
+  EXPECT_THAT(folder_->messages(), HasSubstr("has no answer, which needs no_answer: true."));
+  std::vector<std::string> allowed = overrides;
+  allowed.insert(allowed.end(), {"answers.no_answer=true", "training.max_steps=30"});
+  ASSERT_EQ(folder_->train("questions", "none", allowed), 0) << folder_->messages();
+  const std::string line = "ba ce di\tafter ba\n";
+  EXPECT_EQ(folder_->output("answer --model none", line), "\n");
+  const Json first =
+      Json::parse(folder_->output("answer --model none --n-best 2 --detail jsonl", line))
+          .at("answers");
+  EXPECT_EQ(first.at(0).at("text"), "");
+  EXPECT_GT(first.at(0).at("probability"), first.at(1).at("probability"));
+  EXPECT_NE(first.at(1).at("text"), "");
+  const Json figures =
+      Json::parse(folder_->output("evaluate --squad valid-none.json --json --model none"));
+  EXPECT_EQ(figures.at("exact_match"), 100);
+  EXPECT_EQ(figures.at("f1"), 100);
+}
+
 TEST_F(LanguageCommandsTest, LongContextsAreReadInWindows) {
   std::string context;
   for (int i = 0; i < 40; ++i) context += "ba ce ";
