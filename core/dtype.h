@@ -13,11 +13,13 @@ constexpr int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
       return 8;
+    case DType::kFloat32:
+    case DType::kInt32:
+      return 4;
     case DType::kBFloat16:
       return 2;
-    default:
-      return 4;
   }
+  return 0;
 }
 
 /// The dtype of Wider<T>, for statistics and single values.

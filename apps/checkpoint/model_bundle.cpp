@@ -1,5 +1,6 @@
 #include "apps/checkpoint/model_bundle.h"
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
 
@@ -64,10 +65,10 @@ ModelFiles read_model_files(const std::string& path) {
   ModelFiles model;
   model.folder = resolve_checkpoint(path);
   Checkpoint checkpoint(model.folder);
-  const ByteSource& config = checkpoint.open("config.json");
+  const ByteSource& config = checkpoint.open(kConfigFile);
   model.config = load_checkpoint_config(bytes_of(config), config.name);
   if (reads_text(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(checkpoint));
-  model.tensors = TensorReader(checkpoint.open("model.safetensors"));
+  model.tensors = TensorReader(checkpoint.open(kModelFile));
   return model;
 }
 
@@ -90,7 +91,7 @@ template <class Model>
 std::map<std::string, std::string> ModelBundle<Model>::files() const {
   std::map<std::string, std::string> files;
   if (reads_text(config)) files = tokenizers.files();
-  files["config.json"] = to_json(config);
+  files[kConfigFile] = to_json(config);
   return files;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/checkpoint/safetensors.h"
@@ -18,27 +19,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kConfig = "config.json";
-
 /// A checkpoint to average: its tensors, and its other files.
 struct Input {
   std::string folder;
   TensorReader model;
-  std::map<std::string, std::string> tokenizers;
+  std::map<std::string, std::string> data;  ///< tokenizers, or the points of a regression
   std::string config;
 };
 
 Input open_input(const std::string& path) {
   Checkpoint checkpoint(resolve_checkpoint(path));
-  for (const char* name : {kConfig, kModel}) {
+  for (const char* name : {kConfigFile, kModelFile}) {
     if (checkpoint.contains(name)) continue;
     fail(ErrorKind::kData, "[average] ", checkpoint.folder(), " has no ", name, '.');
   }
+  std::map<std::string, std::string> data = tokenizer_files(checkpoint);
+  if (checkpoint.contains(kPointsFile)) data[kPointsFile] = checkpoint.read(kPointsFile);
   return {.folder = checkpoint.folder(),
-          .model = TensorReader(checkpoint.open(kModel)),
-          .tokenizers = tokenizer_files(checkpoint),
-          .config = checkpoint.read(kConfig)};
+          .model = TensorReader(checkpoint.open(kModelFile)),
+          .data = std::move(data),
+          .config = checkpoint.read(kConfigFile)};
 }
 
 /// Throws unless both checkpoints name the same tensors, in shape and type.
@@ -61,16 +61,17 @@ void check_same_model(const Input& first, const Input& other) {
   }
 }
 
-/// Throws unless both have the same tokens.
-void check_same_tokenizer(const Input& first, const Input& other) {
-  for (const std::string& name : kTokenizerFileNames) {
-    const auto a = first.tokenizers.find(name), b = other.tokenizers.find(name);
-    const bool same = a == first.tokenizers.end()
-                          ? b == other.tokenizers.end()
-                          : b != other.tokenizers.end() && a->second == b->second;
+/// Throws unless both have the same tokens, and answer from the same points.
+void check_same_data(const Input& first, const Input& other) {
+  std::vector<std::string> names = kTokenizerFileNames;
+  names.emplace_back(kPointsFile);
+  for (const std::string& name : names) {
+    const auto a = first.data.find(name), b = other.data.find(name);
+    const bool same = a == first.data.end() ? b == other.data.end()
+                                            : b != other.data.end() && a->second == b->second;
     if (!same) {
       fail(ErrorKind::kData, "[average] ", name, " differs between ", first.folder, " and ",
-           other.folder, ": ids would not mean the same tokens.");
+           other.folder, name == kPointsFile ? "." : ": ids would not mean the same tokens.");
     }
   }
 }
@@ -109,12 +110,18 @@ std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
   return means;
 }
 
-/// A folder that is no checkpoint is somebody's work.
+/// Only an earlier mean is replaced: anything else, a training's checkpoint too, is somebody's
+/// work.
 void check_output(const std::string& output) {
-  if (!fs::exists(output) || is_checkpoint(output)) return;
-  if (fs::is_directory(output) && fs::is_empty(output)) return;
-  fail(ErrorKind::kConfig, "[average] ", output,
-       " exists and is no checkpoint; choose another --output.");
+  if (!fs::exists(output) || (fs::is_directory(output) && fs::is_empty(output))) return;
+  if (!is_checkpoint(output)) {
+    fail(ErrorKind::kConfig, "[average] ", output,
+         " exists and is no checkpoint; choose another --output.");
+  }
+  if (!Checkpoint(output).contains(kAverageFile)) {
+    fail(ErrorKind::kConfig, "[average] ", output,
+         " is a checkpoint that no average made; choose another --output.");
+  }
 }
 
 }  // namespace
@@ -126,18 +133,18 @@ int run_average(const AverageArguments& arguments) {
   for (const std::string& path : arguments.inputs) {
     inputs.push_back(open_input(path));
     check_same_model(inputs.front(), inputs.back());
-    check_same_tokenizer(inputs.front(), inputs.back());
+    check_same_data(inputs.front(), inputs.back());
     folders.push_back(inputs.back().folder);
   }
   const std::vector<TensorToWrite> means = means_of(inputs);
 
   const Input& first = inputs.front();
-  CheckpointContent output(first.tokenizers.begin(), first.tokenizers.end());
-  output[kConfig] = first.config;
-  output[kModel] = [&](const ByteSink& sink) {
+  CheckpointContent output(first.data.begin(), first.data.end());
+  output[kConfigFile] = first.config;
+  output[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(means, {{"format", "tapestry"}}, sink);
   };
-  output["average.json"] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
+  output[kAverageFile] = nlohmann::ordered_json{{"averaged", folders}}.dump(2) + "\n";
   write_checkpoint(arguments.output, output);
   std::cerr << "averaged " << inputs.size() << " checkpoints into " << arguments.output << '\n';
   return 0;

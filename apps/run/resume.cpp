@@ -1,5 +1,6 @@
 #include "apps/run/resume.h"
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "core/text.h"
 
@@ -35,7 +36,7 @@ std::optional<Checkpoint> find_checkpoint(const std::string& how, const RunFolde
 void check_whole(const Checkpoint& checkpoint) {
   const std::string& path = checkpoint.folder();
   for (const char* name :
-       {"trainer_state.json", "optimizer.safetensors", "model.safetensors", "config.json"}) {
+       {kTrainerStateFile, kOptimizerFile, kModelFile, kConfigFile}) {
     if (checkpoint.contains(name)) continue;
     fail(ErrorKind::kData, "[train] ", path, " has no ", name,
          ": no training goes on from it. Start one from its weights with init_from=", path, '.');
@@ -77,7 +78,7 @@ constexpr const char* kHeadOfClasses = "*classifier.*";
 
 // The classes are known when the task has read its data.
 std::vector<std::string> labels_of(const TrainingTask& task) {
-  return load_checkpoint_config(task.files().at("config.json"), "config.json").data.labels;
+  return load_checkpoint_config(task.files().at(kConfigFile), kConfigFile).data.labels;
 }
 
 // What a resumed run is to do otherwise than before, for its log. Its tokenizer cannot change: the
@@ -119,7 +120,7 @@ void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
 Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) {
   if (std::optional<Checkpoint> found = find_checkpoint(how, folder, passed_over_)) {
     check_whole(*found);
-    const ByteSource& state = found->open("trainer_state.json");
+    const ByteSource& state = found->open(kTrainerStateFile);
     state_ = parse_trainer_state(bytes_of(state), state.name);
     if (how != "auto") check_latest(folder, state_.step, found->folder());
     go_on(*std::move(found), config);
@@ -131,12 +132,12 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
 void Resume::go_on(Checkpoint checkpoint, Config& config) {
   goes_on_ = true;
   if (reads_text(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
-  const ByteSource& json = checkpoint.open("config.json");
+  const ByteSource& json = checkpoint.open(kConfigFile);
   const Config before = load_checkpoint_config(bytes_of(json), json.name);
   if (config.task->has_classes) keep_classes(before.data, config);
   changes_ = changes_between(before, config);
-  model_ = TensorReader(checkpoint.open("model.safetensors"));
-  training_ = TensorReader(checkpoint.open("optimizer.safetensors"));
+  model_ = TensorReader(checkpoint.open(kModelFile));
+  training_ = TensorReader(checkpoint.open(kOptimizerFile));
 }
 
 void Resume::begin_with(ModelFiles pretrained, Config& config) {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <functional>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/run/signals.h"
@@ -330,13 +331,13 @@ void Trainer::save(bool best) {
 
   const std::map<std::string, std::string> files = task_.files();
   CheckpointContent content(files.begin(), files.end());
-  content["model.safetensors"] = [&](const ByteSink& sink) {
+  content[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(model, {{"format", "tapestry"}}, sink);
   };
-  content["optimizer.safetensors"] = [&](const ByteSink& sink) {
+  content[kOptimizerFile] = [&](const ByteSink& sink) {
     write_safetensors(training, {}, sink);
   };
-  content["trainer_state.json"] = to_json(state_);
+  content[kTrainerStateFile] = to_json(state_);
   folder_.commit(state_.step, content, best, config_.training.save_total_limit);
   saved_step_ = state_.step;
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/config/sections.h"
@@ -11,8 +12,6 @@
 
 namespace tapestry {
 namespace {
-
-constexpr const char* kPointsFile = "points.csv";
 
 // The mean of the squared errors. It has no likelihood and nothing to count: those sums are 0.
 CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
@@ -166,7 +165,7 @@ std::vector<double> RegressionModel::predict(const std::vector<double>& x, Tenso
 double RegressionModel::width() const { return 1 / std::abs(pooling.inverse_width.value().item()); }
 
 std::map<std::string, std::string> RegressionModel::files() const {
-  return {{"config.json", to_json(config)}, {kPointsFile, points.csv()}};
+  return {{kConfigFile, to_json(config)}, {kPointsFile, points.csv()}};
 }
 
 }  // namespace tapestry

@@ -264,12 +264,16 @@ TEST_F(CliTest, AverageRefusesWhatDoesNotFit) {
   EXPECT_THAT(error_of("none"), HasSubstr("none is neither a checkpoint nor a run folder"));
 }
 
-TEST_F(CliTest, AverageOverwritesNothingButCheckpoints) {
+TEST_F(CliTest, AverageOverwritesOnlyMeans) {
   checkpoint("a", {1});
+  checkpoint("trained", {2});
   fs::create_directories(path("thesis"));
   write("thesis/chapter1", "years of work");
   EXPECT_EQ(tapestry("average a --output thesis").code, 2);
   EXPECT_EQ(read_file(path("thesis/chapter1")), "years of work");
+  const Outcome outcome = tapestry("average a --output trained");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("trained is a checkpoint that no average made"));
   EXPECT_EQ(tapestry("average a --output mean").code, 0);
   EXPECT_EQ(tapestry("average a --output mean").code, 0);
 }
