@@ -7,6 +7,8 @@ inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kTrainerStateFile = "trainer_state.json";
+/// Only a regression has it: the points that it answers from (data/points.h).
+inline constexpr const char* kPointsFile = "points.csv";
 /// Only a mean of checkpoints has it: which ones went into it.
 inline constexpr const char* kAverageFile = "average.json";
 

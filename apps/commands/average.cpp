@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 struct Input {
   std::string folder;
   TensorReader model;
-  std::map<std::string, std::string> tokenizers;
+  std::map<std::string, std::string> data;  ///< tokenizers, or the points of a regression
   std::string config;
 };
 
@@ -33,9 +33,11 @@ Input open_input(const std::string& path) {
     if (checkpoint.contains(name)) continue;
     fail(ErrorKind::kData, "[average] ", checkpoint.folder(), " has no ", name, '.');
   }
+  std::map<std::string, std::string> data = tokenizer_files(checkpoint);
+  if (checkpoint.contains(kPointsFile)) data[kPointsFile] = checkpoint.read(kPointsFile);
   return {.folder = checkpoint.folder(),
           .model = TensorReader(checkpoint.open(kModelFile)),
-          .tokenizers = tokenizer_files(checkpoint),
+          .data = std::move(data),
           .config = checkpoint.read(kConfigFile)};
 }
 
@@ -59,16 +61,17 @@ void check_same_model(const Input& first, const Input& other) {
   }
 }
 
-/// Throws unless both have the same tokens.
-void check_same_tokenizer(const Input& first, const Input& other) {
-  for (const std::string& name : kTokenizerFileNames) {
-    const auto a = first.tokenizers.find(name), b = other.tokenizers.find(name);
-    const bool same = a == first.tokenizers.end()
-                          ? b == other.tokenizers.end()
-                          : b != other.tokenizers.end() && a->second == b->second;
+/// Throws unless both have the same tokens, and answer from the same points.
+void check_same_data(const Input& first, const Input& other) {
+  std::vector<std::string> names = kTokenizerFileNames;
+  names.emplace_back(kPointsFile);
+  for (const std::string& name : names) {
+    const auto a = first.data.find(name), b = other.data.find(name);
+    const bool same = a == first.data.end() ? b == other.data.end()
+                                            : b != other.data.end() && a->second == b->second;
     if (!same) {
       fail(ErrorKind::kData, "[average] ", name, " differs between ", first.folder, " and ",
-           other.folder, ": ids would not mean the same tokens.");
+           other.folder, name == kPointsFile ? "." : ": ids would not mean the same tokens.");
     }
   }
 }
@@ -130,13 +133,13 @@ int run_average(const AverageArguments& arguments) {
   for (const std::string& path : arguments.inputs) {
     inputs.push_back(open_input(path));
     check_same_model(inputs.front(), inputs.back());
-    check_same_tokenizer(inputs.front(), inputs.back());
+    check_same_data(inputs.front(), inputs.back());
     folders.push_back(inputs.back().folder);
   }
   const std::vector<TensorToWrite> means = means_of(inputs);
 
   const Input& first = inputs.front();
-  CheckpointContent output(first.tokenizers.begin(), first.tokenizers.end());
+  CheckpointContent output(first.data.begin(), first.data.end());
   output[kConfigFile] = first.config;
   output[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(means, {{"format", "tapestry"}}, sink);

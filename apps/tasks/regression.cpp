@@ -13,8 +13,6 @@
 namespace tapestry {
 namespace {
 
-constexpr const char* kPointsFile = "points.csv";
-
 // The mean of the squared errors. It has no likelihood and nothing to count: those sums are 0.
 CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
                            const CrossEntropyOptions& options) {

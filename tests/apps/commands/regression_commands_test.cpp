@@ -133,6 +133,16 @@ TEST_F(RegressionTest, AnswersLineByLineAndDrawsAPage) {
   EXPECT_THAT(wrong.err, HasSubstr("[predict] line 2 must be a number, got 'two'."));
 }
 
+TEST_F(RegressionTest, AnAverageKeepsThePoints) {
+  train("run");
+  folder_.output("average run/checkpoint-55 run/checkpoint-60 --output mean");
+  const auto a = RegressionModel::load(folder_.path("run/checkpoint-55"), "cpu");
+  const auto b = RegressionModel::load(folder_.path("run/checkpoint-60"), "cpu");
+  const auto mean = RegressionModel::load(folder_.path("mean"), "cpu");
+  EXPECT_NEAR(2 / mean->width(), 1 / a->width() + 1 / b->width(), 1e-5);
+  EXPECT_EQ(mean->points.x, a->points.x);
+}
+
 TEST_F(RegressionTest, HasARightGradient) {
   for (const char* kernel : {"gaussian", "epanechnikov"}) {
     const std::string out = folder_.output(
