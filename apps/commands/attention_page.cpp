@@ -7,6 +7,7 @@ namespace {
 
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   std::vector<std::string> pieces;
+  pieces.reserve(ids.size());
   for (const int32_t id : ids) pieces.push_back(tokenizer.piece(id));
   return pieces;
 }
