@@ -52,10 +52,10 @@ struct ModelOptions {
   double initializer_range = 0;
   int64_t patch_size = 16;  ///< of a Vision Transformer: its patches are so many pixels square
   bool pooled_head = true;  ///< its head has a hidden layer: an MLP, else linear
-  AttentionPooling::Options pooling;  ///< of attention pooling, which reads nothing else here
-  double dropout = 0.1;               ///< of embeddings and sub-layer outputs
-  double attention_dropout = 0.0;     ///< of attention weights
-  double activation_dropout = 0.0;    ///< inside the feed-forward network
+  AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
+  double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
+  double attention_dropout = 0.0;          ///< of attention weights
+  double activation_dropout = 0.0;         ///< inside the feed-forward network
   /// Training keeps the input of each layer alone and backward computes the rest again: less memory
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;

@@ -123,8 +123,10 @@ TEST_P(BeyondThePositions, CachedStepsGoOn) {
 TEST_P(BeyondThePositions, ATranslationIsThatOfMorePositions) {
   const auto found = [&](int64_t positions) {
     const test::SmallModel built(options(positions));
-    return translate(built.model, test::sentences({15, 9}, 15, 1), test::lengths_tensor({15, 9}),
-                     {}, {.num_beams = 2, .min_new_tokens = 20});
+    return translate(
+        {{&built.model}},
+        {.source = test::sentences({15, 9}, 15, 1), .lengths = test::lengths_tensor({15, 9})},
+        {.num_beams = 2, .min_new_tokens = 20});
   };
   const auto few = found(6), many = found(64);
   ASSERT_EQ(few.size(), 2u);
