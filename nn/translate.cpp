@@ -123,6 +123,7 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
     }
   }
   std::vector<std::unique_ptr<NextToken>> members;
+  members.reserve(models.models.size());
   for (const PairModel& model : models.models) members.push_back(steps_of(model, input));
   return search(*ensemble_of(std::move(members), models.weights), task, options);
 }

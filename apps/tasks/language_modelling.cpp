@@ -214,6 +214,7 @@ int64_t TextModels::longest() const {
 
 std::unique_ptr<NextToken> TextModels::steps(int64_t rows) const {
   std::vector<std::unique_ptr<NextToken>> each;
+  each.reserve(members.size());
   for (const auto& model : members) {
     each.push_back(std::make_unique<LanguageModelSteps>(model->model, rows));
   }
@@ -222,6 +223,7 @@ std::unique_ptr<NextToken> TextModels::steps(int64_t rows) const {
 
 std::vector<const Trunk*> TextModels::trunks() const {
   std::vector<const Trunk*> all;
+  all.reserve(members.size());
   for (const auto& model : members) all.push_back(&model->model.trunk);
   return all;
 }
