@@ -87,6 +87,11 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
         "expected the same number of tokens for each of ", rows, " rows, got ", tokens.size(),
         " tokens.");
   size_t count = tokens.size() / rows;
+  Tensor prefixes;
+  if (model_.options.prefix_lm && histories_[0].empty()) {
+    prefixes = Tensor::full({static_cast<int64_t>(rows)}, static_cast<double>(count), DType::kInt32,
+                            model_.table.value().device());
+  }
   for (size_t row = 0; row < rows; ++row) {
     const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(row * count);
     histories_[row].insert(histories_[row].end(), first,
@@ -107,8 +112,8 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
   }
   const Device device = model_.table.value().device();
   return model_.step(
-      Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)}, device),
-      caches_);
+      Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)}, device), caches_,
+      prefixes);
 }
 
 void LanguageModelSteps::select(const std::vector<int32_t>&, const std::vector<int32_t>& rows) {

@@ -61,7 +61,8 @@ struct LanguageModel {
 };
 
 /// Feeds a causal model for a search (nn/decoding.h). When a sequence outgrows learned positions,
-/// its last half is read again and it goes on from there.
+/// its last half is read again and it goes on from there. With prefix_lm the tokens of the first
+/// step are the prompt, so that prompts must be equally long.
 class LanguageModelSteps : public NextToken {
  public:
   LanguageModelSteps(const LanguageModel& model, int64_t rows)

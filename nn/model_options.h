@@ -60,6 +60,11 @@ struct ModelOptions {
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;
 
+  /// Of a causal model: the tokens of a prompt see the whole prompt (Dong et al. 2019; Raffel et
+  /// al. 2020, 3.2.1). Batches tell where it ends; a search takes what it reads first for the
+  /// prompt.
+  bool prefix_lm = false;
+
   static constexpr int64_t kEndless = int64_t{1} << 40;
   /// The longest sequence that the model can read or write: kEndless, unless positions are learned.
   int64_t longest_sequence() const {

@@ -183,6 +183,9 @@ int run_generate(const GenerateArguments& arguments) {
   for (const std::string& stop : arguments.stop) {
     if (stop.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
   }
+  if (models.reads_prefixes() && !arguments.attention.empty()) {
+    fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
+  }
   AttentionBook book(arguments.attention);
   const Generator generator(models, arguments, book);
   const Template prompt =
@@ -205,8 +208,13 @@ int run_generate(const GenerateArguments& arguments) {
       }
       for (int64_t s = 0; s < arguments.samples; ++s) {
         const int64_t line = first + static_cast<int64_t>(i);
-        batch.push_back(
-            generator.request(prompt_of(lines[i], line + 1), line * arguments.samples + s));
+        Request request =
+            generator.request(prompt_of(lines[i], line + 1), line * arguments.samples + s);
+        if (models.reads_prefixes() && !batch.empty() &&
+            batch.back().prompt.size() != request.prompt.size()) {
+          flush();
+        }
+        batch.push_back(std::move(request));
         if (static_cast<int64_t>(batch.size()) == arguments.batch_size) flush();
       }
     }

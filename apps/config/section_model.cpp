@@ -33,6 +33,9 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Self-attention sees only tokens that are less than so many places away (sliding "
             "window); 0: all.",
             between(0, double(BlockOptions::kLongest)));
+  s.read_if(applies && reads_prompts(config), applies ? "without prompts" : why, "prefix_lm",
+            model.prefix_lm,
+            "The tokens of a prompt see the whole prompt, not only what is before.");
   s.read_if(applies, why, "kv_latent_size", model.kv_latent_size,
             "Size of the latent that keys and values are made of (multi-head latent attention, "
             "DeepSeek-V2); 0: ordinary attention.",

@@ -212,6 +212,11 @@ int64_t TextModels::longest() const {
   return least;
 }
 
+bool TextModels::reads_prefixes() const {
+  return std::ranges::any_of(members,
+                             [](const auto& model) { return model->config.model.prefix_lm; });
+}
+
 std::unique_ptr<NextToken> TextModels::steps(int64_t rows) const {
   std::vector<std::unique_ptr<NextToken>> each;
   each.reserve(members.size());

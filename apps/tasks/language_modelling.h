@@ -40,6 +40,8 @@ struct TextModels {
   int64_t positions() const;
   /// ... and of the longest that all can read.
   int64_t longest() const;
+  /// Whether one of them has prefix_lm: then the prompts of a search must be equally long.
+  bool reads_prefixes() const;
   /// For a search among so many rows.
   std::unique_ptr<NextToken> steps(int64_t rows) const;
   std::vector<const Trunk*> trunks() const;

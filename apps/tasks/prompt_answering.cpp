@@ -12,8 +12,11 @@ namespace tapestry {
 namespace {
 
 // Targets stay on the host: the loss validates them without waiting for the GPU.
-LanguageModel::Batch on_device(const PromptBatch& batch, Device device) {
-  return {batch.ids.to(device), batch.targets, batch.lengths.to(device)};
+LanguageModel::Batch on_device(const PromptBatch& batch, const TextModel& model) {
+  const Device device = model.device();
+  LanguageModel::Batch result{batch.ids.to(device), batch.targets, batch.lengths.to(device)};
+  if (model.config.model.prefix_lm) result.prefix_lengths = batch.prompt_lengths.to(device);
+  return result;
 }
 
 LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
@@ -23,7 +26,7 @@ LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
   PromptBatches batches(corpus, in_order);
   LossSums sums;
   for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-    sums.add(model.model.loss(on_device(batches.next(), model.device()), options));
+    sums.add(model.model.loss(on_device(batches.next(), model), options));
   }
   return sums;
 }
@@ -68,8 +71,12 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus) {
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
   int64_t equal = 0;
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
-  for (size_t begin = 0; begin < order.size(); begin += rows) {
-    const auto examples = std::span(order).subspan(begin, std::min(rows, order.size() - begin));
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    end = std::min(begin + rows, order.size());
+    if (model.config.model.prefix_lm) {  // a search has prefixes of one length
+      while (corpus.prompts.length(order[end - 1]) > corpus.prompts.length(order[begin])) --end;
+    }
+    const auto examples = std::span(order).subspan(begin, end - begin);
     const std::vector<std::string> answers = greedy_answers(model, corpus, examples);
     for (size_t i = 0; i < answers.size(); ++i) {
       equal += strip(answers[i]) == strip(corpus.answer_text[examples[i]]) ? 1 : 0;
@@ -118,8 +125,7 @@ class PromptTask : public TrainingTask {
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), model_->device()),
-                              options);
+    return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), *model_), options);
   }
   DataPosition position() const override { return loader_->position(); }
   int64_t batches_in_epoch() const override {

@@ -442,6 +442,26 @@ TEST_P(CachedSteps, EqualTheUncachedModel) {
   }
 }
 
+// What a search reads first is the prompt, all of whose tokens see each other.
+TEST(LanguageModelSteps, ReadTheFirstTokensAsAPrefix) {
+  ModelOptions options = test::gpt2_options();
+  options.prefix_lm = true;
+  const test::SmallLanguageModel built(options, /*causal=*/true);
+  const Tensor ids = test::ints({4, 5, 6, 7, 8, 9, 9, 8, 7, 6, 5, 4}, {2, 6});
+  const auto logits_of = [&](const AttentionContext& context) {
+    return built.model.logits(built.model.hidden(ids, {}, {}, context)).value();
+  };
+  const Tensor expected = logits_of({.prefix_lengths = test::ints({4, 4}, {2})});
+  EXPECT_GT(test::distance(test::columns(expected, 5, 6), test::columns(logits_of({}), 5, 6)),
+            1e-3);
+  LanguageModelSteps steps(built.model, 2);
+  for (int64_t begin = 0, end = 4; end <= 6; begin = end++) {
+    const Tensor logits = steps.step(test::columns(ids, begin, end).to_vector<int32_t>());
+    const Tensor wanted = test::columns(expected, end - 1, end);
+    EXPECT_LT(test::distance(logits.reshape(wanted.shape()), wanted), 1e-10) << end;
+  }
+}
+
 // The model without caches, with its histories cut as LanguageModelSteps does it.
 class Uncached {
  public:

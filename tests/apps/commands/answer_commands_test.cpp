@@ -71,6 +71,25 @@ TEST_F(AnswerCommandsTest, RecordsAreAnsweredAsInTheValidation) {
   EXPECT_THAT(outcome.err, HasSubstr("trained on records with a prompt and an answer"));
 }
 
+// The search, with its cache, sees the prompts as the training does. Their lengths differ.
+TEST_F(AnswerCommandsTest, PromptsThatSeeThemselvesWhole) {
+  ASSERT_EQ(folder_->train("prompts", "prefix", {"training.max_steps=100", "model.prefix_lm=true"}),
+            0)
+      << folder_->messages();
+  const std::string records = read_file(folder_->path("valid.jsonl"));
+  const Lines answers = lines_of(folder_->output("generate --model prefix --jsonl", records));
+  ASSERT_EQ(answers.size(), 20u);
+  double right = 0;
+  const Lines outcomes = lines_of(records);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    right += answers[i] == Json::parse(outcomes[i]).at("when") ? 5 : 0;
+  }
+  const Json figures =
+      Json::parse(folder_->output("evaluate --jsonl valid.jsonl --json --model prefix"));
+  EXPECT_EQ(figures.at("exact_match"), right);
+  EXPECT_GE(right, 75);
+}
+
 // Questions
 
 TEST_F(AnswerCommandsTest, AnswersAreCutOutOfTheContext) {
