@@ -42,6 +42,11 @@ class TranslateTest : public testing::Test {
     static const std::string run = "two";
     return trained(run, "translation", {"seed=2"});
   }
+  /// Its positions end.
+  static const std::string& learned() {
+    static const std::string run = "learned";
+    return trained(run, "translation", {"model.position_embedding=learned"});
+  }
   static const std::string& recurrent() {
     static const std::string run = "recurrent";
     return trained(run, "translation",
@@ -254,7 +259,7 @@ TEST_F(TranslateTest, PrefixesAndLinesMustBeAsMany) {
   EXPECT_EQ(lines_of(outcome.out).size(), 1u);
   std::string longer = "ba\tce\n\nba\t";
   for (int i = 0; i < 2000; ++i) longer += "ba ";
-  outcome = folder_->run(concat("translate --prefix-column --model ", one()), longer);
+  outcome = folder_->run(concat("translate --prefix-column --model ", learned()), longer);
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, StartsWith("error: [translate] the prefix of line 3 has "));
   EXPECT_THAT(outcome.err, HasSubstr(" tokens, the model writes at most "));
