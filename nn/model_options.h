@@ -27,7 +27,7 @@ struct ModelOptions {
   int64_t rope_head_size = 0;  ///< R, its rotary part under rope; 0: half of K
   int64_t encoder_layers = 3;  ///< of an encoder-decoder, like decoder_layers
   int64_t decoder_layers = 3;
-  int64_t num_hidden_layers = 4;  ///< of an encoder or a decoder alone
+  int64_t num_hidden_layers = 4;  ///< of an encoder-only or decoder-only model
   HiddenAct hidden_act = {};
   NormKind norm = NormKind::kLayer;
   NormPosition norm_position = NormPosition::kPost;
@@ -56,7 +56,7 @@ struct ModelOptions {
   double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
   double attention_dropout = 0.0;          ///< of attention weights
   double activation_dropout = 0.0;         ///< inside the feed-forward network
-  /// Training keeps the input of each layer alone and backward computes the rest again: less memory
+  /// Training keeps only the input of each layer, and backward computes the rest again: less memory
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;
 
