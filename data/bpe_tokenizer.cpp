@@ -125,6 +125,18 @@ class BpeTokenizer : public Tokenizer {
     return encode(text, /*begins_word=*/false);
   }
 
+  std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
+    std::vector<PlacedToken> tokens;
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t word = std::min(text.find_first_not_of(' ', begin), text.size());
+      const size_t end = std::min(text.find(' ', word), text.size());
+      place_word(text.substr(word, end - word), static_cast<int64_t>(begin),
+                 static_cast<int64_t>(word), tokens);
+      begin = end;
+    }
+    return tokens;
+  }
+
   std::string decode(const std::vector<int32_t>& ids) const override {
     std::string text, bytes;
     bool begins = false;  // the text, with a word
@@ -187,6 +199,49 @@ class BpeTokenizer : public Tokenizer {
           });
     });
     return ids;
+  }
+
+  // Appends the tokens of a word that begins at `at`. The spaces before it, from `begin` on, belong
+  // to its first token. Where normalisation changes the word, so does all of it.
+  void place_word(std::string_view word, int64_t begin, int64_t at,
+                  std::vector<PlacedToken>& tokens) const {
+    const int64_t end = at + std::ssize(word);
+    std::string buffer;
+    const bool changes = normalizer_(word, buffer) != word;
+    std::vector<int64_t> unknown = changes ? std::vector<int64_t>() : unknown_runs(word);
+    auto next_unknown = unknown.begin();
+    for (const int32_t id : encode(word)) {
+      if (changes) {
+        at = end;
+      } else if (id == kUnkId) {
+        at += *next_unknown++;
+      } else if (vocabulary_.is_byte(id)) {
+        ++at;
+      } else {
+        const std::string& piece = vocabulary_.piece(id);
+        at += std::ssize(piece) - (piece.starts_with(kSpacePiece) ? std::ssize(kSpacePiece) : 0);
+      }
+      tokens.push_back({id, begin, at});
+      begin = at;
+    }
+  }
+
+  // The bytes of each run of unknown characters, which is one token.
+  std::vector<int64_t> unknown_runs(std::string_view word) const {
+    std::vector<int64_t> runs;
+    std::vector<int32_t> ids;
+    bool before = false;
+    for (size_t i = 0; i < word.size();) {
+      const size_t start = i;
+      next_code_point(word, i);
+      ids.clear();
+      vocabulary_.split(word.substr(start, i - start), ids);
+      const bool unknown = ids[0] == kUnkId;
+      if (unknown && !before) runs.push_back(0);
+      if (unknown) runs.back() += static_cast<int64_t>(i - start);
+      before = unknown;
+    }
+    return runs;
   }
 
   void encode_part(std::string_view part, bool begins, std::vector<int32_t>& ids) const {

@@ -229,10 +229,14 @@ TEST(TokenPlaces, OfCharactersAreTheirBytes) {
   EXPECT_EQ(tokens[2].id, kUnkId);
 }
 
-TEST(TokenPlaces, OfSentencePieceCoverTheText) {
+class PlacesOfPieces : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PlacesOfPieces, CoverTheText) {
   for (const bool bytes : {false, true}) {
     TokenizerOptions options;
-    options.vocab_size = bytes ? 330 : 60;
+    options.type = GetParam();
+    const int64_t pieces = options.type == "bpe" ? 45 : 60;
+    options.vocab_size = pieces + (bytes ? 256 : 0);
     options.byte_fallback = bytes;
     int line = 0;
     const auto tokenizer = train_tokenizer(
@@ -242,7 +246,8 @@ TEST(TokenPlaces, OfSentencePieceCoverTheText) {
           return ++line < 20;
         },
         1);
-    for (const char* text : {"the river", "  große   river \n", "x the € sea", "ﬁsh ½ sea", ""}) {
+    for (const char* text :
+         {"the river", "  große   river \n", "x the € sea", "ﬁsh ½ sea", "€€se€a", ""}) {
       expect_places(*tokenizer, text);
     }
     // A word's tokens cover it: what was asked for is cut out again.
@@ -256,6 +261,9 @@ TEST(TokenPlaces, OfSentencePieceCoverTheText) {
     EXPECT_EQ(all, text);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, PlacesOfPieces, ::testing::Values("sentencepiece", "bpe"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tapestry
