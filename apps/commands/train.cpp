@@ -21,6 +21,12 @@ int run_train(const TrainArguments& arguments) {
   RunFolder folder(config.output_dir);
   Resume resume(arguments.resume, folder, config);
   RunLog log(folder.path(), resume.state().step);
+  for (const std::string& name : config.training.report_to) {
+    log.report_to(make_reporter(name, {.folder = folder.path(),
+                                       .resumed_step = resume.state().step,
+                                       .keys = flat_keys(config),
+                                       .metric = config.training.metric_for_best_model}));
+  }
   write_file(folder.file("config.yaml"), to_yaml(config));
   if (!resume.passed_over().empty()) log.warn(resume.passed_over());
   if (!resume.changes().empty()) log.info("changed since the checkpoint: " + resume.changes());

@@ -37,6 +37,8 @@ struct DataOptions {
 
 /// What the training loop itself decides.
 struct TrainingOptions {
+  static constexpr const char* kReporters[] = {"tensorboard"};
+
   int64_t gradient_accumulation_steps = 1;  ///< batches per update
   int64_t max_steps = 0;                    ///< updates; 0: num_train_epochs decides
   double num_train_epochs = 0;              ///< times through the data; 0: max_steps decides
@@ -52,6 +54,7 @@ struct TrainingOptions {
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
+  std::vector<std::string> report_to;   ///< some of kReporters
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`

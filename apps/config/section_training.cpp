@@ -120,6 +120,15 @@ void bind_training(ConfigSection& s, Config& config) {
   }
   s.read_choice("metric_for_best_model", training.metric_for_best_model, metrics,
                 "The metric of the validation that tells the best checkpoint.");
+  s.read("report_to", training.report_to,
+         "Where the numbers of the run go besides metrics.jsonl. tensorboard: event files in "
+         "output_dir, for TensorBoard's curves, text and HParams pages.");
+  for (const std::string& name : training.report_to) {
+    if (std::find(std::begin(training.kReporters), std::end(training.kReporters), name) ==
+        std::end(training.kReporters)) {
+      s.complain("report_to", "'training.report_to': expected tensorboard, got '", name, "'.");
+    }
+  }
   s.read("freeze", training.freeze,
          "Names of parameters that do not learn; * stands for any characters.");
   s.read_if(config.model_type != ModelType::kRnnAttention && !points,

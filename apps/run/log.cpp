@@ -54,6 +54,7 @@ std::string fit_terminal(const std::string& line) {
 struct RunLog::Sinks {
   std::shared_ptr<spdlog::logger> logger;
   std::ofstream metrics;
+  std::vector<std::unique_ptr<Reporter>> reporters;
 };
 
 RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), on_terminal_(isatty(STDERR_FILENO) == 1) {
@@ -89,8 +90,16 @@ void RunLog::warn(const std::string& message) {
   sinks_->logger->warn("warning: {}", message);
 }
 
-void RunLog::metrics(int64_t step, const std::string& kind,
-                     const std::vector<std::pair<std::string, double>>& values) {
+void RunLog::report_to(std::unique_ptr<Reporter> reporter) {
+  sinks_->reporters.push_back(std::move(reporter));
+}
+
+void RunLog::finish() {
+  for (const auto& reporter : sinks_->reporters) reporter->finish();
+}
+
+void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& values) {
+  for (const auto& reporter : sinks_->reporters) reporter->metrics(step, kind, values);
   if (!sinks_->metrics.is_open()) return;
   Json line{{"step", step}, {"kind", kind}};
   for (const auto& [name, value] : values) {

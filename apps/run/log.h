@@ -1,5 +1,5 @@
-// The outputs of a run: messages go to stderr and train.log, numbers to metrics.jsonl, progress to
-// a terminal.
+// The outputs of a run: messages go to stderr and train.log, numbers to metrics.jsonl and to
+// reporters, progress to a terminal.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "apps/run/reporter.h"
 
 namespace tapestry {
 
@@ -24,9 +26,14 @@ class RunLog {
   void info(const std::string& message);
   void warn(const std::string& message);
 
+  /// The reporter hears of all metrics from here on.
+  void report_to(std::unique_ptr<Reporter> reporter);
+
   /// One line of metrics.jsonl: {"step": step, "kind": kind, ...values}.
-  void metrics(int64_t step, const std::string& kind,
-               const std::vector<std::pair<std::string, double>>& values);
+  void metrics(int64_t step, const std::string& kind, const MetricValues& values);
+
+  /// The run is over: no more metrics come.
+  void finish();
 
   /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.
   void progress(int64_t step, int64_t total, const std::string& status);

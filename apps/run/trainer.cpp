@@ -249,6 +249,7 @@ int Trainer::run() {
                      " in ", state_.validations_without_best, " validations"));
   }
   log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
+  log_.finish();
   if (config_.cuda_graphs && !on_cpu) {
     const GraphStats stats = graph_stats();
     log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
@@ -298,8 +299,7 @@ void Trainer::report(bool logged) {
                   "{:.0f} tokens/s  {} left",
                   state_.step, state_.position.epoch, loss, nats, lr, window_.grad_norm, rate,
                   duration_text(left)));
-  std::vector<std::pair<std::string, double>> line = {
-      {"epoch", static_cast<double>(state_.position.epoch)}, {"loss", loss}};
+  MetricValues line = {{"epoch", static_cast<double>(state_.position.epoch)}, {"loss", loss}};
   if (likelihood) {
     line.emplace_back("nll", nll);
     line.emplace_back("ppl", std::exp(nll));
@@ -323,7 +323,7 @@ bool Trainer::validate() {
   }
   if (metrics.empty()) return false;
   std::string text = concat("validation after update ", state_.step, ": ");
-  std::vector<std::pair<std::string, double>> line;
+  MetricValues line;
   for (const auto& [name, value] : metrics) {
     text += fmt::format(" {} {:.{}f}", name, value, larger_is_better(name) ? 2 : 4);
     line.emplace_back(name, value);
