@@ -33,7 +33,9 @@ class Inputs {
     }
     return Var::parameter(value.to(place_.dtype).to(place_.device));
   }
-  ParamStore store() const { return ParamStore(kSeed, place_.dtype, place_.device); }
+  ParamStore store(const LoraOptions& lora = {}) const {
+    return ParamStore(kSeed, place_.dtype, place_.device, Precision::kFull, lora);
+  }
 
  private:
   GradcheckPlace place_;
@@ -193,11 +195,24 @@ struct SmallNorm : Norm {
   SmallNorm(const Norm::Options& options, const ParamScope& scope) : Norm(6, options, scope) {}
 };
 
+// A linear layer that stands still beside an adapter.
+GradcheckCase adapted_case(const Inputs& in, const Var& x) {
+  const std::shared_ptr<ParamStore> store(
+      new ParamStore(in.store({.rank = 2, .alpha = 3, .dropout = 0.2, .target = {"*"}})));
+  auto layer = std::make_shared<Linear>(
+      Linear::Options{.in = 6, .out = 5, .activation = Activation::kGeluTanh},
+      store->root() / "layer");
+  std::vector<Var> inputs = disturbed_parameters(*store);
+  inputs.push_back(x);
+  return {"Linear, adapter", inputs, [store, layer, x] { return (*layer)(x); }};
+}
+
 void add_layers(Cases& cases, const Inputs& in) {
   const Var x = in.normal({2, 3, 8}, 1), narrow = in.normal({4, 6}, 3);
   cases.push_back(layer_case<Linear>(
       in, "Linear", Linear::Options{.in = 6, .out = 5, .activation = Activation::kGeluTanh},
       {narrow}, [=](const Linear& f) { return f(narrow); }));
+  cases.push_back(adapted_case(in, narrow));
   cases.push_back(layer_case<SmallNorm>(in, "Norm, layer", Norm::Options{}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>(in, "Norm, RMS",

@@ -15,8 +15,10 @@ Options resolved(Options o) {
   return o;
 }
 
-Linear projection(const Options& o, int64_t in, int64_t out, const ParamScope& scope) {
-  return Linear({.in = in, .out = out, .bias = false, .init = o.in_init}, scope);
+Linear projection(const Options& o, int64_t in, int64_t out, const ParamScope& scope,
+                  bool adaptable = true) {
+  return Linear({.in = in, .out = out, .bias = false, .init = o.in_init, .adaptable = adaptable},
+                scope);
 }
 
 Norm latent_norm(const Options& o, int64_t size, const ParamScope& scope) {
@@ -59,9 +61,9 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
       kv_down(projection(options, options.hidden_size, options.kv_latent_size, scope / "kv_down")),
       kv_norm(latent_norm(options, options.kv_latent_size, scope / "kv_norm")),
       k_up(projection(options, options.kv_latent_size, options.heads * options.head_size,
-                      scope / "k_up")),
+                      scope / "k_up", /*adaptable=*/false)),
       v_up(projection(options, options.kv_latent_size, options.heads * options.value_head_size,
-                      scope / "v_up")),
+                      scope / "v_up", /*adaptable=*/false)),
       out({.in = options.heads * options.value_head_size,
            .out = options.hidden_size,
            .bias = options.bias,

@@ -11,7 +11,15 @@ Linear::Linear(const Options& options, const ParamScope& scope)
                                 options.in))),
       bias(options.bias ? scope.create("bias", {options.out}, Init::zeros()) : Var()),
       activation(options.activation),
-      precision(scope.precision()) {}
+      precision(scope.precision()) {
+  if (options.adaptable && scope.has_adapter()) adapter.emplace(options.in, options.out, scope);
+}
+
+Var Linear::operator()(const Var& x) const {
+  if (!adapter) return linear(x, weight, bias, {activation, precision});
+  const Var sum = linear(x, weight, bias, {.precision = precision}) + (*adapter)(x);
+  return activation == Activation::kNone ? sum : activate(activation, sum);
+}
 
 Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
     : weight(scope.create("weight", {size}, Init::ones())),

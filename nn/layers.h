@@ -3,11 +3,13 @@
 #pragma once
 
 #include "autograd/ops.h"
+#include "nn/adapter.h"
 #include "nn/parameters.h"
 
 namespace tapestry {
 
-/// act(x W^T + b), W (out, in); the bias starts at 0.
+/// act(x W^T + b), W (out, in); the bias starts at 0. With an adapter its output is added in front
+/// of act.
 struct Linear {
   struct Options {
     int64_t in = 0;
@@ -16,13 +18,14 @@ struct Linear {
     Activation activation = Activation::kNone;
     MatrixInit init = {};             ///< of W
     std::vector<int64_t> parts = {};  ///< rows of each projection that W packs; empty: it is one
+    bool adaptable = true;  ///< false where others read the matrix: it never has an adapter
   };
 
   Linear(const Options& options, const ParamScope& scope);
   /// With a matrix that is there already and no bias: a classifier that shares an embedding.
   Linear(const Var& weight, Precision precision) : weight(weight), precision(precision) {}
 
-  Var operator()(const Var& x) const { return linear(x, weight, bias, {activation, precision}); }
+  Var operator()(const Var& x) const;
   /// The layer as a classifier: the loss of its logits, which are never stored at once.
   CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {
     options.precision = precision;
@@ -32,6 +35,7 @@ struct Linear {
   Var weight, bias;
   Activation activation = Activation::kNone;
   Precision precision;  ///< the store's
+  std::optional<Adapter> adapter;
 };
 
 /// Layer or RMS normalisation over the last axis, or batch normalisation over all others; gamma

@@ -57,9 +57,11 @@ void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end, do
 
 }  // namespace
 
-ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision)
-    : seed_(seed), dtype_(dtype), device_(device), precision_(precision) {
+ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision,
+                       const LoraOptions& lora)
+    : seed_(seed), dtype_(dtype), device_(device), precision_(precision), lora_(lora) {
   check_precision(precision, device);
+  lora.validate();
 }
 
 ParamScope ParamStore::root() { return ParamScope(this, ""); }

@@ -11,6 +11,7 @@
 #include "autograd/var.h"
 #include "core/enumerators.h"
 #include "core/precision.h"
+#include "nn/adapter.h"
 
 namespace tapestry {
 
@@ -86,10 +87,10 @@ class ParamScope;
 
 class ParamStore {
  public:
-  /// `precision` is that of the model's dense layers. Throws Error(kConfig) when the device does
-  /// not have it.
+  /// `precision` is that of the model's dense layers, `lora` says which of them have adapters.
+  /// Throws Error(kConfig) when the device does not have the precision.
   explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {},
-                      Precision precision = Precision::kFull);
+                      Precision precision = Precision::kFull, const LoraOptions& lora = {});
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -107,6 +108,7 @@ class ParamStore {
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
   Precision precision() const { return precision_; }
+  const LoraOptions& lora() const { return lora_; }
 
  private:
   friend class ParamScope;
@@ -117,6 +119,7 @@ class ParamStore {
   DType dtype_;
   Device device_;
   Precision precision_;
+  LoraOptions lora_;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
 };
@@ -138,6 +141,9 @@ class ParamScope {
   DType dtype() const { return store_->dtype(); }
   Device device() const { return store_->device(); }
   Precision precision() const { return store_->precision(); }
+  const LoraOptions& lora() const { return store_->lora(); }
+  /// Whether a layer of this name is to have an adapter.
+  bool has_adapter() const { return lora().adapts(prefix_); }
 
  private:
   friend class ParamStore;

@@ -14,7 +14,11 @@ Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope
 Linear classifier(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
   const ParamScope output = scope / "output";
   if (!o.tie_word_embeddings) {
-    return {{.in = o.hidden_size, .out = vocab, .bias = o.output_bias, .init = matrix_init(o)},
+    return {{.in = o.hidden_size,
+             .out = vocab,
+             .bias = o.output_bias,
+             .init = matrix_init(o),
+             .adaptable = false},
             output};
   }
   Linear tied(table, scope.precision());

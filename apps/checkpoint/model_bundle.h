@@ -44,7 +44,7 @@ struct ModelBundle {
       : config(config),
         tokenizers(std::move(tokenizers)),
         store(config.seed, tensor_dtype(config, parse_device(config.device)),
-              parse_device(config.device), precision),
+              parse_device(config.device), precision, config.lora),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
   /// From a checkpoint folder or run folder; `who` stands in the message about a model that does

@@ -75,17 +75,6 @@ std::string take_over_parameters(const ParamStore& store, const TensorReader& so
                 left.empty() ? "" : "; not used:", left);
 }
 
-bool matches(const std::string& name, const std::string& pattern) {
-  const size_t star = pattern.find('*');
-  if (star == std::string::npos) return name == pattern;
-  if (name.compare(0, star, pattern, 0, star) != 0) return false;
-  const std::string rest = pattern.substr(star + 1);
-  for (size_t from = star; from <= name.size(); ++from) {
-    if (matches(name.substr(from), rest)) return true;
-  }
-  return false;
-}
-
 std::map<std::string, std::string> tokenizer_files(Checkpoint& checkpoint) {
   std::map<std::string, std::string> files;
   for (const std::string& name : kTokenizerFileNames) {

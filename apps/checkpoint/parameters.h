@@ -30,9 +30,6 @@ void load_parameters(const ParamStore& store, const TensorReader& source);
 /// when a parameter has another shape there, or when none has its name.
 std::string take_over_parameters(const ParamStore& store, const TensorReader& source);
 
-/// Whether a parameter's name matches a pattern, in which `*` stands for any characters.
-bool matches(const std::string& name, const std::string& pattern);
-
 /// The files of a checkpoint that are tokenizers, by name.
 std::map<std::string, std::string> tokenizer_files(Checkpoint& checkpoint);
 

@@ -132,7 +132,8 @@ struct Measured {
 template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
                    NextLoss next_loss) {
-  Optimizer optimizer(config.optimizer, decay_groups(config.training, store.named()));
+  Optimizer optimizer(config.optimizer,
+                      decay_groups(config.training, trained_parameters(store.named(), config)));
   Measured measured;
   Tensor loss;
   // CUDA graphs are made in the third step.
@@ -189,7 +190,7 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
   ParamStore store(config.seed, tensor_dtype(config, device), device,
-                   training_precision(config, device));
+                   training_precision(config, device), config.lora);
   uint32_t next = 0;
   Measured measured;
   if (both_sides) {

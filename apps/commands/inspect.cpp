@@ -12,18 +12,13 @@
 namespace tapestry {
 namespace {
 
-// Frozen parameters have neither gradients nor an optimizer's state.
-bool is_trained(const Parameter& parameter, const TrainingOptions& training) {
-  return parameter.trained &&
-         std::none_of(training.freeze.begin(), training.freeze.end(),
-                      [&](const auto& pattern) { return matches(parameter.name, pattern); });
-}
-
 // What training keeps beside the parameters and the activations.
 void print_training_memory(const ParamStore& store, const Config& config) {
   int64_t trained = 0;
   for (const Parameter& parameter : store.parameters()) {
-    if (is_trained(parameter, config.training)) trained += parameter.var.value().numel();
+    // Frozen parameters have neither gradients nor an optimizer's state.
+    if (parameter.trained && learns(config, parameter.name))
+      trained += parameter.var.value().numel();
   }
   const OptimizerType type = config.optimizer.type;
   const int64_t states = states_of(type), averages = config.training.ema_decay > 0 ? 1 : 0;

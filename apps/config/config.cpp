@@ -6,6 +6,7 @@
 
 #include "apps/config/sections.h"
 #include "core/device_name.h"
+#include "core/pattern.h"
 
 namespace tapestry {
 
@@ -17,6 +18,16 @@ DType tensor_dtype(const Config& config, Device device) {
 Precision training_precision(const Config& config, Device device) {
   if (device.is_cpu()) return config.precision;
   return config.allow_tf32 ? Precision::kTf32 : Precision::kFull;
+}
+
+bool learns(const Config& config, const std::string& parameter) {
+  const auto any = [&](const std::vector<std::string>& patterns) {
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::string& pattern) { return matches(parameter, pattern); });
+  };
+  const TrainingOptions& training = config.training;
+  return (config.lora.rank == 0 || is_adapter(parameter) || any(training.modules_to_save)) &&
+         !any(training.freeze);
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include "data/denoising.h"
 #include "data/image_batching.h"
 #include "data/masking.h"
+#include "nn/adapter.h"
 #include "nn/decoding.h"
 #include "nn/model_options.h"
 #include "optim/optimizer.h"
@@ -55,6 +56,7 @@ struct TrainingOptions {
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
   std::vector<std::string> report_to;   ///< some of kReporters
+  std::vector<std::string> modules_to_save;  ///< with adapters: what learns besides, as in `freeze`
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`
@@ -95,6 +97,7 @@ struct Config {
   double learning_rate = 0;  ///< the schedule's base rate; 0: default_learning_rate()
   ScheduleOptions schedule;
   TrainingOptions training;
+  LoraOptions lora;
   SearchOptions generation;
   EvaluationOptions evaluation;
   AnswerOptions answers;
@@ -137,6 +140,10 @@ Config parse_config(const std::string& text, const std::string& name = "config",
 
 /// Reads the config.json of a checkpoint: input files need not exist on this machine.
 Config load_checkpoint_config(const std::string& json, const std::string& name);
+
+/// Whether a parameter learns: with adapters they and training.modules_to_save, without all; and
+/// nothing of training.freeze.
+bool learns(const Config& config, const std::string& parameter);
 
 /// Every key with its value; reads back to an equal Config.
 std::string to_yaml(const Config& config);

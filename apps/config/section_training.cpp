@@ -40,6 +40,23 @@ void bind_optimizer(ConfigSection& s, Config& config) {
             positive());
 }
 
+void bind_lora(ConfigSection& s, Config& config) {
+  LoraOptions& lora = config.lora;
+  s.read("rank", lora.rank, "Inner size of the two matrices of an adapter; 0: no adapters.",
+         between(0, 1 << 16));
+  const bool on = lora.rank > 0;
+  s.read_if(on, "without rank", "alpha", lora.alpha,
+            "What an adapter computes is multiplied by alpha / rank.", positive());
+  s.read_if(on, "without rank", "dropout", lora.dropout, "Dropout of what adapters read.",
+            from_up_to_below(0, 1));
+  s.read_if(on, "without rank", "target", lora.target,
+            "Paths of the layers that have an adapter, such as layers.0.self_attention.qkv; * "
+            "stands for any characters.");
+  s.read_if(on, "without rank", "modules_to_save", config.training.modules_to_save,
+            "Names of parameters that learn besides the adapters; * stands for any characters.");
+  if (on && lora.target.empty()) s.complain("target", "'training.lora.target' names no layer.");
+}
+
 void bind_schedule(ConfigSection& s, Config& config) {
   ScheduleOptions& schedule = config.schedule;
   s.read_choice("lr_scheduler_type", schedule.type, named(kScheduleTypes),
@@ -131,6 +148,12 @@ void bind_training(ConfigSection& s, Config& config) {
   }
   s.read("freeze", training.freeze,
          "Names of parameters that do not learn; * stands for any characters.");
+  if (!points) {
+    s.section("lora",
+              "Low-rank adapters (LoRA): the model stays as it is, usually one of init_from, and "
+              "small matrices beside its own learn.",
+              [&](ConfigSection& l) { bind_lora(l, config); });
+  }
   s.read_if(config.model_type != ModelType::kRnnAttention && !points,
             concat("with type: ", name_of(config.model_type)), "recompute", config.model.recompute,
             "Keeps only the input of each layer and computes the rest again in the backward pass: "

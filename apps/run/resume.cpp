@@ -1,7 +1,10 @@
 #include "apps/run/resume.h"
 
+#include <algorithm>
+
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
+#include "core/pattern.h"
 #include "core/text.h"
 
 namespace tapestry {
@@ -145,6 +148,12 @@ void Resume::begin_with(ModelFiles pretrained, Config& config) {
   tokenizers_ = std::move(pretrained.tokenizers);
   old_labels_ = std::move(pretrained.config.data.labels);
   model_ = std::move(pretrained.tensors);
+  const bool adapted = std::any_of(model_.tensors().begin(), model_.tensors().end(),
+                                   [](const auto& tensor) { return is_adapter(tensor.name); });
+  if (adapted && config.lora.rank == 0) {
+    fail(ErrorKind::kConfig, "[init_from] ", pretrained.folder,
+         " has adapters, which only training.lora goes on with.");
+  }
 }
 
 std::string Resume::take_over(TrainingTask& task) {

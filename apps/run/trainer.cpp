@@ -15,6 +15,7 @@
 #include "core/allocator.h"
 #include "core/clock.h"
 #include "core/device_runtime.h"
+#include "core/pattern.h"
 
 namespace tapestry {
 namespace {
@@ -24,28 +25,6 @@ constexpr int64_t kMostSkippedInARow = 10;
 constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
 // Of names in optimizer.safetensors: parameters as they are trained, and what Ema calls averages.
 const std::string kTrainedPrefix = "parameter/", kAveragePrefix = "average/";
-
-// Those that no pattern freezes; the others ask for no gradient from here on.
-NamedVars trained_parameters(const NamedVars& params, const std::vector<std::string>& frozen) {
-  NamedVars trained = params;
-  for (const std::string& pattern : frozen) {
-    bool found = false;
-    for (const auto& [name, var] : params) {
-      if (!matches(name, pattern)) continue;
-      found = true;
-      var.set_requires_grad(false);
-      std::erase_if(trained, [&name = name](const auto& entry) { return entry.first == name; });
-    }
-    if (!found) {
-      fail(ErrorKind::kConfig, "[train] training.freeze: no parameter's name matches '", pattern,
-           "'; tapestry inspect lists them.");
-    }
-  }
-  if (trained.empty() && !params.empty()) {
-    fail(ErrorKind::kConfig, "[train] training.freeze leaves no parameter to train.");
-  }
-  return trained;
-}
 
 // Those of the config, with the end of this run.
 ScheduleOptions schedule_until(ScheduleOptions options, int64_t total_steps) {
@@ -64,6 +43,41 @@ EmaOptions ema_options(const Config& config) {
 }
 
 }  // namespace
+
+NamedVars trained_parameters(const NamedVars& params, const Config& config) {
+  const auto expect_names = [&](const char* key, const std::vector<std::string>& patterns,
+                                const auto& name_of) {
+    for (const std::string& pattern : patterns) {
+      const bool found = std::any_of(params.begin(), params.end(), [&](const auto& entry) {
+        return matches(name_of(entry.first), pattern);
+      });
+      if (found) continue;
+      fail(ErrorKind::kConfig, "[train] training.", key, ": no parameter's name matches '", pattern,
+           "'; tapestry inspect lists them.");
+    }
+  };
+  const auto whole = [](const std::string& name) { return name; };
+  expect_names("freeze", config.training.freeze, whole);
+  if (config.lora.rank > 0) {
+    expect_names("lora.modules_to_save", config.training.modules_to_save, whole);
+    // Of a parameter of an adapter the layer; of another one nothing that a target names.
+    expect_names("lora.target", config.lora.target, [](const std::string& name) {
+      return is_adapter(name) ? name.substr(0, name.rfind('.')) : "";
+    });
+  }
+  NamedVars trained;
+  for (const auto& [name, var] : params) {
+    if (learns(config, name)) {
+      trained.emplace_back(name, var);
+    } else {
+      var.set_requires_grad(false);
+    }
+  }
+  if (trained.empty() && !params.empty()) {
+    fail(ErrorKind::kConfig, "[train] training.freeze leaves no parameter to train.");
+  }
+  return trained;
+}
 
 int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch) {
   constexpr double kRounding = 1e-6;  // 0.1 * 30 is a little more than 3
@@ -107,7 +121,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
       folder_(folder),
       log_(log),
       params_(task.parameters().named()),
-      trained_(trained_parameters(params_, config.training.freeze)),
+      trained_(trained_parameters(params_, config)),
       optimizer_(config.optimizer, decay_groups(config.training, trained_)) {
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);

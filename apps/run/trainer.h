@@ -23,6 +23,10 @@ namespace tapestry {
 /// and to a run that goes on as well; the last update is a whole one.
 int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch);
 
+/// Those that learn; the others ask for no gradient from here on. Throws Error(kConfig) where a
+/// pattern matches no name, or where nothing is left.
+NamedVars trained_parameters(const NamedVars& params, const Config& config);
+
 /// The parameters by their weight decay, as `training.optimizer` says. Throws Error(kConfig) where
 /// a pattern of decay_exclude matches no name.
 std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& params);

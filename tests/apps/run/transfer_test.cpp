@@ -231,5 +231,49 @@ TEST_F(TransferTest, AFreezeThatMatchesNothingOrEverythingIsAnError) {
   EXPECT_THAT(messages(), HasSubstr("error: [train] training.freeze leaves no parameter to train"));
 }
 
+// Only the adapters move, only they have a state, and what they learned is used.
+TEST_F(TransferTest, AdaptersLearnBesideAModelThatStaysAsItIs) {
+  pretrain("clm", "base");
+  const std::string base = "init_from=" + folder_.path("base");
+  ASSERT_EQ(
+      train("clm", "run", {base, "training.lora={rank: 4, alpha: 8}", "training.max_steps=20"}), 0)
+      << messages();
+  const Tensors before = parameters("base/last"), after = parameters("run/last");
+  for (const auto& [name, tensor] : before) {
+    EXPECT_TRUE(same_bits(tensor, after.at(name))) << name;
+  }
+  EXPECT_EQ(after.size(), before.size() + 2);
+  const Tensor& up = after.at("layers.0.self_attention.qkv.lora_B");
+  EXPECT_FALSE(same_bits(up, Tensor::zeros(up.shape())));
+  const auto state = read_checkpoint(folder_.path("run/last")).at("optimizer.safetensors");
+  for (const auto& [name, tensor] : parse_safetensors(state, "")) {
+    EXPECT_TRUE(tensor.numel() == 1 || name.find("lora_") != std::string::npos) << name;
+  }
+  const std::string ask = " --target " + folder_.path("valid.src");
+  EXPECT_NE(folder_.output("score --model run" + ask), folder_.output("score --model base" + ask));
+}
+
+TEST_F(TransferTest, AdaptersResumeToTheSameBits) {
+  const std::vector<std::string> lora = {
+      "training.lora={rank: 2, dropout: 0.1, target: [\"*\"], modules_to_save: [\"*norm*\"]}"};
+  for (const std::string task : {"mlm", "translation"}) {
+    const std::string whole = task + "-whole", parts = task + "-parts";
+    ASSERT_EQ(train(task, whole, lora), 0) << messages();
+    ASSERT_EQ(train(task, parts, lora + std::vector<std::string>{"training.max_steps=33"}), 0)
+        << messages();
+    ASSERT_EQ(train(task, parts, lora), 0) << messages();
+    expect_equal(folder_.result(whole), folder_.result(parts));
+  }
+}
+
+TEST_F(TransferTest, AdaptersThatMatchNothingAreAnError) {
+  EXPECT_EQ(train("clm", "run", {"training.lora={rank: 2, target: [\"*.qv\"]}"}), 2);
+  EXPECT_THAT(messages(), HasSubstr("error: [train] training.lora.target: no parameter's name "
+                                    "matches '*.qv'"));
+  ASSERT_EQ(train("clm", "adapted", {"training.lora={rank: 2}", "training.max_steps=1"}), 0);
+  EXPECT_EQ(train("clm", "run", {"init_from=" + folder_.path("adapted")}), 2);
+  EXPECT_THAT(messages(), HasSubstr("has adapters, which only training.lora goes on with"));
+}
+
 }  // namespace
 }  // namespace tapestry
