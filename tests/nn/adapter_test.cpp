@@ -9,7 +9,7 @@
 namespace tapestry {
 namespace {
 
-const LoraOptions kLora{.rank = 3, .alpha = 6, .dropout = 0, .target = {"*.up"}};
+const LoraOptions kLora{.rank = 3, .alpha = 6, .dropout = 0, .target = {"*up"}};
 
 ParamStore adapted_store(const LoraOptions& lora) {
   return ParamStore(7, DType::kFloat64, Device{}, Precision::kFull, lora);
