@@ -121,12 +121,13 @@ int run_evaluate(const EvaluateArguments& arguments) {
   if (!arguments.squad.empty() || !arguments.jsonl.empty()) return evaluate_answers(arguments);
   if (!arguments.images.empty()) return evaluate_image_model(arguments);
   if (!arguments.text.empty()) return evaluate_language_model(arguments);
-  if (arguments.translations.hypothesis.empty()) {
+  if (arguments.translations.hypotheses.empty()) {
     fail(
         ErrorKind::kConfig,
         "[evaluate] give --hypothesis and --reference, or --model and --text, --images, --squad or "
         "--jsonl.");
   }
+  set_num_threads(arguments.compute.threads);
   return evaluate_translations(arguments.translations, arguments.json);
 }
 
