@@ -78,6 +78,7 @@ Metric::Sample f_score(const Real* sums, const ChrfOptions& options) {
   const Real both = 1 + factor;
   Real precision = 0, recall = 0, smoothed = 0;
   int orders = 0;
+  bool any = false;
   for (int order = 0; order < options.char_order + options.word_order; ++order, sums += kNumbers) {
     const bool has_hypothesis = sums[kHypothesis] > 0;
     const bool has_reference = sums[kReference] > 0;
@@ -85,6 +86,7 @@ Metric::Sample f_score(const Real* sums, const ChrfOptions& options) {
     const Real r = has_reference ? sums[kMatched] / sums[kReference] : kEpsilon;
     const Real divisor = factor * p + r;
     smoothed += divisor > 0 ? both * p * r / divisor : kEpsilon;
+    any = any || has_hypothesis || has_reference;
     if (!has_hypothesis || !has_reference) continue;
     precision += p;
     recall += r;
@@ -92,7 +94,7 @@ Metric::Sample f_score(const Real* sums, const ChrfOptions& options) {
   }
   if (options.eps_smoothing) {
     const auto all = static_cast<Real>(options.char_order + options.word_order);
-    return {static_cast<double>(100 * smoothed / all), true};
+    return {static_cast<double>(100 * smoothed / all), any};
   }
   if (orders > 0) {
     precision /= static_cast<Real>(orders);

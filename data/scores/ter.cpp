@@ -1,10 +1,12 @@
 #include "data/scores/ter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 #include "data/scores/edits.h"
 #include "data/scores/ngrams.h"
+#include "data/scores/words.h"
 
 namespace tapestry {
 namespace {
@@ -30,14 +32,18 @@ void Ter::measure(std::span<const std::string_view> hypotheses,
   std::vector<scores::Symbols> texts;  // the words are parts of them
   texts.reserve(hypotheses.size() + references.size());
   scores::WordIds word_ids;
+  const auto split = [this](std::string_view line) { return tercom_words(line, options_); };
   const auto words_of = [&](std::string_view line) {
-    texts.push_back(tercom_words(line, options_));
+    texts.push_back(split(line));
     return word_ids.number(scores::split_words(texts.back()));
   };
   std::vector<scores::Symbols> reference_words;
   double length = 0;
   for (const std::string& line : references) {
-    reference_words.push_back(words_of(line));
+    // sacreBLEU splits references a second time, which parts "it's" before other white space than a
+    // space.
+    reference_words.push_back(
+        words_of(options_.normalized ? words_of_line(split, line) : std::string(line)));
     length += static_cast<double>(reference_words.back().size());
   }
   length /= static_cast<double>(references.size());
