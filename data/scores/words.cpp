@@ -20,8 +20,7 @@ WordRule::Split characters(const std::string&) {
   };
 }
 
-constexpr const char* kFlores =
-    "the model of FLORES, which is not shipped: download it and give it by --spm-model";
+constexpr const char* kFlores = "the same with the model of FLORES, which is not shipped";
 constexpr const char* kMecab =
     "needs MeCab and its dictionary, which this program does not contain; split the words before, "
     "and use none, or use char";
@@ -35,7 +34,7 @@ const WordRule kRules[] = {
     {"spm", "pieces of a SentencePiece model", word_rules_of::sentencepiece, true},
     {"flores101", kFlores, word_rules_of::sentencepiece, true},
     {"flores200", kFlores, word_rules_of::sentencepiece, true},
-    {"spBLEU-1K", "the model of spBLEU-1K, likewise", word_rules_of::sentencepiece, true},
+    {"spBLEU-1K", "likewise", word_rules_of::sentencepiece, true},
     {"ja-mecab", kMecab, nullptr},
     {"ko-mecab", kMecab, nullptr},
 };
