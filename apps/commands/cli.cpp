@@ -14,7 +14,6 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/corpus.h"
-#include "data/metrics.h"
 #include "nn/decoding.h"
 
 namespace tapestry {
@@ -289,20 +288,7 @@ void add_evaluate(CLI::App& app, Run& run) {
                                      "model's perplexity, the accuracy "
                                      "on images, or exact match and F1 of answers");
   auto arguments = std::make_shared<EvaluateArguments>();
-  auto* hypothesis =
-      command->add_option("--hypothesis", arguments->hypothesis, "file; -: standard input");
-  auto* reference = command->add_option("--reference", arguments->reference, "file");
-  command
-      ->add_option("--metrics", arguments->metrics,
-                   "of a hypothesis: " + join(kEvaluationMetrics, ",") + " (default: bleu,chrf)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(names_of(kEvaluationMetrics)));
-  command
-      ->add_option("--tokenize", arguments->tokenize,
-                   join(names_of(BleuOptions::kTokenizers), " | "))
-      ->check(CLI::IsMember(names_of(BleuOptions::kTokenizers)))
-      ->capture_default_str();
-  command->add_flag("--lowercase", arguments->lowercase, "compare lower-cased text");
+  auto* hypothesis = add_translation_options(*command, arguments->translations);
   auto* model = command->add_option("--model", arguments->model, "run or checkpoint");
   auto* text = command->add_option("--text", arguments->text, "file to measure the model on");
   command
@@ -310,8 +296,7 @@ void add_evaluate(CLI::App& app, Run& run) {
                    join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")
       ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)));
   command->add_flag("--json", arguments->json, "one JSON object");
-  hypothesis->needs(reference)->excludes(model);
-  reference->needs(hypothesis);
+  hypothesis->excludes(model);
   auto* images = command->add_option("--images", arguments->images,
                                      "IDX file, or list of labels and files, as in a config");
   auto* labels = command->add_option("--labels", arguments->labels, "IDX file of the labels");

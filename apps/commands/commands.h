@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/checkpoint/model_choice.h"
+#include "apps/commands/evaluate_translations.h"
 
 namespace tapestry {
 
@@ -121,16 +122,10 @@ struct ScoreArguments {
   std::string attention;  ///< as in TranslateArguments
 };
 
-inline constexpr const char* kEvaluationMetrics[] = {"bleu", "chrf", "rouge"};
-
-/// Scores translations (hypothesis, reference), a model on a text (model, text), on images (model,
+/// Scores files of translations, a model on a text (model, text), on images (model,
 /// images, labels) or on questions (model, squad or jsonl).
 struct EvaluateArguments {
-  std::string hypothesis;  ///< "-": stdin
-  std::string reference;
-  std::vector<std::string> metrics = {"bleu", "chrf"};  ///< of kEvaluationMetrics
-  std::string tokenize = "13a";
-  bool lowercase = false;
+  TranslationArguments translations;
   bool json = false;
   std::string model;
   std::string text;

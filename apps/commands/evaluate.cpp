@@ -1,76 +1,20 @@
-// tapestry evaluate: BLEU, chrF and ROUGE of a file of translations, a language model's perplexity,
-// the accuracy of a classifier of images, or exact match and F1 of answers.
+// tapestry evaluate --model: a language model's perplexity, the accuracy of a classifier of images,
+// or exact match and F1 of answers. Files of translations are evaluate_translations.cpp's.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/commands/filter.h"
+#include "apps/commands/commands.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/question_answering.h"
 #include "core/parallel.h"
-#include "data/metrics.h"
 
 namespace tapestry {
 namespace {
-
-nlohmann::ordered_json json_of(const BleuScore& bleu) {
-  return {{"score", bleu.score},
-          {"precisions", bleu.precisions},
-          {"brevity_penalty", bleu.brevity_penalty},
-          {"hypothesis_tokens", bleu.hypothesis_tokens},
-          {"reference_tokens", bleu.reference_tokens},
-          {"signature", bleu.signature}};
-}
-
-nlohmann::ordered_json json_of(const ChrfScore& chrf) {
-  return {{"score", chrf.score}, {"name", chrf.name}, {"signature", chrf.signature}};
-}
-
-nlohmann::ordered_json json_of(const RougeScore& rouge) {
-  nlohmann::ordered_json out;
-  for (const auto& [name, part] : {std::pair{"rouge_1", &rouge.rouge_1},
-                                   {"rouge_2", &rouge.rouge_2},
-                                   {"rouge_l", &rouge.rouge_l}}) {
-    out[name] = {{"precision", part->precision}, {"recall", part->recall}, {"f", part->f}};
-  }
-  out["signature"] = rouge.signature;
-  return out;
-}
-
-int evaluate_translations(const EvaluateArguments& arguments) {
-  const std::vector<std::string> hypotheses = read_lines(arguments.hypothesis);
-  const std::vector<std::string> references = read_lines(arguments.reference);
-  nlohmann::ordered_json out;
-  const auto print = [&](const char* name, const auto& score) {
-    if (arguments.json) {
-      out[name] = json_of(score);
-    } else {
-      std::cout << score.str() << '\n';
-    }
-  };
-  const auto asked = [&](const char* name) {
-    return std::find(arguments.metrics.begin(), arguments.metrics.end(), name) !=
-           arguments.metrics.end();
-  };
-  if (asked("bleu")) {
-    print("bleu", corpus_bleu(hypotheses, references,
-                              {.tokenize = arguments.tokenize, .lowercase = arguments.lowercase}));
-  }
-  if (asked("chrf")) {
-    ChrfOptions options;
-    options.lowercase = arguments.lowercase;
-    print("chrf", corpus_chrf(hypotheses, references, options));
-  }
-  if (asked("rouge")) print("rouge", corpus_rouge(hypotheses, references));
-  out["sentences"] = hypotheses.size();
-  if (arguments.json) std::cout << out.dump() << '\n';
-  return 0;
-}
 
 int evaluate_language_model(const EvaluateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
@@ -177,13 +121,14 @@ int run_evaluate(const EvaluateArguments& arguments) {
   if (!arguments.squad.empty() || !arguments.jsonl.empty()) return evaluate_answers(arguments);
   if (!arguments.images.empty()) return evaluate_image_model(arguments);
   if (!arguments.text.empty()) return evaluate_language_model(arguments);
-  if (arguments.hypothesis.empty()) {
+  if (arguments.translations.hypotheses.empty()) {
     fail(
         ErrorKind::kConfig,
         "[evaluate] give --hypothesis and --reference, or --model and --text, --images, --squad or "
         "--jsonl.");
   }
-  return evaluate_translations(arguments);
+  set_num_threads(arguments.compute.threads);
+  return evaluate_translations(arguments.translations, arguments.json);
 }
 
 }  // namespace tapestry

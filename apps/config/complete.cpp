@@ -4,6 +4,7 @@
 #include <set>
 
 #include "apps/config/sections.h"
+#include "data/scores/metrics.h"
 #include "nn/vision_transformer.h"
 
 namespace tapestry {
@@ -127,6 +128,16 @@ void check_model(Rules& rules, const Config& config) {
   });
 }
 
+void check_evaluation(Rules& rules, const EvaluationOptions& evaluation) {
+  rules.of("evaluation", {}, {}, [&](const OptionReport& report) {
+    std::vector<const char*> names;
+    for (const MetricKind& kind : metric_kinds()) names.push_back(kind.name);
+    for (const std::string& name : evaluation.extra_metrics) {
+      report.expect_one_of("extra_metrics", name, names);
+    }
+  });
+}
+
 void check_training(Rules& rules, const Config& config) {
   const TrainingOptions& training = config.training;
   rules.of("training.optimizer", {}, {},
@@ -156,6 +167,11 @@ void check_training(Rules& rules, const Config& config) {
     const std::string& metric = training.metric_for_best_model;
     report.expect(config.evaluation.rouge || !metric.starts_with("rouge"), "metric_for_best_model",
                   "needs evaluation.rouge: true, got '", metric, "'.");
+    const auto& extra = config.evaluation.extra_metrics;
+    const bool is_extra = metric != "bleu" && metric != "chrf" && find_metric(metric) != nullptr;
+    report.expect(!is_extra || std::count(extra.begin(), extra.end(), metric) > 0,
+                  "metric_for_best_model", "needs itself in evaluation.extra_metrics, got '",
+                  metric, "'.");
     report.expect(training.early_stopping_patience == 0 || !config.data.valid.empty(),
                   "early_stopping_patience", "needs a validation set, got no 'data.valid'.");
   });
@@ -267,6 +283,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   }
   check_model(rules, config);
   check_training(rules, config);
+  check_evaluation(rules, config.evaluation);
   if (has_section(config, kGeneration)) {
     rules.of("generation", {}, {},
              [&](const OptionReport& report) { config.generation.validate(report); });

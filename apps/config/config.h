@@ -63,10 +63,11 @@ struct TrainingOptions {
 };
 
 struct EvaluationOptions {
-  std::string bleu_tokenize = "13a";  ///< one of BleuOptions::kTokenizers
+  std::string bleu_tokenize = "13a";  ///< of word_rules(), one that needs no model
   int64_t num_beams = 1;  ///< of the translations made while training; 1: greedy, the fastest
   bool lowercase = false;
   bool rouge = false;  ///< adds ROUGE to the metrics
+  std::vector<std::string> extra_metrics;  ///< names of metric_kinds()
 };
 
 /// Of models that find answers in a context.

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
-#include "data/metrics.h"
+#include "data/scores/metrics.h"
 
 namespace tapestry {
 namespace {
@@ -205,13 +205,20 @@ void bind_answers(ConfigSection& s, Config& config) {
 
 void bind_evaluation(ConfigSection& s, Config& config) {
   EvaluationOptions& evaluation = config.evaluation;
-  s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, names(BleuOptions::kTokenizers),
-                "How BLEU finds words: by mteval-v13a's rules, or at white space.");
+  std::vector<ConfigChoice<std::string>> tokenizers;
+  for (const WordRule& rule : word_rules()) {
+    if (rule.make != nullptr && !rule.needs_model) tokenizers.push_back({rule.name, rule.name});
+  }
+  s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, tokenizers,
+                "How BLEU finds words: 13a and intl by the rules of mteval-v13a and v14, none at "
+                "white space, char takes characters, zh Chinese characters and other words.");
   s.read("lowercase", evaluation.lowercase, "BLEU and chrF compare lower-cased text.");
   s.read(
       "rouge", evaluation.rouge,
       "Adds ROUGE-1, -2 and -L to the metrics, for summaries (English: it knows the letters a to "
       "z).");
+  s.read("extra_metrics", evaluation.extra_metrics,
+         "Scores of the validation beside BLEU and chrF: chrf++, ter.");
   s.read("num_beams", evaluation.num_beams,
          "Hypotheses of the translations that the validation makes; 1: greedy, the fastest.",
          between(1, SearchOptions::kMostBeams));

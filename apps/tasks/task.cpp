@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "data/scores/metrics.h"
+
 namespace tapestry {
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
@@ -48,8 +50,9 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
 }
 
 bool larger_is_better(const std::string& metric) {
-  return metric.starts_with("rouge") || metric == "bleu" || metric == "chrf" ||
-         metric == "accuracy" || metric == "exact_match" || metric == "f1";
+  if (const MetricKind* kind = find_metric(metric)) return kind->larger_is_better;
+  return metric.starts_with("rouge") || metric == "accuracy" || metric == "exact_match" ||
+         metric == "f1";
 }
 
 }  // namespace tapestry

@@ -5,10 +5,23 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/translator.h"
-#include "data/metrics.h"
+#include "data/scores/metrics.h"
+#include "data/scores/rouge.h"
 
 namespace tapestry {
 namespace {
+
+std::map<std::string, std::unique_ptr<Metric>> validation_metrics(
+    const EvaluationOptions& evaluation) {
+  MetricOptions options;
+  options.bleu.tokenize = evaluation.bleu_tokenize;
+  options.bleu.lowercase = options.chrf.lowercase = evaluation.lowercase;
+  std::vector<std::string> names = evaluation.extra_metrics;
+  names.insert(names.end(), {"bleu", "chrf"});
+  std::map<std::string, std::unique_ptr<Metric>> metrics;
+  for (const std::string& name : names) metrics[name] = find_metric(name)->make(options);
+  return metrics;
+}
 
 template <class Model>
 class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
@@ -70,13 +83,10 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
       hypotheses.push_back(model_->tokenizers.target->decode(best.at(0).tokens));
     }
     const std::vector<std::string> references = valid_.target_text.to_strings();
-    const bool lowercase = config.evaluation.lowercase;
-    metrics["bleu"] =
-        corpus_bleu(hypotheses, references,
-                    {.tokenize = config.evaluation.bleu_tokenize, .lowercase = lowercase})
-            .score;
-    metrics["chrf"] =
-        corpus_chrf(hypotheses, references, ChrfOptions{.lowercase = lowercase}).score;
+    const Translations translations = one_system("validation", hypotheses, references);
+    for (const auto& [name, metric] : validation_metrics(config.evaluation)) {
+      metrics[name] = corpus_score(*metric, translations);
+    }
     if (config.evaluation.rouge) {
       const RougeScore rouge = corpus_rouge(hypotheses, references);
       metrics["rouge_1"] = rouge.rouge_1.f;
@@ -92,16 +102,16 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
 
 }  // namespace
 
-extern const Task kTranslation{
-    {.name = "translation",
-     .abilities = kTranslates | kScoresPairs,
-     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
-     .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1", "rouge_2", "rouge_l"},
-     .bind_corpus = bind_pairs,
-     .sections = {kGeneration, kEvaluation}},
-    make_task_of_model<TranslationTask>,
-    encoder_decoder_parameters,
-    encoder_decoder_case,
-    encoder_decoder_shapes};
+extern const Task kTranslation{{.name = "translation",
+                                .abilities = kTranslates | kScoresPairs,
+                                .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+                                .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1",
+                                            "rouge_2", "rouge_l", "chrf++", "ter"},
+                                .bind_corpus = bind_pairs,
+                                .sections = {kGeneration, kEvaluation}},
+                               make_task_of_model<TranslationTask>,
+                               encoder_decoder_parameters,
+                               encoder_decoder_case,
+                               encoder_decoder_shapes};
 
 }  // namespace tapestry

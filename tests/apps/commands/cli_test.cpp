@@ -128,7 +128,7 @@ TEST_F(CliTest, VersionSaysWhatABugReportNeeds) {
 TEST_F(CliTest, WrongUsageIsExitCodeTwo) {
   for (const char* arguments :
        {"", "trian", "train", "train --no-such-option", "evaluate --hypothesis x",
-        "evaluate --hypothesis x --reference y --tokenize zh", "average --output x",
+        "evaluate --hypothesis x --reference y --tokenize 14b", "average --output x",
         "translate --model x --beam-size 0", "translate --model x --detail xml"}) {
     const Outcome outcome = tapestry(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;

@@ -203,7 +203,7 @@ const Broken kBroken[] = {
      "evaluation: {zzz: 4}\n",
      {},
      "c.yaml:10:14: unknown key 'zzz' in 'evaluation'; known: bleu_tokenize, lowercase, "
-     "rouge, num_beams."},
+     "rouge, extra_metrics, num_beams."},
     {"UnknownSection",
      "trainng: {max_steps: 4}\n",
      {},

@@ -33,6 +33,27 @@ TEST_F(SummariesTest, ARunIsJudgedByRouge) {
   EXPECT_NEAR(state.at("best_metric").get<double>(), last.at("rouge_l").get<double>(), 1e-9);
 }
 
+TEST_F(SummariesTest, ARunIsJudgedByAMetricAskedFor) {
+  ASSERT_EQ(folder_.train("translation", "run",
+                          {"training.max_steps=60", "evaluation.extra_metrics=[ter, chrf++]",
+                           "training.metric_for_best_model=ter", "training.eval_steps=20"}),
+            0)
+      << folder_.messages();
+  folder_.write("hypotheses", folder_.output("translate --model run/last --beam-size 1",
+                                             read_file(folder_.path("valid.src"))));
+  const auto json = nlohmann::json::parse(folder_.output(
+      "evaluate --hypothesis hypotheses --reference valid.tgt --metrics ter,chrf++ --json"));
+  double least = 1e9;  // of a rate of edits the smallest is the best
+  for (const nlohmann::json& row : folder_.metrics("run")) {
+    if (row.contains("ter")) least = std::min(least, row["ter"].get<double>());
+  }
+  const nlohmann::json last = folder_.metrics("run").back();
+  EXPECT_NEAR(last.at("ter").get<double>(), json["ter"]["score"].get<double>(), 1e-9);
+  EXPECT_NEAR(last.at("chrf++").get<double>(), json["chrf++"]["score"].get<double>(), 1e-9);
+  const auto state = nlohmann::json::parse(read_file(folder_.path("run/last/trainer_state.json")));
+  EXPECT_NEAR(state.at("best_metric").get<double>(), least, 1e-9);
+}
+
 TEST_F(SummariesTest, OurTokenizerTravelsWithARunThatIsResumed) {
   ASSERT_EQ(folder_.train("translation", "whole", overrides({})), 0) << folder_.messages();
   ASSERT_EQ(folder_.train("translation", "parts", overrides({"training.max_hours=1e-9"})), 0);

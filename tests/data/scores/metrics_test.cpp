@@ -1,10 +1,12 @@
 // Expected values: sacreBLEU's own, tests/fixtures/make_sacrebleu.py.
-#include "data/metrics.h"
-
 #include <gmock/gmock.h>
 
 #include <fstream>
 
+#include "data/scores/bleu.h"
+#include "data/scores/chrf.h"
+#include "data/scores/rouge.h"
+#include "data/scores/words.h"
 #include "data/text.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
@@ -44,7 +46,8 @@ Answer measure(const std::string& metric, const std::vector<std::string>& hypoth
   const auto words = split(metric, ' ');
   const bool lowercase = words[2] == "lc";
   if (words[0] == "bleu") {
-    const auto bleu = corpus_bleu(hypotheses, references, {words[1], lowercase});
+    const auto bleu =
+        corpus_bleu(hypotheses, references, {.tokenize = words[1], .lowercase = lowercase});
     return {bleu.score, bleu.str()};
   }
   ChrfOptions options;
@@ -114,11 +117,14 @@ TEST(Metrics, TokenizeAsMteval13a) {
   for (const std::string& line : read_lines("close.txt")) lines.push_back(line);
   const auto expected = read_lines("tokenized_13a.txt");
   ASSERT_EQ(lines.size(), expected.size());
-  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(tokenize_13a(lines[i]), expected[i]);
+  const WordRule::Split split = word_rule("13a", "").make("");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(words_of_line(split, lines[i]), expected[i]);
+  }
 }
 
 TEST(Metrics, ReportCountsAndBrevityPenalty) {
-  const auto bleu = corpus_bleu({"a b c d", "e"}, {"a b c d e f", "e"}, {"none", false});
+  const auto bleu = corpus_bleu({"a b c d", "e"}, {"a b c d e f", "e"}, {.tokenize = "none"});
   EXPECT_EQ(bleu.sentences, 2);
   EXPECT_EQ(bleu.hypothesis_tokens, 5);
   EXPECT_EQ(bleu.reference_tokens, 7);
@@ -144,11 +150,9 @@ TEST(Metrics, RejectOtherNumbersOfLines) {
             "[bleu] expected as many hypotheses as references, got 1 and 2.");
   EXPECT_EQ(error_of(ErrorKind::kData, [] { corpus_chrf({}, {}); }),
             "[chrf] expected lines to compare, got none.");
-  EXPECT_THAT(error_of(ErrorKind::kConfig,
-                       [] {
-                         corpus_bleu({"a"}, {"a"}, {"intl", false});
-                       }),
-              testing::HasSubstr("'intl'"));
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [] { corpus_bleu({"a"}, {"a"}, {.tokenize = "14b"}); }),
+              testing::HasSubstr("must be one of 13a, none, intl, char, zh, spm, flores101, "
+                                 "flores200, spBLEU-1K, got '14b'."));
 }
 
 TEST(Metrics, TakeIllFormedUtf8AsReplacementCharacters) {
