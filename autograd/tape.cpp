@@ -16,6 +16,7 @@ Tape::Tape(PhiloxKey random) : random_(random), outer_(recording) {
 
 Tape::~Tape() {
   while (!nodes_.empty()) pop();
+  release_uses(/*walked=*/false);
   recording = outer_;
 }
 
@@ -31,8 +32,10 @@ bool Tape::records(std::span<const Var* const> inputs) {
   if (recording == nullptr) return false;
   for (const Var* input : inputs) {
     if (!input->needs_grad()) continue;
-    recording->skipped_ = recording->paused_;
-    return !recording->paused_;
+    if (!recording->paused_) return true;
+    recording->skipped_ = true;
+    recording->note_uses(inputs);
+    return false;
   }
   return false;
 }
@@ -66,6 +69,22 @@ void Tape::walk() {
   while (!nodes_.empty()) {
     nodes_.back().run(nodes_.back().closure);
     pop();
+    release_uses(/*walked=*/true);
+  }
+}
+
+void Tape::note_use(const Var& input) {
+  ++input.gradient_->uses_;
+  uses_.push_back({nodes_.size(), input.gradient_});
+}
+
+void Tape::release_uses(bool walked) {
+  while (!uses_.empty() && uses_.back().node >= nodes_.size()) {
+    const std::shared_ptr<Gradient> gradient = std::move(uses_.back().gradient);
+    uses_.pop_back();
+    if (--gradient->uses_ == 0 && walked && gradient->listener_ != nullptr) {
+      gradient->listener_->complete(*gradient);
+    }
   }
 }
 

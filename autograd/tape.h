@@ -106,6 +106,7 @@ class Tape {
   static void record_outputs(std::span<const Var* const> inputs, const std::array<Var*, N>& outputs,
                              F backward) {
     if (!records(inputs)) return;
+    current()->note_uses(inputs);
     current()->add_node(outputs, std::move(backward));
     OperationTrace::note(inputs, *outputs[0]);
   }
@@ -133,12 +134,31 @@ class Tape {
   template <class F>
   friend Var recompute(F f);
 
+  // A use of a value with a listener, by node number `node`.
+  struct Use {
+    size_t node;
+    std::shared_ptr<Gradient> gradient;
+  };
+
+  /// Those among the inputs of the node that comes next. What a paused pass hides counts for the
+  /// node that will repeat it.
+  void note_uses(std::span<const Var* const> inputs) {
+    for (const Var* input : inputs) {
+      if (input->needs_grad() && input->gradient_->listener_ != nullptr) note_use(*input);
+    }
+  }
+  void note_use(const Var& input);
+  /// Takes back the uses by the nodes that are gone. `walked`: their contributions were made, and
+  /// listeners hear of it.
+  void release_uses(bool walked);
+
   bool holds(const Var& value) const;
   /// Walks the tape from its end. Some of its outputs already have gradients.
   void walk();
   void pop();
 
   std::vector<Node, HostAllocator<Node>> nodes_;
+  std::vector<Use, HostAllocator<Use>> uses_;  // their nodes ascend
   PhiloxKey random_;
   Tape* outer_;
   bool paused_ = false;   // recompute() runs a function whose operations are not recorded

@@ -48,6 +48,12 @@ void Var::set_requires_grad(bool on) const {
   gradient_->enabled = on;
 }
 
+void Var::set_listener(GradientListener* listener) const {
+  check(gradient_ != nullptr, "set_listener", "expected a parameter, got a constant.");
+  check(gradient_->uses_ == 0, "set_listener", "a tape holds uses of this parameter.");
+  gradient_->listener_ = listener;
+}
+
 void Var::retain_grad() const {
   check(gradient_ != nullptr, "retain_grad", "no gradient flows into this value.");
   gradient_->retained = true;

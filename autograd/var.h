@@ -11,6 +11,18 @@
 
 namespace tapestry {
 
+class Gradient;
+
+/// Hears when the gradient of a parameter is complete.
+class GradientListener {
+ public:
+  virtual ~GradientListener() = default;
+  /// Called once in a backward pass of a tape that recorded a use of the parameter, when the last
+  /// of the uses has been walked back over, so that no contribution can follow. The gradient is not
+  /// filled where none of them gave one. The listener may take it.
+  virtual void complete(Gradient& gradient) = 0;
+};
+
 /// Collects the gradient of one value. The first contribution sets it, the following ones add, so a
 /// value that is used several times needs no zero fill and no special case.
 class Gradient {
@@ -42,6 +54,9 @@ class Gradient {
   bool retained = false;  ///< true: an intermediate whose gradient stays readable after backward
 
  private:
+  friend class Tape;
+  friend class Var;
+
   // Makes value_ a copy of its own if others hold its storage.
   void own();
 
@@ -50,6 +65,8 @@ class Gradient {
   Device device_;
   Tensor value_;
   bool filled_ = false;
+  GradientListener* listener_ = nullptr;
+  int64_t uses_ = 0;  // recorded and not walked back over; counted only where there is a listener
 };
 
 /// A tensor and, if it takes gradients, their collector. Copies refer to the same value.
@@ -74,6 +91,9 @@ class Var {
   }
   /// Freezes or unfreezes a parameter. Throws on a constant.
   void set_requires_grad(bool on) const;
+  /// Who hears when this parameter's gradient is complete; null for nobody. It must outlive every
+  /// backward pass. Not while a tape holds uses of the parameter. Throws on a constant.
+  void set_listener(GradientListener* listener) const;
   /// Keeps an intermediate's gradient readable after backward. Call it while the tape records.
   void retain_grad() const;
 

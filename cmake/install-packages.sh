@@ -9,7 +9,7 @@ build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librando
   zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libstb-dev"
 case "${1:-}" in
   build) packages=$build ;;
-  test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev" ;;
+  test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin" ;;
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-14" ;;

@@ -58,11 +58,18 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
 }
 
 void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gradient_scale,
-                       std::span<const Tensor> also_finite) {
+                       std::span<const Tensor> also_finite, const Tensor& squares) {
   check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
         learning_rate, '.');
   check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
-  const Tensor squared = squared_norm(also_finite);
+  const Tensor squared = squares.defined() ? squares.clone() : sum_of_squares();
+  // Not finite when one of the others is not.
+  for (const Tensor& numbers : also_finite) {
+    dispatch_device(squared.device(), [&](auto device) {
+      kernels::sum_axis(device, numbers.data<double>(), squared.data<double>(), 1, numbers.numel(),
+                        1, /*scale=*/0.0, Write::kAdd);
+    });
+  }
   launched_ = Launched{HostCopy(squared), gradient_scale, {}};
   GradientTransform transform;
   transform.scale = gradient_scale;
@@ -86,7 +93,7 @@ StepResult Optimizer::outcome() {
   return {norm, finite};
 }
 
-Tensor Optimizer::squared_norm(std::span<const Tensor> also_finite) const {
+Tensor Optimizer::sum_of_squares() const {
   if (slots_.empty()) return Tensor::zeros({}, DType::kFloat64);
   Tensor sum = Tensor::empty({}, DType::kFloat64, slots_.front().var.value().device());
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
@@ -101,10 +108,6 @@ Tensor Optimizer::squared_norm(std::span<const Tensor> also_finite) const {
       gradients.push_back({gradient.data<T>(), gradient.numel()});
     }
     kernels::sum_squares<T>(device, gradients, sum.data<double>());
-    for (const Tensor& numbers : also_finite) {
-      kernels::sum_axis(device, numbers.data<double>(), sum.data<double>(), 1, numbers.numel(), 1,
-                        /*scale=*/0.0, Write::kAdd);
-    }
   });
   return sum;
 }

@@ -135,9 +135,11 @@ class Optimizer {
   // The two halves of step(): on a GPU more work can be given to it between them.
 
   /// Does not wait for a GPU. The numbers in `also_finite` (float64, beside the parameters), losses
-  /// say, count like gradients when it comes to whether all are finite.
+  /// say, count like gradients when it comes to whether all are finite. `squares`, a float64
+  /// number there, is the sum of the squares of all gradients where that is known already, or where
+  /// this optimizer has only a part of them.
   void launch(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1,
-              std::span<const Tensor> also_finite = {});
+              std::span<const Tensor> also_finite = {}, const Tensor& squares = {});
   /// What came of the last launch. Between the two, only this may be asked of the optimizer.
   StepResult outcome();
 
@@ -176,8 +178,8 @@ class Optimizer {
     std::vector<const Slot*> updated;
   };
 
-  // The sum of squares of the gradients, where they are; not finite when one of the others is not.
-  Tensor squared_norm(std::span<const Tensor> also_finite) const;
+  // The sum of squares of the gradients, where they are.
+  Tensor sum_of_squares() const;
   void update(double learning_rate, const GradientTransform& transform);
 
   OptimizerOptions options_;

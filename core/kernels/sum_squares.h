@@ -24,5 +24,20 @@ void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result);
 template <class T>
 void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result);
 
+// The two halves of it for one array, of which each rank of several may have a part: the sums of
+// the chunks are functions of their elements, wherever they are computed.
+
+inline constexpr int64_t kSquaresChunk = 16384;
+
+/// sums[c] = the sum of x^2 over elements [c, c + 1) * kSquaresChunk of n.
+template <class T>
+void chunk_squares(Cpu, const T* x, int64_t n, double* sums);
+template <class T>
+void chunk_squares(Cuda, const T* x, int64_t n, double* sums);
+
+/// *result = the sum of `count` numbers, on a CPU one after the other. All in device memory.
+void add_chunks(Cpu, const double* sums, int64_t count, double* result);
+void add_chunks(Cuda, const double* sums, int64_t count, double* result);
+
 }  // namespace kernels
 }  // namespace tapestry

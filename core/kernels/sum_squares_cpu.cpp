@@ -77,11 +77,26 @@ void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result) {
   list.for_each_piece([&](int64_t chunk, size_t tensor, int64_t begin, int64_t end) {
     partial[chunk] += sum_squares_piece(tensors[tensor].x + begin, end - begin);
   });
-  *result = std::accumulate(partial.begin(), partial.end(), 0.0);
+  add_chunks(Cpu{}, partial.data(), list.chunks(), result);
+}
+
+template <class T>
+void chunk_squares(Cpu, const T* x, int64_t n, double* sums) {
+  static_assert(kSquaresChunk == TensorList::kChunk);
+  const ProfileScope profile(Part::kOptimizer);
+  parallel_ranges(n, kSquaresChunk, [&](int64_t begin, int64_t end) {
+    sums[begin / kSquaresChunk] = sum_squares_piece(x + begin, end - begin);
+  });
+}
+
+void add_chunks(Cpu, const double* sums, int64_t count, double* result) {
+  *result = std::accumulate(sums, sums + count, 0.0);
 }
 
 template void sum_squares(Cpu, std::span<const ElementSpan<float>>, double*);
 template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*);
+template void chunk_squares(Cpu, const float*, int64_t, double*);
+template void chunk_squares(Cpu, const double*, int64_t, double*);
 
 }  // namespace tapestry::kernels
 #endif

@@ -32,6 +32,17 @@ __global__ void sum_squares_chunks(const __grid_constant__ TensorTable<ElementSp
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+// sums[chunk] of one array. One block per chunk.
+template <class T>
+__global__ void square_chunks(const T* x, int64_t n, double* sums) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kernels::kSquaresChunk;
+  const int64_t end = begin + kernels::kSquaresChunk < n ? begin + kernels::kSquaresChunk : n;
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) sum += pack_squares<T, 1>(x + i);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
 constexpr int kSumThreads = 1024;
 
 // *result = the sum of n numbers. One block.
@@ -61,13 +72,25 @@ void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result) 
                sum_squares_chunks<T>, table, next);
         next += table.chunks();
       });
-  launch({.kernel = "sum_squares", .grid = 1, .block = kSumThreads}, add_up, partial.data(), chunks,
-         result);
+  add_chunks(Cuda{}, partial.data(), chunks, result);
+}
+
+template <class T>
+void chunk_squares(Cuda, const T* x, int64_t n, double* sums) {
+  const auto chunks = static_cast<unsigned>((n + kSquaresChunk - 1) / kSquaresChunk);
+  if (chunks == 0) return;
+  launch({.kernel = "sum_squares", .grid = chunks}, square_chunks<T>, x, n, sums);
+}
+
+void add_chunks(Cuda, const double* sums, int64_t count, double* result) {
+  launch({.kernel = "sum_squares", .grid = 1, .block = kSumThreads}, add_up, sums, count, result);
 }
 
 template void sum_squares(Cuda, std::span<const ElementSpan<float>>, double*);
 template void sum_squares(Cuda, std::span<const ElementSpan<double>>, double*);
 template void sum_squares(Cuda, std::span<const ElementSpan<BFloat16>>, double*);
+template void chunk_squares(Cuda, const float*, int64_t, double*);
+template void chunk_squares(Cuda, const double*, int64_t, double*);
 
 }  // namespace kernels
 }  // namespace tapestry

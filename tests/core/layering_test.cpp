@@ -43,6 +43,7 @@ const LibraryRule kLibraries[] = {
     {"CBLAS", R"((cblas|openblas/|f77blas|mkl).*)", "core"},
     {"CUDA", R"((cuda|cublas|curand|cudnn|nccl|nvrtc|nvtx|cooperative_groups|cub/|thrust/).*)",
      "core"},
+    {"MPI", R"(mpi\.h)", "core"},
     {"yaml-cpp", R"(yaml-cpp/.*)", "apps"},
     {"spdlog", R"((spdlog|fmt)/.*)", "apps"},
     {"CLI11", R"(CLI/.*)", "apps"},
@@ -131,7 +132,7 @@ std::string read(const fs::path& path) {
 }
 
 std::vector<fs::path> sources_of(const std::string& folder) {
-  static const std::set<std::string> extensions = {".h", ".cpp", ".cu", ".cuh"};
+  static const std::set<std::string> extensions = {".c", ".h", ".cpp", ".cu", ".cuh"};
   std::vector<fs::path> paths;
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
     if (extensions.contains(entry.path().extension())) paths.push_back(entry.path());
@@ -219,7 +220,7 @@ TEST(LayeringCatches, RoomsThatLookUp) {
 
 TEST(LayeringCatches, LibrariesOutOfTheirFolder) {
   for (const char* header :
-       {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "yaml-cpp/yaml.h", "spdlog/spdlog.h",
+       {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "mpi.h", "yaml-cpp/yaml.h", "spdlog/spdlog.h",
         "fmt/format.h", "CLI/CLI.hpp", "nlohmann/json.hpp", "unicode/utf8.h", "zlib.h", "zstd.h",
         "lzma.h", "bzlib.h", "sentencepiece_processor.h", "stb_image.h"}) {
     EXPECT_EQ(violations("nn", std::string("#include <") + header + ">\n").size(), 1u) << header;

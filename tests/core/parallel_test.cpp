@@ -1,6 +1,7 @@
 #include "core/parallel.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "core/cores.h"
 
 namespace tapestry {
 namespace {
@@ -148,7 +151,44 @@ TEST(Parallel, ThreadCountChangesBetweenJobs) {
     EXPECT_EQ(visits(50), std::vector<int>(50, 1));
   }
   set_num_threads(0);
-  EXPECT_EQ(num_threads(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  EXPECT_EQ(num_threads(), static_cast<int>(allowed_cores().size()));
+}
+
+// A launcher that binds a rank to a core leaves it that core.
+TEST(Parallel, AllCoresAreThoseOfTheAffinityMask) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(allowed_cores().size(), static_cast<size_t>(CPU_COUNT(&before)));
+  const int last = allowed_cores().back();
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(last, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(allowed_cores(), std::vector<int>{last});
+  set_num_threads(0);
+  EXPECT_EQ(num_threads(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  set_num_threads(0);
+}
+
+TEST(Parallel, OnThisThreadOnlyKeepsWorkHere) {
+  set_num_threads(3);
+  const auto threads_of = [] {
+    std::mutex mutex;
+    std::set<std::thread::id> threads;
+    parallel_for(64, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+    return threads;
+  };
+  {
+    const OnThisThreadOnly here;
+    EXPECT_EQ(threads_of(), std::set{std::this_thread::get_id()});
+  }
+  EXPECT_GT(threads_of().size(), 1u);
+  set_num_threads(0);
 }
 
 }  // namespace

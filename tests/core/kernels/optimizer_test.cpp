@@ -241,6 +241,30 @@ TYPED_TEST(SumSquares, EqualsNaiveLoop) {
   EXPECT_EQ(sum_squares_of<TypeParam>({{}, {3, 4}, {}}), 25.0);
 }
 
+// Chunks may be summed apart, by whoever has them.
+TYPED_TEST(SumSquares, ChunksOfOneArrayAddUpToIt) {
+  using T = TypeParam;
+  if constexpr (std::is_same_v<T, Wider<T>>) {
+    constexpr int64_t kChunk = kernels::kSquaresChunk;
+    for (const int64_t n : {int64_t{1}, kChunk, 3 * kChunk, 3 * kChunk + 31}) {
+      const Values<T> x = random_values<T>(n, 4);
+      const int64_t count = (n + kChunk - 1) / kChunk;
+      Values<double> whole(count), apart(count), result(1);
+      kernels::chunk_squares(TestDevice{}, x.data(), n, whole.data());
+      for (int64_t c = 0; c < count; ++c) {
+        kernels::chunk_squares(TestDevice{}, x.data() + c * kChunk,
+                               std::min(kChunk, n - c * kChunk), apart.data() + c);
+      }
+      kernels::add_chunks(TestDevice{}, whole.data(), count, result.data());
+      finish_work();
+      EXPECT_EQ(whole, apart);
+      EXPECT_NEAR(result[0], sum_squares_of<T>({x}), 1e-13 * result[0]);
+      if constexpr (std::is_same_v<TestDevice, Cpu>) {
+        EXPECT_EQ(result[0], sum_squares_of<T>({x}));
+      }
+    }
+  }
+}
 TYPED_TEST(SumSquares, HundredsOfTensors) {
   const Tensors<TypeParam> values(500, {1, 2, 3});
   EXPECT_EQ(sum_squares_of(values), 500.0 * 14);

@@ -1,0 +1,242 @@
+#include "core/distributed/engine.h"
+
+#include <chrono>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+// MPI makes progress only when it is asked. A small exchange takes about 100 us; spinning would
+// take a core from the kernels.
+constexpr std::chrono::microseconds kBusyPause{50};
+// With nothing under way only heartbeats are to be answered.
+constexpr std::chrono::milliseconds kIdlePause{20};
+constexpr std::chrono::seconds kLongestGoodBye{2};
+
+}  // namespace
+
+CommunicatorEngine::CommunicatorEngine(const std::function<std::unique_ptr<Transport>()>& open,
+                                       const CommunicatorOptions& options)
+    : options_(options), doing_{"starting", steady_seconds()} {
+  thread_ = std::thread([this, open] { run(open); });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ready_ || failure_ != nullptr; });
+  if (!failure_) return;
+  const std::exception_ptr error = failure_;
+  lock.unlock();
+  thread_.join();
+  std::rethrow_exception(error);
+}
+
+CommunicatorEngine::~CommunicatorEngine() {
+  bool finished;
+  {
+    const std::lock_guard lock(mutex_);
+    finished = stopped_ && failure_ == nullptr;
+  }
+  if (!finished) end_job(1);
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  asked_.notify_all();
+  thread_.join();
+}
+
+int CommunicatorEngine::know_hosts(const std::vector<std::string>& hosts) {
+  stages_ = stages_of(rank_, hosts);
+  {
+    const std::lock_guard lock(mutex_);
+    hosts_ = hosts;
+  }
+  asked_.notify_all();
+  return owned_slice(stages_);
+}
+
+int64_t CommunicatorEngine::enqueue(std::unique_ptr<Operation> operation) {
+  int64_t ticket;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    ticket = tickets_++;
+    open_.insert(ticket);
+    queue_.push_back({ticket, std::move(operation), 0, 0});
+  }
+  asked_.notify_all();
+  return ticket;
+}
+
+void CommunicatorEngine::wait(int64_t ticket) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !open_.contains(ticket) || (failure_ && stopped_); });
+  if (open_.contains(ticket)) std::rethrow_exception(failure_);
+}
+
+void CommunicatorEngine::doing(const char* phase) {
+  const std::lock_guard lock(mutex_);
+  doing_ = {phase, steady_seconds()};
+}
+
+void CommunicatorEngine::finish() {
+  std::unique_lock lock(mutex_);
+  leaving_ = true;
+  asked_.notify_all();
+  changed_.wait(lock, [&] { return stopped_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void CommunicatorEngine::end_job(int code) noexcept {
+  {
+    std::unique_lock lock(mutex_);
+    if (ended_) return;
+    if (!stopped_) {
+      if (end_code_ < 0) end_code_ = code;
+      asked_.notify_all();
+      changed_.wait_for(lock, kLongestGoodBye, [&] { return ended_ || stopped_; });
+      if (ended_) return;
+    }
+    ended_ = true;
+  }
+  // The thread is gone, or hangs in a call: better by this thread than never.
+  if (transport_) transport_->end_job(code);
+}
+
+// ---- The thread
+
+void CommunicatorEngine::run(const std::function<std::unique_ptr<Transport>()>& open) {
+  try {
+    transport_ = open();
+    {
+      const std::lock_guard lock(mutex_);
+      rank_ = transport_->rank();
+      size_ = transport_->size();
+      host_ = transport_->host();
+      library_ = transport_->library();
+      ready_ = true;
+    }
+    changed_.notify_all();
+    work();
+  } catch (...) {
+    fail_all(std::current_exception());
+  }
+  // The user's threads may still look at the transport in end_job().
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+void CommunicatorEngine::work() {
+  for (;;) {
+    const bool busy = take_work();
+    int end_code;
+    bool leaving, stop;
+    Heartbeats::Doing doing;
+    std::vector<std::string> hosts;
+    {
+      const std::lock_guard lock(mutex_);
+      end_code = end_code_;
+      leaving = leaving_ && running_.empty() && queue_.empty();
+      stop = stop_;
+      doing = doing_;
+      if (!heartbeats_ && !hosts_.empty()) hosts = hosts_;
+    }
+    if (end_code >= 0) {
+      end(end_code);
+      fail(ErrorKind::kRuntime, "[communicator] the job ended with code ", end_code, '.');
+    }
+    if (stop) return;
+    if (!hosts.empty()) {
+      heartbeats_ = std::make_unique<Heartbeats>(
+          *transport_, hosts,
+          HeartbeatOptions{options_.heartbeat_seconds, options_.timeout_seconds});
+    }
+    if (heartbeats_) {
+      if (leaving) heartbeats_->leave();
+      // A message that never comes: nobody else will notice.
+      if (const std::string silent = heartbeats_->poll(doing); !silent.empty()) {
+        if (options_.report) options_.report(silent);
+        end(1);
+        fail(ErrorKind::kRuntime, "[communicator] ", silent, '.');
+      }
+    }
+    advance();
+    if (leaving && heartbeats_ && heartbeats_->gone()) {
+      transport_->finish();
+      return;
+    }
+    if (busy || leaving) {
+      std::this_thread::sleep_for(kBusyPause);
+      continue;
+    }
+    std::unique_lock lock(mutex_);
+    asked_.wait_for(lock, kIdlePause, [&] {
+      return !queue_.empty() || end_code_ >= 0 || leaving_ || stop_ ||
+             (!heartbeats_ && !hosts_.empty());
+    });
+  }
+}
+
+void CommunicatorEngine::end(int code) {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  transport_->end_job(code);
+}
+
+bool CommunicatorEngine::take_work() {
+  for (;;) {
+    Running next;
+    {
+      const std::lock_guard lock(mutex_);
+      if (running_.size() >= Communicator::kInFlight || queue_.empty()) return !running_.empty();
+      next = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    next.since = next.reported = steady_seconds();
+    // Tags come again long after the messages that had them.
+    constexpr int64_t kRound = Transport::kLargestTag / Operation::kTags;
+    const int tag = static_cast<int>(begun_++ % kRound) * Operation::kTags;
+    next.operation->begin(*transport_, tag);
+    running_.push_back(std::move(next));
+  }
+}
+
+void CommunicatorEngine::advance() {
+  const double now = steady_seconds();
+  for (auto it = running_.begin(); it != running_.end();) {
+    if (!it->operation->advance(*transport_)) {
+      report_waiting(*it, now);
+      ++it;
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      open_.erase(it->ticket);
+    }
+    changed_.notify_all();
+    it = running_.erase(it);
+  }
+}
+
+void CommunicatorEngine::report_waiting(Running& running, double now) {
+  if (rank_ != 0 || !heartbeats_ || !options_.report) return;
+  if (now - running.reported < options_.notice_seconds) return;
+  running.reported = now;
+  for (const int rank : running.operation->awaited()) {
+    options_.report(
+        concat("waiting for ", heartbeats_->name_of(rank), ": ", heartbeats_->last_word_of(rank)));
+  }
+}
+
+void CommunicatorEngine::fail_all(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(error);
+}
+
+}  // namespace tapestry

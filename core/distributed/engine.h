@@ -1,0 +1,85 @@
+// The communicator's thread. Only communicator.cpp includes this.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "core/distributed/communicator.h"
+#include "core/distributed/heartbeats.h"
+
+namespace tapestry {
+
+class CommunicatorEngine {
+ public:
+  CommunicatorEngine(const std::function<std::unique_ptr<Transport>()>& open,
+                     const CommunicatorOptions& options);
+  ~CommunicatorEngine();
+
+  int rank() const { return rank_; }
+  const std::string& host() const { return host_; }
+  const std::string& library() const { return library_; }
+  const std::vector<Stage>& stages() const { return stages_; }
+
+  /// Heartbeats and bucket operations begin now. Returns the slice that this rank owns.
+  int know_hosts(const std::vector<std::string>& hosts);
+
+  int64_t enqueue(std::unique_ptr<Operation> operation);
+  void wait(int64_t ticket);
+  void doing(const char* phase);
+  void finish();
+  void end_job(int code) noexcept;
+
+ private:
+  struct Running {
+    int64_t ticket;
+    std::unique_ptr<Operation> operation;
+    double since;     // it runs
+    double reported;  // when somebody was last told
+  };
+
+  void run(const std::function<std::unique_ptr<Transport>()>& open);
+  void work();
+  /// Moves what may run from the queue. False when nothing runs and nothing is asked for.
+  bool take_work();
+  void advance();
+  void end(int code);
+  void report_waiting(Running& running, double now);
+  void fail_all(std::exception_ptr error);
+
+  const CommunicatorOptions options_;
+  std::string host_, library_;
+  std::vector<Stage> stages_;
+  int rank_ = 0, size_ = 1;
+
+  // Of the thread alone.
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Heartbeats> heartbeats_;
+  std::list<Running> running_;
+  int64_t begun_ = 0;
+
+  // Shared, under the mutex.
+  std::mutex mutex_;
+  std::condition_variable changed_, asked_;
+  std::deque<Running> queue_;
+  std::unordered_set<int64_t> open_;  // tickets that are not done
+  std::vector<std::string> hosts_;
+  Heartbeats::Doing doing_;
+  std::exception_ptr failure_;
+  int64_t tickets_ = 0;
+  int end_code_ = -1;
+  bool ready_ = false, leaving_ = false, stop_ = false, stopped_ = false, ended_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace tapestry

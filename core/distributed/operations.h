@@ -1,0 +1,75 @@
+// What all ranks do together, as machines that one thread drives over a Transport without blocking.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/distributed/transport.h"
+#include "core/tensor.h"
+
+namespace tapestry {
+
+/// Elements that all ranks have, cut into as many equal slices as there are ranks.
+struct Bucket {
+  void* data = nullptr;
+  int64_t elements = 0;  ///< a multiple of the number of ranks
+  DType dtype = DType::kFloat32;
+  Tensor memory = {};  ///< kept until the operation has ended, if it is defined
+};
+
+/// Ranks that cut a block into equal pieces, one each, in the order of their numbers.
+struct Stage {
+  std::vector<int> ranks;
+  int place = 0;  ///< of this rank
+};
+
+/// In which order ranks on these hosts (one name for each rank) exchange: all with all, or, where
+/// every host has the same power of two of consecutive ranks, first those of a host, then those of
+/// equal place on their hosts. The sums have the same bits, but between hosts go fewer bytes.
+std::vector<Stage> stages_of(int rank, const std::vector<std::string>& hosts);
+
+/// The slice of a bucket that this rank owns.
+int owned_slice(const std::vector<Stage>& stages);
+
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  /// Sends the first messages. `tag` is the first of kTags of its own.
+  virtual void begin(Transport& transport, int tag) = 0;
+  /// Makes progress; true when nothing is left to do. Throws Error.
+  virtual bool advance(Transport& transport) = 0;
+  static constexpr int kTags = 4;
+
+  /// Ranks whose messages are still to come.
+  std::vector<int> awaited() const;
+
+ protected:
+  void send(Transport& transport, int to, int tag, const void* data, int64_t bytes);
+  void receive(Transport& transport, int from, int tag, void* data, int64_t bytes);
+  /// Whether all messages have gone and come.
+  bool all_done(Transport& transport);
+
+ private:
+  struct Pending {
+    Transport::RequestPtr request;
+    int from;  // -1 for a send
+  };
+  std::vector<Pending> pending_;
+};
+
+enum class Exchange {
+  kReduceScatter,  ///< each rank gets the sum of its slice: kernels::tree_add over the ranks
+  kAllGather,      ///< each rank's slice goes to all
+  kAllReduce,      ///< one after the other
+};
+
+std::unique_ptr<Operation> bucket_operation(Exchange exchange, const Bucket& bucket,
+                                            const std::vector<Stage>& stages);
+
+/// result[r] becomes rank r's `mine`; with `from_0_only` every rank's result is {rank 0's}.
+std::unique_ptr<Operation> string_operation(std::string mine, bool from_0_only,
+                                            std::vector<std::string>& result);
+
+}  // namespace tapestry

@@ -1,0 +1,342 @@
+#include "optim/gradient_exchange.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "core/clock.h"
+#include "core/kernels/sum_squares.h"
+#include "core/kernels/tree_add.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kChunk = kernels::kSquaresChunk;
+
+// Of `count` numbers, as bytes that travel.
+template <class T>
+std::string bytes_of(const T* values, size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(T)};
+}
+
+// The reverse; takes them off the front of `bytes`.
+template <class T>
+std::vector<T> take_values(std::string_view& bytes, size_t count) {
+  check(bytes.size() >= count * sizeof(T), "exchange", "expected ", count * sizeof(T),
+        " bytes from another rank, got ", bytes.size(), '.');
+  std::vector<T> values(count);
+  std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  bytes.remove_prefix(count * sizeof(T));
+  return values;
+}
+
+}  // namespace
+
+// Hears when the gradient of a parameter is complete.
+struct GradientExchange::Leaf final : GradientListener {
+  Leaf(GradientExchange& exchange, size_t param) : exchange(exchange), param(param) {}
+  void complete(Gradient&) override {
+    if (exchange.open_) exchange.deliver(param);
+  }
+  GradientExchange& exchange;
+  size_t param;
+};
+
+bool parts_fit(int64_t parts, int64_t ranks) {
+  if (parts < 1 || ranks < 1 || parts % ranks != 0) return false;
+  return ranks == 1 || std::has_single_bit(static_cast<uint64_t>(parts / ranks));
+}
+
+GradientExchange::GradientExchange(Communicator& communicator,
+                                   const std::vector<ParamGroup>& groups,
+                                   const ExchangeOptions& options)
+    : communicator_(communicator),
+      options_(options),
+      ranks_(communicator.size()),
+      local_parts_(options.parts / ranks_),
+      owned_(groups) {
+  if (!parts_fit(options.parts, ranks_)) {
+    fail(ErrorKind::kConfig, "[exchange] ", options.parts, " parts cannot be shared by ", ranks_,
+         " ranks: as many must come on each, and their number on a rank must be a power of two.");
+  }
+  for (const ParamGroup& group : groups) {
+    for (const auto& [name, var] : group.params) {
+      if (params_.empty()) dtype_ = var.dtype(), device_ = var.value().device();
+      check(var.dtype() == dtype_ && var.value().device() == device_, "exchange", "'", name,
+            "' is ", var.dtype(), " on ", var.value().device(), ", '", params_.front().name, "' ",
+            dtype_, " on ", device_, '.');
+      const int64_t begin = params_.empty() ? 0 : params_.back().end;
+      params_.push_back({name, var, begin, begin + var.value().numel()});
+    }
+  }
+  if (dtype_ == DType::kBFloat16 || (ranks_ > 1 && !device_.is_cpu())) {
+    fail(ErrorKind::kConfig, "[exchange] gradients of ", dtype_, " on ", device_,
+         " cannot be added up over ranks or parts yet.");
+  }
+  cut_into_buckets();
+  cut_own_pieces();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    leaves_.push_back(std::make_unique<Leaf>(*this, i));
+    params_[i].var.set_listener(leaves_.back().get());
+  }
+  reached_.resize(params_.size());
+  delivered_.resize(params_.size());
+}
+
+GradientExchange::~GradientExchange() {
+  for (const Param& param : params_) {
+    try {
+      param.var.set_listener(nullptr);
+    } catch (const Error&) {
+      // A tape that an error left behind holds uses. It is not walked any more.
+    }
+  }
+}
+
+void GradientExchange::cut_into_buckets() {
+  const int64_t elements = params_.empty() ? 0 : params_.back().end;
+  const int64_t row = kChunk * ranks_;  // a chunk for each rank
+  elements_ = (elements + row - 1) / row * row;
+  const int64_t rows = std::max<int64_t>(1, options_.bucket_bytes / (row * size_of(dtype_)));
+  size_t first = 0;
+  for (int64_t begin = 0; begin < elements_; begin += rows * row) {
+    const int64_t end = std::min(elements_, begin + rows * row);
+    while (first < params_.size() && params_[first].end <= begin) ++first;
+    size_t last = first;
+    while (last < params_.size() && params_[last].begin < end) ++last;
+    buckets_.push_back({begin, end, static_cast<int64_t>(first), static_cast<int64_t>(last)});
+  }
+  // Backward comes to the last layers first.
+  order_.resize(buckets_.size());
+  std::iota(order_.rbegin(), order_.rend(), size_t{0});
+}
+
+std::pair<int64_t, int64_t> GradientExchange::slice_of(const BucketState& bucket,
+                                                       int64_t slice) const {
+  const int64_t length = (bucket.end - bucket.begin) / ranks_;
+  return {bucket.begin + slice * length, bucket.begin + (slice + 1) * length};
+}
+
+void GradientExchange::cut_own_pieces() {
+  if (options_.shard == Shard::kNone) return;
+  std::vector<std::vector<size_t>> pieces_of(params_.size());
+  for (const BucketState& bucket : buckets_) {
+    const auto [begin, end] = slice_of(bucket, communicator_.slice());
+    for (int64_t p = bucket.first; p < bucket.last; ++p) {
+      const Param& param = params_[static_cast<size_t>(p)];
+      const int64_t from = std::max(begin, param.begin), to = std::min(end, param.end);
+      if (from >= to) continue;
+      const Tensor flat = param.var.value().reshape({param.var.value().numel()});
+      pieces_of[static_cast<size_t>(p)].push_back(pieces_.size());
+      const int64_t first = from - param.begin, last = to - param.begin;
+      pieces_.push_back({concat(param.name, '[', first, ':', last, ']'), static_cast<size_t>(p),
+                         from, to, Var::parameter(flat.slice(first, last))});
+    }
+  }
+  size_t param = 0;
+  for (ParamGroup& group : owned_) {
+    NamedVars own;
+    for (size_t i = 0; i < group.params.size(); ++i, ++param) {
+      for (const size_t piece : pieces_of[param]) {
+        own.emplace_back(pieces_[piece].name, pieces_[piece].var);
+      }
+    }
+    group.params = std::move(own);
+  }
+}
+
+// ---- One update
+
+Tensor GradientExchange::flat_buffer() {
+  if (free_.empty()) return Tensor::zeros({elements_}, dtype_, device_);
+  const Tensor flat = free_.back();
+  free_.pop_back();
+  return flat;
+}
+
+void GradientExchange::open_part() {
+  check(!open_ && part_ < local_parts_, "exchange", "part ", part_, " of ", local_parts_,
+        " cannot be opened now.");
+  last_ = part_ + 1 == local_parts_;
+  const size_t pops =
+      last_ ? stack_.size() : static_cast<size_t>(std::countr_one(static_cast<uint64_t>(part_)));
+  sums_.assign(stack_.rbegin(), stack_.rbegin() + static_cast<int64_t>(pops));
+  stack_.resize(stack_.size() - pops);
+  // The sums of the part go over the oldest of those that they are added to.
+  target_ = sums_.empty() ? flat_buffer() : sums_.back();
+  std::fill(delivered_.begin(), delivered_.end(), false);
+  if (last_) {
+    for (BucketState& bucket : buckets_) bucket.missing = bucket.last - bucket.first;
+    started_ = 0;
+  }
+  open_ = true;
+}
+
+// The gradient of a parameter is complete in this part, or nothing will come.
+void GradientExchange::deliver(size_t index) {
+  if (delivered_[index]) return;
+  delivered_[index] = true;
+  const Param& param = params_[index];
+  Gradient& gradient = *param.var.gradient();
+  const bool filled = gradient.filled();
+  if (filled) reached_[index] = true;
+  const Tensor leaf = filled ? gradient.take() : Tensor::zeros(param.var.shape(), dtype_, device_);
+  dispatch(leaf, [&](auto device, auto type) {
+    using T = decltype(type);
+    if constexpr (std::is_same_v<T, Wider<T>>) {
+      std::vector<const T*> sums;
+      for (const Tensor& sum : sums_) sums.push_back(sum.data<T>() + param.begin);
+      kernels::add_in_order<T>(device, leaf.data<T>(), sums, target_.data<T>() + param.begin,
+                               leaf.numel());
+    }
+  });
+  if (!last_) return;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    BucketState& bucket = buckets_[b];
+    const auto at = static_cast<int64_t>(index);
+    if (at < bucket.first || at >= bucket.last) continue;
+    if (--bucket.missing == 0 && !order_known_) completed_.push_back(b);
+  }
+  start_buckets();
+}
+
+Bucket GradientExchange::bucket_of(const BucketState& bucket, const Tensor& flat) const {
+  char* const data = static_cast<char*>(flat.raw()) + bucket.begin * size_of(dtype_);
+  return {data, bucket.end - bucket.begin, dtype_, flat};
+}
+
+// A bucket goes when it is complete and all before it went: so the order is the same everywhere.
+void GradientExchange::start_buckets() {
+  if (ranks_ == 1) return;
+  const Exchange exchange =
+      options_.shard == Shard::kNone ? Exchange::kAllReduce : Exchange::kReduceScatter;
+  for (; started_ < order_.size(); ++started_) {
+    BucketState& bucket = buckets_[order_[started_]];
+    if (bucket.missing > 0) return;
+    bucket.ticket = communicator_.start(exchange, bucket_of(bucket, target_));
+  }
+}
+
+void GradientExchange::close_part() {
+  check(open_, "exchange", "no part is open.");
+  for (size_t i = 0; i < params_.size(); ++i) deliver(i);
+  open_ = false;
+  if (!sums_.empty()) sums_.pop_back();  // the target
+  free_.insert(free_.end(), sums_.begin(), sums_.end());
+  sums_.clear();
+  stack_.push_back(std::move(target_));
+  ++part_;
+}
+
+std::vector<std::string> GradientExchange::finish(const std::string& word) {
+  check(!open_ && part_ == local_parts_, "exchange", "finish() after ", part_, " of ", local_parts_,
+        " parts.");
+  const double before = steady_seconds();
+  for (const BucketState& bucket : buckets_) {
+    if (ranks_ > 1) communicator_.wait(bucket.ticket);
+  }
+  const Tensor flat = stack_.back();
+  std::vector<uint8_t> reached(reached_.begin(), reached_.end());
+  std::string mine = bytes_of(reached.data(), reached.size());
+  if (options_.shard == Shard::kOptimizer) {
+    std::vector<double> sums;
+    for (const BucketState& bucket : buckets_) {
+      const auto [begin, end] = slice_of(bucket, communicator_.slice());
+      const size_t old = sums.size();
+      sums.resize(old + static_cast<size_t>((end - begin) / kChunk));
+      dispatch(flat, [&, begin = begin, end = end](auto, auto type) {
+        using T = decltype(type);
+        if constexpr (std::is_same_v<T, Wider<T>>) {
+          kernels::chunk_squares(Cpu{}, flat.data<T>() + begin, end - begin, sums.data() + old);
+        }
+      });
+    }
+    mine += bytes_of(sums.data(), sums.size());
+  }
+  std::vector<std::string> words = communicator_.all_gather(mine + word);
+  seconds_waited_ += steady_seconds() - before;
+  for (const std::string& other : words) {
+    for (size_t i = 0; i < reached.size(); ++i) reached[i] |= static_cast<uint8_t>(other.at(i));
+  }
+  add_up_squares(words);
+  const size_t prefix = mine.size();
+  for (std::string& other : words) other.erase(0, prefix);
+
+  const auto give = [&](const Var& var, size_t param, int64_t begin, int64_t end) {
+    if (reached[param] != 0) var.gradient()->accept(flat.slice(begin, end));
+  };
+  if (options_.shard == Shard::kOptimizer) {
+    for (const Piece& piece : pieces_) give(piece.var, piece.param, piece.begin, piece.end);
+  } else {
+    for (size_t i = 0; i < params_.size(); ++i) {
+      give(params_[i].var, i, params_[i].begin, params_[i].end);
+    }
+  }
+  // From the first update on buckets go as rank 0 completed them there.
+  if (!order_known_) {
+    const std::string order =
+        communicator_.broadcast(bytes_of(completed_.data(), completed_.size()));
+    std::string_view bytes = order;
+    order_ = take_values<size_t>(bytes, buckets_.size());
+    order_known_ = true;
+  }
+  std::fill(reached_.begin(), reached_.end(), false);
+  free_.insert(free_.end(), stack_.begin(), stack_.end());
+  stack_.clear();
+  part_ = 0;
+  return words;
+}
+
+// The sums of all chunks, wherever they were computed, added in the order of the flat array.
+void GradientExchange::add_up_squares(const std::vector<std::string>& words) {
+  const Tensor flat = stack_.back();
+  Tensor sums = Tensor::zeros({elements_ / kChunk}, DType::kFloat64, device_);
+  squares_ = Tensor::empty({}, DType::kFloat64, device_);
+  dispatch(flat, [&](auto device, auto type) {
+    using T = decltype(type);
+    if constexpr (std::is_same_v<T, Wider<T>>) {
+      if (options_.shard == Shard::kNone) {
+        kernels::chunk_squares(device, flat.data<T>(), elements_, sums.data<double>());
+      } else {
+        for (int rank = 0; rank < ranks_; ++rank) {
+          std::string_view bytes = words[static_cast<size_t>(rank)];
+          bytes.remove_prefix(params_.size());
+          const int slice = owned_slice(stages_of(rank, communicator_.hosts()));
+          for (const BucketState& bucket : buckets_) {
+            const auto [begin, end] = slice_of(bucket, slice);
+            const auto own =
+                take_values<double>(bytes, static_cast<size_t>((end - begin) / kChunk));
+            std::copy(own.begin(), own.end(), sums.data<double>() + begin / kChunk);
+          }
+        }
+      }
+      kernels::add_chunks(device, sums.data<double>(), sums.numel(), squares_.data<double>());
+    }
+  });
+}
+
+// ---- What is in slices, for all
+
+// Of a flat array, of which this rank has its slices.
+void GradientExchange::gather_pieces(const Tensor& flat) {
+  for (BucketState& bucket : buckets_) {
+    bucket.ticket = communicator_.start(Exchange::kAllGather, bucket_of(bucket, flat));
+  }
+  for (const BucketState& bucket : buckets_) communicator_.wait(bucket.ticket);
+}
+
+void GradientExchange::share_parameters() {
+  if (options_.shard == Shard::kNone || ranks_ == 1) return;
+  const Tensor flat = flat_buffer();  // the gradients are used up
+  for (const Piece& piece : pieces_) {
+    flat.slice(piece.begin, piece.end).copy_from(piece.var.value());
+  }
+  gather_pieces(flat);
+  for (const Param& param : params_) {
+    param.var.value().copy_from(flat.slice(param.begin, param.end).reshape(param.var.shape()));
+  }
+  free_.push_back(flat);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,153 @@
+// The gradients of an update that several ranks, or the parts of one rank, compute: their sum has
+// the same bits however many ranks there are.
+//
+// An update has P parts. Each of R ranks computes P / R of them, one after the other. The gradient
+// of a part is a leaf of the tree T(0, P) of core/kernels/tree_add.h. P / R is a power of two, so
+// what a rank adds up by itself is a node of that tree, and the ranks' nodes add up by the same
+// rule. On a rank the tree is a binary counter: after part j, as many sums are taken back from a
+// stack as j has low bits set.
+//
+// All gradients lie in one flat array, parameter after parameter, cut into buckets, which go to the
+// other ranks while backward computes the rest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/distributed/communicator.h"
+#include "core/enumerators.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+
+enum class Shard {
+  kNone,       ///< every rank updates every parameter
+  kOptimizer,  ///< each rank keeps the state of its slices and updates them (ZeRO stage 1,
+               ///< Rajbhandari et al. 2020); the same bits, in less memory
+};
+
+constexpr const char* name_of(Shard shard) {
+  switch (shard) {
+    case Shard::kNone:
+      return "none";
+    case Shard::kOptimizer:
+      return "optimizer";
+  }
+  return nullptr;
+}
+
+inline constexpr auto kShards = enumerators<Shard>();
+
+struct ExchangeOptions {
+  int64_t parts = 1;  ///< P
+  Shard shard = Shard::kNone;
+  int64_t bucket_bytes = int64_t{8} << 20;
+};
+
+/// Whether R ranks can share P parts: R divides P, and P / R is a power of two (or R is 1).
+bool parts_fit(int64_t parts, int64_t ranks);
+
+class GradientExchange {
+ public:
+  /// `groups` hold the parameters in the optimizer's order, all of one dtype: float32 or float64,
+  /// and on a CPU where there are several ranks. Throws Error(kConfig) unless parts_fit(). The
+  /// communicator must outlive this.
+  GradientExchange(Communicator& communicator, const std::vector<ParamGroup>& groups,
+                   const ExchangeOptions& options);
+  ~GradientExchange();
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
+
+  /// Parts that this rank computes of an update; its first has the number rank * local_parts().
+  int64_t local_parts() const { return local_parts_; }
+  /// What this rank's Optimizer updates: the parameters, or with Shard::kOptimizer pieces of them,
+  /// which share their memory.
+  const std::vector<ParamGroup>& groups() const { return owned_; }
+  int64_t buckets() const { return static_cast<int64_t>(buckets_.size()); }
+
+  // One update: for each local part, add up the gradients of its micro-batches but the last; then
+  // open_part(), the last one's backward, close_part(). Then finish().
+
+  void open_part();
+  void close_part();
+  /// Waits for the sums and gives them to groups() as their gradients; to no parameter that no part
+  /// of any rank reached. Zeros count for a part that did not reach one that others did. Returns
+  /// `word` of each rank.
+  std::vector<std::string> finish(const std::string& word = "");
+  /// The sum of the squares of all gradients after finish(), float64: for Optimizer::launch.
+  const Tensor& squares() const { return squares_; }
+  /// Seconds that finish() waited for other ranks, of all updates.
+  double seconds_waited() const { return seconds_waited_; }
+
+  /// After the optimizer's step, with Shard::kOptimizer: every rank gets all parameters.
+  void share_parameters();
+
+  // For checkpoints, which do not know how many ranks there are. All ranks call them.
+
+  /// The state of groups() on all ranks as one Optimizer of all parameters names it.
+  NamedTensors gather_state(const Optimizer& optimizer);
+  /// The reverse, from the whole state.
+  void load_state(Optimizer& optimizer, const NamedTensors& whole) const;
+
+ private:
+  struct Leaf;
+  struct Param {
+    std::string name;
+    Var var;
+    int64_t begin, end;  // in the flat array
+  };
+  struct BucketState {
+    int64_t begin, end;   // in the flat array
+    int64_t first, last;  // parameters that lie in it, [first, last)
+    int64_t missing = 0;  // of them, in this part
+    Communicator::Ticket ticket = -1;
+  };
+  // Elements of one parameter within one slice of this rank.
+  struct Piece {
+    std::string name;
+    size_t param;
+    int64_t begin, end;  // in the flat array
+    Var var;
+  };
+
+  void cut_into_buckets();
+  void cut_own_pieces();
+  void deliver(size_t param);
+  void start_buckets();
+  void add_up_squares(const std::vector<std::string>& words);
+  Tensor flat_buffer();
+  Bucket bucket_of(const BucketState& bucket, const Tensor& flat) const;
+  // [begin, end) of the slice of a bucket.
+  std::pair<int64_t, int64_t> slice_of(const BucketState& bucket, int64_t slice) const;
+  void gather_pieces(const Tensor& flat);
+
+  Communicator& communicator_;
+  const ExchangeOptions options_;
+  const int64_t ranks_, local_parts_;
+  std::vector<Param> params_;
+  std::vector<ParamGroup> owned_;
+  std::vector<Piece> pieces_;
+  std::vector<std::unique_ptr<Leaf>> leaves_;
+  std::vector<BucketState> buckets_;
+  std::vector<size_t> order_;      // in which buckets go
+  std::vector<size_t> completed_;  // in which they were complete in the first update
+  bool order_known_ = false;
+  DType dtype_ = DType::kFloat32;
+  Device device_;
+  int64_t elements_ = 0;  // of the flat array, with the zeros at its end
+
+  // One update.
+  std::vector<Tensor> stack_, free_;
+  Tensor target_;             // where the open part's gradients go
+  std::vector<Tensor> sums_;  // what is added to them, the target last
+  std::vector<bool> delivered_, reached_;
+  int64_t part_ = 0;
+  size_t started_ = 0;
+  bool open_ = false, last_ = false;  // a part is open; it is the last of this rank
+  Tensor squares_;
+  double seconds_waited_ = 0;
+};
+
+}  // namespace tapestry
