@@ -130,46 +130,86 @@ void add_bench(CLI::App& app, Run& run) {
   command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });
 }
 
-void add_help(CLI::App& app, Run& run) {
-  auto* command = app.add_subcommand("help", "Explain the keys of a config");
-  auto arguments = std::make_shared<HelpArguments>();
-  command->add_option("key", arguments->key, "key or section, such as training.optimizer");
-  command->add_flag("--markdown", arguments->markdown, "all keys, as the page configs/README.md");
-  command->callback([&run, arguments] { run = [arguments] { return run_help(*arguments); }; });
-}
-
-/// " Did you mean '--model'?" where one of the names is near the word, both without dashes in
-/// front.
+/// " did you mean 'train'?" where one of the names is near the word, both without dashes in front.
 std::string suggestion(const std::string& word, std::vector<std::string> names,
-                       const char* dashes) {
+                       const char* dashes = "") {
   for (std::string& name : names) std::replace(name.begin(), name.end(), '-', '_');
   std::string nearest = nearest_name(word, names);
   std::replace(nearest.begin(), nearest.end(), '_', '-');
-  return nearest.empty() ? "" : concat(" Did you mean '", dashes, nearest, "'?");
+  return nearest.empty() ? "" : concat(" did you mean '", dashes, nearest, "'?");
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
+/// The help of a command, the keys of a config, or, if nothing is asked for, all that there is.
+int answer_help(const CLI::App& app, const HelpArguments& arguments) {
+  if (arguments.markdown) return run_help(arguments);
+  // App::help() would be that of the command that was given, which is `help`.
+  const auto text_of = [](const CLI::App& asked, const std::string& name) {
+    return asked.get_formatter()->make_help(&asked, name, CLI::AppFormatMode::Normal);
+  };
+  if (arguments.key.empty()) {
+    std::cout << text_of(app, app.get_name())
+              << "\ntapestry help COMMAND, tapestry COMMAND --help: the options of a command\n\n";
+    return run_help(arguments);
+  }
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() != arguments.key) continue;
+    std::cout << text_of(*command, concat(app.get_name(), ' ', arguments.key));
+    return 0;
+  }
+  try {
+    return run_help(arguments);
+  } catch (const Error& error) {  // no such key
+    const std::string command = suggestion(arguments.key, command_names(app));
+    if (command.empty()) throw;
+    fail(error.kind(), error.what(), " Of the commands,", command);
+  }
+}
+
+void add_help(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("help", "Explain a command, or the keys of a config");
+  auto arguments = std::make_shared<HelpArguments>();
+  command->add_option("word", arguments->key,
+                      "command, or key or section of a config, such as training.optimizer");
+  command->add_flag("--markdown", arguments->markdown, "all keys, as the page configs/README.md");
+  command->callback([&app, &run, arguments] {
+    run = [&app, arguments] { return answer_help(app, *arguments); };
+  });
 }
 
 /// What a command line that cannot be parsed should have been.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
-  if (commands.empty()) {
-    const std::string word = argc > 1 ? argv[1] : "";
-    if (word.empty() || word.starts_with('-')) return error.what();
-    std::vector<std::string> names;
-    for (const CLI::App* command : app.get_subcommands(nullptr))
-      names.push_back(command->get_name());
-    return concat("no command is called '", word, "'.", suggestion(word, names, ""));
+  const CLI::App& asked = commands.empty() ? app : *commands.front();
+  if (const std::string word = argc > 1 ? argv[1] : "";
+      commands.empty() && !word.empty() && !word.starts_with('-')) {
+    return concat("unknown command '", word, "';", suggestion(word, command_names(app)));
   }
-  for (const std::string& given : commands.front()->remaining()) {
-    if (!given.starts_with("--")) continue;
+  for (const std::string& given : asked.remaining()) {
+    const size_t dashes = given.find_first_not_of('-');
+    if (dashes == 0 || dashes == std::string::npos) continue;
     const std::string word = given.substr(0, given.find('='));
     std::vector<std::string> names;
-    for (const CLI::Option* option : commands.front()->get_options()) {
+    for (const CLI::Option* option : asked.get_options()) {
       const std::vector<std::string>& own = option->get_lnames();
       names.insert(names.end(), own.begin(), own.end());
     }
-    return concat("no option is called '", word, "'.", suggestion(word.substr(2), names, "--"));
+    return concat("unknown option '", word, "'",
+                  commands.empty() ? "" : concat(" of ", asked.get_name()), ';',
+                  suggestion(word.substr(dashes), names, "--"));
   }
   return error.what();
+}
+
+/// The sentence with a full stop, which a missing suggestion and CLI11 leave out.
+std::string ended(std::string sentence) {
+  if (sentence.ends_with(';')) sentence.pop_back();
+  return sentence.ends_with('.') || sentence.ends_with('?') ? sentence : sentence + '.';
 }
 
 int report(const std::string& message, ErrorKind kind) {
@@ -211,9 +251,10 @@ int run_guarded(const Run& run) {
 }  // namespace
 
 int run_command_line(int argc, char** argv, const char* commit) {
-  CLI::App app{"Tapestry trains Transformers from a YAML file."};
+  CLI::App app{"Tapestry trains Transformers from a YAML file.", "tapestry"};
   app.require_subcommand(1);
   app.set_version_flag("--version", [commit] { return version_text(commit); });
+  app.set_help_all_flag("--help-all", "the help of every command; train --help-all: every key");
   Run run;
   add_train(app, run);
   add_filters(app, run);
@@ -223,12 +264,22 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_average(app, run);
   add_bench(app, run);
   add_help(app, run);
+  if (argc <= 1) {
+    std::cout << app.help();
+    return stdout_is_written() ? 0 : static_cast<int>(ErrorKind::kRuntime);
+  }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForAllHelp& all) {
+    app.exit(all);
+    const std::vector<CLI::App*> asked = app.get_subcommands();
+    const bool keys = !asked.empty() && asked[0]->get_option_no_throw("--help-keys") != nullptr;
+    if (keys) std::cout << "\nKeys of a config:\n\n";
+    return keys ? run_guarded([] { return run_help({.all = true}); }) : 0;
   } catch (const CLI::Success& success) {  // --help, --version, --help-keys
     return run ? run_guarded(run) : app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return report(concat(explain(app, error, argc, argv), " See tapestry --help."),
+    return report(concat(ended(explain(app, error, argc, argv)), " See tapestry --help."),
                   ErrorKind::kConfig);
   }
   return run_guarded(run);

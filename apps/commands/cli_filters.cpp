@@ -21,6 +21,29 @@ void add_models(CLI::App* command, ModelChoice& models, ComputeArguments& comput
   add_compute(command, compute);
 }
 
+void add_output(CLI::App* command, FilterArguments& files) {
+  command
+      ->add_option("--output", files.output,
+                   "file; it has its name when all is done, before that the name FILE.part; -: "
+                   "standard output")
+      ->capture_default_str();
+}
+
+void add_files(CLI::App* command, FilterArguments& files) {
+  command
+      ->add_option("--input", files.input,
+                   "file of lines (compressed is fine); -: standard input. On a terminal a file "
+                   "shows how far it is")
+      ->capture_default_str();
+  add_output(command, files);
+}
+
+void add_batch_size(CLI::App* command, FilterArguments& files, const char* meaning) {
+  command->add_option("--batch-size", files.batch_size, meaning)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+}
+
 void add_attention(CLI::App* command, std::string& file) {
   command->add_option("--attention", file,
                       "also write the attention weights of the first 20 answers: a page (HTML), or "
@@ -79,7 +102,8 @@ void add_search(CLI::App* command, SearchArguments& search) {
 }
 
 void add_translate(CLI::App& app, Run& run) {
-  auto* command = app.add_subcommand("translate", "Translate standard input line by line");
+  auto* command =
+      app.add_subcommand("translate", "Translate standard input, or a file, line by line");
   auto arguments = std::make_shared<TranslateArguments>();
   add_models(command, arguments->models, arguments->compute);
   add_search(command, arguments->search);
@@ -87,9 +111,10 @@ void add_translate(CLI::App& app, Run& run) {
       ->add_option("--max-length-ratio", arguments->max_length_ratio,
                    "longest output in tokens for each source token, plus 10")
       ->check(CLI::PositiveNumber);
-  command->add_option("--batch-size", arguments->batch_size, "lines translated at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_files(command, arguments->files);
+  add_batch_size(command, arguments->files,
+                 "lines translated at a time, out of windows of 8 times as many that are sorted by "
+                 "length; 1: each line as soon as it is read");
   auto* prefix = command->add_option(
       "--prefix", arguments->prefix,
       "file with a line for each line of the input: what its translation begins with; the "
@@ -142,9 +167,9 @@ void add_generate(CLI::App& app, Run& run) {
       ->capture_default_str();
   add_search(command, arguments->search);
   command->add_option("--stop", arguments->stop, "text that ends a continuation; may be repeated");
-  command->add_option("--batch-size", arguments->batch_size, "sequences at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_files(command, arguments->files);
+  command->get_option("--input")->excludes(prompt);
+  add_batch_size(command, arguments->files, "sequences at a time");
   command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
   add_attention(command, arguments->attention);
@@ -158,6 +183,8 @@ void add_fill_mask(CLI::App& app, Run& run) {
       "model the lines with <mask> or <extra_id_0>, ... restored");
   auto arguments = std::make_shared<FillMaskArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_files(command, arguments->files);
+  add_batch_size(command, arguments->files, "lines restored at a time; denoising models");
   command
       ->add_option("--top-k", arguments->top_k, "words for each mask (default: 5); masked models")
       ->check(CLI::PositiveNumber);
@@ -171,9 +198,16 @@ void add_fill_mask(CLI::App& app, Run& run) {
 
 void add_classify(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "classify", "The class of each line of standard input, with its probability");
+      "classify", "The class of each line of standard input, or of a file, with its probability");
   auto arguments = std::make_shared<ClassifyArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_files(command, arguments->files);
+  add_batch_size(command, arguments->files, "texts classified at a time");
+  command
+      ->add_option("--top-k", arguments->top_k,
+                   "classes and probabilities in a line, the most probable first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_classify(*arguments); }; });
 }
@@ -189,9 +223,8 @@ void add_answer(CLI::App& app, Run& run) {
   command->add_option("--n-best", arguments->n_best, "answers to each question, best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--batch-size", arguments->batch_size, "lines answered at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_files(command, arguments->files);
+  add_batch_size(command, arguments->files, "lines answered at a time");
   command
       ->add_option("--detail", arguments->detail,
                    "jsonl: places and probabilities, one object a line")
@@ -204,6 +237,8 @@ void add_predict(CLI::App& app, Run& run) {
       app.add_subcommand("predict", "y for each line of standard input, an x, by a regression");
   auto arguments = std::make_shared<PredictArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_files(command, arguments->files);
+  add_batch_size(command, arguments->files, "numbers at a time");
   command->add_option("--attention", arguments->attention,
                       "also write a page (HTML) with the curve and the weights of the points");
   command->callback([&run, arguments] { run = [arguments] { return run_predict(*arguments); }; });
@@ -216,7 +251,10 @@ void add_score(CLI::App& app, Run& run) {
   auto arguments = std::make_shared<ScoreArguments>();
   add_models(command, arguments->models, arguments->compute);
   command->add_option("--source", arguments->source, "file, for a translation model");
-  command->add_option("--target", arguments->target, "file")->required();
+  command->add_option("--target,--input", arguments->files.input, "file; -: standard input")
+      ->required();
+  add_output(command, arguments->files);
+  add_batch_size(command, arguments->files, "pairs scored at a time, with --source");
   add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });
 }

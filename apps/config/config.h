@@ -19,6 +19,7 @@
 #include "nn/decoding.h"
 #include "nn/model_options.h"
 #include "optim/optimizer.h"
+#include "optim/plateau.h"
 #include "optim/schedule.h"
 
 namespace tapestry {
@@ -52,6 +53,7 @@ struct TrainingOptions {
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
+  std::string lr_metric;                ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`
@@ -91,6 +93,7 @@ struct Config {
   OptimizerOptions optimizer;
   double learning_rate = 0;  ///< the schedule's base rate; 0: default_learning_rate()
   ScheduleOptions schedule;
+  PlateauOptions plateau;  ///< where the schedule is reduce_lr_on_plateau
   TrainingOptions training;
   SearchOptions generation;
   EvaluationOptions evaluation;
