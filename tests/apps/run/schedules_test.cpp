@@ -60,7 +60,7 @@ TEST_F(SchedulesTest, APlateauResumesToTheSameBits) {
   const std::vector<std::string> plateau = {"training.lr_scheduler_type=reduce_lr_on_plateau",
                                             "training.warmup_steps=0",
                                             "training.eval_steps=5",
-                                            "training.lr_metric=accuracy",
+                                            "training.lr_metric=nll",
                                             "training.lr_threshold=50",
                                             "training.lr_patience=1",
                                             "training.lr_cooldown=1",
@@ -79,7 +79,7 @@ TEST_F(SchedulesTest, APlateauResumesToTheSameBits) {
   EXPECT_EQ(rates[3], 2.5e-3);
   EXPECT_EQ(rates[5], 2.5e-3);
   EXPECT_EQ(rates[6], 1.25e-3);
-  EXPECT_THAT(folder_.messages(), HasSubstr("no better accuracy than "));
+  EXPECT_THAT(folder_.messages(), HasSubstr("no better nll than "));
   EXPECT_THAT(folder_.messages(), HasSubstr(": the learning rate falls to 0.0025"));
   // 20 is a place of validation: in the midst of a patience, after a fall.
   train("parts", until("20"));
