@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/commands/filter.h"
+#include "apps/commands/line_filter.h"
 #include "apps/tasks/question_answering.h"
 #include "core/parallel.h"
 #include "data/utf8.h"
@@ -26,7 +27,8 @@ Question parse_line(const std::string& line, bool jsonl, int64_t number) {
           .place = place};
 }
 
-void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& arguments) {
+void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& arguments,
+           std::ostream& out) {
   if (arguments.detail == "jsonl") {
     Json list = Json::array();
     for (const FoundAnswer& answer : answers) {
@@ -35,21 +37,20 @@ void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& argum
                       {"end", answer.end},
                       {"probability", answer.probability}});
     }
-    std::cout << Json{{"answers", std::move(list)}}.dump(-1, ' ', false,
-                                                         Json::error_handler_t::replace)
-              << '\n';
+    out << Json{{"answers", std::move(list)}}.dump(-1, ' ', false, Json::error_handler_t::replace)
+        << '\n';
     return;
   }
-  for (const FoundAnswer& answer : answers) std::cout << one_line(answer.text) << '\n';
+  for (const FoundAnswer& answer : answers) out << one_line(answer.text) << '\n';
   // One line for each answer that was asked for, even where there are fewer spans.
-  for (auto i = static_cast<int64_t>(answers.size()); i < arguments.n_best; ++i) std::cout << '\n';
+  for (auto i = static_cast<int64_t>(answers.size()); i < arguments.n_best; ++i) out << '\n';
 }
 
 // Answers consecutive lines, of which blank ones get an empty line.
 class Answerer {
  public:
-  Answerer(const SpanModel& model, const AnswerArguments& arguments)
-      : model_(model), arguments_(arguments) {}
+  Answerer(const SpanModel& model, const AnswerArguments& arguments, std::ostream& out)
+      : model_(model), arguments_(arguments), out_(out) {}
 
   void answer(const std::vector<std::string>& lines, int64_t first) const {
     std::vector<Question> questions;
@@ -66,12 +67,12 @@ class Answerer {
     size_t next = 0;
     for (size_t i = 0; i < lines.size(); ++i) {
       if (is_blank(lines[i])) {  // a filter answers an empty line with one
-        std::cout << '\n';
+        out_ << '\n';
         continue;
       }
       const std::string place = concat("line ", first + static_cast<int64_t>(i) + 1);
       const bool answered = next < found.size() && corpus.questions[next].place == place;
-      print(answered ? found[next++] : std::vector<FoundAnswer>(), arguments_);
+      print(answered ? found[next++] : std::vector<FoundAnswer>(), arguments_, out_);
     }
   }
 
@@ -87,18 +88,21 @@ class Answerer {
 
   const SpanModel& model_;
   const AnswerArguments& arguments_;
+  std::ostream& out_;
 };
 
 }  // namespace
 
 int run_answer(const AnswerArguments& arguments) {
+  LineFilter filter("answer", arguments.files);
   set_num_threads(arguments.compute.threads);
   const auto model =
       SpanModel::load(arguments.model, arguments.compute.device, "answer", kFindsAnswers);
-  const Answerer answerer(*model, arguments);
-  filter_lines(
-      "answer", static_cast<size_t>(arguments.batch_size),
-      [&](const std::vector<std::string>& lines, int64_t first) { answerer.answer(lines, first); });
+  const Answerer answerer(*model, arguments, filter.out());
+  filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
+    answerer.answer(lines, first);
+  });
+  filter.finish();
   return 0;
 }
 

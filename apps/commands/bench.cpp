@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -236,6 +237,14 @@ Measured measure_data(const Config& config, const BenchArguments& arguments) {
   });
 }
 
+// What repeats from run to run: four digits of a measurement. The file has all of them.
+std::string text_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  const auto number = value.get<double>();
+  return std::abs(number) >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
+}
+
 }  // namespace
 
 int run_bench(const BenchArguments& arguments) {
@@ -278,7 +287,7 @@ int run_bench(const BenchArguments& arguments) {
     figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
   }
   for (const auto& [name, value] : figures.items()) {
-    fmt::print("{:<34} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("{:<34} {}\n", name, text_of(value));
   }
   if (!arguments.json.empty()) {
     write_file(arguments.json, figures.dump(2) + '\n');

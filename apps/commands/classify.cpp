@@ -1,11 +1,11 @@
-// tapestry classify: the class of each line, a text or the path of an image.
+// tapestry classify: the classes of each line, a text or the path of an image.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
+#include <numeric>
 
 #include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
+#include "apps/commands/line_filter.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
 #include "core/parallel.h"
@@ -14,58 +14,84 @@
 namespace tapestry {
 namespace {
 
-void print_class(const Config& config, const ClassProbabilities& probabilities) {
-  const auto best = std::max_element(probabilities.begin(), probabilities.end());
-  std::cout << fmt::format(
-      "{}\t{:.4f}\n", config.data.labels[static_cast<size_t>(best - probabilities.begin())], *best);
+// The most probable classes: names and probabilities, with tabs between them.
+std::string classes_text(const std::vector<std::string>& labels,
+                         const ClassProbabilities& probabilities, int64_t top_k) {
+  std::vector<size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto count = static_cast<std::ptrdiff_t>(std::min(top_k, std::ssize(order)));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](size_t a, size_t b) {
+    return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
+  });
+  order.resize(static_cast<size_t>(count));
+  std::string text;
+  for (const size_t at : order) {
+    text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", labels[at], probabilities[at]);
+  }
+  return text;
 }
 
-// Prints the class of each line that is not blank, by classify(line, its number from 1).
-template <class Classify>
-int answer(const Config& config, Classify classify) {
-  filter_lines("classify", 256, [&](const std::vector<std::string>& lines, int64_t number) {
-    for (const std::string& line : lines) {
-      ++number;
-      if (is_blank(line)) {
-        std::cout << '\n';
-      } else {
-        print_class(config, classify(line, number));
-      }
+// Texts go through the model in batches.
+std::vector<ClassProbabilities> classify_all(const TextClassifier& model,
+                                             const std::vector<std::string>& lines, int64_t number,
+                                             AttentionBook& book) {
+  std::vector<std::vector<int32_t>> texts;
+  for (const std::string& line : lines) {
+    ++number;
+    if (is_blank(line)) continue;
+    texts.push_back(classifier_input(model, line, number));
+    if (book.wants()) {
+      book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()));
     }
-  });
+  }
+  return texts.empty() ? std::vector<ClassProbabilities>() : classify(model, texts);
+}
+
+// Images are read one after the other.
+std::vector<ClassProbabilities> classify_all(const ImageModel& model,
+                                             const std::vector<std::string>& lines, int64_t,
+                                             AttentionBook& book) {
+  std::vector<ClassProbabilities> all;
+  for (const std::string& path : lines) {
+    if (is_blank(path)) continue;
+    if (book.wants()) book.add(attention_page(model, path));
+    all.push_back(classify(model, path));
+  }
+  return all;
+}
+
+template <class Model>
+int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& filter) {
+  AttentionBook book(arguments.attention);
+  const bool images = reads_images(model.config);
+  filter.run(images ? 1 : arguments.files.batch_size,
+             [&](const std::vector<std::string>& lines, int64_t number) {
+               const auto found = classify_all(model, lines, number, book);
+               auto next = found.begin();
+               for (const std::string& line : lines) {
+                 if (!is_blank(line)) {
+                   filter.out() << classes_text(model.config.data.labels, *next++, arguments.top_k);
+                 }
+                 filter.out() << '\n';
+               }
+             });
+  book.write();
+  filter.finish();
   return 0;
 }
 
 }  // namespace
 
 int run_classify(const ClassifyArguments& arguments) {
+  LineFilter filter("classify", arguments.files);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model);
   const bool images = reads_images(files.config);
   const auto load = [&]<class Model>() {
     return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies);
   };
-  AttentionBook book(arguments.attention);
-  const auto answer_all = [&](const auto& model, auto classify_one) {
-    const int code = answer(model.config, classify_one);
-    book.write();
-    return code;
-  };
-  if (images) {
-    const auto model = load.operator()<ImageModel>();
-    return answer_all(*model, [&](const std::string& path, int64_t) {
-      if (book.wants()) book.add(attention_page(*model, path));
-      return classify(*model, path);
-    });
-  }
-  const auto model = load.operator()<TextClassifier>();
-  return answer_all(*model, [&](const std::string& text, int64_t line) {
-    const std::vector<int32_t> ids = classifier_input(*model, text, line);
-    if (book.wants()) {
-      book.add(attention_page({&model->model.trunk}, *model->tokenizers.source, ids));
-    }
-    return classify(*model, ids);
-  });
+  if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
+  return answer(*load.operator()<TextClassifier>(), arguments, filter);
 }
 
 }  // namespace tapestry

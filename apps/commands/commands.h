@@ -30,6 +30,13 @@ struct ComputeArguments {
   int threads = 0;  ///< 0: all cores
 };
 
+/// What a filter reads and writes.
+struct FilterArguments {
+  std::string input = "-";   ///< file, "-": stdin
+  std::string output = "-";  ///< file that is whole or not there, "-": stdout
+  int64_t batch_size = 64;   ///< lines computed together
+};
+
 /// How to choose tokens. Unset members come from the checkpoint's config.
 struct SearchArguments {
   std::optional<int64_t> beam_size;
@@ -46,13 +53,13 @@ struct SearchArguments {
   int64_t n_best = 1;
 };
 
-/// Translates each line of stdin to a line of stdout.
+/// Translates each line of the input to a line of the output.
 struct TranslateArguments {
   ModelChoice models;
   ComputeArguments compute;
+  FilterArguments files;
   SearchArguments search;
   std::optional<double> max_length_ratio;
-  int64_t batch_size = 64;     ///< sentences searched at a time
   std::string prefix;          ///< file with what each translation begins with, or ""
   bool prefix_column = false;  ///< it is the second column of the input instead
   bool word_scores = false;    ///< behind a tab, the log-probability of each word and of the end
@@ -63,19 +70,19 @@ struct TranslateArguments {
   std::string attention;                  ///< file to write with the first lines' attention, or ""
 };
 
-/// Continues one prompt, or each line of stdin: one line each, in which line ends are written \\n.
-/// A prompt's text appears on a terminal as it is made.
+/// Continues one prompt, or each line of the input: one line each, in which line ends are written
+/// \\n. A prompt's text appears on a terminal as it is made.
 struct GenerateArguments {
   ModelChoice models;
   ComputeArguments compute;
+  FilterArguments files;  ///< a batch is of sequences
   SearchArguments search;
-  std::optional<std::string> prompt;  ///< unset: one prompt a line from stdin
+  std::optional<std::string> prompt;  ///< unset: one prompt a line of the input
   int64_t samples = 1;                ///< continuations of each prompt
   std::vector<std::string> stop;      ///< text that ends a continuation, and is left out
-  int64_t batch_size = 64;            ///< sequences at a time
   std::string detail;                 ///< "" or "jsonl"
   std::string attention;              ///< as in TranslateArguments
-  bool jsonl = false;  ///< lines of stdin are JSON objects for the prompt of the training
+  bool jsonl = false;  ///< lines of the input are JSON objects for the prompt of the training
 };
 
 /// Prints the most probable words for each <mask> in a line, or the line as a denoising model
@@ -83,16 +90,19 @@ struct GenerateArguments {
 struct FillMaskArguments {
   std::string model;
   ComputeArguments compute;
+  FilterArguments files;             ///< a batch is of lines that are restored
   std::optional<int64_t> top_k;      ///< words for each <mask>; 5 if unset. Of a masked model
   std::optional<int64_t> beam_size;  ///< of a denoising model
   std::string attention;             ///< as in TranslateArguments
 };
 
-/// Prints the most probable class of each line (a text, or the path of an image), with its
-/// probability.
+/// Prints the most probable classes of each line (a text, or the path of an image), with their
+/// probabilities.
 struct ClassifyArguments {
   std::string model;
   ComputeArguments compute;
+  FilterArguments files;
+  int64_t top_k = 1;      ///< classes in a line, the most probable first
   std::string attention;  ///< as in TranslateArguments
 };
 
@@ -100,25 +110,26 @@ struct ClassifyArguments {
 struct AnswerArguments {
   std::string model;
   ComputeArguments compute;
-  int64_t n_best = 1;       ///< lines for each question, best first
-  int64_t batch_size = 64;  ///< lines at a time
-  std::string detail;       ///< "" or "jsonl"
-  bool jsonl = false;       ///< lines are JSON objects with context and question
+  FilterArguments files;
+  int64_t n_best = 1;  ///< lines for each question, best first
+  std::string detail;  ///< "" or "jsonl"
+  bool jsonl = false;  ///< lines are JSON objects with context and question
 };
 
-/// Prints y for each line of standard input, an x.
+/// Prints y for each line of the input, an x.
 struct PredictArguments {
   std::string model;
   ComputeArguments compute;
+  FilterArguments files;
   std::string attention;  ///< page to write with the curve and the weights of the points, or ""
 };
 
+/// Scores the lines of the input, the targets.
 struct ScoreArguments {
   ModelChoice models;
   ComputeArguments compute;
-  std::string source;  ///< of a translation model
-  std::string target;
-  int64_t batch_size = 64;
+  FilterArguments files;
+  std::string source;     ///< file, of a translation model
   std::string attention;  ///< as in TranslateArguments
 };
 

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
+#include "apps/commands/line_filter.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/parallel.h"
 #include "data/denoising.h"
@@ -14,10 +14,8 @@
 namespace tapestry {
 namespace {
 
-constexpr size_t kBlockLines = 64;
-
 // With a masked model: the most probable words for each mask.
-int guess_words(ModelFiles files, const FillMaskArguments& arguments) {
+int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.beam_size) {
     fail(ErrorKind::kConfig, "[fill-mask] --beam-size needs a denoising model.");
   }
@@ -28,7 +26,7 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments) {
   const Tokenizer& tokenizer = *model->tokenizers.source;
   const auto with_masks = with_special_words(model->tokenizers.source);
   AttentionBook book(arguments.attention);
-  filter_lines("fill-mask", 1, [&](const std::vector<std::string>& lines, int64_t number) {
+  filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {
     std::vector<int32_t> ids = with_masks->encode(lines[0]);
     ids.insert(ids.begin(), kBosId);
     const auto positions = static_cast<size_t>(model->config.model.longest_sequence());
@@ -46,10 +44,11 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments) {
                               guesses[i].probability);
       }
     }
-    std::cout << answer << '\n';
+    filter.out() << answer << '\n';
     if (book.wants()) book.add(attention_page({&model->model.trunk}, tokenizer, ids));
   });
   book.write();
+  filter.finish();
   return 0;
 }
 
@@ -67,7 +66,7 @@ void number_masks(std::vector<int32_t>& ids, const DenoisingVocabulary& vocabula
 }
 
 // With a denoising model: each line without its holes.
-int restore_lines(const FillMaskArguments& arguments) {
+int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.top_k) {
     fail(ErrorKind::kConfig, "[fill-mask] --top-k needs a masked model.");
   }
@@ -80,37 +79,40 @@ int restore_lines(const FillMaskArguments& arguments) {
   search.beam_size = arguments.beam_size;
   const SearchOptions options = search_options(models.config().generation, search);
   AttentionBook book(arguments.attention);
-  filter_lines("fill-mask", kBlockLines, [&](const std::vector<std::string>& lines, int64_t first) {
+  filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     Sentences sentences{.first_id = first};
     for (const std::string& line : lines) {
       if (is_blank(line)) continue;
       sentences.sources.push_back(models.encode_source(line));
       if (by_spans) number_masks(sentences.sources.back(), vocabulary);
     }
-    const auto results = translate(models.models(), sentences, options, kBlockLines);
+    const auto results = translate(models.models(), sentences, options, arguments.files.batch_size);
     size_t next = 0;
     for (const std::string& line : lines) {
       if (!is_blank(line)) {
         const std::vector<int32_t>& source = sentences.sources[next];
         const std::vector<int32_t>& found = results[next++].at(0).tokens;
-        std::cout << tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found);
+        filter.out() << tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found);
         if (book.wants()) book.add(attention_page(models, source, found));
       }
-      std::cout << '\n';
+      filter.out() << '\n';
     }
   });
   book.write();
+  filter.finish();
   return 0;
 }
 
 }  // namespace
 
 int run_fill_mask(const FillMaskArguments& arguments) {
+  LineFilter filter("fill-mask", arguments.files);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model);
   const ModelType type = files.config.model_type;
   const bool restores = files.config.task->can(kFillsMasks) && type != ModelType::kEncoder;
-  return restores ? restore_lines(arguments) : guess_words(std::move(files), arguments);
+  return restores ? restore_lines(arguments, filter)
+                  : guess_words(std::move(files), arguments, filter);
 }
 
 }  // namespace tapestry

@@ -1,89 +1,9 @@
 #include "apps/commands/filter.h"
 
-#include <poll.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <iostream>
-
 #include "core/error.h"
 #include "data/text.h"
-#include "data/utf8.h"
 
 namespace tapestry {
-namespace {
-
-// Lines of standard input. Can tell whether the next line would block.
-class InputLines {
- public:
-  // Returns false at the end.
-  bool next(std::string& line) {
-    size_t end;
-    while ((end = buffer_.find('\n', begin_)) == std::string::npos && read_more()) {
-    }
-    if (begin_ == buffer_.size()) return false;
-    line = buffer_.substr(begin_, end - begin_);
-    begin_ = end == std::string::npos ? buffer_.size() : end + 1;
-    return true;
-  }
-  // True if no line is available, after a short wait.
-  bool waits() const {
-    constexpr int kMilliseconds = 100;
-    if (ended_ || buffer_.find('\n', begin_) != std::string::npos) return false;
-    pollfd input{STDIN_FILENO, POLLIN, 0};
-    return poll(&input, 1, kMilliseconds) == 0;
-  }
-
- private:
-  bool read_more() {
-    char bytes[1 << 16];
-    ssize_t count;
-    do {
-      count = read(STDIN_FILENO, bytes, sizeof bytes);
-    } while (count < 0 && errno == EINTR);
-    if (count < 0) {
-      fail(ErrorKind::kData, "[stdin] cannot be read: ", std::strerror(errno), '.');
-    }
-    if (count == 0) return !(ended_ = true);
-    buffer_.erase(0, begin_);
-    begin_ = 0;
-    buffer_.append(bytes, static_cast<size_t>(count));
-    return true;
-  }
-
-  std::string buffer_;
-  size_t begin_ = 0;
-  bool ended_ = false;
-};
-
-}  // namespace
-
-void filter_lines(const std::string& who, size_t block_lines,
-                  const std::function<void(const std::vector<std::string>&, int64_t)>& answer) {
-  std::vector<std::string> block;
-  int64_t number = 0;
-  const auto flush = [&] {
-    if (block.empty()) return;
-    answer(block, number - static_cast<int64_t>(block.size()));
-    block.clear();
-    std::cout.flush();
-    if (!std::cout) fail(ErrorKind::kRuntime, '[', who, "] cannot write to standard output.");
-  };
-  InputLines input;
-  for (std::string text; input.next(text);) {
-    if (!text.empty() && text.back() == '\r') text.pop_back();
-    if (const size_t bad = find_invalid_utf8(text); bad != std::string::npos) {
-      flush();
-      ++number;
-      fail(ErrorKind::kData, '[', who, "] line ", number, " is not UTF-8 at byte ", bad + 1, '.');
-    }
-    ++number;
-    block.push_back(std::move(text));
-    if (block.size() == block_lines || input.waits()) flush();
-  }
-  flush();
-}
 
 std::string one_line(const std::string& text) {
   std::string line;

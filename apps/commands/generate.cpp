@@ -1,10 +1,10 @@
 #include <unistd.h>
 
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
+#include "apps/commands/line_filter.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/prompt_answering.h"
 #include "core/parallel.h"
@@ -58,13 +58,16 @@ struct Request {
 
 class Generator {
  public:
-  Generator(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book)
+  Generator(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book,
+            std::ostream& out)
       : models_(models),
         arguments_(arguments),
         book_(book),
+        out_(out),
         options_(search_options(config().generation, arguments.search)),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
-                 arguments.detail.empty() && isatty(STDOUT_FILENO) != 0) {}
+                 arguments.detail.empty() && arguments.files.output == "-" &&
+                 isatty(STDOUT_FILENO) != 0) {}
 
   Request request(const std::string& text, int64_t number) const {
     Request request{.text = text, .prompt = {}, .number = number};
@@ -94,7 +97,7 @@ class Generator {
     task.token_log_probabilities = arguments_.detail == "jsonl";
     const auto steps = models_.steps(task.sentences * options_.num_beams);
     size_t shown = 0;
-    if (streams_) std::cout << requests[0].text << std::flush;
+    if (streams_) out_ << requests[0].text << std::flush;
     const GenerationHooks hooks{[&](int64_t i, const std::vector<int32_t>& generated) {
       if (arguments_.stop.empty() && !streams_) return false;
       const std::string text =
@@ -103,7 +106,7 @@ class Generator {
       if (streams_) {
         const size_t end = std::min(stop, settled(text, arguments_.stop));
         if (end > shown) {
-          std::cout << text.substr(shown, end - shown) << std::flush;
+          out_ << text.substr(shown, end - shown) << std::flush;
           shown = end;
         }
       }
@@ -156,21 +159,22 @@ class Generator {
                         {"tokens", std::move(pieces)},
                         {"token_log_probabilities", result.token_log_probabilities}});
       } else if (streams_) {
-        std::cout << text.substr(std::min(shown, text.size())) << '\n';
+        out_ << text.substr(std::min(shown, text.size())) << '\n';
       } else {
         const std::string whole = arguments_.jsonl ? std::string(strip(text)) : request.text + text;
-        std::cout << (arguments_.prompt ? whole : one_line(whole)) << '\n';
+        out_ << (arguments_.prompt ? whole : one_line(whole)) << '\n';
       }
     }
     if (arguments_.detail != "jsonl") return;
-    std::cout << Json{{"prompt", request.text}, {"continuations", std::move(list)}}.dump(
-                     -1, ' ', false, Json::error_handler_t::replace)
-              << '\n';
+    out_ << Json{{"prompt", request.text}, {"continuations", std::move(list)}}.dump(
+                -1, ' ', false, Json::error_handler_t::replace)
+         << '\n';
   }
 
   const TextModels& models_;
   const GenerateArguments& arguments_;
   AttentionBook& book_;
+  std::ostream& out_;
   SearchOptions options_;
   bool streams_;
 };
@@ -178,6 +182,7 @@ class Generator {
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments) {
+  LineFilter filter("generate", arguments.files);
   set_num_threads(arguments.compute.threads);
   const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
   for (const std::string& stop : arguments.stop) {
@@ -187,7 +192,7 @@ int run_generate(const GenerateArguments& arguments) {
     fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
   }
   AttentionBook book(arguments.attention);
-  const Generator generator(models, arguments, book);
+  const Generator generator(models, arguments, book, filter.out());
   const Template prompt =
       arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
   const auto prompt_of = [&](const std::string& line, int64_t number) {
@@ -203,7 +208,7 @@ int run_generate(const GenerateArguments& arguments) {
     for (size_t i = 0; i < lines.size(); ++i) {
       if (!arguments.prompt && is_blank(lines[i])) {  // a filter answers an empty line with one
         flush();
-        std::cout << '\n';
+        filter.out() << '\n';
         continue;
       }
       for (int64_t s = 0; s < arguments.samples; ++s) {
@@ -215,7 +220,7 @@ int run_generate(const GenerateArguments& arguments) {
           flush();
         }
         batch.push_back(std::move(request));
-        if (static_cast<int64_t>(batch.size()) == arguments.batch_size) flush();
+        if (static_cast<int64_t>(batch.size()) == arguments.files.batch_size) flush();
       }
     }
     flush();
@@ -223,9 +228,10 @@ int run_generate(const GenerateArguments& arguments) {
   if (arguments.prompt) {
     answer({*arguments.prompt}, 0);
   } else {
-    filter_lines("generate", static_cast<size_t>(arguments.batch_size), answer);
+    filter.run(arguments.files.batch_size, answer);
   }
   book.write();
+  filter.finish();
   return 0;
 }
 

@@ -9,24 +9,35 @@
 #include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
 #include "core/kernels/activation_functors.h"
+#include "core/text.h"
 #include "nn/gradcheck_models.h"
 
 namespace tapestry {
 namespace {
 
+/// A row for a config's model, and what it has otherwise than the config.
+struct ConfigCase {
+  GradcheckCase test;
+  std::vector<std::string> replaced;
+};
+
 // A small model with the same kinds of layers as the config's. Finite differences are wrong across
 // the kink of relu, so gelu replaces it here; relu has rows of its own.
-GradcheckCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
+ConfigCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
   const Config config = load_config(path, overrides, /*check_files=*/false);
-  ModelOptions options = config.model;
-  const int64_t groups = options.num_key_value_heads == 0
-                             ? 0
-                             : options.num_attention_heads / options.num_key_value_heads;
+  const ModelOptions& model = config.model;
+  ModelOptions options = model;
+  const int64_t groups =
+      model.num_key_value_heads == 0 ? 0 : model.num_attention_heads / model.num_key_value_heads;
   options.num_attention_heads = std::min<int64_t>(options.num_attention_heads, 4);
   if (groups > 0) {
     options.num_key_value_heads = std::max<int64_t>(1, options.num_attention_heads / groups);
   }
-  options.hidden_size = 4 * options.num_attention_heads;
+  constexpr int64_t kHeadSize = 4;
+  if (model.value_head_size * model.num_attention_heads == model.hidden_size) {
+    options.value_head_size = kHeadSize;
+  }
+  options.hidden_size = kHeadSize * options.num_attention_heads;
   options.intermediate_size = 2 * options.hidden_size;
   options.encoder_layers = std::min<int64_t>(options.encoder_layers, 2);
   options.decoder_layers = std::min<int64_t>(options.decoder_layers, 2);
@@ -36,7 +47,19 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
     options.hidden_act.activation = Activation::kGelu;
   }
   options.patch_size = 2;
-  return task_of(config).gradcheck("model of " + path, config.model_type, options);
+
+  // As the config's keys tell it, of which only those that its model has.
+  Config small = config;
+  small.model = options;
+  std::vector<std::string> replaced;
+  const auto before = flat_keys(config);
+  for (const auto& [key, value] : flat_keys(small)) {
+    const auto found = before.find(key);
+    if (found != before.end() && found->second != value) {
+      replaced.push_back(concat(key, ' ', found->second, " -> ", value));
+    }
+  }
+  return {task_of(config).gradcheck("model of " + path, config.model_type, options), replaced};
 }
 
 }  // namespace
@@ -44,8 +67,12 @@ GradcheckCase config_case(const std::string& path, const std::vector<std::string
 int run_gradcheck(const GradcheckArguments& arguments) {
   std::vector<GradcheckCase> cases = operation_gradchecks();
   for (GradcheckCase& test : model_gradchecks()) cases.push_back(std::move(test));
-  if (!arguments.config.empty())
-    cases.push_back(config_case(arguments.config, arguments.overrides));
+  std::vector<std::string> replaced;
+  if (!arguments.config.empty()) {
+    ConfigCase own = config_case(arguments.config, arguments.overrides);
+    cases.push_back(std::move(own.test));
+    replaced = std::move(own.replaced);
+  }
   fmt::print("{:<52} {:>10} {:>10} {:>9}  {}\n", "gradient of", "worst", "tolerance", "elements",
              "worst element");
   int64_t failed = 0, checked = 0;
@@ -58,6 +85,12 @@ int run_gradcheck(const GradcheckArguments& arguments) {
                result.tolerance, result.elements, result.worst_place,
                result.passed ? "" : "  FAILED");
     std::fflush(stdout);
+  }
+  if (!replaced.empty()) {
+    fmt::print(
+        "the config's model is checked with {}: small, and without kinks, across which "
+        "differences are wrong\n",
+        join(replaced, ", "));
   }
   if (checked == 0) {
     fail(ErrorKind::kConfig, "[gradcheck] no row holds '", arguments.filter, "' in its name.");

@@ -12,7 +12,14 @@
 namespace tapestry {
 namespace {
 
-// What training keeps beside the parameters and the activations.
+// The type of the parameters while they are trained. A GPU that the config names need not be here.
+DType trained_type(const Config& config) {
+  const bool cuda = config.device.starts_with("cuda");
+  return tensor_dtype(config, cuda ? Device{Device::Kind::kCuda} : parse_device(config.device));
+}
+
+// What training keeps beside the parameters and the activations, as the optimizer and the averages
+// allocate it.
 void print_training_memory(const ParamStore& store, const Config& config) {
   int64_t trained = 0;
   for (const Parameter& parameter : store.parameters()) {
@@ -20,25 +27,36 @@ void print_training_memory(const ParamStore& store, const Config& config) {
     if (parameter.trained && learns(config, parameter.name))
       trained += parameter.var.value().numel();
   }
+  const DType narrow = trained_type(config), wide = wider(narrow);
+  const auto megabytes = [&](int64_t numbers, DType type) {
+    return static_cast<double>(numbers * trained * size_of(type)) / 1e6;
+  };
   const OptimizerType type = config.optimizer.type;
-  const int64_t states = states_of(type), averages = config.training.ema_decay > 0 ? 1 : 0;
-  const double bytes = static_cast<double>(trained * size_of(store.dtype()));
-  fmt::print("training needs {:.1f} MB more: gradients{}{}\n",
-             static_cast<double>(1 + states + averages) * bytes / 1e6,
-             states == 0 ? fmt::format("; {} keeps nothing", name_of(type))
-                         : fmt::format(", {} state{} of {} for each parameter", states,
-                                       states == 1 ? "" : "s", name_of(type)),
-             averages == 0 ? "" : ", averages");
+  const int64_t states = states_of(type);
+  double sum = megabytes(1, narrow);
+  std::string parts = fmt::format("gradients {:.1f}", sum);
+  const auto add = [&](const std::string& what, int64_t numbers) {
+    const double more = megabytes(numbers, wide);
+    parts += fmt::format(", {} {:.1f}", what, more);
+    sum += more;
+  };
+  if (states > 0) {
+    add(fmt::format("{} state{} of {}", states, states == 1 ? "" : "s", name_of(type)), states);
+  }
+  if (narrow != wide) add(fmt::format("{} masters", name_of(wide)), 1);
+  if (config.training.ema_decay > 0) add("averages", 1);
+  if (states == 0) parts += fmt::format("; {} keeps nothing", name_of(type));
+  fmt::print("training needs {:.1f} MB more: {}\n", sum, parts);
 }
 
-void print_parameters(const ParamStore& store) {
+void print_parameters(const ParamStore& store, DType type) {
   for (const Parameter& parameter : store.parameters()) {
     fmt::print("{:<56} {:<16} {:>12}\n", parameter.name, parameter.var.shape().str(),
                parameter.var.value().numel());
   }
-  const double bytes = static_cast<double>(store.elements() * size_of(store.dtype()));
+  const double bytes = static_cast<double>(store.elements() * size_of(type));
   fmt::print("{} parameters in {} tensors, {}: {:.1f} MB\n", store.elements(),
-             store.parameters().size(), name_of(store.dtype()), bytes / 1e6);
+             store.parameters().size(), name_of(type), bytes / 1e6);
 }
 
 // A placeholder for a tokenizer that is not trained yet: it only has a size.
@@ -107,10 +125,11 @@ void print_shapes(const Config& config, const TokenizerPair& tokenizers) {
 }
 
 void print_model(Config config, const TokenizerPair& tokenizers, bool shapes) {
+  const Config trained = config;
   config.device = "cpu";
   const auto store = task_of(config).parameters(config, tokenizers);
-  print_parameters(*store);
-  print_training_memory(*store, config);
+  print_parameters(*store, trained_type(trained));
+  print_training_memory(*store, trained);
   print_cache(config);
   if (shapes) print_shapes(config, tokenizers);
 }

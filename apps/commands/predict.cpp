@@ -1,10 +1,8 @@
 // tapestry predict: what a regression says of each number of standard input.
 #include <fmt/format.h>
 
-#include <iostream>
-
-#include "apps/commands/filter.h"
 #include "apps/commands/fit_page.h"
+#include "apps/commands/line_filter.h"
 #include "core/parallel.h"
 #include "data/files.h"
 #include "data/utf8.h"
@@ -30,19 +28,22 @@ std::vector<double> numbers_of(const std::vector<std::string>& lines, int64_t nu
 }  // namespace
 
 int run_predict(const PredictArguments& arguments) {
+  LineFilter filter("predict", arguments.files);
   set_num_threads(arguments.compute.threads);
   const auto model = RegressionModel::load(arguments.model, arguments.compute.device);
   std::vector<double> asked;  // for the page
-  filter_lines("predict", 256, [&](const std::vector<std::string>& lines, int64_t number) {
-    const std::vector<double> x = numbers_of(lines, number);
-    const std::vector<double> y = model->predict(x);
-    auto next = y.begin();
-    for (const std::string& line : lines) {
-      std::cout << (is_blank(line) ? "" : fmt::format("{:.6g}", *next++)) << '\n';
-    }
-    if (!arguments.attention.empty()) asked.insert(asked.end(), x.begin(), x.end());
-  });
+  filter.run(arguments.files.batch_size,
+             [&](const std::vector<std::string>& lines, int64_t number) {
+               const std::vector<double> x = numbers_of(lines, number);
+               const std::vector<double> y = model->predict(x);
+               auto next = y.begin();
+               for (const std::string& line : lines) {
+                 filter.out() << (is_blank(line) ? "" : fmt::format("{:.6g}", *next++)) << '\n';
+               }
+               if (!arguments.attention.empty()) asked.insert(asked.end(), x.begin(), x.end());
+             });
   if (!arguments.attention.empty()) write_file(arguments.attention, fit_page(*model, asked));
+  filter.finish();
   return 0;
 }
 

@@ -1,7 +1,5 @@
-#include <iostream>
-
 #include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
+#include "apps/commands/line_filter.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
@@ -9,9 +7,9 @@
 namespace tapestry {
 namespace {
 
-void print(const std::vector<Score>& scores) {
+void print(const std::vector<Score>& scores, std::ostream& out) {
   for (const Score& score : scores) {
-    std::cout << score.log_probability << '\t' << score.tokens << '\n';
+    out << score.log_probability << '\t' << score.tokens << '\n';
   }
 }
 
@@ -19,7 +17,7 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
                                AttentionBook& book) {
   CorpusSpec spec;
   spec.source = arguments.source;
-  spec.target = arguments.target;
+  spec.target = arguments.files.input == "-" ? "/dev/stdin" : arguments.files.input;
   CorpusOptions options;
   options.max_length = models.longest();
   options.overlong = "error";
@@ -33,13 +31,13 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
     book.add(
         attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}));
   }
-  return score(models.models(), pairs, arguments.batch_size);
+  return score(models.models(), pairs, arguments.files.batch_size);
 }
 
-std::vector<Score> score_texts(const TextModels& models, const ScoreArguments& arguments,
-                               AttentionBook& book) {
-  const std::vector<std::string> lines = read_lines(arguments.target);
-  std::vector<Score> scores = score_lines(models, lines);
+// Lines of a text, of which `first` come before.
+std::vector<Score> score_texts(const TextModels& models, const std::vector<std::string>& lines,
+                               int64_t first, AttentionBook& book) {
+  std::vector<Score> scores = score_lines(models, lines, first);
   for (size_t i = 0; i < lines.size() && book.wants(); ++i) {
     std::vector<int32_t> ids = ids_to_score(models, lines[i]);
     if (ids.size() < 2) continue;
@@ -56,13 +54,20 @@ int run_score(const ScoreArguments& arguments) {
   const std::string& device = arguments.compute.device;
   AttentionBook book(arguments.attention);
   if (arguments.source.empty()) {
+    LineFilter filter("score", arguments.files);
     const TextModels models(arguments.models, device, "score without --source", kContinuesText);
-    print(score_texts(models, arguments, book));
-  } else {
-    const Translator models(arguments.models, device, "score with --source", kScoresPairs);
-    print(score_pairs(models, arguments, book));
+    filter.run(1, [&](const std::vector<std::string>& lines, int64_t first) {
+      print(score_texts(models, lines, first, book), filter.out());
+    });
+    book.write();
+    filter.finish();
+    return 0;
   }
+  OutputFile output(arguments.files.output);
+  const Translator models(arguments.models, device, "score with --source", kScoresPairs);
+  print(score_pairs(models, arguments, book), output.stream());
   book.write();
+  output.finish();
   return 0;
 }
 

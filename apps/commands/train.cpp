@@ -1,3 +1,4 @@
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/commands/commands.h"
 #include "apps/config/config.h"
@@ -39,6 +40,9 @@ int run_train(const TrainArguments& arguments) {
   const std::unique_ptr<TrainingTask> task =
       make_task(config, resume.tokenizers(), resume.state().position,
                 [&](const std::string& message) { log.info(message); });
+  // With what the task found in the data: classes, the format of images.
+  write_file(folder.file("config.yaml"),
+             to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
   const ParamStore& store = task->parameters();
   log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
                   " tensors"));

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
+#include "apps/commands/line_filter.h"
 #include "apps/tasks/alignment.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
@@ -18,8 +18,6 @@ namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr size_t kBlockLines = 2000;
 
 // What each translation must begin with: a line of a file, or the second column of the input.
 class Prefixes {
@@ -72,22 +70,22 @@ class Aligner {
   bool wanted() const { return !arguments_.alignments.empty(); }
   bool inline_with_text() const { return arguments_.alignments == "-"; }
 
-  // In the order of the sources and their hypotheses.
+  // Of the results of the sources with these numbers, in their order.
   std::vector<std::vector<Alignment>> align(
-      const std::vector<std::vector<int32_t>>& sources,
+      const std::vector<std::vector<int32_t>>& sources, const std::vector<size_t>& indices,
       const std::vector<std::vector<Hypothesis>>& results) const {
     std::vector<std::vector<int32_t>> from, to;
-    for (size_t i = 0; i < sources.size(); ++i) {
+    for (size_t i = 0; i < indices.size(); ++i) {
       for (const Hypothesis& hypothesis : results[i]) {
-        from.push_back(sources[i]);
+        from.push_back(sources[indices[i]]);
         to.push_back(hypothesis.tokens);
       }
     }
     const auto weights = source_attention(models_.models(), from, to, arguments_.alignment_layer,
-                                          arguments_.batch_size);
-    std::vector<std::vector<Alignment>> alignments(sources.size());
+                                          arguments_.files.batch_size);
+    std::vector<std::vector<Alignment>> alignments(indices.size());
     size_t next = 0;
-    for (size_t i = 0; i < sources.size(); ++i) {
+    for (size_t i = 0; i < indices.size(); ++i) {
       for (size_t n = 0; n < results[i].size(); ++n, ++next) {
         alignments[i].push_back(hard_alignment(weights[next],
                                                units(*models_.tokenizers().source, from[next]),
@@ -126,6 +124,9 @@ class Aligner {
 struct Answer {
   std::string source;
   std::string prefix = {};
+  size_t sentence = 0;  ///< its number among the sources, if it is not blank
+  bool blank = false;
+  bool done = false;
   std::vector<Hypothesis> hypotheses = {};  ///< none of a blank line
   std::vector<Alignment> alignments = {};   ///< one for each, or none
 };
@@ -166,9 +167,10 @@ std::string word_scores_of(const Hypothesis& hypothesis, const Tokenizer& tokeni
 
 class Command {
  public:
-  Command(const Translator& models, const TranslateArguments& arguments)
+  Command(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
       : models_(models),
         arguments_(arguments),
+        filter_(filter),
         options_(search_options(models.config().generation, arguments.search)),
         prefixes_(arguments.prefix, arguments.prefix_column),
         aligner_(models, arguments),
@@ -177,13 +179,28 @@ class Command {
     options_.validate();
   }
 
+  void run() {
+    filter_.run(
+        window_of(arguments_.files.batch_size),
+        [&](const std::vector<std::string>& lines, int64_t first) { answer(lines, first); });
+    prefixes_.check_end();
+    aligner_.finish();
+    book_.write();
+    filter_.finish();
+  }
+
+ private:
   void answer(const std::vector<std::string>& lines, int64_t first) {
     std::vector<Answer> answers;
+    std::vector<size_t> places;  // of the sentences among the answers
     Sentences sentences{.first_id = first, .token_log_probabilities = scores_tokens()};
     for (const std::string& line : lines) {
       Answer answer{.source = line};
       answer.prefix = prefixes_.take(answer.source);
-      if (!is_blank(answer.source)) {
+      answer.blank = answer.done = is_blank(answer.source);
+      if (!answer.blank) {
+        answer.sentence = places.size();
+        places.push_back(answers.size());
         sentences.sources.push_back(models_.encode_source(answer.source));
         if (prefixes_.any()) {
           const int64_t number = first + std::ssize(answers) + 1;
@@ -192,29 +209,34 @@ class Command {
       }
       answers.push_back(std::move(answer));
     }
-    auto results = translate(models_.models(), sentences, options_, arguments_.batch_size);
-    std::vector<std::vector<Alignment>> alignments;
-    if (aligner_.wanted()) alignments = aligner_.align(sentences.sources, results);
-    size_t next = 0;
-    for (Answer& answer : answers) {
-      if (!is_blank(answer.source)) {
-        if (book_.wants()) {
-          book_.add(attention_page(models_, sentences.sources[next], results[next].at(0).tokens));
-        }
-        answer.hypotheses = std::move(results[next]);
-        if (aligner_.wanted()) answer.alignments = std::move(alignments[next]);
-        ++next;
+    size_t printed = 0;
+    const auto print_those_done = [&] {
+      const size_t before = printed;
+      for (; printed < answers.size() && answers[printed].done; ++printed) {
+        const Answer& answer = answers[printed];
+        print(answer);
+        if (!book_.wants() || answer.blank) continue;
+        book_.add(attention_page(models_, sentences.sources[answer.sentence],
+                                 answer.hypotheses.at(0).tokens));
       }
-      print(answer);
-    }
-  }
-  void finish() {
-    prefixes_.check_end();
-    aligner_.finish();
-    book_.write();
+      if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
+    };
+    print_those_done();  // blank ones in front
+    translate(models_.models(), sentences, options_, arguments_.files.batch_size,
+              [&](const std::vector<size_t>& indices, std::vector<std::vector<Hypothesis>> found) {
+                std::vector<std::vector<Alignment>> alignments;
+                if (aligner_.wanted())
+                  alignments = aligner_.align(sentences.sources, indices, found);
+                for (size_t row = 0; row < indices.size(); ++row) {
+                  Answer& answer = answers[places[indices[row]]];
+                  answer.hypotheses = std::move(found[row]);
+                  if (aligner_.wanted()) answer.alignments = std::move(alignments[row]);
+                  answer.done = true;
+                }
+                print_those_done();
+              });
   }
 
- private:
   std::vector<int32_t> encode_prefix(const std::string& text, int64_t line) const {
     std::vector<int32_t> ids = models_.tokenizers().target->encode(text);
     const int64_t most = longest_sequence(models_.models()) - 1;  // eos
@@ -228,27 +250,29 @@ class Command {
   bool scores_tokens() const { return arguments_.word_scores || arguments_.detail == "jsonl"; }
 
   void print(const Answer& answer) {
+    std::ostream& out = filter_.out();
     const Tokenizer& tokenizer = *models_.tokenizers().target;
     for (const Alignment& alignment : answer.alignments) aligner_.write(pharaoh(alignment));
     if (answer.hypotheses.empty()) aligner_.write("");
     if (arguments_.detail == "jsonl") {
-      std::cout << details(answer, prefixes_.any(), tokenizer)
-                       .dump(-1, ' ', false, Json::error_handler_t::replace)
-                << '\n';
+      out << details(answer, prefixes_.any(), tokenizer)
+                 .dump(-1, ' ', false, Json::error_handler_t::replace)
+          << '\n';
       return;
     }
-    if (answer.hypotheses.empty()) std::cout << '\n';
+    if (answer.hypotheses.empty()) out << '\n';
     for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
       const Hypothesis& hypothesis = answer.hypotheses[n];
-      std::cout << tokenizer.decode(hypothesis.tokens);
-      if (arguments_.word_scores) std::cout << word_scores_of(hypothesis, tokenizer);
-      if (aligner_.inline_with_text()) std::cout << " ||| " << pharaoh(answer.alignments[n]);
-      std::cout << '\n';
+      out << tokenizer.decode(hypothesis.tokens);
+      if (arguments_.word_scores) out << word_scores_of(hypothesis, tokenizer);
+      if (aligner_.inline_with_text()) out << " ||| " << pharaoh(answer.alignments[n]);
+      out << '\n';
     }
   }
 
   const Translator& models_;
   const TranslateArguments& arguments_;
+  LineFilter& filter_;
   SearchOptions options_;
   Prefixes prefixes_;
   Aligner aligner_;
@@ -258,13 +282,10 @@ class Command {
 }  // namespace
 
 int run_translate(const TranslateArguments& arguments) {
+  LineFilter filter("translate", arguments.files);
   set_num_threads(arguments.compute.threads);
   const Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
-  Command command(models, arguments);
-  filter_lines("translate", kBlockLines, [&](const std::vector<std::string>& lines, int64_t first) {
-    command.answer(lines, first);
-  });
-  command.finish();
+  Command(models, arguments, filter).run();
   return 0;
 }
 

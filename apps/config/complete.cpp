@@ -151,27 +151,46 @@ void check_training(Rules& rules, const Config& config) {
            {{"power", "training.lr_power"},
             {"step_size", "training.lr_step_size"},
             {"gamma", "training.lr_gamma"},
+            {"num_cycles", "training.lr_num_cycles"},
+            {"decay_steps", "training.lr_decay_steps"},
+            {"min_ratio", "training.min_lr_ratio"},
             {"model_size", "model.hidden_size"}},
            [&](const OptionReport& report) {
              ScheduleOptions schedule = config.schedule;
-             // The data tells how many updates the epochs are.
-             if (training.num_train_epochs > 0)
-               schedule.max_steps = std::max<int64_t>(1, schedule.max_steps);
+             // The data tells how many updates the epochs are: here as many as are needed.
+             constexpr int64_t kEndless = int64_t{1} << 60;
+             if (training.num_train_epochs > 0 && schedule.max_steps == 0)
+               schedule.max_steps = kEndless;
              validate(schedule, config.learning_rate, report);
            });
+  const bool plateau = config.schedule.type == ScheduleType::kReduceOnPlateau;
+  if (plateau) {
+    rules.of("training", {},
+             {{"factor", "training.lr_factor"},
+              {"patience", "training.lr_patience"},
+              {"threshold", "training.lr_threshold"},
+              {"cooldown", "training.lr_cooldown"}},
+             [&](const OptionReport& report) { validate(config.plateau, report); });
+  }
   rules.of("training", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
     report.expect(config.batch.batch_type != "tokens" || config.batch.batch_size >= longest,
                   "batch_size", "must hold the tokens of ", key, ", got ", config.batch.batch_size,
                   " and ", longest, '.');
-    const std::string& metric = training.metric_for_best_model;
-    report.expect(config.evaluation.rouge || !metric.starts_with("rouge"), "metric_for_best_model",
-                  "needs evaluation.rouge: true, got '", metric, "'.");
     const auto& extra = config.evaluation.extra_metrics;
-    const bool is_extra = metric != "bleu" && metric != "chrf" && find_metric(metric) != nullptr;
-    report.expect(!is_extra || std::count(extra.begin(), extra.end(), metric) > 0,
-                  "metric_for_best_model", "needs itself in evaluation.extra_metrics, got '",
-                  metric, "'.");
+    const auto is_measured = [&](const char* key, const std::string& metric) {
+      report.expect(config.evaluation.rouge || !metric.starts_with("rouge"), key,
+                    "needs evaluation.rouge: true, got '", metric, "'.");
+      const bool is_extra = metric != "bleu" && metric != "chrf" && find_metric(metric) != nullptr;
+      report.expect(!is_extra || std::count(extra.begin(), extra.end(), metric) > 0, key,
+                    "needs itself in evaluation.extra_metrics, got '", metric, "'.");
+    };
+    is_measured("metric_for_best_model", training.metric_for_best_model);
+    if (plateau) {
+      is_measured("lr_metric", training.lr_metric);
+      report.expect(!config.data.valid.empty(), "lr_scheduler_type",
+                    "reduce_lr_on_plateau needs a validation set, got no 'data.valid'.");
+    }
     report.expect(training.early_stopping_patience == 0 || !config.data.valid.empty(),
                   "early_stopping_patience", "needs a validation set, got no 'data.valid'.");
   });
@@ -233,6 +252,9 @@ void settle_sizes(ModelOptions& model) {
   } else if (model.num_key_value_heads == 0) {
     model.num_key_value_heads = model.num_attention_heads;
   }
+  if (model.value_head_size == 0 && model.num_attention_heads > 0) {
+    model.value_head_size = model.hidden_size / model.num_attention_heads;
+  }
 }
 
 }  // namespace
@@ -256,6 +278,9 @@ void derive(Config& config) {
   config.schedule.model_size = config.model.hidden_size;
   if (config.training.metric_for_best_model.empty()) {
     config.training.metric_for_best_model = task.metrics.front();
+  }
+  if (config.training.lr_metric.empty()) {
+    config.training.lr_metric = config.training.metric_for_best_model;
   }
 }
 

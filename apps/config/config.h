@@ -20,6 +20,7 @@
 #include "nn/decoding.h"
 #include "nn/model_options.h"
 #include "optim/optimizer.h"
+#include "optim/plateau.h"
 #include "optim/schedule.h"
 
 namespace tapestry {
@@ -57,6 +58,7 @@ struct TrainingOptions {
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
   std::vector<std::string> report_to;   ///< some of kReporters
   std::vector<std::string> modules_to_save;  ///< with adapters: what learns besides, as in `freeze`
+  std::string lr_metric;                ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`
@@ -97,6 +99,7 @@ struct Config {
   OptimizerOptions optimizer;
   double learning_rate = 0;  ///< the schedule's base rate; 0: default_learning_rate()
   ScheduleOptions schedule;
+  PlateauOptions plateau;  ///< where the schedule is reduce_lr_on_plateau
   TrainingOptions training;
   LoraOptions lora;
   SearchOptions generation;

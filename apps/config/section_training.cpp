@@ -59,24 +59,74 @@ void bind_lora(ConfigSection& s, Config& config) {
 
 void bind_schedule(ConfigSection& s, Config& config) {
   ScheduleOptions& schedule = config.schedule;
-  s.read_choice("lr_scheduler_type", schedule.type, named(kScheduleTypes),
-                "How the rate goes on after the warm-up.");
+  s.read_choice(
+      "lr_scheduler_type", schedule.type, named(kScheduleTypes),
+      "How the rate goes on after the warm-up. Update t, counted from 1, has what Hugging "
+      "Face's schedule of that name gives after t steps; the log says the first rate.");
   // A default of its own for each rule and schedule: noam's is a factor.
   if (config.learning_rate == 0) config.learning_rate = usual_learning_rate(config);
   s.read("learning_rate", config.learning_rate,
          "The rate after the warm-up; noam multiplies its own rate by it.", positive());
   const bool constant = schedule.type == ScheduleType::kConstant;
   const bool step = schedule.type == ScheduleType::kStep;
+  const bool exponential = schedule.type == ScheduleType::kExponential;
   const std::string why = concat("with lr_scheduler_type: ", name_of(schedule.type));
   s.read("warmup_steps", schedule.warmup_steps,
-         "Updates in which the rate rises from 0; inverse_sqrt and noam need some.", at_least(0));
+         "Updates in which the rate rises: update t has learning_rate * t / warmup_steps. So the "
+         "first one already moves (Hugging Face's has rate 0), and the last has the full rate. "
+         "inverse_sqrt and noam need some.",
+         at_least(0));
+  s.read("warmup_ratio", schedule.warmup_ratio,
+         "warmup_steps as a share of all updates of the run, rounded up; one of the two is 0.",
+         between(0, 1));
   s.read_if(!constant, why, "min_learning_rate", schedule.min_learning_rate,
-            "The rate never falls below it; linear, cosine and polynomial end there.", at_least(0));
+            "The rate never falls below it; linear, cosine, polynomial and the like end there.",
+            at_least(0));
+  s.read_if(!constant && schedule.type != ScheduleType::kNoam, why, "min_lr_ratio",
+            schedule.min_ratio,
+            "min_learning_rate as a share of learning_rate; one of the two is 0.", between(0, 1));
   s.read_if(schedule.type == ScheduleType::kPolynomial, why, "lr_power", schedule.power,
             "Exponent of the decay.", positive());
   s.read_if(step, why, "lr_step_size", schedule.step_size,
             "Updates after which the rate falls; must be given.", at_least(0));
-  s.read_if(step, why, "lr_gamma", schedule.gamma, "Factor by which it falls.", positive());
+  if (exponential) s.demand("lr_gamma");
+  s.read_if(step || exponential, why, "lr_gamma", schedule.gamma,
+            "Factor by which it falls: after each lr_step_size updates (step), or in each update "
+            "(exponential, where it must be given).",
+            positive());
+  s.read_if(
+      schedule.type == ScheduleType::kCosineWithRestarts, why, "lr_num_cycles", schedule.num_cycles,
+      "Times that the cosine starts anew at the full rate, the first counted.", between(1, 1e9));
+  const bool decays = schedule.type == ScheduleType::kWarmupStableDecay;
+  s.read_if(decays, why, "lr_decay_steps", schedule.decay_steps,
+            "Updates at the end of the run in which the rate falls; must be given.", at_least(0));
+  s.read_choice_if(decays, why, "lr_decay_type", schedule.decay_type, named(kDecayShapes),
+                   "How it falls: along a line, half a wave of a cosine, or 1 less the root of the "
+                   "part that is over.");
+}
+
+// What lowers the rate when a validation finds nothing better.
+void bind_plateau(ConfigSection& s, Config& config,
+                  const std::vector<ConfigChoice<std::string>>& metrics) {
+  PlateauOptions& plateau = config.plateau;
+  const bool applies = config.schedule.type == ScheduleType::kReduceOnPlateau;
+  const std::string why = concat("with lr_scheduler_type: ", name_of(config.schedule.type));
+  std::string& metric = config.training.lr_metric;
+  if (metric.empty()) metric = config.training.metric_for_best_model;
+  s.read_choice_if(applies, why, "lr_metric", metric, metrics,
+                   "reduce_lr_on_plateau: the metric of the validation that must get better, else "
+                   "the rate falls. If it is not given: metric_for_best_model.");
+  s.read_if(applies, why, "lr_factor", plateau.factor, "What the rate is then multiplied by.",
+            above_up_to(0, 1));
+  s.read_if(applies, why, "lr_patience", plateau.patience,
+            "Validations in a row without a new best after which the next one lets the rate fall.",
+            at_least(0));
+  s.read_if(applies, why, "lr_threshold", plateau.threshold,
+            "By how much a new best must be better.", at_least(0));
+  s.read_choice_if(applies, why, "lr_threshold_mode", plateau.threshold_mode,
+                   named(kThresholdModes), "lr_threshold is a share of the best, or absolute.");
+  s.read_if(applies, why, "lr_cooldown", plateau.cooldown,
+            "Validations after a fall that do not count.", at_least(0));
 }
 
 }  // namespace
@@ -137,6 +187,7 @@ void bind_training(ConfigSection& s, Config& config) {
   }
   s.read_choice("metric_for_best_model", training.metric_for_best_model, metrics,
                 "The metric of the validation that tells the best checkpoint.");
+  bind_plateau(s, config, metrics);
   s.read("report_to", training.report_to,
          "Where the numbers of the run go besides metrics.jsonl. tensorboard: event files in "
          "output_dir, for TensorBoard's curves, text and HParams pages.");

@@ -1,14 +1,10 @@
 #include "apps/run/log.h"
 
-#include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -42,13 +38,6 @@ void cut_metrics(const std::string& path, int64_t last_step) {
   std::filesystem::rename(temporary, path);
 }
 
-// A line longer than the terminal is wide would wrap, and "\r" would no longer reach its start.
-std::string fit_terminal(const std::string& line) {
-  winsize size = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return line;
-  return line.substr(0, static_cast<size_t>(size.ws_col) - 1);
-}
-
 }  // namespace
 
 struct RunLog::Sinks {
@@ -57,7 +46,7 @@ struct RunLog::Sinks {
   std::vector<std::unique_ptr<Reporter>> reporters;
 };
 
-RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), on_terminal_(isatty(STDERR_FILENO) == 1) {
+RunLog::RunLog() : sinks_(std::make_unique<Sinks>()) {
   auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   console->set_pattern("%H:%M:%S %^%v%$");
   sinks_->logger = std::make_shared<spdlog::logger>("run", console);
@@ -78,15 +67,15 @@ RunLog::RunLog(const std::string& folder, int64_t resumed_step) : RunLog() {
   if (!sinks_->metrics) fail(ErrorKind::kRuntime, "[log] cannot write ", metrics, '.');
 }
 
-RunLog::~RunLog() { clear_progress(); }
+RunLog::~RunLog() = default;
 
 void RunLog::info(const std::string& message) {
-  clear_progress();
+  progress_.clear();
   sinks_->logger->info("{}", message);
 }
 
 void RunLog::warn(const std::string& message) {
-  clear_progress();
+  progress_.clear();
   sinks_->logger->warn("warning: {}", message);
 }
 
@@ -113,27 +102,7 @@ void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& 
 }
 
 void RunLog::progress(int64_t step, int64_t total, const std::string& status) {
-  if (!on_terminal_) return;
-  constexpr int kWidth = 24;
-  const int filled = total > 0 ? static_cast<int>(kWidth * step / total) : 0;
-  std::string bar(static_cast<size_t>(filled), '#');
-  bar.resize(kWidth, '.');
-  const std::string line = concat('[', bar, "] ", step, '/', total, "  ", status);
-  std::fprintf(stderr, "\r\033[K%s", fit_terminal(line).c_str());
-  std::fflush(stderr);
-  progress_shown_ = true;
-}
-
-void RunLog::clear_progress() {
-  if (progress_shown_) std::fputs("\r\033[K", stderr);
-  progress_shown_ = false;
-}
-
-std::string duration_text(double seconds) {
-  const long long whole = std::llround(std::max(0.0, seconds));
-  if (whole >= 3600) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
-  if (whole >= 60) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
-  return fmt::format("{}s", whole);
+  progress_.draw(step, total, status);
 }
 
 }  // namespace tapestry

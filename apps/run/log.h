@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/run/progress_line.h"
 #include "apps/run/reporter.h"
 
 namespace tapestry {
@@ -39,15 +40,9 @@ class RunLog {
   void progress(int64_t step, int64_t total, const std::string& status);
 
  private:
-  void clear_progress();
-
   struct Sinks;
   std::unique_ptr<Sinks> sinks_;
-  bool on_terminal_ = false;
-  bool progress_shown_ = false;
+  ProgressLine progress_;
 };
-
-/// "1h 02m", "3m 20s", "12s"
-std::string duration_text(double seconds);
 
 }  // namespace tapestry

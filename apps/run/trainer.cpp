@@ -128,10 +128,23 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
   if (resume.goes_on()) {
     state_ = resume.state();
     saved_step_ = state_.step;
-    load_training_tensors(resume);
+    load_checkpoint(resume);
   } else {
     load_masters(resume.model());
     if (config.training.ema_decay > 0) ema_ = std::make_unique<Ema>(ema_options(config), trained_);
+  }
+}
+
+// Tensors that do not fit come from a changed config: the user must know how to go on.
+void Trainer::load_checkpoint(const Resume& resume) {
+  try {
+    load_training_tensors(resume);
+  } catch (const Error& error) {
+    if (resume.changes().empty()) throw;
+    fail(
+        error.kind(), error.what(), " Changed since the checkpoint: ", resume.changes(),
+        ". Undo what the model or the optimizer was made by, or start anew with --resume never and "
+        "another output_dir.");
   }
 }
 
@@ -188,7 +201,7 @@ void Trainer::launch_update() {
   }
   // Now the device has enough to do: time to hear of the update before.
   finish_update();
-  optimizer_.launch(learning_rate(schedule_, config_.learning_rate, launched.step),
+  optimizer_.launch(rate_of(launched.step),
                     {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
                     /*gradient_scale=*/1, /*also_finite=*/sums);
   optimizer_.zero_grad();
@@ -235,6 +248,7 @@ int Trainer::run() {
     log_.info(concat("num_train_epochs ", training.num_train_epochs, ", ", task_.batches_in_epoch(),
                      " batches in the first: the run ends after update ", total_steps_));
   }
+  if (state_.step < total_steps_) log_.info("learning rate: " + rates_to_come());
   while (!is_over()) {
     const double before = steady_seconds();
     launch_update();
@@ -302,7 +316,7 @@ void Trainer::report(bool logged) {
   log_.progress(state_.step, total, status);
   if (!logged) return;
 
-  const double lr = learning_rate(schedule_, config_.learning_rate, state_.step);
+  const double lr = rate_of(state_.step);
   const MemoryStats memory = memory_of(task_.parameters().device());
   // The error of a point is no probability.
   const bool likelihood = !config_.task->reads_points;
@@ -363,7 +377,44 @@ bool Trainer::validate() {
     ++state_.validations_without_best;
   }
   log_.info(text + (best ? "  (best so far)" : ""));
+  watch_plateau(metrics);
   return best;
+}
+
+double Trainer::rate_of(int64_t step) const {
+  const double rate = learning_rate(schedule_, config_.learning_rate, step);
+  return schedule_.type == ScheduleType::kReduceOnPlateau ? rate * state_.plateau.scale : rate;
+}
+
+std::string Trainer::rates_to_come() const {
+  std::string text;
+  for (const int64_t step : turning_points(schedule_, state_.step + 1)) {
+    text += fmt::format("{}{:.3g} at update {}", text.empty() ? "" : ", ", rate_of(step), step);
+  }
+  if (schedule_.type == ScheduleType::kReduceOnPlateau) {
+    text +=
+        fmt::format("; times {} after more than {} validations without a better {}",
+                    config_.plateau.factor, config_.plateau.patience, config_.training.lr_metric);
+  }
+  return text;
+}
+
+void Trainer::watch_plateau(const std::map<std::string, double>& metrics) {
+  if (schedule_.type != ScheduleType::kReduceOnPlateau) return;
+  const std::string& name = config_.training.lr_metric;
+  const auto found = metrics.find(name);
+  if (found == metrics.end()) {
+    fail(ErrorKind::kConfig, "[train] lr_metric is '", name,
+         "', this task's validation has no such metric.");
+  }
+  PlateauState& plateau = state_.plateau;
+  const double base = config_.learning_rate;
+  if (!observe(config_.plateau, found->second, larger_is_better(name), base, schedule_.lowest(base),
+               plateau)) {
+    return;
+  }
+  log_.info(fmt::format("no better {} than {:.4f}: the learning rate falls to {:.3g}", name,
+                        plateau.best, base * plateau.scale));
 }
 
 bool Trainer::patience_is_over() const {

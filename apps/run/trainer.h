@@ -1,6 +1,7 @@
 // The training loop: the same for every task.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,7 +75,14 @@ class Trainer {
   bool validate();
   void save(bool best);
   bool patience_is_over() const;
+  /// Of an update, counted from 1, as the validations up to now have it.
+  double rate_of(int64_t step) const;
+  /// The rates of the updates that are still to come.
+  std::string rates_to_come() const;
+  /// Lowers the rate, where the validation says so.
+  void watch_plateau(const std::map<std::string, double>& metrics);
   void load_training_tensors(const Resume& resume);
+  void load_checkpoint(const Resume& resume);
   void load_masters(const TensorReader& weights);
 
   const Config& config_;

@@ -8,17 +8,41 @@ namespace tapestry {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+Json json_of(const PlateauState& plateau) {
+  return Json{{"scale", plateau.scale},
+              {"has_best", plateau.has_best},
+              {"best", plateau.best},
+              {"without_best", plateau.without_best},
+              {"cooldown_left", plateau.cooldown_left}};
+}
+
+PlateauState plateau_of(const Json& value) {
+  return {.scale = value.at("scale"),
+          .has_best = value.at("has_best"),
+          .best = value.at("best"),
+          .without_best = value.at("without_best"),
+          .cooldown_left = value.at("cooldown_left")};
+}
+
+}  // namespace
+
 std::string to_json(const TrainerState& state) {
-  return Json{{"step", state.step},
-              {"epoch", state.position.epoch},
-              {"batch", state.position.batch},
-              {"best_metric", state.best_metric},
-              {"best_step", state.best_step},
-              {"validations_without_best", state.validations_without_best},
-              {"skipped_updates", state.skipped_updates},
-              {"skipped_in_a_row", state.skipped_in_a_row},
-              {"seconds", state.seconds}}
-      .dump(2);
+  Json value{{"step", state.step},
+             {"epoch", state.position.epoch},
+             {"batch", state.position.batch},
+             {"best_metric", state.best_metric},
+             {"best_step", state.best_step},
+             {"validations_without_best", state.validations_without_best},
+             {"skipped_updates", state.skipped_updates},
+             {"skipped_in_a_row", state.skipped_in_a_row},
+             {"seconds", state.seconds}};
+  // Other schedules have no such state, and older checkpoints do not know it.
+  if (state.plateau.has_best || state.plateau.without_best > 0) {
+    value["plateau"] = json_of(state.plateau);
+  }
+  return value.dump(2);
 }
 
 TrainerState parse_trainer_state(const std::string& json, const std::string& name) {
@@ -33,6 +57,7 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     state.skipped_updates = value.at("skipped_updates");
     state.skipped_in_a_row = value.at("skipped_in_a_row");
     state.seconds = value.at("seconds");
+    if (value.contains("plateau")) state.plateau = plateau_of(value.at("plateau"));
     return state;
   } catch (const Json::exception& error) {
     fail(ErrorKind::kData, "[checkpoint] ", name, ": ", error.what());

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "data/batching.h"
+#include "optim/plateau.h"
 
 namespace tapestry {
 
@@ -17,7 +18,8 @@ struct TrainerState {
   int64_t validations_without_best = 0;
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
-  double seconds = 0;  ///< spent training, over all starts
+  double seconds = 0;    ///< spent training, over all starts
+  PlateauState plateau;  ///< reduce_lr_on_plateau
 };
 std::string to_json(const TrainerState& state);
 /// `name` is the file's, for messages. Throws Error(kData) when a key is missing or mistyped.

@@ -148,9 +148,15 @@ class ClassificationTask : public TrainingTask {
   std::vector<typename Loader::Batch> update_;
 };
 
-// logits (1, classes)
-ClassProbabilities probabilities_of(const Var& logits) {
-  return softmax(logits).value().to_vector<double>();
+// logits (B, classes)
+std::vector<ClassProbabilities> probabilities_of(const Var& logits) {
+  const int64_t classes = logits.shape()[1];
+  const std::vector<double> all = softmax(logits).value().to_vector<double>();
+  std::vector<ClassProbabilities> rows;
+  for (auto row = all.begin(); row != all.end(); row += classes) {
+    rows.emplace_back(row, row + classes);
+  }
+  return rows;
 }
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
@@ -209,18 +215,25 @@ std::vector<int32_t> classifier_input(const TextClassifier& model, const std::st
   return ids;
 }
 
-ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& ids) {
-  const auto count = static_cast<int64_t>(ids.size());
+std::vector<ClassProbabilities> classify(const TextClassifier& model,
+                                         const std::vector<std::vector<int32_t>>& texts) {
+  int64_t longest = 0;
+  for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
+  const Tensor ids = Tensor::full({std::ssize(texts), longest}, kPadId, DType::kInt32);
+  std::vector<int32_t> lengths;
+  for (const auto& text : texts) {
+    std::copy(text.begin(), text.end(), ids.data<int32_t>() + std::ssize(lengths) * longest);
+    lengths.push_back(static_cast<int32_t>(text.size()));
+  }
   const Device device = model.device();
-  const Tensor lengths = Tensor::full({1}, static_cast<double>(count), DType::kInt32);
   return probabilities_of(
-      model.model(Tensor::from(ids, {1, count}).to(device), lengths.to(device)));
+      model.model(ids.to(device), Tensor::from(lengths, {std::ssize(lengths)}).to(device)));
 }
 
 ClassProbabilities classify(const ImageModel& model, const std::string& path) {
   ImageSize size = model.config.data.image.size;
   const Tensor pixels = normalised(read_image(path, size), model.config.data.image);
-  return probabilities_of(model.model(pixels.to(model.store.dtype()).to(model.device())));
+  return probabilities_of(model.model(pixels.to(model.store.dtype()).to(model.device()))).at(0);
 }
 
 LossSums measure(const ImageModel& model, const ImageCorpus& images,

@@ -18,8 +18,9 @@ using ClassProbabilities = std::vector<double>;
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line);
 
-/// Classifies what classifier_input() gives.
-ClassProbabilities classify(const TextClassifier& model, const std::vector<int32_t>& ids);
+/// Classifies what classifier_input() gives, as one batch.
+std::vector<ClassProbabilities> classify(const TextClassifier& model,
+                                         const std::vector<std::vector<int32_t>>& texts);
 
 /// Classifies the image in a file. Throws as read_image().
 ClassProbabilities classify(const ImageModel& model, const std::string& path);

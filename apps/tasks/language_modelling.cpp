@@ -242,14 +242,15 @@ std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& l
   return ids;
 }
 
-std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines) {
+std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines,
+                               int64_t first) {
   std::vector<Score> scores;
   for (const std::string& line : lines) {
     const std::vector<int32_t> ids = ids_to_score(models, line);
     const auto count = static_cast<int64_t>(ids.size()) - 1;
     Score score{.tokens = std::max<int64_t>(0, count)};
     if (count > models.longest()) {
-      fail(ErrorKind::kData, "[score] line ", scores.size() + 1, " has ", count,
+      fail(ErrorKind::kData, "[score] line ", first + std::ssize(scores) + 1, " has ", count,
            " tokens, the model's positions end at ", models.longest(), '.');
     }
     if (count > 0) {

@@ -55,8 +55,9 @@ std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& l
 
 /// One score per line: of its tokens and the final eos. Each line is a document. A model that was
 /// trained on one long document does not know eos: then the score covers neither the first token,
-/// which has no context, nor the end.
-std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines);
+/// which has no context, nor the end. `first` lines came before, for messages.
+std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines,
+                               int64_t first = 0);
 
 /// A prediction for one masked position.
 struct Fill {

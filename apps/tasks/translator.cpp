@@ -107,8 +107,25 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const S
                                                const SearchOptions& options,
                                                int64_t batch_sentences) {
   std::vector<std::vector<Hypothesis>> results(sentences.sources.size());
-  for (const SourceBatch& batch :
-       batches_of(sentences.sources, batch_sentences, device_of(models))) {
+  translate(models, sentences, options, batch_sentences,
+            [&](const std::vector<size_t>& indices, std::vector<std::vector<Hypothesis>> found) {
+              for (size_t row = 0; row < found.size(); ++row) {
+                results[indices[row]] = std::move(found[row]);
+              }
+            });
+  return results;
+}
+
+void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
+               int64_t batch_sentences, const BatchDone& done) {
+  std::vector<SourceBatch> batches =
+      batches_of(sentences.sources, batch_sentences, device_of(models));
+  const auto first_of = [](const SourceBatch& batch) {
+    return *std::min_element(batch.indices.begin(), batch.indices.end());
+  };
+  std::sort(batches.begin(), batches.end(),
+            [&](const SourceBatch& a, const SourceBatch& b) { return first_of(a) < first_of(b); });
+  for (const SourceBatch& batch : batches) {
     TranslationInput input{.source = batch.ids,
                            .lengths = batch.lengths,
                            .ids = kIds,
@@ -117,12 +134,8 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const S
       input.sequence_ids.push_back(sentences.first_id + static_cast<int64_t>(i));
       if (!sentences.prefixes.empty()) input.prefixes.push_back(sentences.prefixes.at(i));
     }
-    auto found = tapestry::translate(models, input, options);
-    for (size_t row = 0; row < found.size(); ++row) {
-      results[batch.indices[row]] = std::move(found[row]);
-    }
+    done(batch.indices, tapestry::translate(models, input, options));
   }
-  return results;
 }
 
 std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,

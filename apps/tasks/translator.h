@@ -1,6 +1,7 @@
 // Translation with trained models: one, or several that answer together.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -54,6 +55,13 @@ struct Sentences {
 std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,
                                                const SearchOptions& options,
                                                int64_t batch_sentences);
+
+/// Hears a batch as soon as it is translated: the numbers of its sentences, and their translations.
+using BatchDone = std::function<void(const std::vector<size_t>& sentences,
+                                     std::vector<std::vector<Hypothesis>> translations)>;
+/// The same; batches come in the order of the first sentence of each.
+void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
+               int64_t batch_sentences, const BatchDone& done);
 
 /// One score per pair: of the target and eos, given the source.
 std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,

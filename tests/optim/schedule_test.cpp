@@ -3,14 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <map>
 #include <numbers>
-#include <sstream>
 #include <vector>
 
 #include "core/error.h"
-#include "tests/paths.h"
+#include "tests/optim/rate_fixture.h"
 
 namespace tapestry {
 namespace {
@@ -18,7 +15,14 @@ namespace {
 using enum ScheduleType;
 
 ScheduleOptions complete(ScheduleType type) {
-  return {.type = type, .warmup_steps = 10, .max_steps = 110, .step_size = 20, .model_size = 512};
+  return {.type = type,
+          .warmup_steps = 10,
+          .max_steps = 110,
+          .step_size = 20,
+          .gamma = type == kExponential ? 0.95 : 0.1,
+          .num_cycles = 2,
+          .decay_steps = 30,
+          .model_size = 512};
 }
 
 std::string message_of(const ScheduleOptions& options, double base = 0.1) {
@@ -97,23 +101,24 @@ TEST(Schedule, NeverFallsBelowTheMinimum) {
     const double last = learning_rate(options, 0.3, 110),
                  later = learning_rate(options, 0.3, 100000);
     EXPECT_GE(last, 0.004) << name_of(type);
-    if (type == kConstant) continue;
+    if (type == kConstant || type == kReduceOnPlateau) continue;
     EXPECT_DOUBLE_EQ(later, 0.004) << name_of(type);
-    if (type == kLinear || type == kCosine || type == kPolynomial) {
+    if (type == kLinear || type == kCosine || type == kPolynomial || type == kCosineWithRestarts ||
+        type == kWarmupStableDecay) {
       EXPECT_DOUBLE_EQ(last, 0.004) << name_of(type);
+    }
+    if (type == kNoam) continue;
+    ScheduleOptions by_share = complete(type);
+    by_share.min_ratio = 0.004 / 0.3;
+    for (const int64_t step : {1, 10, 11, 50, 110, 100000}) {
+      EXPECT_NEAR(learning_rate(by_share, 0.3, step), learning_rate(options, 0.3, step), 1e-15)
+          << name_of(type) << ' ' << step;
     }
   }
 }
 
 TEST(Schedule, EqualsPyTorchSchedulers) {
-  std::map<std::string, std::vector<double>> fixture;
-  std::ifstream file(project_file("tests/fixtures/optim_schedules.txt"));
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name;
-    words >> name;
-    for (double value; words >> value;) fixture[name].push_back(value);
-  }
+  auto fixture = testing_optim::read_rates("tests/fixtures/optim_schedules.txt");
   const auto compare = [&](const std::string& name, const ScheduleOptions& options, int shift) {
     const std::vector<double>& expected = fixture[name];
     ASSERT_EQ(expected.size(), 20u) << name;
@@ -128,6 +133,53 @@ TEST(Schedule, EqualsPyTorchSchedulers) {
   compare("polynomial", {.type = kPolynomial, .max_steps = 20, .power = 2}, 0);
   // After t calls of step() the next update is number t + 1: levels of step_size updates, as here.
   compare("step", {.type = kStep, .step_size = 4, .gamma = 0.5}, 1);
+}
+
+// Values of tests/fixtures/schedules.py.
+TEST(Schedule, EqualsHuggingFacesSchedulers) {
+  auto fixture = testing_optim::read_rates("tests/fixtures/schedules.txt");
+  const auto compare = [&](const std::string& name, ScheduleOptions options) {
+    const std::vector<double>& expected = fixture[name];
+    ASSERT_EQ(expected.size(), 40u) << name;
+    options.max_steps = 40;
+    for (int t = 1; t <= 40; ++t) {
+      EXPECT_NEAR(learning_rate(options, 0.2, t), expected[t - 1], 1e-15) << name << ' ' << t;
+    }
+  };
+  compare("restarts_3", {.type = kCosineWithRestarts, .warmup_steps = 10, .num_cycles = 3});
+  compare("restarts_1", {.type = kCosineWithRestarts});
+  compare("exponential", {.type = kExponential, .gamma = 0.9});
+  for (const DecayShape shape : kDecayShapes) {
+    const std::string name = concat("stable_", name_of(shape));
+    ScheduleOptions options{
+        .type = kWarmupStableDecay, .warmup_steps = 10, .decay_steps = 12, .decay_type = shape};
+    compare(name, options);
+    options.min_ratio = 0.25;
+    compare(name + "_min", options);
+  }
+}
+
+TEST(Schedule, TheWarmupIsAShareOfTheRun) {
+  // ceil(0.07 * 101) = 8, as TrainingArguments.get_warmup_steps has it.
+  const ScheduleOptions share{.type = kLinear, .warmup_ratio = 0.07, .max_steps = 101};
+  const ScheduleOptions steps{.type = kLinear, .warmup_steps = 8, .max_steps = 101};
+  EXPECT_EQ(share.warmup(), 8);
+  for (int64_t t = 1; t <= 101; ++t) {
+    EXPECT_EQ(learning_rate(share, 0.3, t), learning_rate(steps, 0.3, t)) << t;
+  }
+  // It is enough for those that need a warm-up.
+  EXPECT_EQ(message_of({.type = kInverseSqrt, .warmup_ratio = 0.1, .max_steps = 5}), "no error");
+}
+
+TEST(Schedule, ItsTurningPointsTellWhatItDoes) {
+  using Steps = std::vector<int64_t>;
+  EXPECT_EQ(turning_points(complete(kConstant), 1), (Steps{1, 10}));
+  EXPECT_EQ(turning_points(complete(kLinear), 1), (Steps{1, 10, 110}));
+  EXPECT_EQ(turning_points(complete(kWarmupStableDecay), 1), (Steps{1, 10, 80, 110}));
+  EXPECT_EQ(turning_points(complete(kWarmupStableDecay), 41), (Steps{41, 80, 110}));
+  ScheduleOptions short_run = complete(kLinear);
+  short_run.warmup_steps = 4000;
+  EXPECT_EQ(turning_points(short_run, 1), (Steps{1, 110}));
 }
 
 TEST(Schedule, SurvivesAWarmupLongerThanTheRun) {
@@ -154,12 +206,29 @@ TEST(Schedule, RefusesImpossibleOptions) {
   EXPECT_EQ(message_of({}, -1), "[schedule] learning_rate must be 0 or more, got -1.");
   EXPECT_EQ(message_of({}, NAN), "[schedule] learning_rate must be 0 or more, got nan.");
   EXPECT_THROW(learning_rate({}, 0.1, 0), Error);
+  EXPECT_EQ(message_of({.warmup_steps = 3, .warmup_ratio = 0.1, .max_steps = 10}),
+            "[schedule] warmup_ratio must be 0 beside warmup_steps, got 0.1 and 3.");
+  EXPECT_EQ(message_of({.warmup_ratio = 0.1}),
+            "[schedule] max_steps must be 1 or more for constant, got 0.");
+  EXPECT_EQ(message_of({.warmup_ratio = 1.5, .max_steps = 10}),
+            "[schedule] warmup_ratio must be in [0, 1], got 1.5.");
+  EXPECT_EQ(
+      message_of({.type = kLinear, .max_steps = 10, .min_learning_rate = 0.01, .min_ratio = 0.5}),
+      "[schedule] min_ratio must be 0 beside min_learning_rate, got 0.5 and 0.01.");
+  EXPECT_EQ(message_of({.type = kWarmupStableDecay, .warmup_steps = 5, .max_steps = 10}),
+            "[schedule] decay_steps must be 1 or more for warmup_stable_decay, got 0.");
+  EXPECT_EQ(message_of(
+                {.type = kWarmupStableDecay, .warmup_steps = 5, .max_steps = 10, .decay_steps = 6}),
+            "[schedule] decay_steps must be at most max_steps less the warm-up (warmup_steps, or "
+            "warmup_ratio), got 6, 10 and 5.");
 }
 
 TEST(Schedule, EveryTypeHasItsName) {
   std::string names;
   for (const ScheduleType type : kScheduleTypes) names += concat(name_of(type), ' ');
-  EXPECT_EQ(names, "constant linear cosine inverse_sqrt noam polynomial step ");
+  EXPECT_EQ(names,
+            "constant linear cosine inverse_sqrt noam polynomial step exponential "
+            "cosine_with_restarts warmup_stable_decay reduce_lr_on_plateau ");
   EXPECT_STREQ(name_of(ScheduleType::kStep), "step");
 }
 

@@ -74,14 +74,51 @@ TEST_F(CliTest, TellsWhatAWrongWordWasMeantToBe) {
   const Outcome command = tapestry("trian config.yaml");
   EXPECT_EQ(command.code, 2);
   EXPECT_EQ(command.err,
-            "error: no command is called 'trian'. Did you mean 'train'? See tapestry --help.\n");
+            "error: unknown command 'trian'; did you mean 'train'? See tapestry --help.\n");
   const Outcome option = tapestry("train config.yaml --resme=never");
   EXPECT_EQ(option.code, 2);
-  EXPECT_EQ(
-      option.err,
-      "error: no option is called '--resme'. Did you mean '--resume'? See tapestry --help.\n");
-  EXPECT_EQ(tapestry("xyzzy").err, "error: no command is called 'xyzzy'. See tapestry --help.\n");
-  EXPECT_EQ(tapestry("").code, 2);
+  EXPECT_EQ(option.err,
+            "error: unknown option '--resme' of train; did you mean '--resume'? See tapestry "
+            "--help.\n");
+  // Also where something else is missing, with one dash, and before a command.
+  EXPECT_THAT(tapestry("translate --modle x").err,
+              StartsWith("error: unknown option '--modle' of translate; did you mean '--model'?"));
+  EXPECT_THAT(tapestry("translate --model x -beam-size 3").err,
+              StartsWith("error: unknown option '-beam-size' of translate; did you mean "
+                         "'--beam-size'?"));
+  EXPECT_THAT(tapestry("--verson").err,
+              StartsWith("error: unknown option '--verson'; did you mean '--version'?"));
+  EXPECT_EQ(tapestry("xyzzy").err, "error: unknown command 'xyzzy'. See tapestry --help.\n");
+  EXPECT_EQ(tapestry("xyzzy").code, 2);
+}
+
+TEST_F(CliTest, AnswersWhoeverAsksWhatThereIs) {
+  const Outcome bare = tapestry("");
+  EXPECT_EQ(bare.code, 0);
+  EXPECT_EQ(bare.err, "");
+  EXPECT_EQ(bare.out, tapestry("--help").out);
+  EXPECT_THAT(bare.out, HasSubstr("Usage: tapestry "));
+  const Outcome help = tapestry("help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, StartsWith(bare.out));
+  EXPECT_THAT(help.out, HasSubstr("\ntraining.optimizer: How an update"));
+  // The same by any way.
+  const Outcome average = tapestry("help average");
+  EXPECT_EQ(average.code, 0);
+  EXPECT_THAT(average.out, HasSubstr("--output TEXT REQUIRED"));
+  EXPECT_EQ(average.out, tapestry("average --help").out);
+  EXPECT_EQ(average.out, tapestry("average --help-all").out);
+  EXPECT_THAT(tapestry("help averge").err, HasSubstr("Of the commands, did you mean 'average'?"));
+  // All that there is.
+  const Outcome all = tapestry("--help-all");
+  EXPECT_EQ(all.code, 0);
+  EXPECT_THAT(all.out, HasSubstr("--beam-size"));
+  EXPECT_THAT(all.out, HasSubstr("--resume"));
+  const Outcome train = tapestry("train --help-all");
+  EXPECT_EQ(train.code, 0);
+  EXPECT_EQ(train.err, "");
+  EXPECT_THAT(train.out, StartsWith(tapestry("train --help").out));
+  EXPECT_THAT(train.out, HasSubstr("\ngeneration.top_p\n"));
 }
 
 TEST_F(CliTest, ExplainsTheKeysOfAConfig) {
@@ -127,7 +164,7 @@ TEST_F(CliTest, VersionSaysWhatABugReportNeeds) {
 
 TEST_F(CliTest, WrongUsageIsExitCodeTwo) {
   for (const char* arguments :
-       {"", "trian", "train", "train --no-such-option", "evaluate --hypothesis x",
+       {"trian", "train", "train --no-such-option", "evaluate --hypothesis x",
         "evaluate --hypothesis x --reference y --tokenize 14b", "average --output x",
         "translate --model x --beam-size 0", "translate --model x --detail xml"}) {
     const Outcome outcome = tapestry(arguments);

@@ -49,6 +49,7 @@ TEST(Defaults, EachOptimizerHasItsLearningRate) {
 TEST(Defaults, AreSettledWhereTheyFollowFromOtherSizes) {
   const Config heads = config_with("training: {max_steps: 1}\nmodel: {num_attention_heads: 8}\n");
   EXPECT_EQ(value_of(heads, "model.num_key_value_heads"), "8");
+  EXPECT_EQ(value_of(heads, "model.value_head_size"), "32") << "256 / 8";
   expect_settled(heads);
   const Config latent = config_with(
       "training: {max_steps: 1}\n"
@@ -92,6 +93,21 @@ TEST(Defaults, TheFinalNormFollowsThePlaceOfTheNorms) {
   EXPECT_EQ(final_norm("norm_position: pre"), "true");
   EXPECT_EQ(final_norm("norm_position: post, final_norm: true"), "true");
   EXPECT_EQ(final_norm("norm_position: pre, final_norm: false"), "false");
+}
+
+TEST(Defaults, APlateauWatchesTheMetricOfTheBestModel) {
+  const auto metric = [](const std::string& keys) {
+    const Config config = load_checkpoint_config(
+        concat("task: clm\noutput_dir: /run\ndata: {train: {text: x}, valid: {text: x}}\n"
+               "training: {max_steps: 1, lr_scheduler_type: reduce_lr_on_plateau",
+               keys, "}\n"),
+        "c");
+    expect_settled(config);
+    return value_of(config, "training.lr_metric");
+  };
+  EXPECT_EQ(metric(""), "nll");
+  EXPECT_EQ(metric(", metric_for_best_model: accuracy"), "accuracy");
+  EXPECT_EQ(metric(", metric_for_best_model: accuracy, lr_metric: loss"), "loss");
 }
 
 TEST(Defaults, EpochsTakeThePlaceOfMaxSteps) {

@@ -66,7 +66,7 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_THAT(entry("training.optimizer.eps").preset, HasSubstr("1e-06 with name: adadelta"));
   EXPECT_THAT(entry("training.learning_rate").preset,
               HasSubstr("0.01 with training.optimizer.name: adagrad"));
-  EXPECT_EQ(entry("training.lr_gamma").tasks, "all; with lr_scheduler_type: step");
+  EXPECT_EQ(entry("training.lr_gamma").tasks, "all; with lr_scheduler_type: exponential or step");
   EXPECT_EQ(entry("training.max_steps").preset, "required");
   EXPECT_EQ(entry("generation.num_beams").preset, "5; 1 (clm)");
   EXPECT_EQ(entry("evaluation.lowercase").tasks, "translation");

@@ -169,6 +169,38 @@ TEST_F(ResumeTest, IsFoundOnceAndHoldsNoTensorInMemory) {
   EXPECT_TRUE(Resume(folder_.path("run/checkpoint-15"), other, config).goes_on());
 }
 
+// A checkpoint of an older version has zeros where sizes follow from others, and lacks new keys.
+TEST_F(ResumeTest, AnOldRunFolderIsNoChange) {
+  train("clm", "run");
+  commit("run", [&](CheckpointFiles& files) {
+    nlohmann::ordered_json config = nlohmann::ordered_json::parse(files.at("config.json"));
+    for (const char* key : {"num_key_value_heads", "value_head_size"}) {
+      ASSERT_NE(config.at("model").at(key), 0) << key;
+      config["model"][key] = 0;
+    }
+    for (const char* key : {"warmup_ratio", "min_lr_ratio"}) config.at("training").erase(key);
+    files.at("config.json") = config.dump();
+  });
+  folder_.forget_messages();
+  train("clm", "run");
+  EXPECT_THAT(folder_.messages(), testing::Not(HasSubstr("changed since")));
+  EXPECT_THAT(folder_.messages(), HasSubstr("resuming after update 20"));
+}
+
+TEST_F(ResumeTest, AnotherModelIsToldHowToGoOn) {
+  train("translation", "run");
+  for (const char* change :
+       {"model.hidden_size=32", "model.encoder_layers=2", "training.optimizer={name: sgd}"}) {
+    folder_.forget_messages();
+    EXPECT_EQ(folder_.train("translation", "run", {"training.max_steps=30", change}), 3);
+    EXPECT_THAT(folder_.messages(), HasSubstr("Changed since the checkpoint: ")) << change;
+    EXPECT_THAT(folder_.messages(),
+                HasSubstr("start anew with --resume never and another output_dir."))
+        << change;
+  }
+  EXPECT_THAT(folder_.messages(), HasSubstr("training.optimizer.name adam -> sgd"));
+}
+
 // Averages and the optimizer's state go from their memory into the file.
 TEST_F(ResumeTest, ASaveTakesNoMemoryOfTensors) {
   const auto peak = [&](const std::string& run, const char* interval) {

@@ -1,0 +1,147 @@
+#include "apps/commands/line_filter.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "data/text.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+// Lines of standard input. Can tell whether the next line would block.
+class InputLines {
+ public:
+  // Returns false at the end.
+  bool next(std::string& line) {
+    size_t end;
+    while ((end = buffer_.find('\n', begin_)) == std::string::npos && read_more()) {
+    }
+    if (begin_ == buffer_.size()) return false;
+    line = buffer_.substr(begin_, end - begin_);
+    begin_ = end == std::string::npos ? buffer_.size() : end + 1;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    return true;
+  }
+  // True if no line is available, after a short wait.
+  bool waits() const {
+    constexpr int kMilliseconds = 100;
+    if (ended_ || buffer_.find('\n', begin_) != std::string::npos) return false;
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    return poll(&input, 1, kMilliseconds) == 0;
+  }
+
+ private:
+  bool read_more() {
+    char bytes[1 << 16];
+    ssize_t count;
+    do {
+      count = read(STDIN_FILENO, bytes, sizeof bytes);
+    } while (count < 0 && errno == EINTR);
+    if (count < 0) {
+      fail(ErrorKind::kData, "[stdin] cannot be read: ", std::strerror(errno), '.');
+    }
+    if (count == 0) return !(ended_ = true);
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    buffer_.append(bytes, static_cast<size_t>(count));
+    return true;
+  }
+
+  std::string buffer_;
+  size_t begin_ = 0;
+  bool ended_ = false;
+};
+
+int64_t count_lines(const std::string& path) {
+  LineReader reader(path);
+  std::string line;
+  while (reader.next(line)) {
+  }
+  return reader.line_number();
+}
+
+}  // namespace
+
+// Of standard input or of a file.
+class LineFilter::Lines {
+ public:
+  explicit Lines(const std::string& path) {
+    if (path != "-") file_.emplace(path);
+  }
+  bool next(std::string& line) { return file_ ? file_->next(line) : stdin_.next(line); }
+  bool waits() const { return !file_ && stdin_.waits(); }
+
+ private:
+  std::optional<LineReader> file_;
+  InputLines stdin_;
+};
+
+LineFilter::LineFilter(std::string who, const FilterArguments& files)
+    : who_(std::move(who)), output_(files.output), lines_(std::make_unique<Lines>(files.input)) {
+  // Where somebody types or reads, the answers themselves tell how far it is.
+  const bool typed = files.input == "-" && isatty(STDIN_FILENO) == 1;
+  const bool read = files.output == "-" && isatty(STDOUT_FILENO) == 1;
+  if (typed || read) return;
+  progress_.emplace();
+  if (progress_->on_terminal() && files.input != "-") total_ = count_lines(files.input);
+}
+
+LineFilter::~LineFilter() = default;
+
+void LineFilter::run(int64_t block_lines,
+                     const std::function<void(const std::vector<std::string>&, int64_t)>& answer) {
+  std::vector<std::string> block;
+  int64_t number = 0;
+  const auto flush = [&] {
+    if (block.empty()) return;
+    answer(block, number - std::ssize(block));
+    answered(number - answered_);
+    block.clear();
+  };
+  started_ = steady_seconds();
+  for (std::string text; lines_->next(text);) {
+    if (const size_t bad = find_invalid_utf8(text); bad != std::string::npos) {
+      flush();
+      ++number;
+      fail(ErrorKind::kData, '[', who_, "] line ", number, " is not UTF-8 at byte ", bad + 1, '.');
+    }
+    ++number;
+    block.push_back(std::move(text));
+    if (std::ssize(block) >= block_lines || lines_->waits()) flush();
+  }
+  flush();
+}
+
+void LineFilter::answered(int64_t lines) {
+  answered_ += lines;
+  output_.flush();
+  show_progress();
+}
+
+void LineFilter::show_progress() {
+  constexpr double kSecondsBetween = 0.2;
+  const double now = steady_seconds();
+  if (!progress_ || !progress_->on_terminal() || now - shown_ < kSecondsBetween) return;
+  shown_ = now;
+  const double rate = static_cast<double>(answered_) / std::max(1e-9, now - started_);
+  std::string status = fmt::format("{}{:.3g} lines/s", total_ > 0 ? "" : "lines  ", rate);
+  if (total_ > 0) {
+    status += fmt::format(
+        "  {} left", duration_text(static_cast<double>(total_ - answered_) / std::max(1e-9, rate)));
+  }
+  progress_->draw(answered_, total_, status);
+}
+
+void LineFilter::finish() {
+  if (progress_) progress_->clear();
+  output_.finish();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,80 @@
+// What inspect, gradcheck and bench say about a model.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+
+class FiguresTest : public testing::Test {
+ protected:
+  TinyRunFolder folder_{"figures"};
+};
+
+TEST_F(FiguresTest, BenchPrintsDigitsThatMeanSomething) {
+  const std::string out =
+      folder_.output("bench clm.yaml --shape 4x12 --steps 2 --warmup-steps 1 --json figures");
+  const Json figures = Json::parse(read_file(folder_.path("figures")));
+  for (const std::string& line : lines_of(out)) {
+    const std::string name = line.substr(0, line.find(' '));
+    const std::string value = line.substr(line.rfind(' ') + 1);
+    if (!figures.at(name).is_number_float()) continue;
+    const double exact = figures.at(name).get<double>();
+    EXPECT_NEAR(std::stod(value), exact, 1e-3 * std::abs(exact)) << line;
+    const auto digits = std::count_if(value.begin(), value.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+    EXPECT_LE(digits, std::abs(exact) < 1 ? 8 : 7) << line;
+  }
+}
+
+TEST_F(FiguresTest, InspectCountsTheStateOfTheOptimizer) {
+  const auto said = [&](const std::string& overrides) {
+    const std::string out =
+        folder_.output("inspect clm.yaml training.ema_decay=0 model.hidden_size=512 " + overrides);
+    const size_t at = out.find(" MB more: ");
+    const size_t parameters = out.find(" parameters in ");
+    double weights = 0, needed = 0;
+    std::sscanf(out.c_str() + out.find(": ", parameters), ": %lf", &weights);
+    std::sscanf(out.c_str() + out.rfind(' ', at - 1), "%lf", &needed);
+    const size_t end = out.find('\n', at);
+    const std::string parts = out.substr(at + 10, end - at - 10);
+    return std::pair(needed / weights, parts);
+  };
+  const auto expect = [&](const std::string& overrides, double times, const std::string& text) {
+    const auto [ratio, parts] = said(overrides);
+    EXPECT_NEAR(ratio, times, 0.02 * times) << overrides << ": " << parts;
+    EXPECT_THAT(parts, HasSubstr(text)) << overrides;
+  };
+  expect("'training.optimizer={name: sgd}'", 1, "; sgd keeps nothing");
+  expect("'training.optimizer={name: momentum}'", 2, ", 1 state of momentum ");
+  expect("'training.optimizer={name: adagrad}'", 2, ", 1 state of adagrad ");
+  expect("'training.optimizer={name: adadelta}'", 3, ", 2 states of adadelta ");
+  expect("'training.optimizer={name: adam}'", 3, ", 2 states of adam ");
+  expect("'training.optimizer={name: adamw}' training.ema_decay=0.9", 4, ", averages ");
+  // On a GPU the parameters and gradients are bfloat16, all else is float32.
+  expect("'training.optimizer={name: adam}' device=cuda dtype=bfloat16", 7, ", float32 masters ");
+  expect("'training.optimizer={name: adam}' device=cpu dtype=bfloat16", 3, ", 2 states of adam ");
+}
+
+TEST_F(FiguresTest, GradcheckSaysWhatItReplaced) {
+  const auto said = [&](const std::string& overrides) {
+    return folder_.output("gradcheck clm.yaml --filter 'model of ' " + overrides);
+  };
+  EXPECT_THAT(
+      said("model.hidden_act=relu model.num_hidden_layers=5"),
+      AllOf(HasSubstr("model.hidden_size 16 -> 8, "), HasSubstr("model.hidden_act relu -> gelu"),
+            HasSubstr("model.num_hidden_layers 5 -> 2")));
+  EXPECT_THAT(said("model.hidden_act=silu"), Not(HasSubstr("hidden_act")));
+}
+
+}  // namespace
+}  // namespace tapestry
