@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 // The key of data.train that a file's name asks for, or "".
 std::string key_of_name(std::string name) {
   for (const char* packed : {".gz", ".zst", ".xz", ".bz2"}) {
-    if (name.ends_with(packed)) name.resize(name.size() - std::string_view(packed).size());
+    if (name.ends_with(packed)) name.erase(name.rfind('.'));
   }
   static constexpr std::pair<const char*, const char*> kEnds[] = {
       {".tsv", "tsv"},      {".csv", "csv"},    {".jsonl", "jsonl"},
