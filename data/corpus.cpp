@@ -70,9 +70,8 @@ bool any_column(const CorpusSpec& spec, Kind kind) {
                      [&](const Column& column) { return !(spec.*column.member).empty(); });
 }
 
-// A name that looks like a number is a mistake.
-bool is_number(const std::string& text) {
-  double value = 0;
+// A name that looks like a number is a mistake. Sets `value`.
+bool is_number(const std::string& text, double& value) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   return at == end && text.find_first_of("0123456789") != std::string::npos;
@@ -92,8 +91,12 @@ void validate_columns(const CorpusSpec& spec, Kind kind, const OptionReport& rep
   if (!spec.has_records()) return;
   for (size_t i = 0; i < columns.size(); ++i) {
     const std::string& name = spec.*columns[i].member;
-    if (is_number(name) && !is_column_number(name)) {
-      report.expect(false, columns[i].name, "must be at least 1, got ", name, '.');
+    double number = 0;
+    if (is_number(name, number) && !is_column_number(name)) {
+      report.expect(false, columns[i].name,
+                    number < 1 ? "must be at least 1, got "
+                               : "must be a whole number below 1e9 or a name, got ",
+                    name, '.');
     }
     report.expect(!name.empty(), columns[i].name, "must be a number or a name, got nothing.");
     report.expect(
@@ -113,7 +116,8 @@ void validate_template(const OptionReport& report, const char* member, const std
   if (!report.expect(problem.empty(), member, problem) || !columns) return;
   const Template parsed(text);
   for (const std::string& field : parsed.fields()) {
-    report.expect(!is_number(field) || is_column_number(field), member,
+    double number = 0;
+    report.expect(!is_number(field, number) || is_column_number(field), member,
                   "must name the columns by their numbers from {1}, or as the header does, got {",
                   field, "}.");
   }

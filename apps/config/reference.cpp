@@ -180,7 +180,8 @@ Sight sight_of(const Family& family, const std::string& name) {
     return entry.second.with.empty() || entry.second.without.empty();
   });
   if (sight.key == nullptr) return sight;
-  sight.probe = joined(probes, always ? " and " : " or ");
+  // A key that is a probe itself needs no other one.
+  sight.probe = is_probe ? "" : joined(probes, always ? " and " : " or ");
   sight.preset = is_probe ? "" : preset_of(*sight.key);
   for (const auto& [preset, choices] : presets) {
     sight.preset += concat("; ", preset, " with ", joined(choices, " or "));

@@ -115,11 +115,12 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
   }
   if (has_records(kind)) {
     if (s.given("target")) s.know("target");
-    bind_records(s, corpus, kind, CorpusSpec::Kind::kPairs,
-                 {{"source_column", &CorpusSpec::source_column,
-                   "Column of the source, by number from 1 or by name (csv, jsonl: source)."},
-                  {"target_column", &CorpusSpec::target_column,
-                   "Column of the target, by number from 1 or by name (csv, jsonl: target)."}});
+    bind_records(
+        s, corpus, kind, CorpusSpec::Kind::kPairs,
+        {{"source_column", &CorpusSpec::source_column,
+          "Column of the source: its number from 1, or its name. tsv: 1; csv, jsonl: source."},
+         {"target_column", &CorpusSpec::target_column,
+          "Column of the target: its number from 1, or its name. tsv: 2; csv, jsonl: target."}});
     return bind_split(s, corpus);
   }
   if (kind.empty()) {
@@ -137,9 +138,10 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
 void bind_text(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, kTexts);
   if (has_records(kind)) {
-    bind_records(s, corpus, kind, CorpusSpec::Kind::kText,
-                 {{"text_column", &CorpusSpec::text_column,
-                   "Column of the text, by number from 1 or by name (csv, jsonl: text)."}});
+    bind_records(
+        s, corpus, kind, CorpusSpec::Kind::kText,
+        {{"text_column", &CorpusSpec::text_column,
+          "Column of the text: its number from 1, or its name. tsv: 1; csv, jsonl: text."}});
     return bind_split(s, corpus);
   }
   s.demand("text");
@@ -183,7 +185,7 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
           "Column of the text that holds the answer, by number from 1 or by name (csv, jsonl: "
           "context)."},
          {"question_column", &CorpusSpec::question_column,
-          "Column of the question, by number from 1 or by name (csv, jsonl: question)."},
+          "Column of the question: its number from 1, or its name. tsv: 2; csv, jsonl: question."},
          {"answer_column", &CorpusSpec::answer_column,
           "Column of the answer, which stands in the context, by number from 1 or by name (csv, "
           "jsonl: answer)."},
@@ -202,19 +204,20 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   if (kind == "images") return bind_image_corpus(s, corpus);
   bind_records(s, corpus, kind.empty() ? "tsv" : kind, CorpusSpec::Kind::kLabelled,
                {{"label_column", &CorpusSpec::label_column,
-                 "Column of the class, by number from 1 or by name (csv, jsonl: label)."},
+                 "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: label."},
                 {"text_column", &CorpusSpec::text_column,
-                 "Column of the text, by number from 1 or by name (csv, jsonl: text)."}});
+                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
   bind_split(s, corpus);
 }
 
 void bind_points(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, {kCsv, kTsv, kJsonl});
-  bind_records(s, corpus, kind.empty() ? "csv" : kind, CorpusSpec::Kind::kPoints,
-               {{"x_column", &CorpusSpec::x_column,
-                 "Column of the points' x, by number from 1 or by name (jsonl: x)."},
-                {"y_column", &CorpusSpec::y_column,
-                 "Column of the points' y, by number from 1 or by name (jsonl: y)."}});
+  bind_records(
+      s, corpus, kind.empty() ? "csv" : kind, CorpusSpec::Kind::kPoints,
+      {{"x_column", &CorpusSpec::x_column,
+        "Column of the points' x: its number from 1, or its name. csv, tsv: 1; jsonl: x."},
+       {"y_column", &CorpusSpec::y_column,
+        "Column of the points' y: its number from 1, or its name. csv, tsv: 2; jsonl: y."}});
 }
 
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
