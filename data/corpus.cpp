@@ -1,6 +1,7 @@
 #include "data/corpus.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -25,25 +26,100 @@ void validate_part(const CorpusSpec& spec, const OptionReport& report) {
                 " with documents file; use a range.");
 }
 
-// Two columns of one file.
-void validate_columns(const OptionReport& report, const char* first, int64_t a, const char* second,
-                      int64_t b) {
-  report.expect(a >= 1, first, "must be at least 1, got ", a, '.');
-  report.expect(b >= 1, second, "must be at least 1, got ", b, '.');
-  report.expect(a != b, second, "must differ from ", first, ", got ", b, " twice.");
+using Kind = CorpusSpec::Kind;
+
+/// A column that a kind of records has.
+struct Column {
+  const char* name;
+  std::string CorpusSpec::*member;
+  const char* number;  ///< where columns have no names
+};
+
+std::vector<Column> columns_of(Kind kind) {
+  switch (kind) {
+    case Kind::kPairs:
+      return {{"source_column", &CorpusSpec::source_column, "1"},
+              {"target_column", &CorpusSpec::target_column, "2"}};
+    case Kind::kText:
+      return {{"text_column", &CorpusSpec::text_column, "1"}};
+    case Kind::kLabelled:
+      return {{"label_column", &CorpusSpec::label_column, "1"},
+              {"text_column", &CorpusSpec::text_column, "2"}};
+    case Kind::kQuestions:
+      return {{"context_column", &CorpusSpec::context_column, "1"},
+              {"question_column", &CorpusSpec::question_column, "2"},
+              {"answer_column", &CorpusSpec::answer_column, "3"},
+              {"answer_start_column", &CorpusSpec::answer_start_column, "4"}};
+    case Kind::kPoints:
+      return {{"x_column", &CorpusSpec::x_column, "1"}, {"y_column", &CorpusSpec::y_column, "2"}};
+    case Kind::kParallel:
+    case Kind::kDing:
+    case Kind::kImages:
+    case Kind::kPrompted:
+      break;
+  }
+  return {};
 }
 
-// A template of records; those of a TSV have numbers for names.
+constexpr Kind kOfColumns[] = {Kind::kPairs, Kind::kText, Kind::kLabelled, Kind::kQuestions,
+                               Kind::kPoints};
+
+bool any_column(const CorpusSpec& spec, Kind kind) {
+  const std::vector<Column> columns = columns_of(kind);
+  return std::any_of(columns.begin(), columns.end(),
+                     [&](const Column& column) { return !(spec.*column.member).empty(); });
+}
+
+// A name that looks like a number is a mistake. Sets `value`.
+bool is_number(const std::string& text, double& value) {
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return at == end && text.find_first_of("0123456789") != std::string::npos;
+}
+
+// The columns of one kind of records are there, and others are not asked for.
+void validate_columns(const CorpusSpec& spec, Kind kind, const OptionReport& report) {
+  const std::vector<Column> columns = columns_of(kind);
+  for (const Kind other : kOfColumns) {
+    for (const Column& column : columns_of(other)) {
+      const bool own = std::any_of(columns.begin(), columns.end(),
+                                   [&](const Column& one) { return one.member == column.member; });
+      report.expect((own && spec.has_records()) || (spec.*column.member).empty(), column.name,
+                    "does not belong to this kind of corpus, got ", spec.str(), '.');
+    }
+  }
+  if (!spec.has_records()) return;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const std::string& name = spec.*columns[i].member;
+    double number = 0;
+    if (is_number(name, number) && !is_column_number(name)) {
+      report.expect(false, columns[i].name,
+                    number < 1 ? "must be at least 1, got "
+                               : "must be a whole number below 1e9 or a name, got ",
+                    name, '.');
+    }
+    report.expect(!name.empty(), columns[i].name, "must be a number or a name, got nothing.");
+    report.expect(
+        spec.header != "no" || spec.csv.size() + spec.tsv.size() == 0 || is_column_number(name),
+        columns[i].name, "must be a number without a header, got '", name, "'.");
+    for (size_t j = 0; j < i; ++j) {
+      report.expect(name != spec.*columns[j].member, columns[i].name, "must differ from ",
+                    columns[j].name, ", got ", name, " twice.");
+    }
+  }
+}
+
+// A template of records. Columns count from 1.
 void validate_template(const OptionReport& report, const char* member, const std::string& text,
                        bool columns) {
   const std::string problem = Template::problem_of(text);
   if (!report.expect(problem.empty(), member, problem) || !columns) return;
   const Template parsed(text);
   for (const std::string& field : parsed.fields()) {
-    const bool number = field.find_first_not_of("0123456789") == std::string::npos &&
-                        field.find_first_not_of('0') == 0;
-    report.expect(number, member, "must name the columns of a tsv by their numbers, such as {1}, ",
-                  "got {", field, "}.");
+    double number = 0;
+    report.expect(!is_number(field, number) || is_column_number(field), member,
+                  "must name the columns by their numbers from {1}, or as the header does, got {",
+                  field, "}.");
   }
 }
 
@@ -57,50 +133,65 @@ CorpusSpec::Kind CorpusSpec::kind() const {
               !squad.empty() + !csv.empty() ==
           1,
       "",
-      "a corpus must have exactly one of source and target, tsv, ding, text, images, jsonl, squad, "
-      "csv, got ",
+      "a corpus must have exactly one of source and target, tsv, csv, jsonl, ding, text, images, "
+      "squad, got ",
       str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
                 source.empty() ? "target " : "source ", str(), '.');
-  const bool labelled = label_column != 0 || text_column != 0;
-  const bool prompted = !prompt.empty() || !answer.empty();
-  return parallel         ? Kind::kParallel
-         : !tsv.empty()   ? prompted   ? Kind::kPrompted
-                            : labelled ? Kind::kLabelled
-                                       : Kind::kTsv
-         : !ding.empty()  ? Kind::kDing
-         : !text.empty()  ? Kind::kText
-         : !jsonl.empty() ? prompted ? Kind::kPrompted : Kind::kQuestions
-         : !squad.empty() ? Kind::kQuestions
-         : !csv.empty()   ? Kind::kPoints
-                          : Kind::kImages;
+  if (parallel) return Kind::kParallel;
+  if (!ding.empty()) return Kind::kDing;
+  if (!text.empty()) return Kind::kText;
+  if (!images.empty()) return Kind::kImages;
+  if (!squad.empty()) return Kind::kQuestions;
+  if (!prompt.empty() || !answer.empty()) return Kind::kPrompted;
+  if (!label_column.empty()) return Kind::kLabelled;
+  for (const Kind one : {Kind::kQuestions, Kind::kPoints, Kind::kText, Kind::kPairs}) {
+    if (any_column(*this, one)) return one;
+  }
+  return !tsv.empty() ? Kind::kPairs : !csv.empty() ? Kind::kPoints : Kind::kQuestions;
 }
 
 bool CorpusSpec::has_target() const {
   const Kind it = kind();
-  return it == Kind::kParallel || it == Kind::kTsv || it == Kind::kDing;
+  return it == Kind::kParallel || it == Kind::kPairs || it == Kind::kDing;
+}
+
+RecordFile CorpusSpec::record_file() const {
+  if (!jsonl.empty()) return {jsonl, RecordFormat::kJsonl, header};
+  return {tsv.empty() ? csv : tsv, tsv.empty() ? RecordFormat::kCsv : RecordFormat::kTsv, header};
+}
+
+void CorpusSpec::settle_columns(Kind kind) {
+  if (!has_records()) return;
+  const bool numbers = !tsv.empty() || (kind == Kind::kPoints && !csv.empty());
+  for (const Column& column : columns_of(kind)) {
+    std::string& name = this->*column.member;
+    if (!name.empty()) continue;
+    const std::string_view key = column.name;
+    name = numbers ? column.number : std::string(key.substr(0, key.rfind("_column")));
+  }
 }
 
 void CorpusSpec::validate(const OptionReport& report) const {
   const Kind it = kind();
-  if (it == Kind::kLabelled) {
-    validate_columns(report, "label_column", label_column, "text_column", text_column);
-  }
-  report.expect(it == Kind::kLabelled || (label_column == 0 && text_column == 0), "label_column",
-                "and text_column need tsv, got ", str(), '.');
+  CorpusSpec settled = *this;
+  settled.settle_columns(it);
+  validate_columns(settled, it, report);
   if (it == Kind::kPrompted) {
-    validate_template(report, "prompt", prompt, !tsv.empty());
-    validate_template(report, "answer", answer, !tsv.empty());
+    validate_template(report, "prompt", prompt, jsonl.empty());
+    validate_template(report, "answer", answer, jsonl.empty());
   }
   report.expect(it == Kind::kPrompted || (prompt.empty() && answer.empty()), "prompt",
-                "and answer need jsonl or tsv, got ", str(), '.');
+                "and answer need jsonl, csv or tsv, got ", str(), '.');
+  report.expect_one_of("header", header, RecordFile::kHeaders);
+  report.expect(header == "auto" || !tsv.empty() || !csv.empty(), "header",
+                "applies only to tsv and csv, got ", header, " with ", str(), '.');
   report.expect(labels.empty() || it == Kind::kImages, "labels", "need images, got ", str(), '.');
   report.expect_one_of("documents", documents, kDocuments);
-  report.expect(documents == "lines" || it == Kind::kText, "documents",
-                "applies only to text, got ", documents, " with ", str(), '.');
+  report.expect(documents == "lines" || !text.empty(), "documents", "applies only to text, got ",
+                documents, " with ", str(), '.');
   validate_part(*this, report);
-  validate_columns(report, "source_column", source_column, "target_column", target_column);
   report.expect_one_of("direction", direction, kDirections);
   report.expect_one_of("split", split, kSplits);
   report.expect(limit >= 0, "limit", "must be 0 (none) or more, got ", limit, '.');

@@ -5,19 +5,20 @@
 //   reason          a pair is dropped when
 //   invalid_utf8    a side is not well-formed UTF-8
 //   nul_byte        a side holds a NUL byte (binary data, UTF-16)
-//   missing_column  a TSV line has fewer columns than asked for
+//   missing_column  a line of a TSV or CSV has fewer columns than asked for
 //   empty           a side (a document, a label) has no character but white space
 //   overlong        a side has more than max_length tokens (if overlong is "drop"); token streams
 //                   have no such limit
 //   malformed       a Ding line has no " :: " or unbalanced brackets; an answer is not what the
-//                   context has at its place
+//                   context has at its place; a line of a CSV has more columns than the first
 //   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
 //   duplicate       the same pair of Ding phrases came before
 //
 // These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
 // ill-formed UTF-8 or a NUL byte in a file that is one document, a line of JSONL that is no JSON
-// object or lacks a field that is asked for, and the errors of data/text.h.
+// object or lacks a field that is asked for, a header without such a column, quotes that are not as
+// RFC 4180 has them, and the errors of data/text.h.
 #pragma once
 
 #include <array>
@@ -28,29 +29,46 @@
 #include <string_view>
 #include <vector>
 
+#include "data/record_files.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, tsv, ding, text, images, jsonl,
-/// squad, csv. A tsv with a label_column is a corpus for classification, and so are images
-/// (data/images.h). A tsv or jsonl with `prompt` and `answer` holds prompts that a causal model
-/// answers (data/prompts.h). Without them a jsonl, like a squad, holds questions about texts
-/// (data/questions.h). A csv is one for regression (data/points.h).
+/// One corpus of a list. Set exactly one of: source and target, tsv, csv, jsonl, ding, text,
+/// images, squad. What the records of a tsv, csv or jsonl (data/record_files.h) are is told by the
+/// columns that are set:
+///
+///   prompt and answer           prompts that a causal model answers (data/prompts.h)
+///   label_column                texts with a class each; so are images (data/images.h)
+///   context_column              questions about texts (data/questions.h), as are squad's
+///   x_column, y_column          points for regression (data/points.h)
+///   text_column                 texts
+///   source_column, target_column  pairs of sentences
+///
+/// With none of them a tsv holds pairs, a jsonl questions and a csv points.
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
   static constexpr const char* kSplits[] = {"all", "train", "valid", "test"};
 
-  std::string source;         ///< file of one sentence per line
-  std::string target;         ///< file with the translation of each line
-  std::string tsv;            ///< one file with tab-separated columns
-  int64_t source_column = 1;  ///< of tsv, from 1 as cut(1) counts
-  int64_t target_column = 2;
+  std::string source;           ///< file of one sentence per line
+  std::string target;           ///< file with the translation of each line
+  std::string tsv;              ///< file of columns between tabs
+  std::string csv;              ///< file of columns between commas (RFC 4180)
+  std::string jsonl;            ///< file with one JSON object a line
+  std::string header = "auto";  ///< of tsv or csv: RecordFile::header
+  // Columns of these, by number from 1 or by name (RecordField::name). Empty: not asked for, or
+  // settle_columns() sets it.
+  std::string source_column, target_column;
+  std::string text_column;
+  std::string label_column;  ///< the class of the text
+  std::string context_column, question_column, answer_column;
+  std::string answer_start_column;  ///< the character of the context where the answer begins
+  std::string x_column, y_column;
+  std::string prompt;               ///< the Template (data/records.h) of what is read ...
+  std::string answer;               ///< ... and of what is answered
   std::string ding;                 ///< Ding dictionary file, see data/ding.h
   std::string direction = "de-en";  ///< of ding: one of kDirections
-  int64_t label_column = 0;         ///< of tsv: the class of the text; 0: a translation corpus
-  int64_t text_column = 0;          ///< of tsv, with label_column
   std::string text;                 ///< file of text without translation
   /// The documents of `text`: lines (each line), paragraphs (lines up to a blank one), fortunes
   /// (lines up to one that is exactly "%") or file (all of it). Line ends inside a document are
@@ -58,7 +76,7 @@ struct CorpusSpec {
   std::string documents = "lines";
   std::string images;  ///< IDX file of images, or TSV of labels and paths of images
   std::string labels;  ///< IDX file of their labels; empty: images is a TSV
-  std::string csv;     ///< file of points: x and y in each line
+  std::string squad;   ///< file of questions in SQuAD's format
   /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. The
   /// same for images.
   double range_begin = 0;
@@ -66,15 +84,11 @@ struct CorpusSpec {
   /// all, or one part of every source text: 98 % train, 1 % valid, 1 % test. A hash of only the
   /// source text decides the part, so the same text is always in the same part.
   std::string split = "all";
-  int64_t limit = 0;   ///< stop after this many usable pairs; 0: read all
-  std::string jsonl;   ///< file with one JSON object a line
-  std::string prompt;  ///< of tsv or jsonl: the Template (data/records.h) of what is read ...
-  std::string answer;  ///< ... and of what is answered
-  std::string squad;   ///< file of questions in SQuAD's format
+  int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
 
   enum class Kind {
     kParallel,
-    kTsv,
+    kPairs,
     kDing,
     kText,
     kLabelled,
@@ -85,8 +99,15 @@ struct CorpusSpec {
   };
   /// Throws Error(kConfig) if the members contradict each other.
   Kind kind() const;
-  /// Whether its pairs are translations: true for kParallel, kTsv and kDing.
+  /// Whether its pairs are translations: true for kParallel, kPairs and kDing.
   bool has_target() const;
+  /// Whether it is a tsv, csv or jsonl.
+  bool has_records() const { return !tsv.empty() || !csv.empty() || !jsonl.empty(); }
+  /// That file; only where has_records().
+  RecordFile record_file() const;
+  /// Sets the columns that records of this kind need where they are empty: their numbers (of a tsv,
+  /// and of a csv of points) or their names without "_column".
+  void settle_columns(Kind kind);
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
   /// The file names, for messages.
   std::string str() const;

@@ -60,7 +60,9 @@ bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts)
 
 void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
   if (counts.kept > 0) return;
-  fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), '.');
+  const std::string advice = spec.has_records() ? format_advice(spec.record_file()) : "";
+  fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
+       '.');
 }
 
 // The texts of all corpora on the given sides, as one stream.

@@ -27,8 +27,9 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
   std::vector<std::string> labels;
   for (const CorpusSpec& spec : specs) {
     if (spec.kind() != CorpusSpec::Kind::kLabelled) {
-      fail(ErrorKind::kConfig, "[data] classification needs a tsv with label_column, got ",
-           spec.str(), '.');
+      fail(ErrorKind::kConfig,
+           "[data] classification needs a tsv, csv or jsonl with a label_column, got ", spec.str(),
+           '.');
     }
     corpus.counts.add(encode_corpus(spec, tokenizer, nullptr, rule, [&](const EncodedPair& pair) {
       const std::string& label = pair.text.target;

@@ -22,7 +22,7 @@ struct LabelledCorpus {
   int64_t size() const { return tokens.size(); }
 };
 
-/// Reads and encodes TSV corpora with a label_column. The label names are `label_names` if given
+/// Reads and encodes corpora with a label_column. The label names are `label_names` if given
 /// (for validation: those of the training corpus), else the labels of the corpora in byte order.
 /// Throws Error(kData) if nothing is left of a corpus, if a label is not in `label_names` (naming
 /// the place), or if there are fewer than two labels; Error(kConfig) for bad options or other

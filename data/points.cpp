@@ -5,26 +5,9 @@
 
 #include "core/error.h"
 #include "data/encode_corpus.h"
-#include "data/text.h"
-#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
-
-bool parse_point(const std::string& line, double& x, double& y) {
-  const size_t comma = line.find(',');
-  return comma != std::string::npos && parse_number(line.substr(0, comma), x) &&
-         parse_number(line.substr(comma + 1), y);
-}
-
-// A line with a comma and no number: a line that is half a point is no header.
-bool is_header(const std::string& line) {
-  const size_t comma = line.find(',');
-  double number = 0;
-  return comma != std::string::npos && line.find(',', comma + 1) == std::string::npos &&
-         !parse_number(line.substr(0, comma), number) &&
-         !parse_number(line.substr(comma + 1), number);
-}
 
 void append_number(std::string& text, double value) {
   char digits[32];
@@ -32,24 +15,44 @@ void append_number(std::string& text, double value) {
   text.append(digits, end);
 }
 
-void read_points(const CorpusSpec& spec, Points& points) {
+void read_points(CorpusSpec spec, Points& points) {
+  spec.validate();
   if (spec.kind() != CorpusSpec::Kind::kPoints) {
-    fail(ErrorKind::kConfig, "[data] regression needs a csv, got ", spec.str(), '.');
+    fail(ErrorKind::kConfig, "[data] regression needs points in a csv, tsv or jsonl, got ",
+         spec.str(), '.');
   }
-  LineReader reader(spec.csv);
-  int64_t read = 0;
-  for (std::string line; (spec.limit == 0 || read < spec.limit) && reader.next(line);) {
+  // Of more columns than two it must be said which ones are meant.
+  const bool two = spec.x_column.empty() && spec.y_column.empty() && spec.jsonl.empty();
+  spec.settle_columns(CorpusSpec::Kind::kPoints);
+  RecordFile file = spec.record_file();
+  const bool numbered = is_column_number(spec.x_column) && is_column_number(spec.y_column);
+  // Numbers are no names: a first line tells by itself what it is.
+  const bool maybe_header = file.header == "auto" && numbered;
+  if (maybe_header) file.header = "no";
+  const auto reader = open_records(file, {{spec.x_column}, {spec.y_column}});
+  const int64_t before = points.size();
+  RecordValues values;
+  for (bool first = true; spec.limit == 0 || points.size() < before + spec.limit; first = false) {
+    const RecordReader::Row row = reader->next(values);
+    if (row == RecordReader::Row::kEnd) break;
+    if (row == RecordReader::Row::kBlank) continue;
     double x = 0, y = 0;
-    if (is_blank(line) || (reader.line_number() == 1 && is_header(line))) continue;
-    if (!parse_point(line, x, y)) {
-      fail(ErrorKind::kData, "[data] ", reader.place(),
-           " must be two numbers with a comma between them, got '", line, "'.");
+    const bool whole = row == RecordReader::Row::kWhole && !(two && reader->columns() > 2);
+    const bool is_x = whole && parse_number(values.texts[0], x);
+    const bool is_y = whole && parse_number(values.texts[1], y);
+    // Half a point is no header.
+    if (first && maybe_header && whole && !is_x && !is_y) continue;
+    if (!is_x || !is_y) {
+      const std::string got =
+          whole ? concat("'", values.texts[0], "' and '", values.texts[1], '\'')
+                : concat(reader->columns(), reader->columns() == 1 ? " column" : " columns",
+                         reader->columns() > 2 ? "; x_column and y_column choose two" : "");
+      fail(ErrorKind::kData, "[data] ", reader->place(), " must be two numbers, got ", got, '.');
     }
     points.x.push_back(x);
     points.y.push_back(y);
-    ++read;
   }
-  if (read == 0) fail(ErrorKind::kData, "[data] ", spec.csv, " has no point.");
+  if (points.size() == before) fail(ErrorKind::kData, "[data] ", file.path, " has no point.");
 }
 
 }  // namespace

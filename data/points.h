@@ -1,4 +1,4 @@
-// Points of the plane from a CSV file, for regression.
+// Points of the plane from a CSV, TSV or JSONL file, for regression.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct Points {
 /// or not finite.
 bool parse_number(const std::string& text, double& value);
 
-/// The points of all corpora, each a csv. A line is two numbers with a comma between them; the
-/// first line of a file may be a header, and blank lines count for nothing. Throws Error(kData)
-/// naming the first line that is anything else, or a file without a point.
+/// The points of all corpora. A line of a csv is two numbers with a comma between them, unless
+/// x_column and y_column choose among more; the first line may be a header, and blank lines count
+/// for nothing. Throws Error(kData) naming the first line that is anything else, or a file without
+/// a point.
 Points load_points(const std::vector<CorpusSpec>& specs);
 
 }  // namespace tapestry

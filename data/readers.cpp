@@ -183,81 +183,90 @@ class TextReader : public FilteringReader {
   std::string line_;
 };
 
-class TsvReader : public FilteringReader {
+// Texts of records, with or without something beside them: pairs, and texts with a label.
+class RecordPairReader : public FilteringReader {
  public:
-  TsvReader(const CorpusSpec& spec, int64_t source_column, int64_t target_column)
-      : FilteringReader(spec),
-        lines_(spec.tsv),
-        source_column_(source_column),
-        target_column_(target_column) {}
+  RecordPairReader(const CorpusSpec& spec, std::vector<RecordField> fields)
+      : FilteringReader(spec), records_(open_records(spec.record_file(), fields)) {}
 
  protected:
-  bool fetch(TextPair& pair) override {
-    while (lines_.next(line_)) {
-      pair.place = lines_.place();
-      if (column(source_column_, pair.source) && column(target_column_, pair.target)) {
+  bool fetch(TextPair& pair) final {
+    while (true) {
+      const RecordReader::Row row = records_->next(values_);
+      if (row == RecordReader::Row::kEnd) return false;
+      pair.place = records_->place();
+      if (row == RecordReader::Row::kWhole) {
+        take(values_.texts, pair);
         return true;
       }
       ++counts_.read;
-      drop(is_blank(line_) ? Drop::kEmpty : Drop::kMissingColumn, pair.place);
+      drop(reason_of(row), pair.place);
     }
-    return false;
+  }
+
+  // The texts are in the order of the fields, and are not needed any more.
+  virtual void take(std::vector<std::string>& texts, TextPair& pair) {
+    std::swap(pair.source, texts[0]);
+    pair.target.clear();
+    if (texts.size() > 1) std::swap(pair.target, texts[1]);
   }
 
  private:
-  // TSV has no quoting: a tab always separates.
-  bool column(int64_t number, std::string& out) const {
-    size_t begin = 0;
-    for (int64_t i = 1; i < number; ++i) {
-      const size_t tab = line_.find('\t', begin);
-      if (tab == std::string::npos) return false;
-      begin = tab + 1;
+  static Drop reason_of(RecordReader::Row row) {
+    switch (row) {
+      case RecordReader::Row::kBlank:
+        return Drop::kEmpty;
+      case RecordReader::Row::kLong:
+        return Drop::kMalformed;
+      case RecordReader::Row::kInvalidUtf8:
+        return Drop::kInvalidUtf8;
+      default:
+        return Drop::kMissingColumn;
     }
-    out = line_.substr(begin, line_.find('\t', begin) - begin);
-    return true;
-  }
-
-  LineReader lines_;
-  const int64_t source_column_;
-  const int64_t target_column_;
-  std::string line_;
-};
-
-// Prompts and answers, by the templates of the spec.
-class PromptReader : public FilteringReader {
- public:
-  explicit PromptReader(const CorpusSpec& spec)
-      : FilteringReader(spec),
-        records_(spec.tsv.empty() ? open_jsonl(spec.jsonl) : open_tsv(spec.tsv)),
-        prompt_(spec.prompt),
-        answer_(spec.answer) {}
-
- protected:
-  bool fetch(TextPair& pair) override {
-    while (records_->next(record_)) {
-      pair.place = record_.place();
-      // Lines of a TSV may be short, as those of other tasks; a JSON object says what it lacks.
-      if (!spec_.tsv.empty() && !has_columns()) {
-        ++counts_.read;
-        drop(Drop::kMissingColumn, pair.place);
-        continue;
-      }
-      pair.source = prompt_.fill(record_);
-      pair.target = answer_.fill(record_);
-      return true;
-    }
-    return false;
-  }
-
- private:
-  bool has_columns() const {
-    const auto has = [&](const std::string& name) { return record_.has(name); };
-    return std::ranges::all_of(prompt_.fields(), has) && std::ranges::all_of(answer_.fields(), has);
   }
 
   std::unique_ptr<RecordReader> records_;
+  RecordValues values_;
+};
+
+// The fields of both templates, each once.
+std::vector<RecordField> fields_of(const Template& prompt, const Template& answer) {
+  std::vector<RecordField> fields;
+  for (const Template* text : {&prompt, &answer}) {
+    for (const std::string& name : text->fields()) {
+      if (std::ranges::find(fields, name, &RecordField::name) == fields.end()) {
+        fields.push_back({name});
+      }
+    }
+  }
+  return fields;
+}
+
+// Prompts and answers, by the templates of the spec.
+class PromptReader : public RecordPairReader {
+ public:
+  explicit PromptReader(const CorpusSpec& spec)
+      : PromptReader(spec, Template(spec.prompt), Template(spec.answer)) {}
+
+ protected:
+  void take(std::vector<std::string>& texts, TextPair& pair) override {
+    const auto text_of = [&](const std::string& name) -> const std::string& {
+      const auto found = std::ranges::find(fields_, name, &RecordField::name);
+      return texts[static_cast<size_t>(found - fields_.begin())];
+    };
+    pair.source = prompt_.fill_with(text_of);
+    pair.target = answer_.fill_with(text_of);
+  }
+
+ private:
+  PromptReader(const CorpusSpec& spec, Template prompt, Template answer)
+      : RecordPairReader(spec, fields_of(prompt, answer)),
+        fields_(fields_of(prompt, answer)),
+        prompt_(std::move(prompt)),
+        answer_(std::move(answer)) {}
+
+  const std::vector<RecordField> fields_;
   const Template prompt_, answer_;
-  Record record_;
 };
 
 // The texts of questions, for a tokenizer: a context with the first question about it, then the
@@ -340,18 +349,26 @@ class DingReader : public FilteringReader {
 
 }  // namespace
 
-std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec) {
-  spec.validate();
+std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
+  given.validate();
+  CorpusSpec spec = given;
+  spec.settle_columns(spec.kind());
   switch (spec.kind()) {
     case CorpusSpec::Kind::kParallel:
       return std::make_unique<ParallelReader>(spec);
-    case CorpusSpec::Kind::kTsv:
-      return std::make_unique<TsvReader>(spec, spec.source_column, spec.target_column);
+    case CorpusSpec::Kind::kPairs:
+      return std::make_unique<RecordPairReader>(
+          spec, std::vector<RecordField>{{spec.source_column}, {spec.target_column}});
     case CorpusSpec::Kind::kLabelled:
-      return std::make_unique<TsvReader>(spec, spec.text_column, spec.label_column);
+      return std::make_unique<RecordPairReader>(
+          spec, std::vector<RecordField>{{spec.text_column}, {spec.label_column}});
     case CorpusSpec::Kind::kDing:
       return std::make_unique<DingReader>(spec);
     case CorpusSpec::Kind::kText:
+      if (spec.text.empty()) {
+        return std::make_unique<RecordPairReader>(spec,
+                                                  std::vector<RecordField>{{spec.text_column}});
+      }
       return std::make_unique<TextReader>(spec);
     case CorpusSpec::Kind::kPrompted:
       return std::make_unique<PromptReader>(spec);

@@ -5,52 +5,31 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/text.h"
-#include "data/text.h"
-#include "data/utf8.h"
+#include "data/record_files.h"
 
 namespace tapestry {
 namespace {
 
 using Json = nlohmann::json;
 
-class JsonlReader : public RecordReader {
- public:
-  explicit JsonlReader(const std::string& path) : lines_(path) {}
-
-  bool next(Record& record) override {
-    do {
-      if (!lines_.next(line_)) return false;
-    } while (is_blank(line_));
-    record = parse_json_record(line_, lines_.place());
-    return true;
-  }
-
- private:
-  LineReader lines_;
-  std::string line_;
-};
-
-class TsvRecordReader : public RecordReader {
- public:
-  explicit TsvRecordReader(const std::string& path) : lines_(path) {}
-
-  bool next(Record& record) override {
-    if (!lines_.next(line_)) return false;
-    record = Record(lines_.place());
-    int64_t column = 0;
-    for (size_t begin = 0; begin != std::string::npos;) {
-      const size_t tab = line_.find('\t', begin);
-      record.add(std::to_string(++column), line_.substr(begin, tab - begin));
-      begin = tab == std::string::npos ? tab : tab + 1;
+// A field of an object inside is called "outer.inner".
+void add_fields(const Json& json, const std::string& prefix, Record& record) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = prefix + key;
+    if (value.is_string()) {
+      record.add(name, value.get<std::string>());
+    } else if (value.is_number()) {
+      record.add(name, value.dump());
+    } else {
+      record.add_other(name, value.is_array()    ? "a list"
+                             : value.is_object() ? "an object"
+                             : value.is_null()   ? "null"
+                             : value.get<bool>() ? "true"
+                                                 : "false");
+      if (value.is_object()) add_fields(value, name + '.', record);
     }
-    return true;
   }
-
- private:
-  LineReader lines_;
-  std::string line_;
-};
+}
 
 }  // namespace
 
@@ -60,17 +39,16 @@ void Record::add(const std::string& name, std::string text) {
 
 void Record::add_other(const std::string& name, const char* kind) { fields_[name] = {"", kind}; }
 
-std::string Record::names() const {
+std::vector<std::string> Record::names() const {
   std::vector<std::string> names;
   for (const auto& [name, field] : fields_) names.push_back(name);
-  return names.empty() ? "no field" : join(names, ", ");
+  return names;
 }
 
 const Record::Field& Record::field(const std::string& name) const {
   const auto found = fields_.find(name);
   if (found != fields_.end()) return found->second;
-  fail(ErrorKind::kData, "[data] ", place_, " must have the field '", name, "', got ", names(),
-       '.');
+  fail_missing(place_, "field", names(), name);
 }
 
 void Record::fail_kind(const std::string& name, const char* wanted, const std::string& got) const {
@@ -109,28 +87,8 @@ Record parse_json_record(std::string_view line, const std::string& place) {
          json.is_discarded() ? "no JSON." : "another value.");
   }
   Record record(place);
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_string()) {
-      record.add(name, value.get<std::string>());
-    } else if (value.is_number()) {
-      record.add(name, value.dump());
-    } else {
-      record.add_other(name, value.is_array()    ? "a list"
-                             : value.is_object() ? "an object"
-                             : value.is_null()   ? "null"
-                             : value.get<bool>() ? "true"
-                                                 : "false");
-    }
-  }
+  add_fields(json, "", record);
   return record;
-}
-
-std::unique_ptr<RecordReader> open_jsonl(const std::string& path) {
-  return std::make_unique<JsonlReader>(path);
-}
-
-std::unique_ptr<RecordReader> open_tsv(const std::string& path) {
-  return std::make_unique<TsvRecordReader>(path);
 }
 
 std::string Template::parse(std::string_view text, std::vector<Part>& parts) {
@@ -180,12 +138,6 @@ Template::Template(std::string_view text) {
     const bool known = std::find(fields_.begin(), fields_.end(), part.text) != fields_.end();
     if (part.is_field && !known) fields_.push_back(part.text);
   }
-}
-
-std::string Template::fill(const Record& record) const {
-  std::string text;
-  for (const Part& part : parts_) text += part.is_field ? record.text(part.text) : part.text;
-  return text;
 }
 
 }  // namespace tapestry

@@ -1,9 +1,8 @@
-// Records: named fields of text, from files that hold one record a line.
+// Records: named fields of text. data/record_files.h reads files of them.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +32,7 @@ class Record {
   /// "file:line"
   const std::string& place() const { return place_; }
   /// The names of the fields, for messages.
-  std::string names() const;
+  std::vector<std::string> names() const;
 
  private:
   struct Field {
@@ -51,20 +50,6 @@ class Record {
 /// The record of one line of JSON. Throws Error(kData), naming the place, if it is no JSON object.
 Record parse_json_record(std::string_view line, const std::string& place);
 
-/// Streams the records of a file, plain or compressed (data/unpacked_file.h).
-class RecordReader {
- public:
-  virtual ~RecordReader() = default;
-  /// False at the end. Throws Error(kData) as LineReader (data/text.h) and parse_json_record() do.
-  virtual bool next(Record& record) = 0;
-};
-
-/// One JSON object a line. Blank lines are passed over.
-std::unique_ptr<RecordReader> open_jsonl(const std::string& path);
-/// Columns between tabs; the fields are called 1, 2, ... as cut(1) counts. There is no quoting: a
-/// tab always separates.
-std::unique_ptr<RecordReader> open_tsv(const std::string& path);
-
 /// A text with places for fields: "Question: {question}\nAnswer:". `{{` and `}}` stand for braces.
 class Template {
  public:
@@ -78,7 +63,17 @@ class Template {
   /// The names of its fields, each once, in the order of the text.
   const std::vector<std::string>& fields() const { return fields_; }
   /// The text with the fields of a record. Throws as Record::text() does.
-  std::string fill(const Record& record) const;
+  std::string fill(const Record& record) const {
+    return fill_with(
+        [&](const std::string& name) -> const std::string& { return record.text(name); });
+  }
+  /// The text with what `text_of` has for the name of each field.
+  template <class TextOf>
+  std::string fill_with(TextOf text_of) const {
+    std::string text;
+    for (const Part& part : parts_) text += part.is_field ? text_of(part.text) : part.text;
+    return text;
+  }
 
  private:
   struct Part {

@@ -47,6 +47,12 @@ class Collector {
     questions_.push_back(std::move(question));
   }
 
+  /// Counts a record that is none.
+  void drop(Drop reason, const std::string& place) {
+    ++counts_.read;
+    counts_.drop(reason, place);
+  }
+
   std::vector<Question> take() { return std::move(questions_); }
 
  private:
@@ -123,10 +129,36 @@ void read_squad(const std::string& path, Collector& collector) {
   }
 }
 
-void read_records(const std::string& path, Collector& collector) {
-  const auto reader = open_jsonl(path);
+// A record of a file as one that was written by itself would be.
+Record record_of(const RecordValues& values, const std::string& place) {
+  static constexpr const char* kNames[] = {"context",      "question", "answer",
+                                           "answer_start", "id",       "is_impossible"};
+  Record record(place);
+  for (size_t i = 0; i < values.texts.size(); ++i) {
+    if (values.present[i] != 0) record.add(kNames[i], values.texts[i]);
+  }
+  return record;
+}
+
+void read_records(CorpusSpec spec, Collector& collector) {
+  spec.settle_columns(CorpusSpec::Kind::kQuestions);
+  const auto reader = open_records(spec.record_file(), {{spec.context_column},
+                                                        {spec.question_column},
+                                                        {spec.answer_column, /*optional=*/true},
+                                                        {spec.answer_start_column, true},
+                                                        {"id", true},
+                                                        {"is_impossible", true}});
   std::shared_ptr<const std::string> context;
-  for (Record record; !collector.is_full() && reader->next(record);) {
+  RecordValues values;
+  while (!collector.is_full()) {
+    const RecordReader::Row row = reader->next(values);
+    if (row == RecordReader::Row::kEnd) return;
+    if (row != RecordReader::Row::kWhole) {
+      collector.drop(row == RecordReader::Row::kBlank ? Drop::kEmpty : Drop::kMissingColumn,
+                     reader->place());
+      continue;
+    }
+    const Record record = record_of(values, reader->place());
     Question question = question_of(record, context);
     context = question.context;
     const bool answered = !record.flag("is_impossible", false) && record.has("answer");
@@ -151,11 +183,12 @@ Question question_of(const Record& record, const std::shared_ptr<const std::stri
 std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts) {
   spec.validate();
   if (spec.kind() != CorpusSpec::Kind::kQuestions) {
-    fail(ErrorKind::kConfig, "[data] expected questions (squad or jsonl), got ", spec.str(), '.');
+    fail(ErrorKind::kConfig, "[data] expected questions (squad, jsonl, csv or tsv), got ",
+         spec.str(), '.');
   }
   Collector collector(spec, counts);
   if (spec.squad.empty()) {
-    read_records(spec.jsonl, collector);
+    read_records(spec, collector);
   } else {
     read_squad(spec.squad, collector);
   }

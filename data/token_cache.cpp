@@ -125,14 +125,17 @@ class Hash {
 
 void add_spec(Hash& hash, const CorpusSpec& spec) {
   // Binds all members: if one is added, this does not compile until it is part of the key.
-  const auto& [source, target, tsv, source_column, target_column, ding, direction, label_column,
-               text_column, text, documents, images, labels, csv, range_begin, range_end, split,
-               limit, jsonl, prompt, answer, squad] = spec;
-  hash.add(concat(source_column, ' ', target_column, ' ', direction, ' ', label_column, ' ',
-                  text_column, ' ', documents, ' ', std::setprecision(17), range_begin, ' ',
+  const auto& [source, target, tsv, csv, jsonl, header, source_column, target_column, text_column,
+               label_column, context_column, question_column, answer_column, answer_start_column,
+               x_column, y_column, prompt, answer, ding, direction, text, documents, images, labels,
+               squad, range_begin, range_end, split, limit] = spec;
+  hash.add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ',
                   range_end, ' ', split, ' ', limit));
-  hash.add(prompt);
-  hash.add(answer);
+  for (const std::string* name : {&header, &source_column, &target_column, &text_column,
+                                  &label_column, &context_column, &question_column, &answer_column,
+                                  &answer_start_column, &x_column, &y_column, &prompt, &answer}) {
+    hash.add(*name);
+  }
   for (const std::string* path :
        {&source, &target, &tsv, &ding, &text, &images, &labels, &jsonl, &squad, &csv}) {
     hash.add(*path);  // part of the key because the counts contain it

@@ -6,14 +6,12 @@
 #include <new>
 
 #include "apps/commands/cli_options.h"
-#include "apps/config/nearest_name.h"
 #include "core/blas.h"
 #include "core/build_info.h"
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "core/text.h"
 #include "data/corpus.h"
-#include "nn/decoding.h"
-#include "data/metrics.h"
 
 namespace tapestry {
 namespace {
@@ -43,30 +41,31 @@ void add_train(CLI::App& app, Run& run) {
 
 void add_evaluate(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("evaluate",
-                                     "BLEU and chrF with sacreBLEU's signature, ROUGE, a language "
-                                     "model's perplexity, the accuracy "
-                                     "on images, or exact match and F1 of answers");
+                                     "BLEU and chrF with sacreBLEU's signature, ROUGE; or what a "
+                                     "model achieves on data");
   auto arguments = std::make_shared<EvaluateArguments>();
   auto* hypothesis = add_translation_options(*command, arguments->translations);
   auto* model = command->add_option("--model", arguments->model, "run or checkpoint");
-  auto* text = command->add_option("--text", arguments->text, "file to measure the model on");
+  auto* data = command->add_option(
+      "--data", arguments->data,
+      "what to measure the model on: train, valid or test (of its config), a file (.tsv, .csv, "
+      ".jsonl, .txt, .json; also compressed), or keys as of data.train (source=FILE target=FILE)");
+  auto* text = command->add_option("--text", arguments->text, "short for --data text=FILE");
   command
       ->add_option("--documents", arguments->documents,
                    join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")
       ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)));
   command->add_flag("--json", arguments->json, "one JSON object");
   hypothesis->excludes(model);
-  auto* images = command->add_option("--images", arguments->images,
-                                     "IDX file, or list of labels and files, as in a config");
-  auto* labels = command->add_option("--labels", arguments->labels, "IDX file of the labels");
-  auto* squad = command->add_option("--squad", arguments->squad,
-                                    "questions in SQuAD's format, as in a config");
-  auto* jsonl = command->add_option(
-      "--jsonl", arguments->jsonl, "questions, or records for the model's prompts, as in a config");
-  squad->needs(model)->excludes(text)->excludes(images);
-  jsonl->needs(model)->excludes(text)->excludes(images)->excludes(squad);
-  text->needs(model)->excludes(images);
-  images->needs(model);
+  auto* images = command->add_option("--images", arguments->images, "short for --data images=FILE");
+  auto* labels = command->add_option("--labels", arguments->labels, "IDX file of their labels");
+  auto* squad = command->add_option("--squad", arguments->squad, "short for --data squad=FILE");
+  auto* jsonl = command->add_option("--jsonl", arguments->jsonl, "short for --data jsonl=FILE");
+  const std::vector<CLI::Option*> sources = {data, text, images, squad, jsonl};
+  for (size_t i = 0; i < sources.size(); ++i) {
+    sources[i]->needs(model);
+    for (size_t j = 0; j < i; ++j) sources[i]->excludes(sources[j]);
+  }
   labels->needs(images);
   add_compute(command, arguments->compute);
   command->callback([&run, arguments] { run = [arguments] { return run_evaluate(*arguments); }; });

@@ -133,18 +133,19 @@ struct ScoreArguments {
   std::string attention;  ///< as in TranslateArguments
 };
 
-/// Scores files of translations, a model on a text (model, text), on images (model,
-/// images, labels) or on questions (model, squad or jsonl).
+/// Scores files of translations, or a model on data (model; data, or one of text, images, squad and
+/// jsonl, which are short for it).
 struct EvaluateArguments {
   TranslationArguments translations;
   bool json = false;
   std::string model;
+  std::vector<std::string> data;  ///< train, valid, test; a file; or keys as of data.train
   std::string text;
   std::string documents;  ///< of text, as in a config; "": as in the training
-  std::string images;     ///< as in a config
-  std::string labels;     ///< of images
-  std::string squad;      ///< questions, as in a config
-  std::string jsonl;      ///< likewise, or records for the prompts of a causal model
+  std::string images;
+  std::string labels;  ///< of images
+  std::string squad;
+  std::string jsonl;
   ComputeArguments compute;
 };
 
@@ -186,6 +187,8 @@ int run_answer(const AnswerArguments& arguments);
 int run_predict(const PredictArguments& arguments);
 int run_score(const ScoreArguments& arguments);
 int run_evaluate(const EvaluateArguments& arguments);
+/// The part of it that has a --model.
+int evaluate_model(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);
 int run_inspect(const InspectArguments& arguments);
 int run_average(const AverageArguments& arguments);

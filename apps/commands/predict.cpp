@@ -30,7 +30,8 @@ std::vector<double> numbers_of(const std::vector<std::string>& lines, int64_t nu
 int run_predict(const PredictArguments& arguments) {
   LineFilter filter("predict", arguments.files);
   set_num_threads(arguments.compute.threads);
-  const auto model = RegressionModel::load(arguments.model, arguments.compute.device);
+  const auto model =
+      RegressionModel::load(read_model_files(arguments.model), arguments.compute.device, "predict");
   std::vector<double> asked;  // for the page
   filter.run(arguments.files.batch_size,
              [&](const std::vector<std::string>& lines, int64_t number) {

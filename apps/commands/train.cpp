@@ -12,6 +12,11 @@
 #include "data/files.h"
 
 namespace tapestry {
+namespace {
+
+constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
+
+}  // namespace
 
 int run_train(const TrainArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides);
@@ -43,6 +48,12 @@ int run_train(const TrainArguments& arguments) {
   // With what the task found in the data: classes, the format of images.
   write_file(folder.file("config.yaml"),
              to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
+  for (const HeldOut set : kHeldOut) {
+    const int64_t examples = task->examples(set);
+    if (examples == 0 || examples >= kFewExamples) continue;
+    log.warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
+                    ": its figures say little"));
+  }
   const ParamStore& store = task->parameters();
   log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
                   " tensors"));

@@ -64,6 +64,33 @@ void check_corpora(Rules& rules, const std::string& key, const std::vector<Corpu
   }
 }
 
+// Whether a part of the same files is read elsewhere.
+bool is_split_elsewhere(const CorpusSpec& corpus, const std::vector<const CorpusSpec*>& others) {
+  return std::any_of(others.begin(), others.end(), [&](const CorpusSpec* other) {
+    return other->split != "all" && other->str() == corpus.str();
+  });
+}
+
+// A part of a file that nothing else splits is a mistake: 1 % of a file for validation, where all
+// of it was meant.
+void check_splits(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
+                  const std::vector<const std::vector<CorpusSpec>*>& elsewhere) {
+  std::vector<const CorpusSpec*> others;
+  for (const auto* list : elsewhere) {
+    for (const CorpusSpec& corpus : *list) others.push_back(&corpus);
+  }
+  for (size_t i = 0; i < corpora.size(); ++i) {
+    const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
+    const CorpusSpec& corpus = corpora[i];
+    rules.of(name, {}, {}, [&](const OptionReport& report) {
+      report.expect(corpus.split == "all" || is_split_elsewhere(corpus, others), "split", "is ",
+                    corpus.split, ", a part of ", corpus.str(),
+                    " of which nothing else reads the rest: with ", name,
+                    ".split=all it is read whole.");
+    });
+  }
+}
+
 void check_labels(Rules& rules, const std::vector<std::string>& labels) {
   rules.of("data", {}, {}, [&](const OptionReport& report) {
     report.expect(labels.size() != 1, "labels", "must name two classes or more, got one.");
@@ -209,7 +236,7 @@ bool reads_text(const Config& config) {
 bool reads_prompts(const Config& config) {
   if (config.task->prompt_metrics.empty() || config.data.train.empty()) return false;
   const CorpusSpec& first = config.data.train[0];
-  return !first.jsonl.empty() || !first.tsv.empty();
+  return !first.prompt.empty() || !first.answer.empty();
 }
 
 bool reads_blocks(const Config& config) {
@@ -292,6 +319,11 @@ void check_rules(const Config& config, const KeyReport& report) {
   });
   check_corpora(rules, "data.train", config.data.train, config);
   check_corpora(rules, "data.valid", config.data.valid, config);
+  check_corpora(rules, "data.test", config.data.test, config);
+  if (report.is_new) {
+    check_splits(rules, "data.valid", config.data.valid, {&config.data.train, &config.data.test});
+    check_splits(rules, "data.test", config.data.test, {&config.data.train, &config.data.valid});
+  }
   check_labels(rules, config.data.labels);
   if (images) check_image(rules, config.data.image);
   if (reads_text(config)) {

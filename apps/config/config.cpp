@@ -116,12 +116,13 @@ void bind_config(ConfigSection& s, Config& config) {
   derive(config);
 }
 
-void check_config(ConfigSection& s, const Config& config) {
+void check_config(ConfigSection& s, const Config& config, bool is_new) {
   check_rules(config, {.complain =
                            [&](const std::string& key, const std::string& problem) {
                              s.complain_of(key, concat('\'', key, "' ", problem));
                            },
-                       .is_sound = [&](const std::string& name) { return s.is_sound(name); }});
+                       .is_sound = [&](const std::string& name) { return s.is_sound(name); },
+                       .is_new = is_new});
 }
 
 // The task and the kind of its examples decide the defaults of everything else.
@@ -145,6 +146,37 @@ ConfigNode resolve(const Config& config) {
       ConfigNode::map(), [&](ConfigSection& s) { bind_config(s, copy); }, options);
 }
 
+// What a corpus with these keys has in common with one that was learnt from.
+CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
+  using Member = std::string CorpusSpec::*;
+  static constexpr std::pair<const char*, Member> kFiles[] = {
+      {"source", &CorpusSpec::source}, {"target", &CorpusSpec::target},
+      {"tsv", &CorpusSpec::tsv},       {"csv", &CorpusSpec::csv},
+      {"jsonl", &CorpusSpec::jsonl},   {"ding", &CorpusSpec::ding},
+      {"text", &CorpusSpec::text},     {"images", &CorpusSpec::images},
+      {"labels", &CorpusSpec::labels}, {"squad", &CorpusSpec::squad}};
+  CorpusSpec corpus;
+  const bool same = std::ranges::any_of(kFiles, [&](const auto& file) {
+    return keys.find(file.first) != nullptr && !(learnt.*file.second).empty();
+  });
+  if (same) {
+    const CorpusSpec fresh;
+    corpus = learnt;
+    for (const auto& [key, member] : kFiles) (corpus.*member).clear();
+    corpus.split = fresh.split;
+    corpus.limit = fresh.limit;
+    corpus.range_begin = fresh.range_begin;
+    corpus.range_end = fresh.range_end;
+  }
+  // Records of any format have the fields of the templates, but a text has none.
+  const bool records =
+      keys.find("tsv") != nullptr || keys.find("csv") != nullptr || keys.find("jsonl") != nullptr;
+  const bool prompts = records && keys.find("text_column") == nullptr;
+  corpus.prompt = prompts ? learnt.prompt : "";
+  corpus.answer = prompts ? learnt.answer : "";
+  return corpus;
+}
+
 void flatten(const ConfigNode& node, const std::string& name,
              std::map<std::string, std::string>& keys) {
   const auto inside = [&](const std::string& key) { return name.empty() ? key : name + '.' + key; };
@@ -166,7 +198,7 @@ Config read_tree(const ConfigNode& root, ConfigReadOptions options,
   Config config = defaults_for(root);
   const auto bind = [&](ConfigSection& s) {
     bind_config(s, config);
-    check_config(s, config);
+    check_config(s, config, options.refuse_unused);
   };
   read_config(root, bind, options, std::move(problems));
   return config;
@@ -194,6 +226,24 @@ Config load_checkpoint_config(const std::string& json, const std::string& name) 
   options.check_files = false;
   options.refuse_unused = false;
   return read_tree(parse_config_text(json, name, ""), options);
+}
+
+CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& keys) {
+  ConfigNode root = ConfigNode::map();
+  std::vector<ConfigProblem> problems;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    apply_override(root, keys[i], static_cast<int>(i), problems);
+  }
+  CorpusSpec corpus = like(config.data.train.at(0), root);
+  const auto bind = [&](ConfigSection& s) {
+    bind_corpus(s, *config.task, corpus);
+    if (!s.is_sound("")) return;
+    corpus.validate(OptionReport([&](const std::string& member, const std::string& problem) {
+      s.complain(member, '\'', member, "' ", problem);
+    }));
+  };
+  read_config(root, bind, {.check_files = false}, std::move(problems));
+  return corpus;
 }
 
 std::map<std::string, std::string> flat_keys(const Config& config) {

@@ -28,6 +28,7 @@ namespace tapestry {
 struct DataOptions {
   std::vector<CorpusSpec> train;
   std::vector<CorpusSpec> valid;  ///< empty: no validation
+  std::vector<CorpusSpec> test;   ///< scored once, at the end
   CorpusOptions corpus;
   int64_t doc_stride = 64;          ///< question_answering: tokens from window to window
   int64_t block_size = 256;         ///< clm, mlm: tokens of a row
@@ -148,6 +149,10 @@ Config load_checkpoint_config(const std::string& json, const std::string& name);
 /// Whether a parameter learns: with adapters they and training.modules_to_save, without all; and
 /// nothing of training.freeze.
 bool learns(const Config& config, const std::string& parameter);
+/// A corpus of the config's task from keys as of data.train: "jsonl=FILE", "text_column=t". What
+/// they leave open is as in data.train, if that is of the same kind, but for its part of a file.
+/// Throws one Error(kConfig) that lists everything that is wrong.
+CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& keys);
 
 /// Every key with its value; reads back to an equal Config.
 std::string to_yaml(const Config& config);

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "apps/config/nearest_name.h"
+#include "core/nearest_name.h"
 #include "core/text.h"
 
 namespace tapestry {
@@ -216,20 +216,39 @@ std::string ConfigSection::full_name(const std::string& key) const {
   return path_.empty() ? key : path_ + "." + key;
 }
 
+const ConfigEntry* ConfigSection::find(const std::string& key) const {
+  const ConfigEntry* const entry = node_.find(key);
+  const bool counts = entry != nullptr && (!only_overrides_ || entry->value.location.is_override());
+  return counts ? entry : nullptr;
+}
+
+void ConfigSection::replace_by_overrides(const std::vector<std::vector<std::string>>& groups) {
+  std::set<size_t> file, overrides;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (const std::string& key : groups[i]) {
+      const ConfigEntry* const entry = node_.find(key);
+      if (entry != nullptr) (entry->value.location.is_override() ? overrides : file).insert(i);
+    }
+  }
+  only_overrides_ = std::any_of(file.begin(), file.end(), [&](size_t i) {
+    return !overrides.empty() && !overrides.contains(i);
+  });
+}
+
 bool ConfigSection::has(const std::string& key) const {
-  const ConfigEntry* entry = node_.find(key);
+  const ConfigEntry* entry = find(key);
   return entry != nullptr && entry->value.kind != ConfigNode::Kind::kNull;
 }
 
 const ConfigNode* ConfigSection::take(const std::string& key) {
   known_.push_back(key);
   session_.add_known(path_, key);
-  const ConfigEntry* entry = node_.find(key);
+  const ConfigEntry* entry = find(key);
   return entry == nullptr ? nullptr : &entry->value;
 }
 
 const ConfigLocation& ConfigSection::location_of(const std::string& key) const {
-  const ConfigEntry* entry = node_.find(key);
+  const ConfigEntry* entry = find(key);
   return entry == nullptr ? output_.location : entry->value.location;
 }
 
@@ -426,6 +445,20 @@ void ConfigSection::read_input_file(const std::string& key, std::string& path,
   put(key, string_node(path));
 }
 
+void ConfigSection::read_column(const std::string& key, std::string& value, const char* meaning) {
+  note(key, "column", meaning);
+  if (const ConfigNode* node = take(key)) {
+    if (node->kind != ConfigNode::Kind::kScalar || node->text.empty()) {
+      mistyped(key, "the number or the name of a column", *node);
+    } else {
+      value = node->text;
+    }
+  }
+  int64_t number = 0;
+  const bool counts = parse_yaml_integer(value, number) && std::to_string(number) == value;
+  put(key, counts ? number_node(value) : string_node(value));
+}
+
 void ConfigSection::read_output_path(const std::string& key, std::string& path,
                                      const char* meaning) {
   note(key, "folder", meaning);
@@ -499,6 +532,7 @@ void ConfigSection::put(const std::string& key, ConfigNode value) {
 void ConfigSection::finish() {
   for (size_t i = 0; i < node_.entries.size(); ++i) {
     const ConfigEntry& entry = node_.entries[i];
+    if (only_overrides_ && !entry.value.location.is_override()) continue;
     const ConfigEntry* first = node_.find(entry.key);
     if (first != &entry) {
       const std::string place = path_.empty() ? "" : concat(" in '", path_, '\'');

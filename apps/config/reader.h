@@ -71,7 +71,12 @@ class ConfigSection {
   /// True when the file or an override gives this key a value. Does not make the key known.
   bool has(const std::string& key) const;
   /// True when the key stands there, with or without a value.
-  bool given(const std::string& key) const { return node_.find(key) != nullptr; }
+  bool given(const std::string& key) const { return find(key) != nullptr; }
+  /// Keys that exclude each other, in groups that go together. An override with a key of one group
+  /// replaces the file's section that has keys of another one: all keys of the file count as
+  /// absent.
+  void replace_by_overrides(const std::vector<std::vector<std::string>>& groups);
+
   /// Makes a key known that is read only where it is given.
   void know(const std::string& key) { take(key); }
 
@@ -118,6 +123,9 @@ class ConfigSection {
       refuse(key, why);
     }
   }
+
+  /// Reads a column of a file: its number or its name. An empty one is refused.
+  void read_column(const std::string& key, std::string& value, const char* meaning);
 
   /// Reads the path of a file that must exist and be readable (see ConfigReadOptions), and makes it
   /// absolute: relative to the file that names it, or to the working directory on a command line.
@@ -181,6 +189,8 @@ class ConfigSection {
   /// Writes the key into the reference, not applying until it is put().
   void note(const std::string& key, const char* type, const char* meaning,
             const std::string& bounds = "", std::vector<std::string> choices = {});
+  /// The entry of `key`, or nullptr: also where overrides replaced it.
+  const ConfigEntry* find(const std::string& key) const;
   /// The value of `key` or nullptr; from here on the key is known.
   const ConfigNode* take(const std::string& key);
   const ConfigLocation& location_of(const std::string& key) const;
@@ -212,6 +222,7 @@ class ConfigSection {
   std::string path_;
   std::vector<std::string> known_;
   std::set<std::string> demanded_;
+  bool only_overrides_ = false;  ///< the file's keys count as absent
   ConfigNode output_ = ConfigNode::map();
 };
 

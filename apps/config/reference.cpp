@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "apps/config/nearest_name.h"
 #include "apps/config/sections.h"
+#include "core/nearest_name.h"
 
 namespace tapestry {
 namespace {
@@ -20,8 +20,12 @@ struct Probe {
 
 // What decides which keys apply, beside the choices: those are all tried out.
 constexpr Probe kProbes[] = {
-    {"data.train.tsv", "data.train={tsv: x}"},          {"data.train.ding", "data.train={ding: x}"},
-    {"data.train.jsonl", "data.train={jsonl: x}"},      {"tokenizer.path", "tokenizer.path=x"},
+    {"data.train.tsv", "data.train={tsv: x}"},
+    {"data.train.ding", "data.train={ding: x}"},
+    {"data.train.csv", "data.train={csv: x}"},
+    {"data.train.jsonl", "data.train={jsonl: x}"},
+    {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
+    {"tokenizer.path", "tokenizer.path=x"},
     {"model.kv_latent_size", "model.kv_latent_size=2"},
 };
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need
@@ -50,7 +54,9 @@ Reading read_keys(const std::string& task, const std::vector<std::string>& overr
   for (const std::string& text : overrides) apply_override(root, text, 0, problems);
   Reading keys;
   read_tree(root, {.check_files = false, .complain = false, .keys = &keys});
-  std::erase_if(keys, [](const ConfigKey& key) { return key.name.starts_with("data.valid."); });
+  std::erase_if(keys, [](const ConfigKey& key) {
+    return key.name.starts_with("data.valid.") || key.name.starts_with("data.test.");
+  });
   return keys;
 }
 
@@ -174,7 +180,8 @@ Sight sight_of(const Family& family, const std::string& name) {
     return entry.second.with.empty() || entry.second.without.empty();
   });
   if (sight.key == nullptr) return sight;
-  sight.probe = joined(probes, always ? " and " : " or ");
+  // A key that is a probe itself needs no other one.
+  sight.probe = is_probe ? "" : joined(probes, always ? " and " : " or ");
   sight.preset = is_probe ? "" : preset_of(*sight.key);
   for (const auto& [preset, choices] : presets) {
     sight.preset += concat("; ", preset, " with ", joined(choices, " or "));
@@ -363,7 +370,9 @@ const std::vector<KeyEntry>& key_entries() {
 
 std::string describe_key(const std::string& given) {
   std::string name = given;
-  if (name.starts_with("data.valid.")) name.replace(0, 11, "data.train.");
+  for (const std::string same : {"data.valid.", "data.test."}) {
+    if (name.starts_with(same)) name.replace(0, same.size(), "data.train.");
+  }
   std::vector<std::string> names, matches;
   std::string text;
   for (const KeyEntry& entry : key_entries()) {

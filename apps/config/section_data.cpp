@@ -9,130 +9,215 @@ constexpr const char* kSplit =
 
 void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const TaskKind& task,
                   std::vector<CorpusSpec>& corpora) {
-  s.section_list(key, corpora, meaning, [&](ConfigSection& c, CorpusSpec& corpus) {
-    task.bind_corpus(c, corpus);
-    c.read("limit", corpus.limit, "Reads only so many usable examples; 0: all of them.",
-           at_least(0));
-  });
+  s.section_list(key, corpora, meaning,
+                 [&](ConfigSection& c, CorpusSpec& corpus) { bind_corpus(c, task, corpus); });
+}
+
+using FileMember = std::string CorpusSpec::*;
+using FileKeys = std::vector<std::pair<const char*, FileMember>>;
+
+// A kind of corpus on the command line replaces the file's with all its keys.
+void prefer_overrides(ConfigSection& s, const FileKeys& keys) {
+  std::vector<std::vector<std::string>> kinds;
+  for (const auto& [key, member] : keys) {
+    kinds.push_back({key});
+    if (member == &CorpusSpec::source) kinds.back().emplace_back("target");
+  }
+  s.replace_by_overrides(kinds);
+}
+
+// The first of these keys that is given, or has a value by default; "" if there is none. A second
+// one is a complaint. Those that are not chosen are known.
+std::string choose(ConfigSection& s, const CorpusSpec& corpus, const FileKeys& keys) {
+  prefer_overrides(s, keys);
+  std::string chosen, all;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    all += concat(i == 0                 ? ""
+                  : i + 1 == keys.size() ? " or "
+                                         : ", ",
+                  std::string(keys[i].first) == "source" ? "source and target" : keys[i].first);
+  }
+  for (const auto& [key, member] : keys) {
+    const bool given = s.given(key) || !(corpus.*member).empty() ||
+                       (member == &CorpusSpec::source && s.given("target"));
+    if (given && chosen.empty()) {
+      chosen = key;
+      continue;
+    }
+    s.know(key);
+    if (!given) continue;
+    s.complain(key, '\'', s.full_name(key), "' excludes '", chosen, "': give one of ", all, '.');
+  }
+  return chosen;
+}
+
+constexpr std::pair<const char*, FileMember> kTsv{"tsv", &CorpusSpec::tsv};
+constexpr std::pair<const char*, FileMember> kCsv{"csv", &CorpusSpec::csv};
+constexpr std::pair<const char*, FileMember> kJsonl{"jsonl", &CorpusSpec::jsonl};
+
+const FileKeys kTexts = {{"text", &CorpusSpec::text}, kTsv, kCsv, kJsonl};
+
+bool has_records(const std::string& kind) {
+  return kind == kTsv.first || kind == kCsv.first || kind == kJsonl.first;
+}
+
+struct ColumnKey {
+  const char* key;
+  FileMember member;
+  const char* meaning;
+};
+
+// The keys of a tsv, csv or jsonl: the file, its columns, its header.
+void bind_records(ConfigSection& s, CorpusSpec& corpus, const std::string& format,
+                  CorpusSpec::Kind kind, const std::vector<ColumnKey>& columns) {
+  s.demand(format);
+  if (format == "tsv") {
+    s.read_input_file("tsv", corpus.tsv, "File of records in columns between tabs.");
+  } else if (format == "csv") {
+    s.read_input_file("csv", corpus.csv,
+                      "File of records in columns between commas, with quotes as RFC 4180 has "
+                      "them.");
+  } else {
+    s.read_input_file("jsonl", corpus.jsonl, "File of records, a JSON object in each line.");
+  }
+  corpus.settle_columns(kind);
+  for (const ColumnKey& column : columns) {
+    s.read_column(column.key, corpus.*column.member, column.meaning);
+  }
+  s.read_choice_if(
+      format != "jsonl", "with jsonl", "header", corpus.header, names(RecordFile::kHeaders),
+      "Whether the first line names the columns; auto: that of a csv does, and that of "
+      "a tsv where a column is given by its name.");
+}
+
+void bind_split(ConfigSection& s, CorpusSpec& corpus) {
+  s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
 }
 
 }  // namespace
 
-// Pairs of sentences: source and target files, a TSV, or the Ding dictionary.
+void bind_corpus(ConfigSection& s, const TaskKind& task, CorpusSpec& corpus) {
+  task.bind_corpus(s, corpus);
+  s.read("limit", corpus.limit, "Reads only so many usable examples; 0: all of them.", at_least(0));
+}
+
+// Pairs of sentences: source and target files, records, or the Ding dictionary.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
-  const bool tsv = s.given("tsv") || !corpus.tsv.empty();
-  const bool ding = s.given("ding") || !corpus.ding.empty();
-  const bool pair = s.given("source") || s.given("target") || !corpus.source.empty();
-  if (tsv + ding + pair > 1) {
-    s.complain(tsv ? "tsv" : "ding", '\'', s.full_name(tsv ? "tsv" : "ding"),
-               "' excludes the others: give either source and target, or tsv, or ding.");
-  }
-  if (ding) {
+  const std::string kind =
+      choose(s, corpus,
+             {{"source", &CorpusSpec::source}, kTsv, kCsv, kJsonl, {"ding", &CorpusSpec::ding}});
+  if (kind == "ding") {
     s.demand("ding");
     s.read_input_file("ding", corpus.ding, "File of the Ding dictionary (German and English).");
     s.read_choice("direction", corpus.direction, names(CorpusSpec::kDirections),
                   "Which side of the dictionary is translated into which.");
-    s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
+    return bind_split(s, corpus);
   }
-  if (tsv) {
-    s.demand("tsv");
-    s.read_input_file("tsv", corpus.tsv, "File with a pair of sentences in each line.");
-    s.read("source_column", corpus.source_column, "Column of the source, counted from 1.",
-           at_least(1));
-    s.read("target_column", corpus.target_column, "Column of the target, counted from 1.",
-           at_least(1));
+  if (has_records(kind)) {
+    if (s.given("target")) s.know("target");
+    bind_records(
+        s, corpus, kind, CorpusSpec::Kind::kPairs,
+        {{"source_column", &CorpusSpec::source_column,
+          "Column of the source: its number from 1, or its name. tsv: 1; csv, jsonl: source."},
+         {"target_column", &CorpusSpec::target_column,
+          "Column of the target: its number from 1, or its name. tsv: 2; csv, jsonl: target."}});
+    return bind_split(s, corpus);
   }
-  if (pair || !(tsv || ding)) {
-    if (pair) {
-      s.demand("source");
-      s.demand("target");
-    } else {
-      s.complain("", '\'', s.full_name("source"),
-                 "' is missing: give source and target, or tsv, or ding.");
-    }
-    s.read_input_file("source", corpus.source, "File with one sentence in each line.");
-    s.read_input_file("target", corpus.target, "File with the translation of each line.");
+  if (kind.empty()) {
+    s.complain("", '\'', s.full_name("source"),
+               "' is missing: give source and target, or one of tsv, csv, jsonl or ding.");
+  } else {
+    s.demand("source");
+    s.demand("target");
   }
+  s.read_input_file("source", corpus.source, "File with one sentence in each line.");
+  s.read_input_file("target", corpus.target, "File with the translation of each line.");
 }
 
 // Text without translations.
 void bind_text(ConfigSection& s, CorpusSpec& corpus) {
+  const std::string kind = choose(s, corpus, kTexts);
+  if (has_records(kind)) {
+    bind_records(
+        s, corpus, kind, CorpusSpec::Kind::kText,
+        {{"text_column", &CorpusSpec::text_column,
+          "Column of the text: its number from 1, or its name. tsv: 1; csv, jsonl: text."}});
+    return bind_split(s, corpus);
+  }
   s.demand("text");
   s.read_input_file("text", corpus.text, "File of plain text.");
   s.read_choice("documents", corpus.documents, names(CorpusSpec::kDocuments),
                 "What one document is: each line, a paragraph (up to a blank line), a fortune (up "
                 "to a line with only %), or the whole file.");
   bind_range(s, corpus, corpus.documents == "file");
-  s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
+  bind_split(s, corpus);
 }
 
 // Records from which templates make prompts and answers.
 void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
+  prefer_overrides(s, kTexts);
   const auto given = [&](const char* key, const std::string& value) {
     return s.given(key) || !value.empty();
   };
-  const bool tsv = given("tsv", corpus.tsv), jsonl = given("jsonl", corpus.jsonl);
-  if (!tsv && !jsonl && !given("prompt", corpus.prompt) && !given("answer", corpus.answer)) {
-    for (const char* key : {"jsonl", "tsv", "prompt", "answer"}) s.know(key);
+  if (!given("prompt", corpus.prompt) && !given("answer", corpus.answer)) {
+    for (const char* key : {"prompt", "answer"}) s.know(key);
     return bind_text(s, corpus);
   }
-  if (tsv && jsonl) {
-    s.complain("tsv", '\'', s.full_name("tsv"), "' excludes the other: give jsonl or tsv.");
-  }
-  if (tsv) {
-    s.demand("tsv");
-    s.read_input_file("tsv", corpus.tsv, "File with an example in each line, in columns.");
-  }
-  if (jsonl || !tsv) {
-    s.demand("jsonl");
-    s.read_input_file("jsonl", corpus.jsonl, "File with a JSON object in each line.");
-  }
+  const std::string kind = choose(s, corpus, {kJsonl, kCsv, kTsv});
+  bind_records(s, corpus, kind.empty() ? "jsonl" : kind, CorpusSpec::Kind::kPrompted, {});
   s.require(
       "prompt", corpus.prompt,
-      "What the model reads, with fields of the example in braces: \"Question: "
+      "What the model reads, with fields of the record in braces: \"Question: "
       "{question}\\nAnswer:\". The columns of a tsv are {1}, {2}, ...; {{ and }} are braces.");
   s.require("answer", corpus.answer,
             "What it must write then, likewise: only this counts in the loss. Spaces between the "
             "two belong to the answer: \" {answer}\".");
-  s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
+  bind_split(s, corpus);
 }
 
 // Questions whose answers are spans of a context.
 void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
-  const bool squad = s.given("squad") || !corpus.squad.empty();
-  const bool jsonl = s.given("jsonl") || !corpus.jsonl.empty();
-  if (squad && jsonl) {
-    s.complain("jsonl", '\'', s.full_name("jsonl"), "' excludes the other: give squad or jsonl.");
+  const std::string kind = choose(s, corpus, {{"squad", &CorpusSpec::squad}, kJsonl, kCsv, kTsv});
+  if (has_records(kind)) {
+    return bind_records(
+        s, corpus, kind, CorpusSpec::Kind::kQuestions,
+        {{"context_column", &CorpusSpec::context_column,
+          "Column of the text that holds the answer, by number from 1 or by name (csv, jsonl: "
+          "context)."},
+         {"question_column", &CorpusSpec::question_column,
+          "Column of the question: its number from 1, or its name. tsv: 2; csv, jsonl: question."},
+         {"answer_column", &CorpusSpec::answer_column,
+          "Column of the answer, which stands in the context, by number from 1 or by name (csv, "
+          "jsonl: answer)."},
+         {"answer_start_column", &CorpusSpec::answer_start_column,
+          "Column of the character of the context where it begins, from 0, by number from 1 or by "
+          "name (csv, jsonl: answer_start)."}});
   }
-  if (jsonl) {
-    s.demand("jsonl");
-    s.read_input_file("jsonl", corpus.jsonl, "File with a JSON object in each line.");
-  } else {
-    s.know("jsonl");
-  }
-  if (!squad && jsonl) return s.know("squad");
   s.demand("squad");
-  s.read_input_file(
-      "squad", corpus.squad,
-      "File in SQuAD's format, or use jsonl: context, question, answer, answer_start.");
+  s.read_input_file("squad", corpus.squad,
+                    "File of questions in SQuAD's format: one JSON document.");
 }
 
 // Texts or images with a class each.
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
-  if (s.given("images") || !corpus.images.empty()) return bind_image_corpus(s, corpus);
-  s.know("images");
-  s.demand("tsv");
-  s.read_input_file("tsv", corpus.tsv, "File with a class and a text in each line.");
-  if (corpus.label_column == 0) corpus.label_column = 1, corpus.text_column = 2;
-  s.read("label_column", corpus.label_column, "Column of the class, counted from 1.", at_least(1));
-  s.read("text_column", corpus.text_column, "Column of the text, counted from 1.", at_least(1));
-  s.read_choice("split", corpus.split, names(CorpusSpec::kSplits), kSplit);
+  const std::string kind = choose(s, corpus, {{"images", &CorpusSpec::images}, kTsv, kCsv, kJsonl});
+  if (kind == "images") return bind_image_corpus(s, corpus);
+  bind_records(s, corpus, kind.empty() ? "tsv" : kind, CorpusSpec::Kind::kLabelled,
+               {{"label_column", &CorpusSpec::label_column,
+                 "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: label."},
+                {"text_column", &CorpusSpec::text_column,
+                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
+  bind_split(s, corpus);
 }
 
 void bind_points(ConfigSection& s, CorpusSpec& corpus) {
-  s.demand("csv");
-  s.read_input_file("csv", corpus.csv,
-                    "File of points: x, a comma and y in each line, with or without a header.");
+  const std::string kind = choose(s, corpus, {kCsv, kTsv, kJsonl});
+  bind_records(
+      s, corpus, kind.empty() ? "csv" : kind, CorpusSpec::Kind::kPoints,
+      {{"x_column", &CorpusSpec::x_column,
+        "Column of the points' x: its number from 1, or its name. csv, tsv: 1; jsonl: x."},
+       {"y_column", &CorpusSpec::y_column,
+        "Column of the points' y: its number from 1, or its name. csv, tsv: 2; jsonl: y."}});
 }
 
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
@@ -157,6 +242,10 @@ void bind_data(ConfigSection& s, Config& config) {
                "The corpus of the validation, or a list of corpora; without it there is no "
                "validation. It has the keys of data.train.",
                *config.task, data.valid);
+  bind_corpora(s, "test",
+               "The corpus that is measured once, at the end of the training, with the best "
+               "checkpoint. It has the keys of data.train.",
+               *config.task, data.test);
   const bool blocks = reads_blocks(config), prompts = reads_prompts(config);
   const bool images = reads_images(config);
   if (images) bind_image_data(s, config);

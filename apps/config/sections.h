@@ -28,6 +28,8 @@ auto named(const Values& values) {
 }
 
 void bind_data(ConfigSection& s, Config& config);
+/// One corpus of a task, with the keys that all kinds have.
+void bind_corpus(ConfigSection& s, const TaskKind& task, CorpusSpec& corpus);
 /// Corpora: pairs of sentences; text without translations; texts or images with a class each.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus);
 void bind_text(ConfigSection& s, CorpusSpec& corpus);
@@ -87,6 +89,8 @@ struct KeyReport {
   /// Whether no value of a section was refused. Else what the section holds is not what the user
   /// wrote, and its rules are left out.
   std::function<bool(const std::string& section)> is_sound;
+  /// False for the config of a checkpoint: how it read its data is no matter any more.
+  bool is_new = true;
 };
 void check_rules(const Config& config, const KeyReport& report);
 

@@ -203,6 +203,8 @@ ConfigNode parse_override_value(const std::string& text, const std::string& wher
 
 }  // namespace
 
+bool ConfigLocation::is_override() const { return order >= kCommandLineOrder; }
+
 ConfigNode ConfigNode::map(ConfigLocation location) {
   ConfigNode node;
   node.kind = Kind::kMap;

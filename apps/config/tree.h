@@ -13,6 +13,8 @@ struct ConfigLocation {
   std::string where;      ///< "configs/base.yaml:12:3" or "command line: training.max_steps=9"
   std::string directory;  ///< relative data paths start here; empty: the working directory
   int64_t order = 0;      ///< errors are reported in this order
+
+  bool is_override() const;  ///< on the command line
 };
 
 struct ConfigEntry;

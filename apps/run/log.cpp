@@ -42,6 +42,7 @@ void cut_metrics(const std::string& path, int64_t last_step) {
 
 struct RunLog::Sinks {
   std::shared_ptr<spdlog::logger> logger;
+  std::string metrics_path;  ///< empty: there is no file
   std::ofstream metrics;
   std::vector<std::unique_ptr<Reporter>> reporters;
 };
@@ -63,6 +64,7 @@ RunLog::RunLog(const std::string& folder, int64_t resumed_step) : RunLog() {
   sinks_->logger->flush_on(spdlog::level::info);
   const std::string metrics = folder + "/metrics.jsonl";
   cut_metrics(metrics, resumed_step);
+  sinks_->metrics_path = metrics;
   sinks_->metrics.open(metrics, std::ios::app);
   if (!sinks_->metrics) fail(ErrorKind::kRuntime, "[log] cannot write ", metrics, '.');
 }
@@ -99,6 +101,15 @@ void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& 
     }
   }
   sinks_->metrics << line.dump() << std::endl;
+}
+
+bool RunLog::has_metrics(int64_t step, const std::string& kind) const {
+  std::ifstream in(sinks_->metrics_path);
+  for (std::string line; std::getline(in, line);) {
+    if (step_of(line) != step) continue;
+    if (Json::parse(line).value("kind", "") == kind) return true;
+  }
+  return false;
 }
 
 void RunLog::progress(int64_t step, int64_t total, const std::string& status) {

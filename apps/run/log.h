@@ -36,6 +36,9 @@ class RunLog {
   /// The run is over: no more metrics come.
   void finish();
 
+  /// Whether metrics.jsonl has a line of this update and kind.
+  bool has_metrics(int64_t step, const std::string& kind) const;
+
   /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.
   void progress(int64_t step, int64_t total, const std::string& status);
 

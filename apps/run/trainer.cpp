@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <limits>
 
@@ -21,6 +22,7 @@ namespace tapestry {
 namespace {
 
 constexpr int64_t kMostSkippedInARow = 10;
+constexpr const char* kTest = "test";  // the kind of lines of metrics.jsonl
 // Random streams set aside for each micro-batch of an update.
 constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
 // Of names in optimizer.safetensors: parameters as they are trained, and what Ema calls averages.
@@ -35,6 +37,15 @@ ScheduleOptions schedule_until(ScheduleOptions options, int64_t total_steps) {
 // The batches of an epoch count only where epochs do: a long text takes time to be counted.
 int64_t updates_of(const TrainingOptions& training, const TrainingTask& task) {
   return total_updates(training, training.num_train_epochs > 0 ? task.batches_in_epoch() : 0);
+}
+
+// " accuracy 91.00 nll 0.2311"
+std::string listed(const std::map<std::string, double>& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    text += fmt::format(" {} {:.{}f}", name, value, larger_is_better(name) ? 2 : 4);
+  }
+  return text;
 }
 
 // Without the warm-up, what a short run averages would be its random beginning above all.
@@ -283,6 +294,7 @@ int Trainer::run() {
     log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
     if (!stats.refusal.empty()) log_.warn(concat("no graph of every shape: ", stats.refusal));
   }
+  measure_test();
   return 0;
 }
 
@@ -343,19 +355,16 @@ void Trainer::report(bool logged) {
 }
 
 bool Trainer::validate() {
+  if (task_.examples(HeldOut::kValidation) == 0) return false;
   finish_update();
   std::map<std::string, double> metrics;
   {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
-    metrics = task_.validate({.label_smoothing = config_.training.label_smoothing});
+    metrics =
+        task_.measure(HeldOut::kValidation, {.label_smoothing = config_.training.label_smoothing});
   }
-  if (metrics.empty()) return false;
-  std::string text = concat("validation after update ", state_.step, ": ");
-  MetricValues line;
-  for (const auto& [name, value] : metrics) {
-    text += fmt::format(" {} {:.{}f}", name, value, larger_is_better(name) ? 2 : 4);
-    line.emplace_back(name, value);
-  }
+  const std::string text = concat("validation after update ", state_.step, ": ", listed(metrics));
+  MetricValues line(metrics.begin(), metrics.end());
   line.emplace_back("seconds", state_.seconds);
   log_.metrics(state_.step, "valid", line);
 
@@ -415,6 +424,23 @@ void Trainer::watch_plateau(const std::map<std::string, double>& metrics) {
   }
   log_.info(fmt::format("no better {} than {:.4f}: the learning rate falls to {:.3g}", name,
                         plateau.best, base * plateau.scale));
+}
+
+// What model.safetensors of the best checkpoint holds is what a user gets, averages included.
+void Trainer::measure_test() {
+  if (task_.examples(HeldOut::kTest) == 0 || log_.has_metrics(state_.step, kTest)) return;
+  const std::filesystem::path path = resolve_checkpoint(folder_.path());
+  const std::string name = std::filesystem::canonical(path).filename();
+  Checkpoint checkpoint(path);
+  load_parameters(task_.parameters(), TensorReader(checkpoint.open(kModelFile)));
+  const std::map<std::string, double> metrics =
+      task_.measure(HeldOut::kTest, {.label_smoothing = config_.training.label_smoothing});
+  const std::string step = name.substr(name.rfind('-') + 1);
+  MetricValues line(metrics.begin(), metrics.end());
+  line.emplace_back("checkpoint", std::stod(step));
+  log_.metrics(state_.step, kTest, line);
+  log_.info(concat("test: ", listed(metrics), "  (", name,
+                   std::stoll(step) == state_.best_step ? ", the best)" : ", the last)"));
 }
 
 bool Trainer::patience_is_over() const {

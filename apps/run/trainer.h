@@ -73,6 +73,9 @@ class Trainer {
   void report(bool logged);
   /// Returns true when the metric is the best so far.
   bool validate();
+  /// Measures the test set with the best checkpoint, if this was not done at this update before.
+  /// The model then holds that checkpoint's parameters: training is over.
+  void measure_test();
   void save(bool best);
   bool patience_is_over() const;
   /// Of an update, counted from 1, as the validations up to now have it.

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/evaluation.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
@@ -23,16 +24,25 @@ struct TextData {
 
   TextData(Config& config, TokenizerPair& tokenizers, const Report& report) {
     tokenizers = prepare_tokenizers(config, std::move(tokenizers), report);
-    CorpusOptions options = config.data.corpus;
-    train = load_labelled(config.data.train, *tokenizers.source, options, config.data.labels);
+    train = load_labelled(config.data.train, *tokenizers.source, config.data.corpus,
+                          config.data.labels);
     report(
         concat("training data: ", train.label_names.size(), " classes; ", train.counts.summary()));
     config.data.labels = train.label_names;
-    if (config.data.valid.empty()) return;
-    options.overlong = "truncate";
-    valid = load_labelled(config.data.valid, *tokenizers.source, options, train.label_names);
-    report("validation data: " + valid.counts.summary());
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      held_out[set] = load_held_out(config, corpora_of(config, set), tokenizers);
+      report_held_out(set, held_out[set].counts, report);
+    }
   }
+
+  static Corpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
+                              const TokenizerPair& tokenizers) {
+    CorpusOptions options = config.data.corpus;
+    options.overlong = "truncate";
+    return load_labelled(corpora, *tokenizers.source, options, config.data.labels);
+  }
+  static int64_t examples(const Corpus& corpus) { return corpus.size(); }
 
   static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
                          DataPosition start) {
@@ -45,7 +55,8 @@ struct TextData {
   }
   static int64_t tokens(const Model&, const LabelledBatch& batch) { return batch.tokens; }
 
-  Corpus train, valid;
+  Corpus train;
+  OfHeldOut<Corpus> held_out;
 };
 
 struct ImageData {
@@ -62,10 +73,18 @@ struct ImageData {
     if (data.image.mean.empty()) data.image = found;
     report(concat("training data: ", data.labels.size(), " classes, ", train.images(),
                   " images of ", train.size.str()));
-    if (data.valid.empty()) return;
-    valid = load_images(data.valid, train.size, train.label_names);
-    report(concat("validation data: ", valid.images(), " images"));
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      held_out[set] = load_held_out(config, corpora_of(config, set), {});
+      report(concat(name_of(set), " data: ", held_out[set].images(), " images"));
+    }
   }
+
+  static Corpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
+                              const TokenizerPair&) {
+    return load_images(corpora, config.data.image.size, config.data.labels);
+  }
+  static int64_t examples(const Corpus& corpus) { return corpus.images(); }
 
   static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
                          DataPosition start) {
@@ -83,7 +102,8 @@ struct ImageData {
     return batch.rows * model.model.tokens();
   }
 
-  Corpus train, valid;
+  Corpus train;
+  OfHeldOut<Corpus> held_out;
 };
 
 template <class Kind, class Batch>
@@ -92,15 +112,55 @@ CrossEntropy loss_of(const typename Kind::Model& model, const Batch& batch,
   return cross_entropy(Kind::logits(model, batch), batch.labels, options);
 }
 
+/// Calls f(batch, logits) for each batch of a corpus, in order.
+template <class Kind, class F>
+void for_each_batch(const typename Kind::Model& model, const typename Kind::Corpus& corpus, F f) {
+  auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
+  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+    const auto batch = batches.next();
+    f(batch, Kind::logits(model, batch));
+  }
+}
+
 template <class Kind>
 LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpus& corpus,
                    const CrossEntropyOptions& options) {
-  auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
   LossSums sums;
-  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-    sums.add(loss_of<Kind>(model, batches.next(), options));
-  }
+  for_each_batch<Kind>(model, corpus, [&](const auto& batch, const Var& logits) {
+    sums.add(cross_entropy(logits, batch.labels, options));
+  });
   return sums;
+}
+
+template <class Kind>
+Evaluation evaluate_kind(ModelFiles files, const std::string& device,
+                         const std::vector<CorpusSpec>& corpora, const char* unit) {
+  const auto model = Kind::Model::load(std::move(files), device, "evaluate", kClassifies);
+  const auto corpus = Kind::load_held_out(model->config, corpora, model->tokenizers);
+  if constexpr (requires { corpus.counts; }) warn_of_dropped(corpus.counts);
+  const std::vector<std::string>& names = model->config.data.labels;
+  LossSums sums;
+  ClassCounts counts(names);
+  for_each_batch<Kind>(*model, corpus, [&](const auto& batch, const Var& logits) {
+    sums.add(cross_entropy(logits, batch.labels, {}));
+    const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
+    const std::vector<int32_t> labels = batch.labels.template to_vector<int32_t>();
+    for (size_t row = 0; row < labels.size(); ++row) {
+      counts.add(labels[row], std::span(scores).subspan(row * names.size(), names.size()));
+    }
+  });
+  Evaluation result;
+  result.classes = counts.scores();
+  result.add(sums.metrics(), {"nll", "accuracy"});
+  result.add_percent("macro_f1", result.classes->macro_f1);
+  result.add_percent("weighted_f1", result.classes->weighted_f1);
+  for (const int64_t k : {2, 3, 5}) {
+    if (k < std::ssize(names)) {
+      result.add_percent(concat("top_", k, "_accuracy"), counts.top_k_accuracy(k));
+    }
+  }
+  result.add_count(unit, Kind::examples(corpus));
+  return result;
 }
 
 template <class Kind>
@@ -133,9 +193,9 @@ class ClassificationTask : public TrainingTask {
     return Kind::batches(model_.config, data_.train, /*shuffle=*/true, {}).batches_in_epoch();
   }
 
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (model_.config.data.valid.empty()) return {};
-    return loss_over<Kind>(model_, data_.valid, options).metrics();
+  int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+    return loss_over<Kind>(model_, data_.held_out[set], options).metrics();
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
 
@@ -169,6 +229,14 @@ std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizer
                                                         report);
 }
 
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  if (reads_images(files.config)) {
+    return evaluate_kind<ImageData>(std::move(files), device, corpora, "images");
+  }
+  return evaluate_kind<TextData>(std::move(files), device, corpora, "texts");
+}
+
 std::shared_ptr<const ParamStore> parameters(const Config& config,
                                              const TokenizerPair& tokenizers) {
   if (reads_images(config)) return parameters_of<ImageClassifier>(config, tokenizers);
@@ -197,6 +265,7 @@ extern const Task kClassification{{.name = "classification",
                                    .has_classes = true},
                                   make,
                                   parameters,
+                                  evaluate,
                                   gradcheck_case,
                                   shapes};
 
@@ -234,11 +303,6 @@ ClassProbabilities classify(const ImageModel& model, const std::string& path) {
   ImageSize size = model.config.data.image.size;
   const Tensor pixels = normalised(read_image(path, size), model.config.data.image);
   return probabilities_of(model.model(pixels.to(model.store.dtype()).to(model.device()))).at(0);
-}
-
-LossSums measure(const ImageModel& model, const ImageCorpus& images,
-                 const CrossEntropyOptions& options) {
-  return loss_over<ImageData>(model, images, options);
 }
 
 }  // namespace tapestry

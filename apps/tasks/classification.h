@@ -25,8 +25,4 @@ std::vector<ClassProbabilities> classify(const TextClassifier& model,
 /// Classifies the image in a file. Throws as read_image().
 ClassProbabilities classify(const ImageModel& model, const std::string& path);
 
-/// Loss and accuracy on images of the model's size and classes.
-LossSums measure(const ImageModel& model, const ImageCorpus& images,
-                 const CrossEntropyOptions& options = {});
-
 }  // namespace tapestry

@@ -3,12 +3,34 @@
 
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
+#include "apps/tasks/evaluation.h"
 
 namespace tapestry {
 namespace {
 
 // T5's number of sentinels (Raffel et al. 2020).
 constexpr int64_t kSentinels = 100;
+
+TextCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
+                         const TokenizerPair& tokenizers) {
+  CorpusOptions whole = config.data.corpus;
+  whole.overlong = "truncate";
+  return load_text(corpora, *tokenizers.source, whole);
+}
+
+template <class Model>
+DenoisingBatches batches_of(const TranslationModel<Model>& model, const TextCorpus& corpus,
+                            const BatchOptions& options, DataPosition start) {
+  return DenoisingBatches(corpus, *model.tokenizers.source, model.config.denoising, options, start);
+}
+
+template <class Model>
+std::map<std::string, double> measure_texts(const TranslationModel<Model>& model,
+                                            const TextCorpus& texts,
+                                            const CrossEntropyOptions& options) {
+  return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options)
+      .metrics();
+}
 
 template <class Model>
 class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
@@ -19,39 +41,52 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
                 const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    CorpusOptions corpus = config.data.corpus;
-    train_ = load_text(config.data.train, *tokenizers.source, corpus);
+    train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus);
     report("training data: " + train_.counts.summary());
-    if (!config.data.valid.empty()) {
-      corpus.overlong = "truncate";
-      valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
-      report("validation data: " + valid_.counts.summary());
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers);
+      report_held_out(set, held_out_[set].counts, report);
     }
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
-    loader_ = std::make_unique<Loader<DenoisingBatches>>(batches(train_, config.batch, start));
+    loader_ = std::make_unique<Loader<DenoisingBatches>>(
+        batches_of(*model_, train_, config.batch, start));
   }
   ~DenoisingTask() override { loader_.reset(); }
 
   int64_t batches_in_epoch() const override {
-    return batches(train_, model_->config.batch, {}).batches_in_epoch();
+    return batches_of(*model_, train_, model_->config.batch, {}).batches_in_epoch();
   }
-
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (valid_.size() == 0) return {};
-    return this->loss_over(batches(valid_, unshuffled(model_->config.batch), {}), options)
-        .metrics();
+  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+    return measure_texts(*model_, held_out_[set], options);
   }
 
  private:
-  DenoisingBatches batches(const TextCorpus& corpus, const BatchOptions& options,
-                           DataPosition start) const {
-    return DenoisingBatches(corpus, *model_->tokenizers.source, model_->config.denoising, options,
-                            start);
-  }
-
-  TextCorpus train_, valid_;
+  TextCorpus train_;
+  OfHeldOut<TextCorpus> held_out_;
 };
+
+template <class Model>
+Evaluation evaluate_texts(ModelFiles files, const std::string& device,
+                          const std::vector<CorpusSpec>& corpora) {
+  const auto model =
+      TranslationModel<Model>::load(std::move(files), device, "evaluate", kTranslates);
+  const TextCorpus texts = load_held_out(model->config, corpora, model->tokenizers);
+  warn_of_dropped(texts.counts);
+  Evaluation result;
+  result.add(measure_texts(*model, texts, {}), {"nll", "ppl", "accuracy"});
+  result.add_count("texts", texts.size());
+  return result;
+}
+
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  const bool recurrent = files.config.model_type == ModelType::kRnnAttention;
+  return recurrent ? evaluate_texts<RnnAttention>(std::move(files), device, corpora)
+                   : evaluate_texts<EncoderDecoder>(std::move(files), device, corpora);
+}
 
 }  // namespace
 
@@ -65,6 +100,7 @@ extern const Task kDenoising{{.name = "denoising",
                               .sentinels = kSentinels},
                              make_task_of_model<DenoisingTask>,
                              encoder_decoder_parameters,
+                             evaluate,
                              encoder_decoder_case,
                              encoder_decoder_shapes};
 

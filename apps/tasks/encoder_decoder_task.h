@@ -22,6 +22,23 @@ inline BatchOptions unshuffled(BatchOptions options) {
   return options;
 }
 
+template <class Model>
+CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatch& batch,
+                     const CrossEntropyOptions& options) {
+  return model.model.loss(on_device(batch, model.device()), options);
+}
+
+/// The loss over one epoch of a walk.
+template <class Model, class Batches>
+LossSums loss_over(const TranslationModel<Model>& model, Batches batches,
+                   const CrossEntropyOptions& options) {
+  LossSums sums;
+  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+    sums.add(loss_of(model, batches.next(), options));
+  }
+  return sums;
+}
+
 /// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.
 template <class Model, class Batches>
 class EncoderDecoderTask : public TrainingTask {
@@ -39,24 +56,12 @@ class EncoderDecoderTask : public TrainingTask {
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    return loss_of(update_.at(static_cast<size_t>(i)), options);
+    return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
   }
   DataPosition position() const override { return loader_->position(); }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  protected:
-  CrossEntropy loss_of(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
-    return model_->model.loss(on_device(batch, model_->device()), options);
-  }
-  /// The loss over one epoch of a walk.
-  LossSums loss_over(Batches batches, const CrossEntropyOptions& options) const {
-    LossSums sums;
-    for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-      sums.add(loss_of(batches.next(), options));
-    }
-    return sums;
-  }
-
   std::unique_ptr<TranslationModel<Model>> model_;
   std::unique_ptr<Loader<Batches>> loader_;
 

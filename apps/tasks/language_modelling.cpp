@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/evaluation.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
@@ -73,7 +74,10 @@ class LanguageModellingTask : public TrainingTask {
       return text;
     };
     train_ = read(config.data.train, "train");
-    if (!config.data.valid.empty()) valid_ = read(config.data.valid, "valid");
+    if (!config.data.valid.empty()) {
+      held_out_[HeldOut::kValidation] = read(config.data.valid, "valid");
+    }
+    if (!config.data.test.empty()) held_out_[HeldOut::kTest] = read(config.data.test, "test");
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
     with_batches(*model_, train_, /*shuffle=*/true, start, [&](auto batches) {
@@ -109,15 +113,17 @@ class LanguageModellingTask : public TrainingTask {
                         [](const auto& batches) { return batches.batches_in_epoch(); });
   }
 
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (valid_.size() == 0) return {};
-    return loss_over(*model_, valid_, options).metrics();
+  // Each token is one: the text may be a single document.
+  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+    return loss_over(*model_, held_out_[set], options).metrics();
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
   std::unique_ptr<TextModel> model_;
-  TokenStream train_, valid_;
+  TokenStream train_;
+  OfHeldOut<TokenStream> held_out_;
   std::function<std::pair<BlockBatch, DataPosition>()> next_;
   DataPosition position_;
   std::vector<BlockBatch> update_;
@@ -127,6 +133,26 @@ std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizer
                                    DataPosition start, const Report& report) {
   if (reads_prompts(config)) return make_prompt_task(config, std::move(tokenizers), start, report);
   return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), start, report);
+}
+
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  const auto model = TextModel::load(std::move(files), device, "evaluate", kModelsText);
+  if (corpora.front().kind() == CorpusSpec::Kind::kPrompted) {
+    return evaluate_prompts(*model, corpora);
+  }
+  const TokenStream text = load_token_stream(corpora, *model->tokenizers.source);
+  const TextQuality quality = text_quality(*model, text);
+  Evaluation result;
+  result.add("nll", quality.nll / static_cast<double>(quality.tokens));
+  result.add("perplexity", quality.perplexity());
+  result.add_percent("accuracy", quality.accuracy);
+  result.add_count("tokens", quality.tokens);
+  result.add_count("characters", text.characters());
+  if (quality.bits_per_character > 0) {
+    result.add("bits_per_character", quality.bits_per_character);
+  }
+  return result;
 }
 
 // Beam search suits translation; open-ended text is better sampled.
@@ -148,6 +174,7 @@ extern const Task kClm{{.name = "clm",
                         .set_defaults = sample_by_default},
                        make,
                        parameters_of<LanguageModel>,
+                       evaluate,
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/true);
                        },
@@ -163,6 +190,7 @@ extern const Task kMlm{{.name = "mlm",
                         .needs_mask_piece = true},
                        make,
                        parameters_of<LanguageModel>,
+                       evaluate,
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/false);
                        },

@@ -89,9 +89,11 @@ class PromptTask : public TrainingTask {
  public:
   PromptTask(const Config& config, TokenizerPair given, DataPosition start, const Report& report) {
     // Errors in the validation data come before the work on a tokenizer, which reads the rest.
-    for (const CorpusSpec& spec : config.data.valid) {
-      const auto reader = open_corpus(spec);
-      for (TextPair pair; reader->next(pair);) {
+    for (const HeldOut set : kHeldOut) {
+      for (const CorpusSpec& spec : corpora_of(config, set)) {
+        const auto reader = open_corpus(spec);
+        for (TextPair pair; reader->next(pair);) {
+        }
       }
     }
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
@@ -99,13 +101,10 @@ class PromptTask : public TrainingTask {
     report("training data: " + train_.counts.summary());
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
-    if (!config.data.valid.empty()) {
-      valid_ = load_for_validation(*model_, config.data.valid);
-      report("validation data: " + valid_.counts.summary());
-      if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
-        report(concat("warning: validation leaves out ", dropped,
-                      " examples; its figures are not those of the whole files"));
-      }
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      held_out_[set] = load_for_validation(*model_, corpora_of(config, set));
+      report_held_out(set, held_out_[set].counts, report);
     }
     loader_ = std::make_unique<Loader<PromptBatches>>(train_, config.batch, start);
   }
@@ -132,15 +131,16 @@ class PromptTask : public TrainingTask {
     return PromptBatches(train_, model_->config.batch).batches_in_epoch();
   }
 
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (valid_.size() == 0) return {};
-    return measure(*model_, valid_, options);
+  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+    return tapestry::measure(*model_, held_out_[set], options);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
   std::unique_ptr<TextModel> model_;
-  PromptCorpus train_, valid_;
+  PromptCorpus train_;
+  OfHeldOut<PromptCorpus> held_out_;
   std::unique_ptr<Loader<PromptBatches>> loader_;
   std::vector<PromptBatch> update_;
 };
@@ -166,6 +166,15 @@ PromptCorpus load_for_validation(const TextModel& model, const std::vector<Corpu
   whole.overlong = "truncate";
   whole.keep_text = true;
   return load_prompts(corpora, *model.tokenizers.source, whole);
+}
+
+Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora) {
+  const PromptCorpus answers = load_for_validation(model, corpora);
+  warn_of_dropped(answers.counts);
+  Evaluation result;
+  result.add(measure(model, answers), {"exact_match", "nll", "ppl", "accuracy"});
+  result.add_count("questions", answers.size());
+  return result;
 }
 
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/evaluation.h"
 #include "apps/tasks/task.h"
 #include "data/prompts.h"
 #include "data/records.h"
@@ -24,6 +25,9 @@ Template prompt_template(const Config& config, const std::string& who);
 /// greedy search answers with the reference, white space at its ends aside. `answers` has its text.
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
                                       const CrossEntropyOptions& options = {});
+
+/// What the model achieves on corpora of prompts.
+Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);
 
 /// The corpora as for a validation: with their text, overlong prompts cut.
 PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/evaluation.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/answer_scores.h"
 #include "data/loader.h"
@@ -111,10 +112,13 @@ class QuestionTask : public TrainingTask {
     options.overlong = config.data.corpus.overlong;
     train_ = load_questions(config.data.train, *tokenizers.source, options);
     report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
-    if (!config.data.valid.empty()) {
-      valid_ = load_questions(config.data.valid, *tokenizers.source, question_options(config));
-      report(concat("validation data: ", valid_.windows.size(), " windows; ",
-                    valid_.counts.summary()));
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      QuestionCorpus& questions = held_out_[set];
+      questions =
+          load_questions(corpora_of(config, set), *tokenizers.source, question_options(config));
+      report(concat(name_of(set), " data: ", questions.windows.size(), " windows; ",
+                    questions.counts.summary()));
     }
     model_ = std::make_unique<SpanModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
@@ -143,15 +147,16 @@ class QuestionTask : public TrainingTask {
     return QuestionBatches(train_, model_->config.batch).batches_in_epoch();
   }
 
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (valid_.size() == 0) return {};
-    return measure(*model_, valid_, options);
+  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+    return tapestry::measure(*model_, held_out_[set], options);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
   std::unique_ptr<SpanModel> model_;
-  QuestionCorpus train_, valid_;
+  QuestionCorpus train_;
+  OfHeldOut<QuestionCorpus> held_out_;
   std::unique_ptr<Loader<QuestionBatches>> loader_;
   std::vector<QuestionBatch> update_;
 };
@@ -159,6 +164,18 @@ class QuestionTask : public TrainingTask {
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
                                    DataPosition start, const Report& report) {
   return std::make_unique<QuestionTask>(config, std::move(tokenizers), start, report);
+}
+
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  const auto model = SpanModel::load(std::move(files), device, "evaluate", kFindsAnswers);
+  const QuestionCorpus questions =
+      load_questions(corpora, *model->tokenizers.source, question_options(model->config));
+  warn_of_dropped(questions.counts);
+  Evaluation result;
+  result.add(measure(*model, questions), {"exact_match", "f1", "nll", "accuracy"});
+  result.add_count("questions", questions.size());
+  return result;
 }
 
 }  // namespace
@@ -173,6 +190,7 @@ extern const Task kQuestionAnswering{
      .has_questions = true},
     make,
     parameters_of<SpanExtractor>,
+    evaluate,
     [](const std::string& name, ModelType, const ModelOptions& options) {
       return span_extractor_gradcheck(name, options);
     },

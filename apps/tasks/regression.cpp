@@ -6,6 +6,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/config/sections.h"
+#include "apps/tasks/evaluation.h"
 #include "apps/tasks/task.h"
 #include "data/batching.h"
 #include "nn/gradcheck_models.h"
@@ -28,6 +29,15 @@ CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
   return result;
 }
 
+double mean_squared_error(const RegressionModel& model, const Points& points) {
+  const std::vector<double> predicted = model.predict(points.x);
+  double squares = 0;
+  for (size_t i = 0; i < predicted.size(); ++i) {
+    squares += (predicted[i] - points.y[i]) * (predicted[i] - points.y[i]);
+  }
+  return squares / static_cast<double>(predicted.size());
+}
+
 class RegressionTask : public TrainingTask {
  public:
   RegressionTask(const Config& config, DataPosition start, const Report& report)
@@ -39,9 +49,11 @@ class RegressionTask : public TrainingTask {
             },
             start) {
     report(concat("training data: ", model_.points.size(), " points"));
-    if (config.data.valid.empty()) return;
-    valid_ = load_points(config.data.valid);
-    report(concat("validation data: ", valid_.size(), " points"));
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      held_out_[set] = load_points(corpora_of(config, set));
+      report(concat(name_of(set), " data: ", held_out_[set].size(), " points"));
+    }
   }
 
   ParamStore& parameters() override { return model_.store; }
@@ -76,20 +88,15 @@ class RegressionTask : public TrainingTask {
   DataPosition position() const override { return walk_.position(); }
   int64_t batches_in_epoch() const override { return walk_.batches_in_epoch(); }
 
-  std::map<std::string, double> validate(const CrossEntropyOptions&) override {
-    if (valid_.size() == 0) return {};
-    const std::vector<double> predicted = model_.predict(valid_.x);
-    double squares = 0;
-    for (size_t i = 0; i < predicted.size(); ++i) {
-      squares += (predicted[i] - valid_.y[i]) * (predicted[i] - valid_.y[i]);
-    }
-    return {{"mse", squares / static_cast<double>(predicted.size())}};
+  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&) override {
+    return {{"mse", mean_squared_error(model_, held_out_[set])}};
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
 
  private:
   RegressionModel model_;
-  Points valid_;
+  OfHeldOut<Points> held_out_;
   EpochWalk walk_;
   std::vector<std::vector<int64_t>> update_;  // points of each micro-batch
 };
@@ -97,6 +104,16 @@ class RegressionTask : public TrainingTask {
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair, DataPosition start,
                                    const Report& report) {
   return std::make_unique<RegressionTask>(config, start, report);
+}
+
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  const auto model = RegressionModel::load(std::move(files), device, "evaluate");
+  const Points points = load_points(corpora);
+  Evaluation result;
+  result.add("mse", mean_squared_error(*model, points));
+  result.add_count("points", points.size());
+  return result;
 }
 
 std::shared_ptr<const ParamStore> parameters(const Config& config, const TokenizerPair&) {
@@ -122,6 +139,7 @@ extern const Task kRegression{{.name = "regression",
                                .set_defaults = set_defaults},
                               make,
                               parameters,
+                              evaluate,
                               gradcheck_case};
 
 RegressionModel::RegressionModel(const Config& config, Points points)
@@ -133,12 +151,12 @@ RegressionModel::RegressionModel(const Config& config, Points points)
       keys(column(this->points.x)),
       values(column(this->points.y)) {}
 
-std::unique_ptr<RegressionModel> RegressionModel::load(const std::string& path,
-                                                       const std::string& device) {
-  ModelFiles files = read_model_files(path);
+std::unique_ptr<RegressionModel> RegressionModel::load(ModelFiles files, const std::string& device,
+                                                       const std::string& who) {
   if (!files.config.task->can(kPredictsNumbers)) {
-    fail(ErrorKind::kData, "[predict] expected a model of task ", tasks_that_can(kPredictsNumbers),
-         ", ", files.folder, " holds one of task ", files.config.task->name, '.');
+    fail(ErrorKind::kData, '[', who, "] expected a model of task ",
+         tasks_that_can(kPredictsNumbers), ", ", files.folder, " holds one of task ",
+         files.config.task->name, '.');
   }
   const std::string name = files.folder + '/' + kPointsFile;
   Checkpoint(files.folder).read(kPointsFile);  // verifies it

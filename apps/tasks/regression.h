@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/checkpoint/model_bundle.h"
 #include "apps/config/config.h"
 #include "data/points.h"
 #include "nn/attention_pooling.h"
@@ -14,8 +15,10 @@ namespace tapestry {
 /// Not movable: the model refers to its store.
 struct RegressionModel {
   RegressionModel(const Config& config, Points points);
-  /// From a checkpoint folder or run folder. Throws Error(kData) for a model of another task.
-  static std::unique_ptr<RegressionModel> load(const std::string& path, const std::string& device);
+  /// From what read_model_files() gives. Throws Error(kData), beginning with `who`, for a model of
+  /// another task.
+  static std::unique_ptr<RegressionModel> load(ModelFiles files, const std::string& device,
+                                               const std::string& who);
 
   /// What the points say at each x: f (N). With `weights`, also the share of each point: (N, M).
   std::vector<double> predict(const std::vector<double>& x, Tensor* weights = nullptr) const;

@@ -6,6 +6,20 @@
 
 namespace tapestry {
 
+const char* name_of(HeldOut set) { return set == HeldOut::kTest ? "test" : "validation"; }
+
+const std::vector<CorpusSpec>& corpora_of(const Config& config, HeldOut set) {
+  return set == HeldOut::kTest ? config.data.test : config.data.valid;
+}
+
+void report_held_out(HeldOut set, const FilterCounts& counts, const Report& report) {
+  report(concat(name_of(set), " data: ", counts.summary()));
+  if (const int64_t dropped = counts.total_dropped(); dropped > 0) {
+    report(concat("warning: ", name_of(set), " leaves out ", dropped,
+                  " examples; its figures are not those of the whole files"));
+  }
+}
+
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   if (given.source) return given;
   TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed);

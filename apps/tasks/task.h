@@ -25,6 +25,25 @@ struct UpdateSize {
   int64_t targets = 0;  ///< that it must predict, without padding; the loss is divided by these
 };
 
+/// Examples that are measured, not learnt from.
+enum class HeldOut { kValidation, kTest };
+inline constexpr HeldOut kHeldOut[] = {HeldOut::kValidation, HeldOut::kTest};
+/// "validation" or "test"
+const char* name_of(HeldOut set);
+/// Those of the config; empty: there are none.
+const std::vector<CorpusSpec>& corpora_of(const Config& config, HeldOut set);
+
+/// Something for each set.
+template <class T>
+class OfHeldOut {
+ public:
+  T& operator[](HeldOut set) { return set == HeldOut::kTest ? test_ : validation_; }
+  const T& operator[](HeldOut set) const { return set == HeldOut::kTest ? test_ : validation_; }
+
+ private:
+  T validation_, test_;
+};
+
 /// One kind of training (translation, language modelling, ...) as the trainer sees it.
 class TrainingTask {
  public:
@@ -39,14 +58,21 @@ class TrainingTask {
   virtual DataPosition position() const = 0;
   /// Batches of the first epoch; others may have a few more or less.
   virtual int64_t batches_in_epoch() const = 0;
-  /// Metrics of the validation set by name: those of TaskKind::metrics, and more where they apply.
-  virtual std::map<std::string, double> validate(const CrossEntropyOptions& options) = 0;
+  /// Examples of a set that is held out; 0: there is none.
+  virtual int64_t examples(HeldOut set) const = 0;
+  /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more where they
+  /// apply.
+  virtual std::map<std::string, double> measure(HeldOut set,
+                                                const CrossEntropyOptions& options) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
 /// Called with a sentence about each corpus: what was read and what was dropped.
 using Report = std::function<void(const std::string&)>;
+
+struct Evaluation;
+struct ModelFiles;
 
 /// A complete task: the part that a config needs, and the code behind it.
 struct Task : TaskKind {
@@ -57,6 +83,9 @@ struct Task : TaskKind {
   /// The parameters of the config's model, freshly drawn.
   std::shared_ptr<const ParamStore> (*parameters)(const Config& config,
                                                   const TokenizerPair& tokenizers);
+  /// What the model of a checkpoint achieves on corpora, on a device.
+  Evaluation (*evaluate)(ModelFiles files, const std::string& device,
+                         const std::vector<CorpusSpec>& corpora);
   /// The loss of a small model with these options, by all of its parameters.
   GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
   /// The shapes that go through the config's model, a part of it a line (apps/tasks/shape_flow.h).
@@ -67,6 +96,10 @@ struct Task : TaskKind {
 const Task& task_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         DataPosition start, const Report& report);
+
+/// Reports what was read of a set, and warns of examples that are left out: then the figures are
+/// not those of the whole files.
+void report_held_out(HeldOut set, const FilterCounts& counts, const Report& report);
 
 /// `given`, or if it is empty the tokenizers that the config asks for.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);

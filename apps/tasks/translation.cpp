@@ -4,6 +4,7 @@
 
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
+#include "apps/tasks/evaluation.h"
 #include "apps/tasks/translator.h"
 #include "data/scores/metrics.h"
 #include "data/scores/rouge.h"
@@ -23,6 +24,61 @@ std::map<std::string, std::unique_ptr<Metric>> validation_metrics(
   return metrics;
 }
 
+// Every line is kept: a score over a part cannot be compared with other systems.
+ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
+                             const TokenizerPair& tokenizers) {
+  CorpusOptions whole = config.data.corpus;
+  whole.overlong = "truncate";
+  whole.keep_text = true;
+  return load_parallel(corpora, tokenizers, whole);
+}
+
+std::vector<std::string> translations_of(const Config& config, const TokenizerPair& tokenizers,
+                                         const PairModels& models, const ParallelCorpus& pairs) {
+  Sentences sentences;
+  for (int64_t i = 0; i < pairs.size(); ++i) {
+    sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
+  }
+  SearchOptions search = config.generation;
+  search.num_beams = config.evaluation.num_beams;
+  search.do_sample = false;
+  std::vector<std::string> hypotheses;
+  for (const auto& best : translate(models, sentences, search, config.training.eval_batch_size)) {
+    hypotheses.push_back(tokenizers.target->decode(best.at(0).tokens));
+  }
+  return hypotheses;
+}
+
+template <class Model>
+std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model,
+                                            const ParallelCorpus& pairs,
+                                            const CrossEntropyOptions& options) {
+  const Config& config = model.config;
+  std::map<std::string, double> metrics =
+      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options).metrics();
+  if (!std::isfinite(metrics.at("nll"))) {
+    // The model diverged: its logits are useless for a search.
+    for (const char* metric : config.task->metrics) {
+      metrics.emplace(metric, std::numeric_limits<double>::quiet_NaN());
+    }
+    return metrics;
+  }
+  const std::vector<std::string> hypotheses =
+      translations_of(config, model.tokenizers, PairModels{{&model.model}}, pairs);
+  const std::vector<std::string> references = pairs.target_text.to_strings();
+  const Translations translations = one_system("validation", hypotheses, references);
+  for (const auto& [name, metric] : validation_metrics(config.evaluation)) {
+    metrics[name] = corpus_score(*metric, translations);
+  }
+  if (config.evaluation.rouge) {
+    const RougeScore rouge = corpus_rouge(hypotheses, references);
+    metrics["rouge_1"] = rouge.rouge_1.f;
+    metrics["rouge_2"] = rouge.rouge_2.f;
+    metrics["rouge_l"] = rouge.rouge_l.f;
+  }
+  return metrics;
+}
+
 template <class Model>
 class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   using Base = EncoderDecoderTask<Model, TranslationBatches>;
@@ -34,17 +90,10 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_parallel(config.data.train, tokenizers, config.data.corpus);
     report("training data: " + train_.counts.summary());
-    if (!config.data.valid.empty()) {
-      // Validation keeps every line: a score over a part cannot be compared with other systems.
-      CorpusOptions whole = config.data.corpus;
-      whole.overlong = "truncate";
-      whole.keep_text = true;
-      valid_ = load_parallel(config.data.valid, tokenizers, whole);
-      report("validation data: " + valid_.counts.summary());
-      if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
-        report(concat("warning: validation leaves out ", dropped,
-                      " pairs; its figures are not those of the whole files"));
-      }
+    for (const HeldOut set : kHeldOut) {
+      if (corpora_of(config, set).empty()) continue;
+      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers);
+      report_held_out(set, held_out_[set].counts, report);
     }
     report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
     model_ = std::make_unique<TranslationModel<Model>>(
@@ -57,61 +106,52 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   int64_t batches_in_epoch() const override {
     return EpochPlan(train_, model_->config.batch, 0).batches();
   }
-
-  std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
-    if (valid_.size() == 0) return {};
-    const Config& config = model_->config;
-    std::map<std::string, double> metrics =
-        this->loss_over(TranslationBatches(valid_, unshuffled(config.batch)), options).metrics();
-    if (!std::isfinite(
-            metrics.at("nll"))) {  // the model diverged: its logits are useless for a search
-      for (const char* metric : config.task->metrics) {
-        metrics.emplace(metric, std::numeric_limits<double>::quiet_NaN());
-      }
-      return metrics;
-    }
-    Sentences sentences;
-    std::vector<std::string> hypotheses;
-    for (int64_t i = 0; i < valid_.size(); ++i) {
-      sentences.sources.emplace_back(valid_.source[i].begin(), valid_.source[i].end());
-    }
-    SearchOptions search = config.generation;
-    search.num_beams = config.evaluation.num_beams;
-    search.do_sample = false;
-    const PairModels models{{&model_->model}};
-    for (const auto& best : translate(models, sentences, search, config.training.eval_batch_size)) {
-      hypotheses.push_back(model_->tokenizers.target->decode(best.at(0).tokens));
-    }
-    const std::vector<std::string> references = valid_.target_text.to_strings();
-    const Translations translations = one_system("validation", hypotheses, references);
-    for (const auto& [name, metric] : validation_metrics(config.evaluation)) {
-      metrics[name] = corpus_score(*metric, translations);
-    }
-    if (config.evaluation.rouge) {
-      const RougeScore rouge = corpus_rouge(hypotheses, references);
-      metrics["rouge_1"] = rouge.rouge_1.f;
-      metrics["rouge_2"] = rouge.rouge_2.f;
-      metrics["rouge_l"] = rouge.rouge_l.f;
-    }
-    return metrics;
+  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+    return measure_pairs(*model_, held_out_[set], options);
   }
 
  private:
-  ParallelCorpus train_, valid_;
+  ParallelCorpus train_;
+  OfHeldOut<ParallelCorpus> held_out_;
 };
+
+template <class Model>
+Evaluation evaluate_pairs(ModelFiles files, const std::string& device,
+                          const std::vector<CorpusSpec>& corpora) {
+  const auto model =
+      TranslationModel<Model>::load(std::move(files), device, "evaluate", kTranslates);
+  const ParallelCorpus pairs = load_held_out(model->config, corpora, model->tokenizers);
+  warn_of_dropped(pairs.counts);
+  Evaluation result;
+  result.add(measure_pairs(*model, pairs, {}),
+             {"bleu", "chrf", "chrf++", "ter", "rouge_1", "rouge_2", "rouge_l", "nll", "ppl",
+              "accuracy"});
+  result.add_count("sentences", pairs.size());
+  return result;
+}
+
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  const bool recurrent = files.config.model_type == ModelType::kRnnAttention;
+  return recurrent ? evaluate_pairs<RnnAttention>(std::move(files), device, corpora)
+                   : evaluate_pairs<EncoderDecoder>(std::move(files), device, corpora);
+}
 
 }  // namespace
 
-extern const Task kTranslation{{.name = "translation",
-                                .abilities = kTranslates | kScoresPairs,
-                                .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
-                                .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1",
-                                            "rouge_2", "rouge_l", "chrf++", "ter"},
-                                .bind_corpus = bind_pairs,
-                                .sections = {kGeneration, kEvaluation}},
-                               make_task_of_model<TranslationTask>,
-                               encoder_decoder_parameters,
-                               encoder_decoder_case,
-                               encoder_decoder_shapes};
+extern const Task kTranslation{
+    {.name = "translation",
+     .abilities = kTranslates | kScoresPairs,
+     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+     .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1", "rouge_2",
+                  "rouge_l", "chrf++", "ter"},
+     .bind_corpus = bind_pairs,
+     .sections = {kGeneration, kEvaluation}},
+    make_task_of_model<TranslationTask>,
+    encoder_decoder_parameters,
+    evaluate,
+    encoder_decoder_case,
+    encoder_decoder_shapes};
 
 }  // namespace tapestry

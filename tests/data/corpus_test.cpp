@@ -170,8 +170,8 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
   TempFolder folder;
   CorpusSpec spec;
   spec.tsv = folder.write("a.tsv", "1\ta\tA\n2\tb\n3\tc \"x\tC\textra\r\n\n4\t\tD\n5\te\tE");
-  spec.source_column = 3;
-  spec.target_column = 2;
+  spec.source_column = "3";
+  spec.target_column = "2";
   FilterCounts counts;
   EXPECT_THAT(read_all(spec, &counts),
               ElementsAre(Pair("A", "a"), Pair("C", "c \"x"), Pair("E", "e")));
@@ -183,9 +183,10 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
 
 TEST(Spec, ContradictionsAreConfigErrors) {
   CorpusSpec none;
-  EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { none.validate(); }),
-            "[data] a corpus must have exactly one of source and target, tsv, ding, text, images, "
-            "jsonl, squad, csv, got none.");
+  EXPECT_EQ(
+      error_of(ErrorKind::kConfig, [&] { none.validate(); }),
+      "[data] a corpus must have exactly one of source and target, tsv, csv, jsonl, ding, text, "
+      "images, squad, got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),

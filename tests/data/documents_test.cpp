@@ -126,8 +126,8 @@ TEST_F(Documents, ContradictionsAreConfigErrors) {
   EXPECT_THAT(message([](auto& s) { s.documents = "file", s.range_end = 1.5; }), HasSubstr("1.5"));
   EXPECT_THAT(message([](auto& s) { s.text = "", s.ding = "d", s.documents = "file"; }),
               HasSubstr("documents applies only to text, got file with d."));
-  EXPECT_THAT(message([](auto& s) { s.label_column = 1; }),
-              HasSubstr("text_column need tsv, got a."));
+  EXPECT_THAT(message([](auto& s) { s.label_column = "1"; }),
+              HasSubstr("label_column does not belong to this kind of corpus, got a."));
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ class Labelled : public testing::Test {
   CorpusSpec spec(const std::string& bytes) {
     CorpusSpec spec;
     spec.tsv = folder_.write("a.tsv", bytes);
-    spec.label_column = 1;
-    spec.text_column = 3;
+    spec.label_column = "1";
+    spec.text_column = "3";
     return spec;
   }
   LabelledCorpus load(const std::string& bytes, const std::vector<std::string>& names = {},
@@ -86,16 +86,16 @@ TEST_F(Labelled, OtherCorporaAreRefused) {
   CorpusSpec text;
   text.text = "a";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { load_labelled({text}, words_, {}); }),
-              HasSubstr("needs a tsv with label_column, got a."));
+              HasSubstr("needs a tsv, csv or jsonl with a label_column, got a."));
   auto labelled = spec("a\t\tx\nb\t\tx\n");
   EXPECT_THAT(
       error_of(ErrorKind::kConfig, [&] { load_parallel({labelled}, word_tokenizers(), {}); }),
       HasSubstr("two sides"));
   EXPECT_EQ(load_text({labelled}, words_, {}).size(), 2);
-  labelled.text_column = 1;
+  labelled.text_column = "1";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }),
               HasSubstr("text_column must differ from label_column, got 1 twice."));
-  labelled.text_column = 0;
+  labelled.text_column = "0";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { labelled.validate(); }),
               HasSubstr("text_column must be at least 1, got 0."));
 }

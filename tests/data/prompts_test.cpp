@@ -67,17 +67,18 @@ TEST_F(Prompts, ComeFromColumnsToo) {
   ASSERT_EQ(corpus.size(), 2);
   EXPECT_EQ(ids(corpus.prompts[0]), (Ids{7}));
   EXPECT_EQ(ids(corpus.answers[0]), (Ids{106}));
-  EXPECT_EQ(corpus.counts.of(Drop::kMissingColumn), 2);
+  EXPECT_EQ(corpus.counts.of(Drop::kMissingColumn), 1);
+  EXPECT_EQ(corpus.counts.of(Drop::kEmpty), 1);
   columns.answer = "{0}";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { load_prompts({columns}, words_, {}); }),
-              HasSubstr("answer must name the columns of a tsv by their numbers, such as {1}, got "
-                        "{0}."));
+              HasSubstr("answer must name the columns by their numbers from {1}, or as the header "
+                        "does, got {0}."));
 }
 
 TEST_F(Prompts, LackNoField) {
   const std::string message = error_of(
       ErrorKind::kData, [&] { load("{\"q\": 1, \"a\": 1}\n\n{\"q\": 1, \"answer\": 1}\n"); });
-  EXPECT_THAT(message, HasSubstr("a.jsonl:3 must have the field 'a', got answer, q."));
+  EXPECT_THAT(message, HasSubstr("a.jsonl:3: has the fields answer, q; 'a' is none of them"));
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { load("{\"q\": [1], \"a\": 1}\n"); }),
               HasSubstr("a.jsonl:1: the field 'q' must be a text or a number, got a list."));
 }

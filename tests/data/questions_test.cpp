@@ -111,9 +111,10 @@ TEST_F(Questions, AreReadFromRecords) {
   EXPECT_TRUE(questions[2].answers.empty());
   EXPECT_EQ(counts.of(Drop::kMalformed), 2);
   EXPECT_THAT(data_error(jsonl("\n{\"context\": \"a\"}\n")),
-              HasSubstr("q.jsonl:2 must have the field 'question', got context."));
-  EXPECT_THAT(data_error(jsonl(R"({"context": "a", "question": "b", "answer": "a"})")),
-              HasSubstr("q.jsonl:1 must have the field 'answer_start'"));
+              HasSubstr("q.jsonl:2: has the field context; 'question' is none of them."));
+  EXPECT_THAT(
+      data_error(jsonl(R"({"context": "a", "question": "b", "answer": "a"})")),
+      HasSubstr("q.jsonl:1: has the fields answer, context, question; 'answer_start' is none"));
 }
 
 TEST_F(Questions, WithoutAnAnswerMustBeAllowed) {

@@ -20,8 +20,9 @@ TEST(Records, HoldTextsAndNumbersAsTheyAreWritten) {
   EXPECT_EQ(record.text("b"), "12");
   EXPECT_EQ(record.integer("b"), 12);
   EXPECT_EQ(record.text("c"), "-1.5");
+  EXPECT_EQ(record_of(R"({"a": {"b": {"c": "x"}}})").text("a.b.c"), "x");
   EXPECT_EQ(record.text("d"), "");
-  EXPECT_EQ(record.names(), "a, b, c, d");
+  EXPECT_THAT(record.names(), ElementsAre("a", "b", "c", "d"));
 }
 
 TEST(Records, SayWhatIsMissingOrOfAnotherKind) {
@@ -31,7 +32,7 @@ TEST(Records, SayWhatIsMissingOrOfAnotherKind) {
     EXPECT_EQ(message, "[data] f:1" + rest);
   };
   expect(data_error([&] { record.text("question"); }),
-         " must have the field 'question', got half, list, no, null, object, text.");
+         ": has the fields half, list, no, null, object, text; 'question' is none of them.");
   expect(data_error([&] { record.text("list"); }),
          ": the field 'list' must be a text or a number, got a list.");
   expect(data_error([&] { record.text("object"); }),
@@ -50,41 +51,9 @@ TEST(Records, SayWhatIsMissingOrOfAnotherKind) {
          ": the field 'text' must be true or false, got 1x.");
   expect(data_error([&] { record_of("{"); }), " must be a JSON object, got no JSON.");
   expect(data_error([&] { record_of("[1]"); }), " must be a JSON object, got another value.");
-  expect(data_error([&] { record_of("{}").text("a"); }), " must have the field 'a', got no field.");
+  expect(data_error([&] { record_of("{}").text("a"); }), ": has no field; 'a' is none of them.");
   expect(data_error([&] { record_of("{\"a\": \"\xFF\"}"); }),
          " must be a JSON object, got no JSON.");
-}
-
-class RecordFiles : public testing::Test {
- protected:
-  static std::vector<std::string> texts(RecordReader& reader, const std::string& field) {
-    std::vector<std::string> texts;
-    for (Record record; reader.next(record);) {
-      texts.push_back(concat(record.place().substr(record.place().rfind(':') + 1), ' ',
-                             record.has(field) ? record.text(field) : "-"));
-    }
-    return texts;
-  }
-
-  TempFolder folder_;
-};
-
-TEST_F(RecordFiles, HaveTheirLines) {
-  const std::string text = "{\"a\": \"x\"}\n\n  \n{\"a\": 2}\r\n{\"a\": \"y\"}";
-  EXPECT_THAT(texts(*open_jsonl(folder_.write("a.jsonl", text)), "a"),
-              ElementsAre("1 x", "4 2", "5 y"));
-  EXPECT_THAT(texts(*open_jsonl(folder_.write("a.jsonl.gz", gzip(text))), "a"),
-              ElementsAre("1 x", "4 2", "5 y"));
-  const std::string broken = folder_.write("b.jsonl", "{\"a\": 1}\n{\"a\": 1\n");
-  EXPECT_EQ(data_error([&] { texts(*open_jsonl(broken), "a"); }),
-            concat("[data] ", broken, ":2 must be a JSON object, got no JSON."));
-}
-
-TEST_F(RecordFiles, OfColumnsCountFromOne) {
-  const std::string path = folder_.write("a.tsv", "x\ty\tz\n\t \"q\n\na\tb\r\n");
-  EXPECT_THAT(texts(*open_tsv(path), "1"), ElementsAre("1 x", "2 ", "3 ", "4 a"));
-  EXPECT_THAT(texts(*open_tsv(path), "2"), ElementsAre("1 y", "2  \"q", "3 -", "4 b"));
-  EXPECT_THAT(texts(*open_tsv(path), "3"), ElementsAre("1 z", "2 -", "3 -", "4 -"));
 }
 
 TEST(Templates, AreFilledWithFields) {
@@ -92,7 +61,7 @@ TEST(Templates, AreFilledWithFields) {
   EXPECT_THAT(text.fields(), ElementsAre("question", "a b"));
   EXPECT_EQ(text.fill(record_of(R"({"question": "{x}", "a b": 7})")), "Q: {x}\n{7} A{x}:");
   EXPECT_THAT(data_error([&] { text.fill(record_of(R"({"question": "x"})")); }),
-              HasSubstr("f:1 must have the field 'a b', got question."));
+              HasSubstr("f:1: has the field question; 'a b' is none of them."));
 }
 
 TEST(Templates, SayWhatIsWrong) {

@@ -61,7 +61,9 @@ TEST_F(AnswerCommandsTest, RecordsAreAnsweredAsInTheValidation) {
   EXPECT_EQ(detail.at("prompt"), prompt);
   auto outcome = folder_->run(concat("generate --jsonl ", model("prompts")), "\n{\"txt\": 1}\n");
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.err, "error: [data] line 2 must have the field 'text', got txt.\n");
+  EXPECT_EQ(
+      outcome.err,
+      "error: [data] line 2: has the field txt; 'text' is none of them; did you mean 'text'?\n");
   const Json figures = Json::parse(
       folder_->output(concat("evaluate --jsonl valid.jsonl --json ", model("prompts"))));
   EXPECT_EQ(figures.at("exact_match"), right);
@@ -196,7 +198,8 @@ TEST_F(AnswerCommandsTest, AnswerSaysWhatALineLacks) {
   EXPECT_EQ(outcome.err, "error: [answer] line 2 must be a context, a tab and a question.\n");
   outcome = folder_->run(concat(command, " --jsonl"), "{\"context\": \"a\"}\n");
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.err, "error: [data] line 1 must have the field 'question', got context.\n");
+  EXPECT_EQ(outcome.err,
+            "error: [data] line 1: has the field context; 'question' is none of them.\n");
   outcome = folder_->run(concat("answer ", model("clm")), "a\tb\n");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("expected a model of task question_answering"));

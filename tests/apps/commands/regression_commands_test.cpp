@@ -79,7 +79,8 @@ TEST_F(RegressionTest, LearnsTheWidthThatTheOtherPointsCallFor) {
   }
   train("learned", {"training.max_steps=600", "training.batch_size=40", "training.ema_decay=0",
                     "dtype=float64", "training.gradient_accumulation_steps=1"});
-  const auto model = RegressionModel::load(folder_.path("learned/last"), "cpu");
+  const auto model =
+      RegressionModel::load(read_model_files(folder_.path("learned/last")), "cpu", "test");
   EXPECT_NEAR(model->width(), best, 0.02);
   EXPECT_LT(error(best), 0.95 * error(0.5)) << "the width that it starts from must not be the best";
 }
@@ -136,9 +137,11 @@ TEST_F(RegressionTest, AnswersLineByLineAndDrawsAPage) {
 TEST_F(RegressionTest, AnAverageKeepsThePoints) {
   train("run");
   folder_.output("average run/checkpoint-55 run/checkpoint-60 --output mean");
-  const auto a = RegressionModel::load(folder_.path("run/checkpoint-55"), "cpu");
-  const auto b = RegressionModel::load(folder_.path("run/checkpoint-60"), "cpu");
-  const auto mean = RegressionModel::load(folder_.path("mean"), "cpu");
+  const auto a =
+      RegressionModel::load(read_model_files(folder_.path("run/checkpoint-55")), "cpu", "test");
+  const auto b =
+      RegressionModel::load(read_model_files(folder_.path("run/checkpoint-60")), "cpu", "test");
+  const auto mean = RegressionModel::load(read_model_files(folder_.path("mean")), "cpu", "test");
   EXPECT_NEAR(2 / mean->width(), 1 / a->width() + 1 / b->width(), 1e-5);
   EXPECT_EQ(mean->points.x, a->points.x);
 }

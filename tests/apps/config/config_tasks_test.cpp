@@ -207,10 +207,10 @@ const Misfit kMisfits[] = {
     {"PromptsAmongText", "clm",
      "data.train=[{text: /dev/null}, {jsonl: /dev/null, prompt: '{a}', answer: '{b}'}]",
      "'data.train.1' must be of text, as the first of data.train is."},
-    {"TwoFilesOfQuestions", "question_answering", "data.train.jsonl=/dev/null",
-     "'data.train.jsonl' excludes the other: give squad or jsonl."},
+    {"TwoFilesOfQuestions", "question_answering", "data.train={jsonl: /dev/null, squad: /dev/null}",
+     "'data.train.jsonl' excludes 'squad': give one of squad, jsonl, csv or tsv."},
     {"QuestionsAsPrompts", "question_answering", "data.train.prompt='{a}'",
-     "unknown key 'prompt' in 'data.train'; known: jsonl, squad, limit."},
+     "unknown key 'prompt' in 'data.train'; known: jsonl, csv, tsv, squad, limit."},
     {"StrideOfClasses", "classification", "data.doc_stride=4",
      "'data.doc_stride' has no effect with task: classification."},
     {"StrideOfNothing", "question_answering", "data.doc_stride=0",
@@ -219,16 +219,17 @@ const Misfit kMisfits[] = {
      "'data.max_length' must be in [5, 16777216], got 4."},
     {"AnswersOfClasses", "classification", "answers.no_answer=true",
      "'answers' has no effect with task: classification."},
-    {"TwoFilesOfPrompts", "prompts", "data.train.tsv=/dev/null",
-     "'data.train.tsv' excludes the other: give jsonl or tsv."},
+    {"TwoFilesOfPrompts", "prompts",
+     "data.train={tsv: /dev/null, jsonl: /dev/null, prompt: '{1}', answer: '{2}'}",
+     "'data.train.tsv' excludes 'jsonl': give one of jsonl, csv or tsv."},
     {"PromptWithoutField", "prompts", "data.train.prompt=question",
      "'data.train.prompt' must name a field of the data in braces, such as {question}."},
     {"AnswerWithOpenBrace", "prompts", "data.train.answer='{a'",
      "'data.train.answer' must close the brace of each field ({{ is a brace that is text)."},
-    {"ColumnWithAName", "prompts",
-     "data.train={tsv: /dev/null, prompt: '{question}', answer: '{2}'}",
-     "'data.train.prompt' must name the columns of a tsv by their numbers, such as {1}, got "
-     "{question}."},
+    {"ColumnWithAWrongNumber", "prompts",
+     "data.train={tsv: /dev/null, prompt: '{0}', answer: '{2}'}",
+     "'data.train.prompt' must name the columns by their numbers from {1}, or as the header does, "
+     "got {0}."},
     {"MatchOfText", "clm", "training.metric_for_best_model=exact_match",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got "
      "'exact_match'."},
@@ -296,7 +297,7 @@ const Misfit kMisfits[] = {
     {"TextsAmongImages", "images", "data.train=[{images: /dev/null}, {tsv: /dev/null}]",
      "'data.train.1' must be of images, as the first of data.train is."},
     {"SplitOfImages", "images", "data.train.split=train",
-     "unknown key 'split' in 'data.train'; known: images, labels, range, limit."},
+     "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
      "unknown key 'image' in 'data'; known: train, valid, block_size, cache, max_length, overlong, "
      "doc_stride, labels."},
@@ -370,8 +371,8 @@ const Misfit kMisfits[] = {
     {"MisspeltInitFrom", "clm", "init_form=runs/x",
      "unknown key 'init_form'; did you mean 'init_from'?"},
     {"KeyOfTranslations", "clm", "data.train.source=/dev/null",
-     "unknown key 'source' in 'data.train'; known: jsonl, tsv, prompt, answer, text, documents, "
-     "range, split, limit."},
+     "unknown key 'source' in 'data.train'; known: prompt, answer, tsv, csv, jsonl, text, "
+     "documents, range, split, limit."},
     {"Temperature", "clm", "generation.temperature=0",
      "'generation.temperature' must be positive, got 0."},
     {"InitFromIsAPath", "clm", "init_from=[a]",
@@ -399,10 +400,10 @@ TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
 }
 
 TEST_F(TaskConfigTest, PromptsAndAnswersGoTogether) {
-  EXPECT_EQ(error_of(text_of("clm"), {"data.train={jsonl: /dev/null}"}),
-            "2 errors in the configuration:\n"
-            "  command line: data.train={jsonl: /dev/null}: missing key 'prompt' in 'data.train'.\n"
-            "  command line: data.train={jsonl: /dev/null}: missing key 'answer' in 'data.train'.");
+  const std::string half = "data.train={jsonl: /dev/null, prompt: '{a}'}";
+  EXPECT_EQ(error_of(text_of("clm"), {half}),
+            concat("command line: ", half, ": missing key 'answer' in 'data.train'."));
+  EXPECT_EQ(load("clm", {"data.train={jsonl: /dev/null}"}).data.train[0].text_column, "text");
   const Config config = load("prompts");
   EXPECT_EQ(config.data.train[0].kind(), CorpusSpec::Kind::kPrompted);
   EXPECT_EQ(config.data.train[0].prompt, "Q: {q}\nA:");

@@ -73,7 +73,7 @@ TEST_F(ConfigTest, OverridesReachListEntriesByNumber) {
       "task: translation\noutput_dir: run\ntraining: {max_steps: 1}\ndata:\n  train:\n"
       "    - {source: data/a.en, target: data/a.de}\n    - {tsv: data/b.tsv}\n";
   EXPECT_EQ(load_config(write(list), {"data.train.1.source_column=3"}).data.train[1].source_column,
-            3);
+            "3");
   EXPECT_EQ(error_of(list, {"data.train.2.limit=3"}),
             "command line: data.train.2.limit=3: 'data.train' has 2 entries; 2 is out of range "
             "(they count from 0).");
@@ -91,7 +91,7 @@ TEST_F(ConfigTest, ReadsEveryKindOfCorpus) {
                         "    - {ding: data/ding.txt, direction: en-de, split: train}\n"
                         "  valid: {ding: data/ding.txt, split: valid, limit: 9}\n"));
   ASSERT_EQ(config.data.train.size(), 3u);
-  EXPECT_EQ(config.data.train[1].source_column, 2);
+  EXPECT_EQ(config.data.train[1].source_column, "2");
   EXPECT_EQ(config.data.train[2].direction, "en-de");
   EXPECT_EQ(config.data.valid[0].split, "valid");
   EXPECT_EQ(config.data.valid[0].limit, 9);
@@ -362,20 +362,16 @@ const Broken kBroken[] = {
      "data: {train: {source: data/a.en}}\n",
      {},
      "c.yaml:4:15: missing key 'target' in 'data.train'."},
-    {"TwoKindsOfCorpus",
+    {"AnotherKindOfCorpus",
      "",
      {"data.train.ding=/nowhere/d"},
-     "2 errors in the configuration:\n"
-     "  command line: data.train.ding=/nowhere/d: 'data.train.ding' excludes the others: give "
-     "either "
-     "source and target, or tsv, or ding.\n"
-     "  command line: data.train.ding=/nowhere/d: 'data.train.ding': file /nowhere/d does not "
+     "command line: data.train.ding=/nowhere/d: 'data.train.ding': file /nowhere/d does not "
      "exist."},
     {"EmptyCorpus",
      "",
      {"data.train={}"},
-     "command line: data.train={}: 'data.train.source' is missing: give source and target, or tsv, "
-     "or ding."},
+     "command line: data.train={}: 'data.train.source' is missing: give source and target, or one "
+     "of tsv, csv, jsonl or ding."},
     {"NoCorpus",
      "",
      {"data.train=[]"},

@@ -46,6 +46,9 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"images", {"model={type: linear}"}},
     {"regression", {}},
     {"translation", {"init_from=elsewhere"}},
+    {"classification", {"data.train={csv: classes.csv}"}},
+    {"clm", {"data.train={jsonl: train.jsonl}"}},
+    {"questions", {"data.train={jsonl: train.jsonl}"}},
 };
 
 const std::string kLong(10000, 'a');
@@ -64,14 +67,14 @@ class SweepTest : public testing::Test {
  protected:
   SweepTest() : folder_("sweep") {
     folder_.write("train.ding", "Haus {n} :: house\ngroßes Haus :: large house\n");
+    folder_.write("classes.csv", "label,text\nearly,ba ce\nlate,mu lo\n");
     std::string output = concat("output_dir=", folder_.path("run"));
     for (size_t i = 0; i < kVariants.size(); ++i) {
       std::vector<std::string> overrides = {output};
       for (std::string text : kVariants[i].second) {
-        for (const char* file : {"train.tsv", "train.ding"}) {
+        for (const std::string file : {"train.tsv", "train.ding", "train.jsonl", "classes.csv"}) {
           const size_t at = text.find(concat(": ", file));
-          if (at != std::string::npos)
-            text.replace(at + 2, 9 + (text[at + 8] == 'd'), path_of(file));
+          if (at != std::string::npos) text.replace(at + 2, file.size(), path_of(file));
         }
         overrides.push_back(text);
       }

@@ -1,4 +1,4 @@
-#include "apps/config/nearest_name.h"
+#include "core/nearest_name.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,26 @@
+#include "apps/tasks/evaluation.h"
+
+#include <iostream>
+
+#include "apps/tasks/task.h"
+
+namespace tapestry {
+
+void Evaluation::add(const std::map<std::string, double>& metrics,
+                     const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto found = metrics.find(name);
+    if (found == metrics.end()) continue;
+    figures.push_back(
+        {name, found->second, larger_is_better(name) ? Kind::kPercent : Kind::kNumber});
+  }
+}
+
+void warn_of_dropped(const FilterCounts& counts) {
+  if (counts.total_dropped() > 0 || counts.truncated > 0) {
+    std::cerr << "warning: the figures are not those of the whole data: " << counts.summary()
+              << '\n';
+  }
+}
+
+}  // namespace tapestry

@@ -1,0 +1,44 @@
+// What a trained model achieves on data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/class_scores.h"
+#include "data/corpus.h"
+
+namespace tapestry {
+
+struct Evaluation {
+  enum class Kind { kNumber, kPercent, kCount };
+  struct Figure {
+    std::string name;
+    double value = 0;
+    Kind kind = Kind::kNumber;
+  };
+
+  void add(const std::string& name, double value) {
+    figures.push_back({name, value, Kind::kNumber});
+  }
+  void add_percent(const std::string& name, double value) {
+    figures.push_back({name, value, Kind::kPercent});
+  }
+  void add_count(const std::string& name, int64_t value) {
+    figures.push_back({name, static_cast<double>(value), Kind::kCount});
+  }
+  /// Those of `names` that `metrics` has; scores and shares are in percent.
+  void add(const std::map<std::string, double>& metrics, const std::vector<std::string>& names);
+
+  std::vector<Figure> figures;         ///< in the order in which they are shown
+  std::optional<ClassScores> classes;  ///< of a classifier
+};
+
+/// Warns (to stderr) of examples that are left out or cut: the figures are not those of the whole
+/// files.
+void warn_of_dropped(const FilterCounts& counts);
+
+}  // namespace tapestry

@@ -1,0 +1,147 @@
+#include "data/jsonl_reader.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/records.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::json;
+
+// Hears the events of a parser, and knows the path of names to where it is.
+class FieldCollector : public nlohmann::json_sax<Json> {
+ public:
+  FieldCollector(const std::vector<RecordField>& fields, RecordValues& values,
+                 std::vector<const char*>& others)
+      : fields_(fields), values_(values), others_(others) {}
+
+  bool is_object() const { return is_object_; }
+
+  bool null() override { return other("null"); }
+  bool boolean(bool value) override { return other(value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return text(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return text(std::to_string(value)); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return text(Json(value).dump());
+  }
+  bool string(string_t& value) override { return text(value); }
+  bool binary(binary_t&) override { return other("binary"); }
+
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) is_object_ = true;
+    if (depth_ > 0) other("an object");
+    ++depth_;
+    if (lists_ > 0) return true;
+    if (depth_ > 1) path_ += '.';
+    prefixes_.push_back(path_.size());
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (lists_ > 0) return true;
+    path_.resize(prefixes_.back());
+    path_ += name;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (lists_ > 0) return true;
+    path_.resize(prefixes_.back());
+    prefixes_.pop_back();
+    if (!path_.empty()) path_.pop_back();  // the dot
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (depth_ > 0) other("a list");
+    ++depth_;
+    ++lists_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    --lists_;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  // The field that is asked for at this place of the object, or -1.
+  int64_t wanted() const {
+    if (lists_ > 0 || depth_ == 0) return -1;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].name == path_) return static_cast<int64_t>(i);
+    }
+    return -1;
+  }
+  bool text(const std::string& value) {
+    if (const int64_t i = wanted(); i >= 0) set(static_cast<size_t>(i), value, nullptr);
+    return true;
+  }
+  bool other(const char* kind) {
+    if (const int64_t i = wanted(); i >= 0) set(static_cast<size_t>(i), "", kind);
+    return true;
+  }
+  void set(size_t i, const std::string& value, const char* kind) {
+    values_.texts[i] = value;
+    values_.present[i] = 1;
+    others_[i] = kind;
+  }
+
+  const std::vector<RecordField>& fields_;
+  RecordValues& values_;
+  std::vector<const char*>& others_;
+  std::string path_;
+  std::vector<size_t> prefixes_;  // the length of the path to each open object, its dot included
+  int64_t depth_ = 0, lists_ = 0;
+  bool is_object_ = false;
+};
+
+}  // namespace
+
+JsonlReader::JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields)
+    : file_(file), lines_(file.path), fields_(fields), others_(fields.size()) {}
+
+RecordReader::Row JsonlReader::next(RecordValues& values) {
+  do {
+    if (!lines_.next(line_)) return Row::kEnd;
+  } while (is_blank(line_));
+  place_ = lines_.place();
+  values.texts.resize(fields_.size());
+  values.present.assign(fields_.size(), 0);
+  FieldCollector collector(fields_, values, others_);
+  const bool is_json = Json::sax_parse(line_, &collector);
+  if (!is_json && find_invalid_utf8(line_) != std::string::npos) return Row::kInvalidUtf8;
+  if (!is_json || !collector.is_object()) fail_line(is_json);
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    const RecordField& field = fields_[i];
+    const char* const other = others_[i];
+    if (values.present[i] == 0) {
+      if (field.optional) continue;
+      // Only now it matters what else there is.
+      fail_missing(place_, "field", parse_json_record(line_, place_).names(), field.name);
+    }
+    if (other == nullptr) continue;
+    const std::string kind = other;
+    if (field.optional && kind == "null") {
+      values.present[i] = 0;
+    } else if (field.optional && (kind == "true" || kind == "false")) {
+      values.texts[i] = kind;
+    } else {
+      fail(ErrorKind::kData, "[data] ", place_, ": the field '", field.name,
+           "' must be a text or a number, got ", kind, '.');
+    }
+  }
+  return Row::kWhole;
+}
+
+void JsonlReader::fail_line(bool is_json) const {
+  fail(ErrorKind::kData, "[data] ", place_, " must be a JSON object, got ",
+       is_json ? "another value" : "no JSON", format_advice(file_), '.');
+}
+
+}  // namespace tapestry

@@ -1,0 +1,29 @@
+// Reads JSON objects, one a line; private to data/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/record_files.h"
+#include "data/text.h"
+
+namespace tapestry {
+
+/// Keeps only the fields that are asked for; the rest of an object is passed over as it is parsed.
+class JsonlReader : public RecordReader {
+ public:
+  JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields);
+
+  Row next(RecordValues& values) override;
+
+ private:
+  [[noreturn]] void fail_line(bool is_json) const;
+
+  const RecordFile file_;
+  LineReader lines_;
+  std::string line_;
+  const std::vector<RecordField> fields_;
+  std::vector<const char*> others_;  // what each field is instead of a text or a number
+};
+
+}  // namespace tapestry

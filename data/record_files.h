@@ -1,0 +1,90 @@
+// Files of records: TSV, CSV and JSONL, plain or compressed (data/unpacked_file.h), read by the
+// names or the numbers of their fields.
+//
+//  tsv    Columns between tabs, without quoting: a tab always separates.
+//  csv    RFC 4180: commas, fields in double quotes that may hold commas, line ends and doubled
+//         quotes, CRLF or LF. A line end inside quotes becomes LF.
+//  jsonl  One JSON object a line; blank lines are passed over. "translation.en" is the field en of
+//         the object translation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapestry {
+
+enum class RecordFormat { kTsv, kCsv, kJsonl };
+
+struct RecordFile {
+  static constexpr const char* kHeaders[] = {"auto", "yes", "no"};
+
+  std::string path;
+  RecordFormat format = RecordFormat::kTsv;
+  /// Whether the first line names the columns of a tsv or csv. auto: a csv's does, and a tsv's
+  /// where a field is asked for by name.
+  std::string header = "auto";
+};
+
+/// A field to read. Of a tsv or csv it is a column's name in the header or its number, counted from
+/// 1; of a jsonl a name, or a path of names with dots between them.
+struct RecordField {
+  std::string name;
+  /// A record may lack it, or have null or nothing there; true and false count as texts.
+  bool optional = false;
+};
+
+/// Whether a field's name is the number of a column.
+bool is_column_number(const std::string& name);
+
+/// The values of one record's fields, in the order in which they were asked for.
+struct RecordValues {
+  std::vector<std::string> texts;  ///< texts, or numbers as they are written
+  std::vector<char> present;       ///< 0: an optional field that the record lacks
+};
+
+/// Streams the records of a file.
+class RecordReader {
+ public:
+  enum class Row {
+    kEnd,
+    kWhole,
+    kBlank,        ///< a line without any character but white space
+    kShort,        ///< a line with fewer columns than asked for
+    kLong,         ///< a line of a csv with more columns than its first
+    kInvalidUtf8,  ///< a line of JSON that is not text
+  };
+
+  virtual ~RecordReader() = default;
+  /// Reads a record; only kWhole sets all of `values`. Throws Error(kData), naming the place, as
+  /// LineReader (data/text.h) does, for quotes that are not as RFC 4180 has them, for a line that
+  /// is no JSON object, and for an object without a field or with a list, an object, null, true or
+  /// false in its place.
+  virtual Row next(RecordValues& values) = 0;
+  /// "file:line" where the record read last begins.
+  const std::string& place() const { return place_; }
+  /// Columns of that record; of a tsv only as many as were looked at.
+  int64_t columns() const { return columns_; }
+
+ protected:
+  std::string place_;
+  int64_t columns_ = 0;
+};
+
+/// Opens a file. Throws Error(kData) as LineReader does, and naming the columns that there are
+/// where the header lacks one that is asked for.
+std::unique_ptr<RecordReader> open_records(const RecordFile& file,
+                                           const std::vector<RecordField>& fields);
+
+/// What to say of a file that turned out to have no usable record: "; line 1 looks like JSON: use
+/// jsonl", or "".
+std::string format_advice(const RecordFile& file);
+
+/// "[data] PLACE: has the columns id, text; 'txt' is none of them; did you mean 'text'?", as an
+/// Error(kData). `kind` is "column" or "field".
+[[noreturn]] void fail_missing(const std::string& place, const char* kind,
+                               const std::vector<std::string>& names, const std::string& wanted,
+                               const std::string& advice = "");
+
+}  // namespace tapestry

@@ -1,0 +1,130 @@
+#include "data/record_files.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/data/files.h"
+
+namespace tapestry {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Row = RecordReader::Row;
+
+class RecordFiles : public testing::Test {
+ protected:
+  // "place: a|b" of each whole record, "place: blank" and so on of the others.
+  std::vector<std::string> read(RecordFormat format, const std::string& bytes,
+                                const std::vector<RecordField>& fields,
+                                const std::string& header = "auto") const {
+    const auto reader = open_records({folder_.write("f", bytes), format, header}, fields);
+    std::vector<std::string> rows;
+    RecordValues values;
+    for (Row row; (row = reader->next(values)) != Row::kEnd;) {
+      std::string text = reader->place().substr(reader->place().rfind(':') + 1) + ": ";
+      if (row != Row::kWhole) {
+        text += row == Row::kBlank ? "blank" : row == Row::kShort ? "short" : "long";
+      }
+      for (size_t i = 0; row == Row::kWhole && i < fields.size(); ++i) {
+        text += concat(i > 0 ? "|" : "", values.present[i] != 0 ? values.texts[i] : "-");
+      }
+      rows.push_back(text);
+    }
+    return rows;
+  }
+  // The error's text from the name of the file on.
+  std::string error(RecordFormat format, const std::string& bytes,
+                    const std::vector<RecordField>& fields) const {
+    const std::string text = error_of(ErrorKind::kData, [&] { read(format, bytes, fields); });
+    return text.substr(text.rfind("/f") + 1);
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(RecordFiles, TsvHasColumnsBetweenTabs) {
+  const std::string text = "x\ty\tz\n\t \"q\n\na\tb\r\n";
+  EXPECT_THAT(read(RecordFormat::kTsv, text, {{"1"}, {"2"}}),
+              ElementsAre("1: x|y", "2: | \"q", "3: blank", "4: a|b"));
+  EXPECT_THAT(read(RecordFormat::kTsv, text, {{"3"}}),
+              ElementsAre("1: z", "2: short", "3: blank", "4: short"));
+  EXPECT_THAT(read(RecordFormat::kTsv, gzip(text), {{"2"}}).front(), "1: y");
+}
+
+TEST_F(RecordFiles, TsvHasAHeaderWhereNamesAreAskedFor) {
+  const std::string text = "id\tSaid \tde\n1\ta\tb\n";
+  EXPECT_THAT(read(RecordFormat::kTsv, text, {{"de"}, {"Said"}}), ElementsAre("2: b|a"));
+  EXPECT_THAT(read(RecordFormat::kTsv, text, {{"3"}}, "yes"), ElementsAre("2: b"));
+  EXPECT_THAT(read(RecordFormat::kTsv, text, {{"3"}}), ElementsAre("1: de", "2: b"));
+}
+
+// The rules of RFC 4180, section 2, and its examples.
+TEST_F(RecordFiles, CsvIsRfc4180) {
+  const std::string text =
+      "aaa,bbb,ccc\r\n"
+      "zzz,yyy,xxx\r\n"
+      "\"a\"\"aa\",\"b \r\nbb\",\"c,\"\"\"\r\n"
+      "\"\",,\" \"\n"
+      " x , y,\"\"\"\"";
+  EXPECT_THAT(read(RecordFormat::kCsv, text, {{"aaa"}, {"bbb"}, {"ccc"}}),
+              ElementsAre("2: zzz|yyy|xxx", "3: a\"aa|b \nbb|c,\"", "5: || ", "6:  x | y|\""));
+  EXPECT_THAT(read(RecordFormat::kCsv, text, {{"1"}}, "no").front(), "1: aaa");
+  EXPECT_THAT(read(RecordFormat::kCsv, "\xEF\xBB\xBF\"a b\",c\n1,2", {{"a b"}}),
+              ElementsAre("2: 1"));
+}
+
+TEST_F(RecordFiles, CsvSaysWhatIsWrong) {
+  EXPECT_THAT(read(RecordFormat::kCsv, "a,b\n1\n\n1,2,3\n4,5\n", {{"b"}}),
+              ElementsAre("2: short", "3: blank", "4: long", "5: 5"));
+  EXPECT_EQ(error(RecordFormat::kCsv, "a,b\n1,2\n3,\"4\n5,6\n", {{"b"}}),
+            "f:3: a quoted field of the record that begins here does not end, as RFC 4180 asks "
+            "for.");
+  EXPECT_EQ(error(RecordFormat::kCsv, "a,b\n\"1\"x,2\n", {{"b"}}),
+            "f:2: expected a comma behind the quote at byte 3, got 'x' (a quote inside a quoted "
+            "field is written twice).");
+}
+
+TEST_F(RecordFiles, SayWhichColumnsThereAre) {
+  EXPECT_EQ(error(RecordFormat::kCsv, "id,text,label\n", {{"txt"}}),
+            "f:1: has the columns id, text, label; 'txt' is none of them; did you mean 'text'?");
+  EXPECT_EQ(error(RecordFormat::kTsv, "id,text\n", {{"text"}}),
+            "f:1: has the column id,text; 'text' is none of them; line 1 looks like CSV: use csv.");
+  EXPECT_EQ(
+      error(RecordFormat::kCsv, "{\"text\": \"a\"}\n", {{"text"}}),
+      "f:1: has the column {\"text\": \"a\"}; 'text' is none of them; line 1 looks like JSON: use "
+      "jsonl.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"text\": 1}\n{\"id\": 1, \"text\": 2}\n{\"id\": 3}\n",
+                  {{"text"}}),
+            "f:3: has the field id; 'text' is none of them.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "id,text\n", {{"text"}}),
+            "f:1 must be a JSON object, got no JSON; line 1 looks like CSV: use csv.");
+}
+
+TEST_F(RecordFiles, JsonlHasNamedFields) {
+  const std::string text =
+      "{\"a\": \"x\", \"b\": [{\"a\": 1}], \"c\": {\"a\": -1.5, \"d\": {\"e\": \"\\u00e4\"}}}\n\n"
+      "  \n{\"c\": {\"d\": {\"e\": 7, \"f\": 8}, \"a\": \"z\"}, \"a\": 2}\r\n";
+  EXPECT_THAT(read(RecordFormat::kJsonl, text, {{"a"}, {"c.d.e"}, {"c.a"}}),
+              ElementsAre("1: x|ä|-1.5", "4: 2|7|z"));
+  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": [\"x\"]}", {{"a"}}),
+            "f:1: the field 'a' must be a text or a number, got a list.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": null}", {{"a"}}),
+            "f:1: the field 'a' must be a text or a number, got null.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": 1}\n{\"a\": 1\n", {{"a"}}),
+            "f:2 must be a JSON object, got no JSON.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "[{\"a\": 1}]", {{"a"}}),
+            "f:1 must be a JSON object, got another value.");
+}
+
+TEST_F(RecordFiles, MayLackWhatIsOptional) {
+  const std::vector<RecordField> fields = {{"a"}, {"b", true}, {"c", true}};
+  EXPECT_THAT(
+      read(RecordFormat::kJsonl,
+           "{\"a\": 1}\n{\"a\": 1, \"b\": null, \"c\": true}\n{\"a\": 1, \"b\": \"\"}\n", fields),
+      ElementsAre("1: 1|-|-", "2: 1|-|true", "3: 1||-"));
+  EXPECT_THAT(read(RecordFormat::kCsv, "a,b\n1,\n1,2\n", fields),
+              ElementsAre("2: 1|-|-", "3: 1|2|-"));
+}
+
+}  // namespace
+}  // namespace tapestry
