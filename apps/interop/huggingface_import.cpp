@@ -34,17 +34,15 @@ Json read_json_if_there(const std::string& path) {
 class Names {
  public:
   Names(const Architecture& architecture, const TensorReader& reader) {
-    bool whole = false;
-    std::vector<std::pair<std::string, std::string>> names;
-    for (const StoredTensor& tensor : reader.tensors()) {
-      std::string name = spelled(architecture, tensor.name);
-      whole = whole || name.starts_with(architecture.prefix);
-      names.emplace_back(std::move(name), tensor.name);
+    // Files of a base model lack the prefix.
+    const auto& tensors = reader.tensors();
+    const bool whole = std::any_of(tensors.begin(), tensors.end(), [&](const StoredTensor& tensor) {
+      return tensor.name.starts_with(architecture.prefix);
+    });
+    for (const StoredTensor& tensor : tensors) {
+      const std::string name = whole ? tensor.name : architecture.prefix + tensor.name;
+      stored_.emplace(spelled(architecture, name), tensor.name);
     }
-    for (auto& [name, stored] : names) {
-      stored_.emplace(whole ? name : architecture.prefix + name, stored);
-    }
-    // A file that does not name the base model may still use the spelling of its renamings.
   }
 
   bool has(const std::string& name) const { return stored_.contains(name); }
