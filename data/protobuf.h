@@ -31,4 +31,29 @@ class ProtobufWriter {
   std::string text_;
 };
 
+/// Walks over the fields of a message. Fields of an unknown number need not be looked at. Throws
+/// Error(kData) where the bytes are no message, or a field has another wire type than is asked for.
+class ProtobufReader {
+ public:
+  explicit ProtobufReader(std::string_view bytes) : rest_(bytes) {}
+
+  /// Moves to the next field; false at the end.
+  bool next();
+  uint32_t field() const { return field_; }
+
+  int64_t integer() const;
+  float single() const;
+  /// string, bytes or a message. Of the bytes that were given.
+  std::string_view bytes() const;
+
+ private:
+  uint64_t varint();
+  void expect(uint32_t wire_type) const;
+
+  std::string_view rest_;
+  uint32_t field_ = 0, wire_type_ = 0;
+  uint64_t number_ = 0;
+  std::string_view value_;
+};
+
 }  // namespace tapestry

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "apps/checkpoint/plain_folder.h"
 #include "data/files.h"
 
 namespace tapestry {
@@ -110,7 +111,9 @@ void internal::flush_folder(const std::string& path) {
   reached("folder flushed");
 }
 
-void write_checkpoint(const std::string& path, const CheckpointContent& content) {
+namespace {
+
+void write_folder(const std::string& path, const CheckpointContent& content, bool with_manifest) {
   const std::string folder = path.substr(0, path.find_last_not_of('/') + 1);
   const std::string temporary = concat(folder, ".tmp-", getpid());
   std::error_code error;
@@ -124,8 +127,10 @@ void write_checkpoint(const std::string& path, const CheckpointContent& content)
     for (const auto& [name, file] : content) {
       entries[name] = stream_file(temporary + "/" + name, file);
     }
-    const Json manifest = {{"format", kFormat}, {"files", std::move(entries)}};
-    stream_file(temporary + "/" + kManifest, manifest.dump(2) + "\n");
+    if (with_manifest) {
+      const Json manifest = {{"format", kFormat}, {"files", std::move(entries)}};
+      stream_file(temporary + "/" + kManifest, manifest.dump(2) + "\n");
+    }
     internal::flush_folder(temporary);
     if (fs::exists(folder)) {  // a folder cannot be renamed over one that is not empty
       const std::string old = concat(folder, ".old.tmp-", getpid());
@@ -141,6 +146,23 @@ void write_checkpoint(const std::string& path, const CheckpointContent& content)
     fs::remove_all(temporary, error);
     throw;
   }
+}
+
+}  // namespace
+
+void write_checkpoint(const std::string& folder, const CheckpointContent& content) {
+  write_folder(folder, content, /*with_manifest=*/true);
+}
+
+void write_plain_folder(const std::string& folder, const CheckpointContent& content) {
+  refuse_existing(folder);
+  write_folder(folder, content, /*with_manifest=*/false);
+}
+
+void refuse_existing(const std::string& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error) || (fs::is_directory(folder) && fs::is_empty(folder))) return;
+  fail(ErrorKind::kConfig, "[output] ", folder, " exists; choose another --output.");
 }
 
 bool is_checkpoint(const std::string& folder) { return fs::exists(folder + "/" + kManifest); }

@@ -10,9 +10,11 @@
 #include <ranges>
 #include <set>
 
+#include "apps/checkpoint/made_file.h"
 #include "core/dispatch.h"
 #include "core/kernels/convert.h"
 #include "core/text.h"
+#include "data/little_endian.h"
 
 namespace tapestry {
 namespace {
@@ -271,8 +273,11 @@ bool fits(StoredType type, DType dtype) {
 
 std::optional<DType> as_dtype(StoredType type) { return row_of(type).dtype; }
 
-void write_safetensors(const std::vector<TensorToWrite>& tensors,
-                       const std::map<std::string, std::string>& metadata, const ByteSink& sink) {
+namespace {
+
+// The length of the header, and the header.
+std::string header_of(const std::vector<TensorToWrite>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
@@ -288,11 +293,60 @@ void write_safetensors(const std::vector<TensorToWrite>& tensors,
   }
   std::string text = header.dump();
   text.append((kAlignment - (8 + text.size()) % kAlignment) % kAlignment, ' ');
-  char prefix[8];
-  for (int i = 0; i < 8; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i));
-  sink(prefix, sizeof prefix);
-  sink(text.data(), text.size());
+  std::string header_bytes;
+  append_little_endian(header_bytes, static_cast<uint64_t>(text.size()));
+  return header_bytes + text;
+}
+
+}  // namespace
+
+void write_safetensors(const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata, const ByteSink& sink) {
+  const std::string header = header_of(tensors, metadata);
+  sink(header.data(), header.size());
   for (const TensorToWrite& tensor : tensors) write_tensor(tensor, sink);
+}
+
+ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::string& name) {
+  struct File {
+    std::vector<TensorToWrite> tensors;
+    std::vector<uint64_t> begins;  // of their bytes
+    std::string header;
+    std::optional<size_t> held;  // the tensor in `bytes`
+    std::string bytes;
+  };
+  const auto file = std::make_shared<File>();
+  file->header = header_of(tensors, {});
+  uint64_t size = file->header.size();
+  for (const TensorToWrite& tensor : tensors) {
+    file->begins.push_back(size);
+    size += static_cast<uint64_t>(tensor.shape.numel() * size_of(tensor.dtype));
+  }
+  file->tensors = std::move(tensors);
+  const auto read = [file, name, size](uint64_t offset, void* to, uint64_t count) {
+    if (offset > size || count > size - offset) broken(name, "the file ends while it is read.");
+    for (auto* at = static_cast<char*>(to); count > 0;) {
+      const std::string* part = &file->header;
+      uint64_t begin = 0;
+      if (offset >= part->size()) {
+        const auto next = std::upper_bound(file->begins.begin(), file->begins.end(), offset);
+        const auto index = static_cast<size_t>(next - file->begins.begin()) - 1;
+        begin = file->begins[index];
+        if (file->held != index) {
+          file->bytes.clear();
+          write_tensor(file->tensors[index], [&](const void* bytes, size_t n) {
+            file->bytes.append(static_cast<const char*>(bytes), n);
+          });
+          file->held = index;
+        }
+        part = &file->bytes;
+      }
+      const uint64_t n = std::min(count, begin + part->size() - offset);
+      std::memcpy(at, part->data() + (offset - begin), n);
+      at += n, offset += n, count -= n;
+    }
+  };
+  return {name, size, read};
 }
 
 TensorReader::TensorReader(const ByteSource& file) : name_(file.name) { add_file(file); }

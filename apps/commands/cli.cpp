@@ -6,6 +6,7 @@
 #include <new>
 
 #include "apps/commands/cli_options.h"
+#include "apps/commands/exchange.h"
 #include "core/blas.h"
 #include "core/build_info.h"
 #include "core/error.h"
@@ -97,6 +98,29 @@ void add_average(CLI::App& app, Run& run) {
   command->add_option("checkpoints", arguments->inputs, "checkpoint folders")->required();
   command->add_option("--output", arguments->output, "folder to write")->required();
   command->callback([&run, arguments] { run = [arguments] { return run_average(*arguments); }; });
+}
+
+void add_import(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("import", "Make a checkpoint of a Hugging Face folder");
+  auto arguments = std::make_shared<ImportArguments>();
+  command->add_option("folder", arguments->folder, "with config.json and model.safetensors")
+      ->required();
+  command->add_option("--output", arguments->output, "checkpoint to write")->required();
+  command->callback([&run, arguments] { run = [arguments] { return run_import(*arguments); }; });
+}
+
+void add_export(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand("export", "Write a model as other systems read it");
+  auto arguments = std::make_shared<ExportArguments>();
+  command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
+  command->add_option("--format", arguments->format, join(kExportFormats, " | "))
+      ->check(CLI::IsMember(names_of(kExportFormats)))
+      ->capture_default_str();
+  command->add_option("--architecture", arguments->architecture,
+                      "of a Hugging Face folder: gpt2, llama, bert, roberta, marian, pegasus, "
+                      "bart, mbart or vit (default: the first that the model fits)");
+  command->add_option("--output", arguments->output, "folder to write")->required();
+  command->callback([&run, arguments] { run = [arguments] { return run_export(*arguments); }; });
 }
 
 void add_bench(CLI::App& app, Run& run) {
@@ -248,6 +272,8 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_gradcheck(app, run);
   add_inspect(app, run);
   add_average(app, run);
+  add_import(app, run);
+  add_export(app, run);
   add_bench(app, run);
   add_help(app, run);
   if (argc <= 1) {

@@ -96,8 +96,10 @@ void bind_config(ConfigSection& s, Config& config) {
   s.demand("output_dir");
   s.read_output_path("output_dir", config.output_dir,
                      "Folder of the run: checkpoints, logs, metrics.");
-  s.read_optional_path("init_from", config.init_from,
-                       "Run or checkpoint whose tokenizer and parameters a new run starts from.");
+  s.read_optional_path(
+      "init_from", config.init_from,
+      "Run, checkpoint or Hugging Face folder whose tokenizer and parameters a new run "
+      "starts from.");
   s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, config); });
   s.section_if(reads_text(config),
                reads_images(config) ? "with images" : concat("with task: ", config.task->name),

@@ -4,6 +4,7 @@
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
+#include "apps/interop/huggingface_import.h"
 #include "core/pattern.h"
 #include "core/text.h"
 
@@ -127,7 +128,11 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
     if (how != "auto") check_latest(folder, state_.step, found->folder());
     go_on(*std::move(found), config);
   } else if (!config.init_from.empty()) {
-    begin_with(read_model_files(config.init_from), config);
+    const std::string& path = config.init_from;
+    begin_with(interop::is_huggingface_folder(path)
+                   ? interop::model_files(interop::import_folder(path), path)
+                   : read_model_files(path),
+               config);
   }
 }
 

@@ -288,13 +288,13 @@ int Trainer::run() {
                      " in ", state_.validations_without_best, " validations"));
   }
   log_.info(concat("done: ", state_.step, " updates in ", duration_text(state_.seconds)));
-  log_.finish();
   if (config_.cuda_graphs && !on_cpu) {
     const GraphStats stats = graph_stats();
     log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
     if (!stats.refusal.empty()) log_.warn(concat("no graph of every shape: ", stats.refusal));
   }
   measure_test();
+  log_.finish();
   return 0;
 }
 

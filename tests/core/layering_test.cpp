@@ -30,7 +30,8 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
 };
 
 // The rooms of apps/, each of which may use those before it.
-const std::vector<std::string> kRooms = {"config", "checkpoint", "tasks", "run", "commands"};
+const std::vector<std::string> kRooms = {"config",  "checkpoint", "tasks",
+                                         "interop", "run",        "commands"};
 
 struct LibraryRule {
   const char* name;

@@ -1,0 +1,15 @@
+// A safetensors file that is made while it is read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/safetensors.h"
+
+namespace tapestry {
+
+/// The file that write_safetensors() would write. Of the tensors only the one that was asked for
+/// last is in memory. `name` is for messages.
+ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::string& name);
+
+}  // namespace tapestry

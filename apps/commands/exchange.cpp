@@ -1,0 +1,53 @@
+// tapestry import and tapestry export: models of other systems' folders, and folders for them.
+#include "apps/commands/exchange.h"
+
+#include <iostream>
+
+#include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/plain_folder.h"
+#include "apps/interop/ctranslate2.h"
+#include "apps/interop/gguf.h"
+#include "apps/interop/huggingface_export.h"
+#include "apps/interop/huggingface_import.h"
+
+namespace tapestry {
+
+int run_import(const ImportArguments& arguments) {
+  refuse_existing(arguments.output);
+  if (!interop::is_huggingface_folder(arguments.folder)) {
+    fail(ErrorKind::kData, "[import] ", arguments.folder,
+         " must be a folder with a config.json that has a model_type.");
+  }
+  interop::ImportedFolder imported = interop::import_folder(arguments.folder);
+  for (const std::string& note : imported.model.notes) std::cerr << "note: " << note << '\n';
+  CheckpointContent content;
+  if (reads_text(imported.model.config)) {
+    for (auto& [name, bytes] : imported.tokenizers.files()) content[name] = std::move(bytes);
+  }
+  content[kConfigFile] = to_json(imported.model.config);
+  content[kModelFile] = [&](const ByteSink& sink) {
+    write_safetensors(imported.model.tensors, {{"format", "tapestry"}}, sink);
+  };
+  write_checkpoint(arguments.output, content);
+  std::cerr << "imported " << imported.model.tensors.size() << " tensors into " << arguments.output
+            << '\n';
+  return 0;
+}
+
+int run_export(const ExportArguments& arguments) {
+  refuse_existing(arguments.output);
+  const ModelFiles model = read_model_files(arguments.model);
+  CheckpointContent content;
+  if (arguments.format == "huggingface") {
+    content = interop::huggingface_files(model, arguments.architecture);
+  } else if (arguments.format == "ctranslate2") {
+    content = interop::ctranslate2_files(model);
+  } else {
+    content = interop::gguf_files(model);
+  }
+  write_plain_folder(arguments.output, content);
+  std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';
+  return 0;
+}
+
+}  // namespace tapestry

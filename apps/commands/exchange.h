@@ -1,0 +1,28 @@
+// The subcommands that take models from other systems and give them to these; as in
+// apps/commands/commands.h.
+#pragma once
+
+#include <string>
+
+namespace tapestry {
+
+/// Makes a checkpoint of a Hugging Face folder.
+struct ImportArguments {
+  std::string folder;
+  std::string output;
+};
+
+inline constexpr const char* kExportFormats[] = {"huggingface", "ctranslate2", "gguf"};
+
+/// Writes a folder for other systems.
+struct ExportArguments {
+  std::string model;
+  std::string format = "huggingface";  ///< of kExportFormats
+  std::string architecture;            ///< of huggingface, or "": the first that fits
+  std::string output;
+};
+
+int run_import(const ImportArguments& arguments);
+int run_export(const ExportArguments& arguments);
+
+}  // namespace tapestry

@@ -1,0 +1,74 @@
+#include "apps/interop/architectures.h"
+
+#include <algorithm>
+
+namespace tapestry::interop {
+namespace {
+
+struct ActivationRow {
+  const char* theirs;
+  const char* ours;
+  const char* gated;
+};
+
+// Of several names of theirs the first is written.
+constexpr ActivationRow kActivationRows[] = {
+    {"relu", "relu", nullptr},
+    {"gelu", "gelu", "geglu"},
+    {"gelu_python", "gelu", "geglu"},
+    {"gelu_new", "gelu_tanh", nullptr},
+    {"gelu_pytorch_tanh", "gelu_tanh", nullptr},
+    {"gelu_fast", "gelu_tanh", nullptr},
+    {"gelu_accurate", "gelu_tanh", nullptr},
+    {"gelu_python_tanh", "gelu_tanh", nullptr},
+    {"silu", "silu", "swiglu"},
+    {"swish", "silu", "swiglu"},
+};
+
+}  // namespace
+
+const char* our_activation(const std::string& theirs, bool gated) {
+  for (const ActivationRow& row : kActivationRows) {
+    if (theirs == row.theirs) return gated ? row.gated : row.ours;
+  }
+  return nullptr;
+}
+
+const char* their_activation(const std::string& ours) {
+  for (const ActivationRow& row : kActivationRows) {
+    if (ours == row.ours || (row.gated != nullptr && ours == row.gated)) return row.theirs;
+  }
+  return nullptr;
+}
+
+bool is_carried_otherwise(const std::string& key) {
+  static const char* const kKeys[] = {
+      "type",       "initializer",        "initializer_range",     "dropout", "attention_dropout",
+      "recompute",  "activation_dropout", "norm_running_variance", "bias",    "num_key_value_heads",
+      "output_bias"};
+  return key.starts_with("rope_") ||
+         std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
+
+const std::vector<const Architecture*>& architectures() {
+  static const std::vector<const Architecture*> all = {
+      &kGpt2, &kLlama, &kBert, &kRoberta, &kMarian, &kPegasus, &kBart, &kMbart, &kVit};
+  return all;
+}
+
+const Architecture* find_architecture(const std::string& name) {
+  for (const Architecture* architecture : architectures()) {
+    if (architecture->name == name) return architecture;
+  }
+  return nullptr;
+}
+
+ModelFacts facts_for(const Architecture& architecture, const Config& config, const Counts& counts) {
+  ModelFacts facts(config, counts);
+  const bool llama = &architecture == &kLlama;
+  facts.biases = !llama || config.model.bias;
+  facts.norm_biases = !llama;
+  return facts;
+}
+
+}  // namespace tapestry::interop

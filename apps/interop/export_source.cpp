@@ -1,0 +1,62 @@
+#include "apps/interop/export_source.h"
+
+#include <cmath>
+
+#include "apps/interop/foreign_config.h"
+
+namespace tapestry::interop {
+
+Counts counts_of(const ModelFiles& model) {
+  Counts counts;
+  counts.classes = static_cast<int64_t>(model.config.data.labels.size());
+  if (model.tokenizers.source == nullptr) return counts;
+  counts.source_vocab = model.tokenizers.source->vocab_size();
+  counts.target_vocab = model.tokenizers.target->vocab_size();
+  counts.shared_vocab = model.tokenizers.shared();
+  return counts;
+}
+
+std::vector<TensorToWrite> converted_tensors(const TensorReader& ours,
+                                             const std::vector<TensorPair>& pairs,
+                                             const Layout& layout, DType dtype) {
+  std::vector<TensorToWrite> tensors;
+  for (const TensorPair& pair : pairs) {
+    const StoredTensor* const stored = ours.find(pair.ours);
+    if (stored == nullptr ? !pair.optional : stored->shape != pair.our_shape) {
+      fail(ErrorKind::kData, "[export] ", ours.name(), " must have ", pair.ours, ' ',
+           pair.our_shape, ", got ", stored == nullptr ? "none" : stored->shape.str(), '.');
+    }
+    for (size_t i = 0; i < pair.theirs.size(); ++i) {
+      const auto content = [pair, layout, dtype, ours, i, there = stored != nullptr] {
+        const Tensor own = Tensor::zeros(pair.our_shape, dtype);
+        if (there) ours.read(pair.ours, own);
+        return to_theirs(pair, layout, own, i);
+      };
+      tensors.emplace_back(pair.theirs[i], pair.their_shapes[i], dtype, content);
+    }
+  }
+  return tensors;
+}
+
+ModelFacts exported_facts(const Architecture& architecture, const ModelFiles& model) {
+  Config config = model.config;
+  if (folds_scale(architecture, config)) {
+    config.model.scale_embeddings = config.model.tie_word_embeddings = false;
+  }
+  if (architecture.type == ModelType::kEncoder && config.model.type_vocab_size == 0) {
+    config.model.type_vocab_size = 1;
+  }
+  return facts_for(architecture, config, counts_of(model));
+}
+
+void fold_scale(const Config& config, std::vector<TensorPair>& pairs) {
+  const double factor = std::sqrt(static_cast<double>(config.model.hidden_size));
+  for (TensorPair& pair : pairs) {
+    if (pair.ours == "embedding.weight") pair.factor = factor;
+    if (pair.ours == "output.weight" && config.model.tie_word_embeddings) {
+      pair.ours = "embedding.weight";
+    }
+  }
+}
+
+}  // namespace tapestry::interop

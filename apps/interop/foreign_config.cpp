@@ -1,0 +1,183 @@
+#include "apps/interop/foreign_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace tapestry::interop {
+namespace {
+
+constexpr std::string_view kModel = "model.";
+
+// As JSON: numbers and truth values as such, anything else as text.
+Json parsed(const std::string& text) {
+  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() || value.is_object() || value.is_array() ? Json(text) : value;
+}
+
+bool same_value(const std::string& a, const std::string& b) {
+  const Json x = parsed(a), y = parsed(b);
+  if (x.is_number() && y.is_number()) {
+    const double p = x.get<double>(), q = y.get<double>();
+    return std::abs(p - q) <= 1e-12 * std::max(std::abs(p), std::abs(q));
+  }
+  return x == y;
+}
+
+const KeyRow* row_of(const Architecture& architecture, const std::string& ours) {
+  for (const KeyRow& row : architecture.keys) {
+    if (ours == row.ours) return &row;
+  }
+  return nullptr;
+}
+
+const FixedOption* option_of(const Architecture& architecture, const std::string& ours) {
+  for (const FixedOption& option : architecture.options) {
+    if (ours == option.key) return &option;
+  }
+  return nullptr;
+}
+
+Json given(const Json& theirs, const char* key, const char* fallback) {
+  const auto found = theirs.find(key);
+  return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
+}
+
+// Theirs of one row as ours; null where ours has a default of its own.
+Json converted(const Architecture& architecture, const KeyRow& row, const Json& value,
+               Reasons& reasons) {
+  const auto refuse = [&](const char* expected) {
+    reasons.push_back(concat(row.theirs, " is ", value.dump(), ", expected ", expected));
+    return Json();
+  };
+  if (value.is_null()) return value;
+  if (std::string_view(row.ours) == "hidden_act") {
+    const char* const ours =
+        value.is_string() ? our_activation(value.get<std::string>(), architecture.gated) : nullptr;
+    return ours == nullptr ? refuse("an activation that Tapestry has") : Json(ours);
+  }
+  const Json fallback = Json::parse(row.fallback);
+  if (fallback.is_boolean()) return value.is_boolean() ? value : refuse("true or false");
+  if (!value.is_number()) return refuse("a number");
+  if (row.more == 0) return value;
+  return value.is_number_integer() ? Json(value.get<int64_t>() - row.more) : refuse("an integer");
+}
+
+}  // namespace
+
+int64_t number_of(const Json& theirs, const char* key, int64_t fallback, Reasons& reasons) {
+  const auto found = theirs.find(key);
+  if (found == theirs.end() || found->is_null()) return fallback;
+  if (found->is_number_integer()) return found->get<int64_t>();
+  reasons.push_back(concat(key, " is ", found->dump(), ", expected an integer"));
+  return fallback;
+}
+
+Json our_model(const Architecture& architecture, const Json& theirs, Reasons& reasons) {
+  Json model = {{"type", name_of(architecture.type)}};
+  for (const FixedOption& option : architecture.options) model[option.key] = parsed(option.value);
+  std::map<std::string, const KeyRow*> from;  // our key
+  for (const KeyRow& row : architecture.keys) {
+    const Json value =
+        converted(architecture, row, given(theirs, row.theirs, row.fallback), reasons);
+    if (value.is_null()) continue;
+    const auto [other, first] = from.emplace(row.ours, &row);
+    if (first) {
+      model[row.ours] = value;
+    } else if (model[row.ours] != value && !row.soft) {
+      reasons.push_back(concat(other->second->theirs, " is ", model[row.ours].dump(), " and ",
+                               row.theirs, ' ', value.dump(), ": ours are one"));
+    }
+  }
+  if (architecture.only_activation != nullptr &&
+      model["hidden_act"] != architecture.only_activation) {
+    reasons.push_back(concat("hidden_act is ", model["hidden_act"].dump(), ", its head has a ",
+                             architecture.only_activation, ": ours are one"));
+  }
+  for (const FixedKey& fixed : architecture.fixed) {
+    const Json value = given(theirs, fixed.key, fixed.fallback);
+    if (value == Json::parse(fixed.value)) continue;
+    reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
+  }
+  if (architecture.read_more != nullptr) architecture.read_more(theirs, model, reasons);
+  return model;
+}
+
+Reasons misfits(const Architecture& architecture, const Config& config) {
+  Reasons reasons;
+  const auto refuse = [&](const std::string& key, const std::string& value) {
+    reasons.push_back(concat("model.", key, ": ", value, " has no place in ", architecture.name));
+  };
+  if (config.model_type != architecture.type) {
+    refuse("type", name_of(config.model_type));
+    return reasons;
+  }
+  const bool known_task = std::any_of(
+      architecture.classes.begin(), architecture.classes.end(),
+      [&](const ModelClass& row) { return std::string_view(row.task) == config.task->name; });
+  if (!known_task)
+    reasons.push_back(concat("task: ", config.task->name, " has no place in ", architecture.name));
+  Config defaults = default_config(*config.task, reads_images(config));
+  const auto usual = flat_keys(defaults);
+  for (const auto& [name, value] : flat_keys(config)) {
+    if (!name.starts_with(kModel)) continue;
+    const std::string key = name.substr(kModel.size());
+    if (const FixedOption* const option = option_of(architecture, key)) {
+      if (!option->can_be_folded && !same_value(value, option->value)) refuse(key, value);
+    } else if (key == "hidden_act") {
+      const char* const act = their_activation(value);
+      if (act == nullptr || our_activation(act, architecture.gated) != value) refuse(key, value);
+    } else if (row_of(architecture, key) == nullptr && !is_carried_otherwise(key)) {
+      const auto found = usual.find(name);
+      if (found == usual.end() || !same_value(found->second, value)) refuse(key, value);
+    }
+  }
+  const ModelOptions& model = config.model;
+  const bool grouped =
+      model.num_key_value_heads > 0 && model.num_key_value_heads != model.num_attention_heads;
+  if (grouped && row_of(architecture, "num_key_value_heads") == nullptr) {
+    refuse("num_key_value_heads", std::to_string(model.num_key_value_heads));
+  }
+  const char* const act = name_of(model.hidden_act);
+  if (architecture.only_activation != nullptr &&
+      std::string_view(act) != architecture.only_activation) {
+    refuse("hidden_act", act);
+  }
+  return reasons;
+}
+
+bool folds_scale(const Architecture& architecture, const Config& config) {
+  return config.model.scale_embeddings && option_of(architecture, "scale_embeddings") != nullptr;
+}
+
+Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons) {
+  const Config& config = facts.config;
+  reasons = misfits(architecture, config);
+  Json theirs = {{"architectures", Json::array()}, {"model_type", architecture.name}};
+  for (const ModelClass& row : architecture.classes) {
+    if (std::string_view(row.task) == config.task->name) theirs["architectures"] = {row.name};
+  }
+  const auto keys = flat_keys(config);
+  for (const KeyRow& row : architecture.keys) {
+    const auto found = keys.find(concat(kModel, row.ours));
+    if (found == keys.end()) continue;
+    Json value = parsed(found->second);
+    if (std::string_view(row.ours) == "hidden_act") {
+      const char* const name = their_activation(found->second);
+      if (name != nullptr) value = name;
+    }
+    if (row.more != 0 && value.is_number_integer()) value = value.get<int64_t>() + row.more;
+    // Without a range of ours their default stays.
+    if (std::string_view(row.ours) == "initializer_range" && value == 0) continue;
+    theirs[row.theirs] = value;
+  }
+  for (const FixedKey& fixed : architecture.fixed) {
+    if (std::string_view(fixed.value) != fixed.fallback) {
+      theirs[fixed.key] = Json::parse(fixed.value);
+    }
+  }
+  if (architecture.write_more != nullptr) architecture.write_more(facts, theirs);
+  return theirs;
+}
+
+}  // namespace tapestry::interop

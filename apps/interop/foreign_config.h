@@ -1,0 +1,28 @@
+// config.json of Hugging Face's folders into a config of ours, and back, by the tables of
+// apps/interop/architectures.h.
+#pragma once
+
+#include <string>
+
+#include "apps/interop/architectures.h"
+#include "apps/interop/special_ids.h"
+
+namespace tapestry::interop {
+
+/// The `model` section that their config means. Adds what has no place in ours to `reasons`.
+Json our_model(const Architecture& architecture, const Json& theirs, Reasons& reasons);
+
+/// The keys of their config that follow from the model. Adds what has no place there to `reasons`.
+Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons);
+
+/// Why a model of ours is none of the architecture.
+Reasons misfits(const Architecture& architecture, const Config& config);
+
+/// Whether their classes do not scale embeddings where this model does, so that the export scales
+/// the table itself and unties the classifier.
+bool folds_scale(const Architecture& architecture, const Config& config);
+
+/// The number of a key, or `fallback` where it is absent or null; a reason where it is no number.
+int64_t number_of(const Json& theirs, const char* key, int64_t fallback, Reasons& reasons);
+
+}  // namespace tapestry::interop

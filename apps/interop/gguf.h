@@ -1,0 +1,13 @@
+// A causal model of ours as a GGUF file, for the programs around llama.cpp: Llama's and GPT-2's
+// styles.
+#pragma once
+
+#include "apps/checkpoint/files.h"
+#include "apps/checkpoint/model_bundle.h"
+
+namespace tapestry::interop {
+
+/// model.gguf. Throws one Error(kConfig) with everything of the model that has no place there.
+CheckpointContent gguf_files(const ModelFiles& model);
+
+}  // namespace tapestry::interop

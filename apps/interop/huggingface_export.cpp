@@ -1,0 +1,193 @@
+#include "apps/interop/huggingface_export.h"
+
+#include <algorithm>
+
+#include "apps/checkpoint/file_names.h"
+#include "apps/interop/export_source.h"
+#include "apps/interop/foreign_config.h"
+#include "apps/interop/huggingface_tokenizer.h"
+#include "apps/tasks/language_modelling.h"
+#include "core/text.h"
+
+namespace tapestry::interop {
+namespace {
+
+std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
+
+Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
+  Reasons reasons = misfits(architecture, exported_facts(architecture, model).config);
+  const bool own_tables =
+      &architecture == &kMarian || architecture.type != ModelType::kEncoderDecoder;
+  const bool one = model.config.model.tie_word_embeddings && counts_of(model).shared_vocab;
+  if (!own_tables && !one) {
+    reasons.push_back(
+        concat("model.tie_word_embeddings: false or two vocabularies have no place in ",
+               architecture.name));
+  }
+  return reasons;
+}
+
+// The architecture of that name, or the one that the model fits, or fits best.
+const Architecture& choose(const ModelFiles& model, const std::string& name) {
+  if (!name.empty()) {
+    const Architecture* const found = find_architecture(name);
+    if (found != nullptr) return *found;
+    std::vector<std::string> known;
+    for (const Architecture* row : architectures()) known.emplace_back(row->name);
+    fail(ErrorKind::kConfig, "[export] --architecture must be one of ", join(known, ", "), ", got ",
+         name, '.');
+  }
+  const std::vector<const Architecture*>& all = architectures();
+  return **std::min_element(all.begin(), all.end(), [&](const auto* a, const auto* b) {
+    const auto distance = [&](const Architecture& row) {
+      return (row.type == model.config.model_type ? 0 : 1000) + all_misfits(row, model).size();
+    };
+    return distance(*a) < distance(*b);
+  });
+}
+
+void add_ids(const ModelFiles& model, Json& config) {
+  if (!reads_text(model.config)) return;
+  const SpecialIds ids = special_ids(*model.tokenizers.target);
+  const auto number = [](std::optional<int32_t> id) { return id ? Json(*id) : Json(); };
+  config["vocab_size"] = model.tokenizers.source->vocab_size();
+  config["pad_token_id"] = number(ids.pad);
+  const bool causal = model.config.model_type == ModelType::kDecoder;
+  // Our documents begin with eos; a text that is one document begins with nothing.
+  config["bos_token_id"] = !causal                         ? number(ids.bos)
+                           : begins_with_eos(model.config) ? number(ids.eos)
+                                                           : Json();
+  config["eos_token_id"] = number(ids.eos);
+  if (model.config.model_type == ModelType::kEncoderDecoder) {
+    config["is_encoder_decoder"] = true;
+    config["decoder_start_token_id"] = number(ids.bos);
+    config["forced_eos_token_id"] = number(ids.eos);
+  }
+}
+
+void add_classes(const Config& config, Json& theirs) {
+  if (!config.task->has_classes) return;
+  Json names = Json::object(), ids = Json::object();
+  for (size_t i = 0; i < config.data.labels.size(); ++i) {
+    names[std::to_string(i)] = config.data.labels[i];
+    ids[config.data.labels[i]] = i;
+  }
+  theirs["id2label"] = names;
+  theirs["label2id"] = ids;
+  theirs["problem_type"] = "single_label_classification";
+}
+
+void add_images(const ImageSize& size, Json& theirs) {
+  if (size.height == size.width) {
+    theirs["image_size"] = size.height;
+  } else {
+    theirs["image_size"] = {size.height, size.width};
+  }
+  theirs["num_channels"] = size.channels;
+}
+
+Json preprocessor(const ImageFormat& format) {
+  return {{"image_processor_type", "ViTImageProcessor"},
+          {"do_resize", true},
+          {"size", {{"height", format.size.height}, {"width", format.size.width}}},
+          {"do_rescale", true},
+          {"rescale_factor", 1 / 255.0},
+          {"do_normalize", true},
+          {"image_mean", format.mean},
+          {"image_std", format.std}};
+}
+
+// How our commands would search, as far as theirs can.
+Json generation_config(const ModelFiles& model, const Json& config) {
+  Json generation = Json::object();
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id",
+                          "forced_eos_token_id"}) {
+    if (config.contains(key)) generation[key] = config.at(key);
+  }
+  const SearchOptions& search = model.config.generation;
+  const SpecialIds ids = special_ids(*model.tokenizers.target);
+  Json banned = Json::array();
+  for (const auto& id : {ids.pad, ids.unk, ids.bos}) {
+    if (id) banned.push_back({*id});
+  }
+  generation["bad_words_ids"] = banned;
+  if (model.config.model_type == ModelType::kEncoderDecoder) {
+    generation["num_beams"] = search.num_beams;
+    generation["max_length"] = std::min<int64_t>(model.config.model.max_position_embeddings, 512);
+    if (search.length_penalty_type != LengthPenalty::kGnmt) {
+      const bool average = search.length_penalty_type == LengthPenalty::kAverage;
+      generation["length_penalty"] = average ? search.length_penalty : 0.0;
+    }
+  } else {
+    generation["do_sample"] = search.do_sample;
+    if (search.do_sample) {
+      generation["temperature"] = search.temperature;
+      generation["top_k"] = search.top_k;
+      generation["top_p"] = search.top_p;
+    }
+  }
+  if (search.repetition_penalty != 1) generation["repetition_penalty"] = search.repetition_penalty;
+  if (search.no_repeat_ngram_size != 0) {
+    generation["no_repeat_ngram_size"] = search.no_repeat_ngram_size;
+  }
+  return generation;
+}
+
+std::vector<TensorToWrite> their_tensors(const Architecture& architecture, const ModelFiles& model,
+                                         const ModelFacts& facts) {
+  std::vector<TensorPair> pairs = expand(architecture.tensors, facts);
+  if (folds_scale(architecture, model.config)) fold_scale(model.config, pairs);
+  Layout layout = layout_of(facts);
+  layout.halves_of_sinusoids = architecture.sinusoids;
+  std::vector<TensorToWrite> tensors =
+      converted_tensors(model.tensors, pairs, layout, model.config.dtype);
+  for (const auto& [name, copy] : architecture.written_twice) {
+    for (size_t i = 0, count = tensors.size(); i < count; ++i) {
+      if (tensors[i].name != name) continue;
+      TensorToWrite twice = tensors[i];
+      twice.name = copy;
+      tensors.push_back(std::move(twice));
+    }
+  }
+  const ModelOptions& options = model.config.model;
+  if (architecture.writes_sinusoids) {
+    for (const char* name : architecture.stored_sinusoids) {
+      tensors.emplace_back(name, sinusoids_in_halves(options.max_position_embeddings,
+                                                     options.hidden_size, model.config.dtype));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+CheckpointContent huggingface_files(const ModelFiles& model, const std::string& name) {
+  const Architecture& architecture = choose(model, name);
+  const ModelFacts facts = exported_facts(architecture, model);
+  Reasons reasons;
+  Json config = their_config(architecture, facts, reasons);
+  if (reasons = all_misfits(architecture, model); !reasons.empty()) {
+    fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a ", architecture.name,
+         " of Hugging Face's:\n  ", join(reasons, ";\n  "), '.');
+  }
+  config["torch_dtype"] = name_of(model.config.dtype);
+  add_ids(model, config);
+  add_classes(model.config, config);
+
+  CheckpointContent files;
+  if (reads_images(model.config)) {
+    add_images(model.config.data.image.size, config);
+    files["preprocessor_config.json"] = text_of(preprocessor(model.config.data.image));
+  } else {
+    const bool writes = model.config.model_type != ModelType::kEncoder;
+    if (writes) files["generation_config.json"] = text_of(generation_config(model, config));
+    for (auto& [file, bytes] : huggingface_tokenizer_files(model)) files[file] = std::move(bytes);
+  }
+  files[kConfigFile] = text_of(config);
+  files[kModelFile] = [tensors = their_tensors(architecture, model, facts)](const ByteSink& sink) {
+    write_safetensors(tensors, {{"format", "pt"}}, sink);
+  };
+  return files;
+}
+
+}  // namespace tapestry::interop

@@ -1,0 +1,89 @@
+#include "apps/interop/huggingface_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "apps/interop/special_ids.h"
+#include "apps/tasks/language_modelling.h"
+#include "data/tokenizer_json.h"
+
+namespace tapestry::interop {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What our batches put around a text.
+TextFrame frame_of(const Config& config, const SpecialIds& ids) {
+  TextFrame frame;
+  const auto add = [](std::vector<int32_t>& to, std::optional<int32_t> id) {
+    if (id) to.push_back(*id);
+  };
+  if (config.model_type == ModelType::kEncoderDecoder) {
+    add(frame.after, ids.eos);
+  } else if (config.model_type == ModelType::kDecoder) {
+    if (begins_with_eos(config)) add(frame.before, ids.eos);
+  } else {
+    add(frame.before, ids.bos);
+    if (config.task->can(kClassifies)) add(frame.after, ids.eos);
+  }
+  return frame;
+}
+
+Json tokens_of(const ModelFiles& model, const SpecialIds& ids) {
+  const Tokenizer& tokenizer = *model.tokenizers.target;
+  Json tokens = Json::object();
+  const auto add = [&](const char* key, std::optional<int32_t> id) {
+    if (id) tokens[key] = tokenizer.piece(*id);
+  };
+  const bool causal = model.config.model_type == ModelType::kDecoder;
+  add("bos_token", causal && begins_with_eos(model.config) ? ids.eos : ids.bos);
+  add("eos_token", ids.eos);
+  add("unk_token", ids.unk);
+  add("pad_token", ids.pad);
+  add("mask_token", ids.mask);
+  if (model.config.task->can(kClassifies)) {
+    add("cls_token", ids.bos);
+    add("sep_token", ids.eos);
+  }
+  return tokens;
+}
+
+std::string vocabulary_json(const Tokenizer& tokenizer) {
+  Json ids = Json::object();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) ids[tokenizer.piece(id)] = id;
+  return ids.dump(2) + "\n";
+}
+
+// The files of Marian's tokenizer, which knows two vocabularies of SentencePiece.
+void add_separate(const ModelFiles& model, Json& config,
+                  std::map<std::string, std::string>& files) {
+  config["tokenizer_class"] = "MarianTokenizer";
+  config["separate_vocabs"] = true;
+  files["vocab.json"] = vocabulary_json(*model.tokenizers.source);
+  files["target_vocab.json"] = vocabulary_json(*model.tokenizers.target);
+  for (const char* side : {"source", "target"}) {
+    const auto own = files.find(std::string(side) + ".model");
+    if (own != files.end()) files[std::string(side) + ".spm"] = own->second;
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles& model) {
+  std::map<std::string, std::string> files = model.tokenizers.files();
+  const SpecialIds ids = special_ids(*model.tokenizers.target);
+  Json tokens = tokens_of(model, ids);
+  files["special_tokens_map.json"] = tokens.dump(2) + "\n";
+  tokens["model_max_length"] = model.config.model.max_position_embeddings;
+  tokens["clean_up_tokenization_spaces"] = false;
+  if (model.tokenizers.shared()) {
+    // A class that takes tokenizer.json as it is: those with a model's name build their own.
+    tokens["tokenizer_class"] = "PreTrainedTokenizerFast";
+    files["tokenizer.json"] = tokenizer_json(*model.tokenizers.source, frame_of(model.config, ids));
+  } else {
+    add_separate(model, tokens, files);
+  }
+  files["tokenizer_config.json"] = tokens.dump(2) + "\n";
+  return files;
+}
+
+}  // namespace tapestry::interop

@@ -1,0 +1,15 @@
+// The tokenizer's files in a folder of Hugging Face's.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "apps/checkpoint/model_bundle.h"
+
+namespace tapestry::interop {
+
+/// By name: tokenizer.json and its config, or for two vocabularies Marian's files; and our own
+/// files, from which an import takes the tokenizers back.
+std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles& model);
+
+}  // namespace tapestry::interop

@@ -1,0 +1,141 @@
+// BERT and RoBERTa, with the heads that fill masks and that classify.
+#include "apps/interop/architectures.h"
+
+namespace tapestry::interop {
+namespace {
+
+constexpr KeyRow kBertKeys[] = {
+    {"hidden_size", "hidden_size", "768"},
+    {"num_hidden_layers", "num_hidden_layers", "12"},
+    {"num_attention_heads", "num_attention_heads", "12"},
+    {"intermediate_size", "intermediate_size", "3072"},
+    {"hidden_act", "hidden_act", "\"gelu\""},
+    {"hidden_dropout_prob", "dropout", "0.1"},
+    {"attention_probs_dropout_prob", "attention_dropout", "0.1"},
+    {"max_position_embeddings", "max_position_embeddings", "512"},
+    {"type_vocab_size", "type_vocab_size", "2"},
+    {"layer_norm_eps", "norm_eps", "1e-12"},
+    {"initializer_range", "initializer_range", "0.02"},
+    {"tie_word_embeddings", "tie_word_embeddings", "true"},
+};
+// Positions 0 and 1 belong to no token: theirs count from the padding's id on, which is 1.
+constexpr KeyRow kRobertaKeys[] = {
+    {"hidden_size", "hidden_size", "768"},
+    {"num_hidden_layers", "num_hidden_layers", "12"},
+    {"num_attention_heads", "num_attention_heads", "12"},
+    {"intermediate_size", "intermediate_size", "3072"},
+    {"hidden_act", "hidden_act", "\"gelu\""},
+    {"hidden_dropout_prob", "dropout", "0.1"},
+    {"attention_probs_dropout_prob", "attention_dropout", "0.1"},
+    {"max_position_embeddings", "max_position_embeddings", "512", 2},
+    {"type_vocab_size", "type_vocab_size", "2"},
+    {"layer_norm_eps", "norm_eps", "1e-12"},
+    {"initializer_range", "initializer_range", "0.02"},
+    {"tie_word_embeddings", "tie_word_embeddings", "true"},
+};
+constexpr FixedKey kFixed[] = {
+    {"position_embedding_type", "\"absolute\"", "\"absolute\""},
+    {"is_decoder", "false", "false"},
+    {"add_cross_attention", "false", "false"},
+};
+constexpr FixedOption kOptions[] = {
+    {"norm", "layernorm"},      {"norm_position", "post"}, {"position_embedding", "learned"},
+    {"final_norm", "false"},    {"bias", "true", true},    {"scale_embeddings", "false", true},
+    {"embedding_norm", "true"},
+};
+
+constexpr TensorRow kBertTensors[] = {
+    {"bert.embeddings.word_embeddings.weight", "embedding.weight", "V", "D"},
+    {"bert.embeddings.token_type_embeddings.weight", "segments.weight", "T", "D", Stream::kNone,
+     Change::kNone, nullptr, true},
+    {"bert.embeddings.position_embeddings.weight", "positions.weight", "P", "D"},
+    {"bert.embeddings.LayerNorm.*", "embedding_norm.*", "D"},
+    {"bert.encoder.layer.#.attention.self.{query,key,value}.*", "layers.#.self_attention.qkv.*",
+     "DKK", "D"},
+    {"bert.encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
+    {"bert.encoder.layer.#.attention.output.LayerNorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"bert.encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"bert.encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"bert.encoder.layer.#.output.LayerNorm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"cls.predictions.transform.dense.*", "head.dense.*", "D", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"cls.predictions.transform.LayerNorm.*", "head.norm.*", "D", "", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"cls.predictions.bias", "head.bias", "V", "", Stream::kNone, Change::kNone,
+     &ModelFacts::fills_tied},
+    {"cls.predictions.decoder.bias", "head.bias", "V", "", Stream::kNone, Change::kNone,
+     &ModelFacts::fills_untied},
+    {"cls.predictions.decoder.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::fills_untied},
+    {"bert.pooler.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::pooled},
+    {"classifier.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::classifies},
+};
+constexpr TensorRow kRobertaTensors[] = {
+    {"roberta.embeddings.word_embeddings.weight", "embedding.weight", "V", "D"},
+    {"roberta.embeddings.token_type_embeddings.weight", "segments.weight", "T", "D", Stream::kNone,
+     Change::kNone, nullptr, true},
+    {"roberta.embeddings.position_embeddings.weight", "positions.weight", "P", "D", Stream::kNone,
+     Change::kTwoRows},
+    {"roberta.embeddings.LayerNorm.*", "embedding_norm.*", "D"},
+    {"roberta.encoder.layer.#.attention.self.{query,key,value}.*", "layers.#.self_attention.qkv.*",
+     "DKK", "D"},
+    {"roberta.encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
+    {"roberta.encoder.layer.#.attention.output.LayerNorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"roberta.encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"roberta.encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"roberta.encoder.layer.#.output.LayerNorm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"lm_head.dense.*", "head.dense.*", "D", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"lm_head.layer_norm.*", "head.norm.*", "D", "", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"lm_head.bias", "head.bias", "V", "", Stream::kNone, Change::kNone, &ModelFacts::fills_tied},
+    {"lm_head.decoder.bias", "head.bias", "V", "", Stream::kNone, Change::kNone,
+     &ModelFacts::fills_untied},
+    {"lm_head.decoder.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::fills_untied},
+    {"classifier.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone, &ModelFacts::pooled},
+    {"classifier.out_proj.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::classifies},
+};
+
+}  // namespace
+
+const Architecture kBert = {
+    .name = "bert",
+    .prefix = "bert.",
+    .type = ModelType::kEncoder,
+    .classes = {{"mlm", "BertForMaskedLM"}, {"classification", "BertForSequenceClassification"}},
+    .keys = kBertKeys,
+    .fixed = kFixed,
+    .options = kOptions,
+    .tensors = kBertTensors,
+    .skipped = {"bert.embeddings.position_ids", "bert.embeddings.token_type_ids", "bert.pooler.*",
+                "cls.predictions.decoder.*", "cls.predictions.bias", "cls.seq_relationship.*"},
+    .tied = {{"bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"},
+             {"cls.predictions.bias", "cls.predictions.decoder.bias"},
+             {"cls.predictions.decoder.bias", "cls.predictions.bias"}},
+    .written_twice = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}},
+};
+
+const Architecture kRoberta = {
+    .name = "roberta",
+    .prefix = "roberta.",
+    .type = ModelType::kEncoder,
+    .classes = {{"mlm", "RobertaForMaskedLM"},
+                {"classification", "RobertaForSequenceClassification"}},
+    .keys = kRobertaKeys,
+    .fixed = kFixed,
+    .options = kOptions,
+    .tensors = kRobertaTensors,
+    .skipped = {"roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
+                "roberta.pooler.*", "lm_head.decoder.*", "lm_head.bias"},
+    .tied = {{"roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"},
+             {"lm_head.bias", "lm_head.decoder.bias"},
+             {"lm_head.decoder.bias", "lm_head.bias"}},
+    .written_twice = {{"lm_head.decoder.bias", "lm_head.bias"}},
+    .only_activation = "gelu",  // of its head whatever the layers have; ours has the layers'
+};
+
+}  // namespace tapestry::interop

@@ -1,0 +1,43 @@
+// What the tables of tensors ask about a model: sizes by the letters of their rows, and which parts
+// the model has.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "apps/config/config.h"
+
+namespace tapestry::interop {
+
+/// Numbers that a config does not hold, because tokenizers and data tell them.
+struct Counts {
+  int64_t source_vocab = 0;
+  int64_t target_vocab = 0;
+  bool shared_vocab = true;
+  int64_t classes = 0;
+};
+
+struct ModelFacts {
+  ModelFacts(const Config& config, const Counts& counts);
+
+  /// The size that a letter of a row stands for:
+  ///
+  ///     V W  rows of the (source, target) vocabulary   D  hidden_size      F  intermediate_size
+  ///     K    columns of all keys                       P  positions        T  segments
+  ///     C    classes                                   I  numbers of a patch
+  int64_t size(char letter) const;
+  /// Layers of the stack that a parameter of ours belongs to.
+  int64_t layers_of(const std::string& ours) const;
+
+  Config config;
+  Counts counts;
+  // What rows ask for.
+  bool both_sides, shared, separate, tied, untied;
+  bool learned, final_norm, embedding_norm, segments, output_bias;
+  bool gated, plain;
+  bool masked, fills_tied, fills_untied, classifies, pooled;
+  /// Whether THEIR dense layers and norms have biases. Where ours lack them, they are zeros.
+  bool biases = true, norm_biases = true;
+};
+
+}  // namespace tapestry::interop

@@ -1,0 +1,74 @@
+// tapestry import and export on trained models: what comes back is what went out.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "data/files.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+
+class ExchangeCommands : public testing::Test {
+ protected:
+  void train(const std::string& task, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> overrides = {"training.max_steps=20"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    ASSERT_EQ(folder_.train(task, "run", overrides), 0) << folder_.messages();
+  }
+  std::string path(const std::string& name) const { return folder_.path(name); }
+  void export_to(const std::string& name, const std::string& more = "") const {
+    folder_.output(concat("export --model ", path("run"), " --output ", path(name), ' ', more));
+  }
+  void import_from(const std::string& name, const std::string& to) const {
+    folder_.output(concat("import ", path(name), " --output ", path(to)));
+  }
+  nlohmann::json json(const std::string& name) const {
+    return nlohmann::json::parse(read_file(path(name)));
+  }
+
+  TinyRunFolder folder_{"exchange"};
+};
+
+TEST_F(ExchangeCommands, ATranslationModelGoesOutAndComesBack) {
+  train("translation");
+  export_to("theirs");
+  EXPECT_EQ(json("theirs/config.json")["model_type"], "marian");
+  EXPECT_EQ(json("theirs/generation_config.json")["decoder_start_token_id"], 2);
+  import_from("theirs", "back");
+  const std::string lines = "ba ce di\nfo gu\n";
+  const auto translate = [&](const std::string& model) {
+    return folder_.output(concat("translate --model ", path(model)), lines);
+  };
+  EXPECT_EQ(translate("back"), translate("run"));
+  const auto outcome =
+      folder_.run(concat("export --model ", path("run"), " --output ", path("theirs")));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("exists; choose another --output"));
+}
+
+TEST_F(ExchangeCommands, ATrainingBeginsWithAFolder) {
+  train("translation");
+  export_to("theirs");
+  EXPECT_EQ(
+      folder_.train("translation", "next", {"training.max_steps=1", "init_from=" + path("theirs")}),
+      0)
+      << folder_.messages();
+  EXPECT_THAT(folder_.messages(), HasSubstr("parameters from"));
+}
+
+TEST_F(ExchangeCommands, AFolderWithAnUnknownTokenizerIsRefused) {
+  train("translation");
+  export_to("theirs");
+  std::filesystem::remove(path("theirs/tokenizer.model"));
+  const auto outcome = folder_.run(concat("import ", path("theirs"), " --output ", path("back")));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("must have a tokenizer that Tapestry reads"));
+  EXPECT_THAT(outcome.err, HasSubstr("got tokenizer.json"));
+  EXPECT_FALSE(std::filesystem::exists(path("back")));
+}
+
+}  // namespace
+}  // namespace tapestry

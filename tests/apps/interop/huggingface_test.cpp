@@ -1,0 +1,359 @@
+// Models made by Hugging Face's transformers (tests/fixtures/huggingface.py): their logits in our
+// models, and their tensors after an import and an export.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/checkpoint/made_file.h"
+#include "apps/checkpoint/parameters.h"
+#include "apps/interop/architectures.h"
+#include "apps/interop/huggingface_export.h"
+#include "apps/interop/huggingface_import.h"
+#include "data/files.h"
+#include "tests/paths.h"
+
+namespace tapestry::interop {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::string fixture(const std::string& name) {
+  return project_file("tests/fixtures/huggingface/" + name);
+}
+
+/// A vocabulary of so many ids.
+std::shared_ptr<const Tokenizer> letters(int64_t size) {
+  std::string file = "tapestry characters 1\n";
+  for (int64_t id = kEosId + 1; id < size; ++id) file += concat("U+00", 50 + id, '\n');
+  return load_tokenizer(file, "letters");
+}
+
+TokenizerPair tokenizers_of(const Counts& counts) {
+  if (counts.source_vocab == 0) return {};
+  const auto source = letters(counts.source_vocab);
+  return {source, counts.shared_vocab ? source : letters(counts.target_vocab)};
+}
+
+ModelFiles files_of(const std::string& folder) {
+  ImportedModel model = import_model(folder);
+  TokenizerPair tokenizers = tokenizers_of(model.counts);
+  return model_files({std::move(model), std::move(tokenizers)}, folder);
+}
+
+void flatten(const nlohmann::json& from, std::vector<int64_t>& shape, std::vector<double>& values,
+             size_t depth = 0) {
+  if (!from.is_array()) return values.push_back(from.get<double>());
+  if (depth == shape.size()) shape.push_back(static_cast<int64_t>(from.size()));
+  for (const auto& part : from) flatten(part, shape, values, depth + 1);
+}
+
+Tensor tensor_of(const nlohmann::json& from) {
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+  flatten(from, shape, values);
+  return Tensor::from(values, Shape(shape.data(), static_cast<int>(shape.size())));
+}
+
+Tensor ids_of(const nlohmann::json& from) { return tensor_of(from).to(DType::kInt32); }
+
+Tensor full_lengths(const Tensor& ids) {
+  return Tensor::full({ids.shape()[0]}, static_cast<double>(ids.shape()[1]), DType::kInt32);
+}
+
+template <class Model>
+struct Loaded {
+  explicit Loaded(const ModelFiles& files)
+      : bundle(files.config, files.tokenizers, Precision::kFull) {
+    load_parameters(bundle.store, files.tensors);
+  }
+  ModelBundle<Model> bundle;
+};
+
+Tensor logits_of(ModelFiles files, const nlohmann::json& input) {
+  files.config.dtype = DType::kFloat64;
+  files.config.device = "cpu";
+  const std::string task = files.config.task->name;
+  if (task == "translation") {
+    const Loaded<EncoderDecoder> loaded(files);
+    const EncoderDecoder& model = loaded.bundle.model;
+    const Tensor ids = ids_of(input["ids"]), lengths = full_lengths(ids);
+    const Var memory = model.encode(ids, lengths);
+    return model.logits(model.decode(ids_of(input["decoder_ids"]), memory, lengths)).value();
+  }
+  const Tensor segments = input.contains("segments") ? ids_of(input["segments"]) : Tensor();
+  if (task == "clm" || task == "mlm") {
+    const Loaded<LanguageModel> loaded(files);
+    const LanguageModel& model = loaded.bundle.model;
+    return model.logits(model.hidden(ids_of(input["ids"]), {}, segments)).value();
+  }
+  if (input.contains("pixels")) {
+    const Loaded<ImageClassifier> loaded(files);
+    const Var channels_first(tensor_of(input["pixels"]));
+    return loaded.bundle.model(permute(channels_first, {0, 2, 3, 1})).value();
+  }
+  const Loaded<SequenceClassifier> loaded(files);
+  const Tensor ids = ids_of(input["ids"]);
+  return loaded.bundle.model(ids, full_lengths(ids), segments).value();
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.numel(), b.numel());
+  double largest = 0;
+  const auto x = a.to_vector<double>(), y = b.to_vector<double>();
+  for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+    largest = std::max(largest, std::abs(x[i] - y[i]));
+  }
+  return largest;
+}
+
+std::string bytes_of(const FileContent& content) {
+  if (const auto* text = std::get_if<std::string>(&content)) return *text;
+  std::string bytes;
+  std::get<1>(content)(
+      [&](const void* part, size_t count) { bytes.append(static_cast<const char*>(part), count); });
+  return bytes;
+}
+
+ByteSource source_of(std::string bytes, const std::string& name) {
+  const auto held = std::make_shared<const std::string>(std::move(bytes));
+  return {name, held->size(), [held](uint64_t offset, void* to, uint64_t count) {
+            std::memcpy(to, held->data() + offset, count);
+          }};
+}
+
+std::string values_of(const TensorReader& reader, const StoredTensor& tensor) {
+  const Tensor values = Tensor::empty(tensor.shape, DType::kFloat32);
+  reader.read(tensor.name, values);
+  return {static_cast<const char*>(values.raw()), static_cast<size_t>(values.bytes())};
+}
+
+struct Case {
+  const char* name;
+  const char* architecture;
+  double tolerance = 1e-10;
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+class HuggingFace : public testing::TestWithParam<Case> {};
+
+// llama's norms, softmax and angles are float32 in transformers whatever the model's type.
+INSTANTIATE_TEST_SUITE_P(
+    Models, HuggingFace,
+    testing::Values(Case{"gpt2", "gpt2"}, Case{"gpt2_untied", "gpt2"}, Case{"llama", "llama", 1e-5},
+                    Case{"llama_tied_bias", "llama", 1e-5}, Case{"bert", "bert"},
+                    Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
+                    Case{"roberta", "roberta"}, Case{"roberta_classes", "roberta"},
+                    Case{"marian", "marian"}, Case{"marian_separate", "marian"},
+                    Case{"pegasus", "pegasus"}, Case{"bart", "bart"}, Case{"mbart", "mbart"},
+                    Case{"vit", "vit"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(HuggingFace, LogitsAreTransformers) {
+  const auto input = nlohmann::json::parse(read_file(fixture(GetParam().name) + "/logits.json"));
+  const Tensor expected = tensor_of(input["logits"]);
+  const Tensor logits = logits_of(files_of(fixture(GetParam().name)), input);
+  EXPECT_LT(largest_difference(logits, expected), GetParam().tolerance);
+}
+
+TEST_P(HuggingFace, ExportGivesTheFileBack) {
+  const std::string folder = fixture(GetParam().name);
+  CheckpointContent files = huggingface_files(files_of(folder), GetParam().architecture);
+  const TensorReader before = open_model_folder(folder);
+  const TensorReader after(source_of(bytes_of(files["model.safetensors"]), "exported"));
+  for (const StoredTensor& tensor : after.tensors()) {
+    std::string name = tensor.name;
+    const StoredTensor* found = before.find(name);
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(found->shape, tensor.shape) << name;
+    if (name.ends_with("embed_positions.weight") &&
+        GetParam().architecture == std::string("pegasus")) {
+      continue;  // a table of sinusoids; the import compares it
+    }
+    EXPECT_TRUE(values_of(before, *found) == values_of(after, tensor)) << name;
+  }
+  EXPECT_EQ(before.tensors().size(), after.tensors().size());
+}
+
+TEST_P(HuggingFace, ExportedConfigIsTheirs) {
+  const std::string folder = fixture(GetParam().name);
+  CheckpointContent files = huggingface_files(files_of(folder), GetParam().architecture);
+  const auto before = nlohmann::json::parse(read_file(folder + "/config.json"));
+  const auto after = nlohmann::json::parse(bytes_of(files["config.json"]));
+  for (const auto& [key, value] : after.items()) {
+    if (!before.contains(key) || before[key].is_null()) continue;
+    if (key == "pad_token_id" || key == "bos_token_id" || key == "rope_parameters" ||
+        key == "activation_function" || key == "hidden_act" || key == "label2id")
+      continue;
+    if (value.is_number()) {
+      EXPECT_NEAR(before[key].get<double>(), value.get<double>(), 1e-12) << key;
+    } else {
+      EXPECT_EQ(before[key], value) << key;
+    }
+  }
+}
+
+// What their classes take where a key is absent.
+TEST(HuggingFaceDefaults, AreThoseOfTheClasses) {
+  const auto all = nlohmann::json::parse(read_file(fixture("defaults.json")));
+  for (const Architecture* architecture : architectures()) {
+    const auto& defaults = all.at(architecture->name);
+    for (const KeyRow& row : architecture->keys) {
+      const auto fallback = nlohmann::json::parse(row.fallback);
+      if (fallback.is_null()) continue;
+      ASSERT_TRUE(defaults.contains(row.theirs)) << architecture->name << ' ' << row.theirs;
+      EXPECT_EQ(defaults[row.theirs], fallback) << architecture->name << ' ' << row.theirs;
+    }
+  }
+}
+
+/// A copy of a fixture in which something is changed.
+class BrokenFolder {
+ public:
+  explicit BrokenFolder(const std::string& name) : path_(testing::TempDir() + "/broken_" + name) {
+    fs::remove_all(path_);
+    fs::copy(fixture(name), path_);
+  }
+  ~BrokenFolder() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+  void set(const std::string& key, const nlohmann::json& value) const {
+    auto config = nlohmann::json::parse(read_file(path_ + "/config.json"));
+    config[key] = value;
+    write_file(path_ + "/config.json", config.dump());
+  }
+  /// Keeps the tensors whose new name is not empty.
+  void rename(const std::function<std::string(const std::string&)>& name) const {
+    const std::string file = path_ + "/model.safetensors";
+    const TensorReader reader = open_model_folder(path_);
+    std::vector<TensorToWrite> tensors;
+    for (const StoredTensor& tensor : reader.tensors()) {
+      const Tensor values = Tensor::empty(tensor.shape, DType::kFloat32);
+      reader.read(tensor.name, values);
+      if (!name(tensor.name).empty()) tensors.emplace_back(name(tensor.name), values);
+    }
+    std::string bytes;
+    write_safetensors(tensors, {}, [&](const void* part, size_t count) {
+      bytes.append(static_cast<const char*>(part), count);
+    });
+    write_file(file, bytes);
+  }
+  std::string error() const {
+    try {
+      import_model(path_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kData);
+      return error.what();
+    }
+    return "";
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(HuggingFaceImport, SaysEverythingThatDoesNotFit) {
+  const BrokenFolder folder("gpt2");
+  folder.set("scale_attn_weights", false);
+  folder.set("activation_function", "quick_gelu");
+  EXPECT_THAT(folder.error(), HasSubstr("scale_attn_weights is false, Tapestry has true"));
+  EXPECT_THAT(folder.error(), HasSubstr("activation_function is \"quick_gelu\""));
+}
+
+TEST(HuggingFaceImport, NamesTensorsThatAreMissingWrongOrUnknown) {
+  const BrokenFolder folder("gpt2");
+  folder.rename([](const std::string& name) {
+    if (name == "transformer.h.1.ln_2.weight") return std::string();
+    if (name == "transformer.ln_f.bias") return std::string("transformer.ln_g.bias");
+    return name;
+  });
+  folder.set("n_inner", 20);
+  const std::string error = folder.error();
+  EXPECT_THAT(error, HasSubstr("no tensor transformer.h.1.ln_2.weight (16)"));
+  EXPECT_THAT(error, HasSubstr("no tensor transformer.ln_f.bias (16)"));
+  EXPECT_THAT(error, HasSubstr("tensor transformer.ln_g.bias has no place in Tapestry"));
+  EXPECT_THAT(error,
+              HasSubstr("transformer.h.0.mlp.c_fc.weight is float32 (16, 64), expected (16, 20)"));
+}
+
+TEST(HuggingFaceImport, RefusesOtherModels) {
+  const BrokenFolder folder("llama");
+  folder.set("model_type", "mixtral");
+  EXPECT_THAT(folder.error(), HasSubstr("has model_type \"mixtral\", expected one of gpt2, llama"));
+  folder.set("model_type", "llama");
+  folder.set("head_dim", 5);
+  EXPECT_THAT(folder.error(), HasSubstr("head_dim is 5"));
+}
+
+TEST(HuggingFaceImport, SidesOfOtherSizesAreRefused) {
+  const BrokenFolder folder("marian");
+  folder.set("decoder_ffn_dim", 48);
+  EXPECT_THAT(folder.error(), HasSubstr("encoder_ffn_dim is 24 and decoder_ffn_dim 48"));
+}
+
+TEST(HuggingFaceImport, TakesOldNamesAndFoldersWithoutThePrefix) {
+  const BrokenFolder folder("bert");
+  const auto input = nlohmann::json::parse(read_file(fixture("bert") + "/logits.json"));
+  folder.rename([](std::string name) {
+    const size_t at = name.find("LayerNorm.weight");
+    if (at != std::string::npos) name.replace(at, std::string::npos, "LayerNorm.gamma");
+    return name;
+  });
+  EXPECT_LT(
+      largest_difference(logits_of(files_of(folder.path()), input), tensor_of(input["logits"])),
+      1e-10);
+  const BrokenFolder bare("gpt2");
+  const auto other = nlohmann::json::parse(read_file(fixture("gpt2") + "/logits.json"));
+  bare.rename([](const std::string& name) {
+    return name.starts_with("transformer.") ? name.substr(12) : name;
+  });
+  EXPECT_LT(largest_difference(logits_of(files_of(bare.path()), other), tensor_of(other["logits"])),
+            1e-10);
+}
+
+TEST(HuggingFaceImport, AnEncoderWithoutAHeadIsTaken) {
+  const BrokenFolder folder("bert");
+  folder.rename([](const std::string& name) {
+    return name.starts_with("bert.") ? name.substr(5) : std::string();
+  });
+  const ImportedModel model = import_model(folder.path());
+  ASSERT_EQ(model.notes.size(), 1u);
+  EXPECT_THAT(model.notes[0], HasSubstr("has no head"));
+  for (const TensorToWrite& tensor : model.tensors) EXPECT_FALSE(tensor.name.starts_with("head"));
+}
+
+TEST(HuggingFaceExport, SaysEverythingThatDoesNotFit) {
+  ModelFiles files = files_of(fixture("llama"));
+  try {
+    huggingface_files(files, "gpt2");
+    FAIL() << "a llama is no gpt2";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr("model.norm: rmsnorm has no place in gpt2"));
+    EXPECT_THAT(error.what(), HasSubstr("model.position_embedding: rope has no place in gpt2"));
+    EXPECT_THAT(error.what(), HasSubstr("model.hidden_act: swiglu has no place in gpt2"));
+  }
+}
+
+// Embeddings that are scaled by the model: theirs hold the scale, and the classifier is untied.
+TEST(HuggingFaceExport, FoldsTheScaleOfEmbeddings) {
+  const auto input = nlohmann::json::parse(read_file(fixture("gpt2") + "/logits.json"));
+  ModelFiles files = files_of(fixture("gpt2"));
+  files.config.model.scale_embeddings = true;
+  const Tensor expected = logits_of(files, input);
+  const std::string path = testing::TempDir() + "/folded";
+  fs::remove_all(path);
+  fs::create_directories(path);
+  for (const auto& [name, content] : huggingface_files(files, "")) {
+    write_file(path + "/" + name, bytes_of(content));
+  }
+  EXPECT_FALSE(nlohmann::json::parse(read_file(path + "/config.json"))["tie_word_embeddings"]);
+  EXPECT_LT(largest_difference(logits_of(files_of(path), input), expected), 1e-5);
+  fs::remove_all(path);
+}
+
+}  // namespace
+}  // namespace tapestry::interop
