@@ -12,6 +12,7 @@
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
+#include "core/pattern.h"
 #include "core/text.h"
 #include "data/files.h"
 
