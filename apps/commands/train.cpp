@@ -32,7 +32,11 @@ int run_train(const TrainArguments& arguments) {
 
   const std::unique_ptr<TrainingTask> task =
       make_task(config, resume.tokenizers(), resume.state().position,
-                [&](const std::string& message) { log.info(message); });
+                {[&](const std::string& message) { log.info(message); },
+                 [&](const std::string& message) { log.warn(message); },
+                 [&](const std::string& what, const LoadProgress& progress) {
+                   log.loading(what, progress.share, concat(progress.read, " read"));
+                 }});
   const ParamStore& store = task->parameters();
   log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
                   " tensors"));

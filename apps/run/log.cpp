@@ -13,6 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace tapestry {
@@ -56,7 +57,10 @@ struct RunLog::Sinks {
   std::ofstream metrics;
 };
 
-RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), on_terminal_(isatty(STDERR_FILENO) == 1) {
+RunLog::RunLog()
+    : sinks_(std::make_unique<Sinks>()),
+      on_terminal_(isatty(STDERR_FILENO) == 1),
+      loading_told_(steady_seconds()) {
   auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   console->set_pattern("%H:%M:%S %^%v%$");
   sinks_->logger = std::make_shared<spdlog::logger>("run", console);
@@ -105,11 +109,24 @@ void RunLog::metrics(int64_t step, const std::string& kind,
 
 void RunLog::progress(int64_t step, int64_t total, const std::string& status) {
   if (!on_terminal_) return;
+  draw(total > 0 ? static_cast<double>(step) / static_cast<double>(total) : 0,
+       concat(step, '/', total, "  ", status));
+}
+
+void RunLog::loading(const std::string& what, double share, const std::string& status) {
+  const std::string text = fmt::format("{}: {:.0f} %, {}", what, 100 * share, status);
+  if (on_terminal_) return draw(share, text);
+  constexpr double kSecondsOfALine = 10;
+  if (steady_seconds() < loading_told_ + kSecondsOfALine) return;
+  loading_told_ = steady_seconds();
+  info(text);
+}
+
+void RunLog::draw(double share, const std::string& text) {
   constexpr int kWidth = 24;
-  const int filled = total > 0 ? static_cast<int>(kWidth * step / total) : 0;
-  std::string bar(static_cast<size_t>(filled), '#');
+  std::string bar(static_cast<size_t>(kWidth * share), '#');
   bar.resize(kWidth, '.');
-  const std::string line = concat('[', bar, "] ", step, '/', total, "  ", status);
+  const std::string line = concat('[', bar, "] ", text);
   std::fprintf(stderr, "\r\033[K%s", fit_terminal(line).c_str());
   std::fflush(stderr);
   progress_shown_ = true;

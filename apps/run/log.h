@@ -30,14 +30,20 @@ class RunLog {
 
   /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.
   void progress(int64_t step, int64_t total, const std::string& status);
+  /// The same for work before the first step, of which `share` is done; without a terminal a line
+  /// every ten seconds.
+  void loading(const std::string& what, double share, const std::string& status);
 
  private:
   void clear_progress();
+  /// A bar of `share` in [0, 1], and the text behind it.
+  void draw(double share, const std::string& text);
 
   struct Sinks;
   std::unique_ptr<Sinks> sinks_;
   bool on_terminal_ = false;
   bool progress_shown_ = false;
+  double loading_told_;  ///< when
 };
 
 /// "1h 02m", "3m 20s", "12s"

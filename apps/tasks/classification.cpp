@@ -24,14 +24,15 @@ struct TextData {
   TextData(Config& config, TokenizerPair& tokenizers, const Report& report) {
     tokenizers = prepare_tokenizers(config, std::move(tokenizers), report);
     CorpusOptions options = config.data.corpus;
-    train = load_labelled(config.data.train, *tokenizers.source, options, config.data.labels);
-    report(
-        concat("training data: ", train.label_names.size(), " classes; ", train.counts.summary()));
+    train = load_labelled(config.data.train, *tokenizers.source, options, config.data.labels,
+                          load_context(config, report, "train"));
+    report(summary_of(concat("training data: ", train.label_names.size(), " classes"), train));
     config.data.labels = train.label_names;
     if (config.data.valid.empty()) return;
     options.overlong = "truncate";
-    valid = load_labelled(config.data.valid, *tokenizers.source, options, train.label_names);
-    report("validation data: " + valid.counts.summary());
+    valid = load_labelled(config.data.valid, *tokenizers.source, options, train.label_names,
+                          load_context(config, report, "valid"));
+    report(summary_of("validation data", valid));
   }
 
   static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,

@@ -20,12 +20,14 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
                 const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     CorpusOptions corpus = config.data.corpus;
-    train_ = load_text(config.data.train, *tokenizers.source, corpus);
-    report("training data: " + train_.counts.summary());
+    train_ = load_text(config.data.train, *tokenizers.source, corpus,
+                       load_context(config, report, "train"));
+    report(summary_of("training data", train_));
     if (!config.data.valid.empty()) {
       corpus.overlong = "truncate";
-      valid_ = load_text(config.data.valid, *tokenizers.source, corpus);
-      report("validation data: " + valid_.counts.summary());
+      valid_ = load_text(config.data.valid, *tokenizers.source, corpus,
+                         load_context(config, report, "valid"));
+      report(summary_of("validation data", valid_));
     }
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));

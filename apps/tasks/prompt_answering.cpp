@@ -95,13 +95,15 @@ class PromptTask : public TrainingTask {
       }
     }
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus);
-    report("training data: " + train_.counts.summary());
+    train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
+                          load_context(config, report, "train"));
+    report(summary_of("training data", train_));
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
     if (!config.data.valid.empty()) {
-      valid_ = load_for_validation(*model_, config.data.valid);
-      report("validation data: " + valid_.counts.summary());
+      valid_ =
+          load_for_validation(*model_, config.data.valid, load_context(config, report, "valid"));
+      report(summary_of("validation data", valid_));
       if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
         report(concat("warning: validation leaves out ", dropped,
                       " examples; its figures are not those of the whole files"));
@@ -161,11 +163,12 @@ Template prompt_template(const Config& config, const std::string& who) {
   return Template(config.data.train.front().prompt);
 }
 
-PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora) {
+PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,
+                                 const LoadContext& context) {
   CorpusOptions whole = model.config.data.corpus;
   whole.overlong = "truncate";
   whole.keep_text = true;
-  return load_prompts(corpora, *model.tokenizers.source, whole);
+  return load_prompts(corpora, *model.tokenizers.source, whole, context);
 }
 
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,

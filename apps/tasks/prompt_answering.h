@@ -26,6 +26,7 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
                                       const CrossEntropyOptions& options = {});
 
 /// The corpora as for a validation: with their text, overlong prompts cut.
-PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora);
+PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,
+                                 const LoadContext& context = {});
 
 }  // namespace tapestry

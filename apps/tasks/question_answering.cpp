@@ -109,10 +109,12 @@ class QuestionTask : public TrainingTask {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     QuestionOptions options = question_options(config);
     options.overlong = config.data.corpus.overlong;
-    train_ = load_questions(config.data.train, *tokenizers.source, options);
+    train_ = load_questions(config.data.train, *tokenizers.source, options,
+                            load_context(config, report, "train"));
     report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
     if (!config.data.valid.empty()) {
-      valid_ = load_questions(config.data.valid, *tokenizers.source, question_options(config));
+      valid_ = load_questions(config.data.valid, *tokenizers.source, question_options(config),
+                              load_context(config, report, "valid"));
       report(concat("validation data: ", valid_.windows.size(), " windows; ",
                     valid_.counts.summary()));
     }

@@ -19,21 +19,27 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   TranslationTask(const Config& config, TokenizerPair given, DataPosition start,
                   const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_parallel(config.data.train, tokenizers, config.data.corpus);
-    report("training data: " + train_.counts.summary());
+    train_ = load_parallel(config.data.train, tokenizers, config.data.corpus,
+                           load_context(config, report, "train"));
+    report(summary_of("training data", train_));
     if (!config.data.valid.empty()) {
       // Validation keeps every line: a score over a part cannot be compared with other systems.
       CorpusOptions whole = config.data.corpus;
       whole.overlong = "truncate";
       whole.keep_text = true;
-      valid_ = load_parallel(config.data.valid, tokenizers, whole);
-      report("validation data: " + valid_.counts.summary());
+      valid_ = load_parallel(config.data.valid, tokenizers, whole,
+                             load_context(config, report, "valid"));
+      report(summary_of("validation data", valid_));
       if (const int64_t dropped = valid_.counts.total_dropped(); dropped > 0) {
         report(concat("warning: validation leaves out ", dropped,
                       " pairs; its figures are not those of the whole files"));
       }
     }
-    report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
+    const EpochPlans plans = plans_of(train_, config.batch);
+    report(concat(
+        "batches",
+        plans.windows(0) > 1 ? concat(" of a window (1/", plans.windows(0), " of the data)") : "",
+        ": ", padding_of(train_, plans.plan(0, 0)).summary()));
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
     loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
@@ -42,7 +48,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   ~TranslationTask() override { loader_.reset(); }
 
   int64_t batches_in_epoch() const override {
-    return EpochPlan(train_, model_->config.batch, 0).batches();
+    return TranslationBatches(train_, model_->config.batch).batches_in_epoch();
   }
 
   std::map<std::string, double> validate(const CrossEntropyOptions& options) override {
