@@ -5,9 +5,14 @@
 #include <sentencepiece_processor.h>
 
 #include <atomic>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "core/philox.h"
+#include "data/piece_lattice.h"
 #include "data/sentencepiece_model.h"
 #include "data/text.h"
 #include "data/tokenizer.h"
@@ -220,9 +225,12 @@ void expect_equal_ids(const Tokenizer& tokenizer, const std::vector<std::string>
 TEST_P(WholeLines, HaveTheTokensOfTheirWords) {
   const std::vector<std::string> lines = english_lines();
   std::vector<std::string> texts = lines;
-  for (uint32_t i = 0; i < 3000; ++i) texts.push_back(hostile_text(i));
+  for (uint32_t i = 0; i < 2000; ++i) texts.push_back(hostile_text(i));
   std::string all;
-  for (const std::string& line : lines) all += line + (all.size() % 3 == 0 ? "\n" : " ");
+  for (const std::string& line : lines) {
+    all += line + (all.size() % 3 == 0 ? "\n" : " ");
+    if (all.size() > 30000) break;
+  }
   texts.push_back(all);  // so long that the sums of a unigram model lose digits
   texts.emplace_back(3000, 'x');
   texts.emplace_back(3000, ' ');
@@ -245,30 +253,86 @@ INSTANTIATE_TEST_SUITE_P(
              (info.param.coverage < 1 ? "_covered" : "");
     });
 
-// A protobuf that follows another changes its fields: models with settings that our trainer never
-// writes.
-TEST(ForeignModels, AreEncodedAsWholeLinesWhereWordsDoNotDo) {
+std::shared_ptr<const Tokenizer> small_tokenizer(const char* algorithm) {
   TokenizerOptions options;
+  options.algorithm = algorithm;
   options.vocab_size = 300;
-  const std::vector<std::string> lines = english_lines();
-  const auto plain = train_tokenizer(
+  return train_tokenizer(
       options,
-      [&lines, next = size_t{0}](std::string& line) mutable {
+      [lines = english_lines(), next = size_t{0}](std::string& line) mutable {
         if (next == lines.size()) return false;
         line = lines[next++];
         return true;
       },
       1);
+}
+
+// A field of a protobuf. One that follows a model changes its fields, or adds a piece.
+std::string field(char number, const std::string& inner) {
+  return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(inner.size()) +
+         inner;
+}
+
+std::string piece(const std::string& text, char type, float score = 0) {
+  std::string bytes(sizeof(score), '\0');
+  std::memcpy(bytes.data(), &score, sizeof(score));
+  return field(1, field(1, text) + "\x15" + bytes + "\x18" + type);
+}
+
+// The best and the second best of all ways to cut a text.
+void cut_all(const std::map<std::string, double>& scores, const std::string& text, double score,
+             std::multiset<double>& found) {
+  if (text.empty()) found.insert(score);
+  for (const auto& [candidate, value] : scores) {
+    if (text.starts_with(candidate)) {
+      cut_all(scores, text.substr(candidate.size()), score + value, found);
+    }
+  }
+}
+
+TEST(Lattices, KnowHowFarTheTwoBestPathsAreApart) {
+  std::map<std::string, double> scores;
+  std::string bytes;
+  const auto add = [&](const std::string& text, float score) {
+    scores[text] = static_cast<double>(score);
+    bytes += piece(text, 1, score);
+  };
+  add("a", -1.5F), add("b", -2.25F), add("ab", -3.5F), add("aba", -5), add("bb", -4), add("ä", -2);
+  const tokenizers::PieceLattice lattice{tokenizers::SentencePieceModel(bytes)};
+  EXPECT_EQ(lattice.largest_score(), 5);
+  for (const std::string text : {"ab", "aba", "bbbb", "abababba", "äabä", "aäbbbab"}) {
+    std::multiset<double> found;
+    cut_all(scores, text, 0, found);
+    ASSERT_GE(found.size(), 2U);
+    EXPECT_NEAR(lattice.margin(text), *found.rbegin() - *std::next(found.rbegin()), 1e-12) << text;
+  }
+  EXPECT_TRUE(std::isinf(lattice.margin("a")));
+  EXPECT_TRUE(std::isinf(lattice.margin("")));
+  EXPECT_EQ(lattice.margin("qab"), 0.25);  // q has no piece
+}
+
+// Two ways whose scores are equal but for rounding: what stands before decides between them.
+TEST(NearTies, AreThoseOfTheWholeLine) {
+  const std::string bytes = small_tokenizer("unigram")->serialized() + piece("JQ", 1, -1.1F) +
+                            piece("XQ", 1, -2.3F) + piece("JQXQ", 1, -3.4F);
+  const auto tokenizer = load_tokenizer(bytes, "ties");
+  std::vector<std::string> texts;
+  std::string before;
+  for (int i = 0; i < 150; ++i) {
+    texts.push_back(before + "JQXQ");
+    texts.push_back(before + "aJQXQb JQXQ");
+    before += i % 2 == 0 ? "the " : "a model ";
+  }
+  expect_equal_ids(*tokenizer, texts);
+  std::set<int32_t> last;
+  for (const std::string& text : texts) last.insert(tokenizer->encode(text).back());
+  EXPECT_EQ(last.size(), 2U);  // else this shows nothing
+}
+
+TEST(ForeignModels, AreEncodedAsWholeLinesWhereWordsDoNotDo) {
+  const auto plain = small_tokenizer("bpe");
   const std::string& bytes = plain->serialized();
   EXPECT_TRUE(tokenizers::SentencePieceModel(bytes).encodes_word_by_word());
-  const auto field = [](char number, const std::string& inner) {
-    return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(inner.size()) +
-           inner;
-  };
-  const std::string score = "\x15" + std::string(4, '\0');
-  const auto piece = [&](const std::string& text, char type) {
-    return field(1, field(1, text) + score + "\x18" + type);
-  };
   std::vector<std::string> texts = {"a dog  on the mat ", " the the  the", "of the",
                                     "in the in the of the"};
   for (uint32_t i = 0; i < 300; ++i) texts.push_back(hostile_text(i));

@@ -41,6 +41,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"images", {"model={type: linear}"}},
     {"regression", {}},
     {"translation", {"init_from=elsewhere"}},
+    {"translation", {"data.cache_dir=elsewhere"}},
 };
 
 const std::string kLong(10000, 'a');
