@@ -11,6 +11,7 @@
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer_types.h"
 #include "data/training_lines.h"
+#include "data/utf8.h"
 #include "data/word_cache.h"
 
 namespace tapestry::tokenizers {
@@ -21,9 +22,9 @@ constexpr const char* kSilent = "1000";
 
 // A unigram model adds the scores of a path in float, from the beginning of the text. Two paths
 // through a word whose scores differ by less than the rounding of that may change places with what
-// stands before the word. Below this sum an addition rounds by at most 2^-13.
-constexpr double kLargestSum = 4096;
-constexpr double kRounding = 0x1p-13;
+// stands before the word. Below this sum an addition rounds by at most 2^-14.
+constexpr double kLargestSum = 2048;
+constexpr double kRounding = 0x1p-14;
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
@@ -169,8 +170,8 @@ class SentencePieceTokenizer : public Tokenizer {
       normalized += piece.piece();
       ids.push_back(id);
     }
-    // Each of the two paths has at most so many sums.
-    const double sums = 2.0 * static_cast<double>(normalized.size() + 1);
+    // Each of the two paths adds a score for each character at most.
+    const double sums = 2.0 * static_cast<double>(count_code_points(normalized) + 1);
     return lattice_->margin(normalized) > sums * kRounding;
   }
 
