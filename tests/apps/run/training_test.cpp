@@ -309,7 +309,7 @@ TEST_F(TrainingTest, WeightsOfCorporaSurviveAKill) {
       "training.max_steps=60", "training.save_steps=7"};
   ASSERT_EQ(train("whole", weighted), 0) << messages();
   const pid_t killed = start("killed", weighted);
-  while (!fs::exists(path("killed/checkpoint-21"))) sleep_milliseconds(1);
+  while (!fs::exists(path("killed/last"))) sleep_milliseconds(1);
   kill(killed, SIGKILL);
   TinyRunFolder::wait(killed);
   ASSERT_EQ(train("killed", weighted), 0) << messages();
