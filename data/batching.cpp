@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "data/draws.h"
+#include "data/permutation.h"
 
 namespace tapestry {
 namespace {
@@ -17,18 +18,137 @@ int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
   return corpus.target.length(i) + 1;
 }
 
-// Sorts by the longer side, which decides the cost of a row, then by target length - source length,
-// so that the widths of both sides change slowly along the order. The differences ascend and
-// descend in turn, so that a batch which spans two lengths has similar ones. Stable: ties keep the
-// shuffled order.
-void sort_by_length(const RowLengths& lengths, std::vector<int64_t>& order) {
-  const auto longer = [&](size_t i) { return std::max(lengths.source[i], lengths.target[i]); };
-  const auto difference = [&](size_t i) { return lengths.target[i] - lengths.source[i]; };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
-    if (longer(i) != longer(j)) return longer(i) < longer(j);
-    return longer(i) % 2 == 0 ? difference(i) < difference(j) : difference(i) > difference(j);
-  });
+RowLength length_of(const ParallelCorpus& corpus, int64_t i) {
+  return {source_length(corpus, i), target_length(corpus, i)};
+}
+
+int64_t width_of(const RowLength& length) { return std::max(length.source, length.target); }
+
+// A row of a window, by the place that it has in the order of lengths.
+struct Placed {
+  uint64_t place;
+  int64_t row;
+};
+
+// First the longer side, which decides the cost of a row, then target length - source length, so
+// that the widths of both sides change slowly along the order. The differences ascend and descend
+// in turn, so that a batch which spans two lengths has similar ones.
+uint64_t place_of(const RowLength& length) {
+  constexpr int64_t kMiddle = int64_t{1} << 31;  // lengths are below
+  const int64_t width = width_of(length), difference = length.target - length.source;
+  return static_cast<uint64_t>(width) << 32 |
+         static_cast<uint64_t>(kMiddle + (width % 2 == 0 ? difference : -difference));
+}
+int64_t width_of(const Placed& placed) { return static_cast<int64_t>(placed.place >> 32); }
+
+// Cuts rows of ascending widths into batches: counts the rows of a batch up to the first that it
+// does not hold.
+class BatchCutter {
+ public:
+  explicit BatchCutter(const BatchOptions& options)
+      : by_tokens_(options.batch_type == "tokens"), size_(options.batch_size) {}
+
+  // Whether a batch ends in front of this row.
+  bool ends_before(int64_t width, int64_t row) {
+    if (by_tokens_ && width > size_) {
+      fail(ErrorKind::kConfig, "[data] batch_size of ", size_,
+           " tokens must hold every pair, pair ", row + 1, " has ", width, " tokens on a side.");
+    }
+    ++rows_;
+    const bool ends = (by_tokens_ ? rows_ * width : rows_) > size_;
+    if (ends) rows_ = 1;
+    return ends;
+  }
+
+ private:
+  const bool by_tokens_;
+  const int64_t size_;
+  int64_t rows_ = 0;
+};
+
+// A part of an epoch, in places of its order.
+struct Window {
+  int64_t begin, end;
+};
+
+// About equal windows.
+Window window_of(int64_t rows, int64_t windows, int64_t number) {
+  return {rows * number / windows, rows * (number + 1) / windows};
+}
+
+int64_t windows_for(int64_t rows, int64_t window_rows) {
+  return std::max<int64_t>(1, (rows + window_rows - 1) / window_rows);
+}
+
+void check_any(int64_t rows) {
+  if (rows == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
+}
+
+// What the windows of the epochs of one corpus have in common.
+struct LengthPlanner {
+  Mixture mixture;
+  LengthOf length;
+  BatchOptions options;
+
+  int64_t windows(const EpochRows& rows) const {
+    return options.shuffle ? windows_for(rows.size(), options.window_rows) : 1;
+  }
+
+  // Calls f(row, length) for the rows of a window, in their random order.
+  template <class F>
+  void for_each_row(int64_t epoch, int64_t window, F f) const {
+    const EpochRows rows = mixture.epoch(epoch);
+    check_any(rows.size());
+    const int64_t all = windows(rows);
+    const Window part = window_of(rows.size(), all, window);
+    const PhiloxKey key = draw_key(options.seed, epoch, "data.sentences");
+    const auto visit = [&](int64_t row) { f(row, length(epoch, row)); };
+    if (all > 1) {
+      const Permutation order(rows.size(), key);
+      for (int64_t i = part.begin; i < part.end; ++i) visit(rows[order(i)]);
+    } else {
+      std::vector<int64_t> order(static_cast<size_t>(rows.size()));
+      std::iota(order.begin(), order.end(), int64_t{0});
+      if (options.shuffle) shuffle(order, key);
+      for (const int64_t i : order) visit(rows[i]);
+    }
+  }
+
+  std::vector<Placed> sorted_rows(int64_t epoch, int64_t window) const {
+    std::vector<Placed> placed;
+    for_each_row(epoch, window, [&](int64_t row, const RowLength& row_length) {
+      placed.push_back({place_of(row_length), row});
+    });
+    std::stable_sort(placed.begin(), placed.end(),
+                     [](const Placed& a, const Placed& b) { return a.place < b.place; });
+    return placed;
+  }
+
+  // The widths alone decide where batches end: no order is needed.
+  int64_t batches(int64_t epoch, int64_t window) const {
+    std::vector<int64_t> rows_of_width;
+    for_each_row(epoch, window, [&](int64_t row, const RowLength& row_length) {
+      const auto width = static_cast<size_t>(width_of(row_length));
+      if (width >= rows_of_width.size()) rows_of_width.resize(width + 1);
+      if (rows_of_width[width]++ == 0) BatchCutter(options).ends_before(width_of(row_length), row);
+    });
+    BatchCutter cutter(options);
+    int64_t batches = 1;
+    for (size_t width = 0; width < rows_of_width.size(); ++width) {
+      for (int64_t i = 0; i < rows_of_width[width]; ++i) {
+        batches += cutter.ends_before(static_cast<int64_t>(width), 0) ? 1 : 0;
+      }
+    }
+    return batches;
+  }
+};
+
+// Shuffles the batches of a window, those of the first as they were before there were windows.
+template <class Range>
+void shuffle_batches(std::vector<Range>& ranges, uint64_t seed, int64_t epoch, int64_t window) {
+  PhiloxKey key = draw_key(seed, epoch, "data.batches");
+  key.stream += static_cast<uint32_t>(window);
+  shuffle(ranges, key);
 }
 
 void fill_row(int32_t* row, std::span<const int32_t> tokens, int64_t width) {
@@ -43,58 +163,93 @@ void BatchOptions::validate(const OptionReport& report) const {
   report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
 }
 
-RowLengths lengths_of(const ParallelCorpus& corpus) {
-  RowLengths lengths;
-  for (int64_t i = 0; i < corpus.size(); ++i) {
-    lengths.source.push_back(source_length(corpus, i));
-    lengths.target.push_back(target_length(corpus, i));
-  }
-  return lengths;
+Mixture mixture_of(int64_t rows, const std::vector<int64_t>& parts, const BatchOptions& options) {
+  return options.shuffle ? Mixture(rows, parts, options.mix, options.seed) : Mixture(rows);
 }
 
-EpochPlan::EpochPlan(const RowLengths& lengths, const BatchOptions& options, int64_t epoch)
-    : order_(lengths.source.size()) {
+EpochPlans EpochPlans::of_lengths(Mixture rows, LengthOf length, const BatchOptions& options) {
   options.validate();
-  const auto all = static_cast<int64_t>(order_.size());
-  if (all == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
-  std::iota(order_.begin(), order_.end(), int64_t{0});
-  if (options.shuffle) shuffle(order_, draw_key(options.seed, epoch, "data.sentences"));
-  sort_by_length(lengths, order_);
-
-  const bool by_tokens = options.batch_type == "tokens";
-  int64_t begin = 0, widest = 0;
-  for (int64_t i = 0; i < all; ++i) {
-    const auto pair = static_cast<size_t>(order_[static_cast<size_t>(i)]);
-    const int64_t width = std::max(lengths.source[pair], lengths.target[pair]);
-    if (by_tokens && width > options.batch_size) {
-      fail(ErrorKind::kConfig, "[data] batch_size of ", options.batch_size,
-           " tokens must hold every pair, pair ", pair + 1, " has ", width, " tokens on a side.");
+  const auto planner = std::make_shared<const LengthPlanner>(
+      LengthPlanner{std::move(rows), std::move(length), options});
+  EpochPlans plans;
+  plans.windows = [planner](int64_t epoch) {
+    return planner->windows(planner->mixture.epoch(epoch));
+  };
+  plans.batches = [planner](int64_t epoch, int64_t window) {
+    return planner->batches(epoch, window);
+  };
+  plans.plan = [planner](int64_t epoch, int64_t window) {
+    const BatchOptions& options = planner->options;
+    EpochPlan plan;
+    BatchCutter cutter(options);
+    int64_t begin = 0;
+    for (const Placed& placed : planner->sorted_rows(epoch, window)) {
+      const int64_t at = std::ssize(plan.order_);
+      if (cutter.ends_before(width_of(placed), placed.row)) {
+        plan.ranges_.push_back({begin, at});
+        begin = at;
+      }
+      plan.order_.push_back(placed.row);
     }
-    const int64_t rows = i - begin + 1;
-    const int64_t cost = by_tokens ? rows * std::max(widest, width) : rows;
-    if (cost > options.batch_size) {
-      ranges_.push_back({begin, i});
-      begin = i;
-      widest = 0;
-    }
-    widest = std::max(widest, width);
-  }
-  ranges_.push_back({begin, all});
-  if (options.shuffle) shuffle(ranges_, draw_key(options.seed, epoch, "data.batches"));
+    plan.ranges_.push_back({begin, std::ssize(plan.order_)});
+    if (options.shuffle) shuffle_batches(plan.ranges_, options.seed, epoch, window);
+    return plan;
+  };
+  return plans;
 }
 
-EpochPlan EpochPlan::of_equal_rows(int64_t rows, int64_t batch_size, bool shuffled, uint64_t seed,
-                                   int64_t epoch) {
-  EpochPlan plan;
-  plan.order_.resize(static_cast<size_t>(rows));
-  std::iota(plan.order_.begin(), plan.order_.end(), int64_t{0});
-  if (shuffled) shuffle(plan.order_, draw_key(seed, epoch, "data.rows"));
-  for (int64_t begin = 0; begin < rows;) {
-    const int64_t count = std::min(batch_size, rows - begin);
-    plan.ranges_.push_back({begin, begin + count});
-    begin += count;
+EpochPlans EpochPlans::of_equal_rows(std::function<int64_t(int64_t epoch)> rows, int64_t batch_size,
+                                     bool shuffled, uint64_t seed, int64_t window_rows) {
+  if (batch_size < 1) {
+    fail(ErrorKind::kConfig, "[data] batch_size must be at least 1, got ", batch_size, '.');
   }
-  return plan;
+  // Windows end where batches do.
+  struct Cut {
+    int64_t rows, windows, batches;
+  };
+  const auto cut_of = [=](int64_t epoch) {
+    const int64_t all = rows(epoch);
+    return Cut{all, windows_for(all, window_rows), (all + batch_size - 1) / batch_size};
+  };
+  const auto batches_of = [cut_of](int64_t epoch, int64_t window) {
+    const Cut cut = cut_of(epoch);
+    return window_of(cut.batches, cut.windows, window);
+  };
+  EpochPlans plans;
+  plans.windows = [cut_of](int64_t epoch) { return cut_of(epoch).windows; };
+  plans.batches = [batches_of](int64_t epoch, int64_t window) {
+    const Window batches = batches_of(epoch, window);
+    return batches.end - batches.begin;
+  };
+  plans.plan = [=](int64_t epoch, int64_t window) {
+    const Cut cut = cut_of(epoch);
+    const Window batches = batches_of(epoch, window);
+    const int64_t begin = batches.begin * batch_size;
+    const int64_t end = std::min(batches.end * batch_size, cut.rows);
+    EpochPlan plan;
+    plan.order_.resize(static_cast<size_t>(end - begin));
+    std::iota(plan.order_.begin(), plan.order_.end(), begin);
+    const PhiloxKey key = draw_key(seed, epoch, "data.rows");
+    if (shuffled && cut.windows == 1) shuffle(plan.order_, key);
+    if (shuffled && cut.windows > 1) {
+      const Permutation order(cut.rows, key);
+      for (int64_t& row : plan.order_) row = order(row);
+    }
+    for (int64_t at = 0; at < end - begin; at += batch_size) {
+      plan.ranges_.push_back({at, std::min(at + batch_size, end - begin)});
+    }
+    return plan;
+  };
+  return plans;
+}
+
+EpochPlan::EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch) {
+  BatchOptions at_once = options;
+  at_once.window_rows = std::max<int64_t>(1, corpus.size());
+  *this = EpochPlans::of_lengths(
+              Mixture(corpus.size()),
+              [&corpus](int64_t, int64_t row) { return length_of(corpus, row); }, at_once)
+              .plan(epoch, 0);
 }
 
 std::span<const int64_t> EpochPlan::batch(int64_t i) const {
@@ -173,27 +328,71 @@ PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan) {
   return report;
 }
 
-EpochWalk::EpochWalk(MakePlan make_plan, DataPosition start)
-    : make_plan_(std::move(make_plan)), plan_(make_plan_(start.epoch)), position_(start) {
-  if (start.epoch < 0 || start.batch < 0 || start.batch > plan_.batches()) {
-    fail(ErrorKind::kData, "[data] epoch ", start.epoch, " has ", plan_.batches(),
+EpochWalk::EpochWalk(EpochPlans plans, DataPosition start)
+    : plans_(std::move(plans)), position_{start.epoch, 0} {
+  const bool possible = start.epoch >= 0 && start.batch >= 0;
+  int64_t windows = possible ? plans_.windows(start.epoch) : 0;
+  // The plan of the first window is made at once, so that its errors come here.
+  if (windows == 1) plan_ = plans_.plan(start.epoch, 0);
+  for (; window_ < windows; ++window_) {
+    count_ = plan_ ? plan_->batches() : plans_.batches(start.epoch, window_);
+    if (start.batch <= first_ + count_) break;
+    first_ += count_;
+  }
+  if (!possible || window_ == windows) {
+    fail(ErrorKind::kData, "[data] epoch ", start.epoch, " has ", first_,
          " batches, the saved position is batch ", start.batch,
          ": the data or batch_size changed.");
   }
+  position_ = start;
+}
+
+void EpochWalk::enter_next_window() {
+  first_ += count_;
+  count_ = 0;
+  plan_.reset();
+  if (++window_ < plans_.windows(position_.epoch)) return;
+  position_ = {position_.epoch + 1, 0};
+  window_ = first_ = 0;
 }
 
 std::span<const int64_t> EpochWalk::next() {
-  if (position_.batch == plan_.batches()) {
-    position_ = {position_.epoch + 1, 0};
-    plan_ = make_plan_(position_.epoch);
+  if (at_window_end()) enter_next_window();
+  if (!plan_) {
+    plan_ = plans_.plan(position_.epoch, window_);
+    count_ = plan_->batches();
   }
-  return plan_.batch(position_.batch++);
+  return plan_->batch(position_.batch++ - first_);
+}
+
+void EpochWalk::skip(int64_t batches) {
+  while (batches > 0) {
+    if (at_window_end()) {
+      enter_next_window();
+      count_ = plans_.batches(position_.epoch, window_);
+    }
+    const int64_t here = std::min(batches, first_ + count_ - position_.batch);
+    position_.batch += here;
+    batches -= here;
+  }
+}
+
+int64_t EpochWalk::batches_in_epoch() const {
+  int64_t batches = first_ + count_;
+  for (int64_t window = window_ + 1; window < plans_.windows(position_.epoch); ++window) {
+    batches += plans_.batches(position_.epoch, window);
+  }
+  return batches;
+}
+
+EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options) {
+  return EpochPlans::of_lengths(
+      mixture_of(corpus.size(), corpus.parts, options),
+      [&corpus](int64_t, int64_t row) { return length_of(corpus, row); }, options);
 }
 
 TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                                        DataPosition start)
-    : corpus_(&corpus),
-      walk_([&corpus, options](int64_t epoch) { return EpochPlan(corpus, options, epoch); },
-            start) {}
+    : corpus_(&corpus), walk_(plans_of(corpus, options), start) {}
 
 }  // namespace tapestry

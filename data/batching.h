@@ -3,14 +3,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/tensor.h"
 #include "data/corpus.h"
+#include "data/mixture.h"
 
 namespace tapestry {
+
+/// Rows whose order and lengths are in memory at a time.
+inline constexpr int64_t kWindowRows = int64_t{1} << 20;
 
 struct BatchOptions {
   static constexpr const char* kTypes[] = {"tokens", "sentences"};
@@ -20,9 +25,15 @@ struct BatchOptions {
   int64_t batch_size = 4096;
   bool shuffle = true;  ///< false: ordered by length, the same in every epoch
   uint64_t seed = 1;
+  MixOptions mix = {};  ///< of the corpora of a list; applies with shuffle
+  /// A larger epoch is planned in windows of at most so many rows.
+  int64_t window_rows = kWindowRows;
 
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
+
+/// The rows of the epochs of corpora with so many rows each, all together `rows`.
+Mixture mixture_of(int64_t rows, const std::vector<int64_t>& parts, const BatchOptions& options);
 
 /// A translation batch on the CPU; all tensors int32, short rows filled with the pad id.
 struct TranslationBatch {
@@ -45,35 +56,26 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
-/// Tokens of each row, including special ones. If rows have only one side, source[i] equals
-/// target[i].
-struct RowLengths {
-  std::vector<int64_t> source;
-  std::vector<int64_t> target;
+/// Tokens of a row, including special ones. If rows have only one side, both are its length.
+struct RowLength {
+  int64_t source = 0;
+  int64_t target = 0;
 };
-RowLengths lengths_of(const ParallelCorpus& corpus);
+/// Of a row in an epoch.
+using LengthOf = std::function<RowLength(int64_t epoch, int64_t row)>;
 
-/// One epoch cut into batches, with every row of the corpus once.
+/// Some rows of an epoch, cut into batches.
 class EpochPlan {
  public:
-  /// Batches of similar length. Shuffles (Philox, key (seed, epoch)), sorts by the longer side,
-  /// then by the difference of the two, keeping the shuffled order within ties, cuts by batch_size,
-  /// shuffles the batches. Throws Error(kConfig) if a single row has more tokens than batch_size,
-  /// Error(kData) for an empty corpus.
-  EpochPlan(const RowLengths& lengths, const BatchOptions& options, int64_t epoch);
-  EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch)
-      : EpochPlan(lengths_of(corpus), options, epoch) {}
+  /// The plan of all rows of a corpus at once, in any order of windows.
+  EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, int64_t epoch);
 
-  /// `rows` rows of one length in batches of `batch_size`, shuffled or in order; the last one may
-  /// be short.
-  static EpochPlan of_equal_rows(int64_t rows, int64_t batch_size, bool shuffle, uint64_t seed,
-                                 int64_t epoch);
-
-  int64_t batches() const { return static_cast<int64_t>(ranges_.size()); }
+  int64_t batches() const { return std::ssize(ranges_); }
   /// Row numbers of batch `i`.
   std::span<const int64_t> batch(int64_t i) const;
 
  private:
+  friend struct EpochPlans;
   EpochPlan() = default;
 
   struct Range {
@@ -83,26 +85,56 @@ class EpochPlan {
   std::vector<Range> ranges_;
 };
 
+/// How the epochs of a corpus are cut into batches: an epoch is planned window by window, so that
+/// only one of them is in memory. All is a function of (seed, epoch).
+struct EpochPlans {
+  std::function<int64_t(int64_t epoch)> windows;
+  std::function<EpochPlan(int64_t epoch, int64_t window)> plan;
+  /// plan(epoch, window).batches(), in less time.
+  std::function<int64_t(int64_t epoch, int64_t window)> batches;
+
+  /// Batches of similar length. Rows come in a random order: an epoch of one window is shuffled
+  /// (Philox, key (seed, epoch)); a larger one goes through a pseudo-random permutation, which is
+  /// cut into windows of about equal size. A window is sorted by the longer side, then by the
+  /// difference of the two, keeping the random order within ties, and cut by batch_size, and its
+  /// batches are shuffled. Without shuffle there is one window in the order of the corpus. The
+  /// functions throw Error(kConfig) if a single row has more tokens than batch_size, Error(kData)
+  /// for an empty corpus.
+  static EpochPlans of_lengths(Mixture rows, LengthOf length, const BatchOptions& options);
+
+  /// `rows(epoch)` rows of one length in batches of `batch_size`, in a random order (in windows of
+  /// whole batches) or in order; the last batch may be short.
+  static EpochPlans of_equal_rows(std::function<int64_t(int64_t epoch)> rows, int64_t batch_size,
+                                  bool shuffle, uint64_t seed, int64_t window_rows = kWindowRows);
+};
+
 /// Walks through the batches of the epochs' plans. All kinds of batches use it.
 class EpochWalk {
  public:
-  using MakePlan = std::function<EpochPlan(int64_t epoch)>;
-
   /// Starts at `start`, which may lie at the end of an epoch. Throws Error(kData) if that epoch has
   /// fewer batches than start.batch.
-  EpochWalk(MakePlan make_plan, DataPosition start);
+  EpochWalk(EpochPlans plans, DataPosition start);
 
   /// Row numbers of the next batch, valid until the next call.
   std::span<const int64_t> next();
+  /// Goes on as that many calls of next() do. Windows that are left behind are counted only.
+  void skip(int64_t batches);
   /// After the batch returned last; {e, batches} after the last one of epoch e.
   DataPosition position() const { return position_; }
-  /// Batches of the epoch that position() is in.
-  int64_t batches_in_epoch() const { return plan_.batches(); }
+  /// Batches of the epoch that position() is in. Counts all of its windows.
+  int64_t batches_in_epoch() const;
 
  private:
-  MakePlan make_plan_;
-  EpochPlan plan_;
+  bool at_window_end() const { return position_.batch == first_ + count_; }
+  /// To the next window, of which nothing is known yet.
+  void enter_next_window();
+
+  EpochPlans plans_;
   DataPosition position_;
+  int64_t window_ = 0;
+  int64_t first_ = 0;              // batches of the epoch before the window
+  int64_t count_ = 0;              // batches of the window
+  std::optional<EpochPlan> plan_;  // of the window, once a batch of it is needed
 };
 
 /// The batch of these pairs, in this order.
@@ -122,6 +154,9 @@ struct PaddingReport {
 };
 PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan);
 
+/// Those of the pairs' lengths; `corpus` must outlive them.
+EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options);
+
 /// Walks through batches, epoch after epoch. Every class named ...Batches has these members; Loader
 /// (data/loader.h) runs any of them on a background thread.
 class TranslationBatches {
@@ -135,6 +170,8 @@ class TranslationBatches {
   DataPosition position() const { return walk_.position(); }
   /// Batches of the epoch that position() is in.
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  /// Goes on as that many calls of next() do, without making the batches.
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   const ParallelCorpus* corpus_;

@@ -37,11 +37,11 @@ EpochWalk walk_of(const TokenStream& stream, int64_t places, int64_t width,
     fail(ErrorKind::kData, "[data] a text to cut into blocks must have at least ",
          stream.size() - places + least, " tokens, got ", stream.size(), '.');
   }
-  const auto make_plan = [=](int64_t epoch) {
-    return EpochPlan::of_equal_rows(cut_stream(places, width, options, epoch).rows,
-                                    options.batch_size, options.shuffle, options.seed, epoch);
-  };
-  return EpochWalk(make_plan, start);
+  return EpochWalk(
+      EpochPlans::of_equal_rows(
+          [=](int64_t epoch) { return cut_stream(places, width, options, epoch).rows; },
+          options.batch_size, options.shuffle, options.seed),
+      start);
 }
 
 // A batch of only padding, which the caller fills row by row.

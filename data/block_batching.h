@@ -48,6 +48,7 @@ class BlockBatches {
   /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   TokenStream stream_;
@@ -66,6 +67,7 @@ class MaskedBlockBatches {
   BlockBatch next();
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   TokenStream stream_;

@@ -2,11 +2,9 @@
 // word stands for its space. A word is split where letters, digits and other characters meet: no
 // merge goes over such a border, so that a piece never joins a word and its punctuation.
 #include <unicode/uchar.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 
 #include "core/error.h"
 #include "data/bpe_model.h"
@@ -14,6 +12,7 @@
 #include "data/tokenizer_types.h"
 #include "data/training_lines.h"
 #include "data/utf8.h"
+#include "data/word_cache.h"
 
 namespace tapestry::tokenizers {
 namespace {
@@ -62,48 +61,6 @@ void for_each_part(std::string_view text, bool first_begins, F f) {
     begins = false;
   }
 }
-
-// The ids of words that came before. A word has one slot and takes it from the one that had it, so
-// the size is bounded. Each lock guards some of the slots: threads seldom meet.
-class WordCache {
- public:
-  // Makes place for the words of one tokenizer.
-  WordCache() : slots_(kSlots) {}
-
-  // Calls use(ids) with the ids of a part of a word; they come from make(ids) if it is new.
-  template <class Make, class Use>
-  void with(std::string_view part, bool begins, Make make, Use use) {
-    if (part.size() > kLongest) {
-      std::vector<int32_t> ids;
-      make(ids);
-      return use(ids);
-    }
-    const uint64_t hash = XXH3_64bits_withSeed(part.data(), part.size(), begins ? 1 : 0);
-    const size_t index = hash % kSlots;
-    const std::lock_guard lock(locks_[index % kLocks]);
-    Slot& slot = slots_[index];
-    if (slot.ids.empty() || slot.begins != begins || slot.part != part) {
-      slot.part = part;
-      slot.begins = begins;
-      slot.ids.clear();
-      make(slot.ids);
-    }
-    use(slot.ids);
-  }
-
- private:
-  static constexpr size_t kSlots = size_t{1} << 15;
-  static constexpr size_t kLocks = 64;
-  static constexpr size_t kLongest = 64;  // bytes
-
-  struct Slot {
-    std::string part;
-    bool begins = false;
-    std::vector<int32_t> ids;  // none: the slot is free
-  };
-  std::vector<Slot> slots_;
-  std::array<std::mutex, kLocks> locks_;
-};
 
 class BpeTokenizer : public Tokenizer {
  public:
@@ -192,7 +149,7 @@ class BpeTokenizer : public Tokenizer {
     for_each_part(normalizer_(text, buffer), begins_word, [&](std::string_view part, bool begins) {
       cache_.with(
           part, begins, [&](std::vector<int32_t>& made) { encode_part(part, begins, made); },
-          [&](const std::vector<int32_t>& found) {
+          [&](std::span<const int32_t> found) {
             // A run of unknown characters is one unk.
             const bool joins = !ids.empty() && ids.back() == kUnkId && found.front() == kUnkId;
             ids.insert(ids.end(), found.begin() + (joins ? 1 : 0), found.end());

@@ -21,15 +21,17 @@
 // RFC 4180 has them, and the errors of data/text.h.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/filter_counts.h"
 #include "data/record_files.h"
+#include "data/token_table.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
@@ -85,6 +87,7 @@ struct CorpusSpec {
   /// source text decides the part, so the same text is always in the same part.
   std::string split = "all";
   int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
+  double weight = 0;  ///< its share in an epoch of several corpora (data/mixture.h); 0: none
 
   enum class Kind {
     kParallel,
@@ -113,38 +116,6 @@ struct CorpusSpec {
   std::string str() const;
 };
 
-enum class Drop : int {
-  kInvalidUtf8,
-  kNulByte,
-  kMissingColumn,
-  kEmpty,
-  kOverlong,
-  kMalformed,
-  kUnaligned,
-  kTooShort,
-  kDuplicate,
-};
-constexpr int kDropReasons = 9;
-/// "invalid_utf8", as in the table above.
-const char* name_of(Drop reason);
-
-struct FilterCounts {
-  int64_t read = 0;  ///< all pairs found
-  int64_t kept = 0;
-  int64_t truncated = 0;    ///< kept, cut to max_length
-  int64_t other_split = 0;  ///< left out because they belong to another split
-  std::array<int64_t, kDropReasons> dropped{};
-  /// "file:line" of the first pair dropped for each reason.
-  std::array<std::string, kDropReasons> first{};
-
-  int64_t of(Drop reason) const { return dropped[static_cast<size_t>(reason)]; }
-  int64_t total_dropped() const;
-  void drop(Drop reason, const std::string& place);
-  void add(const FilterCounts& other);
-  /// "29000 read, 28990 kept; dropped: 7 empty (first train.de:12), 3 overlong (first ...)"
-  std::string summary() const;
-};
-
 /// Sentences before tokenisation.
 struct TextPair {
   std::string source;
@@ -166,45 +137,56 @@ class PairReader {
 };
 std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec);
 
-/// Lists of ids or bytes, end to end in one block.
-template <class T>
-class Ragged {
+/// Lists of ids: a column of a table, or lists that are added one by one.
+class TokenLists {
  public:
-  int64_t size() const { return static_cast<int64_t>(offsets_.size()) - 1; }
-  std::span<const T> operator[](int64_t i) const {
-    const auto begin = static_cast<size_t>(offsets_[static_cast<size_t>(i)]);
-    const auto end = static_cast<size_t>(offsets_[static_cast<size_t>(i) + 1]);
-    return {values_.data() + begin, end - begin};
+  TokenLists() = default;
+  TokenLists(std::shared_ptr<const TokenTable> table, int64_t column)
+      : table_(std::move(table)), column_(column) {}
+
+  int64_t size() const { return table_ ? table_->rows() : std::ssize(offsets_) - 1; }
+  std::span<const int32_t> operator[](int64_t i) const {
+    if (table_) return table_->list(i, column_);
+    const auto row = static_cast<size_t>(i);
+    return std::span(ids_).subspan(static_cast<size_t>(offsets_[row]),
+                                   static_cast<size_t>(offsets_[row + 1] - offsets_[row]));
   }
   int64_t length(int64_t i) const {
+    if (table_) return table_->length(i, column_);
     return offsets_[static_cast<size_t>(i) + 1] - offsets_[static_cast<size_t>(i)];
   }
-  int64_t total() const { return offsets_.back(); }
+  /// To lists that are no column.
   template <class Range>
-  void push_back(const Range& values) {
-    values_.insert(values_.end(), values.begin(), values.end());
-    offsets_.push_back(static_cast<int64_t>(values_.size()));
+  void push_back(const Range& ids) {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    offsets_.push_back(std::ssize(ids_));
   }
 
  private:
-  std::vector<T> values_;
+  std::shared_ptr<const TokenTable> table_;
+  int64_t column_ = 0;
+  std::vector<int32_t> ids_;
   std::vector<int64_t> offsets_ = {0};
 };
 
-using TokenLists = Ragged<int32_t>;
-
-class TextLists : public Ragged<char> {
+/// A column of texts (ids_of_text()).
+class TextLists {
  public:
-  std::string_view operator[](int64_t i) const {
-    const auto bytes = Ragged<char>::operator[](i);
-    return {bytes.data(), bytes.size()};
-  }
+  TextLists() = default;
+  TextLists(std::shared_ptr<const TokenTable> table, int64_t column)
+      : lists_(std::move(table), column) {}
+
+  int64_t size() const { return lists_.size(); }
+  std::string_view operator[](int64_t i) const { return text_of_ids(lists_[i]); }
   /// All texts, in the form that the metrics take.
   std::vector<std::string> to_strings() const {
     std::vector<std::string> texts;
     for (int64_t i = 0; i < size(); ++i) texts.emplace_back((*this)[i]);
     return texts;
   }
+
+ private:
+  TokenLists lists_;
 };
 
 struct CorpusOptions {
@@ -219,6 +201,27 @@ struct CorpusOptions {
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
+/// How far the reading of corpora is.
+struct LoadProgress {
+  int64_t read = 0;  ///< examples, of all corpora
+  double share = 0;  ///< of the bytes of the files, in [0, 1]
+};
+
+/// What a load keeps and tells besides its result. The functions may be empty; they are called by
+/// the thread that loads.
+struct LoadContext {
+  /// File where the encoded corpus is kept; empty: nowhere. It is used again if its key matches:
+  /// specs, options, tokenizers, and of each file path, size and content (of one over 64 MiB a
+  /// sample, and the time of its last change). If not, or if it is damaged, it is written again:
+  /// to a temporary file, which is then renamed. What cannot be written is warned about, and the
+  /// corpus stays in memory.
+  std::string cache = {};
+  /// `cache` is a folder, and the key names the file: corpora of any runs share it.
+  bool cache_is_shared = false;
+  std::function<void(const LoadProgress&)> progress = {};  ///< a few times a second
+  std::function<void(const std::string&)> warn = {};
+};
+
 /// Token ids without bos and eos. Pair i is source[i], target[i].
 struct ParallelCorpus {
   TokenLists source;
@@ -226,31 +229,37 @@ struct ParallelCorpus {
   TextLists source_text;  ///< filled with keep_text only; never truncated
   TextLists target_text;
   FilterCounts counts;
+  std::vector<int64_t> parts;  ///< pairs of each corpus of a list
+  bool from_cache = false;     ///< nothing was encoded
 
   int64_t size() const { return source.size(); }
 };
 
-/// Reads and encodes the corpora one after the other (in parallel, in blocks; the result does not
-/// depend on the number of threads). Throws Error(kData) if nothing is left of a corpus,
-/// Error(kConfig) for bad options or a spec without a target side.
+/// Reads and encodes the corpora one after the other (on all threads; the result does not depend
+/// on their number). Throws Error(kData) if nothing is left of a corpus, Error(kConfig) for bad
+/// options or a spec without a target side.
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
-                             const CorpusOptions& options);
+                             const CorpusOptions& options, const LoadContext& context = {});
 
 /// The same for text without translations; takes the source side of other kinds.
 struct TextCorpus {
   TokenLists tokens;
   TextLists text;
   FilterCounts counts;
+  std::vector<int64_t> parts;
+  bool from_cache = false;
 
   int64_t size() const { return tokens.size(); }
 };
 TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                     const CorpusOptions& options);
+                     const CorpusOptions& options, const LoadContext& context = {});
 
 /// Reads the tokenizer of options.path, or trains on the corpora: one for both sides, or one per
 /// side. Corpora without targets give one shared tokenizer. A vocabulary of characters knows only
-/// those in `specs`: list validation text too if it must know all of its characters.
+/// those in `specs`: list validation text too if it must know all of its characters. Trained ones
+/// are kept in context.cache like corpora.
 TokenizerPair train_tokenizers(const TokenizerOptions& options,
-                               const std::vector<CorpusSpec>& specs, uint64_t seed);
+                               const std::vector<CorpusSpec>& specs, uint64_t seed,
+                               const LoadContext& context = {});
 
 }  // namespace tapestry

@@ -1,75 +1,23 @@
-// Encoding of corpora: blocks of raw pairs are read, encoded on all threads, then filtered by
-// length in order.
+#include <iomanip>
+
 #include "core/error.h"
-#include "core/parallel.h"
 #include "data/corpus.h"
 #include "data/encode_corpus.h"
+#include "data/files.h"
 
 namespace tapestry {
 namespace {
 
-constexpr int64_t kBlockPairs = 1 << 15;
-constexpr int64_t kTilePairs = 64;
-
-// The same for pairs in one row: the prompt loses its beginning, the answer stays whole.
-bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
-  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
-  const size_t tokens = pair.source.size() + pair.target.size();
-  if (tokens > most) {
-    if (rule.overlong == "error") {
-      fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
-           static_cast<int64_t>(tokens) + rule.specials,
-           " tokens of prompt and answer, max_length is ", rule.max_length, '.');
-    }
-    if (rule.overlong == "drop" || pair.target.size() >= most) {
-      counts.drop(Drop::kOverlong, pair.text.place);
-      return false;
-    }
-    pair.source.erase(pair.source.begin(),
-                      pair.source.begin() + static_cast<std::ptrdiff_t>(tokens - most));
-    ++counts.truncated;
-  }
-  ++counts.kept;
-  return true;
-}
-
-// Applies the length rule; false when the pair is dropped.
-bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
-  if (rule.one_row) return fit_row(pair, rule, counts);
-  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
-  if (pair.source.size() <= most && pair.target.size() <= most) {
-    ++counts.kept;
-    return true;
-  }
-  if (rule.overlong == "error") {
-    const bool source = pair.source.size() > most;
-    fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
-         static_cast<int64_t>((source ? pair.source : pair.target).size()) + rule.specials,
-         source ? " source" : " target", " tokens, max_length is ", rule.max_length, '.');
-  }
-  if (rule.overlong == "drop") {
-    counts.drop(Drop::kOverlong, pair.text.place);
-    return false;
-  }
-  if (pair.source.size() > most) pair.source.resize(most);
-  if (pair.target.size() > most) pair.target.resize(most);
-  ++counts.truncated;
-  ++counts.kept;
-  return true;
-}
-
-void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
-  if (counts.kept > 0) return;
-  const std::string advice = spec.has_records() ? format_advice(spec.record_file()) : "";
-  fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
-       '.');
-}
-
 // The texts of all corpora on the given sides, as one stream.
 class SideLines {
  public:
-  SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target)
-      : specs_(specs), source_(source), target_(target) {}
+  SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target,
+            const LoadContext& context)
+      : specs_(specs),
+        source_(source),
+        target_(target),
+        meter_(specs, context),
+        first_byte_(bytes_read()) {}
 
   bool next(std::string& line) {
     if (pending_target_) {
@@ -82,7 +30,10 @@ class SideLines {
         if (next_spec_ == specs_.size()) return false;
         reader_ = open_corpus(specs_[next_spec_++]);
       }
-      if (reader_->next(pair_)) break;
+      if (reader_->next(pair_)) {
+        if (++read_ % kTelling == 0) meter_.tell(read_, bytes_read() - first_byte_);
+        break;
+      }
       check_kept(specs_[next_spec_ - 1], reader_->counts());
       reader_.reset();
     }
@@ -98,9 +49,14 @@ class SideLines {
   }
 
  private:
+  static constexpr int64_t kTelling = 4096;  // pairs between two looks at the clock
+
   const std::vector<CorpusSpec>& specs_;
   const bool source_;
   const bool target_;
+  ProgressMeter meter_;
+  const int64_t first_byte_;
+  int64_t read_ = 0;
   size_t next_spec_ = 0;
   std::unique_ptr<PairReader> reader_;
   TextPair pair_;
@@ -116,39 +72,6 @@ bool has_targets(const std::vector<CorpusSpec>& specs) {
 
 }  // namespace
 
-FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
-                           const Tokenizer* target_tokenizer, const LengthRule& rule,
-                           const std::function<void(const EncodedPair&)>& accept) {
-  const auto reader = open_corpus(spec);
-  FilterCounts lengths;
-  std::vector<EncodedPair> block;
-  for (bool more = true; more;) {
-    block.clear();
-    TextPair text;
-    while (static_cast<int64_t>(block.size()) < kBlockPairs && (more = reader->next(text))) {
-      block.push_back({std::move(text), {}, {}});
-    }
-    const auto pairs = static_cast<int64_t>(block.size());
-    parallel_ranges(pairs, kTilePairs, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        EncodedPair& pair = block[static_cast<size_t>(i)];
-        pair.source = source_tokenizer.encode(pair.text.source);
-        if (target_tokenizer == nullptr) continue;
-        pair.target = rule.one_row ? target_tokenizer->encode_continuation(pair.text.target)
-                                   : target_tokenizer->encode(pair.text.target);
-      }
-    });
-    for (EncodedPair& pair : block) {
-      if (fit_length(pair, rule, lengths)) accept(pair);
-    }
-  }
-  FilterCounts counts = reader->counts();
-  counts.kept = 0;
-  counts.add(lengths);
-  check_kept(spec, counts);
-  return counts;
-}
-
 void check_not_empty(const std::vector<CorpusSpec>& specs) {
   if (specs.empty()) fail(ErrorKind::kConfig, "[data] expected at least one corpus, got none.");
 }
@@ -159,53 +82,75 @@ void CorpusOptions::validate(const OptionReport& report) const {
 }
 
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
-                             const CorpusOptions& options) {
+                             const CorpusOptions& options, const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
-  const LengthRule rule{options.max_length, options.overlong};
-  ParallelCorpus corpus;
   for (const CorpusSpec& spec : specs) {
-    if (!spec.has_target()) {
-      fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.str(),
-           '.');
-    }
-    corpus.counts.add(encode_corpus(spec, *tokenizers.source, tokenizers.target.get(), rule,
-                                    [&](const EncodedPair& pair) {
-                                      corpus.source.push_back(pair.source);
-                                      corpus.target.push_back(pair.target);
-                                      if (!options.keep_text) return;
-                                      corpus.source_text.push_back(pair.text.source);
-                                      corpus.target_text.push_back(pair.text.target);
-                                    }));
+    if (spec.has_target()) continue;
+    fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.str(),
+         '.');
   }
+  const bool texts = options.keep_text;
+  const auto table =
+      load_table({.kind = texts ? "pairs-with-text" : "pairs",
+                  .columns = texts ? 4 : 2,
+                  .specs = specs,
+                  .source_tokenizer = *tokenizers.source,
+                  .target_tokenizer = tokenizers.target.get(),
+                  .rule = {options.max_length, options.overlong},
+                  .add =
+                      [texts](const EncodedPair& pair, TableBuilder& rows) {
+                        if (!texts) return rows.add({pair.source, pair.target});
+                        rows.add({pair.source, pair.target, ids_of_text(pair.text.source),
+                                  ids_of_text(pair.text.target)});
+                      }},
+                 context);
+  ParallelCorpus corpus;
+  corpus.source = TokenLists(table, 0);
+  corpus.target = TokenLists(table, 1);
+  if (texts) {
+    corpus.source_text = TextLists(table, 2);
+    corpus.target_text = TextLists(table, 3);
+  }
+  corpus.counts = table->facts().counts;
+  corpus.parts = table->facts().parts;
+  corpus.from_cache = table->from_cache();
   return corpus;
 }
 
 TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                     const CorpusOptions& options) {
+                     const CorpusOptions& options, const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
-  const LengthRule rule{options.max_length, options.overlong};
+  const bool texts = options.keep_text;
+  const auto table = load_table({.kind = texts ? "texts-with-text" : "texts",
+                                 .columns = texts ? 2 : 1,
+                                 .specs = specs,
+                                 .source_tokenizer = tokenizer,
+                                 .target_tokenizer = nullptr,
+                                 .rule = {options.max_length, options.overlong},
+                                 .add =
+                                     [texts](const EncodedPair& pair, TableBuilder& rows) {
+                                       if (!texts) return rows.add({pair.source});
+                                       rows.add({pair.source, ids_of_text(pair.text.source)});
+                                     }},
+                                context);
   TextCorpus corpus;
-  for (const CorpusSpec& spec : specs) {
-    corpus.counts.add(encode_corpus(spec, tokenizer, nullptr, rule, [&](const EncodedPair& pair) {
-      corpus.tokens.push_back(pair.source);
-      if (options.keep_text) corpus.text.push_back(pair.text.source);
-    }));
-  }
+  corpus.tokens = TokenLists(table, 0);
+  if (texts) corpus.text = TextLists(table, 1);
+  corpus.counts = table->facts().counts;
+  corpus.parts = table->facts().parts;
+  corpus.from_cache = table->from_cache();
   return corpus;
 }
 
-TokenizerPair train_tokenizers(const TokenizerOptions& options,
-                               const std::vector<CorpusSpec>& specs, uint64_t seed) {
-  options.validate();
-  if (!options.path.empty()) {
-    const auto joint = read_tokenizer(options);
-    return {joint, joint};
-  }
-  check_not_empty(specs);
+namespace {
+
+TokenizerPair learn_tokenizers(const TokenizerOptions& options,
+                               const std::vector<CorpusSpec>& specs, uint64_t seed,
+                               const LoadContext& context) {
   const auto train = [&](bool source, bool target) {
-    SideLines lines(specs, source, target);
+    SideLines lines(specs, source, target, context);
     return train_tokenizer(
         options, [&](std::string& line) { return lines.next(line); }, seed);
   };
@@ -214,6 +159,43 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
     return {joint, joint};
   }
   return {train(true, false), train(false, true)};
+}
+
+}  // namespace
+
+TokenizerPair train_tokenizers(const TokenizerOptions& options,
+                               const std::vector<CorpusSpec>& specs, uint64_t seed,
+                               const LoadContext& context) {
+  options.validate();
+  if (!options.path.empty()) {
+    const auto joint = read_tokenizer(options);
+    return {joint, joint};
+  }
+  check_not_empty(specs);
+  CorpusKey key;
+  if (!context.cache.empty()) {
+    // Binds all members, as CorpusKey does.
+    const auto& [type, path, algorithm, vocab_size, share, character_coverage, byte_fallback,
+                 normalization, max_sentences, mask_piece, sentinels] = options;
+    key.add(concat("tokenizer ", type, ' ', path, ' ', algorithm, ' ', vocab_size, ' ', share, ' ',
+                   std::setprecision(17), character_coverage, ' ', byte_fallback, ' ',
+                   normalization, ' ', max_sentences, ' ', mask_piece, ' ', sentinels, ' ', seed));
+    key.add(specs);
+  }
+  // A table without rows: the models stand among its facts.
+  TokenizerPair made;
+  const auto table = cached_table("tokenizer", 1, key, context, [&](TableBuilder&) {
+    if (!made.source) made = learn_tokenizers(options, specs, seed, context);
+    CorpusFacts facts;
+    facts.texts.push_back(made.source->serialized());
+    if (!made.shared()) facts.texts.push_back(made.target->serialized());
+    return facts;
+  });
+  if (made.source) return made;
+  const std::vector<std::string>& models = table->facts().texts;
+  const auto source = load_tokenizer(models.at(0), "the tokenizer of the cache");
+  if (models.size() == 1) return {source, source};
+  return {source, load_tokenizer(models.at(1), "the tokenizer of the cache")};
 }
 
 }  // namespace tapestry

@@ -187,17 +187,14 @@ DenoisingBatches::DenoisingBatches(const TextCorpus& corpus, const Tokenizer& to
                                    DataPosition start)
     : noise_{&corpus, DenoisingVocabulary(tokenizer, options), options, batching.shuffle,
              batching.seed},
-      walk_(
-          [noise = noise_, batching](int64_t epoch) {
-            RowLengths lengths;
-            for (int64_t i = 0; i < noise.corpus->size(); ++i) {
-              const NoisedText noised = noise(epoch, i);
-              lengths.source.push_back(static_cast<int64_t>(noised.source.size()) + 1);
-              lengths.target.push_back(static_cast<int64_t>(noised.target.size()) + 1);
-            }
-            return EpochPlan(lengths, batching, epoch);
-          },
-          start) {}
+      walk_(EpochPlans::of_lengths(
+                mixture_of(corpus.size(), corpus.parts, batching),
+                [noise = noise_](int64_t epoch, int64_t text) {
+                  const NoisedText noised = noise(epoch, text);
+                  return RowLength{std::ssize(noised.source) + 1, std::ssize(noised.target) + 1};
+                },
+                batching),
+            start) {}
 
 TranslationBatch DenoisingBatches::next() {
   const auto texts = walk_.next();

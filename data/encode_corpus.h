@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "data/corpus.h"
+#include "data/corpus_key.h"
 
 namespace tapestry {
 
@@ -25,14 +28,50 @@ struct LengthRule {
   bool one_row = false;
 };
 
-/// Encodes one corpus and passes its pairs to `accept` in order; the target tokenizer may be null.
-/// With rule.one_row the target is encoded as the continuation of another text.
-/// Throws Error(kData) if nothing is left.
-FilterCounts encode_corpus(const CorpusSpec& spec, const Tokenizer& source_tokenizer,
-                           const Tokenizer* target_tokenizer, const LengthRule& rule,
-                           const std::function<void(const EncodedPair&)>& accept);
+/// A table to make of corpora.
+struct TableRequest {
+  const char* kind;  ///< what a row is; a part of the key and of the name of a shared file
+  int64_t columns;
+  const std::vector<CorpusSpec>& specs;
+  const Tokenizer& source_tokenizer;
+  const Tokenizer* target_tokenizer;  ///< may be null
+  LengthRule rule;
+  /// Adds the row of a pair; called in order, by the thread that loads.
+  std::function<void(const EncodedPair& pair, TableBuilder& table)> add;
+  /// Before the first pair: the table may be made anew.
+  std::function<void()> begin = [] {};
+  /// Adds what else is known, behind the last pair.
+  std::function<void(CorpusFacts& facts)> end = [](CorpusFacts&) {};
+};
+
+/// The rows of all corpora: of the cache, or of the files, which are then read on one thread and
+/// encoded on all. With rule.one_row the target is encoded as the continuation of another text.
+/// Throws Error(kData) if nothing is left of a corpus.
+std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
+                                             const LoadContext& context);
+
+/// What make(builder) puts into a table with the key: of the cache, or made now.
+std::shared_ptr<const TokenTable> cached_table(
+    const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
+    const std::function<CorpusFacts(TableBuilder& table)>& make);
+
+/// Tells how far the reading of these corpora is.
+class ProgressMeter {
+ public:
+  ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context);
+
+  /// `read` examples so far; of the files `bytes`, as bytes_read() (data/files.h) counts them.
+  void tell(int64_t read, int64_t bytes);
+
+ private:
+  const LoadContext& context_;
+  double all_bytes_ = 0;
+  double told_;  // when
+};
 
 /// Throws Error(kConfig) for an empty list.
 void check_not_empty(const std::vector<CorpusSpec>& specs);
+/// Throws Error(kData) if nothing is left of a corpus.
+void check_kept(const CorpusSpec& spec, const FilterCounts& counts);
 
 }  // namespace tapestry

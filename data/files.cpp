@@ -18,7 +18,11 @@ namespace {
   fail(ErrorKind::kData, "[data] ", path, ' ', what);
 }
 
+thread_local int64_t all_bytes_read = 0;
+
 }  // namespace
+
+int64_t bytes_read() { return all_bytes_read; }
 
 BufferedFile::BufferedFile(std::string path) : path_(std::move(path)), buffer_(kFileBufferBytes) {
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
@@ -48,6 +52,7 @@ bool BufferedFile::read_more() {
                             std::strerror(errno), '.'));
   }
   end_ += static_cast<size_t>(count);
+  all_bytes_read += count;
   return count > 0;
 }
 

@@ -39,6 +39,9 @@ class BufferedFile {
   int64_t consumed_ = 0;
 };
 
+/// The bytes that this thread has read through BufferedFile so far, to tell how far it is.
+int64_t bytes_read();
+
 /// All bytes of a file. Throws Error(kData) as BufferedFile does.
 std::string read_file(const std::string& path);
 

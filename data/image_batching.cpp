@@ -34,16 +34,9 @@ ImageBatches::ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
     : corpus_(&corpus),
       format_(format),
       options_(options),
-      walk_(
-          [images = corpus.images(), options](int64_t epoch) {
-            if (options.batch_size < 1) {
-              fail(ErrorKind::kConfig, "[data] batch_size must be at least 1, got ",
-                   options.batch_size, '.');
-            }
-            return EpochPlan::of_equal_rows(images, options.batch_size, options.shuffle,
-                                            options.seed, epoch);
-          },
-          start) {
+      walk_(EpochPlans::of_equal_rows([images = corpus.images()](int64_t) { return images; },
+                                      options.batch_size, options.shuffle, options.seed),
+            start) {
   check(format.size == corpus.size, "data", "the format is of ", format.size.str(),
         ", the images are of ", corpus.size.str(), '.');
 }

@@ -41,6 +41,7 @@ class ImageBatches {
   /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   const ImageCorpus* corpus_;

@@ -1,6 +1,7 @@
 #include "data/labelled.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "data/class_names.h"
@@ -15,33 +16,60 @@ constexpr int64_t kSpecials = 2;  // bos and eos
 
 LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                              const CorpusOptions& options,
-                             const std::vector<std::string>& label_names) {
+                             const std::vector<std::string>& label_names,
+                             const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
   if (options.max_length <= kSpecials) {
     fail(ErrorKind::kConfig, "[data] max_length of classification must be ", kSpecials + 1,
          " or more, got ", options.max_length, '.');
   }
-  const LengthRule rule{options.max_length, options.overlong, kSpecials};
-  LabelledCorpus corpus;
-  std::vector<std::string> labels;
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() != CorpusSpec::Kind::kLabelled) {
-      fail(ErrorKind::kConfig,
-           "[data] classification needs a tsv, csv or jsonl with a label_column, got ", spec.str(),
-           '.');
-    }
-    corpus.counts.add(encode_corpus(spec, tokenizer, nullptr, rule, [&](const EncodedPair& pair) {
-      const std::string& label = pair.text.target;
-      if (!label_names.empty()) class_number(label_names, label, pair.text.place);
-      corpus.tokens.push_back(pair.source);
-      labels.push_back(label);
-    }));
+    if (spec.kind() == CorpusSpec::Kind::kLabelled) continue;
+    fail(ErrorKind::kConfig,
+         "[data] classification needs a tsv, csv or jsonl with a label_column, got ", spec.str(),
+         '.');
   }
-  const std::string where = specs.front().str();
-  corpus.label_names = label_names.empty() ? class_names_of(labels, where) : label_names;
-  for (const std::string& label : labels) {
-    corpus.labels.push_back(class_number(corpus.label_names, label, where));
+  // The names in the order of the text, and the place of the first text of each.
+  std::unordered_map<std::string, int32_t> numbers;
+  std::vector<std::string> names_and_places;
+  const auto table =
+      load_table({.kind = "labelled",
+                  .columns = 2,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = nullptr,
+                  .rule = {options.max_length, options.overlong, kSpecials},
+                  .add =
+                      [&](const EncodedPair& pair, TableBuilder& rows) {
+                        const auto next = static_cast<int32_t>(numbers.size());
+                        const auto [found, is_new] = numbers.try_emplace(pair.text.target, next);
+                        if (is_new) {
+                          names_and_places.push_back(pair.text.target);
+                          names_and_places.push_back(pair.text.place);
+                        }
+                        rows.add({pair.source, std::span(&found->second, 1)});
+                      },
+                  .begin =
+                      [&] {
+                        numbers.clear();
+                        names_and_places.clear();
+                      },
+                  .end = [&](CorpusFacts& facts) { facts.texts = names_and_places; }},
+                 context);
+  const CorpusFacts& facts = table->facts();
+  LabelledCorpus corpus;
+  corpus.tokens = TokenLists(table, 0);
+  corpus.found_labels = TokenLists(table, 1);
+  corpus.counts = facts.counts;
+  corpus.parts = facts.parts;
+  corpus.from_cache = table->from_cache();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
+  corpus.label_names =
+      label_names.empty() ? class_names_of(names, specs.front().str()) : label_names;
+  for (size_t i = 0; i < facts.texts.size(); i += 2) {
+    corpus.classes.push_back(class_number(corpus.label_names, facts.texts[i], facts.texts[i + 1]));
   }
   return corpus;
 }
@@ -49,16 +77,14 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
 LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOptions& options,
                                  DataPosition start)
     : corpus_(&corpus),
-      walk_(
-          [&corpus, options](int64_t epoch) {
-            RowLengths lengths;
-            for (int64_t i = 0; i < corpus.size(); ++i) {
-              lengths.source.push_back(corpus.tokens.length(i) + kSpecials);
-            }
-            lengths.target = lengths.source;
-            return EpochPlan(lengths, options, epoch);
-          },
-          start) {}
+      walk_(EpochPlans::of_lengths(
+                mixture_of(corpus.size(), corpus.parts, options),
+                [&corpus](int64_t, int64_t row) {
+                  const int64_t length = corpus.tokens.length(row) + kSpecials;
+                  return RowLength{length, length};
+                },
+                options),
+            start) {}
 
 LabelledBatch LabelledBatches::next() {
   const auto texts = walk_.next();
@@ -82,7 +108,7 @@ LabelledBatch LabelledBatches::next() {
     at = std::copy(tokens.begin(), tokens.end(), at);
     *at = kEosId;
     batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(tokens.size()) + kSpecials;
-    batch.labels.data<int32_t>()[row] = corpus_->labels[static_cast<size_t>(text)];
+    batch.labels.data<int32_t>()[row] = corpus_->label(text);
   }
   return batch;
 }

@@ -11,13 +11,18 @@
 
 namespace tapestry {
 
-/// Token ids without bos and eos. Text i has the class labels[i] with the name
-/// label_names[labels[i]].
+/// Token ids without bos and eos. Text i has the class label(i) with the name
+/// label_names[label(i)].
 struct LabelledCorpus {
   TokenLists tokens;
-  std::vector<int32_t> labels;
+  TokenLists found_labels;       ///< one each: its number in the order of the text
+  std::vector<int32_t> classes;  ///< of these numbers
   std::vector<std::string> label_names;
   FilterCounts counts;
+  std::vector<int64_t> parts;  ///< texts of each corpus of a list
+  bool from_cache = false;     ///< nothing was encoded
+
+  int32_t label(int64_t i) const { return classes[static_cast<size_t>(found_labels[i][0])]; }
 
   int64_t size() const { return tokens.size(); }
 };
@@ -29,7 +34,8 @@ struct LabelledCorpus {
 /// kinds.
 LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                              const CorpusOptions& options,
-                             const std::vector<std::string>& label_names = {});
+                             const std::vector<std::string>& label_names = {},
+                             const LoadContext& context = {});
 
 /// Rows on the CPU; all tensors int32.
 struct LabelledBatch {
@@ -52,6 +58,7 @@ class LabelledBatches {
   /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   const LabelledCorpus* corpus_;

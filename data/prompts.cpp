@@ -17,39 +17,49 @@ int64_t row_length(const PromptCorpus& corpus, int64_t i) {
 }  // namespace
 
 PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                          const CorpusOptions& options) {
+                          const CorpusOptions& options, const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
-  const LengthRule rule{options.max_length, options.overlong, kSpecials, /*one_row=*/true};
-  PromptCorpus corpus;
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() != CorpusSpec::Kind::kPrompted) {
-      fail(ErrorKind::kConfig, "[data] expected a corpus with prompt and answer, got ", spec.str(),
-           '.');
-    }
-    corpus.counts.add(
-        encode_corpus(spec, tokenizer, &tokenizer, rule, [&](const EncodedPair& pair) {
-          corpus.prompts.push_back(pair.source);
-          corpus.answers.push_back(pair.target);
-          if (options.keep_text) corpus.answer_text.push_back(pair.text.target);
-        }));
+    if (spec.kind() == CorpusSpec::Kind::kPrompted) continue;
+    fail(ErrorKind::kConfig, "[data] expected a corpus with prompt and answer, got ", spec.str(),
+         '.');
   }
+  const bool texts = options.keep_text;
+  const auto table =
+      load_table({.kind = texts ? "prompts-with-text" : "prompts",
+                  .columns = texts ? 3 : 2,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = &tokenizer,
+                  .rule = {options.max_length, options.overlong, kSpecials, /*one_row=*/true},
+                  .add =
+                      [texts](const EncodedPair& pair, TableBuilder& rows) {
+                        if (!texts) return rows.add({pair.source, pair.target});
+                        rows.add({pair.source, pair.target, ids_of_text(pair.text.target)});
+                      }},
+                 context);
+  PromptCorpus corpus;
+  corpus.prompts = TokenLists(table, 0);
+  corpus.answers = TokenLists(table, 1);
+  if (texts) corpus.answer_text = TextLists(table, 2);
+  corpus.counts = table->facts().counts;
+  corpus.parts = table->facts().parts;
+  corpus.from_cache = table->from_cache();
   return corpus;
 }
 
 PromptBatches::PromptBatches(const PromptCorpus& corpus, const BatchOptions& options,
                              DataPosition start)
     : corpus_(&corpus),
-      walk_(
-          [&corpus, options](int64_t epoch) {
-            RowLengths lengths;
-            for (int64_t i = 0; i < corpus.size(); ++i) {
-              lengths.source.push_back(row_length(corpus, i));
-            }
-            lengths.target = lengths.source;
-            return EpochPlan(lengths, options, epoch);
-          },
-          start) {}
+      walk_(EpochPlans::of_lengths(
+                mixture_of(corpus.size(), corpus.parts, options),
+                [&corpus](int64_t, int64_t row) {
+                  const int64_t length = row_length(corpus, row);
+                  return RowLength{length, length};
+                },
+                options),
+            start) {}
 
 PromptBatch PromptBatches::next() {
   const auto examples = walk_.next();

@@ -18,6 +18,8 @@ struct PromptCorpus {
   TokenLists answers;
   TextLists answer_text;  ///< filled with keep_text only
   FilterCounts counts;
+  std::vector<int64_t> parts;  ///< rows of each corpus of a list
+  bool from_cache = false;     ///< nothing was encoded
 
   int64_t size() const { return prompts.size(); }
 };
@@ -27,7 +29,7 @@ struct PromptCorpus {
 /// Throws Error(kData) if nothing is left of a corpus or a record lacks a field, Error(kConfig) for
 /// bad options or other kinds of corpora.
 PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                          const CorpusOptions& options);
+                          const CorpusOptions& options, const LoadContext& context = {});
 
 /// Rows on the CPU; all tensors int32.
 struct PromptBatch {
@@ -51,6 +53,7 @@ class PromptBatches {
   /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   const PromptCorpus* corpus_;

@@ -73,25 +73,75 @@ void add_windows(QuestionCorpus& corpus, int64_t question, const QuestionOptions
   }
 }
 
-// The tokens of each question's context; equal contexts that follow each other are encoded once.
-std::vector<std::shared_ptr<const std::vector<PlacedToken>>> encode_contexts(
-    const std::vector<Question>& questions, const Tokenizer& tokenizer) {
-  std::vector<size_t> firsts;  // the first question about each text
-  for (size_t i = 0; i < questions.size(); ++i) {
-    if (i == 0 || questions[i].context != questions[i - 1].context) firsts.push_back(i);
-  }
-  std::vector<std::shared_ptr<const std::vector<PlacedToken>>> contexts(questions.size());
-  parallel_ranges(static_cast<int64_t>(firsts.size()), kTile, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const size_t first = firsts[static_cast<size_t>(i)];
-      contexts[first] = std::make_shared<const std::vector<PlacedToken>>(
-          tokenizer.encode_with_places(*questions[first].context));
+// Of a table of questions: their tokens, and those of their contexts with their places, three
+// numbers each; none where the context is that of the question before.
+enum Column : int64_t { kQuestion, kContext, kColumns };
+
+bool shares_context(const std::vector<Question>& questions, size_t i) {
+  return i > 0 && questions[i].context == questions[i - 1].context;
+}
+
+void add_rows(const std::vector<Question>& questions, const Tokenizer& tokenizer,
+              TableBuilder& table) {
+  std::vector<std::vector<int32_t>> ids(questions.size()), contexts(questions.size());
+  parallel_ranges(std::ssize(questions), kTile, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      ids[i] = tokenizer.encode(questions[i].question);
+      if (shares_context(questions, i)) continue;
+      for (const PlacedToken& token : tokenizer.encode_with_places(*questions[i].context)) {
+        contexts[i].insert(contexts[i].end(), {token.id, static_cast<int32_t>(token.begin),
+                                               static_cast<int32_t>(token.end)});
+      }
     }
   });
-  for (size_t i = 1; i < contexts.size(); ++i) {
-    if (contexts[i] == nullptr) contexts[i] = contexts[i - 1];
+  for (size_t i = 0; i < questions.size(); ++i) table.add({ids[i], contexts[i]});
+}
+
+std::shared_ptr<const std::vector<PlacedToken>> placed_tokens(std::span<const int32_t> numbers) {
+  auto tokens = std::make_shared<std::vector<PlacedToken>>();
+  tokens->reserve(numbers.size() / 3);
+  for (size_t i = 0; i + 2 < numbers.size(); i += 3) {
+    tokens->push_back({numbers[i], numbers[i + 1], numbers[i + 2]});
   }
-  return contexts;
+  return tokens;
+}
+
+// Drops what does not fit, and cuts the rest into windows. `ends`: behind the questions of each
+// corpus.
+QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& table,
+                             const QuestionOptions& options, bool labelled, FilterCounts counts,
+                             const std::vector<size_t>& ends) {
+  QuestionCorpus corpus;
+  corpus.counts = std::move(counts);
+  std::shared_ptr<const std::vector<PlacedToken>> context;
+  int64_t windows_before = 0;
+  for (size_t i = 0, part = 0; i < questions.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    // Tells before a question is moved away from.
+    const bool last_of_text = i + 1 == questions.size() || !shares_context(questions, i + 1);
+    if (context == nullptr) context = placed_tokens(table.list(row, kContext));
+    Question& question = questions[i];
+    if (labelled && question.answers.empty() && !options.no_answer) {
+      fail(ErrorKind::kData, "[data] ", question.place,
+           " has no answer, which needs no_answer: true.");
+    }
+    const auto found = table.list(row, kQuestion);
+    std::vector<int32_t> ids(found.begin(), found.end());
+    if (context->empty()) {
+      corpus.counts.drop(Drop::kEmpty, question.place);
+    } else if (fit_question(question, ids, options, corpus.counts)) {
+      corpus.questions.push_back(std::move(question));
+      corpus.contexts.push_back(context);
+      corpus.question_ids.push_back(ids);
+      add_windows(corpus, corpus.size() - 1, options);
+    }
+    if (last_of_text) context = nullptr;
+    for (; part < ends.size() && ends[part] == i + 1; ++part) {
+      corpus.parts.push_back(std::ssize(corpus.windows) - windows_before);
+      windows_before = std::ssize(corpus.windows);
+    }
+  }
+  return corpus;
 }
 
 }  // namespace
@@ -114,33 +164,17 @@ std::string_view QuestionCorpus::text_of(int64_t question, int64_t first, int64_
 QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer& tokenizer,
                                 const QuestionOptions& options, bool labelled,
                                 FilterCounts counts) {
-  const auto contexts = encode_contexts(questions, tokenizer);
-  QuestionCorpus corpus;
-  corpus.counts = std::move(counts);
-  for (size_t i = 0; i < questions.size(); ++i) {
-    Question& question = questions[i];
-    if (labelled && question.answers.empty() && !options.no_answer) {
-      fail(ErrorKind::kData, "[data] ", question.place,
-           " has no answer, which needs no_answer: true.");
-    }
-    std::vector<int32_t> ids = tokenizer.encode(question.question);
-    if (contexts[i]->empty()) {
-      corpus.counts.drop(Drop::kEmpty, question.place);
-      continue;
-    }
-    if (!fit_question(question, ids, options, corpus.counts)) continue;
-    corpus.questions.push_back(std::move(question));
-    corpus.contexts.push_back(contexts[i]);
-    corpus.question_ids.push_back(ids);
-    add_windows(corpus, corpus.size() - 1, options);
-  }
-  return corpus;
+  TableBuilder builder(kColumns);
+  add_rows(questions, tokenizer, builder);
+  const auto table = builder.finish({});
+  return cut_questions(std::move(questions), *table, options, labelled, std::move(counts), {});
 }
 
 QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                              const QuestionOptions& options) {
+                              const QuestionOptions& options, const LoadContext& context) {
   check_not_empty(specs);
   std::vector<Question> questions;
+  std::vector<size_t> ends;
   FilterCounts counts;
   for (const CorpusSpec& spec : specs) {
     std::vector<Question> more = read_questions(spec, counts);
@@ -148,9 +182,24 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
       fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no question: ", counts.summary(), '.');
     }
     std::move(more.begin(), more.end(), std::back_inserter(questions));
+    ends.push_back(questions.size());
   }
-  QuestionCorpus corpus =
-      encode_questions(std::move(questions), tokenizer, options, /*labelled=*/true, counts);
+  // The texts are read again at every start, for the answers are parts of them.
+  CorpusKey key;
+  if (!context.cache.empty()) {
+    key.add("questions");
+    key.add(tokenizer.serialized());
+    key.add(specs);
+  }
+  const auto table = cached_table("questions", kColumns, key, context, [&](TableBuilder& builder) {
+    add_rows(questions, tokenizer, builder);
+    return CorpusFacts{};
+  });
+  if (table->rows() != std::ssize(questions)) {
+    fail(ErrorKind::kData, "[data] ", specs.front().str(), " changed while it was read.");
+  }
+  QuestionCorpus corpus = cut_questions(std::move(questions), *table, options, /*labelled=*/true,
+                                        std::move(counts), ends);
   if (corpus.size() == 0) {
     fail(ErrorKind::kData, "[data] ", specs.front().str(),
          " leaves no question: ", corpus.counts.summary(), '.');
@@ -197,15 +246,14 @@ QuestionBatch make_question_batch(const QuestionCorpus& corpus, std::span<const 
 QuestionBatches::QuestionBatches(const QuestionCorpus& corpus, const BatchOptions& options,
                                  DataPosition start)
     : corpus_(&corpus),
-      walk_(
-          [&corpus, options](int64_t epoch) {
-            RowLengths lengths;
-            for (const QuestionCorpus::Window& window : corpus.windows) {
-              lengths.source.push_back(corpus.row_length(window));
-            }
-            lengths.target = lengths.source;
-            return EpochPlan(lengths, options, epoch);
-          },
-          start) {}
+      walk_(EpochPlans::of_lengths(
+                mixture_of(std::ssize(corpus.windows), corpus.parts, options),
+                [&corpus](int64_t, int64_t row) {
+                  const int64_t length =
+                      corpus.row_length(corpus.windows[static_cast<size_t>(row)]);
+                  return RowLength{length, length};
+                },
+                options),
+            start) {}
 
 }  // namespace tapestry

@@ -66,6 +66,7 @@ struct QuestionCorpus {
   std::vector<std::shared_ptr<const std::vector<PlacedToken>>> contexts;  ///< of each question
   std::vector<Window> windows;  ///< in the order of the questions
   FilterCounts counts;
+  std::vector<int64_t> parts;  ///< windows of each corpus of a list
 
   int64_t size() const { return static_cast<int64_t>(questions.size()); }
   /// Tokens of a window's row, and the place in it of the window's first token.
@@ -84,7 +85,7 @@ QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer
                                 FilterCounts counts = {});
 /// The same for all questions of these corpora.
 QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                              const QuestionOptions& options);
+                              const QuestionOptions& options, const LoadContext& context = {});
 
 /// Rows on the CPU; all tensors int32.
 struct QuestionBatch {
@@ -109,6 +110,7 @@ class QuestionBatches {
   /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
 
  private:
   const QuestionCorpus* corpus_;

@@ -7,14 +7,24 @@
 
 #include "core/error.h"
 #include "data/normalization.h"
+#include "data/piece_lattice.h"
+#include "data/sentencepiece_model.h"
 #include "data/tokenizer_types.h"
 #include "data/training_lines.h"
+#include "data/utf8.h"
+#include "data/word_cache.h"
 
 namespace tapestry::tokenizers {
 namespace {
 
 // A level for SentencePiece's own log; 0.1.97 has no constant for "nothing".
 constexpr const char* kSilent = "1000";
+
+// A unigram model adds the scores of a path in float, from the beginning of the text. Two paths
+// through a word whose scores differ by less than the rounding of that may change places with what
+// stands before the word. Below this sum an addition rounds by at most 2^-14.
+constexpr double kLargestSum = 2048;
+constexpr double kRounding = 0x1p-14;
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
@@ -34,26 +44,28 @@ class SentencePieceTokenizer : public Tokenizer {
     for (int64_t i = 0; const auto id = find_control(sentinel_piece(i)); ++i) {
       sentinel_ids_.push_back(*id);
     }
+    const SentencePieceModel model = SentencePieceModel::parse(bytes_, name);
+    if (!model.encodes_word_by_word()) return;
+    words_ = std::make_unique<WordCache>();
+    if (model.algorithm == SentencePieceModel::kUnigram) {
+      lattice_ = std::make_unique<const PieceLattice>(model);
+      longest_ = static_cast<size_t>(kLargestSum / std::max(1.0, lattice_->largest_score()));
+    }
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
-    std::vector<int> ids;
-    const auto status = processor_.Encode(text, &ids);
-    check(status.ok(), "tokenizer", "SentencePiece cannot encode: ", status.message(), '.');
-    return {ids.begin(), ids.end()};
+    std::vector<int32_t> ids;
+    ids.reserve(text.size() / 3 + 1);
+    if (words_ && append_words(text, ids)) return ids;
+    return encode_whole(text);
   }
 
-  // SentencePiece puts a space before every text. After a character without a piece (from the
-  // private use area) the text is inside a word instead.
   std::vector<int32_t> encode_continuation(std::string_view text) const override {
-    static constexpr std::string_view kStranger = "\xEE\x80\x80";  // U+E000
-    const std::vector<int32_t> before = encode(kStranger);
-    std::vector<int32_t> ids = encode(std::string(kStranger) + std::string(text));
-    const bool apart =
-        ids.size() >= before.size() && std::equal(before.begin(), before.end(), ids.begin());
-    if (!apart) return encode(text);
-    ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(before.size()));
-    return ids;
+    const std::string_view head = text.substr(0, text.find(' '));
+    if (!words_ || head.find(kSpacePiece) != std::string_view::npos) return continue_whole(text);
+    std::vector<int32_t> ids;
+    if (!head.empty()) ids = continue_whole(head);
+    return append_words(text.substr(head.size()), ids) ? ids : continue_whole(text);
   }
 
   std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
@@ -87,6 +99,82 @@ class SentencePieceTokenizer : public Tokenizer {
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
 
  private:
+  enum Note : uint8_t { kEasy, kHard };
+
+  std::vector<int32_t> encode_whole(std::string_view text) const {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    check(status.ok(), "tokenizer", "SentencePiece cannot encode: ", status.message(), '.');
+    return {ids.begin(), ids.end()};
+  }
+
+  // SentencePiece puts a space before every text. After a character without a piece (from the
+  // private use area) the text is inside a word instead.
+  std::vector<int32_t> continue_whole(std::string_view text) const {
+    static constexpr std::string_view kStranger = "\xEE\x80\x80";  // U+E000
+    const std::vector<int32_t> before = encode_whole(kStranger);
+    std::vector<int32_t> ids = encode_whole(std::string(kStranger) + std::string(text));
+    const bool apart =
+        ids.size() >= before.size() && std::equal(before.begin(), before.end(), ids.begin());
+    if (!apart) return encode_whole(text);
+    ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(before.size()));
+    return ids;
+  }
+
+  // Appends the tokens of a text, word by word. False if only the whole text can tell them.
+  bool append_words(std::string_view text, std::vector<int32_t>& ids) const {
+    WordCache::Entry entry;
+    for (size_t begin = 0; begin < text.size();) {
+      if (text[begin] == ' ') {
+        ++begin;
+        continue;
+      }
+      const size_t end = std::min(text.find(' ', begin), text.size());
+      const std::string_view word = text.substr(begin, end - begin);
+      begin = end;
+      if (words_->find(word, 0, entry)) {
+        if (entry.note() == kHard) return false;
+        append(entry.ids(), ids);
+      } else {
+        std::vector<int32_t> found;
+        const bool easy = encode_word(word, found);
+        words_->put(word, 0, found, easy ? kEasy : kHard);
+        if (!easy) return false;
+        append(found, ids);
+      }
+      if (lattice_ != nullptr && ids.size() > longest_) return false;
+    }
+    return true;
+  }
+
+  // A run of unknown characters is one unk, also where no U+2581 of the vocabulary ends it.
+  static void append(std::span<const int32_t> word, std::vector<int32_t>& ids) {
+    const bool joins = !ids.empty() && !word.empty() && ids.back() == kUnkId && word[0] == kUnkId;
+    ids.insert(ids.end(), word.begin() + (joins ? 1 : 0), word.end());
+  }
+
+  // False if the tokens of the word may depend on what stands before it.
+  bool encode_word(std::string_view word, std::vector<int32_t>& ids) const {
+    // A U+2581 at the end of a text is dropped like a space.
+    if (word.find(kSpacePiece) != std::string_view::npos) return false;
+    if (lattice_ == nullptr) {
+      ids = encode_whole(word);
+      return true;
+    }
+    if (word.size() > WordCache::kLongestWord) return false;  // not worth the work
+    const auto encoded = processor_.EncodeAsImmutableProto(word);
+    std::string normalized;
+    for (const auto& piece : encoded.pieces()) {
+      const auto id = static_cast<int32_t>(piece.id());
+      if (processor_.IsUnknown(id) || processor_.IsByte(id)) return false;
+      normalized += piece.piece();
+      ids.push_back(id);
+    }
+    // Each of the two paths adds a score for each character at most.
+    const double sums = 2.0 * static_cast<double>(count_code_points(normalized) + 1);
+    return lattice_->margin(normalized) > sums * kRounding;
+  }
+
   // A piece of the same name that text can produce is not a special piece.
   std::optional<int32_t> find_control(const std::string& name) const {
     const int id = processor_.PieceToId(name);
@@ -101,6 +189,9 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string bytes_;
   sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<WordCache> words_;             // null: only whole texts have tokens
+  std::unique_ptr<const PieceLattice> lattice_;  // of a unigram model
+  size_t longest_ = 0;                           // tokens of a text whose scores stay small
 };
 
 class VectorIterator : public sentencepiece::SentenceIterator {

@@ -1,8 +1,10 @@
 #include "data/sentencepiece_model.h"
 
-#include <bit>
+#include <algorithm>
+#include <cstring>
 
 #include "core/error.h"
+#include "data/normalization.h"
 #include "data/protobuf.h"
 
 namespace tapestry {
@@ -11,8 +13,13 @@ namespace {
 // Field numbers of ModelProto and of the messages in it.
 enum Model : uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
 enum PieceField : uint32_t { kText = 1, kScore = 2, kType = 3 };
-enum TrainerField : uint32_t { kModelType = 3, kByteFallback = 35 };
-enum NormalizerField : uint32_t { kCharsmap = 2, kDummyPrefix = 3, kRemoveSpaces = 4 };
+enum TrainerField : uint32_t { kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35 };
+enum NormalizerField : uint32_t {
+  kCharsmap = 2,
+  kDummyPrefix = 3,
+  kRemoveSpaces = 4,
+  kEscapeSpaces = 5
+};
 
 SentencePieceModel::Piece parse_piece(std::string_view bytes) {
   SentencePieceModel::Piece piece;
@@ -22,6 +29,37 @@ SentencePieceModel::Piece parse_piece(std::string_view bytes) {
     if (fields.field() == kType) piece.type = static_cast<int>(fields.integer());
   }
   return piece;
+}
+
+// Whether a text that the rules replace has a space in it. Their trie is a double array of units of
+// 32 bits (darts-clone): the child of a unit for a byte is at (its place ^ its offset ^ the byte)
+// and has the byte as its label.
+bool replaces_spaces(std::string_view rules) {
+  uint32_t trie_bytes = 0;
+  if (rules.size() < sizeof(trie_bytes)) return !rules.empty();
+  std::memcpy(&trie_bytes, rules.data(), sizeof(trie_bytes));
+  if (trie_bytes > rules.size() - sizeof(trie_bytes)) return true;
+  std::vector<uint32_t> units(trie_bytes / sizeof(uint32_t));
+  if (units.empty()) return false;
+  std::memcpy(units.data(), rules.data() + sizeof(trie_bytes), units.size() * sizeof(uint32_t));
+  const auto offset_of = [](uint32_t unit) {
+    return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6);
+  };
+  constexpr uint32_t kLabel = 1U << 31 | 0xFF;
+  std::vector<bool> seen(units.size());
+  std::vector<size_t> open = {0};
+  while (!open.empty()) {
+    const size_t children = open.back() ^ offset_of(units[open.back()]);
+    open.pop_back();
+    for (uint32_t byte = 1; byte < 256; ++byte) {
+      const size_t child = children ^ byte;
+      if (child >= units.size() || (units[child] & kLabel) != byte || seen[child]) continue;
+      if (byte == ' ') return true;
+      seen[child] = true;
+      open.push_back(child);
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -34,6 +72,9 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes, const std::
       if (fields.field() == kTrainerSpec) {
         for (ProtobufReader spec(fields.bytes()); spec.next();) {
           if (spec.field() == kModelType) model.algorithm = static_cast<int>(spec.integer());
+          if (spec.field() == kWhitespaceAsSuffix) {
+            model.treat_whitespace_as_suffix = spec.integer() != 0;
+          }
           if (spec.field() == kByteFallback) model.byte_fallback = spec.integer() != 0;
         }
       }
@@ -41,6 +82,7 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes, const std::
         for (ProtobufReader spec(fields.bytes()); spec.next();) {
           if (spec.field() == kCharsmap) model.charsmap = spec.bytes();
           if (spec.field() == kDummyPrefix) model.add_dummy_prefix = spec.integer() != 0;
+          if (spec.field() == kEscapeSpaces) model.escape_whitespaces = spec.integer() != 0;
           if (spec.field() == kRemoveSpaces) {
             model.remove_extra_whitespaces = spec.integer() != 0;
           }
@@ -51,6 +93,23 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes, const std::
     fail(ErrorKind::kData, "[tokenizer] ", name, " is not a SentencePiece model: ", error.what());
   }
   return model;
+}
+
+bool SentencePieceModel::encodes_word_by_word() const {
+  if (algorithm != kUnigram && algorithm != kBpe && algorithm != kChar) return false;
+  if (treat_whitespace_as_suffix || !add_dummy_prefix || !remove_extra_whitespaces ||
+      !escape_whitespaces) {
+    return false;
+  }
+  const bool inside = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
+    // Pieces of users are cut out of a text before it is normalised; unused ones are split again.
+    return piece.type == kUser || piece.type == kUnused ||
+           (piece.type == kNormal &&
+            piece.text.rfind(tokenizers::kSpacePiece) != std::string::npos &&
+            piece.text.rfind(tokenizers::kSpacePiece) > 0);
+  });
+  return !inside && charsmap.find(tokenizers::kSpacePiece) == std::string::npos &&
+         !replaces_spaces(charsmap);
 }
 
 // A message goes on where more fields follow it.

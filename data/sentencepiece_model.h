@@ -1,4 +1,5 @@
-// What is in a SentencePiece model file: the fields that other systems' files need.
+// What is in a SentencePiece model file: the fields that other systems' files need, and that tell
+// where its encoding goes word by word.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,18 @@ struct SentencePieceModel {
   std::string charsmap;  ///< rules of the normalisation; empty: none
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+  bool treat_whitespace_as_suffix = false;
+
+  /// Whether the tokens of a text are those of its words, one word after the other, where words are
+  /// what stands between spaces (U+0020), of any text without U+2581 (data/sentencepiece.cpp has
+  /// the one exception of unigram models).
+  ///
+  /// Normalisation replaces the longest known prefix of the rest of a text, again and again, then
+  /// runs of spaces by one U+2581, puts one in front, and drops those at the end. So what a word
+  /// becomes does not depend on its neighbours if no such prefix has a space in it. Merges and the
+  /// best path of a lattice do not go over a U+2581 in which no piece but begins.
+  bool encodes_word_by_word() const;
 
   /// Throws Error(kData) naming the file if the bytes are no such message.
   static SentencePieceModel parse(std::string_view bytes, const std::string& name);

@@ -4,42 +4,52 @@
 
 #include "core/error.h"
 #include "data/encode_corpus.h"
-#include "data/token_cache.h"
 #include "data/utf8.h"
 
 namespace tapestry {
 namespace {
 
-TokenStream encode_stream(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer) {
-  const LengthRule rule{std::numeric_limits<int64_t>::max(), "error", 0};
-  std::vector<int32_t> ids;
-  StreamFacts facts;
-  for (const CorpusSpec& spec : specs) {
-    facts.counts.add(encode_corpus(spec, tokenizer, nullptr, rule, [&](const EncodedPair& pair) {
-      if (facts.documents++ > 0) ids.push_back(kEosId);
-      ids.insert(ids.end(), pair.source.begin(), pair.source.end());
-      facts.characters += count_code_points(pair.text.source);
-    }));
-  }
-  return TokenStream(std::move(ids), std::move(facts));
+std::shared_ptr<const TokenTable> table_of(const std::vector<int32_t>& ids) {
+  TableBuilder table(1);
+  table.add({ids});
+  return table.finish({});
 }
 
 }  // namespace
 
-TokenStream::TokenStream(std::vector<int32_t> ids, StreamFacts facts) : facts_(std::move(facts)) {
-  const auto owner = std::make_shared<const std::vector<int32_t>>(std::move(ids));
-  tokens_ = *owner;
-  owner_ = owner;
-}
+TokenStream::TokenStream(const std::vector<int32_t>& ids, StreamFacts facts)
+    : TokenStream(table_of(ids), std::move(facts)) {}
+
+TokenStream::TokenStream(std::shared_ptr<const TokenTable> table, StreamFacts facts)
+    : table_(std::move(table)), facts_(std::move(facts)) {}
 
 TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                              const std::string& cache_path) {
+                              const LoadContext& context) {
   check_not_empty(specs);
   for (const CorpusSpec& spec : specs) spec.validate();
-  if (cache_path.empty()) return encode_stream(specs, tokenizer);
-  const TokenCache cache(cache_path, specs, tokenizer);
-  if (auto found = cache.load()) return *std::move(found);
-  return cache.store(encode_stream(specs, tokenizer));
+  int64_t characters = 0;
+  std::vector<int32_t> document;
+  const auto table =
+      load_table({.kind = "stream",
+                  .columns = 1,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = nullptr,
+                  .rule = {std::numeric_limits<int64_t>::max(), "error", 0},
+                  .add =
+                      [&](const EncodedPair& pair, TableBuilder& rows) {
+                        document.clear();
+                        if (rows.rows() > 0) document.push_back(kEosId);
+                        document.insert(document.end(), pair.source.begin(), pair.source.end());
+                        rows.add({document});
+                        characters += count_code_points(pair.text.source);
+                      },
+                  .begin = [&] { characters = 0; },
+                  .end = [&](CorpusFacts& facts) { facts.numbers = {characters}; }},
+                 context);
+  return TokenStream(table, {.characters = table->facts().numbers.at(0),
+                             .documents = table->rows(),
+                             .counts = table->facts().counts});
 }
 
 }  // namespace tapestry

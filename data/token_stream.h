@@ -25,35 +25,30 @@ class TokenStream {
  public:
   TokenStream() = default;
   /// From ids in memory.
-  explicit TokenStream(std::vector<int32_t> ids, StreamFacts facts = {});
+  explicit TokenStream(const std::vector<int32_t>& ids, StreamFacts facts = {});
+  /// From a table of one column, a document a row, which begins with the eos of the one before.
+  TokenStream(std::shared_ptr<const TokenTable> table, StreamFacts facts);
 
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-  std::span<const int32_t> tokens() const { return tokens_; }
+  int64_t size() const { return std::ssize(tokens()); }
+  std::span<const int32_t> tokens() const {
+    return table_ ? table_->ids() : std::span<const int32_t>();
+  }
   int64_t characters() const { return facts_.characters; }
   int64_t documents() const { return facts_.documents; }
   const FilterCounts& counts() const { return facts_.counts; }
   /// Whether the ids come from a cache file, so that nothing was encoded.
-  bool from_cache() const { return from_cache_; }
+  bool from_cache() const { return table_ && table_->from_cache(); }
 
  private:
-  friend class TokenCache;
-
-  std::shared_ptr<const void> owner_;  // owns the memory or the mapped file
-  std::span<const int32_t> tokens_;
+  std::shared_ptr<const TokenTable> table_;
   StreamFacts facts_;
-  bool from_cache_ = false;
 };
 
 /// Reads and encodes the corpora one after the other; of translations only the source side.
 /// Documents of any length are kept whole.
 ///
-/// With a `cache_path` the ids are kept in that file and mapped into memory. The file is used if
-/// its key matches the bytes of all input files, the members of the specs and the tokenizer. If
-/// not, or if it is damaged, it is written again: to a temporary file, which is then renamed.
-///
-/// Throws Error(kData) if nothing is left of a corpus or the cache cannot be written,
-/// Error(kConfig) for bad specs.
+/// Throws Error(kData) if nothing is left of a corpus, Error(kConfig) for bad specs.
 TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                              const std::string& cache_path = "");
+                              const LoadContext& context = {});
 
 }  // namespace tapestry

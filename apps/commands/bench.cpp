@@ -223,7 +223,8 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   return measured;
 }
 
-Measured measure_data(const Config& config, const BenchArguments& arguments) {
+Measured measure_data(Config config, const BenchArguments& arguments) {
+  if (config.data.cache_dir.empty()) config.data.cache = false;  // there is no run
   const std::unique_ptr<TrainingTask> task =
       make_task(config, {}, {},
                 [](const std::string& message) { std::fprintf(stderr, "%s\n", message.c_str()); });

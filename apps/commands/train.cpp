@@ -44,7 +44,11 @@ int run_train(const TrainArguments& arguments) {
 
   const std::unique_ptr<TrainingTask> task =
       make_task(config, resume.tokenizers(), resume.state().position,
-                [&](const std::string& message) { log.info(message); });
+                {[&](const std::string& message) { log.info(message); },
+                 [&](const std::string& message) { log.warn(message); },
+                 [&](const std::string& what, const LoadProgress& progress) {
+                   log.loading(what, progress.share, concat(progress.read, " read"));
+                 }});
   // With what the task found in the data: classes, the format of images.
   write_file(folder.file("config.yaml"),
              to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));

@@ -295,6 +295,10 @@ void derive(Config& config) {
   const TaskKind& task = *config.task;
   if (config.learning_rate == 0) config.learning_rate = usual_learning_rate(config);
   config.batch.seed = config.seed;
+  config.batch.mix.weights.clear();
+  for (const CorpusSpec& corpus : config.data.train) {
+    config.batch.mix.weights.push_back(corpus.weight);
+  }
   if (!reads_text(config)) config.batch.batch_type = "sentences";  // of images or points
   config.tokenizer.mask_piece = task.needs_mask_piece;
   config.tokenizer.sentinels = task.sentinels;
@@ -324,6 +328,9 @@ void check_rules(const Config& config, const KeyReport& report) {
     check_splits(rules, "data.valid", config.data.valid, {&config.data.train, &config.data.test});
     check_splits(rules, "data.test", config.data.test, {&config.data.train, &config.data.valid});
   }
+  rules.of("data", {},
+           {{"weight", "data.train.weight"}, {"temperature", "data.sampling_temperature"}},
+           [&](const OptionReport& report) { config.batch.mix.validate(report); });
   check_labels(rules, config.data.labels);
   if (images) check_image(rules, config.data.image);
   if (reads_text(config)) {

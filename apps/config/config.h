@@ -32,7 +32,8 @@ struct DataOptions {
   CorpusOptions corpus;
   int64_t doc_stride = 64;          ///< question_answering: tokens from window to window
   int64_t block_size = 256;         ///< clm, mlm: tokens of a row
-  bool cache = true;                ///< clm, mlm: token ids are kept in output_dir
+  bool cache = true;                ///< token ids are kept ...
+  std::string cache_dir;            ///< ... in this folder, absolute; empty: in output_dir
   std::vector<std::string> labels;  ///< classification: the classes; empty: those of the data
   ImageFormat image;                ///< of images; what is not known is taken from the data
   AugmentOptions augment;           ///< of the images of `train`

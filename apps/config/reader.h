@@ -135,6 +135,16 @@ class ConfigSection {
   void read_output_path(const std::string& key, std::string& path, const char* meaning);
   /// The same for a folder that need not be given: an empty path is not written back.
   void read_optional_path(const std::string& key, std::string& path, const char* meaning);
+  /// read_optional_path() where `applies`, as read_if().
+  void read_optional_path_if(bool applies, const std::string& why, const std::string& key,
+                             std::string& path, const char* meaning) {
+    if (applies) {
+      read_optional_path(key, path, meaning);
+    } else {
+      note(key, "folder", meaning);
+      refuse(key, why);
+    }
+  }
 
   /// Reads the map under `key` with `bind`; absent or empty, every key keeps its default.
   void section(const std::string& key, const char* meaning,

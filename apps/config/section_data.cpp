@@ -9,8 +9,20 @@ constexpr const char* kSplit =
 
 void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const TaskKind& task,
                   std::vector<CorpusSpec>& corpora) {
-  s.section_list(key, corpora, meaning,
-                 [&](ConfigSection& c, CorpusSpec& corpus) { bind_corpus(c, task, corpus); });
+  s.section_list(key, corpora, meaning, [&](ConfigSection& c, CorpusSpec& corpus) {
+    bind_corpus(c, task, corpus);
+    const bool blocks = task.reads_blocks && corpus.prompt.empty();
+    const bool examples = !blocks && !task.reads_points && corpus.images.empty();
+    const bool trains = std::string(key) == "train";
+    c.read_if(trains && examples,
+              !trains  ? "but in data.train: held-out examples all come once"
+              : blocks ? "with blocks of text"
+                       : "with images or points",
+              "weight", corpus.weight,
+              "Share of this corpus in an epoch, in proportion to the weights of the others in the "
+              "list, whatever their sizes; 0 for all: every example comes once in an epoch.",
+              between(0, MixOptions::kLargestWeight));
+  });
 }
 
 using FileMember = std::string CorpusSpec::*;
@@ -258,8 +270,18 @@ void bind_data(ConfigSection& s, Config& config) {
   s.read_if(blocks, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));
-  s.read_if(blocks, why, "cache", data.cache,
-            "Keeps the token ids in output_dir, so that the next run need not encode the text.");
+  const std::string without_text = images ? "with images" : with_task;
+  s.read_if(texts, without_text, "cache", data.cache,
+            "Keeps the token ids in a file, so that the next start need not encode the text.");
+  s.read_optional_path_if(texts && data.cache, texts ? "without cache" : without_text, "cache_dir",
+                          data.cache_dir,
+                          "Folder for these files, which all runs in it share and nobody deletes; "
+                          "without it they are in output_dir.");
+  s.read_if(texts && !blocks, texts ? "with blocks of text" : without_text, "sampling_temperature",
+            config.batch.mix.temperature,
+            "T: the share of a corpus of n examples in an epoch is in proportion to n^(1/T), so "
+            "that small ones come more often; 0: every example comes once.",
+            between(0, MixOptions::kLargestTemperature));
   // Of questions bos, a token of each and two eos; of classes bos, a token and eos; of prompts eos,
   // a prompt and an answer; of pairs a token and eos.
   const double shortest = config.task->has_questions            ? 5

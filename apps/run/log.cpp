@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace tapestry {
@@ -47,7 +48,7 @@ struct RunLog::Sinks {
   std::vector<std::unique_ptr<Reporter>> reporters;
 };
 
-RunLog::RunLog() : sinks_(std::make_unique<Sinks>()) {
+RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), loading_told_(steady_seconds()) {
   auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   console->set_pattern("%H:%M:%S %^%v%$");
   sinks_->logger = std::make_shared<spdlog::logger>("run", console);
@@ -114,6 +115,17 @@ bool RunLog::has_metrics(int64_t step, const std::string& kind) const {
 
 void RunLog::progress(int64_t step, int64_t total, const std::string& status) {
   progress_.draw(step, total, status);
+}
+
+void RunLog::loading(const std::string& what, double share, const std::string& status) {
+  constexpr int64_t kParts = 100;
+  const auto part = static_cast<int64_t>(kParts * share);
+  if (progress_.on_terminal())
+    return progress_.draw(part, kParts, concat("% of the ", what, ", ", status));
+  constexpr double kSecondsOfALine = 10;
+  if (steady_seconds() < loading_told_ + kSecondsOfALine) return;
+  loading_told_ = steady_seconds();
+  info(concat(what, ": ", part, " %, ", status));
 }
 
 }  // namespace tapestry

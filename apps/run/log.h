@@ -41,11 +41,15 @@ class RunLog {
 
   /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.
   void progress(int64_t step, int64_t total, const std::string& status);
+  /// The same for work before the first step, of which `share` is done; without a terminal a line
+  /// every ten seconds.
+  void loading(const std::string& what, double share, const std::string& status);
 
  private:
   struct Sinks;
   std::unique_ptr<Sinks> sinks_;
   ProgressLine progress_;
+  double loading_told_;  ///< when
 };
 
 }  // namespace tapestry

@@ -25,22 +25,22 @@ struct TextData {
   TextData(Config& config, TokenizerPair& tokenizers, const Report& report) {
     tokenizers = prepare_tokenizers(config, std::move(tokenizers), report);
     train = load_labelled(config.data.train, *tokenizers.source, config.data.corpus,
-                          config.data.labels);
-    report(
-        concat("training data: ", train.label_names.size(), " classes; ", train.counts.summary()));
+                          config.data.labels, load_context(config, report, "train"));
+    report(summary_of(concat("training data: ", train.label_names.size(), " classes"), train));
     config.data.labels = train.label_names;
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      held_out[set] = load_held_out(config, corpora_of(config, set), tokenizers);
-      report_held_out(set, held_out[set].counts, report);
+      held_out[set] = load_held_out(config, corpora_of(config, set), tokenizers,
+                                    load_context(config, report, set));
+      report_held_out(set, held_out[set], report);
     }
   }
 
   static Corpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
-                              const TokenizerPair& tokenizers) {
+                              const TokenizerPair& tokenizers, const LoadContext& context = {}) {
     CorpusOptions options = config.data.corpus;
     options.overlong = "truncate";
-    return load_labelled(corpora, *tokenizers.source, options, config.data.labels);
+    return load_labelled(corpora, *tokenizers.source, options, config.data.labels, context);
   }
   static int64_t examples(const Corpus& corpus) { return corpus.size(); }
 

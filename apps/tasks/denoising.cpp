@@ -12,10 +12,10 @@ namespace {
 constexpr int64_t kSentinels = 100;
 
 TextCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
-                         const TokenizerPair& tokenizers) {
+                         const TokenizerPair& tokenizers, const LoadContext& context = {}) {
   CorpusOptions whole = config.data.corpus;
   whole.overlong = "truncate";
-  return load_text(corpora, *tokenizers.source, whole);
+  return load_text(corpora, *tokenizers.source, whole, context);
 }
 
 template <class Model>
@@ -41,12 +41,14 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
                 const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus);
-    report("training data: " + train_.counts.summary());
+    train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus,
+                       load_context(config, report, "train"));
+    report(summary_of("training data", train_));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers);
-      report_held_out(set, held_out_[set].counts, report);
+      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,
+                                     load_context(config, report, set));
+      report_held_out(set, held_out_[set], report);
     }
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));

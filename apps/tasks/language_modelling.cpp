@@ -65,9 +65,8 @@ class LanguageModellingTask : public TrainingTask {
       : position_(start) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     const auto read = [&](const std::vector<CorpusSpec>& corpora, const char* name) {
-      const std::string cache =
-          config.data.cache ? concat(config.output_dir, "/tokens-", name, ".bin") : "";
-      TokenStream text = load_token_stream(corpora, *tokenizers.source, cache);
+      TokenStream text =
+          load_token_stream(corpora, *tokenizers.source, load_context(config, report, name));
       report(concat(name, " data: ", text.documents(), " documents, ", text.characters(),
                     " characters, ", text.size(), " tokens", text.from_cache() ? " (cached)" : "",
                     "; ", text.counts().summary()));

@@ -97,14 +97,16 @@ class PromptTask : public TrainingTask {
       }
     }
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus);
-    report("training data: " + train_.counts.summary());
+    train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
+                          load_context(config, report, "train"));
+    report(summary_of("training data", train_));
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = load_for_validation(*model_, corpora_of(config, set));
-      report_held_out(set, held_out_[set].counts, report);
+      held_out_[set] =
+          load_for_validation(*model_, corpora_of(config, set), load_context(config, report, set));
+      report_held_out(set, held_out_[set], report);
     }
     loader_ = std::make_unique<Loader<PromptBatches>>(train_, config.batch, start);
   }
@@ -161,11 +163,12 @@ Template prompt_template(const Config& config, const std::string& who) {
   return Template(config.data.train.front().prompt);
 }
 
-PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora) {
+PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,
+                                 const LoadContext& context) {
   CorpusOptions whole = model.config.data.corpus;
   whole.overlong = "truncate";
   whole.keep_text = true;
-  return load_prompts(corpora, *model.tokenizers.source, whole);
+  return load_prompts(corpora, *model.tokenizers.source, whole, context);
 }
 
 Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora) {

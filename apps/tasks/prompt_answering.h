@@ -30,6 +30,7 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
 Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);
 
 /// The corpora as for a validation: with their text, overlong prompts cut.
-PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora);
+PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,
+                                 const LoadContext& context = {});
 
 }  // namespace tapestry

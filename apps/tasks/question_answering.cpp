@@ -110,13 +110,14 @@ class QuestionTask : public TrainingTask {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     QuestionOptions options = question_options(config);
     options.overlong = config.data.corpus.overlong;
-    train_ = load_questions(config.data.train, *tokenizers.source, options);
+    train_ = load_questions(config.data.train, *tokenizers.source, options,
+                            load_context(config, report, "train"));
     report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       QuestionCorpus& questions = held_out_[set];
-      questions =
-          load_questions(corpora_of(config, set), *tokenizers.source, question_options(config));
+      questions = load_questions(corpora_of(config, set), *tokenizers.source,
+                                 question_options(config), load_context(config, report, set));
       report(concat(name_of(set), " data: ", questions.windows.size(), " windows; ",
                     questions.counts.summary()));
     }

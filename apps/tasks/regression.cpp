@@ -42,12 +42,10 @@ class RegressionTask : public TrainingTask {
  public:
   RegressionTask(const Config& config, DataPosition start, const Report& report)
       : model_(config, load_points(config.data.train)),
-        walk_(
-            [points = model_.points.size(), options = config.batch](int64_t epoch) {
-              return EpochPlan::of_equal_rows(points, options.batch_size, options.shuffle,
-                                              options.seed, epoch);
-            },
-            start) {
+        walk_(EpochPlans::of_equal_rows([points = model_.points.size()](int64_t) { return points; },
+                                        config.batch.batch_size, config.batch.shuffle,
+                                        config.batch.seed),
+              start) {
     report(concat("training data: ", model_.points.size(), " points"));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;

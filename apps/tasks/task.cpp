@@ -12,17 +12,29 @@ const std::vector<CorpusSpec>& corpora_of(const Config& config, HeldOut set) {
   return set == HeldOut::kTest ? config.data.test : config.data.valid;
 }
 
-void report_held_out(HeldOut set, const FilterCounts& counts, const Report& report) {
-  report(concat(name_of(set), " data: ", counts.summary()));
-  if (const int64_t dropped = counts.total_dropped(); dropped > 0) {
-    report(concat("warning: ", name_of(set), " leaves out ", dropped,
-                  " examples; its figures are not those of the whole files"));
+LoadContext load_context(const Config& config, const Report& report, const std::string& what,
+                         const std::string& file) {
+  LoadContext context{.warn = report.warn ? report.warn : report.say};
+  const DataOptions& data = config.data;
+  if (data.cache && !data.cache_dir.empty()) {
+    context.cache = data.cache_dir;
+    context.cache_is_shared = true;
+  } else if (data.cache && !config.output_dir.empty()) {
+    context.cache = concat(config.output_dir, '/', file);
   }
+  if (report.progress) {
+    context.progress = [what, tell = report.progress](const LoadProgress& progress) {
+      tell(what, progress);
+    };
+  }
+  return context;
 }
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   if (given.source) return given;
-  TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed);
+  TokenizerPair tokenizers =
+      train_tokenizers(config.tokenizer, config.data.train, config.seed,
+                       load_context(config, report, "text for the tokenizer", "tokenizer.bin"));
   const TokenizerOptions& options = config.tokenizer;
   const std::string kind = options.type == "sentencepiece" ? options.algorithm
                            : options.type == "char"        ? "characters"

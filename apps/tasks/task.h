@@ -2,6 +2,7 @@
 // and a row in table.cpp.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,8 +69,36 @@ class TrainingTask {
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
-/// Called with a sentence about each corpus: what was read and what was dropped.
-using Report = std::function<void(const std::string&)>;
+/// Who hears what a task does with its data.
+struct Report {
+  using Say = std::function<void(const std::string& message)>;
+
+  /// Sentences only.
+  template <std::invocable<const std::string&> F>
+  Report(F f) : say(std::move(f)) {}
+  Report(Say says, Say warns,
+         std::function<void(const std::string& what, const LoadProgress& progress)> progress_of)
+      : say(std::move(says)), warn(std::move(warns)), progress(std::move(progress_of)) {}
+
+  void operator()(const std::string& message) const { say(message); }
+
+  Say say;   ///< about each corpus: what was read and what was dropped
+  Say warn;  ///< may be empty, as the next one
+  std::function<void(const std::string& what, const LoadProgress& progress)> progress;
+};
+
+/// How to load what is called "train data": kept as "tokens-train.bin" in the run folder, or in
+/// data.cache_dir.
+LoadContext load_context(const Config& config, const Report& report, const std::string& what,
+                         const std::string& file);
+inline LoadContext load_context(const Config& config, const Report& report,
+                                const std::string& part) {
+  return load_context(config, report, part + " data", concat("tokens-", part, ".bin"));
+}
+
+inline LoadContext load_context(const Config& config, const Report& report, HeldOut set) {
+  return load_context(config, report, set == HeldOut::kTest ? "test" : "valid");
+}
 
 struct Evaluation;
 struct ModelFiles;
@@ -92,6 +121,12 @@ struct Task : TaskKind {
   std::string (*shapes)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
 };
 
+/// "training data: 29000 read, 29000 kept", and "(cached)" if nothing was encoded.
+template <class Corpus>
+std::string summary_of(const std::string& what, const Corpus& corpus) {
+  return concat(what, corpus.from_cache ? " (cached): " : ": ", corpus.counts.summary());
+}
+
 /// The row of a config's task.
 const Task& task_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
@@ -99,7 +134,14 @@ std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair toke
 
 /// Reports what was read of a set, and warns of examples that are left out: then the figures are
 /// not those of the whole files.
-void report_held_out(HeldOut set, const FilterCounts& counts, const Report& report);
+template <class Corpus>
+void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
+  report(summary_of(concat(name_of(set), " data"), corpus));
+  if (const int64_t dropped = corpus.counts.total_dropped(); dropped > 0) {
+    report(concat("warning: ", name_of(set), " leaves out ", dropped,
+                  " examples; its figures are not those of the whole files"));
+  }
+}
 
 /// `given`, or if it is empty the tokenizers that the config asks for.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);

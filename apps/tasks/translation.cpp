@@ -26,11 +26,11 @@ std::map<std::string, std::unique_ptr<Metric>> validation_metrics(
 
 // Every line is kept: a score over a part cannot be compared with other systems.
 ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
-                             const TokenizerPair& tokenizers) {
+                             const TokenizerPair& tokenizers, const LoadContext& context = {}) {
   CorpusOptions whole = config.data.corpus;
   whole.overlong = "truncate";
   whole.keep_text = true;
-  return load_parallel(corpora, tokenizers, whole);
+  return load_parallel(corpora, tokenizers, whole, context);
 }
 
 std::vector<std::string> translations_of(const Config& config, const TokenizerPair& tokenizers,
@@ -88,14 +88,20 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   TranslationTask(const Config& config, TokenizerPair given, DataPosition start,
                   const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_parallel(config.data.train, tokenizers, config.data.corpus);
-    report("training data: " + train_.counts.summary());
+    train_ = load_parallel(config.data.train, tokenizers, config.data.corpus,
+                           load_context(config, report, "train"));
+    report(summary_of("training data", train_));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers);
-      report_held_out(set, held_out_[set].counts, report);
+      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,
+                                     load_context(config, report, set));
+      report_held_out(set, held_out_[set], report);
     }
-    report("batches: " + padding_of(train_, EpochPlan(train_, config.batch, 0)).summary());
+    const EpochPlans plans = plans_of(train_, config.batch);
+    report(concat(
+        "batches",
+        plans.windows(0) > 1 ? concat(" of a window (1/", plans.windows(0), " of the data)") : "",
+        ": ", padding_of(train_, plans.plan(0, 0)).summary()));
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
     loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
@@ -104,7 +110,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   ~TranslationTask() override { loader_.reset(); }
 
   int64_t batches_in_epoch() const override {
-    return EpochPlan(train_, model_->config.batch, 0).batches();
+    return TranslationBatches(train_, model_->config.batch).batches_in_epoch();
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
@@ -124,9 +130,8 @@ Evaluation evaluate_pairs(ModelFiles files, const std::string& device,
   const ParallelCorpus pairs = load_held_out(model->config, corpora, model->tokenizers);
   warn_of_dropped(pairs.counts);
   Evaluation result;
-  result.add(measure_pairs(*model, pairs, {}),
-             {"bleu", "chrf", "chrf++", "ter", "rouge_1", "rouge_2", "rouge_l", "nll", "ppl",
-              "accuracy"});
+  result.add(measure_pairs(*model, pairs, {}), {"bleu", "chrf", "chrf++", "ter", "rouge_1",
+                                                "rouge_2", "rouge_l", "nll", "ppl", "accuracy"});
   result.add_count("sentences", pairs.size());
   return result;
 }
@@ -140,18 +145,17 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kTranslation{
-    {.name = "translation",
-     .abilities = kTranslates | kScoresPairs,
-     .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
-     .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1", "rouge_2",
-                  "rouge_l", "chrf++", "ter"},
-     .bind_corpus = bind_pairs,
-     .sections = {kGeneration, kEvaluation}},
-    make_task_of_model<TranslationTask>,
-    encoder_decoder_parameters,
-    evaluate,
-    encoder_decoder_case,
-    encoder_decoder_shapes};
+extern const Task kTranslation{{.name = "translation",
+                                .abilities = kTranslates | kScoresPairs,
+                                .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
+                                .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1",
+                                            "rouge_2", "rouge_l", "chrf++", "ter"},
+                                .bind_corpus = bind_pairs,
+                                .sections = {kGeneration, kEvaluation}},
+                               make_task_of_model<TranslationTask>,
+                               encoder_decoder_parameters,
+                               evaluate,
+                               encoder_decoder_case,
+                               encoder_decoder_shapes};
 
 }  // namespace tapestry

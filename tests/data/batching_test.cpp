@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <set>
 #include <thread>
 
 #include "core/philox.h"
+#include "data/draws.h"
 #include "data/loader.h"
 #include "tests/data/files.h"
 
@@ -231,6 +233,154 @@ TEST(Batches, ContinueExactlyFromEveryPosition) {
       ASSERT_EQ(item.batch.indices, expected[i]) << start << ' ' << i;
       ASSERT_EQ(item.position, positions[i + 1]);
       ASSERT_EQ(loader.position(), positions[i + 1]);
+    }
+  }
+}
+
+// An epoch of several windows, each with the batches of rows that are told apart by their numbers.
+BatchOptions in_windows(int64_t rows, int64_t batch_size = 200) {
+  BatchOptions options;
+  options.batch_size = batch_size;
+  options.window_rows = rows;
+  return options;
+}
+
+TEST(Windows, GiveEveryRowOnceInAnOrderOfTheSeedAndTheEpochAlone) {
+  const auto corpus = make_corpus(1000);
+  const EpochPlans plans = plans_of(corpus, in_windows(300));
+  ASSERT_EQ(plans.windows(0), 4);
+  std::set<std::vector<int64_t>> orders;
+  for (const int64_t epoch : {0, 1}) {
+    std::vector<int> seen(1000, 0);
+    std::vector<int64_t> order;
+    for (int64_t window = 0; window < 4; ++window) {
+      const EpochPlan plan = plans.plan(epoch, window);
+      EXPECT_EQ(plan.batches(), plans.batches(epoch, window));
+      int64_t rows = 0;
+      for (const auto& batch : batches_of(plan)) {
+        rows += std::ssize(batch);
+        for (const int64_t row : batch) ++seen[static_cast<size_t>(row)];
+        order.insert(order.end(), batch.begin(), batch.end());
+      }
+      EXPECT_EQ(rows, 250);  // equal windows: none is left with a few rows of all lengths
+      EXPECT_EQ(batches_of(plan),
+                batches_of(plans_of(corpus, in_windows(300)).plan(epoch, window)));
+    }
+    EXPECT_THAT(seen, testing::Each(1));
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders.size(), 2U);
+  // A window has rows from everywhere.
+  int64_t of_the_first_half = 0;
+  for (const auto& batch : batches_of(plans.plan(0, 0))) {
+    of_the_first_half +=
+        std::count_if(batch.begin(), batch.end(), [](int64_t r) { return r < 500; });
+  }
+  EXPECT_NEAR(static_cast<double>(of_the_first_half), 125, 35);
+}
+
+TEST(Windows, OfACorpusThatFitsAreThePlansFromBeforeThereWereAny) {
+  const auto corpus = make_corpus(1000);
+  const EpochPlans plans = plans_of(corpus, in_windows(1000));
+  EXPECT_EQ(plans.windows(5), 1);
+  EXPECT_EQ(batches_of(plans.plan(5, 0)), batches_of(EpochPlan(corpus, in_windows(1000), 5)));
+  // Those, step by step.
+  std::vector<int64_t> order(1000);
+  std::iota(order.begin(), order.end(), int64_t{0});
+  shuffle(order, draw_key(1, 5, "data.sentences"));
+  const auto source = [&](int64_t i) { return corpus.source.length(i) + 1; };
+  const auto target = [&](int64_t i) { return corpus.target.length(i) + 1; };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const int64_t width = std::max(source(a), target(a)), other = std::max(source(b), target(b));
+    if (width != other) return width < other;
+    const int64_t difference_a = target(a) - source(a), difference_b = target(b) - source(b);
+    return width % 2 == 0 ? difference_a < difference_b : difference_a > difference_b;
+  });
+  std::vector<std::vector<int64_t>> batches(1);
+  for (const int64_t row : order) {
+    const int64_t width = std::max(source(row), target(row));
+    if ((std::ssize(batches.back()) + 1) * width > 200) batches.emplace_back();
+    batches.back().push_back(row);
+  }
+  shuffle(batches, draw_key(1, 5, "data.batches"));
+  EXPECT_EQ(batches_of(plans.plan(5, 0)), batches);
+}
+
+TEST(Windows, AreWalkedThroughAndResumed) {
+  const auto corpus = make_corpus(1000);
+  TranslationBatches whole(corpus, in_windows(300));
+  const int64_t in_epoch = whole.batches_in_epoch();
+  std::vector<DataPosition> positions = {whole.position()};
+  std::vector<std::vector<int64_t>> expected;
+  for (int64_t i = 0; i < 2 * in_epoch + 3; ++i) {
+    expected.push_back(whole.next().indices);
+    positions.push_back(whole.position());
+  }
+  EXPECT_EQ(positions[static_cast<size_t>(in_epoch)], (DataPosition{0, in_epoch}));
+  EXPECT_EQ(positions[static_cast<size_t>(in_epoch) + 1], (DataPosition{1, 1}));
+  for (size_t start = 0; start < positions.size(); start += 3) {
+    TranslationBatches resumed(corpus, in_windows(300), positions[start]);
+    TranslationBatches skipped(corpus, in_windows(300));
+    skipped.skip(static_cast<int64_t>(start));
+    EXPECT_EQ(skipped.position(), positions[start]);
+    for (size_t i = start; i < std::min(start + 20, expected.size()); ++i) {
+      ASSERT_EQ(resumed.next().indices, expected[i]) << start << ' ' << i;
+      ASSERT_EQ(skipped.next().indices, expected[i]) << start << ' ' << i;
+      ASSERT_EQ(resumed.position(), positions[i + 1]);
+      ASSERT_EQ(skipped.position(), positions[i + 1]);
+    }
+  }
+  EXPECT_THAT(
+      error_of(ErrorKind::kData,
+               [&] {
+                 TranslationBatches(corpus, in_windows(300), {0, in_epoch + 1});
+               }),
+      HasSubstr(concat("epoch 0 has ", in_epoch, " batches, the saved position is batch ")));
+}
+
+TEST(Windows, OfEqualRowsHaveWholeBatches) {
+  const EpochPlans plans =
+      EpochPlans::of_equal_rows([](int64_t) { return 1003; }, 10, true, 1, /*window_rows=*/300);
+  std::vector<int> seen(1003, 0);
+  std::multiset<size_t> sizes;
+  for (int64_t window = 0; window < plans.windows(0); ++window) {
+    const EpochPlan plan = plans.plan(0, window);
+    EXPECT_EQ(plan.batches(), plans.batches(0, window));
+    for (const auto& batch : batches_of(plan)) {
+      sizes.insert(batch.size());
+      for (const int64_t row : batch) ++seen[static_cast<size_t>(row)];
+    }
+  }
+  EXPECT_EQ(plans.windows(0), 4);
+  EXPECT_THAT(seen, testing::Each(1));
+  EXPECT_EQ(sizes.count(10), 100U);
+  EXPECT_EQ(sizes.count(3), 1U);
+}
+
+TEST(Shares, PutTogetherAreTheWhole) {
+  const auto corpus = make_corpus(400);
+  for (const int64_t window_rows : {1000, 150}) {
+    TranslationBatches whole(corpus, in_windows(window_rows));
+    const int64_t groups = (2 * whole.batches_in_epoch()) / 4 + 2;
+    std::vector<std::vector<int64_t>> expected;
+    std::vector<DataPosition> positions;
+    for (int64_t i = 0; i < 4 * groups; ++i) {
+      expected.push_back(whole.next().indices);
+      positions.push_back(whole.position());
+    }
+    for (const int64_t ranks : {1, 2, 4}) {
+      const int64_t count = 4 / ranks;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        TranslationLoader loader(TranslationBatches(corpus, in_windows(window_rows)),
+                                 Share{.first = rank * count, .count = count, .of = 4});
+        for (int64_t group = 0; group < groups; ++group) {
+          for (int64_t i = 0; i < count; ++i) {
+            const auto at = static_cast<size_t>(4 * group + rank * count + i);
+            ASSERT_EQ(loader.next().batch.indices, expected[at]) << ranks << ' ' << rank;
+          }
+          ASSERT_EQ(loader.position(), positions[static_cast<size_t>(4 * group + 3)]);
+        }
+      }
     }
   }
 }

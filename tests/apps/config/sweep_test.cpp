@@ -49,6 +49,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"classification", {"data.train={csv: classes.csv}"}},
     {"clm", {"data.train={jsonl: train.jsonl}"}},
     {"questions", {"data.train={jsonl: train.jsonl}"}},
+    {"translation", {"data.cache_dir=elsewhere"}},
 };
 
 const std::string kLong(10000, 'a');

@@ -193,6 +193,34 @@ TEST_P(EveryTaskTest, BenchTimesTheConfigsData) {
   EXPECT_GT(figures.at("tokens_per_s").get<double>(), 0);
 }
 
+TEST_P(EveryTaskTest, ASecondStartTakesTheTokensOfTheFirst) {
+  const bool texts = GetParam() != "images" && GetParam() != "regression";
+  const std::vector<std::string> shared = {"training.max_steps=2"};
+  std::vector<std::string> with = shared, without = shared;
+  if (texts) {
+    with.push_back(concat("data.cache_dir=", folder_.path("tokens")));
+    without.emplace_back("data.cache=false");
+  }
+  ASSERT_EQ(train("first", with), 0) << folder_.messages();
+  EXPECT_EQ(fs::exists(folder_.path("tokens")), texts);
+  std::map<std::string, fs::file_time_type> written;
+  if (texts) {
+    for (const auto& file : fs::directory_iterator(folder_.path("tokens"))) {
+      written[file.path()] = file.last_write_time();
+    }
+    EXPECT_EQ(written.size(), 3U);  // the tokenizer, the training set, the validation set
+  }
+  ASSERT_EQ(train("second", with), 0) << folder_.messages();
+  for (const auto& [file, time] : written) EXPECT_EQ(fs::last_write_time(file), time) << file;
+  ASSERT_EQ(train("without", without), 0) << folder_.messages();
+  EXPECT_FALSE(fs::exists(folder_.path("without/tokens-train.bin")));
+  expect_equal(folder_.result("first"), folder_.result("second"));
+  expect_equal(folder_.result("first"), folder_.result("without"));
+  ASSERT_EQ(train("own", shared), 0) << folder_.messages();
+  EXPECT_EQ(fs::exists(folder_.path("own/tokens-train.bin")), texts);
+  expect_equal(folder_.result("first"), folder_.result("own"));
+}
+
 std::vector<std::string> tiny_tasks() {
   std::vector<std::string> names;
   for (const auto& [name, config] : kTinyTasks) names.push_back(name);
@@ -271,6 +299,31 @@ TEST_F(TrainingTest, AnotherSeedGivesOtherBits) {
   ASSERT_EQ(train("one"), 0) << messages();
   ASSERT_EQ(train("two", {"seed=2"}), 0) << messages();
   EXPECT_NE(result("one").at("model.safetensors"), result("two").at("model.safetensors"));
+}
+
+// The mix itself is counted in data/mixture_test.cpp.
+TEST_F(TrainingTest, WeightsOfCorporaSurviveAKill) {
+  const std::vector<std::string> weighted = {
+      "data.train=[{source: train.src, target: train.tgt, weight: 3}, {source: valid.src, target: "
+      "valid.tgt, weight: 1}]",
+      "training.max_steps=60", "training.save_steps=7"};
+  ASSERT_EQ(train("whole", weighted), 0) << messages();
+  const pid_t killed = start("killed", weighted);
+  while (!fs::exists(path("killed/last"))) sleep_milliseconds(1);
+  kill(killed, SIGKILL);
+  TinyRunFolder::wait(killed);
+  ASSERT_EQ(train("killed", weighted), 0) << messages();
+  expect_equal(result("whole"), result("killed"));
+  std::vector<std::string> one_thread = weighted;
+  one_thread.emplace_back("threads=1");
+  ASSERT_EQ(train("one", one_thread), 0) << messages();
+  expect_equal(result("whole"), result("one"));
+  ASSERT_EQ(train("even", {weighted[0].substr(0, weighted[0].find(", weight: 3")) +
+                               ", weight: 1}, {source: valid.src, target: valid.tgt, weight: 1}]",
+                           weighted[1], weighted[2]}),
+            0)
+      << messages();
+  EXPECT_NE(result("whole").at("model.safetensors"), result("even").at("model.safetensors"));
 }
 
 TEST_F(TrainingTest, ASecondTrainingInTheSameFolderIsRefused) {

@@ -1,7 +1,9 @@
 // Training and encoding with the tokenizers that learn pieces, on one thread:
 //   tokenizers_bench TEXT VOCAB_SIZE [--benchmark_filter=REGEX] [--benchmark_repetitions=N] ...
 // A run trains on all lines of the text, or encodes all of them; sentences/s is of one core.
+// "whole" is SentencePiece's library by itself, without our cache of words.
 #include <benchmark/benchmark.h>
+#include <sentencepiece_processor.h>
 
 #include <cstdio>
 #include <string>
@@ -61,6 +63,25 @@ void run_encoding(benchmark::State& state, const Kind& kind, int64_t vocab_size,
   state.counters["pieces"] = static_cast<double>(pieces);
 }
 
+void run_whole(benchmark::State& state, const Kind& kind, int64_t vocab_size,
+               const std::vector<std::string>& lines) {
+  sentencepiece::SentencePieceProcessor processor;
+  const auto status =
+      processor.LoadFromSerializedProto(train(kind, vocab_size, lines)->serialized());
+  if (!status.ok()) return state.SkipWithError("a tokenizer of our own");
+  size_t pieces = 0;
+  std::vector<int> ids;
+  for (auto _ : state) {
+    pieces = 0;
+    for (const std::string& line : lines) {
+      benchmark::DoNotOptimize(processor.Encode(line, &ids).ok());
+      pieces += ids.size();
+    }
+  }
+  count(state, lines);
+  state.counters["pieces"] = static_cast<double>(pieces);
+}
+
 }  // namespace
 }  // namespace tapestry
 
@@ -76,8 +97,10 @@ int main(int argc, char** argv) {
   for (std::string line; reader.next(line);) lines.push_back(line);
   const int64_t vocab_size = std::stoll(argv[2]);
   for (const auto& [pass, run] : {std::pair{std::string("train/"), &run_training},
-                                  std::pair{std::string("encode/"), &run_encoding}}) {
+                                  std::pair{std::string("encode/"), &run_encoding},
+                                  std::pair{std::string("whole/"), &run_whole}}) {
     for (const Kind& kind : kKinds) {
+      if (run == &run_whole && std::string(kind.type) != "sentencepiece") continue;
       benchmark::RegisterBenchmark((pass + kind.name).c_str(), run, kind, vocab_size, lines)
           ->Unit(benchmark::kMillisecond);
     }

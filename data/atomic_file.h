@@ -1,0 +1,46 @@
+// Files that are written aside and get their names when they are complete; private to data/.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace tapestry {
+
+/// Why a file could not be written: what the system says of which file.
+class WriteFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Writes "<path>.tmp-<pid>-<number>" and renames it to `path` by commit(); removes it otherwise.
+/// Any number of processes may write the same path: each has a file of its own, the last commit
+/// stays. What a process that was killed left behind goes when the path is next written: its lock
+/// is free. All functions throw WriteFailure.
+class AtomicFile {
+ public:
+  /// Makes the folder of the path if it is missing.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void write_at(int64_t offset, const void* data, size_t bytes);
+  /// Appends all of another file.
+  void append(const AtomicFile& other);
+  int64_t size() const { return size_; }
+  int descriptor() const { return file_; }
+  /// Does not wait for the disk: who reads the file checks it.
+  void commit();
+
+ private:
+  [[noreturn]] void fail_writing(const std::string& path, const char* what) const;
+
+  std::string path_;
+  std::string temporary_;
+  int file_ = -1;
+  int64_t size_ = 0;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,225 @@
+// Encoding of corpora: one thread reads blocks of raw pairs, all threads encode them, then they are
+// filtered by length in order.
+#include "data/encode_corpus.h"
+
+#include <filesystem>
+#include <iomanip>
+#include <optional>
+#include <sstream>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "data/atomic_file.h"
+#include "data/files.h"
+#include "data/loader.h"
+
+namespace tapestry {
+namespace {
+
+constexpr double kTellingSeconds = 0.25;
+constexpr size_t kBlockBytes = size_t{4} << 20;
+constexpr int64_t kBlockPairs = 1 << 14;
+constexpr int64_t kTilePairs = 64;
+
+// The same for pairs in one row: the prompt loses its beginning, the answer stays whole.
+bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
+  const size_t tokens = pair.source.size() + pair.target.size();
+  if (tokens > most) {
+    if (rule.overlong == "error") {
+      fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
+           static_cast<int64_t>(tokens) + rule.specials,
+           " tokens of prompt and answer, max_length is ", rule.max_length, '.');
+    }
+    if (rule.overlong == "drop" || pair.target.size() >= most) {
+      counts.drop(Drop::kOverlong, pair.text.place);
+      return false;
+    }
+    pair.source.erase(pair.source.begin(),
+                      pair.source.begin() + static_cast<std::ptrdiff_t>(tokens - most));
+    ++counts.truncated;
+  }
+  ++counts.kept;
+  return true;
+}
+
+// Applies the length rule; false when the pair is dropped.
+bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  if (rule.one_row) return fit_row(pair, rule, counts);
+  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
+  if (pair.source.size() <= most && pair.target.size() <= most) {
+    ++counts.kept;
+    return true;
+  }
+  if (rule.overlong == "error") {
+    const bool source = pair.source.size() > most;
+    fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
+         static_cast<int64_t>((source ? pair.source : pair.target).size()) + rule.specials,
+         source ? " source" : " target", " tokens, max_length is ", rule.max_length, '.');
+  }
+  if (rule.overlong == "drop") {
+    counts.drop(Drop::kOverlong, pair.text.place);
+    return false;
+  }
+  if (pair.source.size() > most) pair.source.resize(most);
+  if (pair.target.size() > most) pair.target.resize(most);
+  ++counts.truncated;
+  ++counts.kept;
+  return true;
+}
+
+// Pairs as they were read, and what the reader knows behind them.
+struct Block {
+  std::vector<EncodedPair> pairs = {};
+  bool last = false;
+  FilterCounts counts = {};  // of the last block
+  int64_t bytes = 0;         // read until then
+};
+
+Block read_block(PairReader& reader) {
+  Block block;
+  size_t bytes = 0;
+  TextPair text;
+  while (std::ssize(block.pairs) < kBlockPairs && bytes < kBlockBytes) {
+    if (!reader.next(text)) {
+      block.last = true;
+      block.counts = reader.counts();
+      break;
+    }
+    bytes += text.source.size() + text.target.size();
+    block.pairs.push_back({std::move(text), {}, {}});
+  }
+  block.bytes = bytes_read();
+  return block;
+}
+
+void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) {
+  const Tokenizer* const target = request.target_tokenizer;
+  parallel_ranges(std::ssize(pairs), kTilePairs, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      EncodedPair& pair = pairs[static_cast<size_t>(i)];
+      pair.source = request.source_tokenizer.encode(pair.text.source);
+      if (target == nullptr) continue;
+      pair.target = request.rule.one_row ? target->encode_continuation(pair.text.target)
+                                         : target->encode(pair.text.target);
+    }
+  });
+}
+
+CorpusFacts encode_corpora(const TableRequest& request, const LoadContext& context,
+                           TableBuilder& table) {
+  ProgressMeter meter(request.specs, context);
+  CorpusFacts facts;
+  int64_t bytes_before = 0, read = 0;
+  for (const CorpusSpec& spec : request.specs) {
+    const int64_t first = table.rows();
+    FilterCounts lengths;
+    // The reader begins where the thread's errors are those of the others: in the queue's thread.
+    std::unique_ptr<PairReader> reader;
+    Prefetcher<Block> blocks(
+        [&reader, &spec, ended = false]() mutable {
+          if (ended) return Block{.last = true};
+          if (reader == nullptr) reader = open_corpus(spec);
+          Block block = read_block(*reader);
+          ended = block.last;
+          return block;
+        },
+        /*depth=*/2);
+    for (bool more = true; more;) {
+      Block block = blocks.next();
+      encode_block(block.pairs, request);
+      for (EncodedPair& pair : block.pairs) {
+        if (fit_length(pair, request.rule, lengths)) request.add(pair, table);
+      }
+      read += std::ssize(block.pairs);
+      meter.tell(read, bytes_before + block.bytes);
+      more = !block.last;
+      if (more) continue;
+      bytes_before += block.bytes;
+      block.counts.kept = 0;
+      block.counts.add(lengths);
+      check_kept(spec, block.counts);
+      facts.counts.add(block.counts);
+    }
+    facts.parts.push_back(table.rows() - first);
+  }
+  return facts;
+}
+
+std::string path_of(const char* kind, uint64_t key, const LoadContext& context) {
+  if (!context.cache_is_shared) return context.cache;
+  std::ostringstream name;
+  name << kind << '-' << std::hex << std::setw(16) << std::setfill('0') << key << ".bin";
+  return (std::filesystem::path(context.cache) / name.str()).string();
+}
+
+}  // namespace
+
+ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context)
+    : context_(context), told_(steady_seconds()) {
+  if (!context.progress) return;
+  for (const std::string& path : files_of(specs)) {
+    std::error_code unknown;
+    const auto bytes = std::filesystem::file_size(path, unknown);
+    if (!unknown) all_bytes_ += static_cast<double>(bytes);
+  }
+}
+
+void ProgressMeter::tell(int64_t read, int64_t bytes) {
+  if (!context_.progress || steady_seconds() < told_ + kTellingSeconds) return;
+  told_ = steady_seconds();
+  const double share = all_bytes_ > 0 ? static_cast<double>(bytes) / all_bytes_ : 0;
+  context_.progress({.read = read, .share = std::min(1.0, share)});
+}
+
+void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
+  if (counts.kept > 0) return;
+  const std::string advice = spec.has_records() ? format_advice(spec.record_file()) : "";
+  fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
+       '.');
+}
+
+std::shared_ptr<const TokenTable> cached_table(
+    const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
+    const std::function<CorpusFacts(TableBuilder& table)>& make) {
+  const std::optional<uint64_t> number = key.value();
+  if (!context.cache.empty() && number) {
+    const std::string path = path_of(kind, *number, context);
+    if (auto table = TokenTable::open(path, *number, columns)) return table;
+    try {
+      TableBuilder builder(columns, path, *number);
+      CorpusFacts facts = make(builder);
+      return builder.finish(std::move(facts));
+    } catch (const WriteFailure& failure) {
+      if (context.warn) {
+        context.warn(concat("the encoded data cannot be kept (", failure.what(),
+                            "): it stays in memory, and the next start encodes it again"));
+      }
+    }
+  }
+  TableBuilder builder(columns);
+  CorpusFacts facts = make(builder);
+  return builder.finish(std::move(facts));
+}
+
+std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
+                                             const LoadContext& context) {
+  CorpusKey key;
+  if (!context.cache.empty()) {
+    key.add(request.kind);
+    key.add(request.source_tokenizer.serialized());
+    key.add(request.target_tokenizer != nullptr ? request.target_tokenizer->serialized() : "");
+    const LengthRule& rule = request.rule;
+    key.add(concat(rule.max_length, ' ', rule.overlong, ' ', rule.specials, ' ', rule.one_row));
+    key.add(request.specs);
+  }
+  return cached_table(request.kind, request.columns, key, context, [&](TableBuilder& table) {
+    request.begin();
+    CorpusFacts facts = encode_corpora(request, context, table);
+    request.end(facts);
+    return facts;
+  });
+}
+
+}  // namespace tapestry
