@@ -231,7 +231,7 @@ CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& key
       s.complain(member, '\'', member, "' ", problem);
     }));
   };
-  read_config(root, bind, {.check_files = false}, std::move(problems));
+  read_config(root, bind, {.require_keys = false, .check_files = false}, std::move(problems));
   return corpus;
 }
 
