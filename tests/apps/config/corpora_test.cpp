@@ -147,7 +147,7 @@ TEST_F(CorporaTest, AreReadByThemselves) {
   };
   EXPECT_THAT(error({"text=x"}), HasSubstr("unknown key 'text'"));
   EXPECT_THAT(error({"tsv=x", "source_column=2"}),
-              HasSubstr("'target_column' must differ from source_column, got 2 twice."));
+              HasSubstr("target_column must differ from source_column, got 2 twice."));
 }
 
 TEST_F(CorporaTest, TemplatesBelongToRecordsOfAnyFormat) {
