@@ -237,14 +237,10 @@ CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& key
     apply_override(root, keys[i], static_cast<int>(i), problems);
   }
   CorpusSpec corpus = like(config.data.train.at(0), root);
-  const auto bind = [&](ConfigSection& s) {
-    bind_corpus(s, *config.task, corpus);
-    if (!s.is_sound("")) return;
-    corpus.validate(OptionReport([&](const std::string& member, const std::string& problem) {
-      s.complain(member, '\'', member, "' ", problem);
-    }));
-  };
-  read_config(root, bind, {.check_files = false}, std::move(problems));
+  read_config(
+      root, [&](ConfigSection& s) { bind_corpus(s, *config.task, corpus); },
+      {.require_keys = false, .check_files = false}, std::move(problems));
+  corpus.validate();
   return corpus;
 }
 

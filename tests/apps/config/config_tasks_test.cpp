@@ -309,7 +309,7 @@ const Misfit kMisfits[] = {
     {"SplitOfImages", "images", "data.train.split=train",
      "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, weight."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
-     "unknown key 'image' in 'data'; known: train, valid, block_size, cache, cache_dir, "
+     "unknown key 'image' in 'data'; known: train, valid, test, block_size, cache, cache_dir, "
      "sampling_temperature, max_length, overlong, doc_stride, labels."},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},

@@ -88,7 +88,7 @@ TEST_F(CorporaTest, ColumnsAreNumbersOrNames) {
             "'data.train.source_column' must be at least 1, got -1.5.");
   EXPECT_EQ(error("{csv: data/b.tsv, source_column: [a]}"),
             "'data.train.source_column' must be the number or the name of a column, got a list.");
-  EXPECT_EQ(error("{csv: data/b.tsv, source_column: en, header: \"no\"}"),
+  EXPECT_EQ(error("{csv: data/b.tsv, source_column: en, target_column: 2, header: \"no\"}"),
             "'data.train.source_column' must be a number without a header, got 'en'.");
   EXPECT_EQ(error("{jsonl: data/d.jsonl, header: \"no\"}"),
             "'data.train.header' has no effect with jsonl.");
@@ -104,7 +104,7 @@ TEST_F(CorporaTest, APartOfAFileThatNothingElseSplitsIsRefused) {
   EXPECT_EQ(
       error_of(shipped,
                {concat("data.train.tsv=", file("a.en")), concat("data.valid.tsv=", file("a.de"))}),
-      concat("command line: data.valid.tsv=data/a.de: 'data.valid.split' is valid, a part of "
+      concat("c.yaml:4:80: 'data.valid.split' is valid, a part of "
              "data/a.de of which nothing else reads the rest: with data.valid.split=all it is "
              "read whole."));
   EXPECT_EQ(
@@ -147,7 +147,7 @@ TEST_F(CorporaTest, AreReadByThemselves) {
   };
   EXPECT_THAT(error({"text=x"}), HasSubstr("unknown key 'text'"));
   EXPECT_THAT(error({"tsv=x", "source_column=2"}),
-              HasSubstr("'target_column' must differ from source_column, got 2 twice."));
+              HasSubstr("target_column must differ from source_column, got 2 twice."));
 }
 
 TEST_F(CorporaTest, TemplatesBelongToRecordsOfAnyFormat) {
