@@ -126,7 +126,8 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
       if (!option->can_be_folded && !same_value(value, option->value)) refuse(key, value);
     } else if (key == "hidden_act") {
       const char* const act = their_activation(value);
-      if (act == nullptr || our_activation(act, architecture.gated) != value) refuse(key, value);
+      const char* const back = act == nullptr ? nullptr : our_activation(act, architecture.gated);
+      if (back == nullptr || back != value) refuse(key, value);
     } else if (row_of(architecture, key) == nullptr && !is_carried_otherwise(key)) {
       const auto found = usual.find(name);
       if (found == usual.end() || !same_value(found->second, value)) refuse(key, value);

@@ -184,6 +184,13 @@ Config our_config(const Folder& folder, const std::string& task, Reasons& reason
   const bool one_document = bos != folder.config.end() && bos->is_null();
   Json data = {{"train", corpus_of(task, fs::absolute(folder.path).string(), images,
                                    one_document && task == "clm")}};
+  // An example is no longer than the model's positions.
+  const Json positions = model.value("max_position_embeddings", Json());
+  if (positions.is_number_integer()) {
+    const bool blocks = find_task(task)->reads_blocks;
+    const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
+    data[blocks ? "block_size" : "max_length"] = std::min(usual, positions.get<int64_t>());
+  }
   if (task == "classification") data["labels"] = labels_of(folder.config, reasons);
   if (images) data["image"] = image_format(folder, reasons);
   const Json config = {{"task", task},
