@@ -1,5 +1,7 @@
 #include "data/scores/chrf.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "data/scores/ngrams.h"
 #include "data/utf8.h"

@@ -1,8 +1,8 @@
 #include "data/scores/significance.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/parallel.h"

@@ -1,5 +1,7 @@
 #include "data/scores/words.h"
 
+#include <vector>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "data/scores/ngrams.h"

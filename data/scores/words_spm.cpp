@@ -2,9 +2,9 @@
 #include <sentencepiece_processor.h>
 
 #include <memory>
+#include <vector>
 
 #include "core/error.h"
-#include "data/files.h"
 #include "data/scores/words.h"
 #include "data/unpacked_file.h"
 #include "data/utf8.h"
