@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <iomanip>
+#include <limits>
 #include <optional>
 #include <sstream>
 
@@ -159,6 +160,10 @@ std::string path_of(const char* kind, uint64_t key, const LoadContext& context) 
 ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context)
     : context_(context), told_(steady_seconds()) {
   if (!context.progress) return;
+  for (const CorpusSpec& spec : specs) {
+    most_ +=
+        spec.limit > 0 ? static_cast<double>(spec.limit) : std::numeric_limits<double>::infinity();
+  }
   for (const std::string& path : files_of(specs)) {
     std::error_code unknown;
     const auto bytes = std::filesystem::file_size(path, unknown);
@@ -169,7 +174,8 @@ ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadCon
 void ProgressMeter::tell(int64_t read, int64_t bytes) {
   if (!context_.progress || steady_seconds() < told_ + kTellingSeconds) return;
   told_ = steady_seconds();
-  const double share = all_bytes_ > 0 ? static_cast<double>(bytes) / all_bytes_ : 0;
+  const double of_bytes = all_bytes_ > 0 ? static_cast<double>(bytes) / all_bytes_ : 0;
+  const double share = std::max(of_bytes, static_cast<double>(read) / most_);
   context_.progress({.read = read, .share = std::min(1.0, share)});
 }
 

@@ -66,7 +66,8 @@ class ProgressMeter {
  private:
   const LoadContext& context_;
   double all_bytes_ = 0;
-  double told_;  // when
+  double most_ = 0;  // examples that the limits let through; infinity without a limit
+  double told_;      // when
 };
 
 /// Throws Error(kConfig) for an empty list.
