@@ -247,7 +247,9 @@ TEST(CommunicatorFailure, SilenceEndsTheJob) {
     EXPECT_EQ(job.code(), 1);
     EXPECT_THAT(errors, Each(testing::Not("")));
     const std::string name = concat("rank ", victim, " (", "abc"[victim], ") is silent");
-    EXPECT_THAT(reports, AllOf(HasSubstr(name), HasSubstr("reading data")));
+    // Who is cut off gets no answers either: whoever notices first ends the job.
+    EXPECT_THAT(reports, AllOf(testing::AnyOf(HasSubstr(name), HasSubstr("rank 0 (a) is silent")),
+                               HasSubstr("reading data")));
   }
 }
 

@@ -69,15 +69,17 @@ TYPED_TEST(TreeAdd, HasTheBitsOfTheNaiveTree) {
 // The test data tells orders apart: a running sum has other bits.
 TYPED_TEST(TreeAdd, IsNoRunningSum) {
   using T = TypeParam;
-  const auto x = operands<T>(8, 257);
-  const Wide<T> out = tree(x);
-  int64_t different = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    Wider<T> sum = 0;
-    for (const Values<T>& values : x) sum += static_cast<Wider<T>>(values[i]);
-    different += sum != out[i];
+  if constexpr (std::is_same_v<T, Wider<T>>) {  // sums of few bfloat16 numbers are exact
+    const auto x = operands<T>(8, 257);
+    const Wide<T> out = tree(x);
+    int64_t different = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      T sum = 0;
+      for (const Values<T>& values : x) sum += values[i];
+      different += sum != out[i];
+    }
+    EXPECT_GT(different, 20);
   }
-  EXPECT_GT(different, 20);
 }
 
 // Ranks that add up their own first, then the ranks' sums: what promises the same bits.
