@@ -50,7 +50,7 @@ def with_ctranslate2(folder, source, out, beams="1"):
     import ctranslate2
     import sentencepiece
     pieces = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/tokenizer.model")
-    translator = ctranslate2.Translator(folder, device="cpu")
+    translator = ctranslate2.Translator(folder, device="cpu", intra_threads=1)
     batch = [pieces.encode(t, out_type=str) for t in lines(source)]
     found = translator.translate_batch(batch, beam_size=int(beams), disable_unk=True, max_batch_size=64)
     result = [pieces.decode(f.hypotheses[0]) for f in found]
