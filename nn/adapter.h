@@ -19,7 +19,7 @@ struct LoraOptions {
   double alpha = 16;   ///< an adapter's output is multiplied by alpha / r
   double dropout = 0;  ///< of an adapter's input
   /// Paths of linear layers, as "layers.0.self_attention.qkv"; `*` stands for any characters.
-  std::vector<std::string> target = {"*.qkv", "*.q", "*.kv"};
+  std::vector<std::string> target = {"*attention.*"};
 
   bool adapts(const std::string& path) const;
   void validate(const OptionReport& report = OptionReport::throwing("lora")) const;

@@ -14,8 +14,9 @@ namespace tapestry {
 namespace {
 
 // The lines of a file as sacreBLEU reads them: only LF ends one, white space at its end goes, and a
-// byte order mark is a character like others, since it is a token there.
-std::vector<std::string> lines_of(const std::string& path) {
+// byte order mark is a character like others, since it is a token there. A tab at the end of
+// columns begins an empty one.
+std::vector<std::string> lines_of(const std::string& path, bool in_columns = false) {
   const std::string text = read_unpacked(path == "-" ? "/dev/stdin" : path);
   if (text.empty()) fail(ErrorKind::kData, "[data] ", path, " is empty, expected lines of text.");
   std::vector<std::string> lines;
@@ -24,7 +25,9 @@ std::vector<std::string> lines_of(const std::string& path) {
     const auto line = std::string_view(text).substr(begin, end - begin);
     const std::string_view middle = strip(line);
     const auto front = middle.empty() ? 0 : static_cast<size_t>(middle.data() - line.data());
-    lines.emplace_back(line.substr(0, front + middle.size()));
+    size_t size = front + middle.size();
+    while (in_columns && size < line.size() && line[size] == '\t') ++size;
+    lines.emplace_back(line.substr(0, size));
     begin = end + 1;
   }
   return lines;
@@ -54,7 +57,7 @@ std::vector<std::vector<std::string>> read_references(const TranslationArguments
   }
   std::vector<std::vector<std::string>> references;
   for (const std::string& file : files) {
-    const std::vector<std::string> lines = lines_of(file);
+    const std::vector<std::string> lines = lines_of(file, arguments.num_refs > 1);
     if (&file == &files.front()) references.resize(lines.size());
     if (lines.size() != references.size()) {
       fail(ErrorKind::kData, "[evaluate] expected as many lines in all references, got ",

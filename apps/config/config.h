@@ -60,7 +60,7 @@ struct TrainingOptions {
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
   std::vector<std::string> report_to;   ///< some of kReporters
   std::vector<std::string> modules_to_save;  ///< with adapters: what learns besides, as in `freeze`
-  std::string lr_metric;                ///< reduce_lr_on_plateau; empty: the same
+  std::string lr_metric;                     ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`
@@ -70,7 +70,7 @@ struct EvaluationOptions {
   std::string bleu_tokenize = "13a";  ///< of word_rules(), one that needs no model
   int64_t num_beams = 1;  ///< of the translations made while training; 1: greedy, the fastest
   bool lowercase = false;
-  bool rouge = false;  ///< adds ROUGE to the metrics
+  bool rouge = false;                      ///< adds ROUGE to the metrics
   std::vector<std::string> extra_metrics;  ///< names of metric_kinds()
 };
 

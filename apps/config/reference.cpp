@@ -27,6 +27,7 @@ constexpr Probe kProbes[] = {
     {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
     {"tokenizer.path", "tokenizer.path=x"},
     {"model.kv_latent_size", "model.kv_latent_size=2"},
+    {"training.lora.rank", "training.lora.rank=2"},
 };
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need
 constexpr const char* kImageProbe = "data.train={images: x}";

@@ -15,7 +15,7 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
     const bool examples = !blocks && !task.reads_points && corpus.images.empty();
     const bool trains = std::string(key) == "train";
     c.read_if(trains && examples,
-              !trains  ? "but in data.train: held-out examples all come once"
+              !trains  ? concat("in data.", key, ", whose examples all come once")
               : blocks ? "with blocks of text"
                        : "with images or points",
               "weight", corpus.weight,

@@ -42,10 +42,18 @@ const char* their_activation(const std::string& ours) {
 }
 
 bool is_carried_otherwise(const std::string& key) {
-  static const char* const kKeys[] = {
-      "type",       "initializer",        "initializer_range",     "dropout", "attention_dropout",
-      "recompute",  "activation_dropout", "norm_running_variance", "bias",    "num_key_value_heads",
-      "output_bias"};
+  static const char* const kKeys[] = {"type",
+                                      "initializer",
+                                      "initializer_range",
+                                      "dropout",
+                                      "attention_dropout",
+                                      "recompute",
+                                      "activation_dropout",
+                                      "norm_running_variance",
+                                      "bias",
+                                      "num_key_value_heads",
+                                      "output_bias",
+                                      "value_head_size"};
   return key.starts_with("rope_") ||
          std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }

@@ -139,6 +139,10 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   if (grouped && row_of(architecture, "num_key_value_heads") == nullptr) {
     refuse("num_key_value_heads", std::to_string(model.num_key_value_heads));
   }
+  if (model.value_head_size > 0 &&
+      model.value_head_size * model.num_attention_heads != model.hidden_size) {
+    refuse("value_head_size", std::to_string(model.value_head_size));
+  }
   const char* const act = name_of(model.hidden_act);
   if (architecture.only_activation != nullptr &&
       std::string_view(act) != architecture.only_activation) {

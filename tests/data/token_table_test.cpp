@@ -222,8 +222,8 @@ TEST_F(Tables, TellHowFarTheReadingIs) {
 TEST_F(Tables, OfLabelledTextsKeepTheirClasses) {
   CorpusSpec spec;
   spec.tsv = folder_.write("labelled", "b\tx\na\tyy x\nb\tzzz\n");
-  spec.label_column = 1;
-  spec.text_column = 2;
+  spec.label_column = "1";
+  spec.text_column = "2";
   const auto load = [&](const std::vector<std::string>& names = {}) {
     return load_labelled({spec}, *words_, {}, names, {.cache = cache_});
   };

@@ -63,7 +63,7 @@ TEST_F(AnswerCommandsTest, RecordsAreAnsweredAsInTheValidation) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(
       outcome.err,
-      "error: [data] line 2: has the field txt; 'text' is none of them; did you mean 'text'?\n");
+      "error: [data] line 2: has the field txt; 'text' is none of them; did you mean 'txt'?\n");
   const Json figures = Json::parse(
       folder_->output(concat("evaluate --jsonl valid.jsonl --json ", model("prompts"))));
   EXPECT_EQ(figures.at("exact_match"), right);

@@ -307,7 +307,8 @@ const Misfit kMisfits[] = {
     {"TextsAmongImages", "images", "data.train=[{images: /dev/null}, {tsv: /dev/null}]",
      "'data.train.1' must be of images, as the first of data.train is."},
     {"SplitOfImages", "images", "data.train.split=train",
-     "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, weight."},
+     "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, "
+     "weight."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
      "unknown key 'image' in 'data'; known: train, valid, test, block_size, cache, cache_dir, "
      "sampling_temperature, max_length, overlong, doc_stride, labels."},

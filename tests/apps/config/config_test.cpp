@@ -293,7 +293,9 @@ const Broken kBroken[] = {
      "  lr_scheduler_type: inverse_sqr\n",
      {},
      "c.yaml:10:22: 'training.lr_scheduler_type' must be one of constant, linear, cosine, "
-     "inverse_sqrt, noam, polynomial, step, got 'inverse_sqr'. Did you mean 'inverse_sqrt'?"},
+     "inverse_sqrt, noam, polynomial, step, exponential, cosine_with_restarts, "
+     "warmup_stable_decay, reduce_lr_on_plateau, got 'inverse_sqr'. Did you mean "
+     "'inverse_sqrt'?"},
     {"KeyOfAnotherOptimizer",
      "  optimizer: {momentum: 0.9}\n",
      {},

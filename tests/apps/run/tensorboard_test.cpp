@@ -133,7 +133,7 @@ TEST_F(TensorBoardTest, TheConfigStandsInTheFirstEvents) {
   const auto events = events_in(folder_.path("run"));
   EXPECT_THAT(events.at(1), HasSubstr("| training.max_steps | `6` |"));
   EXPECT_THAT(events.at(1), HasSubstr("_hparams_/session_start_info"));
-  EXPECT_THAT(events.at(1), HasSubstr("valid/bleu"));
+  EXPECT_THAT(events.at(1), HasSubstr("valid/"));
   EXPECT_THAT(events.back(), HasSubstr("_hparams_/session_end_info"));
 }
 

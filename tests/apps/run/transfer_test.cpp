@@ -242,7 +242,7 @@ TEST_F(TransferTest, AdaptersLearnBesideAModelThatStaysAsItIs) {
   for (const auto& [name, tensor] : before) {
     EXPECT_TRUE(same_bits(tensor, after.at(name))) << name;
   }
-  EXPECT_EQ(after.size(), before.size() + 2);
+  EXPECT_EQ(after.size(), before.size() + 4);
   const Tensor& up = after.at("layers.0.self_attention.qkv.lora_B");
   EXPECT_FALSE(same_bits(up, Tensor::zeros(up.shape())));
   const auto state = read_checkpoint(folder_.path("run/last")).at("optimizer.safetensors");
