@@ -73,7 +73,7 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
           scope / "out"),
       rope_angles(options.rope_positions > 0
                       ? rotary_positions(options.rope_positions, options.head_size(),
-                                         options.rope_theta, scope)
+                                         {options.rope_theta, options.rope_scaling}, scope)
                       : PositionTable()) {}
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.

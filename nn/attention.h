@@ -56,6 +56,7 @@ struct MultiHeadAttention {
     /// queries and keys are not rotated.
     int64_t rope_positions = 0;
     double rope_theta = 10000;
+    RopeScaling rope_scaling = {};
     RopeLayout rope_layout = RopeLayout::kHalf;
     int64_t head_size() const { return hidden_size / heads; }
     int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size(); }

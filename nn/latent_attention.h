@@ -29,6 +29,7 @@ struct LatentAttention {
     MatrixInit in_init = {}, out_init = {};
     int64_t rope_positions = 0;  ///< rotary positions whose rows are made at once
     double rope_theta = 10000;
+    RopeScaling rope_scaling = {};
     RopeLayout rope_layout = RopeLayout::kHalf;
 
     int64_t cache_width() const { return kv_latent_size + rope_head_size; }

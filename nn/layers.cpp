@@ -95,12 +95,13 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
   return table.to(dtype).to(device);
 }
 
-Tensor rope_table(int64_t length, int64_t size, double theta, DType dtype, Device device) {
+Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType dtype,
+                  Device device) {
   Tensor table = Tensor::empty({length, size}, DType::kFloat64);
   for (int64_t p = 0; p < length; ++p) {
     double* const row = table.data<double>() + p * size;
     for (int64_t i = 0; i < size / 2; ++i) {
-      const double angle = p * std::pow(theta, -2.0 * static_cast<double>(i) / size);
+      const double angle = static_cast<double>(p) * w(i, size);
       row[i] = std::cos(angle);
       row[size / 2 + i] = std::sin(angle);
     }

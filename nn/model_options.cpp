@@ -46,6 +46,10 @@ void ModelOptions::validate(const OptionReport& report) const {
   } else {
     MultiHeadAttention::validate(attention_options(*this, /*branches=*/1), report);
   }
+  rope_scaling.validate(
+      OptionReport([&](const std::string& member, const std::string& problem) {
+        report.expect(false, concat("rope_scaling.", member).c_str(), problem);
+      }));
   report.expect(position_embedding != PositionEmbedding::kSinusoidal || hidden_size % 2 == 0,
                 "hidden_size", "must be even for sinusoidal positions, got ", hidden_size, '.');
 }
@@ -63,6 +67,7 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .out_init = residual_init(o, branches),
           .rope_positions = rope ? o.max_position_embeddings : 0,
           .rope_theta = o.rope_theta,
+          .rope_scaling = o.rope_scaling,
           .rope_layout = o.rope_layout};
 }
 
@@ -86,6 +91,7 @@ LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t
           .out_init = residual_init(o, branches),
           .rope_positions = o.max_position_embeddings,
           .rope_theta = o.rope_theta,
+          .rope_scaling = o.rope_scaling,
           .rope_layout = o.rope_layout};
 }
 

@@ -39,6 +39,7 @@ struct ModelOptions {
   /// Positions of the training, special tokens included. Learned ones end here; others go on.
   int64_t max_position_embeddings = 1024;
   double rope_theta = 10000;
+  RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::kHalf;
   int64_t type_vocab_size = 0;      ///< segment embeddings (BERT's 2); 0: none
   bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)

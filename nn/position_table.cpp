@@ -39,9 +39,10 @@ Var PositionTable::rows(int64_t count) const {
   return state_->table;
 }
 
-PositionTable rotary_positions(int64_t rows, int64_t size, double theta, const ParamScope& scope) {
-  return {rows, [size, theta, dtype = scope.dtype(), device = scope.device()](int64_t count) {
-            return rope_table(count, size, theta, dtype, device);
+PositionTable rotary_positions(int64_t rows, int64_t size, const RopeFrequencies& w,
+                               const ParamScope& scope) {
+  return {rows, [size, w, dtype = scope.dtype(), device = scope.device()](int64_t count) {
+            return rope_table(count, size, w, dtype, device);
           }};
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "nn/parameters.h"
+#include "nn/rope_frequencies.h"
 
 namespace tapestry {
 
@@ -34,6 +35,7 @@ class PositionTable {
 };
 
 /// The table of rope() for heads of `size` (nn/layers.h, rope_table), on the device of `scope`.
-PositionTable rotary_positions(int64_t rows, int64_t size, double theta, const ParamScope& scope);
+PositionTable rotary_positions(int64_t rows, int64_t size, const RopeFrequencies& w,
+                               const ParamScope& scope);
 
 }  // namespace tapestry

@@ -10,6 +10,25 @@ namespace {
 constexpr double kMostWidth = 1 << 24;
 constexpr double kMostLayers = 1 << 16;
 
+void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
+  s.read_choice("type", scaling.type, named(kRopeScalingTypes),
+                "none; linear: divides all frequencies by factor; llama3: only those of long "
+                "waves, as Llama 3.1 does.");
+  s.read_if(scaling.type != RopeScalingType::kNone, "with type: none", "factor", scaling.factor,
+            "How much longer the texts are.", positive());
+  const bool llama3 = scaling.type == RopeScalingType::kLlama3;
+  const std::string why = concat("with type: ", name_of(scaling.type));
+  s.read_if(llama3, why, "low_freq_factor", scaling.low_freq_factor,
+            "Waves longer than original_max_position_embeddings / low_freq_factor are divided.",
+            positive());
+  s.read_if(llama3, why, "high_freq_factor", scaling.high_freq_factor,
+            "Waves shorter than original_max_position_embeddings / high_freq_factor stay.",
+            positive());
+  s.read_if(llama3, why, "original_max_position_embeddings",
+            scaling.original_max_position_embeddings, "Positions of the first training.",
+            between(1, double(BlockOptions::kLongest)));
+}
+
 // Keys of Transformers: recurrent and linear models do not have them.
 void bind_transformer(ConfigSection& s, Config& config) {
   ModelOptions& model = config.model;
@@ -86,6 +105,9 @@ void bind_transformer(ConfigSection& s, Config& config) {
   s.read_choice_if(rope, "without position_embedding: rope", "rope_layout", model.rope_layout,
                    {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
                    "Which numbers of a head are turned together: i and i + half, or neighbours.");
+  s.section_if(rope, "without position_embedding: rope", "rope_scaling",
+               "Stretches rotary positions for texts longer than those of the first training.",
+               [&](ConfigSection& inner) { bind_rope_scaling(inner, model.rope_scaling); });
   s.read_if(reads_text(config), why, "max_position_embeddings", model.max_position_embeddings,
             "Tokens of the longest sequence. Learned positions end there. Others go on to longer "
             "ones: then it only ends a text that is generated without max_new_tokens.",

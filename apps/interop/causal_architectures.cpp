@@ -114,7 +114,18 @@ void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
   model["rope_layout"] = "half";
   const Json type = value_of(scaling, "rope_type", value_of(scaling, "type", Json("default")));
   if (type == "default") return;
-  reasons.push_back(concat("rope_type ", type.dump(), " is not default"));
+  Json ours = {{"type", type}, {"factor", value_of(scaling, "factor", Json(1.0))}};
+  if (type == "llama3") {
+    for (const char* key :
+         {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+      if (!scaling.contains(key)) reasons.push_back(concat("rope_parameters lacks ", key));
+      ours[key] = value_of(scaling, key, Json(1));
+    }
+  } else if (type != "linear") {
+    reasons.push_back(concat("rope_type ", type.dump(), " is none of default, linear, llama3"));
+    return;
+  }
+  model["rope_scaling"] = ours;
 }
 
 void read_llama(const Json& theirs, Json& model, Reasons& reasons) {
@@ -139,7 +150,17 @@ void write_llama(const ModelFacts& facts, Json& theirs) {
   const ModelOptions& model = facts.config.model;
   theirs["attention_bias"] = theirs["mlp_bias"] = model.bias;
   theirs["head_dim"] = model.hidden_size / model.num_attention_heads;
-  const Json rope = {{"rope_type", "default"}, {"rope_theta", model.rope_theta}};
+  const RopeScaling& scaling = model.rope_scaling;
+  const bool scaled = scaling.type != RopeScalingType::kNone;
+  Json rope = {{"rope_type", scaled ? name_of(scaling.type) : "default"},
+               {"rope_theta", model.rope_theta}};
+  if (scaled) rope["factor"] = scaling.factor;
+  if (scaling.type == RopeScalingType::kLlama3) {
+    rope["low_freq_factor"] = scaling.low_freq_factor;
+    rope["high_freq_factor"] = scaling.high_freq_factor;
+    rope["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  }
+  if (scaled) theirs["rope_scaling"] = rope;
   theirs["rope_theta"] = model.rope_theta;
   theirs["rope_parameters"] = rope;
 }

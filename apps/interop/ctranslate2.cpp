@@ -131,6 +131,7 @@ Reasons reasons_against(const ModelFiles& model) {
   expect(options.attention_window == 0, "model.attention_window");
   expect(options.type_vocab_size == 0, "model.type_vocab_size");
   expect(!options.prefix_lm, "model.prefix_lm");
+  expect(options.rope_scaling.type == RopeScalingType::kNone, "model.rope_scaling");
   const Activation act = options.hidden_act.activation;
   expect(act == Activation::kRelu || act == Activation::kGelu || act == Activation::kGeluTanh ||
              act == Activation::kSilu,

@@ -205,6 +205,10 @@ CheckpointContent gguf_files(const ModelFiles& model) {
   Reasons reasons = misfits(architecture, facts.config);
   const ModelOptions& o = model.config.model;
   if (llama && o.bias) reasons.emplace_back("model.bias: true has no place in llama");
+  if (o.rope_scaling.type != RopeScalingType::kNone) {
+    reasons.push_back(concat("model.rope_scaling: ", name_of(o.rope_scaling.type),
+                             " has no place in this export"));
+  }
   const HiddenAct expected = llama ? HiddenAct(Activation::kSilu, true) : Activation::kGeluTanh;
   if (o.hidden_act != expected) {
     reasons.push_back(

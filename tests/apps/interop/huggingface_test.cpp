@@ -144,7 +144,8 @@ class HuggingFace : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     Models, HuggingFace,
     testing::Values(Case{"gpt2", "gpt2"}, Case{"gpt2_untied", "gpt2"}, Case{"llama", "llama", 1e-5},
-                    Case{"llama_tied_bias", "llama", 1e-5}, Case{"bert", "bert"},
+                    Case{"llama_tied_bias", "llama", 1e-5}, Case{"llama_linear", "llama", 1e-5},
+                    Case{"llama_llama3", "llama", 1e-5}, Case{"bert", "bert"},
                     Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
                     Case{"roberta", "roberta"}, Case{"roberta_classes", "roberta"},
                     Case{"marian", "marian"}, Case{"marian_separate", "marian"},
