@@ -127,7 +127,8 @@ struct Residual {
 /// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5).
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device = {});
 
-/// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), i from 0 to size / 2
+/// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), i from 0 to size /
+/// 2
 /// - 1, size the head's (Su et al. 2021).
 Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType dtype,
                   Device device = {});

@@ -46,10 +46,9 @@ void ModelOptions::validate(const OptionReport& report) const {
   } else {
     MultiHeadAttention::validate(attention_options(*this, /*branches=*/1), report);
   }
-  rope_scaling.validate(
-      OptionReport([&](const std::string& member, const std::string& problem) {
-        report.expect(false, concat("rope_scaling.", member).c_str(), problem);
-      }));
+  rope_scaling.validate(OptionReport([&](const std::string& member, const std::string& problem) {
+    report.expect(false, concat("rope_scaling.", member).c_str(), problem);
+  }));
   report.expect(position_embedding != PositionEmbedding::kSinusoidal || hidden_size % 2 == 0,
                 "hidden_size", "must be even for sinusoidal positions, got ", hidden_size, '.');
 }

@@ -79,6 +79,7 @@ struct Variant {
   std::string key;    ///< full name
   std::string value;  ///< of a choice; empty for a probe
   Reading reading;
+  std::optional<size_t> outer = {};  ///< the variant that it differs from instead
 };
 
 /// A task of a kind of examples, with every other choice of each key.
@@ -87,6 +88,24 @@ struct Family {
   Reading base;
   std::vector<Variant> variants;
 };
+
+// The choices that only show beside a value of another choice.
+void add_inner_choices(const std::string& task, const std::string& corpus, Family& family) {
+  const size_t outer = family.variants.size();
+  for (size_t i = 0; i < outer; ++i) {
+    if (family.variants[i].value.empty()) continue;
+    const Variant variant = family.variants[i];
+    for (const ConfigKey& key : variant.reading) {
+      if (!key.applies || find_applying(family.base, key.name) != nullptr) continue;
+      for (const std::string& choice : key.choices) {
+        if (choice == key.value) continue;
+        Reading reading = read_keys(
+            task, {corpus, concat(variant.key, '=', variant.value), concat(key.name, '=', choice)});
+        family.variants.push_back({key.name, choice, std::move(reading), i});
+      }
+    }
+  }
+}
 
 Family family_of(const std::string& name, const std::string& task, const std::string& corpus) {
   Family family{name, read_keys(task, {corpus}), {}};
@@ -99,16 +118,17 @@ Family family_of(const std::string& name, const std::string& task, const std::st
     }
     Reading reading = read_keys(task, {corpus, probe.override_text});
     if (find_applying(reading, probe.key) == nullptr) continue;
-    family.variants.push_back({probe.key, "", std::move(reading)});
+    family.variants.push_back({probe.key, "", std::move(reading), {}});
   }
   for (const ConfigKey& key : family.base) {
     if (!key.applies || key.name == "task") continue;
     for (const std::string& choice : key.choices) {
       if (choice == key.value) continue;
       family.variants.push_back(
-          {key.name, choice, read_keys(task, {corpus, concat(key.name, '=', choice)})});
+          {key.name, choice, read_keys(task, {corpus, concat(key.name, '=', choice)}), {}});
     }
   }
+  add_inner_choices(task, corpus, family);
   return family;
 }
 
@@ -160,6 +180,7 @@ Sight sight_of(const Family& family, const std::string& name) {
     const ConfigKey* const found = find_applying(variant.reading, name);
     if (found != nullptr && sight.key == nullptr) sight.key = found;
     if (name == variant.key) {
+      if (variant.outer) continue;
       is_probe |= found != nullptr && !always;
       continue;
     }
@@ -168,9 +189,12 @@ Sight sight_of(const Family& family, const std::string& name) {
       probes.push_back(concat(always ? "without " : "with ", short_name(variant.key, name)));
       continue;
     }
+    const Reading& beside = variant.outer ? family.variants[*variant.outer].reading : family.base;
+    const bool before = find_applying(beside, name) != nullptr;
+    if (variant.outer && before == (found != nullptr)) continue;  // the outer choice tells
     Values& values = sight.choices[variant.key];
     (found != nullptr ? values.with : values.without).insert(variant.value);
-    (always ? values.with : values.without).insert(find(family.base, variant.key)->value);
+    (before ? values.with : values.without).insert(find(beside, variant.key)->value);
     if (found != nullptr && preset_of(*found) != preset_of(*sight.key)) {
       presets[preset_of(*found)].push_back(
           concat(short_name(variant.key, name), ": ", variant.value));
@@ -460,7 +484,7 @@ std::string key_reference_markdown() {
       std::string tasks = key->tasks;
       if (section != nullptr && section->tasks != "all" && tasks.starts_with(section->tasks)) {
         tasks.erase(0, section->tasks.size());
-        if (tasks.starts_with("; ")) tasks.erase(0, 2);
+        tasks.erase(0, tasks.find_first_not_of("; "));
       }
       text += concat("| `", name, "` | ", key->type, " | ", cell(key->preset), " | ",
                      cell(key->bounds), " | ", cell(key->meaning), " | ", cell(tasks), " |\n");

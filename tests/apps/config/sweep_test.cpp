@@ -34,6 +34,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"clm", {}},
     {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
     {"clm", {"model.position_embedding=rope", "model.rope_scaling={type: llama3}"}},
+    {"clm", {"training.lora={rank: 2, modules_to_save: [\"*norm*\"]}"}},
     {"prompts", {}},
     {"clm", {"model.norm=batchnorm"}},
     {"mlm", {}},
@@ -123,7 +124,7 @@ TEST_F(SweepTest, SeesEveryKeyOfTheReference) {
   }
   // Lists that are empty have no entry to sweep: their own tests are in config_tasks_test.cpp.
   const std::set<std::string> empty_lists = {"training.freeze", "training.optimizer.decay_exclude",
-                                             "evaluation.extra_metrics"};
+                                             "training.report_to", "evaluation.extra_metrics"};
   for (const KeyEntry& entry : key_entries()) {
     if (entry.is_section() || empty_lists.contains(entry.name)) continue;
     EXPECT_TRUE(seen.contains(entry.name)) << entry.name << ": no variant has it";
