@@ -65,9 +65,12 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
 
 void CorpusKey::add_file(const std::string& path) {
   struct stat status {};
-  std::ifstream file(path, std::ios::binary);
-  // A file that cannot be opened is an error of its reader.
-  if (!file.is_open() || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+  // A pipe can be opened only once, and a file that cannot be opened is an error of its reader.
+  std::ifstream file;
+  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+    file.open(path, std::ios::binary);
+  }
+  if (!file.is_open()) {
     has_value_ = false;
     return;
   }

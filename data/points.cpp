@@ -41,7 +41,11 @@ void read_points(CorpusSpec spec, Points& points) {
     const bool is_x = whole && parse_number(values.texts[0], x);
     const bool is_y = whole && parse_number(values.texts[1], y);
     // Half a point is no header.
-    if (first && maybe_header && whole && !is_x && !is_y) continue;
+    if (first && maybe_header && whole && !is_x && !is_y) {
+      if (reader->columns() == 2) continue;
+      fail(ErrorKind::kData, "[data] ", reader->place(), " has the names of ", reader->columns(),
+           " columns: name two of them in x_column and y_column.");
+    }
     if (!is_x || !is_y) {
       const std::string got =
           whole ? concat("'", values.texts[0], "' and '", values.texts[1], '\'')

@@ -173,6 +173,14 @@ QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer
 QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                               const QuestionOptions& options, const LoadContext& context) {
   check_not_empty(specs);
+  // The texts are read again at every start, for the answers are parts of them. The key comes
+  // first: a file that changes meanwhile must not pass for what it was.
+  CorpusKey key;
+  if (!context.cache.empty()) {
+    key.add("questions");
+    key.add(tokenizer.serialized());
+    key.add(specs);
+  }
   std::vector<Question> questions;
   std::vector<size_t> ends;
   FilterCounts counts;
@@ -184,13 +192,6 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
     std::move(more.begin(), more.end(), std::back_inserter(questions));
     ends.push_back(questions.size());
   }
-  // The texts are read again at every start, for the answers are parts of them.
-  CorpusKey key;
-  if (!context.cache.empty()) {
-    key.add("questions");
-    key.add(tokenizer.serialized());
-    key.add(specs);
-  }
   const auto table = cached_table("questions", kColumns, key, context, [&](TableBuilder& builder) {
     add_rows(questions, tokenizer, builder);
     return CorpusFacts{};
@@ -200,8 +201,9 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
   }
   QuestionCorpus corpus = cut_questions(std::move(questions), *table, options, /*labelled=*/true,
                                         std::move(counts), ends);
-  if (corpus.size() == 0) {
-    fail(ErrorKind::kData, "[data] ", specs.front().str(),
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (corpus.parts.at(i) > 0) continue;
+    fail(ErrorKind::kData, "[data] ", specs[i].str(),
          " leaves no question: ", corpus.counts.summary(), '.');
   }
   return corpus;

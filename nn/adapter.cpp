@@ -32,7 +32,7 @@ Adapter::Adapter(int64_t in, int64_t out, const ParamScope& scope)
     : a(scope.create(kDown, {scope.lora().rank, in},
                      {Init::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in))})),
       b(scope.create(kUp, {out, scope.lora().rank}, Init::zeros())),
-      scale(scope.lora().alpha / static_cast<double>(scope.lora().rank)),
+      scale(scope.lora().scale()),
       dropout(scope.lora().dropout) {}
 
 // The scale costs least where the rows are shortest.
@@ -44,17 +44,14 @@ bool is_adapter(const std::string& parameter) {
   return parameter.ends_with(concat('.', kDown)) || parameter.ends_with(concat('.', kUp));
 }
 
-void merge_adapters(const ParamStore& store) {
-  for (const Parameter& parameter : store.parameters()) {
-    if (!parameter.name.ends_with(concat('.', kDown))) continue;
-    const std::string path =
-        parameter.name.substr(0, parameter.name.size() - std::string(kDown).size());
-    const Var up = store.at(path + kUp).var;
-    const double scale = store.lora().alpha / static_cast<double>(store.lora().rank);
-    Tensor weight = store.at(path + "weight").var.value();
-    weight.copy_from((store.at(path + "weight").var + scale * matmul(up, parameter.var)).value());
-    up.value().fill(0);
-  }
+Tensor with_adapter(const Tensor& value, const std::string& name, const LoraOptions& options,
+                    const std::function<std::optional<Tensor>(const std::string& name)>& part) {
+  constexpr std::string_view kWeight = ".weight";
+  if (options.rank == 0 || !name.ends_with(kWeight)) return value;
+  const std::string layer = name.substr(0, name.size() - kWeight.size() + 1);
+  const std::optional<Tensor> down = part(layer + kDown), up = part(layer + kUp);
+  if (!down || !up) return value;
+  return (Var(value) + options.scale() * matmul(Var(*up), Var(*down))).value();
 }
 
 }  // namespace tapestry

@@ -1,6 +1,7 @@
 // Low-rank adapters: small matrices beside large ones that stay as they are (Hu et al. 2021).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +12,6 @@
 namespace tapestry {
 
 class ParamScope;
-class ParamStore;
 
 /// Which layers of a model have an adapter, and of what kind. Names follow PEFT.
 struct LoraOptions {
@@ -21,6 +21,7 @@ struct LoraOptions {
   /// Paths of linear layers, as "layers.0.self_attention.qkv"; `*` stands for any characters.
   std::vector<std::string> target = {"*attention.*"};
 
+  double scale() const { return alpha / static_cast<double>(rank); }
   bool adapts(const std::string& path) const;
   void validate(const OptionReport& report = OptionReport::throwing("lora")) const;
 };
@@ -41,7 +42,9 @@ struct Adapter {
 /// Whether a parameter of that name is a part of an adapter.
 bool is_adapter(const std::string& parameter);
 
-/// Adds each adapter to the matrix beside it and sets it to 0: the model computes the same.
-void merge_adapters(const ParamStore& store);
+/// The matrix "<layer>.weight" with its adapter added, if `part` finds one: what the layer computes
+/// with. Other parameters come back as they are. `part` gives a parameter by its name.
+Tensor with_adapter(const Tensor& value, const std::string& name, const LoraOptions& options,
+                    const std::function<std::optional<Tensor>(const std::string& name)>& part);
 
 }  // namespace tapestry

@@ -63,11 +63,11 @@ GradientExchange::GradientExchange(Communicator& communicator,
   for (const ParamGroup& group : groups) {
     for (const auto& [name, var] : group.params) {
       if (params_.empty()) dtype_ = var.dtype(), device_ = var.value().device();
+      const int64_t begin = params_.empty() ? 0 : params_.back().end;
+      params_.push_back({name, var, begin, begin + var.value().numel()});
       check(var.dtype() == dtype_ && var.value().device() == device_, "exchange", "'", name,
             "' is ", var.dtype(), " on ", var.value().device(), ", '", params_.front().name, "' ",
             dtype_, " on ", device_, '.');
-      const int64_t begin = params_.empty() ? 0 : params_.back().end;
-      params_.push_back({name, var, begin, begin + var.value().numel()});
     }
   }
   if (dtype_ == DType::kBFloat16 || (ranks_ > 1 && !device_.is_cpu())) {

@@ -133,8 +133,9 @@ struct Measured {
 template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
                    NextLoss next_loss) {
-  Optimizer optimizer(config.optimizer,
-                      decay_groups(config.training, trained_parameters(store.named(), config)));
+  Optimizer optimizer(
+      config.optimizer,
+      decay_groups(config.training, trained_parameters(store.named(), config), store.named()));
   Measured measured;
   Tensor loss;
   // CUDA graphs are made in the third step.

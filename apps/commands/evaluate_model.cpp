@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
@@ -45,7 +46,8 @@ std::string key_of_file(const std::string& path) {
 std::vector<std::string> keys_of(const EvaluateArguments& arguments) {
   std::vector<std::string> keys;
   for (const std::string& text : arguments.data) {
-    keys.push_back(text.find('=') == std::string::npos ? key_of_file(text) : text);
+    const bool is_key = text.find('=') < text.find_first_of("/.");
+    keys.push_back(is_key ? text : key_of_file(text));
   }
   const std::pair<const char*, const std::string*> shorts[] = {
       {"text", &arguments.text},     {"documents", &arguments.documents},
@@ -53,6 +55,13 @@ std::vector<std::string> keys_of(const EvaluateArguments& arguments) {
       {"squad", &arguments.squad},   {"jsonl", &arguments.jsonl}};
   for (const auto& [key, value] : shorts) {
     if (!value->empty()) keys.push_back(concat(key, '=', Json(*value).dump()));
+  }
+  std::set<std::string> seen;
+  for (const std::string& text : keys) {
+    const std::string key = text.substr(0, text.find('='));
+    if (seen.insert(key).second) continue;
+    fail(ErrorKind::kConfig, "[evaluate] --data gives ", key,
+         " twice; one call measures one file.");
   }
   return keys;
 }

@@ -90,7 +90,9 @@ LineFilter::LineFilter(std::string who, const FilterArguments& files)
   const bool read = files.output == "-" && isatty(STDOUT_FILENO) == 1;
   if (typed || read) return;
   progress_.emplace();
-  if (progress_->on_terminal() && files.input != "-") total_ = count_lines(files.input);
+  // A pipe can be read only once.
+  const bool counts = progress_->on_terminal() && std::filesystem::is_regular_file(files.input);
+  if (counts) total_ = count_lines(files.input);
 }
 
 LineFilter::~LineFilter() = default;

@@ -35,7 +35,16 @@ int run_train(const TrainArguments& arguments) {
   }
   write_file(folder.file("config.yaml"), to_yaml(config));
   if (!resume.passed_over().empty()) log.warn(resume.passed_over());
-  if (!resume.changes().empty()) log.info("changed since the checkpoint: " + resume.changes());
+  if (!resume.changes().empty()) {
+    if (resume.goes_on()) {
+      log.info("changed since the checkpoint: " + resume.changes());
+    } else {
+      log.warn("the model of init_from computes otherwise: " + resume.changes());
+    }
+  }
+  if (config.lora.rank > 0 && config.init_from.empty() && !resume.goes_on()) {
+    log.warn("training.lora without init_from: what stays as it is was drawn at random");
+  }
   if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
     log.warn(concat("no GPU answers: ", why));
   }
@@ -61,7 +70,7 @@ int run_train(const TrainArguments& arguments) {
   const ParamStore& store = task->parameters();
   log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
                   " tensors"));
-  const std::string taken = resume.take_over(*task);
+  const std::string taken = resume.take_over(*task, config);
   if (!taken.empty()) log.info("init_from: " + taken);
   if (resume.goes_on()) log.info(concat("resuming after update ", resume.state().step));
   Trainer trainer(config, *task, folder, log, std::move(resume));

@@ -85,8 +85,9 @@ void check_splits(Rules& rules, const std::string& key, const std::vector<Corpus
     rules.of(name, {}, {}, [&](const OptionReport& report) {
       report.expect(corpus.split == "all" || is_split_elsewhere(corpus, others), "split", "is ",
                     corpus.split, ", a part of ", corpus.str(),
-                    " of which nothing else reads the rest: with ", name,
-                    ".split=all it is read whole.");
+                    ", but nothing else reads a part of it: with ", name,
+                    ".split=all it is read whole, and data.train must have another file or a split "
+                    "of its own.");
     });
   }
 }

@@ -230,7 +230,7 @@ void ConfigSection::replace_by_overrides(const std::vector<std::vector<std::stri
       if (entry != nullptr) (entry->value.location.is_override() ? overrides : file).insert(i);
     }
   }
-  only_overrides_ = std::any_of(file.begin(), file.end(), [&](size_t i) {
+  only_overrides_ |= std::any_of(file.begin(), file.end(), [&](size_t i) {
     return !overrides.empty() && !overrides.contains(i);
   });
 }

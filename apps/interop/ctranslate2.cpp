@@ -198,7 +198,7 @@ Variables variables_of(const ModelFiles& model) {
   const std::span<const TensorRow> rows =
       facts.both_sides ? std::span<const TensorRow>(kBothSides) : kCausal;
   for (TensorToWrite& tensor :
-       converted_tensors(model.tensors, expand(rows, facts), layout_of(facts), DType::kFloat32)) {
+       converted_tensors(model, expand(rows, facts), layout_of(facts), DType::kFloat32)) {
     const std::string name = tensor.name;
     variables[name] = {0, {}, std::move(tensor)};
   }

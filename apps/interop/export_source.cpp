@@ -16,9 +16,28 @@ Counts counts_of(const ModelFiles& model) {
   return counts;
 }
 
-std::vector<TensorToWrite> converted_tensors(const TensorReader& ours,
+namespace {
+
+// A parameter as the model computes with it.
+Tensor merged(const TensorReader& ours, const LoraOptions& lora, const std::string& name,
+              const Shape& shape, DType dtype) {
+  const Tensor own = Tensor::zeros(shape, dtype);
+  ours.read(name, own);
+  return with_adapter(own, name, lora, [&](const std::string& part) -> std::optional<Tensor> {
+    const StoredTensor* const stored = ours.find(part);
+    if (stored == nullptr) return std::nullopt;
+    const Tensor matrix = Tensor::zeros(stored->shape, dtype);
+    ours.read(part, matrix);
+    return matrix;
+  });
+}
+
+}  // namespace
+
+std::vector<TensorToWrite> converted_tensors(const ModelFiles& model,
                                              const std::vector<TensorPair>& pairs,
                                              const Layout& layout, DType dtype) {
+  const TensorReader& ours = model.tensors;
   std::vector<TensorToWrite> tensors;
   for (const TensorPair& pair : pairs) {
     const StoredTensor* const stored = ours.find(pair.ours);
@@ -27,9 +46,10 @@ std::vector<TensorToWrite> converted_tensors(const TensorReader& ours,
            pair.our_shape, ", got ", stored == nullptr ? "none" : stored->shape.str(), '.');
     }
     for (size_t i = 0; i < pair.theirs.size(); ++i) {
-      const auto content = [pair, layout, dtype, ours, i, there = stored != nullptr] {
-        const Tensor own = Tensor::zeros(pair.our_shape, dtype);
-        if (there) ours.read(pair.ours, own);
+      const auto content = [pair, layout, dtype, ours, lora = model.config.lora, i,
+                            there = stored != nullptr] {
+        const Tensor own = there ? merged(ours, lora, pair.ours, pair.our_shape, dtype)
+                                 : Tensor::zeros(pair.our_shape, dtype);
         return to_theirs(pair, layout, own, i);
       };
       tensors.emplace_back(pair.theirs[i], pair.their_shapes[i], dtype, content);

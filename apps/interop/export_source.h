@@ -10,9 +10,9 @@ namespace tapestry::interop {
 
 Counts counts_of(const ModelFiles& model);
 
-/// The tensors of a table, each read and converted when it is asked for. `dtype` is theirs.
-/// Throws Error(kData) naming a tensor that the checkpoint should have.
-std::vector<TensorToWrite> converted_tensors(const TensorReader& ours,
+/// The tensors of a table, each read and converted when it is asked for, with its adapter if it
+/// has one. `dtype` is theirs. Throws Error(kData) naming a tensor that the checkpoint should have.
+std::vector<TensorToWrite> converted_tensors(const ModelFiles& model,
                                              const std::vector<TensorPair>& pairs,
                                              const Layout& layout, DType dtype);
 

@@ -99,7 +99,9 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     if (value == Json::parse(fixed.value)) continue;
     reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
   }
-  if (architecture.read_more != nullptr) architecture.read_more(theirs, model, reasons);
+  // It relies on the numbers above.
+  if (architecture.read_more != nullptr && reasons.empty())
+    architecture.read_more(theirs, model, reasons);
   return model;
 }
 

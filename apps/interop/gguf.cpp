@@ -227,7 +227,7 @@ CheckpointContent gguf_files(const ModelFiles& model) {
   add_vocabulary(model, pairs);
   CheckpointContent files;
   files["model.gguf"] =
-      [pairs, tensors = converted_tensors(model.tensors, table, layout_of(facts), DType::kFloat32)](
+      [pairs, tensors = converted_tensors(model, table, layout_of(facts), DType::kFloat32)](
           const ByteSink& sink) { write_gguf(pairs, tensors, sink); };
   return files;
 }

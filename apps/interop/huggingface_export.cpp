@@ -139,8 +139,7 @@ std::vector<TensorToWrite> their_tensors(const Architecture& architecture, const
   if (folds_scale(architecture, model.config)) fold_scale(model.config, pairs);
   Layout layout = layout_of(facts);
   layout.halves_of_sinusoids = architecture.sinusoids;
-  std::vector<TensorToWrite> tensors =
-      converted_tensors(model.tensors, pairs, layout, model.config.dtype);
+  std::vector<TensorToWrite> tensors = converted_tensors(model, pairs, layout, model.config.dtype);
   for (const auto& [name, copy] : architecture.written_twice) {
     for (size_t i = 0, count = tensors.size(); i < count; ++i) {
       if (tensors[i].name != name) continue;

@@ -139,6 +139,11 @@ std::pair<int64_t, int64_t> image_size(const Json& theirs, Reasons& reasons) {
 Json image_format(const Folder& folder, Reasons& reasons) {
   const auto [height, width] = image_size(folder.config, reasons);
   const int64_t channels = number_of(folder.config, "num_channels", 3, reasons);
+  constexpr int64_t kMostChannels = 1024;
+  if (channels < 1 || channels > kMostChannels) {
+    reasons.push_back(concat("num_channels is ", channels, ", expected 1 to ", kMostChannels));
+    return {};
+  }
   Json format = {{"height", height}, {"width", width}, {"channels", channels}};
   const Json processor = read_json_if_there(folder.path + "/preprocessor_config.json");
   for (const auto& [theirs, ours] : {std::pair{"image_mean", "mean"}, {"image_std", "std"}}) {

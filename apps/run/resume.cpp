@@ -109,6 +109,36 @@ std::string changes_between(const Config& old, const Config& config) {
   return changes;
 }
 
+// Keys of the model that are not about sizes change what its parameters mean.
+std::string model_changes(const Config& old, const Config& config) {
+  const auto before = flat_keys(old), after = flat_keys(config);
+  std::string changes;
+  for (const auto& [key, value] : after) {
+    const auto found = before.find(key);
+    const bool counts = key.starts_with("model.") && key.find("dropout") == std::string::npos &&
+                        !key.starts_with("model.initializer") && key != "model.recompute";
+    if (!counts || found == before.end() || found->second == value) continue;
+    changes += concat(changes.empty() ? "" : ", ", key, ' ', found->second, " -> ", value);
+  }
+  return changes;
+}
+
+// Adapters learn beside parameters that stay as they are: none of those may be fresh, and no
+// adapter of before may be left out.
+void check_adapters(const ParamStore& store, const TensorReader& source, const Config& config) {
+  for (const StoredTensor& stored : source.tensors()) {
+    if (!is_adapter(stored.name) || store.contains(stored.name)) continue;
+    fail(ErrorKind::kConfig, "[init_from] ", source.name(), " has ", stored.name,
+         ", which training.lora.target leaves out.");
+  }
+  if (config.lora.rank == 0) return;
+  for (const Parameter& parameter : store.parameters()) {
+    if (source.find(parameter.name) != nullptr || learns(config, parameter.name)) continue;
+    fail(ErrorKind::kConfig, "[init_from] ", parameter.name, " is not in ", source.name(),
+         " and would never learn: name it in training.lora.modules_to_save.");
+  }
+}
+
 // A pre-trained model understands its own ids only: where the config names a tokenizer's file too,
 // it must be the same.
 void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
@@ -153,19 +183,23 @@ void Resume::begin_with(ModelFiles pretrained, Config& config) {
   tokenizers_ = std::move(pretrained.tokenizers);
   old_labels_ = std::move(pretrained.config.data.labels);
   model_ = std::move(pretrained.tensors);
+  changes_ = model_changes(pretrained.config, config);
   const bool adapted = std::any_of(model_.tensors().begin(), model_.tensors().end(),
                                    [](const auto& tensor) { return is_adapter(tensor.name); });
-  if (adapted && config.lora.rank == 0) {
+  const LoraOptions &before = pretrained.config.lora, &now = config.lora;
+  if (adapted && (now.rank != before.rank || now.alpha != before.alpha)) {
     fail(ErrorKind::kConfig, "[init_from] ", pretrained.folder,
-         " has adapters, which only training.lora goes on with.");
+         " has adapters, which only training.lora of the same rank and alpha goes on with: ",
+         before.rank, " and ", before.alpha, ", got ", now.rank, " and ", now.alpha, '.');
   }
 }
 
-std::string Resume::take_over(TrainingTask& task) {
+std::string Resume::take_over(TrainingTask& task, const Config& config) {
   if (!old_labels_) return "";
   if (labels_of(task) != *old_labels_) {
     model_ = model_.only([](const std::string& name) { return !matches(name, kHeadOfClasses); });
   }
+  check_adapters(task.parameters(), model_, config);
   return take_over_parameters(task.parameters(), model_);
 }
 

@@ -34,12 +34,14 @@ class Resume {
   const TokenizerPair& tokenizers() const { return tokenizers_; }
   /// Why newer checkpoints were passed over, a line each; "" where none was.
   const std::string& passed_over() const { return passed_over_; }
-  /// What the config does otherwise than the checkpoint's; "" where nothing.
+  /// What the config does otherwise than the checkpoint's, or what the model that a training begins
+  /// with computes otherwise; "" where nothing.
   const std::string& changes() const { return changes_; }
 
   /// Where a training begins with another model's weights: reads them into the task's, and returns
-  /// a sentence about them; else "". Throws as take_over_parameters().
-  std::string take_over(TrainingTask& task);
+  /// a sentence about them; else "". Throws as take_over_parameters(), and Error(kConfig) where an
+  /// adapter of that model would be lost, or a fresh parameter never learn.
+  std::string take_over(TrainingTask& task, const Config& config);
 
   /// The weights that a training goes on from, or begins with; of no tensors where it begins anew.
   const TensorReader& model() const { return model_; }

@@ -42,6 +42,13 @@ std::string new_path(const std::string& folder) {
   }
 }
 
+bool has_event_files(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) return true;
+  }
+  return false;
+}
+
 ProtobufWriter shape_of(int64_t size) {
   return ProtobufWriter().message(2, ProtobufWriter().integer(1, size));
 }
@@ -107,17 +114,15 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 TensorBoard::TensorBoard(const ReportedRun& run) {
+  const bool first = !has_event_files(run.folder);
   const std::string path = new_path(run.folder);
   file_.open(path, std::ios::binary);
   if (!file_) fail(ErrorKind::kRuntime, "[log] cannot write ", path, '.');
   event(0, event_field::kFileVersion, "brain.Event:2");
   // Readers forget what they know of these updates: they come again.
-  if (run.resumed_step > 0) {
-    event(run.resumed_step + 1, event_field::kSessionLog,
-          ProtobufWriter().integer(1, kSessionStarts).text());
-  } else {
-    describe(run);
-  }
+  event(run.resumed_step + 1, event_field::kSessionLog,
+        ProtobufWriter().integer(1, kSessionStarts).text());
+  if (first) describe(run);
 }
 
 void TensorBoard::describe(const ReportedRun& run) {

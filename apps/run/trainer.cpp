@@ -103,12 +103,12 @@ int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch)
   return std::max<int64_t>(1, static_cast<int64_t>(updates));
 }
 
-std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& params) {
+std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
+                                     const NamedVars& all) {
   const auto& excluded = training.decay_exclude;
   for (const std::string& pattern : excluded) {
-    const bool found = std::any_of(params.begin(), params.end(), [&](const auto& entry) {
-      return matches(entry.first, pattern);
-    });
+    const bool found = std::any_of(
+        all.begin(), all.end(), [&](const auto& entry) { return matches(entry.first, pattern); });
     if (!found) {
       fail(ErrorKind::kConfig,
            "[train] training.optimizer.decay_exclude: no parameter's name "
@@ -116,7 +116,7 @@ std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const Name
            pattern, "'; tapestry inspect lists them.");
     }
   }
-  return weight_decay_groups(params, [&](const std::string& name, const Var& var) {
+  return weight_decay_groups(learning, [&](const std::string& name, const Var& var) {
     return (training.decay_all || var.shape().rank() >= 2) &&
            std::none_of(excluded.begin(), excluded.end(),
                         [&](const std::string& pattern) { return matches(name, pattern); });
@@ -133,7 +133,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, Ru
       log_(log),
       params_(task.parameters().named()),
       trained_(trained_parameters(params_, config)),
-      optimizer_(config.optimizer, decay_groups(config.training, trained_)) {
+      optimizer_(config.optimizer, decay_groups(config.training, trained_, params_)) {
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);
   if (resume.goes_on()) {

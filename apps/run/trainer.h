@@ -28,9 +28,10 @@ int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch)
 /// pattern matches no name, or where nothing is left.
 NamedVars trained_parameters(const NamedVars& params, const Config& config);
 
-/// The parameters by their weight decay, as `training.optimizer` says. Throws Error(kConfig) where
-/// a pattern of decay_exclude matches no name.
-std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& params);
+/// Those that learn by their weight decay, as `training.optimizer` says. Throws Error(kConfig)
+/// where a pattern of decay_exclude matches no name of `all`.
+std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
+                                     const NamedVars& all);
 
 class Trainer {
  public:

@@ -39,7 +39,9 @@ std::string to_json(const TrainerState& state) {
              {"skipped_in_a_row", state.skipped_in_a_row},
              {"seconds", state.seconds}};
   // Other schedules have no such state, and older checkpoints do not know it.
-  if (state.plateau.has_best || state.plateau.without_best > 0) {
+  const PlateauState& plateau = state.plateau;
+  if (plateau.has_best || plateau.without_best > 0 || plateau.cooldown_left > 0 ||
+      plateau.scale != 1) {
     value["plateau"] = json_of(state.plateau);
   }
   return value.dump(2);

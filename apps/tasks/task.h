@@ -138,8 +138,9 @@ template <class Corpus>
 void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
   report(summary_of(concat(name_of(set), " data"), corpus));
   if (const int64_t dropped = corpus.counts.total_dropped(); dropped > 0) {
-    report(concat("warning: ", name_of(set), " leaves out ", dropped,
-                  " examples; its figures are not those of the whole files"));
+    const auto& warn = report.warn ? report.warn : report.say;
+    warn(concat(name_of(set), " leaves out ", dropped, dropped == 1 ? " example" : " examples",
+                "; its figures are not those of the whole files"));
   }
 }
 

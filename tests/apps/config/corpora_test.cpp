@@ -105,8 +105,8 @@ TEST_F(CorporaTest, APartOfAFileThatNothingElseSplitsIsRefused) {
       error_of(shipped,
                {concat("data.train.tsv=", file("a.en")), concat("data.valid.tsv=", file("a.de"))}),
       concat("c.yaml:4:80: 'data.valid.split' is valid, a part of "
-             "data/a.de of which nothing else reads the rest: with data.valid.split=all it is "
-             "read whole."));
+             "data/a.de, but nothing else reads a part of it: with data.valid.split=all it is read "
+             "whole, and data.train must have another file or a split of its own."));
   EXPECT_EQ(
       load_config(write(shipped), {concat("data.train.tsv=", file("a.en")),
                                    concat("data.valid.tsv=", file("a.de")), "data.valid.split=all"})

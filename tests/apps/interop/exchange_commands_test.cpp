@@ -49,6 +49,28 @@ TEST_F(ExchangeCommands, ATranslationModelGoesOutAndComesBack) {
   EXPECT_THAT(outcome.err, HasSubstr("exists; choose another --output"));
 }
 
+// They are added to the matrices beside them.
+TEST_F(ExchangeCommands, AdaptersGoOutMerged) {
+  ASSERT_EQ(
+      folder_.train("translation", "run",
+                    {"training.lora={rank: 2, target: [\"*\"]}", "training.learning_rate=0.1"}),
+      0)
+      << folder_.messages();
+  export_to("theirs");
+  import_from("theirs", "back");
+  const auto score = [&](const std::string& model) {
+    std::istringstream in(
+        folder_.output(concat("score --model ", path(model), " --source ", path("valid.src"),
+                              " --target ", path("valid.tgt"))));
+    std::vector<double> scores;
+    for (std::string line; std::getline(in, line);) scores.push_back(std::stod(line));
+    return scores;
+  };
+  const std::vector<double> adapted = score("run"), merged = score("back");
+  ASSERT_EQ(adapted.size(), merged.size());
+  for (size_t i = 0; i < adapted.size(); ++i) EXPECT_NEAR(adapted[i], merged[i], 1e-3) << i;
+}
+
 TEST_F(ExchangeCommands, ATrainingBeginsWithAFolder) {
   train("translation");
   export_to("theirs");

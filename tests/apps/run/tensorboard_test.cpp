@@ -131,9 +131,9 @@ TEST_F(TensorBoardTest, ARunHasTheCurvesOfItsMetrics) {
 TEST_F(TensorBoardTest, TheConfigStandsInTheFirstEvents) {
   ASSERT_EQ(folder_.train("translation", "run", overrides_), 0) << folder_.messages();
   const auto events = events_in(folder_.path("run"));
-  EXPECT_THAT(events.at(1), HasSubstr("| training.max_steps | `6` |"));
-  EXPECT_THAT(events.at(1), HasSubstr("_hparams_/session_start_info"));
-  EXPECT_THAT(events.at(1), HasSubstr("valid/"));
+  EXPECT_THAT(events.at(2), HasSubstr("| training.max_steps | `6` |"));
+  EXPECT_THAT(events.at(2), HasSubstr("_hparams_/session_start_info"));
+  EXPECT_THAT(events.at(2), HasSubstr("valid/"));
   EXPECT_THAT(events.back(), HasSubstr("_hparams_/session_end_info"));
 }
 
@@ -144,15 +144,14 @@ TEST_F(TensorBoardTest, AResumedRunGoesOnInTheSameCurves) {
   ASSERT_EQ(folder_.train("translation", "run", stopped), 0) << folder_.messages();
   EXPECT_THAT(events_in(folder_.path("run")).size(), testing::Gt(2u));
   ASSERT_EQ(folder_.train("translation", "run", overrides_), 0) << folder_.messages();
-  int64_t restarts = 0;
+  std::vector<int64_t> starts;
   for (const std::string& event : events_in(folder_.path("run"))) {
     const std::string session = at(event, 7);
     if (session.empty()) continue;
-    ++restarts;
     EXPECT_EQ(number<int64_t>(at(session, 1)), 1);
-    EXPECT_EQ(number<int64_t>(at(event, 2)), 2);  // one update came before
+    starts.push_back(number<int64_t>(at(event, 2)));
   }
-  EXPECT_EQ(restarts, 1);
+  EXPECT_THAT(starts, ElementsAre(1, 2));  // one update came before the second
   EXPECT_EQ(curves_in(folder_.path("run")).at("train/loss").back().first, 6);
 }
 

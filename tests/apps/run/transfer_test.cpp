@@ -274,7 +274,38 @@ TEST_F(TransferTest, AdaptersThatMatchNothingAreAnError) {
                                     "matches '*.qv'"));
   ASSERT_EQ(train("clm", "adapted", {"training.lora={rank: 2}", "training.max_steps=1"}), 0);
   EXPECT_EQ(train("clm", "run", {"init_from=" + folder_.path("adapted")}), 2);
-  EXPECT_THAT(messages(), HasSubstr("has adapters, which only training.lora goes on with"));
+  EXPECT_THAT(messages(), HasSubstr("has adapters, which only training.lora of the same rank and "
+                                    "alpha goes on with: 2 and 16, got 0 and 16."));
+  EXPECT_EQ(train("clm", "run",
+                  {"init_from=" + folder_.path("adapted"), "training.lora={rank: 2, alpha: 8}"}),
+            2);
+  EXPECT_THAT(messages(), HasSubstr("2 and 16, got 2 and 8."));
+}
+
+// What a new head needs to learn is no adapter.
+TEST_F(TransferTest, AFreshParameterBesideAdaptersMustLearn) {
+  pretrain("mlm", "mlm");
+  const std::vector<std::string> options = {"init_from=" + folder_.path("mlm"),
+                                            "training.max_steps=1"};
+  EXPECT_EQ(
+      train("classification", "run", options + std::vector<std::string>{"training.lora={rank: 2}"}),
+      2);
+  EXPECT_THAT(messages(), HasSubstr("would never learn: name it in training.lora.modules_to_save"));
+  EXPECT_EQ(train("classification", "run",
+                  options + std::vector<std::string>{"training.lora={rank: 2, modules_to_save: "
+                                                     "[\"pooler.*\", \"classifier.*\"]}"}),
+            0)
+      << messages();
+}
+
+TEST_F(TransferTest, KeysThatChangeTheModelAreTold) {
+  pretrain("clm", "base");
+  ASSERT_EQ(
+      train("clm", "run",
+            {"init_from=" + folder_.path("base"), "training.max_steps=1", "model.norm_eps=1e-3"}),
+      0)
+      << messages();
+  EXPECT_THAT(messages(), HasSubstr("the model of init_from computes otherwise: model.norm_eps "));
 }
 
 }  // namespace

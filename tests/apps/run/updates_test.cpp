@@ -38,7 +38,7 @@ TEST(DecayGroups, FollowTheKeys) {
     training.decay_all = all;
     training.decay_exclude = excluded;
     std::set<std::string> names;
-    for (const ParamGroup& group : decay_groups(training, params)) {
+    for (const ParamGroup& group : decay_groups(training, params, params)) {
       if (group.weight_decay == 0.0) continue;
       for (const auto& [name, var] : group.params) names.insert(name);
     }
