@@ -213,9 +213,14 @@ std::string attention_json(const std::vector<AttentionPage>& pages) {
   return text_of({{"pages", std::move(list)}}) + '\n';
 }
 
-void AttentionBook::write() const {
-  if (path_.empty()) return;
-  write_file(path_, path_.ends_with(".json") ? attention_json(pages_) : attention_html(pages_));
+AttentionBook::AttentionBook(const std::string& path) : json_(path.ends_with(".json")) {
+  if (!path.empty()) file_.emplace(path);
+}
+
+void AttentionBook::write() {
+  if (!file_) return;
+  file_->stream() << (json_ ? attention_json(pages_) : attention_html(pages_));
+  file_->finish();
 }
 
 }  // namespace tapestry

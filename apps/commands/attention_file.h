@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/commands/output_file.h"
 #include "core/tensor.h"
 
 namespace tapestry {
@@ -51,19 +52,21 @@ std::string attention_json(const std::vector<AttentionPage>& pages);
 /// Collects the pages of the first inputs of a command.
 class AttentionBook {
  public:
-  /// `path` of the file, by whose end ".json" the format is chosen; "": nothing is wanted.
-  explicit AttentionBook(std::string path) : path_(std::move(path)) {}
+  /// `path` of the file, by whose end ".json" the format is chosen; "": nothing is wanted. Throws
+  /// as OutputFile does, so that a wrong path is found before the work.
+  explicit AttentionBook(const std::string& path);
 
   /// Whether there should be another page.
-  bool wants() const { return !path_.empty() && pages_.size() < kMostPages; }
+  bool wants() const { return file_.has_value() && pages_.size() < kMostPages; }
   void add(AttentionPage page) { pages_.push_back(std::move(page)); }
-  /// Throws Error(kData) if it cannot be written.
-  void write() const;
+  /// Throws likewise.
+  void write();
 
  private:
   static constexpr size_t kMostPages = 20;
 
-  std::string path_;
+  bool json_ = false;
+  std::optional<OutputFile> file_;
   std::vector<AttentionPage> pages_;
 };
 

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "apps/commands/cli_options.h"
-#include "apps/commands/exchange.h"
+#include "apps/commands/import_export.h"
 #include "core/blas.h"
 #include "core/build_info.h"
 #include "core/error.h"

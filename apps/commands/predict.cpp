@@ -1,8 +1,11 @@
 // tapestry predict: what a regression says of each number of standard input.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "apps/commands/fit_page.h"
 #include "apps/commands/line_filter.h"
+#include "apps/commands/output_file.h"
 #include "core/parallel.h"
 #include "data/files.h"
 #include "data/utf8.h"
@@ -32,6 +35,8 @@ int run_predict(const PredictArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const auto model =
       RegressionModel::load(read_model_files(arguments.model), arguments.compute.device, "predict");
+  std::optional<OutputFile> page;
+  if (!arguments.attention.empty()) page.emplace(arguments.attention);
   std::vector<double> asked;  // for the page
   filter.run(arguments.files.batch_size,
              [&](const std::vector<std::string>& lines, int64_t number) {
@@ -41,9 +46,12 @@ int run_predict(const PredictArguments& arguments) {
                for (const std::string& line : lines) {
                  filter.out() << (is_blank(line) ? "" : fmt::format("{:.6g}", *next++)) << '\n';
                }
-               if (!arguments.attention.empty()) asked.insert(asked.end(), x.begin(), x.end());
+               if (page) asked.insert(asked.end(), x.begin(), x.end());
              });
-  if (!arguments.attention.empty()) write_file(arguments.attention, fit_page(*model, asked));
+  if (page) {
+    page->stream() << fit_page(*model, asked);
+    page->finish();
+  }
   filter.finish();
   return 0;
 }

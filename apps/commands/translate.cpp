@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -8,6 +7,7 @@
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/commands/line_filter.h"
+#include "apps/commands/output_file.h"
 #include "apps/tasks/alignment.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
@@ -63,8 +63,7 @@ class Aligner {
     if (!wanted()) return;
     source_attention(models.models(), {{}}, {{}}, arguments.alignment_layer, 1);  // is it there?
     if (arguments.alignments == "-") return;
-    file_.open(arguments.alignments, std::ios::binary);
-    check_written();
+    file_.emplace(arguments.alignments);
   }
 
   bool wanted() const { return !arguments_.alignments.empty(); }
@@ -95,12 +94,10 @@ class Aligner {
     return alignments;
   }
   void write(const std::string& line) {
-    if (file_.is_open()) file_ << line << '\n';
+    if (file_) file_->stream() << line << '\n';
   }
   void finish() {
-    if (!file_.is_open()) return;
-    file_.flush();
-    check_written();
+    if (file_) file_->finish();
   }
 
  private:
@@ -110,14 +107,10 @@ class Aligner {
     std::iota(numbers.begin(), numbers.end(), 0);
     return numbers;
   }
-  void check_written() const {
-    if (file_) return;
-    fail(ErrorKind::kRuntime, "[translate] cannot write ", arguments_.alignments, '.');
-  }
 
   const Translator& models_;
   const TranslateArguments& arguments_;
-  std::ofstream file_;
+  std::optional<OutputFile> file_;
 };
 
 // A line of the input and what became of it.

@@ -1,5 +1,5 @@
 // tapestry import and tapestry export: models of other systems' folders, and folders for them.
-#include "apps/commands/exchange.h"
+#include "apps/commands/import_export.h"
 
 #include <iostream>
 
