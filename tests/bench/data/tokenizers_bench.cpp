@@ -1,10 +1,12 @@
 // Training and encoding with the tokenizers that learn pieces, on one thread:
 //   tokenizers_bench TEXT VOCAB_SIZE [--benchmark_filter=REGEX] [--benchmark_repetitions=N] ...
 // A run trains on all lines of the text, or encodes all of them; sentences/s is of one core.
-// "whole" is SentencePiece's library by itself, without our cache of words.
+// "whole" is SentencePiece's library by itself, without our cache of words; first the ids of every
+// line are compared, and a difference is an error.
 #include <benchmark/benchmark.h>
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -66,15 +68,23 @@ void run_encoding(benchmark::State& state, const Kind& kind, int64_t vocab_size,
 void run_whole(benchmark::State& state, const Kind& kind, int64_t vocab_size,
                const std::vector<std::string>& lines) {
   sentencepiece::SentencePieceProcessor processor;
-  const auto status =
-      processor.LoadFromSerializedProto(train(kind, vocab_size, lines)->serialized());
+  const auto tokenizer = train(kind, vocab_size, lines);
+  const auto status = processor.LoadFromSerializedProto(tokenizer->serialized());
   if (!status.ok()) return state.SkipWithError("a tokenizer of our own");
-  size_t pieces = 0;
+  size_t pieces = 0, line = 0;
   std::vector<int> ids;
+  for (const std::string& text : lines) {
+    ++line;
+    const std::vector<int32_t> ours = tokenizer->encode(text);
+    if (processor.Encode(text, &ids).ok() &&
+        std::equal(ids.begin(), ids.end(), ours.begin(), ours.end()))
+      continue;
+    return state.SkipWithError(("line " + std::to_string(line) + " has other ids").c_str());
+  }
   for (auto _ : state) {
     pieces = 0;
-    for (const std::string& line : lines) {
-      benchmark::DoNotOptimize(processor.Encode(line, &ids).ok());
+    for (const std::string& text : lines) {
+      benchmark::DoNotOptimize(processor.Encode(text, &ids).ok());
       pieces += ids.size();
     }
   }
