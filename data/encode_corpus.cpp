@@ -181,7 +181,8 @@ void ProgressMeter::tell(int64_t read, int64_t bytes) {
 
 void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
   if (counts.kept > 0) return;
-  const std::string advice = spec.has_records() ? format_advice(spec.record_file()) : "";
+  const bool misfits = counts.of(Drop::kMissingColumn) + counts.of(Drop::kMalformed) > 0;
+  const std::string advice = spec.has_records() && misfits ? format_advice(spec.record_file()) : "";
   fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
        '.');
 }

@@ -200,7 +200,7 @@ class RecordPairReader : public FilteringReader {
         return true;
       }
       ++counts_.read;
-      drop(reason_of(row), pair.place);
+      drop(drop_of(row), pair.place);
     }
   }
 
@@ -212,19 +212,6 @@ class RecordPairReader : public FilteringReader {
   }
 
  private:
-  static Drop reason_of(RecordReader::Row row) {
-    switch (row) {
-      case RecordReader::Row::kBlank:
-        return Drop::kEmpty;
-      case RecordReader::Row::kLong:
-        return Drop::kMalformed;
-      case RecordReader::Row::kInvalidUtf8:
-        return Drop::kInvalidUtf8;
-      default:
-        return Drop::kMissingColumn;
-    }
-  }
-
   std::unique_ptr<RecordReader> records_;
   RecordValues values_;
 };

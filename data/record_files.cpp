@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
@@ -13,17 +14,26 @@
 namespace tapestry {
 namespace {
 
+// Commas as tables have them: prose puts a space behind.
+bool has_column_comma(const std::string& line) {
+  for (size_t at = line.find(','); at != std::string::npos; at = line.find(',', at + 1)) {
+    if (at + 1 == line.size() || line[at + 1] != ' ') return true;
+  }
+  return false;
+}
+
 // What a line seems to be, if it is not of this format: "JSON: use jsonl".
 std::string other_look(const std::string& line, RecordFormat format) {
   const size_t first = line.find_first_not_of(" \t");
-  const bool json = first != std::string::npos && line[first] == '{';
-  if (json) return format == RecordFormat::kJsonl ? "" : "JSON: use jsonl";
+  const char begin = first == std::string::npos ? ' ' : line[first];
+  if (format == RecordFormat::kJsonl && begin == '[') {
+    return "a JSON list: jsonl has an object in each line";
+  }
+  if (begin == '{') return format == RecordFormat::kJsonl ? "" : "JSON: use jsonl";
   if (line.find('\t') != std::string::npos) {
     return format == RecordFormat::kTsv ? "" : "columns between tabs: use tsv";
   }
-  if (line.find(',') != std::string::npos)
-    return format == RecordFormat::kCsv ? "" : "CSV: use csv";
-  return "";
+  return has_column_comma(line) && format != RecordFormat::kCsv ? "CSV: use csv" : "";
 }
 
 std::string advice_on_line(const std::string& line, int64_t number, RecordFormat format) {
@@ -83,7 +93,7 @@ class TableReader : public RecordReader {
   void start() {
     started_ = true;
     const bool named = std::any_of(fields_.begin(), fields_.end(), [](const RecordField& field) {
-      return !field.optional && !is_column_number(field.name);
+      return field.needs_column() && !is_column_number(field.name);
     });
     const bool header = file_.header == "yes" ||
                         (file_.header == "auto" && (named || file_.format == RecordFormat::kCsv));
@@ -106,7 +116,7 @@ class TableReader : public RecordReader {
     const auto found = std::find(names.begin(), names.end(), field.name);
     if (found != names.end()) return found - names.begin();
     if (is_column_number(field.name)) return std::stoll(field.name) - 1;
-    if (field.optional) return -1;
+    if (!field.needs_column()) return -1;
     fail_missing(place_, "column", names, field.name, advice_on_line(line_, 1, file_.format));
   }
 
@@ -198,6 +208,19 @@ bool is_column_number(const std::string& name) {
          name.find_first_not_of('0') != std::string::npos;
 }
 
+Drop drop_of(RecordReader::Row row) {
+  switch (row) {
+    case RecordReader::Row::kBlank:
+      return Drop::kEmpty;
+    case RecordReader::Row::kLong:
+      return Drop::kMalformed;
+    case RecordReader::Row::kInvalidUtf8:
+      return Drop::kInvalidUtf8;
+    default:
+      return Drop::kMissingColumn;
+  }
+}
+
 std::unique_ptr<RecordReader> open_records(const RecordFile& file,
                                            const std::vector<RecordField>& fields) {
   switch (file.format) {
@@ -212,6 +235,7 @@ std::unique_ptr<RecordReader> open_records(const RecordFile& file,
 }
 
 std::string format_advice(const RecordFile& file) {
+  if (!std::filesystem::is_regular_file(file.path)) return "";  // a pipe is read once
   LineReader lines(file.path);
   std::string line;
   while (lines.next(line) && is_blank(line)) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "data/filter_counts.h"
+
 namespace tapestry {
 
 enum class RecordFormat { kTsv, kCsv, kJsonl };
@@ -33,6 +35,10 @@ struct RecordField {
   std::string name;
   /// A record may lack it, or have null or nothing there; true and false count as texts.
   bool optional = false;
+  /// A tsv or csv must have the column though records may leave it empty: somebody asked for it.
+  bool asked_for = false;
+
+  bool needs_column() const { return !optional || asked_for; }
 };
 
 /// Whether a field's name is the number of a column.
@@ -71,6 +77,9 @@ class RecordReader {
   std::string place_;
   int64_t columns_ = 0;
 };
+
+/// Why a row is left out that is neither kEnd nor kWhole.
+Drop drop_of(RecordReader::Row row);
 
 /// Opens a file. Throws Error(kData) as LineReader does, and naming the columns that there are
 /// where the header lacks one that is asked for.

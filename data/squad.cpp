@@ -142,20 +142,37 @@ Record record_of(const RecordValues& values, const std::string& place) {
 
 void read_records(CorpusSpec spec, Collector& collector) {
   spec.settle_columns(CorpusSpec::Kind::kQuestions);
-  const auto reader = open_records(spec.record_file(), {{spec.context_column},
-                                                        {spec.question_column},
-                                                        {spec.answer_column, /*optional=*/true},
-                                                        {spec.answer_start_column, true},
-                                                        {"id", true},
-                                                        {"is_impossible", true}});
+  // Questions need no answers, but a name that nobody would guess is no accident.
+  const auto answers = [](const std::string& column, const char* usual) {
+    return RecordField{.name = column,
+                       .optional = true,
+                       .asked_for = column != usual && !is_column_number(column)};
+  };
+  const auto reader =
+      open_records(spec.record_file(), {{spec.context_column},
+                                        {spec.question_column},
+                                        answers(spec.answer_column, "answer"),
+                                        answers(spec.answer_start_column, "answer_start"),
+                                        {.name = "id", .optional = true},
+                                        {.name = "is_impossible", .optional = true}});
   std::shared_ptr<const std::string> context;
   RecordValues values;
   while (!collector.is_full()) {
     const RecordReader::Row row = reader->next(values);
     if (row == RecordReader::Row::kEnd) return;
     if (row != RecordReader::Row::kWhole) {
-      collector.drop(row == RecordReader::Row::kBlank ? Drop::kEmpty : Drop::kMissingColumn,
-                     reader->place());
+      collector.drop(drop_of(row), reader->place());
+      continue;
+    }
+    const auto any = [&values](auto&& test) {
+      return std::any_of(values.texts.begin(), values.texts.end(), test);
+    };
+    if (any([](const std::string& text) { return find_invalid_utf8(text) != text.npos; })) {
+      collector.drop(Drop::kInvalidUtf8, reader->place());
+      continue;
+    }
+    if (any([](const std::string& text) { return text.find('\0') != text.npos; })) {
+      collector.drop(Drop::kNulByte, reader->place());
       continue;
     }
     const Record record = record_of(values, reader->place());

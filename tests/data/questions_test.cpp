@@ -117,6 +117,30 @@ TEST_F(Questions, AreReadFromRecords) {
       HasSubstr("q.jsonl:1: has the fields answer, context, question; 'answer_start' is none"));
 }
 
+TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
+  const auto csv = [&](const std::string& text, const char* answer) {
+    CorpusSpec spec;
+    spec.csv = folder_.write("q.csv", text);
+    spec.answer_column = answer;
+    return spec;
+  };
+  options_.no_answer = true;
+  const std::string text = "context,question,answer\na b,Q,\n";
+  EXPECT_EQ(load_questions({csv(text, "")}, words_, options_).questions.size(), 1u);
+  EXPECT_THAT(data_error(csv(text, "answr")),
+              HasSubstr("'answr' is none of them; did you mean 'answer'?"));
+}
+
+TEST_F(Questions, MustBeText) {
+  CorpusSpec spec;
+  spec.csv =
+      folder_.write("q.csv", std::string("context,question\na b,Q\na \xff,Q\na \0b,Q\n", 34));
+  FilterCounts counts;
+  EXPECT_EQ(read_questions(spec, counts).size(), 1u);
+  EXPECT_EQ(counts.of(Drop::kInvalidUtf8), 1);
+  EXPECT_EQ(counts.of(Drop::kNulByte), 1);
+}
+
 TEST_F(Questions, WithoutAnAnswerMustBeAllowed) {
   const CorpusSpec spec = jsonl(R"({"context": "a b", "question": "Q"})");
   EXPECT_THAT(data_error(spec), HasSubstr("q.jsonl:1 has no answer, which needs no_answer: true."));

@@ -98,6 +98,11 @@ TEST_F(RecordFiles, SayWhichColumnsThereAre) {
             "f:3: has the field id; 'text' is none of them.");
   EXPECT_EQ(error(RecordFormat::kJsonl, "id,text\n", {{"text"}}),
             "f:1 must be a JSON object, got no JSON; line 1 looks like CSV: use csv.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "[{\"text\": 1}]\n", {{"text"}}),
+            "f:1 must be a JSON object, got another value; line 1 looks like a JSON list: jsonl "
+            "has an object in each line.");
+  EXPECT_EQ(error(RecordFormat::kTsv, "Well, what now?\n", {{"text"}}),
+            "f:1: has the column Well, what now?; 'text' is none of them.");
 }
 
 TEST_F(RecordFiles, JsonlHasNamedFields) {
@@ -112,7 +117,7 @@ TEST_F(RecordFiles, JsonlHasNamedFields) {
             "f:1: the field 'a' must be a text or a number, got null.");
   EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": 1}\n{\"a\": 1\n", {{"a"}}),
             "f:2 must be a JSON object, got no JSON.");
-  EXPECT_EQ(error(RecordFormat::kJsonl, "[{\"a\": 1}]", {{"a"}}),
+  EXPECT_EQ(error(RecordFormat::kJsonl, "7", {{"a"}}),
             "f:1 must be a JSON object, got another value.");
 }
 
