@@ -7,6 +7,7 @@
 
 #include "core/tensor.h"
 #include "data/batching.h"
+#include "data/block_places.h"
 #include "data/masking.h"
 #include "data/token_stream.h"
 
@@ -22,6 +23,7 @@ struct BlockOptions {
   /// padded with the pad id.
   bool shuffle = true;
   uint64_t seed = 1;
+  MixOptions mix = {};  ///< of the corpora of a list; applies with shuffle
 
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
@@ -53,6 +55,7 @@ class BlockBatches {
  private:
   TokenStream stream_;
   BlockOptions options_;
+  BlockPlaces places_;
   EpochWalk walk_;
 };
 
@@ -74,6 +77,7 @@ class MaskedBlockBatches {
   MaskingVocabulary vocabulary_;
   BlockOptions options_;
   MaskingOptions masking_;
+  BlockPlaces places_;
   EpochWalk walk_;
 };
 

@@ -71,15 +71,22 @@ EpochRows Mixture::epoch(int64_t number) const {
   return rows;
 }
 
-int64_t EpochRows::operator[](int64_t i) const {
-  if (parts_.empty()) return i;
-  const Part& part = *std::find_if(parts_.begin(), parts_.end(),
-                                   [i](const Part& candidate) { return i < candidate.end; });
+const EpochRows::Part& EpochRows::part_of(int64_t i) const {
+  return *std::find_if(parts_.begin(), parts_.end(),
+                       [i](const Part& candidate) { return i < candidate.end; });
+}
+
+EpochRows::Place EpochRows::place(int64_t i) const {
+  const Part& part = part_of(i);
   const int64_t place = i + part.shift;
   // The pass stands where other draws have the epoch.
   PhiloxKey key = draw_key(seed_, place / part.rows, "data.mixture");
   key.stream += part.number;
-  return part.first + Permutation(part.rows, key)(place % part.rows);
+  return {part.number, place / part.rows, Permutation(part.rows, key)(place % part.rows)};
+}
+
+int64_t EpochRows::operator[](int64_t i) const {
+  return parts_.empty() ? i : part_of(i).first + place(i).row;
 }
 
 }  // namespace tapestry

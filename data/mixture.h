@@ -30,8 +30,18 @@ class EpochRows {
   /// Each of these rows once.
   explicit EpochRows(int64_t rows) : size_(rows) {}
 
+  /// What stands at a place of an epoch.
+  struct Place {
+    size_t corpus;  ///< its number in the list
+    int64_t pass;   ///< through that corpus, from 0 over all epochs
+    int64_t row;    ///< of the corpus
+  };
+
   int64_t size() const { return size_; }
+  /// The row among those of all corpora.
   int64_t operator[](int64_t i) const;
+  /// Of a mixture with shares.
+  Place place(int64_t i) const;
 
  private:
   friend class Mixture;
@@ -44,6 +54,8 @@ class EpochRows {
     int64_t rows;
     uint32_t number;
   };
+
+  const Part& part_of(int64_t i) const;
 
   int64_t size_;
   uint64_t seed_ = 0;

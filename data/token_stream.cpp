@@ -23,6 +23,19 @@ TokenStream::TokenStream(const std::vector<int32_t>& ids, StreamFacts facts)
 TokenStream::TokenStream(std::shared_ptr<const TokenTable> table, StreamFacts facts)
     : table_(std::move(table)), facts_(std::move(facts)) {}
 
+std::vector<int64_t> TokenStream::parts() const {
+  if (!table_ || table_->facts().parts.empty()) return {size()};
+  std::vector<int64_t> tokens;
+  int64_t row = 0;
+  for (const int64_t documents : table_->facts().parts) {
+    const std::span<const int32_t> first = table_->list(row, 0);
+    row += documents;
+    const std::span<const int32_t> last = table_->list(row - 1, 0);
+    tokens.push_back(last.data() + last.size() - first.data());
+  }
+  return tokens;
+}
+
 TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                               const LoadContext& context) {
   check_not_empty(specs);

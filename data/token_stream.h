@@ -36,6 +36,8 @@ class TokenStream {
   int64_t characters() const { return facts_.characters; }
   int64_t documents() const { return facts_.documents; }
   const FilterCounts& counts() const { return facts_.counts; }
+  /// Tokens of each corpus of the list; the eos between two counts to the second.
+  std::vector<int64_t> parts() const;
   /// Whether the ids come from a cache file, so that nothing was encoded.
   bool from_cache() const { return table_ && table_->from_cache(); }
 

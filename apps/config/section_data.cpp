@@ -11,13 +11,11 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
                   std::vector<CorpusSpec>& corpora) {
   s.section_list(key, corpora, meaning, [&](ConfigSection& c, CorpusSpec& corpus) {
     bind_corpus(c, task, corpus);
-    const bool blocks = task.reads_blocks && corpus.prompt.empty();
-    const bool examples = !blocks && !task.reads_points && corpus.images.empty();
+    const bool texts = !task.reads_points && corpus.images.empty();
     const bool trains = std::string(key) == "train";
-    c.read_if(trains && examples,
-              !trains  ? concat("in data.", key, ", whose examples all come once")
-              : blocks ? "with blocks of text"
-                       : "with images or points",
+    c.read_if(trains && texts,
+              trains ? "with images or points"
+                     : concat("in data.", key, ", whose examples all come once"),
               "weight", corpus.weight,
               "Share of this corpus in an epoch, in proportion to the weights of the others in the "
               "list, whatever their sizes; 0 for all: every example comes once in an epoch.",
@@ -277,10 +275,10 @@ void bind_data(ConfigSection& s, Config& config) {
                           data.cache_dir,
                           "Folder for these files, which all runs in it share and nobody deletes; "
                           "without it they are in output_dir.");
-  s.read_if(texts && !blocks, texts ? "with blocks of text" : without_text, "sampling_temperature",
-            config.batch.mix.temperature,
-            "T: the share of a corpus of n examples in an epoch is in proportion to n^(1/T), so "
-            "that small ones come more often; 0: every example comes once.",
+  s.read_if(texts, without_text, "sampling_temperature", config.batch.mix.temperature,
+            "T: the share of a corpus of n examples (blocks, where texts are cut into them) in an "
+            "epoch is in proportion to n^(1/T), so that small ones come more often; 0: every "
+            "example comes once.",
             between(0, MixOptions::kLargestTemperature));
   // Of questions bos, a token of each and two eos; of classes bos, a token and eos; of prompts eos,
   // a prompt and an answer; of pairs a token and eos.

@@ -34,7 +34,8 @@ BlockOptions block_options(const Config& config, bool shuffle) {
   return {.block_size = length,
           .batch_size = by_tokens ? config.batch.batch_size / length : config.batch.batch_size,
           .shuffle = shuffle,
-          .seed = config.seed};
+          .seed = config.seed,
+          .mix = config.batch.mix};
 }
 
 /// Calls f(batches) with the batches of the task over a text.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -108,6 +109,72 @@ TEST(Blocks, ShuffledAreWholeAndCutAnewInEveryEpoch) {
   }
   EXPECT_NE(orders[0], orders[1]);
   EXPECT_GT(offsets.size(), 12u);  // 60 draws of 16 values
+}
+
+// Three corpora, each a document: ids 100, 101, ... of 400 tokens, of 200, of 35.
+TokenStream stream_of_three() {
+  TableBuilder table(1);
+  int32_t next = 100;
+  for (const size_t tokens : {400, 200, 35}) {
+    std::vector<int32_t> ids(tokens);
+    std::iota(ids.begin(), ids.end(), next);
+    next += static_cast<int32_t>(tokens);
+    table.add({ids});
+  }
+  return TokenStream(table.finish({.counts = {}, .parts = {1, 1, 1}, .numbers = {}, .texts = {}}),
+                     {});
+}
+
+TEST(Blocks, WithWeightsKeepTheSharesAndStayInTheirCorpus) {
+  constexpr int64_t kWidth = 16;
+  BlockOptions options = options_of(kWidth, 7, true);
+  options.mix.weights = {1, 1, 2};
+  // At any offset 24, 11 and 1 blocks fit into 399, 199 and 34 places: 36 in an epoch.
+  BlockBatches batches(stream_of_three(), options);
+  std::map<size_t, int64_t> of_corpus;
+  std::set<int32_t> starts_of_third;
+  for (int epoch = 0; epoch < 40; ++epoch) {
+    int64_t blocks = 0;
+    for (const BlockBatch& batch : epoch_of(batches)) {
+      EXPECT_FALSE(batch.lengths.defined());
+      const auto ids = batch.ids.to_vector<int32_t>();
+      const auto targets = batch.targets.to_vector<int32_t>();
+      for (size_t i = 0; i < ids.size(); i += kWidth) {
+        const auto corpus_of = [](int32_t id) { return id < 500 ? 0U : id < 700 ? 1U : 2U; };
+        EXPECT_EQ(corpus_of(ids[i]), corpus_of(targets[i + kWidth - 1]));
+        EXPECT_EQ(targets[i + kWidth - 1], ids[i] + kWidth);
+        ++of_corpus[corpus_of(ids[i])];
+        if (ids[i] >= 700) starts_of_third.insert(ids[i]);
+        ++blocks;
+      }
+    }
+    EXPECT_EQ(blocks, 36);
+  }
+  EXPECT_EQ(of_corpus[0], 360);
+  EXPECT_EQ(of_corpus[1], 360);
+  EXPECT_EQ(of_corpus[2], 720);
+  EXPECT_EQ(starts_of_third.size(), 16U);  // each pass begins at a place of its own
+}
+
+TEST(Blocks, WithWeightsContinueExactly) {
+  BlockOptions options = options_of(16, 7, true);
+  options.mix.weights = {3, 1, 1};
+  expect_resumes(
+      [&](DataPosition start) { return BlockBatches(stream_of_three(), options, start); },
+      values_of);
+  const auto tokenizer = character_tokenizer("abc");
+  expect_resumes(
+      [&](DataPosition start) {
+        return MaskedBlockBatches(stream_of_three(), *tokenizer, options, {}, start);
+      },
+      values_of);
+}
+
+TEST(Blocks, WithWeightsNeedRoomInEachCorpus) {
+  BlockOptions options = options_of(64, 4, true);
+  options.mix.temperature = 5;
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { BlockBatches(stream_of_three(), options); }),
+              HasSubstr("a text to cut into blocks must have at least 65 tokens, got 35."));
 }
 
 TEST(Blocks, DependOnTheSeed) {
