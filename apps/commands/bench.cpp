@@ -9,7 +9,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
-#include "apps/run/trainer.h"
+#include "apps/run/updates.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/blas.h"

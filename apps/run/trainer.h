@@ -19,20 +19,6 @@
 
 namespace tapestry {
 
-/// How many updates a run has: max_steps, or as many as num_train_epochs are, if those are fewer.
-/// Every epoch counts as many batches as the first one has, so the number is known at the start,
-/// and to a run that goes on as well; the last update is a whole one.
-int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch);
-
-/// Those that learn; the others ask for no gradient from here on. Throws Error(kConfig) where a
-/// pattern matches no name, or where nothing is left.
-NamedVars trained_parameters(const NamedVars& params, const Config& config);
-
-/// Those that learn by their weight decay, as `training.optimizer` says. Throws Error(kConfig)
-/// where a pattern of decay_exclude matches no name of `all`.
-std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
-                                     const NamedVars& all);
-
 class Trainer {
  public:
   /// Reads the state of a training that goes on, or unrounded weights for one that begins with
@@ -88,6 +74,9 @@ class Trainer {
   void load_training_tensors(const Resume& resume);
   void load_checkpoint(const Resume& resume);
   void load_masters(const TensorReader& weights);
+  /// Those whose name the source has.
+  NamedTensors parameters_in(const TensorReader& source) const;
+  void begin_averages();
 
   const Config& config_;
   TrainingTask& task_;
