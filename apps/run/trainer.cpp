@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
 #include <functional>
 
 #include "apps/run/signals.h"
@@ -27,64 +26,108 @@ int64_t updates_of(const TrainingOptions& training, const TrainingTask& task) {
   return total_updates(training, training.num_train_epochs > 0 ? task.batches_in_epoch() : 0);
 }
 
+// One rank with one part needs none.
+std::unique_ptr<GradientExchange> make_exchange(const Config& config, Ranks& ranks,
+                                                const std::vector<ParamGroup>& groups) {
+  const DistributedOptions& options = config.distributed;
+  if (ranks.is_alone() && options.parts <= 1) return nullptr;
+  constexpr double kMegabyte = 1 << 20;
+  return std::make_unique<GradientExchange>(
+      ranks.communicator(), groups,
+      ExchangeOptions{.parts = options.parts,
+                      .shard = options.shard,
+                      .bucket_bytes = static_cast<int64_t>(kMegabyte * options.bucket_mb)});
+}
+
+NamedTensors values_of(const NamedVars& params) {
+  NamedTensors values;
+  for (const auto& [name, var] : params) values.emplace_back(name, var.value());
+  return values;
+}
+
 }  // namespace
 
-Trainer::Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
-                 Resume&& start)
+Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFolder* folder,
+                 RunLog& log, Resume&& start)
     : config_(config),
       task_(task),
       total_steps_(updates_of(config.training, task)),
       schedule_(schedule_until(config.schedule, total_steps_)),
+      ranks_(ranks),
       folder_(folder),
       log_(log),
       params_(task.parameters().named()),
       trained_(trained_parameters(params_, config)),
-      optimizer_(config.optimizer, decay_groups(config.training, trained_, params_)) {
+      exchange_(make_exchange(config, ranks, decay_groups(config.training, trained_, params_))),
+      optimizer_(config.optimizer, exchange_ ? exchange_->groups()
+                                             : decay_groups(config.training, trained_, params_)) {
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);
   if (resume.goes_on()) {
     state_ = resume.state();
     saved_step_ = state_.step;
+    agreed_seconds_ = state_.seconds;
     load_checkpoint(resume);
   } else {
+    if (!config.init_from.empty()) share(values_of(params_));
     load_masters(resume.model());
     if (config.training.ema_decay > 0) begin_averages();
   }
+  state_.parts = config.distributed.parts;
+  expect_equal_parameters();
 }
 
 void Trainer::launch_update() {
   const TrainingOptions& training = config_.training;
-  Launched launched{.step = state_.step + 1,
-                    .size = task_.next_update(training.gradient_accumulation_steps),
-                    .sums = {}};
-  const CrossEntropyOptions options{.label_smoothing = training.label_smoothing,
-                                    .normalizer = static_cast<double>(launched.size.targets)};
+  const double before = steady_seconds(), waited = window_.waited;
+  ranks_.communicator().doing("computing an update");
+  Launched launched{
+      .step = state_.step + 1,
+      .size = agree_on(task_.next_update(training.gradient_accumulation_steps / ranks_.size())),
+      .sums = {}};
+  std::vector<Tensor> sums = compute_gradients(launched.size);
+  exchange(sums, steady_seconds() - before - (window_.waited - waited));
+  for (const Tensor& of_one : sums) launched.sums.emplace_back(of_one);
+  // Now the device has enough to do: time to hear of the update before.
+  finish_update();
+  optimizer_.launch(rate_of(launched.step),
+                    {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
+                    /*gradient_scale=*/1, /*also_finite=*/sums,
+                    exchange_ ? exchange_->squares() : Tensor());
+  optimizer_.zero_grad();
+  if (exchange_) exchange_->share_parameters();
+  window_.tokens += launched.size.tokens;
+  launched_ = std::move(launched);
+}
+
+std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size) {
+  const CrossEntropyOptions options{.label_smoothing = config_.training.label_smoothing,
+                                    .normalizer = static_cast<double>(size.targets)};
   const Device device = task_.parameters().device();
+  const int64_t of_part = exchange_ ? size.micro_batches / exchange_->local_parts() : 0;
+  const int64_t first = size.micro_batches * ranks_.rank();
   std::vector<Tensor> sums;
-  for (int64_t i = 0; i < launched.size.micro_batches; ++i) {
+  for (int64_t i = 0; i < size.micro_batches; ++i) {
+    // Its number in the update, whichever rank computes it.
+    const auto number = static_cast<uint32_t>(first + i);
     const auto forward_and_backward = [&] {
       Tape tape({.seed = config_.seed,
                  .step = static_cast<uint32_t>(state_.step),
-                 .stream = static_cast<uint32_t>(i) * kStreamsPerMicroBatch});
+                 .stream = number * kStreamsPerMicroBatch});
       const CrossEntropy result = task_.loss(i, options);
       sums.push_back(result.sums);
       if (!trained_.empty()) tape.backward(result.loss);
     };
+    const bool ends_part = exchange_ && (i + 1) % of_part == 0;
+    if (ends_part) exchange_->open_part();
     if (config_.cuda_graphs) {
       as_graph(device, std::ref(forward_and_backward));  // by reference: no allocation
     } else {
       forward_and_backward();
     }
-    launched.sums.emplace_back(sums.back());
+    if (ends_part) exchange_->close_part();
   }
-  // Now the device has enough to do: time to hear of the update before.
-  finish_update();
-  optimizer_.launch(rate_of(launched.step),
-                    {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
-                    /*gradient_scale=*/1, /*also_finite=*/sums);
-  optimizer_.zero_grad();
-  window_.tokens += launched.size.tokens;
-  launched_ = std::move(launched);
+  return sums;
 }
 
 void Trainer::finish_update() {
@@ -117,7 +160,7 @@ int Trainer::run() {
   const bool on_cpu = task_.parameters().device().is_cpu();
   const auto due = [&](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto time_is_up = [&] {
-    return training.max_hours > 0 && state_.seconds >= 3600 * training.max_hours;
+    return training.max_hours > 0 && agreed_seconds_ >= 3600 * training.max_hours;
   };
   const auto is_over = [&] {
     return state_.step >= total_steps_ || patience_is_over() || time_is_up();
@@ -126,6 +169,7 @@ int Trainer::run() {
     log_.info(concat("num_train_epochs ", training.num_train_epochs, ", ", task_.batches_in_epoch(),
                      " batches in the first: the run ends after update ", total_steps_));
   }
+  if (exchange_) log_.info(ranks_and_parts());
   if (state_.step < total_steps_) log_.info("learning rate: " + rates_to_come());
   while (!is_over()) {
     const double before = steady_seconds();
@@ -133,6 +177,7 @@ int Trainer::run() {
     ++state_.step;
     state_.position = task_.position();
     state_.seconds = steady_seconds() - started;
+    if (ranks_.is_alone()) agreed_seconds_ = state_.seconds;
     const bool logged = state_.step == total_steps_ || due(training.logging_steps);
     if (on_cpu || logged) finish_update();
     window_.seconds += steady_seconds() - before;
@@ -142,10 +187,10 @@ int Trainer::run() {
     state_.seconds = steady_seconds() - started;
     if (due(training.save_steps) || best || is_over()) save(best);
 
-    if (const int signal = pending_signal(); signal != 0) {
+    if (const int signal = ranks_.is_alone() ? pending_signal() : stop_signal_; signal != 0) {
       save(false);
-      log_.info(concat("stopped by ", signal == SIGINT ? "SIGINT" : "SIGTERM", " after update ",
-                       state_.step, "; the same command (--resume auto) goes on from here"));
+      log_.info(concat("stopped by ", name_of_signal(signal), " after update ", state_.step,
+                       "; the same command (--resume auto) goes on from here"));
       return 128 + signal;
     }
   }

@@ -25,7 +25,8 @@ void Trainer::load_checkpoint(const Resume& resume) {
   }
 }
 
-// The reverse of save(). Checkpoints of before may hold all parameters beside the model's.
+// The reverse of save(). Checkpoints of before may hold all parameters beside the model's. Rank 0
+// reads; the others get from it what it read.
 void Trainer::load_training_tensors(const Resume& resume) {
   const auto is_average = [](const std::string& name) {
     return name.starts_with(kAveragePrefix) || name == "num_updates";
@@ -35,14 +36,30 @@ void Trainer::load_training_tensors(const Resume& resume) {
   const TensorReader state = resume.training().only([&](const std::string& name) {
     return !name.starts_with(kTrainedPrefix) && !is_average(name);
   });
-  load_parameters(task_.parameters(), resume.model());
-  load_masters(resume.model());
-  load_tensors(trained, parameters_in(trained), Types::kThatFit);
-  load_masters(trained);
-  load_tensors(state, optimizer_.state(), Types::kSame);
+  const NamedTensors optimizer_state = whole_state();
+  if (ranks_.is_first()) {
+    load_parameters(task_.parameters(), resume.model());
+    load_masters(resume.model());
+    load_tensors(trained, parameters_in(trained), Types::kThatFit);
+    load_masters(trained);
+    load_tensors(state, optimizer_state, Types::kSame);
+  }
+  for (const auto& [name, var] : params_) ranks_.broadcast(var.value());
+  share(optimizer_.masters());
+  share(optimizer_state);
+  // Else it is the optimizer's own memory.
+  if (exchange_ && config_.distributed.shard == Shard::kOptimizer) {
+    exchange_->load_state(optimizer_, optimizer_state);
+  }
   if (config_.training.ema_decay <= 0) return;
   begin_averages();
   if (!averages.empty()) load_tensors(averages, ema_->state(), Types::kSame);
+  share(ema_->state());
+}
+
+// Of all parameters, whatever part of it this rank has.
+NamedTensors Trainer::whole_state() {
+  return exchange_ ? exchange_->gather_state(optimizer_) : optimizer_.state();
 }
 
 NamedTensors Trainer::parameters_in(const TensorReader& source) const {
@@ -72,12 +89,17 @@ void Trainer::load_masters(const TensorReader& weights) {
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   finish_update();
+  ranks_.communicator().doing("saving");
+  expect_equal_parameters();
+  const NamedTensors optimizer_state = whole_state();
+  saved_step_ = state_.step;
+  if (folder_ == nullptr) return;
   const NamedTensors all_averages = ema_ ? ema_->state() : NamedTensors();
   const NamedTensors all_masters = optimizer_.masters();
   const std::map<std::string, Tensor> averages(all_averages.begin(), all_averages.end());
   const std::map<std::string, Tensor> masters(all_masters.begin(), all_masters.end());
   std::vector<TensorToWrite> model, training;
-  for (const auto& [name, tensor] : optimizer_.state()) training.emplace_back(name, tensor);
+  for (const auto& [name, tensor] : optimizer_state) training.emplace_back(name, tensor);
   for (const auto& [name, var] : params_) {
     const Tensor& value = var.value();
     const auto average = averages.find(kAveragePrefix + name);
@@ -96,8 +118,7 @@ void Trainer::save(bool best) {
   };
   content[kOptimizerFile] = [&](const ByteSink& sink) { write_safetensors(training, {}, sink); };
   content[kTrainerStateFile] = to_json(state_);
-  folder_.commit(state_.step, content, best, config_.training.save_total_limit);
-  saved_step_ = state_.step;
+  folder_->commit(state_.step, content, best, config_.training.save_total_limit);
 }
 
 }  // namespace tapestry

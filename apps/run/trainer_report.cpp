@@ -26,7 +26,7 @@ void Trainer::report_skipped(const Update& update) {
   fail(ErrorKind::kDiverged, "[train] ", kMostSkippedInARow,
        " updates in a row had no finite loss and gradient, the last at update ", update.step,
        "; lower the learning rate or raise warmup_steps. The last good checkpoint is in ",
-       folder_.path(), '.');
+       config_.output_dir, '.');
 }
 
 void Trainer::report(bool logged) {
@@ -51,11 +51,13 @@ void Trainer::report(bool logged) {
   const bool likelihood = !config_.task->reads_points;
   const std::string nats =
       likelihood ? fmt::format("  nll {:.4f}  ppl {:.2f}", nll, std::exp(nll)) : "";
+  MetricValues of_ranks;
+  const std::string ranks = report_ranks(of_ranks);
   log_.info(
       fmt::format("update {}  epoch {}  loss {:.4f}{}  lr {:.3g}  grad {:.3g}  "
-                  "{:.0f} tokens/s  {} left",
+                  "{:.0f} tokens/s{}  {} left",
                   state_.step, state_.position.epoch, loss, nats, lr, window_.grad_norm, rate,
-                  duration_text(left)));
+                  ranks, duration_text(left)));
   MetricValues line = {{"epoch", static_cast<double>(state_.position.epoch)}, {"loss", loss}};
   if (likelihood) {
     line.emplace_back("nll", nll);
@@ -67,6 +69,7 @@ void Trainer::report(bool logged) {
                            {"skipped_updates", static_cast<double>(state_.skipped_updates)},
                            {"peak_bytes", static_cast<double>(memory.peak_bytes)},
                            {"seconds", state_.seconds}});
+  line.insert(line.end(), of_ranks.begin(), of_ranks.end());
   log_.metrics(state_.step, "train", line);
   window_ = {};
 }

@@ -24,14 +24,27 @@ std::string listed(const std::map<std::string, double>& metrics) {
 
 }  // namespace
 
+// Every rank measures its part. What follows from the metrics is the same everywhere: rank 0's are.
+std::map<std::string, double> Trainer::measure(HeldOut set) {
+  ranks_.communicator().doing("measuring");
+  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing});
+  if (ranks_.is_alone()) return metrics;
+  std::vector<double> values;
+  for (const auto& [name, value] : metrics) values.push_back(value);
+  values = numbers_of(ranks_.communicator().broadcast(bytes_of(values)));
+  size_t next = 0;
+  for (auto& [name, value] : metrics) value = values.at(next++);
+  return metrics;
+}
+
 bool Trainer::validate() {
   if (task_.examples(HeldOut::kValidation) == 0) return false;
   finish_update();
+  expect_equal_parameters();
   std::map<std::string, double> metrics;
   {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
-    metrics =
-        task_.measure(HeldOut::kValidation, {.label_smoothing = config_.training.label_smoothing});
+    metrics = measure(HeldOut::kValidation);
   }
   const std::string text = concat("validation after update ", state_.step, ": ", listed(metrics));
   MetricValues line(metrics.begin(), metrics.end());
@@ -80,13 +93,19 @@ void Trainer::watch_plateau(const std::map<std::string, double>& metrics) {
 
 // What model.safetensors of the best checkpoint holds is what a user gets, averages included.
 void Trainer::measure_test() {
-  if (task_.examples(HeldOut::kTest) == 0 || log_.has_metrics(state_.step, kTest)) return;
-  const std::filesystem::path path = resolve_checkpoint(folder_.path());
-  const std::string name = std::filesystem::canonical(path).filename();
-  Checkpoint checkpoint(path);
-  load_parameters(task_.parameters(), TensorReader(checkpoint.open(kModelFile)));
-  const std::map<std::string, double> metrics =
-      task_.measure(HeldOut::kTest, {.label_smoothing = config_.training.label_smoothing});
+  if (task_.examples(HeldOut::kTest) == 0) return;
+  const bool measured = ranks_.is_first() && log_.has_metrics(state_.step, kTest);
+  if (ranks_.all_gather({measured ? 1. : 0.}).front().front() != 0) return;
+  std::string name;
+  if (ranks_.is_first()) {
+    const std::filesystem::path path = resolve_checkpoint(folder_->path());
+    name = std::filesystem::canonical(path).filename();
+    Checkpoint checkpoint(path);
+    load_parameters(task_.parameters(), TensorReader(checkpoint.open(kModelFile)));
+  }
+  for (const auto& [parameter, var] : params_) ranks_.broadcast(var.value());
+  const std::map<std::string, double> metrics = measure(HeldOut::kTest);
+  if (!ranks_.is_first()) return;
   const std::string step = name.substr(name.rfind('-') + 1);
   MetricValues line(metrics.begin(), metrics.end());
   line.emplace_back("checkpoint", std::stod(step));
