@@ -37,6 +37,7 @@ whole_ms=$((($(date +%s%N) - start) / 1000000))
 finish "$work/single" threads=1
 
 done_kills=0
+finished=0
 declare -A starts
 while [ "$done_kills" -lt "$kills" ]; do
   count=${ranks[RANDOM % ${#ranks[@]}]}
@@ -49,7 +50,7 @@ while [ "$done_kills" -lt "$kills" ]; do
   if kill -9 "$(victim "$pid")" 2>/dev/null; then done_kills=$((done_kills + 1)); fi
   wait "$pid" 2>/dev/null || true
   # A run that got to its end starts over, so that every kill hits a training.
-  if grep -q 'done:' "$work/killed.log" && [ -d "$work/killed" ]; then mv "$work/killed" "$work/finished-$done_kills"; fi
+  if grep -q 'done:' "$work/killed.log" && [ -d "$work/killed" ]; then mv "$work/killed" "$work/finished-$((finished += 1))"; fi
 done
 launcher=()
 finish "$work/killed" threads=2
