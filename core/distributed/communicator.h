@@ -16,7 +16,8 @@ struct CommunicatorOptions {
   double timeout_seconds = 60;   ///< a rank that is silent for so long is dead
   double heartbeat_seconds = 2;  ///< how often a rank says that it lives
   double notice_seconds = 30;    ///< rank 0 says for whom it has waited so long, and again
-  /// Gets what a user should read, from the communicator's thread. May be null.
+  /// Gets what a user should read, at once and from the communicator's thread: for whom this rank
+  /// waits, and the failure after which that thread ends the job. May be null.
   std::function<void(const std::string&)> report = nullptr;
 };
 
@@ -64,7 +65,7 @@ class Communicator {
   /// they wait for this rank.
   void doing(const char* phase);
 
-  /// All ranks are done: the last call of each.
+  /// All ranks are done. Whatever is called after that, but for end_job(), throws.
   void finish();
   /// All processes of the job end with this code. Returns where ranks are threads, and where there
   /// is one rank.

@@ -52,7 +52,6 @@ int CommunicatorEngine::know_hosts(const std::vector<std::string>& hosts) {
     const std::lock_guard lock(mutex_);
     hosts_ = hosts;
   }
-  asked_.notify_all();
   return owned_slice(stages_);
 }
 
@@ -61,6 +60,7 @@ int64_t CommunicatorEngine::enqueue(std::unique_ptr<Operation> operation) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
+    check(!leaving_, "communicator", "expected no call after finish().");
     ticket = tickets_++;
     open_.insert(ticket);
     queue_.push_back({ticket, std::move(operation), 0, 0});
@@ -119,8 +119,12 @@ void CommunicatorEngine::run(const std::function<std::unique_ptr<Transport>()>& 
     }
     changed_.notify_all();
     work();
-  } catch (...) {
-    fail_all(std::current_exception());
+  } catch (const std::exception& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    give_up(error);
   }
   // The user's threads may still look at the transport in end_job().
   {
@@ -131,6 +135,8 @@ void CommunicatorEngine::run(const std::function<std::unique_ptr<Transport>()>& 
 }
 
 void CommunicatorEngine::work() {
+  heartbeats_ = std::make_unique<Heartbeats>(
+      *transport_, HeartbeatOptions{options_.heartbeat_seconds, options_.timeout_seconds});
   for (;;) {
     const bool busy = take_work();
     int end_code;
@@ -143,29 +149,21 @@ void CommunicatorEngine::work() {
       leaving = leaving_ && running_.empty() && queue_.empty();
       stop = stop_;
       doing = doing_;
-      if (!heartbeats_ && !hosts_.empty()) hosts = hosts_;
+      hosts.swap(hosts_);
     }
     if (end_code >= 0) {
       end(end_code);
       fail(ErrorKind::kRuntime, "[communicator] the job ended with code ", end_code, '.');
     }
     if (stop) return;
-    if (!hosts.empty()) {
-      heartbeats_ = std::make_unique<Heartbeats>(
-          *transport_, hosts,
-          HeartbeatOptions{options_.heartbeat_seconds, options_.timeout_seconds});
-    }
-    if (heartbeats_) {
-      if (leaving) heartbeats_->leave();
-      // A message that never comes: nobody else will notice.
-      if (const std::string silent = heartbeats_->poll(doing); !silent.empty()) {
-        if (options_.report) options_.report(silent);
-        end(1);
-        fail(ErrorKind::kRuntime, "[communicator] ", silent, '.');
-      }
+    if (!hosts.empty()) heartbeats_->know(std::move(hosts));
+    if (leaving) heartbeats_->leave();
+    // A message that never comes: nobody else will notice.
+    if (const std::string silent = heartbeats_->poll(doing); !silent.empty()) {
+      fail(ErrorKind::kRuntime, "[communicator] ", silent, '.');
     }
     advance();
-    if (leaving && heartbeats_ && heartbeats_->gone()) {
+    if (leaving && heartbeats_->gone()) {
       transport_->finish();
       return;
     }
@@ -174,10 +172,8 @@ void CommunicatorEngine::work() {
       continue;
     }
     std::unique_lock lock(mutex_);
-    asked_.wait_for(lock, kIdlePause, [&] {
-      return !queue_.empty() || end_code_ >= 0 || leaving_ || stop_ ||
-             (!heartbeats_ && !hosts_.empty());
-    });
+    asked_.wait_for(lock, kIdlePause,
+                    [&] { return !queue_.empty() || end_code_ >= 0 || leaving_ || stop_; });
   }
 }
 
@@ -225,7 +221,7 @@ void CommunicatorEngine::advance() {
 }
 
 void CommunicatorEngine::report_waiting(Running& running, double now) {
-  if (rank_ != 0 || !heartbeats_ || !options_.report) return;
+  if (rank_ != 0 || !options_.report) return;
   if (now - running.reported < options_.notice_seconds) return;
   running.reported = now;
   for (const int rank : running.operation->awaited()) {
@@ -234,9 +230,16 @@ void CommunicatorEngine::report_waiting(Running& running, double now) {
   }
 }
 
-void CommunicatorEngine::fail_all(std::exception_ptr error) {
-  const std::lock_guard lock(mutex_);
-  failure_ = std::move(error);
+void CommunicatorEngine::give_up(const std::exception& error) {
+  {
+    // Somebody has said why the job ends; or the constructor throws what it waits for.
+    const std::lock_guard lock(mutex_);
+    if (ended_ || !ready_) return;
+  }
+  // The thread that trains may be long in coming to its next call.
+  if (options_.report) options_.report(error.what());
+  const auto* const own = dynamic_cast<const Error*>(&error);
+  end(own != nullptr ? static_cast<int>(own->kind()) : 1);
 }
 
 }  // namespace tapestry

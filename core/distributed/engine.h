@@ -30,7 +30,7 @@ class CommunicatorEngine {
   const std::string& library() const { return library_; }
   const std::vector<Stage>& stages() const { return stages_; }
 
-  /// Heartbeats and bucket operations begin now. Returns the slice that this rank owns.
+  /// Bucket operations may begin. Returns the slice that this rank owns.
   int know_hosts(const std::vector<std::string>& hosts);
 
   int64_t enqueue(std::unique_ptr<Operation> operation);
@@ -54,7 +54,8 @@ class CommunicatorEngine {
   void advance();
   void end(int code);
   void report_waiting(Running& running, double now);
-  void fail_all(std::exception_ptr error);
+  /// The thread has failed: nobody must wait for what it will not do.
+  void give_up(const std::exception& error);
 
   const CommunicatorOptions options_;
   std::string host_, library_;
@@ -72,7 +73,7 @@ class CommunicatorEngine {
   std::condition_variable changed_, asked_;
   std::deque<Running> queue_;
   std::unordered_set<int64_t> open_;  // tickets that are not done
-  std::vector<std::string> hosts_;
+  std::vector<std::string> hosts_;    // until the thread has taken them
   Heartbeats::Doing doing_;
   std::exception_ptr failure_;
   int64_t tickets_ = 0;

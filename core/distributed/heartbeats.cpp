@@ -13,9 +13,8 @@ constexpr int kTag = Transport::kLargestTag;
 
 }  // namespace
 
-Heartbeats::Heartbeats(Transport& transport, const std::vector<std::string>& hosts,
-                       const HeartbeatOptions& options)
-    : transport_(transport), hosts_(hosts), options_(options), polled_(steady_seconds()) {
+Heartbeats::Heartbeats(Transport& transport, const HeartbeatOptions& options)
+    : transport_(transport), options_(options), polled_(steady_seconds()) {
   const int first = transport.rank() == 0 ? 1 : 0;
   const int end = transport.rank() == 0 ? transport.size() : 1;
   for (int rank = first; rank < end; ++rank) {
@@ -77,6 +76,7 @@ void Heartbeats::speak(Peer& peer, const Doing& doing, double now) {
 }
 
 std::string Heartbeats::name_of(int rank) const {
+  if (hosts_.empty()) return concat("rank ", rank);
   return concat("rank ", rank, " (", hosts_[static_cast<size_t>(rank)], ')');
 }
 

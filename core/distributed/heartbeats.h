@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/distributed/transport.h"
@@ -15,8 +16,9 @@ struct HeartbeatOptions {
 
 class Heartbeats {
  public:
-  Heartbeats(Transport& transport, const std::vector<std::string>& hosts,
-             const HeartbeatOptions& options);
+  Heartbeats(Transport& transport, const HeartbeatOptions& options);
+  /// The host of each rank. Until then ranks are named by their numbers.
+  void know(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
   /// What this rank does, and since when (steady_seconds()).
   struct Doing {

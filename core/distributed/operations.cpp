@@ -54,11 +54,23 @@ std::vector<int> Operation::awaited() const {
   return ranks;
 }
 
+namespace {
+
+// MPI counts bytes in an int: a longer message would arrive in part.
+void check_message(int64_t bytes) {
+  check(bytes <= Transport::kLargestMessage, "communicator", "expected messages of at most ",
+        Transport::kLargestMessage, " bytes, got ", bytes, '.');
+}
+
+}  // namespace
+
 void Operation::send(Transport& transport, int to, int tag, const void* data, int64_t bytes) {
+  check_message(bytes);
   pending_.push_back({transport.send(to, tag, data, bytes), -1});
 }
 
 void Operation::receive(Transport& transport, int from, int tag, void* data, int64_t bytes) {
+  check_message(bytes);
   pending_.push_back({transport.receive(from, tag, data, bytes), from});
 }
 
