@@ -31,13 +31,20 @@ std::vector<T> take_values(std::string_view& bytes, size_t count) {
   return values;
 }
 
+ExchangeOptions usable(ExchangeOptions options, const Communicator& communicator) {
+  if (communicator.size() == 1) options.shard = Shard::kNone;
+  // A piece of a bucket is one message.
+  options.bucket_bytes = std::min(options.bucket_bytes, Transport::kLargestMessage);
+  return options;
+}
+
 }  // namespace
 
 // Hears when the gradient of a parameter is complete.
 struct GradientExchange::Leaf final : GradientListener {
   Leaf(GradientExchange& exchange, size_t param) : exchange(exchange), param(param) {}
   void complete(Gradient&) override {
-    if (exchange.open_) exchange.deliver(param);
+    if (exchange.open_) exchange.complete(param);
   }
   GradientExchange& exchange;
   size_t param;
@@ -52,7 +59,7 @@ GradientExchange::GradientExchange(Communicator& communicator,
                                    const std::vector<ParamGroup>& groups,
                                    const ExchangeOptions& options)
     : communicator_(communicator),
-      options_(options),
+      options_(usable(options, communicator)),
       ranks_(communicator.size()),
       local_parts_(options.parts / ranks_),
       owned_(groups) {
@@ -173,9 +180,18 @@ void GradientExchange::open_part() {
   open_ = true;
 }
 
+// A backward pass has added all that it will to a parameter's gradient.
+void GradientExchange::complete(size_t index) {
+  // What has been delivered may be on its way to other ranks.
+  check(!delivered_[index], "exchange",
+        "expected one backward pass in a part once it is open, got "
+        "another one that reaches '",
+        params_[index].name, "'.");
+  deliver(index);
+}
+
 // The gradient of a parameter is complete in this part, or nothing will come.
 void GradientExchange::deliver(size_t index) {
-  if (delivered_[index]) return;
   delivered_[index] = true;
   const Param& param = params_[index];
   Gradient& gradient = *param.var.gradient();
@@ -220,7 +236,9 @@ void GradientExchange::start_buckets() {
 
 void GradientExchange::close_part() {
   check(open_, "exchange", "no part is open.");
-  for (size_t i = 0; i < params_.size(); ++i) deliver(i);
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!delivered_[i]) deliver(i);
+  }
   open_ = false;
   if (!sums_.empty()) sums_.pop_back();  // the target
   free_.insert(free_.end(), sums_.begin(), sums_.end());

@@ -41,9 +41,9 @@ constexpr const char* name_of(Shard shard) {
 inline constexpr auto kShards = enumerators<Shard>();
 
 struct ExchangeOptions {
-  int64_t parts = 1;  ///< P
-  Shard shard = Shard::kNone;
-  int64_t bucket_bytes = int64_t{8} << 20;
+  int64_t parts = 1;                        ///< P
+  Shard shard = Shard::kNone;               ///< one rank has nobody to share the state with: kNone
+  int64_t bucket_bytes = int64_t{8} << 20;  ///< at most Transport::kLargestMessage counts
 };
 
 /// Whether R ranks can share P parts: R divides P, and P / R is a power of two (or R is 1).
@@ -68,7 +68,8 @@ class GradientExchange {
   int64_t buckets() const { return static_cast<int64_t>(buckets_.size()); }
 
   // One update: for each local part, add up the gradients of its micro-batches but the last; then
-  // open_part(), the last one's backward, close_part(). Then finish().
+  // open_part(), the last one's backward, close_part(). Then finish(). Between open_part() and
+  // close_part() a gradient must be complete once: a second tape that adds to one throws.
 
   void open_part();
   void close_part();
@@ -114,6 +115,7 @@ class GradientExchange {
 
   void cut_into_buckets();
   void cut_own_pieces();
+  void complete(size_t param);
   void deliver(size_t param);
   void start_buckets();
   void add_up_squares(const std::vector<std::string>& words);
