@@ -176,6 +176,7 @@ void GradientExchange::open_part() {
   if (last_) {
     for (BucketState& bucket : buckets_) bucket.missing = bucket.last - bucket.first;
     started_ = 0;
+    opened_ = steady_seconds();
   }
   open_ = true;
 }
@@ -212,7 +213,9 @@ void GradientExchange::deliver(size_t index) {
     BucketState& bucket = buckets_[b];
     const auto at = static_cast<int64_t>(index);
     if (at < bucket.first || at >= bucket.last) continue;
-    if (--bucket.missing == 0 && !order_known_) completed_.push_back(b);
+    if (--bucket.missing > 0) continue;
+    bucket.completed = steady_seconds();
+    if (!order_known_) completed_.push_back(b);
   }
   start_buckets();
 }
@@ -236,6 +239,7 @@ void GradientExchange::start_buckets() {
 
 void GradientExchange::close_part() {
   check(open_, "exchange", "no part is open.");
+  closed_ = steady_seconds();
   for (size_t i = 0; i < params_.size(); ++i) {
     if (!delivered_[i]) deliver(i);
   }
@@ -304,6 +308,15 @@ std::vector<std::string> GradientExchange::finish(const std::string& word) {
   stack_.clear();
   part_ = 0;
   return words;
+}
+
+double GradientExchange::late_share() const {
+  const double late = closed_ - (closed_ - opened_) / 20;
+  int64_t elements = 0;
+  for (const BucketState& bucket : buckets_) {
+    if (bucket.completed >= late) elements += bucket.end - bucket.begin;
+  }
+  return elements_ == 0 ? 0 : static_cast<double>(elements) / static_cast<double>(elements_);
 }
 
 // The sums of all chunks, wherever they were computed, added in the order of the flat array.

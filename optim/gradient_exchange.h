@@ -79,6 +79,9 @@ class GradientExchange {
   std::vector<std::string> finish(const std::string& word = "");
   /// The sum of the squares of all gradients after finish(), float64: for Optimizer::launch.
   const Tensor& squares() const { return squares_; }
+  /// The share of the bytes in buckets that were complete only as the last part's backward pass
+  /// ended (in its last twentieth): no exchange can hide them. Of the last update.
+  double late_share() const;
   /// Seconds that finish() waited for other ranks, of all updates.
   double seconds_waited() const { return seconds_waited_; }
 
@@ -100,9 +103,10 @@ class GradientExchange {
     int64_t begin, end;  // in the flat array
   };
   struct BucketState {
-    int64_t begin, end;   // in the flat array
-    int64_t first, last;  // parameters that lie in it, [first, last)
-    int64_t missing = 0;  // of them, in this part
+    int64_t begin, end;    // in the flat array
+    int64_t first, last;   // parameters that lie in it, [first, last)
+    int64_t missing = 0;   // of them, in this part
+    double completed = 0;  // when, in the last part (steady_seconds())
     Communicator::Ticket ticket = -1;
   };
   // Elements of one parameter within one slice of this rank.
@@ -148,6 +152,7 @@ class GradientExchange {
   int64_t part_ = 0;
   size_t started_ = 0;
   bool open_ = false, last_ = false;  // a part is open; it is the last of this rank
+  double opened_ = 0, closed_ = 0;    // when the last part was
   Tensor squares_;
   double seconds_waited_ = 0;
 };

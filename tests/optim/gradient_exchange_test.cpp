@@ -367,6 +367,25 @@ TEST(GradientExchange, ABucketIsNoLongerThanAMessage) {
   EXPECT_EQ(exchange.buckets(), 3);
 }
 
+TEST(GradientExchange, KnowsWhatIsCompleteOnlyAtTheEnd) {
+  using std::chrono::milliseconds;
+  Communicator alone;
+  const Model model;
+  GradientExchange exchange(alone, model.groups(), {.bucket_bytes = 1});
+  exchange.open_part();
+  std::this_thread::sleep_for(milliseconds(20));
+  backward(model, 0, never);
+  exchange.close_part();
+  EXPECT_EQ(exchange.late_share(), 1);  // all came together
+  exchange.finish();
+  exchange.open_part();
+  backward(model, 0, only_part_1);
+  std::this_thread::sleep_for(milliseconds(200));
+  exchange.close_part();  // brings zeros for the one that was not reached
+  EXPECT_GT(exchange.late_share(), 0);
+  EXPECT_LT(exchange.late_share(), 0.5);
+}
+
 TEST(GradientExchange, PartsComeInTurn) {
   Communicator alone;
   const Model model;
