@@ -51,9 +51,9 @@ bool parts_fit(int64_t parts, int64_t ranks);
 
 class GradientExchange {
  public:
-  /// `groups` hold the parameters in the optimizer's order, all of one dtype: float32 or float64,
-  /// and on a CPU where there are several ranks. Throws Error(kConfig) unless parts_fit(). The
-  /// communicator must outlive this.
+  /// `groups` hold the parameters in the optimizer's order, all of one dtype, float32 or float64.
+  /// Those of several ranks may be on GPUs after Communicator::connect_gpus(). Throws
+  /// Error(kConfig) unless parts_fit(). The communicator must outlive this.
   GradientExchange(Communicator& communicator, const std::vector<ParamGroup>& groups,
                    const ExchangeOptions& options);
   ~GradientExchange();
@@ -122,7 +122,8 @@ class GradientExchange {
   void complete(size_t param);
   void deliver(size_t param);
   void start_buckets();
-  void add_up_squares(const std::vector<std::string>& words);
+  Tensor start_squares(const Tensor& flat);
+  void add_up_squares(const Tensor& sums);
   Tensor flat_buffer();
   Bucket bucket_of(const BucketState& bucket, const Tensor& flat) const;
   // [begin, end) of the slice of a bucket.
@@ -154,6 +155,7 @@ class GradientExchange {
   bool open_ = false, last_ = false;  // a part is open; it is the last of this rank
   double opened_ = 0, closed_ = 0;    // when the last part was
   Tensor squares_;
+  Communicator::Ticket squares_ticket_ = -1;
   double seconds_waited_ = 0;
 };
 

@@ -55,6 +55,13 @@ int CommunicatorEngine::know_hosts(const std::vector<std::string>& hosts) {
   return owned_slice(stages_);
 }
 
+int CommunicatorEngine::connect(std::unique_ptr<DeviceLink> link, bool one_stage) {
+  if (one_stage) stages_ = {stage_of_all(rank_, size_)};
+  const std::lock_guard lock(mutex_);
+  link_ = std::move(link);
+  return owned_slice(stages_);
+}
+
 int64_t CommunicatorEngine::enqueue(std::unique_ptr<Operation> operation) {
   int64_t ticket;
   {
@@ -63,7 +70,7 @@ int64_t CommunicatorEngine::enqueue(std::unique_ptr<Operation> operation) {
     check(!leaving_, "communicator", "expected no call after finish().");
     ticket = tickets_++;
     open_.insert(ticket);
-    queue_.push_back({ticket, std::move(operation), 0, 0});
+    queue_.push_back({ticket, std::move(operation)});
   }
   asked_.notify_all();
   return ticket;
@@ -149,6 +156,7 @@ void CommunicatorEngine::work() {
       leaving = leaving_ && running_.empty() && queue_.empty();
       stop = stop_;
       doing = doing_;
+      doing.begun = begun_;
       hosts.swap(hosts_);
     }
     if (end_code >= 0) {
@@ -164,6 +172,7 @@ void CommunicatorEngine::work() {
     }
     advance();
     if (leaving && heartbeats_->gone()) {
+      if (link_) link_->finish();
       transport_->finish();
       return;
     }
@@ -181,6 +190,7 @@ void CommunicatorEngine::end(int code) {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
+    if (link_) link_->abort();
   }
   transport_->end_job(code);
 }
@@ -194,7 +204,8 @@ bool CommunicatorEngine::take_work() {
       next = std::move(queue_.front());
       queue_.pop_front();
     }
-    next.since = next.reported = steady_seconds();
+    next.reported = steady_seconds();
+    next.number = begun_;
     // Tags come again long after the messages that had them.
     constexpr int64_t kRound = Transport::kLargestTag / Operation::kTags;
     const int tag = static_cast<int>(begun_++ % kRound) * Operation::kTags;
@@ -206,18 +217,35 @@ bool CommunicatorEngine::take_work() {
 void CommunicatorEngine::advance() {
   const double now = steady_seconds();
   for (auto it = running_.begin(); it != running_.end();) {
-    if (!it->operation->advance(*transport_)) {
-      report_waiting(*it, now);
-      ++it;
+    const bool ended = it->operation->advance(*transport_);
+    if (ended || it->operation->is_on_its_way()) release(it->ticket);
+    if (ended) {
+      it = running_.erase(it);
       continue;
     }
-    {
-      const std::lock_guard lock(mutex_);
-      open_.erase(it->ticket);
-    }
-    changed_.notify_all();
-    it = running_.erase(it);
+    report_waiting(*it, now);
+    if (link_) watch_gpu(*it, now);
+    ++it;
   }
+}
+
+// Who waits for it may go on.
+void CommunicatorEngine::release(int64_t ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_.erase(ticket) == 0) return;
+  }
+  changed_.notify_all();
+}
+
+// Heartbeats do not see the network between GPUs. What all ranks have begun must end.
+void CommunicatorEngine::watch_gpu(Running& running, double now) {
+  if (!running.operation->awaited().empty() || heartbeats_->begun_by_all() <= running.number)
+    return;
+  if (running.begun_by_all == 0) running.begun_by_all = now;
+  check(now - running.begun_by_all < options_.timeout_seconds, "communicator",
+        "all ranks have begun an exchange between GPUs, and it has not ended for ",
+        options_.timeout_seconds, " s.");
 }
 
 void CommunicatorEngine::report_waiting(Running& running, double now) {

@@ -24,6 +24,7 @@ class Heartbeats {
   struct Doing {
     const char* phase;
     double since;
+    int64_t begun = 0;  ///< operations that it has begun
   };
 
   /// Sends and receives what is due. Returns what to say of a rank whose silence is too long, else
@@ -35,6 +36,9 @@ class Heartbeats {
   /// "reading data for 31 s", as rank 0 heard last; on other ranks only of rank 0.
   std::string last_word_of(int rank) const;
 
+  /// The operations that every rank has begun, as this one has heard.
+  int64_t begun_by_all() const;
+
   /// From now on this rank says good-bye: no message of it will be under way.
   void leave() { leaving_ = true; }
   /// Whether all have said good-bye to this rank and have heard its own.
@@ -44,6 +48,7 @@ class Heartbeats {
   struct Beat {
     char phase[48];
     double seconds;
+    int64_t begun;  // rank 0 tells the fewest of all
     int32_t leaving;
   };
   // This rank's connection with one of those that it talks to.
@@ -67,6 +72,7 @@ class Heartbeats {
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
   double polled_;
+  int64_t begun_ = 0;
   bool leaving_ = false;
 };
 
