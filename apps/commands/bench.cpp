@@ -11,7 +11,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/bench_ranks.h"
 #include "apps/commands/commands.h"
-#include "apps/run/trainer.h"
+#include "apps/run/updates.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/blas.h"
