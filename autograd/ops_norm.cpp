@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "autograd/running_statistics.h"
 #include "core/kernels/batch_norm.h"
 #include "core/kernels/embedding.h"
 
@@ -160,13 +161,11 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
                               variance.data<W>());
     }
     if (training && !Tape::current()->repeats()) {
-      kernels::update_running(device, options.momentum, 1.0, mean.data<W>(), running_mean.data<W>(),
-                              shape.cols);
+      update_running(mean, options.momentum, 1.0, running_mean);
       if (options.biased || shape.rows > 1) {
         const double correction =
             options.biased ? 1 : static_cast<double>(shape.rows) / (shape.rows - 1);
-        kernels::update_running(device, options.momentum, correction, variance.data<W>(),
-                                running_variance.data<W>(), shape.cols);
+        update_running(variance, options.momentum, correction, running_variance);
       }
     }
     BatchNormForward<T> args{};

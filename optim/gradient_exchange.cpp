@@ -31,13 +31,20 @@ std::vector<T> take_values(std::string_view& bytes, size_t count) {
   return values;
 }
 
+ExchangeOptions usable(ExchangeOptions options, const Communicator& communicator) {
+  if (communicator.size() == 1) options.shard = Shard::kNone;
+  // A piece of a bucket is one message.
+  options.bucket_bytes = std::min(options.bucket_bytes, Transport::kLargestMessage);
+  return options;
+}
+
 }  // namespace
 
 // Hears when the gradient of a parameter is complete.
 struct GradientExchange::Leaf final : GradientListener {
   Leaf(GradientExchange& exchange, size_t param) : exchange(exchange), param(param) {}
   void complete(Gradient&) override {
-    if (exchange.open_) exchange.deliver(param);
+    if (exchange.open_) exchange.complete(param);
   }
   GradientExchange& exchange;
   size_t param;
@@ -52,7 +59,7 @@ GradientExchange::GradientExchange(Communicator& communicator,
                                    const std::vector<ParamGroup>& groups,
                                    const ExchangeOptions& options)
     : communicator_(communicator),
-      options_(options),
+      options_(usable(options, communicator)),
       ranks_(communicator.size()),
       local_parts_(options.parts / ranks_),
       owned_(groups) {
@@ -70,10 +77,12 @@ GradientExchange::GradientExchange(Communicator& communicator,
             dtype_, " on ", device_, '.');
     }
   }
-  if (dtype_ == DType::kBFloat16 || (ranks_ > 1 && !device_.is_cpu())) {
-    fail(ErrorKind::kConfig, "[exchange] gradients of ", dtype_, " on ", device_,
+  if (dtype_ == DType::kBFloat16) {
+    fail(ErrorKind::kConfig, "[exchange] gradients of ", dtype_,
          " cannot be added up over ranks or parts yet.");
   }
+  check(ranks_ == 1 || device_.is_cpu() || communicator.connects_gpus(), "exchange",
+        "gradients on ", device_, " need Communicator::connect_gpus().");
   cut_into_buckets();
   cut_own_pieces();
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -169,13 +178,23 @@ void GradientExchange::open_part() {
   if (last_) {
     for (BucketState& bucket : buckets_) bucket.missing = bucket.last - bucket.first;
     started_ = 0;
+    opened_ = steady_seconds();
   }
   open_ = true;
 }
 
+// A backward pass has added all that it will to a parameter's gradient.
+void GradientExchange::complete(size_t index) {
+  // What has been delivered may be on its way to other ranks.
+  check(!delivered_[index], "exchange",
+        "expected one backward pass in a part once it is open, got "
+        "another one that reaches '",
+        params_[index].name, "'.");
+  deliver(index);
+}
+
 // The gradient of a parameter is complete in this part, or nothing will come.
 void GradientExchange::deliver(size_t index) {
-  if (delivered_[index]) return;
   delivered_[index] = true;
   const Param& param = params_[index];
   Gradient& gradient = *param.var.gradient();
@@ -196,14 +215,16 @@ void GradientExchange::deliver(size_t index) {
     BucketState& bucket = buckets_[b];
     const auto at = static_cast<int64_t>(index);
     if (at < bucket.first || at >= bucket.last) continue;
-    if (--bucket.missing == 0 && !order_known_) completed_.push_back(b);
+    if (--bucket.missing > 0) continue;
+    bucket.completed = steady_seconds();
+    if (!order_known_) completed_.push_back(b);
   }
   start_buckets();
 }
 
 Bucket GradientExchange::bucket_of(const BucketState& bucket, const Tensor& flat) const {
   char* const data = static_cast<char*>(flat.raw()) + bucket.begin * size_of(dtype_);
-  return {data, bucket.end - bucket.begin, dtype_, flat};
+  return {data, bucket.end - bucket.begin, dtype_, flat, device_};
 }
 
 // A bucket goes when it is complete and all before it went: so the order is the same everywhere.
@@ -220,7 +241,10 @@ void GradientExchange::start_buckets() {
 
 void GradientExchange::close_part() {
   check(open_, "exchange", "no part is open.");
-  for (size_t i = 0; i < params_.size(); ++i) deliver(i);
+  closed_ = steady_seconds();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!delivered_[i]) deliver(i);
+  }
   open_ = false;
   if (!sums_.empty()) sums_.pop_back();  // the target
   free_.insert(free_.end(), sums_.begin(), sums_.end());
@@ -237,31 +261,17 @@ std::vector<std::string> GradientExchange::finish(const std::string& word) {
     if (ranks_ > 1) communicator_.wait(bucket.ticket);
   }
   const Tensor flat = stack_.back();
+  const Tensor squares = start_squares(flat);
   std::vector<uint8_t> reached(reached_.begin(), reached_.end());
-  std::string mine = bytes_of(reached.data(), reached.size());
-  if (options_.shard == Shard::kOptimizer) {
-    std::vector<double> sums;
-    for (const BucketState& bucket : buckets_) {
-      const auto [begin, end] = slice_of(bucket, communicator_.slice());
-      const size_t old = sums.size();
-      sums.resize(old + static_cast<size_t>((end - begin) / kChunk));
-      dispatch(flat, [&, begin = begin, end = end](auto, auto type) {
-        using T = decltype(type);
-        if constexpr (std::is_same_v<T, Wider<T>>) {
-          kernels::chunk_squares(Cpu{}, flat.data<T>() + begin, end - begin, sums.data() + old);
-        }
-      });
-    }
-    mine += bytes_of(sums.data(), sums.size());
-  }
-  std::vector<std::string> words = communicator_.all_gather(mine + word);
+  const size_t prefix = reached.size();
+  std::vector<std::string> words =
+      communicator_.all_gather(bytes_of(reached.data(), prefix) + word);
+  add_up_squares(squares);
   seconds_waited_ += steady_seconds() - before;
-  for (const std::string& other : words) {
-    for (size_t i = 0; i < reached.size(); ++i) reached[i] |= static_cast<uint8_t>(other.at(i));
+  for (std::string& other : words) {
+    for (size_t i = 0; i < prefix; ++i) reached[i] |= static_cast<uint8_t>(other.at(i));
+    other.erase(0, prefix);
   }
-  add_up_squares(words);
-  const size_t prefix = mine.size();
-  for (std::string& other : words) other.erase(0, prefix);
 
   const auto give = [&](const Var& var, size_t param, int64_t begin, int64_t end) {
     if (reached[param] != 0) var.gradient()->accept(flat.slice(begin, end));
@@ -288,31 +298,60 @@ std::vector<std::string> GradientExchange::finish(const std::string& word) {
   return words;
 }
 
-// The sums of all chunks, wherever they were computed, added in the order of the flat array.
-void GradientExchange::add_up_squares(const std::vector<std::string>& words) {
-  const Tensor flat = stack_.back();
-  Tensor sums = Tensor::zeros({elements_ / kChunk}, DType::kFloat64, device_);
-  squares_ = Tensor::empty({}, DType::kFloat64, device_);
+double GradientExchange::late_share() const {
+  const double late = closed_ - (closed_ - opened_) / 20;
+  int64_t elements = 0;
+  for (const BucketState& bucket : buckets_) {
+    if (bucket.completed >= late) elements += bucket.end - bucket.begin;
+  }
+  return elements_ == 0 ? 0 : static_cast<double>(elements) / static_cast<double>(elements_);
+}
+
+// The sums of squares of this rank's chunks, at their place among those of all ranks: slice after
+// slice, each with what it has of one bucket after the other. They begin to travel.
+Tensor GradientExchange::start_squares(const Tensor& flat) {
+  const Tensor sums = Tensor::zeros({elements_ / kChunk}, DType::kFloat64, device_);
+  const int64_t own = sums.numel() / ranks_;
   dispatch(flat, [&](auto device, auto type) {
     using T = decltype(type);
     if constexpr (std::is_same_v<T, Wider<T>>) {
       if (options_.shard == Shard::kNone) {
-        kernels::chunk_squares(device, flat.data<T>(), elements_, sums.data<double>());
-      } else {
-        for (int rank = 0; rank < ranks_; ++rank) {
-          std::string_view bytes = words[static_cast<size_t>(rank)];
-          bytes.remove_prefix(params_.size());
-          const int slice = owned_slice(stages_of(rank, communicator_.hosts()));
-          for (const BucketState& bucket : buckets_) {
-            const auto [begin, end] = slice_of(bucket, slice);
-            const auto own =
-                take_values<double>(bytes, static_cast<size_t>((end - begin) / kChunk));
-            std::copy(own.begin(), own.end(), sums.data<double>() + begin / kChunk);
-          }
-        }
+        return kernels::chunk_squares(device, flat.data<T>(), elements_, sums.data<double>());
       }
-      kernels::add_chunks(device, sums.data<double>(), sums.numel(), squares_.data<double>());
+      double* to = sums.data<double>() + communicator_.slice() * own;
+      for (const BucketState& bucket : buckets_) {
+        const auto [begin, end] = slice_of(bucket, communicator_.slice());
+        kernels::chunk_squares(device, flat.data<T>() + begin, end - begin, to);
+        to += (end - begin) / kChunk;
+      }
     }
+  });
+  if (options_.shard == Shard::kOptimizer) {
+    squares_ticket_ = communicator_.start(
+        Exchange::kAllGather, {sums.raw(), sums.numel(), DType::kFloat64, sums, device_});
+  }
+  return sums;
+}
+
+// Adds them in the order of the flat array, wherever they were computed.
+void GradientExchange::add_up_squares(const Tensor& sums) {
+  Tensor in_order = sums;
+  if (options_.shard == Shard::kOptimizer) {
+    communicator_.wait(squares_ticket_);
+    in_order = Tensor::empty_like(sums);
+    int64_t from = 0;
+    for (int64_t slice = 0; slice < ranks_; ++slice) {
+      for (const BucketState& bucket : buckets_) {
+        const auto [begin, end] = slice_of(bucket, slice);
+        const int64_t count = (end - begin) / kChunk;
+        in_order.slice(begin / kChunk, end / kChunk).copy_from(sums.slice(from, from + count));
+        from += count;
+      }
+    }
+  }
+  squares_ = Tensor::empty({}, DType::kFloat64, device_);
+  dispatch_device(device_, [&](auto device) {
+    kernels::add_chunks(device, in_order.data<double>(), in_order.numel(), squares_.data<double>());
   });
 }
 

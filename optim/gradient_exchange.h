@@ -41,9 +41,9 @@ constexpr const char* name_of(Shard shard) {
 inline constexpr auto kShards = enumerators<Shard>();
 
 struct ExchangeOptions {
-  int64_t parts = 1;  ///< P
-  Shard shard = Shard::kNone;
-  int64_t bucket_bytes = int64_t{8} << 20;
+  int64_t parts = 1;                        ///< P
+  Shard shard = Shard::kNone;               ///< one rank has nobody to share the state with: kNone
+  int64_t bucket_bytes = int64_t{8} << 20;  ///< at most Transport::kLargestMessage counts
 };
 
 /// Whether R ranks can share P parts: R divides P, and P / R is a power of two (or R is 1).
@@ -51,9 +51,9 @@ bool parts_fit(int64_t parts, int64_t ranks);
 
 class GradientExchange {
  public:
-  /// `groups` hold the parameters in the optimizer's order, all of one dtype: float32 or float64,
-  /// and on a CPU where there are several ranks. Throws Error(kConfig) unless parts_fit(). The
-  /// communicator must outlive this.
+  /// `groups` hold the parameters in the optimizer's order, all of one dtype, float32 or float64.
+  /// Those of several ranks may be on GPUs after Communicator::connect_gpus(). Throws
+  /// Error(kConfig) unless parts_fit(). The communicator must outlive this.
   GradientExchange(Communicator& communicator, const std::vector<ParamGroup>& groups,
                    const ExchangeOptions& options);
   ~GradientExchange();
@@ -68,7 +68,8 @@ class GradientExchange {
   int64_t buckets() const { return static_cast<int64_t>(buckets_.size()); }
 
   // One update: for each local part, add up the gradients of its micro-batches but the last; then
-  // open_part(), the last one's backward, close_part(). Then finish().
+  // open_part(), the last one's backward, close_part(). Then finish(). Between open_part() and
+  // close_part() a gradient must be complete once: a second tape that adds to one throws.
 
   void open_part();
   void close_part();
@@ -78,6 +79,9 @@ class GradientExchange {
   std::vector<std::string> finish(const std::string& word = "");
   /// The sum of the squares of all gradients after finish(), float64: for Optimizer::launch.
   const Tensor& squares() const { return squares_; }
+  /// The share of the bytes in buckets that were complete only as the last part's backward pass
+  /// ended (in its last twentieth): no exchange can hide them. Of the last update.
+  double late_share() const;
   /// Seconds that finish() waited for other ranks, of all updates.
   double seconds_waited() const { return seconds_waited_; }
 
@@ -99,9 +103,10 @@ class GradientExchange {
     int64_t begin, end;  // in the flat array
   };
   struct BucketState {
-    int64_t begin, end;   // in the flat array
-    int64_t first, last;  // parameters that lie in it, [first, last)
-    int64_t missing = 0;  // of them, in this part
+    int64_t begin, end;    // in the flat array
+    int64_t first, last;   // parameters that lie in it, [first, last)
+    int64_t missing = 0;   // of them, in this part
+    double completed = 0;  // when, in the last part (steady_seconds())
     Communicator::Ticket ticket = -1;
   };
   // Elements of one parameter within one slice of this rank.
@@ -114,9 +119,11 @@ class GradientExchange {
 
   void cut_into_buckets();
   void cut_own_pieces();
+  void complete(size_t param);
   void deliver(size_t param);
   void start_buckets();
-  void add_up_squares(const std::vector<std::string>& words);
+  Tensor start_squares(const Tensor& flat);
+  void add_up_squares(const Tensor& sums);
   Tensor flat_buffer();
   Bucket bucket_of(const BucketState& bucket, const Tensor& flat) const;
   // [begin, end) of the slice of a bucket.
@@ -146,7 +153,9 @@ class GradientExchange {
   int64_t part_ = 0;
   size_t started_ = 0;
   bool open_ = false, last_ = false;  // a part is open; it is the last of this rank
+  double opened_ = 0, closed_ = 0;    // when the last part was
   Tensor squares_;
+  Communicator::Ticket squares_ticket_ = -1;
   double seconds_waited_ = 0;
 };
 

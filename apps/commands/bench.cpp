@@ -6,10 +6,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/bench_ranks.h"
 #include "apps/commands/commands.h"
-#include "apps/run/trainer.h"
+#include "apps/run/updates.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/blas.h"
@@ -127,16 +129,20 @@ struct Measured {
   PartSeconds parts{};         ///< of the timed steps together
   int64_t system_calls = 0;    ///< allocations that the warm steps took from the system
   double loss = 0;
+  double update_seconds = 0;           ///< of all timed steps, on a CPU
+  std::optional<RanksMeasured> ranks;  ///< where there are several
 };
 
 // Runs steps as the trainer does: forward, backward, clip, update.
 template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
-                   NextLoss next_loss) {
-  Optimizer optimizer(
-      config.optimizer,
-      decay_groups(config.training, trained_parameters(store.named(), config), store.named()));
+                   Communicator& ranks, NextLoss next_loss) {
+  const std::vector<ParamGroup> groups =
+      decay_groups(config.training, trained_parameters(store.named(), config), store.named());
+  Optimizer optimizer(config.optimizer, groups);
   Measured measured;
+  ranks.doing("measuring steps alone");
+  ranks.all_gather("");  // all are as busy
   Tensor loss;
   // CUDA graphs are made in the third step.
   const int64_t warmup_steps =
@@ -158,6 +164,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     } else {
       forward_and_backward();
     }
+    const double computed = steady_seconds();
     if (step > 0) optimizer.outcome();
     optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                             .clip_value = config.training.clip_value});
@@ -166,14 +173,30 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     if (left == 0 || left == arguments.steps) synchronize(store.device());
     if (step < warmup_steps) continue;
     measured.seconds.push_back(steady_seconds() - start);
+    measured.update_seconds += steady_seconds() - computed;
     measured.tokens.push_back(tokens);
   }
   measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
   measured.loss = loss.item();
+  if (ranks.size() > 1) {
+    const double update = measured.update_seconds / static_cast<double>(arguments.steps);
+    optimizer.outcome();
+    measured.ranks = measure_ranks(ranks, config, groups,
+                                   {.steps = arguments.steps,
+                                    .warmup_steps = arguments.warmup_steps,
+                                    .micro_batch_seconds = median(measured.seconds) - update,
+                                    .update_seconds = update,
+                                    .micro_batch = [&] {
+                                      double tokens = 0;
+                                      Tape tape({config.seed, 0, 0});
+                                      tape.backward(next_loss(tokens).loss);
+                                    }});
+  }
   return measured;
 }
 
-Measured measure_synthetic(const Config& config, const BenchArguments& arguments) {
+Measured measure_synthetic(const Config& config, const BenchArguments& arguments,
+                           Communicator& ranks) {
   const bool both_sides = config.model_type == ModelType::kEncoderDecoder;
   if (!both_sides && config.model_type != ModelType::kDecoder) {
     fail(ErrorKind::kConfig, "[bench] --shape has no batches for task ", config.task->name,
@@ -205,7 +228,7 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
     }
-    measured = run_steps(config, store, arguments, [&](double& tokens) {
+    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
       tokens = double(shape.tokens());
       return model.loss(batches[next++ % kBatches], options);
     });
@@ -215,7 +238,7 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
     }
-    measured = run_steps(config, store, arguments, [&](double& tokens) {
+    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
       tokens = double(shape.tokens());
       return model.loss(batches[next++ % kBatches], options);
     });
@@ -224,12 +247,12 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   return measured;
 }
 
-Measured measure_data(Config config, const BenchArguments& arguments) {
+Measured measure_data(Config config, const BenchArguments& arguments, Communicator& ranks) {
   if (config.data.cache_dir.empty()) config.data.cache = false;  // there is no run
   const std::unique_ptr<TrainingTask> task =
       make_task(config, {}, {},
                 [](const std::string& message) { std::fprintf(stderr, "%s\n", message.c_str()); });
-  return run_steps(config, task->parameters(), arguments, [&](double& tokens) {
+  return run_steps(config, task->parameters(), arguments, ranks, [&](double& tokens) {
     const UpdateSize size = [&] {
       const ProfileScope waiting(Part::kData);
       return task->next_update(1);
@@ -252,13 +275,15 @@ std::string text_of(const Json& value) {
 int run_bench(const BenchArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides,
                                     /*check_files=*/arguments.shape.empty());
-  set_num_threads(config.threads);
+  const std::unique_ptr<Communicator> ranks = open_bench_ranks(config);
   const Device device = parse_device(config.device);
   check_precision(training_precision(config, device), device);
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
-  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments)
-                                                    : measure_synthetic(config, arguments);
+  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, *ranks)
+                                                    : measure_synthetic(config, arguments, *ranks);
+  ranks->finish();
+  if (ranks->rank() > 0) return 0;
   const double seconds = median(measured.seconds);
   const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
   const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
@@ -288,9 +313,12 @@ int run_bench(const BenchArguments& arguments) {
     figures["gflops"] = 1e-9 * measured.flops / step_seconds;
     figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
   }
+  if (measured.ranks) add_ranks(*measured.ranks, figures);
   for (const auto& [name, value] : figures.items()) {
+    if (value.is_array()) continue;
     fmt::print("{:<34} {}\n", name, text_of(value));
   }
+  if (measured.ranks) print_prediction(figures);
   if (!arguments.json.empty()) {
     write_file(arguments.json, figures.dump(2) + '\n');
   }

@@ -7,6 +7,7 @@
 
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
+#include "apps/run/ranks.h"
 #include "core/blas.h"
 #include "core/build_info.h"
 #include "core/error.h"
@@ -22,7 +23,7 @@ void add_config(CLI::App* command, std::string& config, std::vector<std::string>
   command->add_option("overrides", overrides, "section.key=value, winning over the file");
 }
 
-void add_train(CLI::App& app, Run& run) {
+void add_train(CLI::App& app, Run& run, Ranks& ranks) {
   auto* command = app.add_subcommand("train", "Train the model of a config file");
   auto arguments = std::make_shared<TrainArguments>();
   add_config(command, arguments->config, arguments->overrides);
@@ -37,7 +38,9 @@ void add_train(CLI::App& app, Run& run) {
         throw CLI::Success();  // no config is needed
       },
       "list every key of a config");
-  command->callback([&run, arguments] { run = [arguments] { return run_train(*arguments); }; });
+  command->callback([&run, &ranks, arguments] {
+    run = [&ranks, arguments] { return run_train(*arguments, ranks); };
+  });
 }
 
 void add_evaluate(CLI::App& app, Run& run) {
@@ -222,12 +225,6 @@ std::string ended(std::string sentence) {
   return sentence.ends_with('.') || sentence.ends_with('?') ? sentence : sentence + '.';
 }
 
-int report(const std::string& message, ErrorKind kind) {
-  std::cout.flush();  // results come before the error, even if both go to one file
-  std::cerr << "error: " << message << std::endl;
-  return static_cast<int>(kind);
-}
-
 // What a bug report needs.
 std::string version_text(const char* commit) {
   const BuildInfo& build = build_info();
@@ -245,10 +242,16 @@ std::string version_text(const char* commit) {
 /// Results that did not reach stdout (a full disk, say) are a failure like any other.
 bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
 
-int run_guarded(const Run& run) {
+// The other ranks hear of a failure of this one, which would leave them waiting.
+int run_guarded(const Run& run, Ranks& ranks) {
+  const auto report = [&](const std::string& message, ErrorKind kind) {
+    return ranks.fail(message, static_cast<int>(kind));
+  };
   try {
     const int code = run();
-    return stdout_is_written() ? code : report("cannot write to stdout.", ErrorKind::kRuntime);
+    if (!stdout_is_written()) return report("cannot write to stdout.", ErrorKind::kRuntime);
+    ranks.leave();
+    return code;
   } catch (const Error& error) {
     return report(error.what(), error.kind());
   } catch (const std::bad_alloc&) {
@@ -265,8 +268,9 @@ int run_command_line(int argc, char** argv, const char* commit) {
   app.require_subcommand(1);
   app.set_version_flag("--version", [commit] { return version_text(commit); });
   app.set_help_all_flag("--help-all", "the help of every command; train --help-all: every key");
+  Ranks ranks;
   Run run;
-  add_train(app, run);
+  add_train(app, run, ranks);
   add_filters(app, run);
   add_evaluate(app, run);
   add_gradcheck(app, run);
@@ -287,14 +291,14 @@ int run_command_line(int argc, char** argv, const char* commit) {
     const std::vector<CLI::App*> asked = app.get_subcommands();
     const bool keys = !asked.empty() && asked[0]->get_option_no_throw("--help-keys") != nullptr;
     if (keys) std::cout << "\nKeys of a config:\n\n";
-    return keys ? run_guarded([] { return run_help({.all = true}); }) : 0;
+    return keys ? run_guarded([] { return run_help({.all = true}); }, ranks) : 0;
   } catch (const CLI::Success& success) {  // --help, --version, --help-keys
-    return run ? run_guarded(run) : app.exit(success);
+    return run ? run_guarded(run, ranks) : app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return report(concat(ended(explain(app, error, argc, argv)), " See tapestry --help."),
-                  ErrorKind::kConfig);
+    return ranks.fail(concat(ended(explain(app, error, argc, argv)), " See tapestry --help."),
+                      static_cast<int>(ErrorKind::kConfig));
   }
-  return run_guarded(run);
+  return run_guarded(run, ranks);
 }
 
 }  // namespace tapestry

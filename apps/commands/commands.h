@@ -12,6 +12,8 @@
 
 namespace tapestry {
 
+class Ranks;
+
 struct TrainArguments {
   std::string config;
   std::vector<std::string> overrides;  ///< section.key=value
@@ -178,7 +180,8 @@ struct BenchArguments {
 };
 
 int run_help(const HelpArguments& arguments);
-int run_train(const TrainArguments& arguments);
+/// `ranks` finds the others, where there are some.
+int run_train(const TrainArguments& arguments, Ranks& ranks);
 int run_translate(const TranslateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 int run_fill_mask(const FillMaskArguments& arguments);

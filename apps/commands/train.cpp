@@ -5,6 +5,7 @@
 #include "apps/run/log.h"
 #include "apps/run/resume.h"
 #include "apps/run/signals.h"
+#include "apps/run/start.h"
 #include "apps/run/trainer.h"
 #include "core/blas.h"
 #include "core/device_runtime.h"
@@ -16,24 +17,8 @@ namespace {
 
 constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
 
-}  // namespace
-
-int run_train(const TrainArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.overrides);
-  const Device device = parse_device(config.device);
-  set_num_threads(config.threads);
-  check_precision(training_precision(config, device), device);
-  install_signal_handlers();
-  RunFolder folder(config.output_dir);
-  Resume resume(arguments.resume, folder, config);
-  RunLog log(folder.path(), resume.state().step);
-  for (const std::string& name : config.training.report_to) {
-    log.report_to(make_reporter(name, {.folder = folder.path(),
-                                       .resumed_step = resume.state().step,
-                                       .keys = flat_keys(config),
-                                       .metric = config.training.metric_for_best_model}));
-  }
-  write_file(folder.file("config.yaml"), to_yaml(config));
+// What the log begins with, of what the config and the run folder say.
+void tell_start(const Config& config, const Resume& resume, RunLog& log) {
   if (!resume.passed_over().empty()) log.warn(resume.passed_over());
   if (!resume.changes().empty()) {
     if (resume.goes_on()) {
@@ -42,38 +27,89 @@ int run_train(const TrainArguments& arguments) {
       log.warn("the model of init_from computes otherwise: " + resume.changes());
     }
   }
+  if (resume.goes_on() && resume.state().parts != config.distributed.parts) {
+    log.warn(concat("an update has ", config.distributed.parts, " parts, before it had ",
+                    resume.state().parts,
+                    ": gradients are summed in another order, and from here on the bits are not "
+                    "those of the run as it was"));
+  }
   if (config.lora.rank > 0 && config.init_from.empty() && !resume.goes_on()) {
     log.warn("training.lora without init_from: what stays as it is was drawn at random");
   }
+}
+
+void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLog& log) {
   if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
-    log.warn(concat("no GPU answers: ", why));
+    log.warn_of_machine(concat("no GPU answers: ", why));
   }
   log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
-  if (const std::string warning = blas_warning(); !warning.empty()) log.warn(warning);
+  if (const std::string warning = blas_warning(); !warning.empty()) log.warn_of_machine(warning);
+  const std::string few = ranks.few_cores_warning();
+  if (!few.empty()) log.warn_of_machine(few);
+}
 
-  const std::unique_ptr<TrainingTask> task =
-      make_task(config, resume.tokenizers(), resume.state().position,
-                {[&](const std::string& message) { log.info(message); },
-                 [&](const std::string& message) { log.warn(message); },
-                 [&](const std::string& what, const LoadProgress& progress) {
-                   log.loading(what, progress.share, concat(progress.read, " read"));
-                 }});
+}  // namespace
+
+int run_train(const TrainArguments& arguments, Ranks& ranks) {
+  Config config = join_ranks(ranks, arguments.config, arguments.overrides, arguments.resume);
+  std::unique_ptr<RunFolder> folder;  // of rank 0 only, as is all that is written
+  std::unique_ptr<Resume> resume;
+  std::unique_ptr<RunLog> log;
+  const auto set_up_machine = [&] {
+    const Device device = parse_device(config.device);
+    set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
+    check_precision(training_precision(config, device), device);
+    install_signal_handlers();
+    return device;
+  };
+  Device device;
+  if (ranks.is_first()) {
+    device = set_up_machine();
+    folder = std::make_unique<RunFolder>(config.output_dir);
+    resume = std::make_unique<Resume>(arguments.resume, *folder, config);
+    settle_parts(config, *resume, ranks.size());
+    log = std::make_unique<RunLog>(folder->path(), resume->state().step);
+    for (const std::string& name : config.training.report_to) {
+      log->report_to(make_reporter(name, {.folder = folder->path(),
+                                          .resumed_step = resume->state().step,
+                                          .keys = flat_keys(config),
+                                          .metric = config.training.metric_for_best_model}));
+    }
+    write_file(folder->file("config.yaml"), to_yaml(config));
+    tell_start(config, *resume, *log);
+  } else {
+    log = RunLog::of_other_rank(ranks.prefix());
+  }
+  const Report report([&](const std::string& message) { log->info(message); },
+                      [&](const std::string& message) { log->warn(message); },
+                      [&](const std::string& what, const LoadProgress& progress) {
+                        log->loading(what, progress.share, concat(progress.read, " read"));
+                      });
+  share_start(ranks, config, resume, report);
+  if (!ranks.is_first()) device = set_up_machine();
+  tell_machine(config, device, ranks, *log);
+  const std::string kernels = compare_kernels(ranks, config, *resume, *log);
+
+  const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
   // With what the task found in the data: classes, the format of images.
-  write_file(folder.file("config.yaml"),
-             to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
+  if (folder) {
+    write_file(folder->file("config.yaml"),
+               to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
+  }
   for (const HeldOut set : kHeldOut) {
     const int64_t examples = task->examples(set);
     if (examples == 0 || examples >= kFewExamples) continue;
-    log.warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
-                    ": its figures say little"));
+    log->warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
+                     ": its figures say little"));
   }
   const ParamStore& store = task->parameters();
-  log.info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
-                  " tensors"));
-  const std::string taken = resume.take_over(*task, config);
-  if (!taken.empty()) log.info("init_from: " + taken);
-  if (resume.goes_on()) log.info(concat("resuming after update ", resume.state().step));
-  Trainer trainer(config, *task, folder, log, std::move(resume));
+  log->info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
+                   " tensors"));
+  const std::string taken = resume->take_over(*task, config);
+  if (!taken.empty()) log->info("init_from: " + taken);
+  if (resume->goes_on()) log->info(concat("resuming after update ", resume->state().step));
+  resume->computed_by(kernels);
+  Trainer trainer(config, *task, ranks, folder.get(), *log, std::move(*resume));
   return trainer.run();
 }
 

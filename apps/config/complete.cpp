@@ -224,6 +224,18 @@ void check_training(Rules& rules, const Config& config) {
   });
 }
 
+void check_distributed(Rules& rules, const Config& config) {
+  rules.of("distributed", {"training"}, {}, [&](const OptionReport& report) {
+    const int64_t parts = config.distributed.parts;
+    const int64_t steps = config.training.gradient_accumulation_steps;
+    report.expect(parts == 0 || steps % parts == 0, "parts",
+                  "must divide training.gradient_accumulation_steps, got ", parts, " and ", steps,
+                  '.');
+    report.expect(parts <= 1 || !config.cuda_graphs, "parts",
+                  "of more than 1 do not go with cuda_graphs, got ", parts, '.');
+  });
+}
+
 }  // namespace
 
 bool reads_images(const Config& config) {
@@ -348,6 +360,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   }
   check_model(rules, config);
   check_training(rules, config);
+  check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);
   if (has_section(config, kGeneration)) {
     rules.of("generation", {}, {},

@@ -108,6 +108,8 @@ void bind_config(ConfigSection& s, Config& config) {
   s.section("model", "The model.", [&](ConfigSection& inner) { bind_model(inner, config); });
   s.section("training", "How it is trained.",
             [&](ConfigSection& inner) { bind_training(inner, config); });
+  s.section("distributed", "How several processes, on one machine or more, train together.",
+            [&](ConfigSection& inner) { bind_distributed(inner, config); });
   const TaskKind& task = *config.task;
   for (const TaskSection& row : sections_of_tasks()) {
     const bool applies = std::any_of(task.sections.begin(), task.sections.end(),

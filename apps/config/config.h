@@ -19,6 +19,7 @@
 #include "nn/adapter.h"
 #include "nn/decoding.h"
 #include "nn/model_options.h"
+#include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
 #include "optim/plateau.h"
 #include "optim/schedule.h"
@@ -80,6 +81,17 @@ struct AnswerOptions {
   bool no_answer = false;          ///< a context may hold none
 };
 
+/// How several ranks train together. What an update is does not depend on it.
+struct DistributedOptions {
+  static constexpr const char* kEngines[] = {"auto", "none", "mpi"};
+
+  std::string engine = "auto";  ///< one of kEngines
+  int64_t parts = 0;            ///< of an update (ExchangeOptions); 0: not settled
+  Shard shard = Shard::kNone;
+  double bucket_mb = 8;
+  double timeout_seconds = 60;  ///< a rank that is silent for so long is dead
+};
+
 struct Config {
   const TaskKind* task = task_kinds().front();
   uint64_t seed = 1;
@@ -104,6 +116,7 @@ struct Config {
   PlateauOptions plateau;  ///< where the schedule is reduce_lr_on_plateau
   TrainingOptions training;
   LoraOptions lora;
+  DistributedOptions distributed;
   SearchOptions generation;
   EvaluationOptions evaluation;
   AnswerOptions answers;

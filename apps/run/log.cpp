@@ -72,14 +72,26 @@ RunLog::RunLog(const std::string& folder, int64_t resumed_step) : RunLog() {
 
 RunLog::~RunLog() = default;
 
+std::unique_ptr<RunLog> RunLog::of_other_rank(const std::string& prefix) {
+  auto log = std::make_unique<RunLog>();
+  log->prefix_ = prefix;
+  log->silent_ = true;
+  return log;
+}
+
 void RunLog::info(const std::string& message) {
+  if (silent_) return;
   progress_.clear();
   sinks_->logger->info("{}", message);
 }
 
 void RunLog::warn(const std::string& message) {
+  if (!silent_) warn_of_machine(message);
+}
+
+void RunLog::warn_of_machine(const std::string& message) {
   progress_.clear();
-  sinks_->logger->warn("warning: {}", message);
+  sinks_->logger->warn("warning: {}{}", prefix_, message);
 }
 
 void RunLog::report_to(std::unique_ptr<Reporter> reporter) {
@@ -114,10 +126,11 @@ bool RunLog::has_metrics(int64_t step, const std::string& kind) const {
 }
 
 void RunLog::progress(int64_t step, int64_t total, const std::string& status) {
-  progress_.draw(step, total, status);
+  if (!silent_) progress_.draw(step, total, status);
 }
 
 void RunLog::loading(const std::string& what, double share, const std::string& status) {
+  if (silent_) return;
   constexpr int64_t kParts = 100;
   const auto part = static_cast<int64_t>(kParts * share);
   if (progress_.on_terminal())

@@ -17,6 +17,8 @@ class RunLog {
  public:
   /// Messages go only to stderr.
   RunLog();
+  /// Of a rank beside the first: only warnings of its own are printed, after `prefix`.
+  static std::unique_ptr<RunLog> of_other_rank(const std::string& prefix);
   /// Messages also go to <folder>/train.log, metrics to <folder>/metrics.jsonl. Lines of
   /// metrics.jsonl after `resumed_step` are removed: the run writes them again.
   RunLog(const std::string& folder, int64_t resumed_step);
@@ -26,6 +28,8 @@ class RunLog {
 
   void info(const std::string& message);
   void warn(const std::string& message);
+  /// A warning that is about this machine, which no other rank gives.
+  void warn_of_machine(const std::string& message);
 
   /// The reporter hears of all metrics from here on.
   void report_to(std::unique_ptr<Reporter> reporter);
@@ -50,6 +54,8 @@ class RunLog {
   std::unique_ptr<Sinks> sinks_;
   ProgressLine progress_;
   double loading_told_;  ///< when
+  std::string prefix_;
+  bool silent_ = false;  ///< but for warnings of the machine
 };
 
 }  // namespace tapestry

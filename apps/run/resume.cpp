@@ -90,7 +90,8 @@ std::string changes_between(const Config& old, const Config& config) {
   const auto before = flat_keys(old), after = flat_keys(config);
   std::string changes;
   const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {
-    if (key == "output_dir") return;
+    // Parts are told apart from this (Trainer); the rest of the section changes no update.
+    if (key == "output_dir" || key.starts_with("distributed.")) return;
     if (key.starts_with("tokenizer.") && key != "tokenizer.path") {
       fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
            ": a run keeps its tokenizer. Choose another output_dir to start anew.");
@@ -164,6 +165,20 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
                    : read_model_files(path),
                config);
   }
+}
+
+std::vector<std::string> Resume::facts() const {
+  std::vector<std::string> facts = {goes_on_ ? "goes on" : "begins", to_json(state_)};
+  if (tokenizers_.source == nullptr) return facts;
+  for (const auto& [name, bytes] : tokenizers_.files()) facts.insert(facts.end(), {name, bytes});
+  return facts;
+}
+
+Resume::Resume(const std::vector<std::string>& facts)
+    : goes_on_(facts.at(0) == "goes on"), state_(parse_trainer_state(facts.at(1), "of rank 0")) {
+  std::map<std::string, std::string> files;
+  for (size_t i = 2; i + 1 < facts.size(); i += 2) files[facts[i]] = facts[i + 1];
+  if (!files.empty()) tokenizers_ = load_tokenizers(files);
 }
 
 void Resume::go_on(Checkpoint checkpoint, Config& config) {

@@ -26,12 +26,20 @@ class Resume {
   /// it does not go with the config or the run folder.
   Resume(const std::string& how, const RunFolder& folder, Config& config);
 
+  /// What other ranks must know of it; they read no checkpoint. Tensors travel apart from this.
+  std::vector<std::string> facts() const;
+  /// From those.
+  explicit Resume(const std::vector<std::string>& facts);
+
   /// Whether a training goes on. Else it begins.
   bool goes_on() const { return goes_on_; }
   /// Of the checkpoint, or of a beginning.
   const TrainerState& state() const { return state_; }
   /// Empty where the task is to make its own.
   const TokenizerPair& tokenizers() const { return tokenizers_; }
+  void use(TokenizerPair tokenizers) { tokenizers_ = std::move(tokenizers); }
+  /// The kernels of the updates that come.
+  void computed_by(const std::string& kernels) { state_.kernels = kernels; }
   /// Why newer checkpoints were passed over, a line each; "" where none was.
   const std::string& passed_over() const { return passed_over_; }
   /// What the config does otherwise than the checkpoint's, or what the model that a training begins

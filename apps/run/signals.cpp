@@ -28,10 +28,14 @@ void install_signal_handlers() {
   std::memset(&action, 0, sizeof action);
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     check(sigaction(signal, &action, nullptr) == 0, "signals", "cannot handle signal ", signal,
           '.');
   }
+}
+
+const char* name_of_signal(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
 }
 
 int pending_signal() { return first_signal.load(); }

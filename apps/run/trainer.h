@@ -10,47 +10,37 @@
 #include "apps/checkpoint/run_folder.h"
 #include "apps/config/config.h"
 #include "apps/run/log.h"
+#include "apps/run/ranks.h"
+#include "apps/run/reporter.h"
 #include "apps/run/resume.h"
 #include "apps/run/trainer_state.h"
 #include "apps/tasks/task.h"
 #include "core/host_copy.h"
 #include "optim/ema.h"
+#include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {
-
-/// How many updates a run has: max_steps, or as many as num_train_epochs are, if those are fewer.
-/// Every epoch counts as many batches as the first one has, so the number is known at the start,
-/// and to a run that goes on as well; the last update is a whole one.
-int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch);
-
-/// Those that learn; the others ask for no gradient from here on. Throws Error(kConfig) where a
-/// pattern matches no name, or where nothing is left.
-NamedVars trained_parameters(const NamedVars& params, const Config& config);
-
-/// Those that learn by their weight decay, as `training.optimizer` says. Throws Error(kConfig)
-/// where a pattern of decay_exclude matches no name of `all`.
-std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
-                                     const NamedVars& all);
 
 class Trainer {
  public:
   /// Reads the state of a training that goes on, or unrounded weights for one that begins with
   /// another model's. The task stands where `resume` says. Throws Error(kData) when names, shapes
-  /// or types of tensors differ. `resume` is used up: its files are closed.
-  Trainer(const Config& config, TrainingTask& task, RunFolder& folder, RunLog& log,
+  /// or types of tensors differ. `resume` is used up: its files are closed. Rank 0 alone has a
+  /// folder and the tensors of `resume`.
+  Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFolder* folder, RunLog& log,
           Resume&& resume);
 
-  /// Trains to the end, or until a signal or a time limit: saves, and returns the exit code (0, 130
-  /// for SIGINT, 143 for SIGTERM). Throws Error(kDiverged) after ten updates in a row without a
+  /// Trains to the end, or until a signal or a time limit: saves, and returns the exit code (0, or
+  /// 128 and the signal's number). Throws Error(kDiverged) after ten updates in a row without a
   /// finite loss and gradient.
   int run();
 
  private:
   /// An update that was launched, and what is on its way to the host.
   struct Launched {
-    int64_t step = 0;  ///< 1 for the first update of a run
-    UpdateSize size;
+    int64_t step = 0;            ///< 1 for the first update of a run
+    UpdateSize size;             ///< of all ranks
     std::vector<HostCopy> sums;  ///< of each micro-batch: CrossEntropy::sums
   };
   /// What came of it.
@@ -63,15 +53,39 @@ class Trainer {
   struct Window {
     double seconds = 0, loss = 0, nll = 0, grad_norm = 0;
     int64_t tokens = 0, targets = 0;
+    double waited = 0;             ///< seconds, for other ranks
+    std::vector<double> computed;  ///< seconds of each rank, without those
   };
 
   /// Forward, backward, and the optimizer's step. On a GPU this waits only for the update before.
   void launch_update();
+  /// The gradients of this rank's micro-batches. Returns their CrossEntropy::sums.
+  std::vector<Tensor> compute_gradients(const UpdateSize& size);
+
+  // Of several ranks. All of them call each of these, and whether they do follows from what all
+  // know: nothing is decided by a clock, a signal or a file of one rank.
+
+  /// The size of the update on all ranks, from this rank's part. Throws where another rank stands
+  /// elsewhere in the data.
+  UpdateSize agree_on(const UpdateSize& own);
+  /// Finishes the exchange of gradients, and makes the sums of all micro-batches out of this
+  /// rank's. `computed` seconds went into them.
+  void exchange(std::vector<Tensor>& sums, double computed);
+  /// Rank 0's tensors.
+  void share(const NamedTensors& tensors);
+  /// Replicas that drift apart are found before anything is written.
+  void expect_equal_parameters();
+  /// "4 ranks on 2 hosts: 8 parts of 1 micro-batch, 15 buckets of 8 MB, open mpi 4.1.4"
+  std::string ranks_and_parts() const;
+  /// "  exchange 3.1 %  slowest rank 2, hostb +1.4 %", and the numbers for metrics.jsonl.
+  std::string report_ranks(MetricValues& line) const;
+
   /// Waits for the update that was launched last, if any: counts it, and warns when it was skipped.
   void finish_update();
   void report_skipped(const Update& update);
   /// Says how training goes, when it is time to.
   void report(bool logged);
+  std::map<std::string, double> measure(HeldOut set);
   /// Returns true when the metric is the best so far.
   bool validate();
   /// Measures the test set with the best checkpoint, if this was not done at this update before.
@@ -87,22 +101,30 @@ class Trainer {
   void watch_plateau(const std::map<std::string, double>& metrics);
   void load_training_tensors(const Resume& resume);
   void load_checkpoint(const Resume& resume);
+  NamedTensors whole_state();
   void load_masters(const TensorReader& weights);
+  /// Those whose name the source has.
+  NamedTensors parameters_in(const TensorReader& source) const;
+  void begin_averages();
 
   const Config& config_;
   TrainingTask& task_;
   const int64_t total_steps_;
   const ScheduleOptions schedule_;
-  RunFolder& folder_;
+  Ranks& ranks_;
+  RunFolder* const folder_;  ///< of rank 0
   RunLog& log_;
-  NamedVars params_;   ///< all of the model
-  NamedVars trained_;  ///< without those that are frozen
+  NamedVars params_;                            ///< all of the model
+  NamedVars trained_;                           ///< without those that are frozen
+  std::unique_ptr<GradientExchange> exchange_;  ///< where there are several ranks or parts
   Optimizer optimizer_;
   std::unique_ptr<Ema> ema_;
   TrainerState state_;
   Window window_;
   std::optional<Launched> launched_;
   int64_t saved_step_ = -1;
+  double agreed_seconds_ = 0;  ///< state_.seconds of rank 0 after the last update
+  int stop_signal_ = 0;        ///< that some rank got
 };
 
 }  // namespace tapestry

@@ -124,12 +124,9 @@ void for_each_batch(const typename Kind::Model& model, const typename Kind::Corp
 
 template <class Kind>
 LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpus& corpus,
-                   const CrossEntropyOptions& options) {
-  LossSums sums;
-  for_each_batch<Kind>(model, corpus, [&](const auto& batch, const Var& logits) {
-    sums.add(cross_entropy(logits, batch.labels, options));
-  });
-  return sums;
+                   const CrossEntropyOptions& options, const Crew& crew) {
+  return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), crew,
+                         [&](const auto& batch) { return loss_of<Kind>(model, batch, options); });
 }
 
 template <class Kind>
@@ -166,12 +163,13 @@ Evaluation evaluate_kind(ModelFiles files, const std::string& device,
 template <class Kind>
 class ClassificationTask : public TrainingTask {
  public:
-  ClassificationTask(Config config, TokenizerPair tokenizers, DataPosition start,
+  ClassificationTask(Config config, TokenizerPair tokenizers, const TaskPlace& place,
                      const Report& report)
-      : data_(config, tokenizers, report),
+      : crew_(place.crew),
+        data_(config, tokenizers, report),
         model_(config, std::move(tokenizers),
                training_precision(config, parse_device(config.device))),
-        loader_(Kind::batches(config, data_.train, /*shuffle=*/true, start)) {}
+        loader_(Kind::batches(config, data_.train, /*shuffle=*/true, place.start), place.share) {}
 
   ParamStore& parameters() override { return model_.store; }
 
@@ -195,13 +193,14 @@ class ClassificationTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return loss_over<Kind>(model_, data_.held_out[set], options).metrics();
+    return loss_over<Kind>(model_, data_.held_out[set], options, crew_).metrics();
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
 
  private:
   using Loader = tapestry::Loader<typename Kind::Batches>;
 
+  const Crew crew_;
   const Kind data_;
   typename Kind::Model model_;
   Loader loader_;  // destroyed first: its thread reads the corpus
@@ -220,12 +219,12 @@ std::vector<ClassProbabilities> probabilities_of(const Var& logits) {
 }
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
-                                   DataPosition start, const Report& report) {
+                                   const TaskPlace& place, const Report& report) {
   if (reads_images(config)) {
-    return std::make_unique<ClassificationTask<ImageData>>(config, std::move(tokenizers), start,
+    return std::make_unique<ClassificationTask<ImageData>>(config, std::move(tokenizers), place,
                                                            report);
   }
-  return std::make_unique<ClassificationTask<TextData>>(config, std::move(tokenizers), start,
+  return std::make_unique<ClassificationTask<TextData>>(config, std::move(tokenizers), place,
                                                         report);
 }
 

@@ -27,19 +27,22 @@ DenoisingBatches batches_of(const TranslationModel<Model>& model, const TextCorp
 template <class Model>
 std::map<std::string, double> measure_texts(const TranslationModel<Model>& model,
                                             const TextCorpus& texts,
-                                            const CrossEntropyOptions& options) {
-  return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options)
+                                            const CrossEntropyOptions& options,
+                                            const Crew& crew = {}) {
+  return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options,
+                   crew)
       .metrics();
 }
 
 template <class Model>
 class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   using Base = EncoderDecoderTask<Model, DenoisingBatches>;
-  using Base::loader_, Base::model_;
+  using Base::crew_, Base::loader_, Base::model_;
 
  public:
-  DenoisingTask(const Config& config, TokenizerPair given, DataPosition start,
-                const Report& report) {
+  DenoisingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
+                const Report& report)
+      : Base(place) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus,
                        load_context(config, report, "train"));
@@ -53,7 +56,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
     loader_ = std::make_unique<Loader<DenoisingBatches>>(
-        batches_of(*model_, train_, config.batch, start));
+        batches_of(*model_, train_, config.batch, place.start), place.share);
   }
   ~DenoisingTask() override { loader_.reset(); }
 
@@ -62,7 +65,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return measure_texts(*model_, held_out_[set], options);
+    return measure_texts(*model_, held_out_[set], options, crew_);
   }
 
  private:

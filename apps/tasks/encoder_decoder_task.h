@@ -31,18 +31,18 @@ CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatc
 /// The loss over one epoch of a walk.
 template <class Model, class Batches>
 LossSums loss_over(const TranslationModel<Model>& model, Batches batches,
-                   const CrossEntropyOptions& options) {
-  LossSums sums;
-  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-    sums.add(loss_of(model, batches.next(), options));
-  }
-  return sums;
+                   const CrossEntropyOptions& options, const Crew& crew) {
+  return loss_over_epoch(std::move(batches), crew, [&](const TranslationBatch& batch) {
+    return loss_of(model, batch, options);
+  });
 }
 
 /// Trains either kind of encoder-decoder on any walk that yields TranslationBatch.
 template <class Model, class Batches>
 class EncoderDecoderTask : public TrainingTask {
  public:
+  explicit EncoderDecoderTask(const TaskPlace& place) : crew_(place.crew) {}
+
   ParamStore& parameters() override { return model_->store; }
 
   UpdateSize next_update(int64_t micro_batches) override {
@@ -62,6 +62,7 @@ class EncoderDecoderTask : public TrainingTask {
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  protected:
+  const Crew crew_;
   std::unique_ptr<TranslationModel<Model>> model_;
   std::unique_ptr<Loader<Batches>> loader_;
 
@@ -72,11 +73,11 @@ class EncoderDecoderTask : public TrainingTask {
 /// TaskOf<Model> for the config's model.
 template <template <class> class TaskOf>
 std::unique_ptr<TrainingTask> make_task_of_model(const Config& config, TokenizerPair tokenizers,
-                                                 DataPosition start, const Report& report) {
+                                                 const TaskPlace& place, const Report& report) {
   if (config.model_type == ModelType::kRnnAttention) {
-    return std::make_unique<TaskOf<RnnAttention>>(config, std::move(tokenizers), start, report);
+    return std::make_unique<TaskOf<RnnAttention>>(config, std::move(tokenizers), place, report);
   }
-  return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), start, report);
+  return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), place, report);
 }
 
 /// Task::parameters, Task::shapes and Task::gradcheck of such a task.

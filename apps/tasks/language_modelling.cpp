@@ -49,21 +49,19 @@ auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle,
 }
 
 LossSums loss_over(const TextModel& model, const TokenStream& text,
-                   const CrossEntropyOptions& options) {
+                   const CrossEntropyOptions& options, const Crew& crew = {}) {
   return with_batches(model, text, /*shuffle=*/false, {}, [&](auto batches) {
-    LossSums sums;
-    for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-      sums.add(model.model.loss(on_device(batches.next(), model.device()), options));
-    }
-    return sums;
+    return loss_over_epoch(std::move(batches), crew, [&](const BlockBatch& batch) {
+      return model.model.loss(on_device(batch, model.device()), options);
+    });
   });
 }
 
 class LanguageModellingTask : public TrainingTask {
  public:
-  LanguageModellingTask(const Config& config, TokenizerPair given, DataPosition start,
+  LanguageModellingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
                         const Report& report)
-      : position_(start) {
+      : crew_(place.crew), position_(place.start) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     const auto read = [&](const std::vector<CorpusSpec>& corpora, const char* name) {
       TokenStream text =
@@ -80,8 +78,8 @@ class LanguageModellingTask : public TrainingTask {
     if (!config.data.test.empty()) held_out_[HeldOut::kTest] = read(config.data.test, "test");
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
-    with_batches(*model_, train_, /*shuffle=*/true, start, [&](auto batches) {
-      auto loader = std::make_shared<Loader<decltype(batches)>>(std::move(batches));
+    with_batches(*model_, train_, /*shuffle=*/true, place.start, [&](auto batches) {
+      auto loader = std::make_shared<Loader<decltype(batches)>>(std::move(batches), place.share);
       next_ = [loader] {
         auto item = loader->next();
         return std::pair(std::move(item.batch), item.position);
@@ -116,11 +114,12 @@ class LanguageModellingTask : public TrainingTask {
   // Each token is one: the text may be a single document.
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return loss_over(*model_, held_out_[set], options).metrics();
+    return loss_over(*model_, held_out_[set], options, crew_).metrics();
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
+  const Crew crew_;
   std::unique_ptr<TextModel> model_;
   TokenStream train_;
   OfHeldOut<TokenStream> held_out_;
@@ -130,9 +129,9 @@ class LanguageModellingTask : public TrainingTask {
 };
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
-                                   DataPosition start, const Report& report) {
-  if (reads_prompts(config)) return make_prompt_task(config, std::move(tokenizers), start, report);
-  return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), start, report);
+                                   const TaskPlace& place, const Report& report) {
+  if (reads_prompts(config)) return make_prompt_task(config, std::move(tokenizers), place, report);
+  return std::make_unique<LanguageModellingTask>(config, std::move(tokenizers), place, report);
 }
 
 Evaluation evaluate(ModelFiles files, const std::string& device,

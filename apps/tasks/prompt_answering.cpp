@@ -20,15 +20,12 @@ LanguageModel::Batch on_device(const PromptBatch& batch, const TextModel& model)
 }
 
 LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
-                   const CrossEntropyOptions& options) {
+                   const CrossEntropyOptions& options, const Crew& crew) {
   BatchOptions in_order = model.config.batch;
   in_order.shuffle = false;
-  PromptBatches batches(corpus, in_order);
-  LossSums sums;
-  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-    sums.add(model.model.loss(on_device(batches.next(), model), options));
-  }
-  return sums;
+  return loss_over_epoch(PromptBatches(corpus, in_order), crew, [&](const PromptBatch& batch) {
+    return model.model.loss(on_device(batch, model), options);
+  });
 }
 
 // An output that is much longer than the reference cannot be equal to it.
@@ -64,30 +61,37 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   return answers;
 }
 
-double exact_match(const TextModel& model, const PromptCorpus& corpus) {
+double exact_match(const TextModel& model, const PromptCorpus& corpus, const Crew& crew) {
   std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
   // A search reads as many tokens at once as its shortest prompt has.
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
-  int64_t equal = 0;
+  std::vector<int64_t> equal;  // in each of this rank's batches
+  int64_t batches = 0;
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     end = std::min(begin + rows, order.size());
     if (model.config.model.prefix_lm) {  // a search has prefixes of one length
       while (corpus.prompts.length(order[end - 1]) > corpus.prompts.length(order[begin])) --end;
     }
+    if (!crew.owns(batches++)) continue;
     const auto examples = std::span(order).subspan(begin, end - begin);
     const std::vector<std::string> answers = greedy_answers(model, corpus, examples);
+    equal.push_back(0);
     for (size_t i = 0; i < answers.size(); ++i) {
-      equal += strip(answers[i]) == strip(corpus.answer_text[examples[i]]) ? 1 : 0;
+      equal.back() += strip(answers[i]) == strip(corpus.answer_text[examples[i]]) ? 1 : 0;
     }
   }
-  return 100.0 * static_cast<double>(equal) / static_cast<double>(corpus.size());
+  const std::vector<int64_t> all = crew.in_order(equal, batches);
+  const int64_t sum = std::accumulate(all.begin(), all.end(), int64_t{0});
+  return 100.0 * static_cast<double>(sum) / static_cast<double>(corpus.size());
 }
 
 class PromptTask : public TrainingTask {
  public:
-  PromptTask(const Config& config, TokenizerPair given, DataPosition start, const Report& report) {
+  PromptTask(const Config& config, TokenizerPair given, const TaskPlace& place,
+             const Report& report)
+      : crew_(place.crew) {
     // Errors in the validation data come before the work on a tokenizer, which reads the rest.
     for (const HeldOut set : kHeldOut) {
       for (const CorpusSpec& spec : corpora_of(config, set)) {
@@ -108,7 +112,8 @@ class PromptTask : public TrainingTask {
           load_for_validation(*model_, corpora_of(config, set), load_context(config, report, set));
       report_held_out(set, held_out_[set], report);
     }
-    loader_ = std::make_unique<Loader<PromptBatches>>(train_, config.batch, start);
+    loader_ = std::make_unique<Loader<PromptBatches>>(
+        PromptBatches(train_, config.batch, place.start), place.share);
   }
   // The loader's thread reads the corpus.
   ~PromptTask() override { loader_.reset(); }
@@ -135,11 +140,12 @@ class PromptTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return tapestry::measure(*model_, held_out_[set], options);
+    return tapestry::measure(*model_, held_out_[set], options, crew_);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
+  const Crew crew_;
   std::unique_ptr<TextModel> model_;
   PromptCorpus train_;
   OfHeldOut<PromptCorpus> held_out_;
@@ -150,8 +156,8 @@ class PromptTask : public TrainingTask {
 }  // namespace
 
 std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
-                                               DataPosition start, const Report& report) {
-  return std::make_unique<PromptTask>(config, std::move(tokenizers), start, report);
+                                               const TaskPlace& place, const Report& report) {
+  return std::make_unique<PromptTask>(config, std::move(tokenizers), place, report);
 }
 
 Template prompt_template(const Config& config, const std::string& who) {
@@ -181,11 +187,11 @@ Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec
 }
 
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
-                                      const CrossEntropyOptions& options) {
-  std::map<std::string, double> metrics = loss_over(model, answers, options).metrics();
+                                      const CrossEntropyOptions& options, const Crew& crew) {
+  std::map<std::string, double> metrics = loss_over(model, answers, options, crew).metrics();
   // The logits of a model that diverged are useless for a search.
   metrics["exact_match"] = std::isfinite(metrics.at("nll"))
-                               ? exact_match(model, answers)
+                               ? exact_match(model, answers, crew)
                                : std::numeric_limits<double>::quiet_NaN();
   return metrics;
 }

@@ -15,7 +15,7 @@ namespace tapestry {
 
 /// Task::make of a causal model whose corpora are prompts with answers: the loss is on the answers.
 std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
-                                               DataPosition start, const Report& report);
+                                               const TaskPlace& place, const Report& report);
 
 /// The template of the prompts that the model was trained on. Throws Error(kConfig), beginning with
 /// `who`, if it was trained on text.
@@ -24,7 +24,8 @@ Template prompt_template(const Config& config, const std::string& who);
 /// loss, nll, ppl and accuracy of the answers, and exact_match: how many percent of the prompts a
 /// greedy search answers with the reference, white space at its ends aside. `answers` has its text.
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
-                                      const CrossEntropyOptions& options = {});
+                                      const CrossEntropyOptions& options = {},
+                                      const Crew& crew = {});
 
 /// What the model achieves on corpora of prompts.
 Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -28,16 +29,40 @@ CrossEntropy loss_of(const SpanModel& model, const QuestionBatch& batch,
 }
 
 LossSums loss_over(const SpanModel& model, const QuestionCorpus& corpus,
-                   const CrossEntropyOptions& options) {
+                   const CrossEntropyOptions& options, const Crew& crew) {
   BatchOptions in_order = model.config.batch;
   in_order.shuffle = false;
-  QuestionBatches batches(corpus, in_order);
-  LossSums sums;
-  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
-    sums.add(loss_of(model, batches.next(), options));
-  }
-  return sums;
+  return loss_over_epoch(QuestionBatches(corpus, in_order), crew, [&](const QuestionBatch& batch) {
+    return loss_of(model, batch, options);
+  });
 }
+
+// What a window says of its question, as it travels from rank to rank: a row of numbers.
+struct WindowResult {
+  BestSpans found;
+  double no_answer;
+
+  void append_to(std::vector<double>& row) const {
+    row.insert(row.end(), {no_answer, found.log_total, static_cast<double>(found.spans.size())});
+    for (const TokenSpan& span : found.spans) {
+      row.insert(row.end(),
+                 {static_cast<double>(span.first), static_cast<double>(span.last), span.score});
+    }
+  }
+  static WindowResult take(const double*& row) {
+    WindowResult result;
+    result.no_answer = *row++;
+    result.found.log_total = *row++;
+    for (auto spans = static_cast<int64_t>(*row++); spans > 0; --spans, row += 3) {
+      TokenSpan span;
+      span.first = static_cast<decltype(span.first)>(row[0]);
+      span.last = static_cast<decltype(span.last)>(row[1]);
+      span.score = row[2];
+      result.found.spans.push_back(span);
+    }
+    return result;
+  }
+};
 
 // What the windows of one question have found. Spans count the tokens of the context.
 class Candidates {
@@ -105,8 +130,9 @@ FoundAnswer answer_of(const QuestionCorpus& corpus, int64_t question, const Toke
 
 class QuestionTask : public TrainingTask {
  public:
-  QuestionTask(const Config& config, TokenizerPair given, DataPosition start,
-               const Report& report) {
+  QuestionTask(const Config& config, TokenizerPair given, const TaskPlace& place,
+               const Report& report)
+      : crew_(place.crew) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     QuestionOptions options = question_options(config);
     options.overlong = config.data.corpus.overlong;
@@ -123,7 +149,8 @@ class QuestionTask : public TrainingTask {
     }
     model_ = std::make_unique<SpanModel>(config, std::move(tokenizers),
                                          training_precision(config, parse_device(config.device)));
-    loader_ = std::make_unique<Loader<QuestionBatches>>(train_, config.batch, start);
+    loader_ = std::make_unique<Loader<QuestionBatches>>(
+        QuestionBatches(train_, config.batch, place.start), place.share);
   }
   // The loader's thread reads the corpus.
   ~QuestionTask() override { loader_.reset(); }
@@ -150,11 +177,12 @@ class QuestionTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return tapestry::measure(*model_, held_out_[set], options);
+    return tapestry::measure(*model_, held_out_[set], options, crew_);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
+  const Crew crew_;
   std::unique_ptr<SpanModel> model_;
   QuestionCorpus train_;
   OfHeldOut<QuestionCorpus> held_out_;
@@ -163,8 +191,8 @@ class QuestionTask : public TrainingTask {
 };
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
-                                   DataPosition start, const Report& report) {
-  return std::make_unique<QuestionTask>(config, std::move(tokenizers), start, report);
+                                   const TaskPlace& place, const Report& report) {
+  return std::make_unique<QuestionTask>(config, std::move(tokenizers), place, report);
 }
 
 Evaluation evaluate(ModelFiles files, const std::string& device,
@@ -205,13 +233,16 @@ QuestionOptions question_options(const Config& config) {
 }
 
 std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
-                                                   const QuestionCorpus& questions,
-                                                   int64_t n_best) {
+                                                   const QuestionCorpus& questions, int64_t n_best,
+                                                   const Crew& crew) {
   std::vector<Candidates> candidates(static_cast<size_t>(questions.size()), Candidates(n_best));
   std::vector<int64_t> all(questions.windows.size());
   std::iota(all.begin(), all.end(), int64_t{0});
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
+  std::vector<std::string> own;
+  int64_t batches = 0;
   for (size_t begin = 0; begin < all.size(); begin += rows) {
+    if (!crew.owns(batches++)) continue;
     const QuestionBatch batch = make_question_batch(
         questions, std::span(all).subspan(begin, std::min(rows, all.size() - begin)));
     const Var logits =
@@ -219,6 +250,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
     const std::vector<double> values =
         logits.value().to(Device{}).to(DType::kFloat64).to_vector<double>();
     const auto width = static_cast<size_t>(batch.ids.shape()[1]);
+    std::vector<double> results;
     for (size_t row = 0; row < batch.windows.size(); ++row) {
       const auto& window = questions.windows[static_cast<size_t>(batch.windows[row])];
       const int64_t offset = questions.offset(window);
@@ -230,8 +262,20 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
                                           .end = offset + window.count,
                                           .max_length = model.config.answers.max_answer_length,
                                           .n_best = n_best});
-      candidates[static_cast<size_t>(window.question)].add(found, window.first - offset,
-                                                           side(0)[0] + side(1)[0]);
+      WindowResult{found, side(0)[0] + side(1)[0]}.append_to(results);
+    }
+    own.emplace_back(reinterpret_cast<const char*>(results.data()),
+                     results.size() * sizeof(double));
+  }
+  auto window = questions.windows.begin();
+  for (const std::string& bytes : crew.in_order(own, batches)) {
+    std::vector<double> results(bytes.size() / sizeof(double));
+    std::memcpy(results.data(), bytes.data(), bytes.size());
+    const double* const end = results.data() + results.size();
+    for (const double* row = results.data(); row < end; ++window) {
+      const WindowResult result = WindowResult::take(row);
+      candidates[static_cast<size_t>(window->question)].add(
+          result.found, window->first - questions.offset(*window), result.no_answer);
     }
   }
   std::vector<std::vector<FoundAnswer>> answers(candidates.size());
@@ -244,14 +288,14 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
 }
 
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
-                                      const CrossEntropyOptions& options) {
-  std::map<std::string, double> metrics = loss_over(model, questions, options).metrics();
+                                      const CrossEntropyOptions& options, const Crew& crew) {
+  std::map<std::string, double> metrics = loss_over(model, questions, options, crew).metrics();
   metrics.erase("ppl");  // spans are no words
   if (!std::isfinite(metrics.at("nll"))) {
     metrics["exact_match"] = metrics["f1"] = std::numeric_limits<double>::quiet_NaN();
     return metrics;
   }
-  const auto found = find_answers(model, questions, 1);
+  const auto found = find_answers(model, questions, 1, crew);
   double exact = 0, f1 = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     std::vector<std::string> references;

@@ -40,12 +40,13 @@ double mean_squared_error(const RegressionModel& model, const Points& points) {
 
 class RegressionTask : public TrainingTask {
  public:
-  RegressionTask(const Config& config, DataPosition start, const Report& report)
-      : model_(config, load_points(config.data.train)),
+  RegressionTask(const Config& config, const TaskPlace& place, const Report& report)
+      : share_(place.share),
+        model_(config, load_points(config.data.train)),
         walk_(EpochPlans::of_equal_rows([points = model_.points.size()](int64_t) { return points; },
                                         config.batch.batch_size, config.batch.shuffle,
                                         config.batch.seed),
-              start) {
+              place.start) {
     report(concat("training data: ", model_.points.size(), " points"));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
@@ -60,9 +61,11 @@ class RegressionTask : public TrainingTask {
     UpdateSize size{.micro_batches = micro_batches};
     update_.clear();
     for (int64_t i = 0; i < micro_batches; ++i) {
+      if (i % share_.count == 0) walk_.skip(share_.first);
       const auto rows = walk_.next();
       update_.emplace_back(rows.begin(), rows.end());
       size.tokens += static_cast<int64_t>(rows.size());
+      if ((i + 1) % share_.count == 0) walk_.skip(share_.of - share_.first - share_.count);
     }
     size.targets = size.tokens;
     return size;
@@ -93,15 +96,16 @@ class RegressionTask : public TrainingTask {
   std::map<std::string, std::string> files() const override { return model_.files(); }
 
  private:
+  const Share share_;
   RegressionModel model_;
   OfHeldOut<Points> held_out_;
   EpochWalk walk_;
   std::vector<std::vector<int64_t>> update_;  // points of each micro-batch
 };
 
-std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair, DataPosition start,
+std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair, const TaskPlace& place,
                                    const Report& report) {
-  return std::make_unique<RegressionTask>(config, start, report);
+  return std::make_unique<RegressionTask>(config, place, report);
 }
 
 Evaluation evaluate(ModelFiles files, const std::string& device,

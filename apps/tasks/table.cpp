@@ -24,8 +24,8 @@ std::span<const TaskKind* const> task_kinds() { return kTasks; }
 const Task& task_of(const Config& config) { return static_cast<const Task&>(*config.task); }
 
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
-                                        DataPosition start, const Report& report) {
-  return task_of(config).make(config, std::move(tokenizers), start, report);
+                                        const TaskPlace& place, const Report& report) {
+  return task_of(config).make(config, std::move(tokenizers), place, report);
 }
 
 }  // namespace tapestry

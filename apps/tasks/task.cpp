@@ -45,12 +45,17 @@ TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, cons
   return tokenizers;
 }
 
-void LossSums::add(const CrossEntropy& result) {
+LossSums::Part LossSums::part_of(const CrossEntropy& result) {
   const Tensor sums = result.sums.to(Device{});
-  loss_ += sums.data<double>()[0];
-  nll_ += sums.data<double>()[1];
-  correct_ += sums.data<double>()[2];
-  tokens_ += result.tokens;
+  const auto* const values = sums.data<double>();
+  return {values[0], values[1], values[2], result.tokens};
+}
+
+void LossSums::add(const Part& part) {
+  loss_ += part.loss;
+  nll_ += part.nll;
+  correct_ += part.correct;
+  tokens_ += part.tokens;
 }
 
 std::map<std::string, double> LossSums::metrics() const {

@@ -10,14 +10,23 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "apps/tasks/crew.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "data/batching.h"
+#include "data/loader.h"
 #include "nn/model_options.h"
 #include "nn/parameters.h"
 #include "optim/named.h"
 
 namespace tapestry {
+
+/// Where a training begins in the data, and which of the ranks' work is its own.
+struct TaskPlace {
+  DataPosition start;
+  Share share = {};  ///< of the micro-batches of an update
+  Crew crew = {};    ///< who measures together
+};
 
 /// The size of one update: its micro-batches together.
 struct UpdateSize {
@@ -51,7 +60,8 @@ class TrainingTask {
   virtual ~TrainingTask() = default;
 
   virtual ParamStore& parameters() = 0;
-  /// Takes the next micro-batches from the data.
+  /// Takes the next micro-batches from the data: as many as the share of an update has, where
+  /// others have one, too.
   virtual UpdateSize next_update(int64_t micro_batches) = 0;
   /// The loss of micro-batch `i` of the current update.
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
@@ -105,10 +115,10 @@ struct ModelFiles;
 
 /// A complete task: the part that a config needs, and the code behind it.
 struct Task : TaskKind {
-  /// Reads and encodes the corpora. Batches start at `start`. Without `tokenizers` it trains them,
-  /// or reads those that the config names.
+  /// Reads and encodes the corpora. Without `tokenizers` it trains them, or reads those that the
+  /// config names.
   std::unique_ptr<TrainingTask> (*make)(const Config& config, TokenizerPair tokenizers,
-                                        DataPosition start, const Report& report);
+                                        const TaskPlace& place, const Report& report);
   /// The parameters of the config's model, freshly drawn.
   std::shared_ptr<const ParamStore> (*parameters)(const Config& config,
                                                   const TokenizerPair& tokenizers);
@@ -130,7 +140,7 @@ std::string summary_of(const std::string& what, const Corpus& corpus) {
 /// The row of a config's task.
 const Task& task_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
-                                        DataPosition start, const Report& report);
+                                        const TaskPlace& place, const Report& report);
 
 /// Reports what was read of a set, and warns of examples that are left out: then the figures are
 /// not those of the whole files.
@@ -156,7 +166,15 @@ struct Score {
 /// Loss and accuracy over a validation set.
 class LossSums {
  public:
-  void add(const CrossEntropy& result);
+  /// Of a batch.
+  struct Part {
+    double loss, nll, correct;
+    int64_t tokens;
+  };
+  static Part part_of(const CrossEntropy& result);
+
+  void add(const Part& part);
+  void add(const CrossEntropy& result) { add(part_of(result)); }
   double nll() const { return nll_; }  ///< summed
   int64_t tokens() const { return tokens_; }
   /// loss, nll (per token), ppl and accuracy (in percent).
@@ -166,6 +184,24 @@ class LossSums {
   double loss_ = 0, nll_ = 0, correct_ = 0;
   int64_t tokens_ = 0;
 };
+
+/// The loss over one epoch of a walk (...Batches), of which loss_of(batch) is a CrossEntropy. The
+/// batches are shared out.
+template <class Batches, class LossOf>
+LossSums loss_over_epoch(Batches batches, const Crew& crew, LossOf loss_of) {
+  const int64_t count = batches.batches_in_epoch();
+  std::vector<LossSums::Part> own;
+  for (int64_t i = 0; i < count; ++i) {
+    if (crew.owns(i)) {
+      own.push_back(LossSums::part_of(loss_of(batches.next())));
+    } else {
+      batches.skip(1);
+    }
+  }
+  LossSums sums;
+  for (const LossSums::Part& part : crew.in_order(own, count)) sums.add(part);
+  return sums;
+}
 
 /// The log-probability of each target, in order. logits (..., V), targets (...) int32.
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);

@@ -34,17 +34,32 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
 }
 
 std::vector<std::string> translations_of(const Config& config, const TokenizerPair& tokenizers,
-                                         const PairModels& models, const ParallelCorpus& pairs) {
+                                         const PairModels& models, const ParallelCorpus& pairs,
+                                         const Crew& crew) {
   Sentences sentences;
+  sentences.crew = crew;
   for (int64_t i = 0; i < pairs.size(); ++i) {
     sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
   }
   SearchOptions search = config.generation;
   search.num_beams = config.evaluation.num_beams;
   search.do_sample = false;
-  std::vector<std::string> hypotheses;
-  for (const auto& best : translate(models, sentences, search, config.training.eval_batch_size)) {
-    hypotheses.push_back(tokenizers.target->decode(best.at(0).tokens));
+  std::vector<std::string> own;
+  const auto numbers =
+      translate(models, sentences, search, config.training.eval_batch_size,
+                [&](const std::vector<size_t>&, const std::vector<std::vector<Hypothesis>>& batch) {
+                  std::vector<std::string> lines;
+                  for (const auto& best : batch)
+                    lines.push_back(tokenizers.target->decode(best.at(0).tokens));
+                  own.push_back(pack(lines));
+                });
+  const std::vector<std::string> batches = crew.in_order(own, std::ssize(numbers));
+  std::vector<std::string> hypotheses(sentences.sources.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    std::vector<std::string> lines = unpack(batches[i]);
+    for (size_t row = 0; row < lines.size(); ++row) {
+      hypotheses[numbers[i][row]] = std::move(lines[row]);
+    }
   }
   return hypotheses;
 }
@@ -52,10 +67,12 @@ std::vector<std::string> translations_of(const Config& config, const TokenizerPa
 template <class Model>
 std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model,
                                             const ParallelCorpus& pairs,
-                                            const CrossEntropyOptions& options) {
+                                            const CrossEntropyOptions& options,
+                                            const Crew& crew = {}) {
   const Config& config = model.config;
   std::map<std::string, double> metrics =
-      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options).metrics();
+      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, crew)
+          .metrics();
   if (!std::isfinite(metrics.at("nll"))) {
     // The model diverged: its logits are useless for a search.
     for (const char* metric : config.task->metrics) {
@@ -64,7 +81,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
     return metrics;
   }
   const std::vector<std::string> hypotheses =
-      translations_of(config, model.tokenizers, PairModels{{&model.model}}, pairs);
+      translations_of(config, model.tokenizers, PairModels{{&model.model}}, pairs, crew);
   const std::vector<std::string> references = pairs.target_text.to_strings();
   const Translations translations = one_system("validation", hypotheses, references);
   for (const auto& [name, metric] : validation_metrics(config.evaluation)) {
@@ -82,11 +99,12 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
 template <class Model>
 class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   using Base = EncoderDecoderTask<Model, TranslationBatches>;
-  using Base::loader_, Base::model_;
+  using Base::crew_, Base::loader_, Base::model_;
 
  public:
-  TranslationTask(const Config& config, TokenizerPair given, DataPosition start,
-                  const Report& report) {
+  TranslationTask(const Config& config, TokenizerPair given, const TaskPlace& place,
+                  const Report& report)
+      : Base(place) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_parallel(config.data.train, tokenizers, config.data.corpus,
                            load_context(config, report, "train"));
@@ -104,7 +122,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
         ": ", padding_of(train_, plans.plan(0, 0)).summary()));
     model_ = std::make_unique<TranslationModel<Model>>(
         config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
-    loader_ = std::make_unique<TranslationLoader>(train_, config.batch, start);
+    loader_ = std::make_unique<TranslationLoader>(
+        TranslationBatches(train_, config.batch, place.start), place.share);
   }
   // The loader's thread reads the corpus, which is destroyed before the base class.
   ~TranslationTask() override { loader_.reset(); }
@@ -114,7 +133,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return measure_pairs(*model_, held_out_[set], options);
+    return measure_pairs(*model_, held_out_[set], options, crew_);
   }
 
  private:

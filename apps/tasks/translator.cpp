@@ -116,8 +116,9 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const S
   return results;
 }
 
-void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
-               int64_t batch_sentences, const BatchDone& done) {
+std::vector<std::vector<size_t>> translate(const PairModels& models, const Sentences& sentences,
+                                           const SearchOptions& options, int64_t batch_sentences,
+                                           const BatchDone& done) {
   std::vector<SourceBatch> batches =
       batches_of(sentences.sources, batch_sentences, device_of(models));
   const auto first_of = [](const SourceBatch& batch) {
@@ -125,7 +126,10 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   };
   std::sort(batches.begin(), batches.end(),
             [&](const SourceBatch& a, const SourceBatch& b) { return first_of(a) < first_of(b); });
+  std::vector<std::vector<size_t>> numbers;
   for (const SourceBatch& batch : batches) {
+    numbers.push_back(batch.indices);
+    if (!sentences.crew.owns(std::ssize(numbers) - 1)) continue;
     TranslationInput input{.source = batch.ids,
                            .lengths = batch.lengths,
                            .ids = kIds,
@@ -136,6 +140,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
     }
     done(batch.indices, tapestry::translate(models, input, options));
   }
+  return numbers;
 }
 
 std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,

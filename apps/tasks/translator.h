@@ -48,6 +48,7 @@ struct Sentences {
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
   int64_t first_id = 0;  ///< number of the first in the whole input: sampling draws by it
   bool token_log_probabilities = false;  ///< as in SearchTask
+  Crew crew = {};                        ///< only its own batches are translated
 };
 
 /// The n best translations of each source, best first, in the order of the input. They are batched
@@ -59,9 +60,11 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const S
 /// Hears a batch as soon as it is translated: the numbers of its sentences, and their translations.
 using BatchDone = std::function<void(const std::vector<size_t>& sentences,
                                      std::vector<std::vector<Hypothesis>> translations)>;
-/// The same; batches come in the order of the first sentence of each.
-void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
-               int64_t batch_sentences, const BatchDone& done);
+/// The same; batches come in the order of the first sentence of each. Returns the numbers of the
+/// sentences of all batches, of those of the others in the crew, too.
+std::vector<std::vector<size_t>> translate(const PairModels& models, const Sentences& sentences,
+                                           const SearchOptions& options, int64_t batch_sentences,
+                                           const BatchDone& done);
 
 /// One score per pair: of the target and eos, given the source.
 std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,

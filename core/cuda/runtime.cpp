@@ -239,6 +239,7 @@ std::string description(int index) {
 namespace internal {
 
 void* stream() {
+  if (other_stream != nullptr) return other_stream;
   // Not the legacy default stream, which cannot be captured into a graph.
   static const cudaStream_t stream = [] {
     cudaStream_t created = nullptr;

@@ -75,8 +75,9 @@ void free_managed(void* block) noexcept;
 std::string description(int index);
 
 namespace internal {
-/// The cudaStream_t of the process.
+/// The cudaStream_t of the process, or the one that this thread has chosen (OnStream).
 void* stream();
+inline thread_local void* other_stream = nullptr;
 /// Sorts the free memory, so that the same requests get the same blocks (MemoryPool::sort).
 void sort_free_memory();
 /// Throws Error(kRuntime, "[who] ...") with CUDA's message if `status`, a cudaError_t, is not 0.

@@ -17,7 +17,7 @@ Communicator::Communicator() = default;
 
 Communicator::Communicator(const std::function<std::unique_ptr<Transport>()>& open,
                            const CommunicatorOptions& options)
-    : engine_(std::make_unique<Engine>(open, options)) {
+    : engine_(std::make_unique<Engine>(open, options)), timeout_seconds_(options.timeout_seconds) {
   rank_ = engine_->rank();
   library_ = engine_->library();
   std::string cores;
@@ -49,12 +49,35 @@ std::string Communicator::broadcast(const std::string& text) {
 
 Communicator::Ticket Communicator::start(Exchange exchange, const Bucket& bucket) {
   if (!engine_) return 0;
-  return engine_->enqueue(bucket_operation(exchange, bucket, engine_->stages()));
+  if (bucket.device.is_cpu()) {
+    return engine_->enqueue(bucket_operation(exchange, bucket, engine_->stages()));
+  }
+  check(connects_gpus(), "communicator", "a bucket on ", bucket.device, " before connect_gpus().");
+  const Ticket ticket = engine_->enqueue(engine_->device_link()->operation(exchange, bucket));
+  on_gpus_.insert(ticket);
+  return ticket;
 }
 
 void Communicator::wait(Ticket ticket) {
-  if (engine_) engine_->wait(ticket);
+  if (!engine_) return;
+  engine_->wait(ticket);
+  if (on_gpus_.erase(ticket) > 0) engine_->device_link()->join();
 }
+
+void Communicator::connect_gpus(DeviceSums sums) {
+  if (!engine_ || connects_gpus()) return;
+  const bool one_stage = sums == DeviceSums::kNccl;
+  DeviceLinkOptions options{.rank = rank_,
+                            .ranks = size(),
+                            .id = broadcast(rank_ == 0 ? new_device_link_id() : ""),
+                            .stages = engine_->stages(),
+                            .sums = sums,
+                            .timeout_seconds = timeout_seconds_};
+  if (one_stage) options.stages = {stage_of_all(rank_, size())};
+  slice_ = engine_->connect(open_device_link(options), one_stage);
+}
+
+bool Communicator::connects_gpus() const { return engine_ && engine_->device_link() != nullptr; }
 
 void Communicator::doing(const char* phase) {
   if (engine_) engine_->doing(phase);

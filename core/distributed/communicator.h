@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "core/distributed/device_link.h"
 #include "core/distributed/operations.h"
 #include "core/distributed/transport.h"
 
@@ -16,7 +18,8 @@ struct CommunicatorOptions {
   double timeout_seconds = 60;   ///< a rank that is silent for so long is dead
   double heartbeat_seconds = 2;  ///< how often a rank says that it lives
   double notice_seconds = 30;    ///< rank 0 says for whom it has waited so long, and again
-  /// Gets what a user should read, from the communicator's thread. May be null.
+  /// Gets what a user should read, at once and from the communicator's thread: for whom this rank
+  /// waits, and the failure after which that thread ends the job. May be null.
   std::function<void(const std::string&)> report = nullptr;
 };
 
@@ -57,14 +60,23 @@ class Communicator {
 
   static constexpr size_t kInFlight = 4;
   using Ticket = int64_t;
+  /// A bucket on a GPU travels after what the calling thread has put on the GPU's stream so far.
   Ticket start(Exchange exchange, const Bucket& bucket);
+  /// For a bucket on a GPU: until its exchange is on the GPU. What this thread puts on the stream
+  /// from then on comes after it; the host need not wait.
   void wait(Ticket ticket);
+
+  /// Buckets on GPUs travel from here on, over NCCL. All ranks call it, before the first bucket,
+  /// each with a GPU of its own, in whose memory it has allocated something. With DeviceSums::kNccl
+  /// slice() may change. Throws Error(kConfig) where there is no NCCL. One rank needs none.
+  void connect_gpus(DeviceSums sums);
+  bool connects_gpus() const;
 
   /// What this rank is doing from now on, in a few words that live for ever: others read it when
   /// they wait for this rank.
   void doing(const char* phase);
 
-  /// All ranks are done: the last call of each.
+  /// All ranks are done. Whatever is called after that, but for end_job(), throws.
   void finish();
   /// All processes of the job end with this code. Returns where ranks are threads, and where there
   /// is one rank.
@@ -77,6 +89,8 @@ class Communicator {
   int rank_ = 0, slice_ = 0, ranks_on_these_cores_ = 1;
   std::vector<std::string> hosts_ = {"localhost"};
   std::string library_;
+  double timeout_seconds_ = 0;
+  std::unordered_set<Ticket> on_gpus_;  // not waited for
 };
 
 }  // namespace tapestry

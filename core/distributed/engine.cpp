@@ -52,7 +52,13 @@ int CommunicatorEngine::know_hosts(const std::vector<std::string>& hosts) {
     const std::lock_guard lock(mutex_);
     hosts_ = hosts;
   }
-  asked_.notify_all();
+  return owned_slice(stages_);
+}
+
+int CommunicatorEngine::connect(std::unique_ptr<DeviceLink> link, bool one_stage) {
+  if (one_stage) stages_ = {stage_of_all(rank_, size_)};
+  const std::lock_guard lock(mutex_);
+  link_ = std::move(link);
   return owned_slice(stages_);
 }
 
@@ -61,9 +67,10 @@ int64_t CommunicatorEngine::enqueue(std::unique_ptr<Operation> operation) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
+    check(!leaving_, "communicator", "expected no call after finish().");
     ticket = tickets_++;
     open_.insert(ticket);
-    queue_.push_back({ticket, std::move(operation), 0, 0});
+    queue_.push_back({ticket, std::move(operation)});
   }
   asked_.notify_all();
   return ticket;
@@ -119,8 +126,12 @@ void CommunicatorEngine::run(const std::function<std::unique_ptr<Transport>()>& 
     }
     changed_.notify_all();
     work();
-  } catch (...) {
-    fail_all(std::current_exception());
+  } catch (const std::exception& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    give_up(error);
   }
   // The user's threads may still look at the transport in end_job().
   {
@@ -131,6 +142,8 @@ void CommunicatorEngine::run(const std::function<std::unique_ptr<Transport>()>& 
 }
 
 void CommunicatorEngine::work() {
+  heartbeats_ = std::make_unique<Heartbeats>(
+      *transport_, HeartbeatOptions{options_.heartbeat_seconds, options_.timeout_seconds});
   for (;;) {
     const bool busy = take_work();
     int end_code;
@@ -143,29 +156,23 @@ void CommunicatorEngine::work() {
       leaving = leaving_ && running_.empty() && queue_.empty();
       stop = stop_;
       doing = doing_;
-      if (!heartbeats_ && !hosts_.empty()) hosts = hosts_;
+      doing.begun = begun_;
+      hosts.swap(hosts_);
     }
     if (end_code >= 0) {
       end(end_code);
       fail(ErrorKind::kRuntime, "[communicator] the job ended with code ", end_code, '.');
     }
     if (stop) return;
-    if (!hosts.empty()) {
-      heartbeats_ = std::make_unique<Heartbeats>(
-          *transport_, hosts,
-          HeartbeatOptions{options_.heartbeat_seconds, options_.timeout_seconds});
-    }
-    if (heartbeats_) {
-      if (leaving) heartbeats_->leave();
-      // A message that never comes: nobody else will notice.
-      if (const std::string silent = heartbeats_->poll(doing); !silent.empty()) {
-        if (options_.report) options_.report(silent);
-        end(1);
-        fail(ErrorKind::kRuntime, "[communicator] ", silent, '.');
-      }
+    if (!hosts.empty()) heartbeats_->know(std::move(hosts));
+    if (leaving) heartbeats_->leave();
+    // A message that never comes: nobody else will notice.
+    if (const std::string silent = heartbeats_->poll(doing); !silent.empty()) {
+      fail(ErrorKind::kRuntime, "[communicator] ", silent, '.');
     }
     advance();
-    if (leaving && heartbeats_ && heartbeats_->gone()) {
+    if (leaving && heartbeats_->gone()) {
+      if (link_) link_->finish();
       transport_->finish();
       return;
     }
@@ -174,10 +181,8 @@ void CommunicatorEngine::work() {
       continue;
     }
     std::unique_lock lock(mutex_);
-    asked_.wait_for(lock, kIdlePause, [&] {
-      return !queue_.empty() || end_code_ >= 0 || leaving_ || stop_ ||
-             (!heartbeats_ && !hosts_.empty());
-    });
+    asked_.wait_for(lock, kIdlePause,
+                    [&] { return !queue_.empty() || end_code_ >= 0 || leaving_ || stop_; });
   }
 }
 
@@ -185,6 +190,7 @@ void CommunicatorEngine::end(int code) {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
+    if (link_) link_->abort();
   }
   transport_->end_job(code);
 }
@@ -198,7 +204,8 @@ bool CommunicatorEngine::take_work() {
       next = std::move(queue_.front());
       queue_.pop_front();
     }
-    next.since = next.reported = steady_seconds();
+    next.reported = steady_seconds();
+    next.number = begun_;
     // Tags come again long after the messages that had them.
     constexpr int64_t kRound = Transport::kLargestTag / Operation::kTags;
     const int tag = static_cast<int>(begun_++ % kRound) * Operation::kTags;
@@ -210,22 +217,39 @@ bool CommunicatorEngine::take_work() {
 void CommunicatorEngine::advance() {
   const double now = steady_seconds();
   for (auto it = running_.begin(); it != running_.end();) {
-    if (!it->operation->advance(*transport_)) {
-      report_waiting(*it, now);
-      ++it;
+    const bool ended = it->operation->advance(*transport_);
+    if (ended || it->operation->is_on_its_way()) release(it->ticket);
+    if (ended) {
+      it = running_.erase(it);
       continue;
     }
-    {
-      const std::lock_guard lock(mutex_);
-      open_.erase(it->ticket);
-    }
-    changed_.notify_all();
-    it = running_.erase(it);
+    report_waiting(*it, now);
+    if (link_) watch_gpu(*it, now);
+    ++it;
   }
 }
 
+// Who waits for it may go on.
+void CommunicatorEngine::release(int64_t ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_.erase(ticket) == 0) return;
+  }
+  changed_.notify_all();
+}
+
+// Heartbeats do not see the network between GPUs. What all ranks have begun must end.
+void CommunicatorEngine::watch_gpu(Running& running, double now) {
+  if (!running.operation->awaited().empty() || heartbeats_->begun_by_all() <= running.number)
+    return;
+  if (running.begun_by_all == 0) running.begun_by_all = now;
+  check(now - running.begun_by_all < options_.timeout_seconds, "communicator",
+        "all ranks have begun an exchange between GPUs, and it has not ended for ",
+        options_.timeout_seconds, " s.");
+}
+
 void CommunicatorEngine::report_waiting(Running& running, double now) {
-  if (rank_ != 0 || !heartbeats_ || !options_.report) return;
+  if (rank_ != 0 || !options_.report) return;
   if (now - running.reported < options_.notice_seconds) return;
   running.reported = now;
   for (const int rank : running.operation->awaited()) {
@@ -234,9 +258,16 @@ void CommunicatorEngine::report_waiting(Running& running, double now) {
   }
 }
 
-void CommunicatorEngine::fail_all(std::exception_ptr error) {
-  const std::lock_guard lock(mutex_);
-  failure_ = std::move(error);
+void CommunicatorEngine::give_up(const std::exception& error) {
+  {
+    // Somebody has said why the job ends; or the constructor throws what it waits for.
+    const std::lock_guard lock(mutex_);
+    if (ended_ || !ready_) return;
+  }
+  // The thread that trains may be long in coming to its next call.
+  if (options_.report) options_.report(error.what());
+  const auto* const own = dynamic_cast<const Error*>(&error);
+  end(own != nullptr ? static_cast<int>(own->kind()) : 1);
 }
 
 }  // namespace tapestry

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/distributed/communicator.h"
+#include "core/distributed/device_link.h"
 #include "core/distributed/heartbeats.h"
 
 namespace tapestry {
@@ -30,8 +31,13 @@ class CommunicatorEngine {
   const std::string& library() const { return library_; }
   const std::vector<Stage>& stages() const { return stages_; }
 
-  /// Heartbeats and bucket operations begin now. Returns the slice that this rank owns.
+  /// Bucket operations may begin. Returns the slice that this rank owns.
   int know_hosts(const std::vector<std::string>& hosts);
+
+  /// Buckets on GPUs go this way. With `one_stage` all buckets do without stages from now on; the
+  /// slice that this rank owns is returned again.
+  int connect(std::unique_ptr<DeviceLink> link, bool one_stage);
+  DeviceLink* device_link() const { return link_.get(); }
 
   int64_t enqueue(std::unique_ptr<Operation> operation);
   void wait(int64_t ticket);
@@ -43,8 +49,9 @@ class CommunicatorEngine {
   struct Running {
     int64_t ticket;
     std::unique_ptr<Operation> operation;
-    double since;     // it runs
-    double reported;  // when somebody was last told
+    double reported = 0;      // when somebody was last told
+    int64_t number = 0;       // of those that have begun
+    double begun_by_all = 0;  // since when; on GPUs only
   };
 
   void run(const std::function<std::unique_ptr<Transport>()>& open);
@@ -54,12 +61,17 @@ class CommunicatorEngine {
   void advance();
   void end(int code);
   void report_waiting(Running& running, double now);
-  void fail_all(std::exception_ptr error);
+  void watch_gpu(Running& running, double now);
+  void release(int64_t ticket);
+  /// The thread has failed: nobody must wait for what it will not do.
+  void give_up(const std::exception& error);
 
   const CommunicatorOptions options_;
   std::string host_, library_;
   std::vector<Stage> stages_;
   int rank_ = 0, size_ = 1;
+
+  std::unique_ptr<DeviceLink> link_;  // set before any of its operations; outlives them
 
   // Of the thread alone.
   std::unique_ptr<Transport> transport_;
@@ -72,7 +84,7 @@ class CommunicatorEngine {
   std::condition_variable changed_, asked_;
   std::deque<Running> queue_;
   std::unordered_set<int64_t> open_;  // tickets that are not done
-  std::vector<std::string> hosts_;
+  std::vector<std::string> hosts_;    // until the thread has taken them
   Heartbeats::Doing doing_;
   std::exception_ptr failure_;
   int64_t tickets_ = 0;

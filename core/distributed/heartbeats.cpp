@@ -13,9 +13,8 @@ constexpr int kTag = Transport::kLargestTag;
 
 }  // namespace
 
-Heartbeats::Heartbeats(Transport& transport, const std::vector<std::string>& hosts,
-                       const HeartbeatOptions& options)
-    : transport_(transport), hosts_(hosts), options_(options), polled_(steady_seconds()) {
+Heartbeats::Heartbeats(Transport& transport, const HeartbeatOptions& options)
+    : transport_(transport), options_(options), polled_(steady_seconds()) {
   const int first = transport.rank() == 0 ? 1 : 0;
   const int end = transport.rank() == 0 ? transport.size() : 1;
   for (int rank = first; rank < end; ++rank) {
@@ -37,6 +36,7 @@ std::string Heartbeats::poll(const Doing& doing) {
     for (Peer& peer : peers_) peer.heard += away;
   }
   polled_ = now;
+  begun_ = doing.begun;
   for (Peer& peer : peers_) {
     listen(peer, now);
     speak(peer, doing, now);
@@ -72,11 +72,13 @@ void Heartbeats::speak(Peer& peer, const Doing& doing, double now) {
   peer.said_bye = first ? peer.gone : leaving_;
   std::strncpy(peer.outgoing.phase, doing.phase, sizeof peer.outgoing.phase - 1);
   peer.outgoing.seconds = now - doing.since;
+  peer.outgoing.begun = first ? begun_by_all() : begun_;
   peer.outgoing.leaving = peer.said_bye;
   peer.sending = transport_.send(peer.rank, kTag, &peer.outgoing, sizeof(Beat));
 }
 
 std::string Heartbeats::name_of(int rank) const {
+  if (hosts_.empty()) return concat("rank ", rank);
   return concat("rank ", rank, " (", hosts_[static_cast<size_t>(rank)], ')');
 }
 
@@ -87,6 +89,12 @@ std::string Heartbeats::last_word_of(int rank) const {
     return concat(peer.last.phase, " for ", static_cast<int64_t>(seconds), " s");
   }
   return "unknown";
+}
+
+int64_t Heartbeats::begun_by_all() const {
+  int64_t fewest = begun_;
+  for (const Peer& peer : peers_) fewest = std::min(fewest, peer.last.begun);
+  return fewest;
 }
 
 bool Heartbeats::gone() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/distributed/transport.h"
@@ -15,13 +16,15 @@ struct HeartbeatOptions {
 
 class Heartbeats {
  public:
-  Heartbeats(Transport& transport, const std::vector<std::string>& hosts,
-             const HeartbeatOptions& options);
+  Heartbeats(Transport& transport, const HeartbeatOptions& options);
+  /// The host of each rank. Until then ranks are named by their numbers.
+  void know(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
   /// What this rank does, and since when (steady_seconds()).
   struct Doing {
     const char* phase;
     double since;
+    int64_t begun = 0;  ///< operations that it has begun
   };
 
   /// Sends and receives what is due. Returns what to say of a rank whose silence is too long, else
@@ -33,6 +36,9 @@ class Heartbeats {
   /// "reading data for 31 s", as rank 0 heard last; on other ranks only of rank 0.
   std::string last_word_of(int rank) const;
 
+  /// The operations that every rank has begun, as this one has heard.
+  int64_t begun_by_all() const;
+
   /// From now on this rank says good-bye: no message of it will be under way.
   void leave() { leaving_ = true; }
   /// Whether all have said good-bye to this rank and have heard its own.
@@ -42,6 +48,7 @@ class Heartbeats {
   struct Beat {
     char phase[48];
     double seconds;
+    int64_t begun;  // rank 0 tells the fewest of all
     int32_t leaving;
   };
   // This rank's connection with one of those that it talks to.
@@ -65,6 +72,7 @@ class Heartbeats {
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
   double polled_;
+  int64_t begun_ = 0;
   bool leaving_ = false;
 };
 

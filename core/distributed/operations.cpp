@@ -25,15 +25,17 @@ std::vector<Stage> stages_of(int rank, const std::vector<std::string>& hosts) {
   }
   const std::set<std::string> names(hosts.begin(), hosts.end());
   even = even && static_cast<int>(names.size()) == ranks / local;
-  if (!even) {
-    Stage all{{}, rank};
-    for (int r = 0; r < ranks; ++r) all.ranks.push_back(r);
-    return {all};
-  }
+  if (!even) return {stage_of_all(rank, ranks)};
   Stage inside{{}, rank % local}, between{{}, rank / local};
   for (int i = 0; i < local; ++i) inside.ranks.push_back(rank / local * local + i);
   for (int r = rank % local; r < ranks; r += local) between.ranks.push_back(r);
   return {inside, between};
+}
+
+Stage stage_of_all(int rank, int ranks) {
+  Stage all{{}, rank};
+  for (int r = 0; r < ranks; ++r) all.ranks.push_back(r);
+  return all;
 }
 
 int owned_slice(const std::vector<Stage>& stages) {
@@ -42,6 +44,28 @@ int owned_slice(const std::vector<Stage>& stages) {
     slice = slice * static_cast<int>(stage.ranks.size()) + stage.place;
   }
   return slice;
+}
+
+std::vector<ExchangeStep> exchange_steps(Exchange exchange, const Bucket& bucket,
+                                         const std::vector<Stage>& stages) {
+  std::vector<ExchangeStep> down, steps;
+  auto* block = static_cast<char*>(bucket.data);
+  int64_t elements = bucket.elements;
+  for (const Stage& stage : stages) {
+    const auto ranks = static_cast<int64_t>(stage.ranks.size());
+    check(elements % ranks == 0, "communicator", "a bucket of ", bucket.elements,
+          " elements cannot be cut into equal slices.");
+    elements /= ranks;
+    down.push_back({&stage, block, elements * size_of(bucket.dtype), false});
+    block = down.back().own();
+  }
+  if (exchange != Exchange::kAllGather) steps = down;
+  if (exchange == Exchange::kReduceScatter) return steps;
+  for (auto step = down.rbegin(); step != down.rend(); ++step) {
+    step->gathers = true;
+    steps.push_back(*step);
+  }
+  return steps;
 }
 
 std::vector<int> Operation::awaited() const {
@@ -54,11 +78,23 @@ std::vector<int> Operation::awaited() const {
   return ranks;
 }
 
+namespace {
+
+// MPI counts bytes in an int: a longer message would arrive in part.
+void check_message(int64_t bytes) {
+  check(bytes <= Transport::kLargestMessage, "communicator", "expected messages of at most ",
+        Transport::kLargestMessage, " bytes, got ", bytes, '.');
+}
+
+}  // namespace
+
 void Operation::send(Transport& transport, int to, int tag, const void* data, int64_t bytes) {
+  check_message(bytes);
   pending_.push_back({transport.send(to, tag, data, bytes), -1});
 }
 
 void Operation::receive(Transport& transport, int from, int tag, void* data, int64_t bytes) {
+  check_message(bytes);
   pending_.push_back({transport.receive(from, tag, data, bytes), from});
 }
 
@@ -83,30 +119,12 @@ class Block {
   void* data_;
 };
 
-// Stage by stage. To reduce, a rank gets the pieces of its place from the others of the stage and
-// adds them up; the sum is the block of the next stage. To gather is the way back.
 class BucketOperation final : public Operation {
  public:
   BucketOperation(Exchange exchange, const Bucket& bucket, const std::vector<Stage>& stages)
-      : dtype_(bucket.dtype), memory_(bucket.memory) {
-    std::vector<Step> down;
-    auto* block = static_cast<char*>(bucket.data);
-    int64_t elements = bucket.elements;
-    for (const Stage& stage : stages) {
-      const auto ranks = static_cast<int64_t>(stage.ranks.size());
-      check(elements % ranks == 0, "communicator", "a bucket of ", bucket.elements,
-            " elements cannot be cut into equal slices.");
-      elements /= ranks;
-      down.push_back({&stage, block, elements, false});
-      block += stage.place * elements * size_of(dtype_);
-    }
-    if (exchange != Exchange::kAllGather) steps_ = down;
-    if (exchange == Exchange::kReduceScatter) return;
-    for (auto step = down.rbegin(); step != down.rend(); ++step) {
-      step->gathers = true;
-      steps_.push_back(*step);
-    }
-  }
+      : dtype_(bucket.dtype),
+        memory_(bucket.memory),
+        steps_(exchange_steps(exchange, bucket, stages)) {}
 
   void begin(Transport& transport, int tag) override {
     tag_ = tag;
@@ -125,61 +143,50 @@ class BucketOperation final : public Operation {
   }
 
  private:
-  struct Step {
-    const Stage* stage;
-    char* block;
-    int64_t elements;  // of a piece
-    bool gathers;
-
-    int others() const { return static_cast<int>(stage->ranks.size()) - 1; }
-  };
-
   void begin_step(Transport& transport) {
-    const Step& step = steps_[at_];
+    const ExchangeStep& step = steps_[at_];
     const int tag = tag_ + static_cast<int>(at_);
-    const int64_t bytes = step.elements * size_of(dtype_);
-    char* const own = step.block + step.stage->place * bytes;
-    if (!step.gathers) scratch_ = std::make_unique<Block>(step.others() * bytes);
+    if (!step.gathers) scratch_ = std::make_unique<Block>(step.others() * step.bytes);
     // From the next rank on, so that not all send to the same at once.
     const int count = step.others() + 1;
     for (int k = 1; k < count; ++k) {
       const int from = (step.stage->place + count - k) % count;
-      char* const to = step.gathers ? step.block + from * bytes : received(step, from);
-      receive(transport, step.stage->ranks[static_cast<size_t>(from)], tag, to, bytes);
+      char* const to = step.gathers ? step.piece(from) : received(step, from);
+      receive(transport, step.stage->ranks[static_cast<size_t>(from)], tag, to, step.bytes);
     }
     for (int k = 1; k < count; ++k) {
       const int to = (step.stage->place + k) % count;
       send(transport, step.stage->ranks[static_cast<size_t>(to)], tag,
-           step.gathers ? own : step.block + to * bytes, bytes);
+           step.gathers ? step.own() : step.piece(to), step.bytes);
     }
   }
 
   // Where the piece of another rank of the stage arrives.
-  char* received(const Step& step, int place) const {
+  char* received(const ExchangeStep& step, int place) const {
     const int index = place - (place > step.stage->place ? 1 : 0);
-    return scratch_->data() + index * step.elements * size_of(dtype_);
+    return scratch_->data() + index * step.bytes;
   }
 
   void add_up() {
-    const Step& step = steps_[at_];
-    char* const own = step.block + step.stage->place * step.elements * size_of(dtype_);
+    const ExchangeStep& step = steps_[at_];
     dispatch_floating(Cpu{}, dtype_, [&](auto type) {
       using T = decltype(type);
       std::vector<const T*> pieces;
       for (int place = 0; place <= step.others(); ++place) {
-        char* const piece = place == step.stage->place ? own : received(step, place);
+        char* const piece = place == step.stage->place ? step.own() : received(step, place);
         pieces.push_back(reinterpret_cast<const T*>(piece));
       }
       // The thread that trains wants the cores.
       const OnThisThreadOnly here;
-      kernels::tree_add<T>(Cpu{}, pieces, reinterpret_cast<T*>(own), step.elements);
+      kernels::tree_add<T>(Cpu{}, pieces, reinterpret_cast<T*>(step.own()),
+                           step.bytes / size_of(dtype_));
     });
     scratch_.reset();
   }
 
   DType dtype_;
   Tensor memory_;
-  std::vector<Step> steps_;
+  std::vector<ExchangeStep> steps_;
   size_t at_ = 0;
   int tag_ = 0;
   std::unique_ptr<Block> scratch_;

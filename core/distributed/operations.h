@@ -16,6 +16,7 @@ struct Bucket {
   int64_t elements = 0;  ///< a multiple of the number of ranks
   DType dtype = DType::kFloat32;
   Tensor memory = {};  ///< kept until the operation has ended, if it is defined
+  Device device = {};
 };
 
 /// Ranks that cut a block into equal pieces, one each, in the order of their numbers.
@@ -29,6 +30,9 @@ struct Stage {
 /// equal place on their hosts. The sums have the same bits, but between hosts go fewer bytes.
 std::vector<Stage> stages_of(int rank, const std::vector<std::string>& hosts);
 
+/// All with all.
+Stage stage_of_all(int rank, int ranks);
+
 /// The slice of a bucket that this rank owns.
 int owned_slice(const std::vector<Stage>& stages);
 
@@ -40,6 +44,8 @@ class Operation {
   virtual void begin(Transport& transport, int tag) = 0;
   /// Makes progress; true when nothing is left to do. Throws Error.
   virtual bool advance(Transport& transport) = 0;
+  /// Whether a GPU will do the rest by itself: nobody on the host needs to wait.
+  virtual bool is_on_its_way() const { return false; }
   static constexpr int kTags = 4;
 
   /// Ranks whose messages are still to come.
@@ -64,6 +70,24 @@ enum class Exchange {
   kAllGather,      ///< each rank's slice goes to all
   kAllReduce,      ///< one after the other
 };
+
+/// A part of an exchange, within a stage: each rank of it has a piece of the block. To reduce, it
+/// gets its own piece from the others and adds them up; the sum is the block of the next stage. To
+/// gather is the way back.
+struct ExchangeStep {
+  const Stage* stage;
+  char* block;
+  int64_t bytes;  ///< of a piece
+  bool gathers;
+
+  int others() const { return static_cast<int>(stage->ranks.size()) - 1; }
+  char* piece(int place) const { return block + place * bytes; }
+  char* own() const { return piece(stage->place); }
+};
+
+/// Throws Error when the bucket cannot be cut into equal slices. `stages` must outlive the steps.
+std::vector<ExchangeStep> exchange_steps(Exchange exchange, const Bucket& bucket,
+                                         const std::vector<Stage>& stages);
 
 std::unique_ptr<Operation> bucket_operation(Exchange exchange, const Bucket& bucket,
                                             const std::vector<Stage>& stages);

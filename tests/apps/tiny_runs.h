@@ -267,12 +267,17 @@ class TinyRunFolder {
   };
   /// Runs `tapestry <arguments>` through the shell, with this text as its standard input.
   Outcome run(const std::string& arguments, const std::string& input = "") const {
-    write("in", input);
-    const std::string command = concat("cd '", folder_.string(), "' && '", tapestry_binary(), "' ",
-                                       arguments, " <in >out 2>err-of-command");
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("out")),
-            read_file(path("err-of-command"))};
+    return run_shell("", arguments, input);
+  }
+  /// The same on so many ranks, which mpirun starts; as root and in containers it wants to be told
+  /// that it may.
+  Outcome run_ranks(int ranks, const std::string& arguments) const {
+    if (ranks == 1) return run(arguments);
+    return run_shell(concat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                            "OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS="
+                            "detect_leaks=0:allocator_may_return_null=1 mpirun -np ",
+                            ranks, " --oversubscribe"),
+                     arguments, "");
   }
   /// Its standard output; it must succeed.
   std::string output(const std::string& arguments, const std::string& input = "") const {
@@ -306,6 +311,17 @@ class TinyRunFolder {
   }
 
  private:
+  Outcome run_shell(const std::string& before, const std::string& arguments,
+                    const std::string& input) const {
+    write("in", input);
+    const std::string command =
+        concat("cd '", folder_.string(), "' && ", before, " '", tapestry_binary(), "' ", arguments,
+               " <in >out 2>err-of-command");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("out")),
+            read_file(path("err-of-command"))};
+  }
+
   /// Memory where there is such a folder: every save is flushed, and a disk takes its time for
   /// that.
   static std::filesystem::path scratch() {

@@ -61,6 +61,14 @@ T exchange(T value, int from) {
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
+  if (config->stream != nullptr) {
+    const auto held = std::make_shared<std::tuple<Params...>>(args...);
+    cuda_emulation::put_on(config->stream, [config = *config, kernel, held] {
+      const auto body = [&] { std::apply(kernel, *held); };
+      return cuda_emulation::run(config, body), true;
+    });
+    return cudaSuccess;
+  }
   if (!cuda_emulation::is_capturing()) {
     return cuda_emulation::run(*config, [&] { kernel(args...); });
   }

@@ -1,5 +1,6 @@
-// The part of the CUDA runtime that Tapestry uses, on the CPU. Device memory is host memory, a
-// stream is the calling thread, nothing is asynchronous. With cuda_runtime.h it lets the kernels of
+// The part of the CUDA runtime that Tapestry uses, on the CPU. Device memory is host memory, the
+// stream is the calling thread, and nothing is asynchronous but streams with a priority
+// (streams.cpp). With cuda_runtime.h it lets the kernels of
 // core/kernels/*_cuda.cu be compiled by a C++ compiler and tested on a machine without a GPU:
 // indexing, shared memory, barriers and warp exchanges, not speed and not memory ordering.
 #pragma once
@@ -15,7 +16,12 @@ struct dim3 {
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNotReady = 600,
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 inline constexpr unsigned cudaEventDisableTiming = 2;
@@ -47,11 +53,17 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return *stream = nullptr, cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = nullptr, cudaSuccess;
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) {
+  return *least = 0, *most = -1, cudaSuccess;
 }
-inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
 inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return *properties = {"emulated on the CPU", size_t{1} << 30, 1, 0, 0}, cudaSuccess;
@@ -102,6 +114,8 @@ using SetArguments = std::function<void(void** arguments)>;
 bool is_capturing();
 /// The number of next graphs that the emulation will refuse.
 extern int graphs_to_refuse;
+/// Puts work on a stream; it is called until it returns true.
+void put_on(cudaStream_t stream, std::function<bool()> work);
 /// Does the work, or makes it the next node of the graph being captured.
 void put(std::function<void()> work, SetArguments set_arguments = nullptr);
 

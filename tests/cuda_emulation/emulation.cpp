@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <stdexcept>
 #include <vector>
 
@@ -163,6 +164,9 @@ cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& b
       config.dynamicSmemBytes > sizeof(tapestry::dynamic_shared_bytes)) {
     return cudaErrorInvalidValue;
   }
+  // One device for all threads.
+  static std::mutex device;
+  const std::lock_guard lock(device);
   gridDim = grid;
   blockDim = size;
   for (unsigned z = 0; z < grid.z; ++z) {

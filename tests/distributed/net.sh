@@ -28,7 +28,8 @@ on_bridge ip link set lo up
 on_bridge ip link add br0 type bridge
 on_bridge ip link set br0 up
 on_bridge ip addr add $net.254/24 dev br0
-limit() { tc qdisc add dev "$1" root tbf rate "$rate" burst 128kb latency 4ms; }
+# A port's buffer has a size, not a time: what is lost from a full one comes again 200 ms later.
+limit() { tc qdisc add dev "$1" root tbf rate "$rate" burst 128kb limit 640kb; }
 export -f limit
 export rate
 hosts=

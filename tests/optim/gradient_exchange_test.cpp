@@ -324,6 +324,68 @@ TEST(GradientExchange, AnErrorOnOneRankEndsTheOthers) {
   EXPECT_THAT(errors[2], HasSubstr("ended with code 1"));
 }
 
+// A second tape adds to what may be under way already: an error, never a gradient that is lost.
+TEST(GradientExchange, OneBackwardInAnOpenPart) {
+  Communicator alone;
+  const Model model;
+  GradientExchange exchange(alone, model.groups(), {.parts = 2});
+  backward(model, 0, never);  // a micro-batch before the last
+  exchange.open_part();
+  backward(model, 1, never);
+  try {
+    backward(model, 2, never);
+    ADD_FAILURE() << "the second backward pass was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("one backward pass in a part"));
+  }
+}
+
+// Nobody is there to share the state with, and a GPU's parameters need no gathering.
+TEST(GradientExchange, OneRankUpdatesTheParametersThemselves) {
+  Communicator alone;
+  const Model model;
+  const GradientExchange exchange(alone, model.groups(), {.shard = Shard::kOptimizer});
+  const auto groups = model.groups();
+  ASSERT_EQ(exchange.groups().size(), groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    ASSERT_EQ(exchange.groups()[g].params.size(), groups[g].params.size());
+    for (size_t i = 0; i < groups[g].params.size(); ++i) {
+      EXPECT_EQ(exchange.groups()[g].params[i].first, groups[g].params[i].first);
+      EXPECT_EQ(exchange.groups()[g].params[i].second.gradient(),
+                groups[g].params[i].second.gradient());
+    }
+  }
+}
+
+// Memory that is never touched.
+TEST(GradientExchange, ABucketIsNoLongerThanAMessage) {
+  Communicator alone;
+  const int64_t elements = 3 * (Transport::kLargestMessage / 4);
+  ParamGroup group;
+  group.params.emplace_back("large", Var::parameter(Tensor::empty({elements})));
+  const GradientExchange exchange(alone, {group}, {.bucket_bytes = int64_t{1} << 40});
+  EXPECT_EQ(exchange.buckets(), 3);
+}
+
+TEST(GradientExchange, KnowsWhatIsCompleteOnlyAtTheEnd) {
+  using std::chrono::milliseconds;
+  Communicator alone;
+  const Model model;
+  GradientExchange exchange(alone, model.groups(), {.bucket_bytes = 1});
+  exchange.open_part();
+  std::this_thread::sleep_for(milliseconds(20));
+  backward(model, 0, never);
+  exchange.close_part();
+  EXPECT_EQ(exchange.late_share(), 1);  // all came together
+  exchange.finish();
+  exchange.open_part();
+  backward(model, 0, only_part_1);
+  std::this_thread::sleep_for(milliseconds(200));
+  exchange.close_part();  // brings zeros for the one that was not reached
+  EXPECT_GT(exchange.late_share(), 0);
+  EXPECT_LT(exchange.late_share(), 0.5);
+}
+
 TEST(GradientExchange, PartsComeInTurn) {
   Communicator alone;
   const Model model;

@@ -1,7 +1,7 @@
 // How many updates a run has, and which parameters decay.
 #include <gtest/gtest.h>
 
-#include "apps/run/trainer.h"
+#include "apps/run/updates.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

@@ -276,6 +276,60 @@ TEST(CommunicatorFailure, SlowIsNotDead) {
   EXPECT_THAT(reports, HasSubstr("waiting for rank 1 (b): saving for"));
 }
 
+// What goes wrong in the thread is said, and ends the job, while the rank is busy elsewhere.
+TEST(CommunicatorFailure, IsReportedAtOnce) {
+  LocalJob job({.hosts = hosts_of(2)});
+  std::mutex mutex;
+  std::string reports;
+  const CommunicatorOptions options{.report = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    reports += text + '\n';
+  }};
+  const auto errors = on_ranks(
+      job, 2,
+      [&](Communicator& communicator) {
+        std::vector<float> values(8);
+        const int64_t n = communicator.rank() == 0 ? 4 : 8;
+        communicator.start(Exchange::kAllReduce, {values.data(), n, DType::kFloat32});
+        const double start = steady_seconds();
+        while (job.code() < 0 && steady_seconds() - start < 20) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        EXPECT_EQ(job.code(), 1);
+      },
+      options);
+  EXPECT_THAT(errors, Each(testing::Not("")));
+  EXPECT_THAT(reports, HasSubstr("expected"));
+}
+
+// Before the first word of the others, too.
+TEST(CommunicatorFailure, SilenceFromTheBeginning) {
+  LocalJob job({.hosts = hosts_of(3, 1)});
+  const CommunicatorOptions options{.timeout_seconds = 1, .heartbeat_seconds = 0.02};
+  const auto errors = on_threads(2, [&](int rank) {
+    const Communicator communicator([&, rank] { return job.open(rank); }, options);
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 2 is silent"));
+  EXPECT_THAT(errors[1], HasSubstr("ended with code 1"));
+}
+
+TEST(CommunicatorFailure, CallsAfterTheEndAreRefused) {
+  LocalJob job({.hosts = hosts_of(2)});
+  const auto errors = on_threads(2, [&](int rank) {
+    Communicator communicator([&, rank] { return job.open(rank); }, {});
+    communicator.finish();
+    std::vector<float> values(2);
+    EXPECT_THROW(communicator.all_gather("x"), Error);
+    EXPECT_THROW(communicator.broadcast("x"), Error);
+    EXPECT_THROW(communicator.start(Exchange::kAllReduce, {values.data(), 2, DType::kFloat32}),
+                 Error);
+    EXPECT_THROW(communicator.finish(), Error);
+    communicator.doing("nothing");
+  });
+  EXPECT_THAT(errors, Each(""));
+  EXPECT_EQ(job.code(), -1);
+}
+
 TEST(CommunicatorFailure, AStartThatFailsIsThrown) {
   EXPECT_THROW(
       Communicator(

@@ -1,0 +1,153 @@
+#include "apps/commands/bench_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include "core/clock.h"
+#include "core/cores.h"
+#include "core/distributed/transport_mpi.h"
+#include "core/parallel.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kGoodEfficiency = 0.9;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// The largest value of all ranks.
+double largest(Communicator& ranks, double value) {
+  for (const std::string& word :
+       ranks.all_gather({reinterpret_cast<const char*>(&value), sizeof value})) {
+    double other = 0;
+    std::memcpy(&other, word.data(), std::min(word.size(), sizeof other));
+    value = std::max(value, other);
+  }
+  return value;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> open_bench_ranks(const Config& config) {
+  std::unique_ptr<Communicator> ranks;
+  if (launched_with_others()) {
+    load_mpi();
+    const CommunicatorOptions options{
+        .report = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+    ranks = std::make_unique<Communicator>(open_mpi, options);
+  } else {
+    ranks = std::make_unique<Communicator>();
+  }
+  const auto cores = static_cast<int>(allowed_cores().size());
+  set_num_threads(config.threads > 0 ? config.threads
+                                     : std::max(1, cores / ranks->ranks_on_these_cores()));
+  return ranks;
+}
+
+RanksMeasured measure_ranks(Communicator& ranks, const Config& config,
+                            const std::vector<ParamGroup>& groups, const RanksBench& bench) {
+  RanksMeasured measured;
+  measured.ranks = ranks.size();
+  measured.library = ranks.library();
+  measured.hosts =
+      static_cast<int>(std::set<std::string>(ranks.hosts().begin(), ranks.hosts().end()).size());
+  measured.micro_batches =
+      std::max<int64_t>(1, config.training.gradient_accumulation_steps / measured.ranks);
+  const ExchangeOptions options{.parts = measured.ranks, .shard = measured.shard};
+  ranks.doing("measuring the link");
+  measured.link = measure_link(ranks, {.bucket_bytes = options.bucket_bytes});
+  ranks.doing("measuring steps");
+  GradientExchange exchange(ranks, groups, options);
+  Optimizer optimizer(config.optimizer, exchange.groups());
+  std::vector<double> seconds;
+  double waited = 0;
+  for (int64_t step = 0; step < bench.warmup_steps + bench.steps; ++step) {
+    if (step == bench.warmup_steps) waited = exchange.seconds_waited();
+    ranks.all_gather("");  // as training agrees on an update
+    const double start = steady_seconds();
+    for (int64_t i = 1; i < measured.micro_batches; ++i) bench.micro_batch();
+    exchange.open_part();
+    bench.micro_batch();
+    exchange.close_part();
+    exchange.finish();
+    optimizer.launch(
+        config.learning_rate,
+        {.max_grad_norm = config.training.max_grad_norm, .clip_value = config.training.clip_value},
+        1, {}, exchange.squares());
+    optimizer.outcome();
+    optimizer.zero_grad();
+    exchange.share_parameters();
+    if (step >= bench.warmup_steps) seconds.push_back(steady_seconds() - start);
+  }
+  measured.waited_seconds =
+      (exchange.seconds_waited() - waited) / static_cast<double>(seconds.size());
+  measured.step_seconds = largest(ranks, median(seconds));
+  int64_t elements = 0;
+  for (const ParamGroup& group : groups) {
+    for (const auto& [name, var] : group.params) elements += var.value().bytes();
+  }
+  measured.cost = {.micro_batch_seconds = largest(ranks, bench.micro_batch_seconds),
+                   .update_seconds = largest(ranks, bench.update_seconds),
+                   .gradient_bytes = static_cast<double>(elements),
+                   .late_share = largest(ranks, exchange.late_share())};
+  measured.predicted = predict_step(measured.cost, measured.link, measured.shard, measured.ranks,
+                                    measured.micro_batches);
+  return measured;
+}
+
+void add_ranks(const RanksMeasured& measured, Json& figures) {
+  figures["ranks"] = measured.ranks;
+  figures["hosts"] = measured.hosts;
+  figures["transport"] = measured.library;
+  figures["link_latency_s"] = measured.link.latency_seconds;
+  figures["link_bytes_per_s"] = measured.link.bytes_per_second;
+  figures["micro_batches_per_rank"] = measured.micro_batches;
+  figures["micro_batch_s"] = measured.cost.micro_batch_seconds;
+  figures["update_s"] = measured.cost.update_seconds;
+  figures["gradient_bytes"] = measured.cost.gradient_bytes;
+  figures["late_share"] = measured.cost.late_share;
+  figures["exchange_step_s"] = measured.step_seconds;
+  figures["exchange_waited_s"] = measured.waited_seconds;
+  figures["exchange_predicted_step_s"] = measured.predicted.seconds;
+  figures["exchange_predicted_waited_s"] = measured.predicted.exposed_seconds;
+  Json& rows = figures["prediction"] = Json::array();
+  for (const int64_t ranks : {2, 4, 8}) {
+    for (const Shard shard : kShards) {
+      const StepPrediction step =
+          predict_step(measured.cost, measured.link, shard, ranks, measured.micro_batches);
+      rows.push_back(
+          {{"ranks", ranks},
+           {"shard", name_of(shard)},
+           {"step_s", step.seconds},
+           {"exposed_s", step.exposed_seconds},
+           {"efficiency", step.efficiency},
+           {"micro_batches_for_90_percent",
+            micro_batches_for(kGoodEfficiency, measured.cost, measured.link, shard, ranks)}});
+    }
+  }
+}
+
+void print_prediction(const Json& figures) {
+  fmt::print("\n{:<6} {:<10} {:>9} {:>10} {:>11}   {}\n", "ranks", "shard", "step s", "exposed s",
+             "efficiency", "micro-batches a rank for 90 %");
+  for (const Json& row : figures.at("prediction")) {
+    const auto enough = row.at("micro_batches_for_90_percent").get<int64_t>();
+    fmt::print("{:<6} {:<10} {:>9.4g} {:>10.4g} {:>9.1f} %   {}\n", row.at("ranks").get<int64_t>(),
+               row.at("shard").get<std::string>(), row.at("step_s").get<double>(),
+               row.at("exposed_s").get<double>(), 100 * row.at("efficiency").get<double>(),
+               enough > 0 ? fmt::format("{}", enough) : "more than a million");
+  }
+}
+
+}  // namespace tapestry

@@ -1,0 +1,124 @@
+// What a training keeps in a checkpoint, and how it goes on from one.
+#include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/parameters.h"
+#include "apps/checkpoint/safetensors.h"
+#include "apps/run/trainer.h"
+
+namespace tapestry {
+namespace {
+
+// Of names in optimizer.safetensors: parameters as they are trained, and what Ema calls averages.
+const std::string kTrainedPrefix = "parameter/", kAveragePrefix = "average/";
+
+}  // namespace
+
+// Tensors that do not fit come from a changed config: the user must know how to go on.
+void Trainer::load_checkpoint(const Resume& resume) {
+  try {
+    load_training_tensors(resume);
+  } catch (const Error& error) {
+    if (resume.changes().empty()) throw;
+    fail(
+        error.kind(), error.what(), " Changed since the checkpoint: ", resume.changes(),
+        ". Undo what the model or the optimizer was made by, or start anew with --resume never and "
+        "another output_dir.");
+  }
+}
+
+// The reverse of save(). Checkpoints of before may hold all parameters beside the model's. Rank 0
+// reads; the others get from it what it read.
+void Trainer::load_training_tensors(const Resume& resume) {
+  const auto is_average = [](const std::string& name) {
+    return name.starts_with(kAveragePrefix) || name == "num_updates";
+  };
+  const TensorReader trained = resume.training().under(kTrainedPrefix);
+  const TensorReader averages = resume.training().only(is_average);
+  const TensorReader state = resume.training().only([&](const std::string& name) {
+    return !name.starts_with(kTrainedPrefix) && !is_average(name);
+  });
+  const NamedTensors optimizer_state = whole_state();
+  if (ranks_.is_first()) {
+    load_parameters(task_.parameters(), resume.model());
+    load_masters(resume.model());
+    load_tensors(trained, parameters_in(trained), Types::kThatFit);
+    load_masters(trained);
+    load_tensors(state, optimizer_state, Types::kSame);
+  }
+  for (const auto& [name, var] : params_) ranks_.broadcast(var.value());
+  share(optimizer_.masters());
+  share(optimizer_state);
+  // Else it is the optimizer's own memory.
+  if (exchange_ && config_.distributed.shard == Shard::kOptimizer) {
+    exchange_->load_state(optimizer_, optimizer_state);
+  }
+  if (config_.training.ema_decay <= 0) return;
+  begin_averages();
+  if (!averages.empty()) load_tensors(averages, ema_->state(), Types::kSame);
+  share(ema_->state());
+}
+
+// Of all parameters, whatever part of it this rank has.
+NamedTensors Trainer::whole_state() {
+  return exchange_ ? exchange_->gather_state(optimizer_) : optimizer_.state();
+}
+
+NamedTensors Trainer::parameters_in(const TensorReader& source) const {
+  NamedTensors found;
+  for (const auto& [name, var] : params_) {
+    if (source.find(name) != nullptr) found.emplace_back(name, var.value());
+  }
+  return found;
+}
+
+// Without the warm-up, what a short run averages would be its random beginning above all.
+void Trainer::begin_averages() {
+  ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay, .warmup = true},
+                               trained_);
+}
+
+// Mixed precision: the weights before they were rounded to the model's.
+void Trainer::load_masters(const TensorReader& weights) {
+  for (const auto& [name, master] : optimizer_.masters()) {
+    if (weights.find(name) != nullptr) weights.read(name, master);
+  }
+}
+
+// model.safetensors holds what a user wants to translate with: the averages where they are kept.
+// What such a parameter is while it trains then travels with the optimizer, as it does where the
+// model's is its rounding. Everything goes from where it is into the file.
+void Trainer::save(bool best) {
+  if (saved_step_ == state_.step && !best) return;
+  finish_update();
+  ranks_.communicator().doing("saving");
+  expect_equal_parameters();
+  const NamedTensors optimizer_state = whole_state();
+  saved_step_ = state_.step;
+  if (folder_ == nullptr) return;
+  const NamedTensors all_averages = ema_ ? ema_->state() : NamedTensors();
+  const NamedTensors all_masters = optimizer_.masters();
+  const std::map<std::string, Tensor> averages(all_averages.begin(), all_averages.end());
+  const std::map<std::string, Tensor> masters(all_masters.begin(), all_masters.end());
+  std::vector<TensorToWrite> model, training;
+  for (const auto& [name, tensor] : optimizer_state) training.emplace_back(name, tensor);
+  for (const auto& [name, var] : params_) {
+    const Tensor& value = var.value();
+    const auto average = averages.find(kAveragePrefix + name);
+    const Tensor& shown = average == averages.end() ? value : average->second;
+    model.emplace_back(name, value.shape(), value.dtype(), [shown] { return shown; });
+    const auto master = masters.find(name);
+    if (average == averages.end() && master == masters.end()) continue;
+    training.emplace_back(kTrainedPrefix + name, master == masters.end() ? value : master->second);
+  }
+  for (const auto& [name, tensor] : all_averages) training.emplace_back(name, tensor);
+
+  const std::map<std::string, std::string> files = task_.files();
+  CheckpointContent content(files.begin(), files.end());
+  content[kModelFile] = [&](const ByteSink& sink) {
+    write_safetensors(model, {{"format", "tapestry"}}, sink);
+  };
+  content[kOptimizerFile] = [&](const ByteSink& sink) { write_safetensors(training, {}, sink); };
+  content[kTrainerStateFile] = to_json(state_);
+  folder_->commit(state_.step, content, best, config_.training.save_total_limit);
+}
+
+}  // namespace tapestry

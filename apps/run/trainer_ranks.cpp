@@ -1,0 +1,108 @@
+// What the ranks of a training tell each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "apps/run/signals.h"
+#include "apps/run/start.h"
+#include "apps/run/trainer.h"
+#include "core/clock.h"
+
+namespace tapestry {
+namespace {
+
+// Numbers of CrossEntropy::sums.
+constexpr size_t kSums = 3;
+// What a rank says of an update beside them: the signal that it got, its clock, its seconds.
+constexpr size_t kOwn = 3;
+
+}  // namespace
+
+UpdateSize Trainer::agree_on(const UpdateSize& own) {
+  if (ranks_.is_alone()) return own;
+  const DataPosition place = task_.position();
+  const double before = steady_seconds();
+  const std::vector<std::vector<double>> all =
+      ranks_.all_gather({static_cast<double>(state_.step), static_cast<double>(place.epoch),
+                         static_cast<double>(place.batch), static_cast<double>(own.tokens),
+                         static_cast<double>(own.targets)});
+  window_.waited += steady_seconds() - before;
+  UpdateSize size{.micro_batches = own.micro_batches};
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    const std::vector<double>& word = all[static_cast<size_t>(rank)];
+    check(std::equal(word.begin(), word.begin() + 3, all.front().begin()), "train",
+          ranks_.name_of(rank), " stands at update ", word[0], ", epoch ", word[1], ", batch ",
+          word[2], "; rank 0 at ", all[0][0], ", ", all[0][1], ", ", all[0][2], '.');
+    size.tokens += static_cast<int64_t>(word[3]);
+    size.targets += static_cast<int64_t>(word[4]);
+  }
+  return size;
+}
+
+void Trainer::exchange(std::vector<Tensor>& sums, double computed) {
+  const double waited = exchange_ ? exchange_->seconds_waited() : 0;
+  if (ranks_.is_alone()) {
+    if (exchange_) exchange_->finish();
+    return;
+  }
+  ranks_.communicator().doing("exchanging gradients");
+  std::vector<double> own = {static_cast<double>(pending_signal()), state_.seconds, computed};
+  for (const Tensor& of_one : sums) {
+    const auto* const values = of_one.data<double>();
+    own.insert(own.end(), values, values + kSums);
+  }
+  const std::vector<std::string> words = exchange_
+                                             ? exchange_->finish(bytes_of(own))
+                                             : ranks_.communicator().all_gather(bytes_of(own));
+  if (exchange_) window_.waited += exchange_->seconds_waited() - waited;
+  sums.clear();
+  window_.computed.resize(words.size());
+  for (size_t rank = 0; rank < words.size(); ++rank) {
+    const std::vector<double> word = numbers_of(words[rank]);
+    if (stop_signal_ == 0) stop_signal_ = static_cast<int>(word.at(0));
+    if (rank == 0) agreed_seconds_ = word.at(1);
+    window_.computed[rank] += word.at(2);
+    for (size_t at = kOwn; at < word.size(); at += kSums) {
+      sums.push_back(
+          Tensor::from<double>({word.at(at), word.at(at + 1), word.at(at + 2)}, {kSums}));
+    }
+  }
+}
+
+void Trainer::share(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) ranks_.broadcast(tensor);
+}
+
+void Trainer::expect_equal_parameters() {
+  if (ranks_.is_alone()) return;
+  ranks_.expect_equal("the parameters", checksum_of(task_.parameters()));
+}
+
+std::string Trainer::ranks_and_parts() const {
+  const int64_t parts = config_.distributed.parts;
+  const int64_t of_part = config_.training.gradient_accumulation_steps / parts;
+  std::string text = concat(ranks_.summary(), ": ", parts, parts == 1 ? " part" : " parts", " of ",
+                            of_part, of_part == 1 ? " micro-batch" : " micro-batches");
+  if (ranks_.is_alone()) return text;
+  const int64_t buckets = exchange_->buckets();
+  return text + concat(", ", buckets, buckets == 1 ? " bucket" : " buckets", " of ",
+                       config_.distributed.bucket_mb, " MB, ", ranks_.communicator().library());
+}
+
+std::string Trainer::report_ranks(MetricValues& line) const {
+  if (ranks_.is_alone() || window_.computed.empty()) return "";
+  const std::vector<double>& computed = window_.computed;
+  const auto slowest = std::max_element(computed.begin(), computed.end());
+  const auto rank = static_cast<int>(slowest - computed.begin());
+  const double mean = std::accumulate(computed.begin(), computed.end(), 0.) / ranks_.size();
+  const double share = window_.waited / window_.seconds, over = *slowest / mean;
+  line.insert(line.end(), {{"ranks", ranks_.size()},
+                           {"exchange_share", share},
+                           {"slowest_rank", rank},
+                           {"slowest_over_mean", over}});
+  return fmt::format("  exchange {:.1f} %  slowest {} +{:.1f} %", 100 * share, ranks_.name_of(rank),
+                     100 * (over - 1));
+}
+
+}  // namespace tapestry

@@ -1,0 +1,26 @@
+// What the updates of a training are: how many, of which parameters.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+
+/// How many updates a run has: max_steps, or as many as num_train_epochs are, if those are fewer.
+/// Every epoch counts as many batches as the first one has, so the number is known at the start,
+/// and to a run that goes on as well; the last update is a whole one.
+int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch);
+
+/// Those that learn; the others ask for no gradient from here on. Throws Error(kConfig) where a
+/// pattern matches no name, or where nothing is left.
+NamedVars trained_parameters(const NamedVars& params, const Config& config);
+
+/// Those that learn by their weight decay, as `training.optimizer` says. Throws Error(kConfig)
+/// where a pattern of decay_exclude matches no name of `all`.
+std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
+                                     const NamedVars& all);
+
+}  // namespace tapestry

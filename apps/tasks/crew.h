@@ -1,0 +1,50 @@
+// Those who measure together: each measures some of the batches, and all hear of all of them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/distributed/communicator.h"
+
+namespace tapestry {
+
+/// Several texts as one, and back.
+std::string pack(const std::vector<std::string>& texts);
+std::vector<std::string> unpack(const std::string& packed);
+
+/// Batch i belongs to rank i % size. The results are put in the order of the batches, so what
+/// follows from them does not depend on how many ranks there are.
+class Crew {
+ public:
+  Crew() = default;  ///< one alone
+  /// `communicator` must outlive this.
+  explicit Crew(Communicator& communicator) : communicator_(&communicator) {}
+
+  bool owns(int64_t batch) const { return batch % size() == rank(); }
+
+  /// The results of all batches, from those of this rank's own in their order. All ranks call it.
+  std::vector<std::string> in_order(const std::vector<std::string>& own, int64_t batches) const;
+  template <class T>
+  requires std::is_trivially_copyable_v<T> std::vector<T> in_order(const std::vector<T>& own,
+                                                                   int64_t batches)
+  const {
+    std::vector<std::string> texts;
+    for (const T& value : own) texts.emplace_back(reinterpret_cast<const char*>(&value), sizeof(T));
+    std::vector<T> all;
+    for (const std::string& text : in_order(texts, batches)) {
+      std::memcpy(&all.emplace_back(), text.data(), sizeof(T));
+    }
+    return all;
+  }
+
+ private:
+  int rank() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }
+  int size() const { return communicator_ == nullptr ? 1 : communicator_->size(); }
+
+  Communicator* communicator_ = nullptr;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,53 @@
+// A stream beside that of the process (core/cuda/runtime.h), and events that order the two. No CUDA
+// type. Not in builds without CUDA.
+#pragma once
+
+#include "core/cuda/runtime.h"
+
+namespace tapestry::cuda {
+
+/// A place in a stream's work.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  /// After what is on `stream` (a cudaStream_t) now.
+  void record(void* stream);
+  /// Whether the stream has come to it.
+  bool reached() const;
+  /// What is put on `stream` from now on comes after it.
+  void hold(void* stream) const;
+
+ private:
+  void* event_ = nullptr;
+};
+
+/// Its work goes before that of the process's stream where both could run.
+class SideStream {
+ public:
+  SideStream();
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+  void* get() const { return stream_; }
+
+ private:
+  void* stream_ = nullptr;
+};
+
+/// While it lives, this thread's kernels and copies go to `stream` instead of the process's one.
+class OnStream {
+ public:
+  explicit OnStream(void* stream);
+  ~OnStream();
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  void* before_;
+};
+
+}  // namespace tapestry::cuda

@@ -1,0 +1,51 @@
+// Buckets in the memory of GPUs travel without the host: over NCCL, from GPU to GPU.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/distributed/operations.h"
+
+namespace tapestry {
+
+/// Who adds up what the ranks' GPUs have.
+enum class DeviceSums {
+  kTree,  ///< kernels::tree_add: the bits of any number of ranks
+  kNccl,  ///< NCCL, in an order of its own, which another number of ranks changes
+};
+
+/// The GPUs of all ranks. Operations begin in the order of their making, on a stream beside that
+/// of the process.
+class DeviceLink {
+ public:
+  virtual ~DeviceLink() = default;
+
+  /// By the thread that trains: what it has put on its stream so far comes before. The operation
+  /// needs no transport, and says is_on_its_way() when all of it is on the stream.
+  virtual std::unique_ptr<Operation> operation(Exchange exchange, const Bucket& bucket) = 0;
+  /// By the same thread: what it puts on its stream from now on comes after all operations that
+  /// are on their way. The host does not wait.
+  virtual void join() = 0;
+  /// Takes leave of the others, who do the same. After the last operation.
+  virtual void finish() = 0;
+  /// What is under way on the GPU ends at once, unfinished.
+  virtual void abort() noexcept = 0;
+};
+
+struct DeviceLinkOptions {
+  int rank = 0, ranks = 1;
+  std::string id;  ///< new_device_link_id() of rank 0
+  std::vector<Stage> stages;
+  DeviceSums sums = DeviceSums::kTree;
+  double timeout_seconds = 60;  ///< for all ranks to come
+};
+
+/// Whether this build was made with nccl.h.
+bool has_device_link();
+/// Opens libnccl.so.2. Throws Error(kConfig) where there is none.
+std::string new_device_link_id();
+/// Waits for all ranks. Throws Error when one does not come, or when two have the same GPU.
+std::unique_ptr<DeviceLink> open_device_link(const DeviceLinkOptions& options);
+
+}  // namespace tapestry

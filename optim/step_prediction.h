@@ -1,0 +1,44 @@
+// How long an update takes on R ranks, from what one rank measured and the link between them.
+//
+//     C = m c                     m micro-batches on a rank, each c seconds of forward and backward
+//     RS = AG = (R - 1) / R b / B     b bytes of gradients, B bytes that a rank sends in a second
+//     none:       T = C + max(f (RS + AG), RS + AG - 2 c / 3) + U
+//     optimizer:  T = C + max(f RS, RS - 2 c / 3) + AG + U / R + l
+//     efficiency = (C + U) / T
+//
+// The exchange hides behind the last micro-batch's backward pass, two thirds of its time; the share
+// f of the bytes is complete only at its end. U is the optimizer's time for all parameters, l the
+// latency of the small exchange that optimizer state in slices asks for.
+#pragma once
+
+#include <cstdint>
+
+#include "core/distributed/link.h"
+#include "optim/gradient_exchange.h"
+
+namespace tapestry {
+
+/// What a rank does in an update, without the others.
+struct StepCost {
+  double micro_batch_seconds = 0;  ///< c
+  double update_seconds = 0;       ///< U
+  double gradient_bytes = 0;       ///< b
+  double late_share = 0;           ///< f
+};
+
+struct StepPrediction {
+  double seconds = 0;          ///< T
+  double exposed_seconds = 0;  ///< of it, what waits for other ranks
+  double efficiency = 0;
+};
+
+/// micro_batches is m, those of one rank. Throws Error for fewer than 1 rank or micro-batch.
+StepPrediction predict_step(const StepCost& cost, const Link& link, Shard shard, int64_t ranks,
+                            int64_t micro_batches);
+
+/// The fewest micro-batches on a rank with which predict_step() has this efficiency, above 0 and
+/// below 1; 0 where a million are too few.
+int64_t micro_batches_for(double efficiency, const StepCost& cost, const Link& link, Shard shard,
+                          int64_t ranks);
+
+}  // namespace tapestry

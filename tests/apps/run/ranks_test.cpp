@@ -1,0 +1,99 @@
+// Trainings on several ranks that mpirun starts: every task has the same bits on 1, 2 and 4 ranks.
+#include <gmock/gmock.h>
+
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+
+bool can_start_ranks() {
+  const std::filesystem::path beside = std::filesystem::path(tapestry_binary()).parent_path();
+  return std::filesystem::exists(beside / "../lib/tapestry/libtapestry_mpi.so") &&
+         std::system("command -v mpirun >/dev/null") == 0;
+}
+
+// Four micro-batches an update, each a part; matrices of several chunks, so that there are several
+// buckets. A validation in between and one at the end.
+const std::vector<std::string> kRun = {"training.gradient_accumulation_steps=4",
+                                       "distributed.parts=4",
+                                       "distributed.bucket_mb=0.1",
+                                       "training.max_steps=6",
+                                       "training.eval_steps=3",
+                                       "training.save_steps=3",
+                                       "training.logging_steps=2"};
+
+class RanksTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!can_start_ranks()) GTEST_SKIP() << "no mpirun, or built without MPI";
+  }
+  TinyRunFolder::Outcome train(int ranks, const std::string& run,
+                               std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.begin(), kRun.begin(), kRun.end());
+    if (GetParam() != "regression" && GetParam() != "images") {
+      overrides.push_back("model.intermediate_size=1100");
+    }
+    std::string arguments;
+    for (const std::string& override : overrides) arguments += " '" + override + "'";
+    return folder_.run_ranks(ranks,
+                             concat("train ", GetParam(), ".yaml output_dir=", run, arguments));
+  }
+  // Of lines of metrics, what does not depend on how many ranks there are.
+  std::vector<nlohmann::json> metrics(const std::string& run) const {
+    std::vector<nlohmann::json> lines = folder_.metrics(run);
+    for (nlohmann::json& line : lines) {
+      for (const char* key : {"ranks", "exchange_share", "slowest_rank", "slowest_over_mean"}) {
+        line.erase(key);
+      }
+    }
+    return lines;
+  }
+  TinyRunFolder folder_ = TinyRunFolder(concat("ranks-", GetParam()));
+};
+
+TEST_P(RanksTest, AnyNumberOfThemHasTheSameBits) {
+  const TinyRunFolder::Outcome alone = train(1, "alone");
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  for (const int ranks : {2, 4}) {
+    for (const std::string shard : {"none", "optimizer"}) {
+      SCOPED_TRACE(concat(ranks, " ranks, shard ", shard));
+      const std::string run = concat("run-", ranks, '-', shard);
+      const TinyRunFolder::Outcome outcome = train(ranks, run, {"distributed.shard=" + shard});
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      expect_equal(folder_.result("alone"), folder_.result(run));
+      EXPECT_EQ(metrics("alone"), metrics(run));
+      EXPECT_THAT(outcome.err,
+                  HasSubstr(concat(ranks, " ranks on 1 host: 4 parts of 1 micro-batch")));
+    }
+  }
+}
+
+// A run goes on where it was, with more ranks or fewer.
+TEST_P(RanksTest, AnotherNumberOfThemGoesOn) {
+  ASSERT_EQ(train(1, "alone", {"training.eval_steps=2"}).code, 0);
+  int64_t steps = 0;
+  for (const int ranks : {2, 4, 1}) {
+    const std::string shard = ranks == 4 ? "optimizer" : "none";
+    const TinyRunFolder::Outcome outcome =
+        train(ranks, "elastic",
+              {"training.eval_steps=2", concat("training.max_steps=", steps + 2),
+               "distributed.shard=" + shard});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const std::string resumed = steps > 0 ? concat("resuming after update ", steps) : "";
+    EXPECT_THAT(outcome.err, HasSubstr(resumed));
+    steps += 2;
+  }
+  expect_equal(folder_.result("alone"), folder_.result("elastic"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tasks, RanksTest, testing::ValuesIn([] {
+                           std::vector<std::string> tasks = {"regression"};
+                           for (const auto& [task, config] : kTinyTasks) tasks.push_back(task);
+                           return tasks;
+                         }()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tapestry
