@@ -105,8 +105,9 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
                                        x.value().device(), targets, options);
   const bool recording = Tape::records(x, weight, bias);
   Tensor dx = recording ? Tensor::empty_like(x.value()) : Tensor();
-  Tensor dw = recording ? Tensor::empty_like(weight.value()) : Tensor();
-  Tensor db = recording && bias.defined() ? Tensor::empty_like(bias.value()) : Tensor();
+  // A frozen classifier is often the largest matrix of a model.
+  Tensor dw = Tape::records(weight) ? Tensor::empty_like(weight.value()) : Tensor();
+  Tensor db = Tape::records(bias) ? Tensor::empty_like(bias.value()) : Tensor();
   const Tensor sums = empty_sums(x.value());
   dispatch(x.value(), [&](auto device, auto type) {
     using T = decltype(type);

@@ -106,8 +106,12 @@ void add_average(CLI::App& app, Run& run) {
 void add_import(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("import", "Make a checkpoint of a Hugging Face folder");
   auto arguments = std::make_shared<ImportArguments>();
-  command->add_option("folder", arguments->folder, "with config.json and model.safetensors")
+  command
+      ->add_option("folder", arguments->folder,
+                   "with config.json and model.safetensors, or PEFT's with adapters")
       ->required();
+  command->add_option("--base", arguments->base,
+                      "Hugging Face folder of the adapters' model (default: the one they name)");
   command->add_option("--output", arguments->output, "checkpoint to write")->required();
   command->callback([&run, arguments] { run = [arguments] { return run_import(*arguments); }; });
 }

@@ -9,6 +9,7 @@
 #include "apps/interop/gguf.h"
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/huggingface_import.h"
+#include "apps/interop/peft.h"
 
 namespace tapestry {
 
@@ -16,9 +17,9 @@ int run_import(const ImportArguments& arguments) {
   refuse_existing(arguments.output);
   if (!interop::is_huggingface_folder(arguments.folder)) {
     fail(ErrorKind::kData, "[import] ", arguments.folder,
-         " must be a folder with a config.json that has a model_type.");
+         " must be a folder with a config.json that has a model_type, or an adapter_config.json.");
   }
-  interop::ImportedFolder imported = interop::import_folder(arguments.folder);
+  interop::ImportedFolder imported = interop::import_folder(arguments.folder, arguments.base);
   for (const std::string& note : imported.model.notes) std::cerr << "note: " << note << '\n';
   CheckpointContent content;
   if (reads_text(imported.model.config)) {
@@ -40,6 +41,8 @@ int run_export(const ExportArguments& arguments) {
   CheckpointContent content;
   if (arguments.format == "huggingface") {
     content = interop::huggingface_files(model, arguments.architecture);
+  } else if (arguments.format == "peft") {
+    content = interop::peft_files(model, arguments.architecture);
   } else if (arguments.format == "ctranslate2") {
     content = interop::ctranslate2_files(model);
   } else {

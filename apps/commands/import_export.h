@@ -9,16 +9,17 @@ namespace tapestry {
 /// Makes a checkpoint of a Hugging Face folder.
 struct ImportArguments {
   std::string folder;
+  std::string base;  ///< of a folder with adapters: that of their model, or "": the one they name
   std::string output;
 };
 
-inline constexpr const char* kExportFormats[] = {"huggingface", "ctranslate2", "gguf"};
+inline constexpr const char* kExportFormats[] = {"huggingface", "peft", "ctranslate2", "gguf"};
 
 /// Writes a folder for other systems.
 struct ExportArguments {
   std::string model;
   std::string format = "huggingface";  ///< of kExportFormats
-  std::string architecture;            ///< of huggingface, or "": the first that fits
+  std::string architecture;            ///< of huggingface and peft, or "": the first that fits
   std::string output;
 };
 

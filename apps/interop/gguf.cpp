@@ -113,6 +113,7 @@ void add_model(const Config& config, const std::string& name, int64_t vocab, Pai
   pairs.number(name + ".feed_forward_length", o.intermediate_size);
   pairs.number(name + ".attention.head_count", o.num_attention_heads);
   if (name == "gpt2") {
+    pairs.number(name + ".vocab_size", vocab);
     pairs.real(name + ".attention.layer_norm_epsilon", o.norm_eps);
     return;
   }

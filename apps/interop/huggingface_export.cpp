@@ -160,15 +160,20 @@ std::vector<TensorToWrite> their_tensors(const Architecture& architecture, const
 
 }  // namespace
 
-CheckpointContent huggingface_files(const ModelFiles& model, const std::string& name) {
+const Architecture& fitting_architecture(const ModelFiles& model, const std::string& name) {
   const Architecture& architecture = choose(model, name);
-  const ModelFacts facts = exported_facts(architecture, model);
-  Reasons reasons;
-  Json config = their_config(architecture, facts, reasons);
-  if (reasons = all_misfits(architecture, model); !reasons.empty()) {
+  if (const Reasons reasons = all_misfits(architecture, model); !reasons.empty()) {
     fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a ", architecture.name,
          " of Hugging Face's:\n  ", join(reasons, ";\n  "), '.');
   }
+  return architecture;
+}
+
+CheckpointContent huggingface_files(const ModelFiles& model, const std::string& name) {
+  const Architecture& architecture = fitting_architecture(model, name);
+  const ModelFacts facts = exported_facts(architecture, model);
+  Reasons none;
+  Json config = their_config(architecture, facts, none);
   config["torch_dtype"] = name_of(model.config.dtype);
   add_ids(model, config);
   add_classes(model.config, config);

@@ -5,11 +5,15 @@
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/interop/architectures.h"
 
 namespace tapestry::interop {
 
-/// The files of the folder. `architecture` is a model_type, or "" for the first one that the model
-/// fits. Throws one Error(kConfig) with everything of the model that has no place there.
+/// The architecture of that name, a model_type, or with "" the first one that the model fits. Throws
+/// one Error(kConfig) with everything of the model that has no place there.
+const Architecture& fitting_architecture(const ModelFiles& model, const std::string& name);
+
+/// The files of the folder, adapters merged. `architecture` as above.
 CheckpointContent huggingface_files(const ModelFiles& model, const std::string& architecture);
 
 }  // namespace tapestry::interop

@@ -10,7 +10,9 @@
 #include "apps/checkpoint/made_file.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
+#include "apps/interop/tensor_names.h"
 #include "apps/interop/tokenizer_files.h"
 #include "core/pattern.h"
 #include "core/text.h"
@@ -21,61 +23,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json read_json(const std::string& path) {
-  Json json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail(ErrorKind::kData, "[import] ", path, " is not a JSON object.");
-  return json;
-}
-
 Json read_json_if_there(const std::string& path) {
   return fs::exists(path) ? read_json(path) : Json::object();
 }
-
-// Their tensors under the names of the tables: with the prefix, in the old spelling.
-class Names {
- public:
-  Names(const Architecture& architecture, const TensorReader& reader) {
-    // Files of a base model lack the prefix.
-    const auto& tensors = reader.tensors();
-    const bool whole = std::any_of(tensors.begin(), tensors.end(), [&](const StoredTensor& tensor) {
-      return tensor.name.starts_with(architecture.prefix);
-    });
-    for (const StoredTensor& tensor : tensors) {
-      const std::string name = whole ? tensor.name : architecture.prefix + tensor.name;
-      stored_.emplace(spelled(architecture, name), tensor.name);
-    }
-  }
-
-  bool has(const std::string& name) const { return stored_.contains(name); }
-  /// As the file has it.
-  const std::string& stored(const std::string& name) const { return stored_.at(name); }
-  const std::map<std::string, std::string>& all() const { return stored_; }
-
- private:
-  static std::string spelled(const Architecture& architecture, std::string name) {
-    for (const Renaming& renaming : architecture.renamings) {
-      const size_t at = name.find(renaming.from);
-      if (at != std::string::npos) {
-        name.replace(at, std::string_view(renaming.from).size(), renaming.to);
-      }
-    }
-    for (const Renaming& old : {Renaming{".gamma", ".weight"}, Renaming{".beta", ".bias"}}) {
-      if (name.ends_with(old.from)) {
-        name.replace(name.size() - std::string_view(old.from).size(), std::string::npos, old.to);
-      }
-    }
-    return name;
-  }
-
-  std::map<std::string, std::string> stored_;
-};
 
 struct Folder {
   std::string path;
   const Architecture* architecture;
   Json config;
   TensorReader reader;
-  Names names;
+  TensorNames names;
 };
 
 Folder open_folder(const std::string& path) {
@@ -91,13 +48,15 @@ Folder open_folder(const std::string& path) {
          ", expected one of ", join(known, ", "), '.');
   }
   TensorReader reader = open_model_folder(path);
-  Names names(*architecture, reader);
+  std::vector<std::string> stored;
+  for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);
+  TensorNames names(*architecture, stored);
   return {path, architecture, std::move(config), std::move(reader), std::move(names)};
 }
 
 // The task of the head that the tensors have; "" without one.
 std::string task_of_head(const Folder& folder) {
-  const Names& names = folder.names;
+  const TensorNames& names = folder.names;
   if (folder.architecture->type != ModelType::kEncoder) {
     return folder.architecture->classes.front().task;
   }
@@ -299,14 +258,10 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
   return pairs;
 }
 
-[[noreturn]] void refuse(const std::string& folder, const Reasons& reasons) {
-  fail(ErrorKind::kData, "[import] ", folder, " is no model of Tapestry's:\n  ",
-       join(reasons, ";\n  "), '.');
-}
-
 }  // namespace
 
 bool is_huggingface_folder(const std::string& path) {
+  if (is_peft_folder(path)) return true;
   const std::string config = path + "/" + kConfigFile;
   if (is_checkpoint(path) || !fs::is_regular_file(config)) return false;
   const Json json = Json::parse(read_file(config), nullptr, /*allow_exceptions=*/false);
@@ -363,14 +318,20 @@ void check_ids(const Json& theirs, const Config& config, const TokenizerPair& to
 
 }  // namespace
 
-ImportedFolder import_folder(const std::string& path) {
-  ImportedFolder imported{import_model(path), {}};
+ImportedFolder import_folder(const std::string& path, const std::string& base) {
+  const bool adapted = is_peft_folder(path);
+  if (!adapted && !base.empty()) {
+    fail(ErrorKind::kConfig, "[import] --base is for adapters, and ", path,
+         " has no adapter_config.json.");
+  }
+  const std::string folder = adapted ? base_of_adapters(path, base) : path;
+  ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) return imported;
-  imported.tokenizers = find_tokenizers(path, model.counts);
+  imported.tokenizers = find_tokenizers(folder, model.counts);
   Reasons reasons;
-  check_ids(read_json(path + "/" + kConfigFile), model.config, imported.tokenizers, reasons);
-  if (!reasons.empty()) refuse(path, reasons);
+  check_ids(read_json(folder + "/" + kConfigFile), model.config, imported.tokenizers, reasons);
+  if (!reasons.empty()) refuse(folder, reasons);
   return imported;
 }
 

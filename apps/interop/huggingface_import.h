@@ -11,7 +11,8 @@
 
 namespace tapestry::interop {
 
-/// Whether the folder holds a model of theirs, not a checkpoint or run of ours.
+/// Whether the folder holds a model of theirs, or adapters of one (apps/interop/peft.h); not a
+/// checkpoint or run of ours.
 bool is_huggingface_folder(const std::string& path);
 
 /// What a folder holds besides its tokenizer.
@@ -26,12 +27,13 @@ struct ImportedModel {
 /// has no place in Tapestry.
 ImportedModel import_model(const std::string& folder);
 
-/// The same with its tokenizers, which must give the model's ids.
+/// The same with its tokenizers, which must give the model's ids. Of a folder with adapters: they
+/// and their model, which is in the folder `base`, or in the one that they name.
 struct ImportedFolder {
   ImportedModel model;
   TokenizerPair tokenizers;
 };
-ImportedFolder import_folder(const std::string& folder);
+ImportedFolder import_folder(const std::string& folder, const std::string& base = "");
 
 /// As training and commands take a checkpoint; tensors are converted as they are read.
 ModelFiles model_files(ImportedFolder imported, const std::string& folder);

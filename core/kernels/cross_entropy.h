@@ -30,7 +30,7 @@ struct CrossEntropySums {
 
 /// x (rows, in), W (classes, in), bias (classes) or null, targets (rows).
 /// When `dx` is not null the gradients of (loss sum * grad_scale) are computed in the same pass:
-/// dx and dW (and db when there is a bias) are written (kSet).
+/// dx, dW and db are written (kSet); of the last two, those that are not null.
 template <class T>
 struct LinearCrossEntropy {
   int64_t in = 0;

@@ -79,7 +79,8 @@ class FusedCrossEntropy {
         target_leads_(plan_.chunks.length),
         gathered_(plan_.chunks.length * args.in),
         dx_parts_(gradients_ ? plan_.groups.count() * plan_.chunks.length * args.in : 0),
-        d_weight_parts_(gradients_ ? (plan_.most_blocks() - 1) * shape.classes * args.in : 0),
+        d_weight_parts_(
+            args.d_weight != nullptr ? (plan_.most_blocks() - 1) * shape.classes * args.in : 0),
         d_bias_parts_(args.d_bias != nullptr ? (plan_.most_blocks() - 1) * shape.classes : 0),
         losses_(static_cast<int64_t>(rows.size())) {}
 
@@ -210,17 +211,7 @@ class FusedCrossEntropy {
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
     }
-    // Parts that a shorter last chunk does not reach keep the sums of earlier chunks.
-    T* const d_weight = block == 0
-                            ? args_.d_weight
-                            : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
-    Gemm<T> w;
-    w.m = classes.size(), w.n = args_.in, w.k = rows.size();
-    w.a = dz, w.lda = classes.size(), w.trans_a = true;
-    w.b = x_ + rows.begin * args_.in, w.ldb = args_.in;
-    w.c = d_weight + classes.begin * args_.in, w.ldc = args_.in, w.beta = first_chunk_ ? 0 : 1;
-    w.precision = shape_.precision;
-    kernels::gemm_tile(Cpu{}, w);
+    if (args_.d_weight != nullptr) add_weight_gradient(block, rows, classes, dz);
     Gemm<T> g;
     g.m = rows.size(), g.n = args_.in, g.k = classes.size();
     g.a = dz, g.lda = classes.size();
@@ -229,6 +220,20 @@ class FusedCrossEntropy {
     g.precision = shape_.precision;
     kernels::gemm_tile(Cpu{}, g);
     if (args_.d_bias != nullptr) add_bias_gradient(block, rows, classes, dz);
+  }
+
+  // Parts that a shorter last chunk does not reach keep the sums of earlier chunks.
+  void add_weight_gradient(int64_t block, Range rows, Range classes, const T* dz) {
+    T* const d_weight = block == 0
+                            ? args_.d_weight
+                            : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
+    Gemm<T> g;
+    g.m = classes.size(), g.n = args_.in, g.k = rows.size();
+    g.a = dz, g.lda = classes.size(), g.trans_a = true;
+    g.b = x_ + rows.begin * args_.in, g.ldb = args_.in;
+    g.c = d_weight + classes.begin * args_.in, g.ldc = args_.in, g.beta = first_chunk_ ? 0 : 1;
+    g.precision = shape_.precision;
+    kernels::gemm_tile(Cpu{}, g);
   }
 
   void logit_gradient(int64_t i, int64_t tile, Range classes, T* dz) {
@@ -264,7 +269,7 @@ class FusedCrossEntropy {
   // Adds the blocks' parts of dW and db in order. The first chunk has the most blocks.
   void add_block_parts() {
     const int64_t parts = plan_.blocks(plan_.chunks[0].size()).count() - 1;
-    const int64_t elements = shape_.classes * args_.in;
+    const int64_t elements = args_.d_weight != nullptr ? shape_.classes * args_.in : 0;
     parallel_ranges(elements, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t p = 0; p < parts; ++p) {
         passes_.add(d_weight_parts_.data() + p * elements + begin, end - begin,
@@ -324,7 +329,7 @@ void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCross
     return;
   }
   if (args.dx != nullptr) {
-    std::fill_n(args.d_weight, shape.classes * args.in, T{0});
+    if (args.d_weight != nullptr) std::fill_n(args.d_weight, shape.classes * args.in, T{0});
     if (args.d_bias != nullptr) std::fill_n(args.d_bias, shape.classes, T{0});
   }
 }

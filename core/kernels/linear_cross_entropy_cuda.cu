@@ -111,7 +111,9 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
       backward.d_weight_write = backward.d_bias_write = write;
       kernels::linear_backward(Cuda{}, classifier, backward);
     } else {
-      kernels::gemm(Cuda{}, weight_gradient(shape, args, chunk, write));
+      if (args.d_weight != nullptr) {
+        kernels::gemm(Cuda{}, weight_gradient(shape, args, chunk, write));
+      }
       kernels::gemm(Cuda{}, input_gradient(shape, args, chunk));
     }
   }

@@ -1,4 +1,5 @@
 // Cross-entropy, by itself and fused with the classifier, against a plain loop; accumulation.
+#include "core/allocator.h"
 #include "tests/autograd/support.h"
 
 namespace tapestry {
@@ -157,6 +158,44 @@ TEST(LossOfNothing, IsZeroAndItsGradientToo) {
   EXPECT_EQ(loss.tokens, 0);
   EXPECT_EQ(distance(x.grad(), Tensor::zeros(x.shape(), DType::kFloat64)), 0.0);
   EXPECT_EQ(distance(w.grad(), Tensor::zeros(w.shape(), DType::kFloat64)), 0.0);
+}
+
+// ---- A classifier that stays as it is
+
+struct Gradients {
+  std::vector<double> x, bias;
+  int64_t bytes = 0;  ///< taken from the allocator at the most
+};
+
+Gradients through_classifier(const Tensor& x_value, const Tensor& weight, const Tensor& bias,
+                             const Tensor& targets, bool frozen) {
+  const test::WithThreads one(1);  // each thread has scratch memory of its own
+  const Var x = Var::parameter(x_value), b = Var::parameter(bias);
+  const Var w = frozen ? Var(weight) : Var::parameter(weight);
+  const int64_t before = host_memory().bytes_in_use;
+  reset_peak_bytes();
+  Tape tape;
+  tape.backward(linear_cross_entropy(x, w, b, targets).loss);
+  EXPECT_EQ(w.grad().defined(), !frozen);
+  return {x.grad().to_vector<double>(), b.grad().to_vector<double>(),
+          host_memory().peak_bytes - before};
+}
+
+TEST(FrozenClassifier, HasNoGradientInMemoryAndTheOthersKeepTheirBits) {
+  // Rows enough for two blocks, each of which has a part of dW.
+  const int64_t rows = 600, in = 512, classes = 1800;
+  const Tensor x = uniform({rows, in}, 1), weight = uniform({classes, in}, 2),
+               bias = uniform({classes}, 3);
+  const Tensor targets = test::uniform_ids({rows}, 4, 0, classes);
+  through_classifier(x, weight, bias, targets, false);  // takes the scratch memory of the thread
+  const Gradients learnt = through_classifier(x, weight, bias, targets, false);
+  const Gradients frozen = through_classifier(x, weight, bias, targets, true);
+  EXPECT_EQ(frozen.x, learnt.x);
+  EXPECT_EQ(frozen.bias, learnt.bias);
+  EXPECT_LE(frozen.bytes, learnt.bytes - weight.bytes());
+  // Without dW: logits, dx and its parts for each of eight groups of classes.
+  const int64_t logits = rows * (classes + 8 * 16) * 8, dx = rows * in * 8;
+  EXPECT_LE(frozen.bytes, (logits + 9 * dx) * 5 / 4);
 }
 
 // ---- Accumulation: an accumulated gradient equals that of the big batch

@@ -2,134 +2,19 @@
 // models, and their tensors after an import and an export.
 #include <gmock/gmock.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/checkpoint/made_file.h"
-#include "apps/checkpoint/parameters.h"
 #include "apps/interop/architectures.h"
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/huggingface_import.h"
 #include "data/files.h"
-#include "tests/paths.h"
+#include "tests/apps/interop/huggingface_models.h"
 
 namespace tapestry::interop {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-std::string fixture(const std::string& name) {
-  return project_file("tests/fixtures/huggingface/" + name);
-}
-
-/// A vocabulary of so many ids.
-std::shared_ptr<const Tokenizer> letters(int64_t size) {
-  std::string file = "tapestry characters 1\n";
-  for (int64_t id = kEosId + 1; id < size; ++id) file += concat("U+00", 50 + id, '\n');
-  return load_tokenizer(file, "letters");
-}
-
-TokenizerPair tokenizers_of(const Counts& counts) {
-  if (counts.source_vocab == 0) return {};
-  const auto source = letters(counts.source_vocab);
-  return {source, counts.shared_vocab ? source : letters(counts.target_vocab)};
-}
-
-ModelFiles files_of(const std::string& folder) {
-  ImportedModel model = import_model(folder);
-  TokenizerPair tokenizers = tokenizers_of(model.counts);
-  return model_files({std::move(model), std::move(tokenizers)}, folder);
-}
-
-void flatten(const nlohmann::json& from, std::vector<int64_t>& shape, std::vector<double>& values,
-             size_t depth = 0) {
-  if (!from.is_array()) return values.push_back(from.get<double>());
-  if (depth == shape.size()) shape.push_back(static_cast<int64_t>(from.size()));
-  for (const auto& part : from) flatten(part, shape, values, depth + 1);
-}
-
-Tensor tensor_of(const nlohmann::json& from) {
-  std::vector<int64_t> shape;
-  std::vector<double> values;
-  flatten(from, shape, values);
-  return Tensor::from(values, Shape(shape.data(), static_cast<int>(shape.size())));
-}
-
-Tensor ids_of(const nlohmann::json& from) { return tensor_of(from).to(DType::kInt32); }
-
-Tensor full_lengths(const Tensor& ids) {
-  return Tensor::full({ids.shape()[0]}, static_cast<double>(ids.shape()[1]), DType::kInt32);
-}
-
-template <class Model>
-struct Loaded {
-  explicit Loaded(const ModelFiles& files)
-      : bundle(files.config, files.tokenizers, Precision::kFull) {
-    load_parameters(bundle.store, files.tensors);
-  }
-  ModelBundle<Model> bundle;
-};
-
-Tensor logits_of(ModelFiles files, const nlohmann::json& input) {
-  files.config.dtype = DType::kFloat64;
-  files.config.device = "cpu";
-  const std::string task = files.config.task->name;
-  if (task == "translation") {
-    const Loaded<EncoderDecoder> loaded(files);
-    const EncoderDecoder& model = loaded.bundle.model;
-    const Tensor ids = ids_of(input["ids"]), lengths = full_lengths(ids);
-    const Var memory = model.encode(ids, lengths);
-    return model.logits(model.decode(ids_of(input["decoder_ids"]), memory, lengths)).value();
-  }
-  const Tensor segments = input.contains("segments") ? ids_of(input["segments"]) : Tensor();
-  if (task == "clm" || task == "mlm") {
-    const Loaded<LanguageModel> loaded(files);
-    const LanguageModel& model = loaded.bundle.model;
-    return model.logits(model.hidden(ids_of(input["ids"]), {}, segments)).value();
-  }
-  if (input.contains("pixels")) {
-    const Loaded<ImageClassifier> loaded(files);
-    const Var channels_first(tensor_of(input["pixels"]));
-    return loaded.bundle.model(permute(channels_first, {0, 2, 3, 1})).value();
-  }
-  const Loaded<SequenceClassifier> loaded(files);
-  const Tensor ids = ids_of(input["ids"]);
-  return loaded.bundle.model(ids, full_lengths(ids), segments).value();
-}
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  EXPECT_EQ(a.numel(), b.numel());
-  double largest = 0;
-  const auto x = a.to_vector<double>(), y = b.to_vector<double>();
-  for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
-    largest = std::max(largest, std::abs(x[i] - y[i]));
-  }
-  return largest;
-}
-
-std::string bytes_of(const FileContent& content) {
-  if (const auto* text = std::get_if<std::string>(&content)) return *text;
-  std::string bytes;
-  std::get<1>(content)(
-      [&](const void* part, size_t count) { bytes.append(static_cast<const char*>(part), count); });
-  return bytes;
-}
-
-ByteSource source_of(std::string bytes, const std::string& name) {
-  const auto held = std::make_shared<const std::string>(std::move(bytes));
-  return {name, held->size(), [held](uint64_t offset, void* to, uint64_t count) {
-            std::memcpy(to, held->data() + offset, count);
-          }};
-}
-
-std::string values_of(const TensorReader& reader, const StoredTensor& tensor) {
-  const Tensor values = Tensor::empty(tensor.shape, DType::kFloat32);
-  reader.read(tensor.name, values);
-  return {static_cast<const char*>(values.raw()), static_cast<size_t>(values.bytes())};
-}
 
 struct Case {
   const char* name;
@@ -216,51 +101,6 @@ TEST(HuggingFaceDefaults, AreThoseOfTheClasses) {
     }
   }
 }
-
-/// A copy of a fixture in which something is changed.
-class BrokenFolder {
- public:
-  explicit BrokenFolder(const std::string& name) : path_(testing::TempDir() + "/broken_" + name) {
-    fs::remove_all(path_);
-    fs::copy(fixture(name), path_);
-  }
-  ~BrokenFolder() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
-  void set(const std::string& key, const nlohmann::json& value) const {
-    auto config = nlohmann::json::parse(read_file(path_ + "/config.json"));
-    config[key] = value;
-    write_file(path_ + "/config.json", config.dump());
-  }
-  /// Keeps the tensors whose new name is not empty.
-  void rename(const std::function<std::string(const std::string&)>& name) const {
-    const std::string file = path_ + "/model.safetensors";
-    const TensorReader reader = open_model_folder(path_);
-    std::vector<TensorToWrite> tensors;
-    for (const StoredTensor& tensor : reader.tensors()) {
-      const Tensor values = Tensor::empty(tensor.shape, DType::kFloat32);
-      reader.read(tensor.name, values);
-      if (!name(tensor.name).empty()) tensors.emplace_back(name(tensor.name), values);
-    }
-    std::string bytes;
-    write_safetensors(tensors, {}, [&](const void* part, size_t count) {
-      bytes.append(static_cast<const char*>(part), count);
-    });
-    write_file(file, bytes);
-  }
-  std::string error() const {
-    try {
-      import_model(path_);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kData);
-      return error.what();
-    }
-    return "";
-  }
-
- private:
-  std::string path_;
-};
 
 TEST(HuggingFaceImport, SaysEverythingThatDoesNotFit) {
   const BrokenFolder folder("gpt2");

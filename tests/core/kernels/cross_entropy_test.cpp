@@ -188,7 +188,7 @@ struct Classifier {
   };
 
   Result run(double smoothing, const Values<int32_t>& targets, double grad_scale,
-             bool gradients = true) const {
+             bool gradients = true, bool weight_gradient = true) const {
     const T nan = static_cast<T>(std::nanf(""));  // must be overwritten
     Result result;
     LinearCrossEntropy<T> args{.in = in,
@@ -202,10 +202,10 @@ struct Classifier {
     if (gradients) {
       result.dx.reserve(1);  // not null, even without rows
       result.dx.assign(x.size(), nan);
-      result.d_weight.assign(weight.size(), nan);
+      if (weight_gradient) result.d_weight.assign(weight.size(), nan);
       result.d_bias.assign(bias.size(), nan);
       args.dx = result.dx.data();
-      args.d_weight = result.d_weight.data();
+      args.d_weight = weight_gradient ? result.d_weight.data() : nullptr;
       args.d_bias = bias.empty() ? nullptr : result.d_bias.data();
     }
     Values<CrossEntropySums> sums(1);
@@ -319,6 +319,28 @@ TYPED_TEST(CrossEntropyTest, NothingToCount) {
   const Values<int32_t> ignored(3, kIgnore);
   cross_entropy<T>({3, 4, 0, kIgnore}, dz, ignored, 1, dz.data());
   EXPECT_EQ(dz, Values<T>(12, T{0}));
+}
+
+// A frozen classifier: the other gradients keep their bits.
+TYPED_TEST(CrossEntropyTest, TheWeightsGradientMayBeLeftOut) {
+  using T = TypeParam;
+  on_every_target([] {
+    for (const bool with_bias : {true, false}) {
+      for (const int64_t rows : {0, 70, 1100}) {  // the last: several blocks of rows
+        SCOPED_TRACE(testing::Message() << rows << " rows, bias " << with_bias);
+        const Classifier<T> model(rows, 300, 9, with_bias);
+        const auto targets = some_targets(rows, 300, 4);
+        const auto all = model.run(0.1, targets, 0.5);
+        const auto without = model.run(0.1, targets, 0.5, true, /*weight_gradient=*/false);
+        EXPECT_EQ(without.sums.loss, all.sums.loss);
+        EXPECT_EQ(without.dx, all.dx);
+        if (with_bias) {
+          EXPECT_EQ(without.d_bias, all.d_bias);
+        }
+        EXPECT_TRUE(without.d_weight.empty());
+      }
+    }
+  });
 }
 
 TYPED_TEST(CrossEntropyTest, LossAloneIsTheSameLoss) {

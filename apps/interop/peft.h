@@ -1,0 +1,46 @@
+// Low-rank adapters as the library PEFT keeps them: adapter_config.json and
+// adapter_model.safetensors, without the model that they stand beside.
+//
+// A layer y = (W + s B A) x of ours may be several of theirs one below the other: queries, keys and
+// values. Each of these takes the same A and its own rows of B. The other way round, adapters of
+// such parts with matrices A of their own become one of a larger rank: their A one below the other,
+// their B on the diagonal, so that the product stays what it was.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/files.h"
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/interop/huggingface_import.h"
+#include "apps/interop/tensor_table.h"
+
+namespace tapestry::interop {
+
+inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
+/// In front of every name of theirs.
+inline constexpr const char* kAdapterPrefix = "base_model.model.";
+
+bool is_peft_folder(const std::string& path);
+
+/// The folder of the model that the adapters stand beside: `given`, or if that is "" the one that
+/// they name, which may be relative to theirs. Throws Error(kData) where there is none.
+std::string base_of_adapters(const std::string& path, const std::string& given);
+
+/// The adapters of the folder beside the model of the folder `base`. Throws one Error(kData) with
+/// everything that has no place in Tapestry.
+ImportedModel import_adapted_model(const std::string& path, const std::string& base);
+
+/// The files of a model's adapters and of what else learnt. `architecture` as for
+/// huggingface_files(). Throws one Error(kConfig) with everything that has no place there.
+CheckpointContent peft_files(const ModelFiles& model, const std::string& architecture);
+
+/// B (rows, rank) of the layer whose weight is that pair: its parts are cut as the weight's.
+TensorPair up_pair(const TensorPair& weight, int64_t rank);
+/// A (rank, in), for part `index` of the layer: all parts have the same.
+TensorPair down_pair(const TensorPair& weight, int64_t rank, size_t index);
+/// "a.b" of "a.b.weight".
+std::string module_of(const std::string& tensor);
+
+}  // namespace tapestry::interop

@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "apps/checkpoint/file_names.h"
+#include "apps/interop/foreign_config.h"
+#include "apps/interop/peft.h"
+#include "apps/interop/tensor_names.h"
+#include "core/text.h"
+
+namespace tapestry::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Kinds of adapters that ours are not: keys with the one value that they may have.
+constexpr FixedKey kFixed[] = {
+    {"peft_type", "\"LORA\"", "\"LORA\""}, {"use_dora", "false", "false"},
+    {"bias", "\"none\"", "\"none\""},      {"lora_bias", "false", "false"},
+    {"rank_pattern", "{}", "{}"},          {"alpha_pattern", "{}", "{}"},
+    {"layer_replication", "null", "null"}, {"trainable_token_indices", "null", "null"},
+    {"use_qalora", "false", "false"},      {"alora_invocation_tokens", "null", "null"},
+    {"use_bdlora", "null", "null"},        {"kasa_config", "null", "null"},
+    {"arrow_config", "null", "null"},      {"monteclora_config", "null", "null"},
+};
+
+struct AdapterFolder {
+  std::string path;
+  Json config;
+  TensorReader reader;
+  TensorNames names;
+  int64_t rank = 0;
+};
+
+Tensor read(const AdapterFolder& folder, const std::string& name, const Shape& shape, DType dtype) {
+  const Tensor tensor = Tensor::empty(shape, dtype);
+  folder.reader.read(folder.names.stored(name), tensor);
+  return tensor;
+}
+
+bool has_shape(const AdapterFolder& folder, const std::string& name, const Shape& shape,
+               Reasons& reasons) {
+  const StoredTensor* const stored =
+      folder.names.has(name) ? folder.reader.find(folder.names.stored(name)) : nullptr;
+  if (stored != nullptr && stored->shape == shape && fits(stored->type, DType::kFloat32)) {
+    return true;
+  }
+  reasons.push_back(stored == nullptr
+                        ? concat("no tensor ", kAdapterPrefix, name, ' ', shape)
+                        : concat(stored->name, " is ", stored->shape, ", expected ", shape));
+  return false;
+}
+
+// An adapter of a layer of ours: parts of theirs with the same A share one.
+struct Layer {
+  TensorPair weight;
+  std::vector<std::string> downs;              // different matrices A, one below the other
+  std::vector<std::optional<size_t>> down_of;  // each part's; none: it has no adapter
+};
+
+std::vector<double> values(const AdapterFolder& folder, const std::string& name,
+                           const Shape& shape) {
+  return read(folder, name, shape, DType::kFloat64).to_vector<double>();
+}
+
+std::optional<Layer> layer_of(const AdapterFolder& folder, const TensorPair& weight,
+                              std::set<std::string>& used, Reasons& reasons) {
+  if (weight.is_bias || weight.our_shape.rank() != 2) return std::nullopt;
+  Layer layer{weight, {}, std::vector<std::optional<size_t>>(weight.theirs.size())};
+  const TensorPair ups = up_pair(weight, folder.rank);
+  for (size_t i = 0; i < weight.theirs.size(); ++i) {
+    const TensorPair down = down_pair(weight, folder.rank, i);
+    const std::string &a = down.theirs[0], &b = ups.theirs[i];
+    if (!folder.names.has(a) && !folder.names.has(b)) continue;
+    used.insert({a, b});
+    if (weight.change == Change::kPatches || weight.ours == "output.weight") {
+      reasons.push_back(
+          concat("an adapter of ", module_of(weight.theirs[i]), " has no place in Tapestry"));
+      continue;
+    }
+    if (!has_shape(folder, a, down.our_shape, reasons) ||
+        !has_shape(folder, b, ups.their_shapes[i], reasons)) {
+      continue;
+    }
+    const auto same = std::find_if(layer.downs.begin(), layer.downs.end(), [&](const auto& other) {
+      return values(folder, other, down.our_shape) == values(folder, a, down.our_shape);
+    });
+    layer.down_of[i] = static_cast<size_t>(same - layer.downs.begin());
+    if (same == layer.downs.end()) layer.downs.push_back(a);
+  }
+  if (layer.downs.empty()) return std::nullopt;
+  return layer;
+}
+
+// Our A and B of a layer. Rows beyond those that the layer needs are zeros.
+void add_layer(const AdapterFolder& folder, const Layer& layer, int64_t our_rank,
+               const Layout& layout, DType dtype, std::vector<TensorToWrite>& tensors) {
+  const int64_t rank = folder.rank;
+  const TensorPair down = down_pair(layer.weight, our_rank, 0);
+  tensors.emplace_back(
+      down.ours, down.our_shape, dtype, [folder, layer, layout, dtype, down, rank] {
+        return to_ours(down, layout, dtype, [&](const std::string&, const Tensor& into) {
+          into.fill(0);
+          for (size_t i = 0; i < layer.downs.size(); ++i) {
+            const auto begin = static_cast<int64_t>(i) * rank;
+            into.slice(begin, begin + rank)
+                .copy_from(read(folder, layer.downs[i], {rank, into.shape()[1]}, dtype));
+          }
+        });
+      });
+  const TensorPair up = up_pair(layer.weight, our_rank);
+  tensors.emplace_back(up.ours, up.our_shape, dtype, [folder, layer, layout, dtype, up, rank] {
+    return to_ours(up, layout, dtype, [&](const std::string& name, const Tensor& into) {
+      into.fill(0);
+      const auto part = std::find(up.theirs.begin(), up.theirs.end(), name) - up.theirs.begin();
+      const std::optional<size_t> at = layer.down_of[static_cast<size_t>(part)];
+      if (!at) return;
+      const Tensor b = read(folder, name, {into.shape()[0], rank}, dtype);
+      for (int64_t row = 0; row < b.shape()[0]; ++row) {
+        into.reshape({into.numel()})
+            .slice(row * into.shape()[1] + static_cast<int64_t>(*at) * rank,
+                   row * into.shape()[1] + static_cast<int64_t>(*at + 1) * rank)
+            .copy_from(b.reshape({b.numel()}).slice(row * rank, (row + 1) * rank));
+      }
+    });
+  });
+}
+
+// Whole tensors that learnt beside the adapters take the place of the model's.
+void take_modules(const AdapterFolder& folder, const std::vector<TensorPair>& table,
+                  const Layout& layout, ImportedModel& model, std::set<std::string>& used,
+                  Reasons& reasons) {
+  for (const TensorPair& pair : table) {
+    const auto there = [&](const std::string& name) { return folder.names.has(name); };
+    if (std::none_of(pair.theirs.begin(), pair.theirs.end(), there)) continue;
+    bool whole = true;
+    for (size_t i = 0; i < pair.theirs.size(); ++i) {
+      used.insert(pair.theirs[i]);
+      whole &= has_shape(folder, pair.theirs[i], pair.their_shapes[i], reasons);
+    }
+    const auto place = std::find_if(model.tensors.begin(), model.tensors.end(),
+                                    [&](const auto& tensor) { return tensor.name == pair.ours; });
+    if (!whole || place == model.tensors.end()) continue;
+    const DType dtype = model.config.dtype;
+    place->content = [folder, pair, layout, dtype] {
+      return to_ours(pair, layout, dtype, [&](const std::string& name, const Tensor& into) {
+        folder.reader.read(folder.names.stored(name), into);
+      });
+    };
+    model.config.training.modules_to_save.push_back(pair.ours);
+  }
+}
+
+void take_adapters(const AdapterFolder& folder, const Architecture& architecture,
+                   ImportedModel& model) {
+  Reasons reasons;
+  for (const FixedKey& fixed : kFixed) {
+    const Json value = folder.config.value(fixed.key, Json());
+    if (value.is_null() || value == Json::parse(fixed.value)) continue;
+    reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
+  }
+  const Json alpha = folder.config.value("lora_alpha", Json(8));
+  const Json dropout = folder.config.value("lora_dropout", Json(0));
+  if (folder.rank < 1) reasons.emplace_back("r must be a number of at least 1");
+  if (!alpha.is_number() || alpha <= 0)
+    reasons.emplace_back("lora_alpha must be a positive number");
+  if (!dropout.is_number()) reasons.emplace_back("lora_dropout must be a number");
+  if (!reasons.empty()) refuse(folder.path, reasons);
+
+  const ModelFacts facts = facts_for(architecture, model.config, model.counts);
+  const std::vector<TensorPair> table = expand(architecture.tensors, facts);
+  Layout layout = layout_of(facts);
+  layout.halves_of_sinusoids = architecture.sinusoids;
+  std::set<std::string> used;
+  std::vector<Layer> layers;
+  size_t most = 1;
+  for (const TensorPair& weight : table) {
+    if (std::optional<Layer> layer = layer_of(folder, weight, used, reasons)) {
+      most = std::max(most, layer->downs.size());
+      layers.push_back(*std::move(layer));
+    }
+  }
+  take_modules(folder, table, layout, model, used, reasons);
+  for (const auto& [name, stored] : folder.names.all()) {
+    if (!used.contains(name))
+      reasons.push_back(concat("tensor ", stored, " has no place in Tapestry"));
+  }
+  if (layers.empty() && reasons.empty()) reasons.emplace_back("no adapter is in it");
+  if (!reasons.empty()) refuse(folder.path, reasons);
+
+  LoraOptions& lora = model.config.lora;
+  const auto parts = static_cast<int64_t>(most);
+  lora = {.rank = folder.rank * parts,
+          .alpha = alpha.get<double>() * static_cast<double>(parts),
+          .dropout = dropout.get<double>(),
+          .target = {}};
+  if (folder.config.value("use_rslora", Json(false)) == true) {
+    lora.alpha *= std::sqrt(static_cast<double>(folder.rank));
+  }
+  for (const Layer& layer : layers) {
+    lora.target.push_back(module_of(layer.weight.ours));
+    add_layer(folder, layer, lora.rank, layout, model.config.dtype, model.tensors);
+  }
+  if (parts > 1) {
+    model.notes.push_back(concat("layers that are one here have ", parts,
+                                 " adapters there: they become adapters of rank ", lora.rank,
+                                 " and alpha ", lora.alpha, '.'));
+  }
+}
+
+}  // namespace
+
+bool is_peft_folder(const std::string& path) {
+  return fs::is_regular_file(path + "/" + kAdapterConfigFile);
+}
+
+std::string base_of_adapters(const std::string& path, const std::string& given) {
+  if (!given.empty()) return given;
+  const Json named =
+      read_json(path + "/" + kAdapterConfigFile).value("base_model_name_or_path", Json());
+  if (named.is_string()) {
+    const auto name = named.get<std::string>();
+    for (const std::string& folder : {name, path + "/" + name}) {
+      if (!name.empty() && is_huggingface_folder(folder)) return folder;
+    }
+  }
+  fail(ErrorKind::kData, "[import] ", path, " has adapters of ", named.dump(),
+       ", which is no Hugging Face folder here. Name it by import --base.");
+}
+
+ImportedModel import_adapted_model(const std::string& path, const std::string& base) {
+  ImportedModel model = import_model(base);
+  const Json type = read_json(base + "/" + kConfigFile).at("model_type");
+  const Architecture& architecture = *find_architecture(type.get<std::string>());
+  Json config = read_json(path + "/" + kAdapterConfigFile);
+  const Json rank = config.value("r", Json(8));
+  TensorReader reader(open_source(path + "/" + kAdapterFile));
+  std::vector<std::string> stored;
+  for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);
+  TensorNames names(architecture, stored, kAdapterPrefix);
+  const AdapterFolder folder{path, std::move(config), std::move(reader), std::move(names),
+                             rank.is_number_integer() ? rank.get<int64_t>() : 0};
+  take_adapters(folder, architecture, model);
+  model.config.init_from = fs::absolute(base).string();
+  return model;
+}
+
+}  // namespace tapestry::interop

@@ -1,0 +1,34 @@
+// Names of the tensors in a file of theirs, as the tables of apps/interop/architectures.h have
+// them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/interop/architectures.h"
+
+namespace tapestry::interop {
+
+/// With the prefix, in the old spelling.
+class TensorNames {
+ public:
+  /// `cut` is in front of each name and belongs to no table.
+  TensorNames(const Architecture& architecture, const std::vector<std::string>& stored,
+              const std::string& cut = "");
+
+  bool has(const std::string& name) const { return stored_.contains(name); }
+  /// As the file has it.
+  const std::string& stored(const std::string& name) const { return stored_.at(name); }
+  const std::map<std::string, std::string>& all() const { return stored_; }
+
+ private:
+  std::map<std::string, std::string> stored_;
+};
+
+/// Reads a file of theirs. Throws Error(kData) where it is no object.
+Json read_json(const std::string& path);
+/// Throws Error(kData) with all of them.
+[[noreturn]] void refuse(const std::string& folder, const Reasons& reasons);
+
+}  // namespace tapestry::interop
