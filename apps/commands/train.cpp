@@ -88,6 +88,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   share_start(ranks, config, resume, report);
   if (!ranks.is_first()) device = set_up_machine();
   tell_machine(config, device, ranks, *log);
+  const std::string kernels = compare_kernels(ranks, config, *resume, *log);
 
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
   // With what the task found in the data: classes, the format of images.
@@ -107,6 +108,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   const std::string taken = resume->take_over(*task, config);
   if (!taken.empty()) log->info("init_from: " + taken);
   if (resume->goes_on()) log->info(concat("resuming after update ", resume->state().step));
+  resume->computed_by(kernels);
   Trainer trainer(config, *task, ranks, folder.get(), *log, std::move(*resume));
   return trainer.run();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -11,7 +12,9 @@
 #include <thread>
 
 #include "apps/checkpoint/bytes.h"
+#include "apps/run/signals.h"
 #include "apps/tasks/crew.h"
+#include "core/clock.h"
 #include "core/cores.h"
 #include "core/distributed/transport_mpi.h"
 
@@ -19,7 +22,15 @@ namespace tapestry {
 namespace {
 
 // Where all ranks fail alike, this is enough for rank 0 to print its message and to end the others.
-constexpr std::chrono::seconds kAfterRank0{1};
+// The launcher sends SIGTERM, which only sets a flag here, and a second later SIGKILL.
+void wait_for_rank_0() {
+  constexpr double kAfterRank0 = 1, kUntilKilled = 5;
+  constexpr std::chrono::milliseconds kPause{10};
+  const double begin = steady_seconds();
+  const auto limit = [] { return pending_signal() == SIGTERM ? kUntilKilled : kAfterRank0; };
+  while (steady_seconds() < begin + limit()) std::this_thread::sleep_for(kPause);
+}
+
 // A string that travels is in memory twice.
 constexpr int64_t kBytesAtATime = int64_t{1} << 26;
 
@@ -72,7 +83,7 @@ void Ranks::leave() { communicator_->finish(); }
 
 int Ranks::fail(const std::string& message, int code) {
   const int rank = is_alone() && launched_with_others() ? rank_of_launcher() : this->rank();
-  if (rank > 0) std::this_thread::sleep_for(kAfterRank0);
+  if (rank > 0) wait_for_rank_0();
   std::cout.flush();  // results come before the error, even if both go to one file
   tell(concat("error: ", prefix(), message));
   if (!is_alone()) communicator_->end_job(code);
@@ -88,7 +99,8 @@ std::string Ranks::prefix() const { return is_alone() ? "" : concat('[', name_of
 std::string Ranks::summary() const {
   const std::vector<std::string>& hosts = communicator_->hosts();
   const auto count = std::set<std::string>(hosts.begin(), hosts.end()).size();
-  return concat(size(), is_alone() ? " rank on " : " ranks on ", count, count == 1 ? " host" : " hosts");
+  return concat(size(), is_alone() ? " rank on " : " ranks on ", count,
+                count == 1 ? " host" : " hosts");
 }
 
 int Ranks::threads() const {
@@ -137,17 +149,22 @@ void Ranks::broadcast(const Tensor& tensor) {
   if (!tensor.device().is_cpu()) tensor.copy_from(host.to(tensor.device()));
 }
 
-void Ranks::expect_equal(const std::string& what, const std::string& mine, ErrorKind kind) {
-  if (is_alone()) return;
+std::string Ranks::difference(const std::string& what, const std::string& mine) {
+  if (is_alone()) return "";
   const std::vector<std::string> all = communicator_->all_gather(mine);
   std::string others;
   for (int other = 1; other < size(); ++other) {
     const std::string& word = all[static_cast<size_t>(other)];
     if (word != all.front()) others += concat("; ", name_of(other), ": ", word);
   }
-  if (others.empty()) return;
-  tapestry::fail(kind, "[ranks] expected ", what, " of rank 0 everywhere, which is ", all.front(),
-                 "; got", others.substr(1), '.');
+  if (others.empty()) return "";
+  return concat("expected ", what, " of rank 0 everywhere, which is ", all.front(), "; got",
+                others.substr(1), '.');
+}
+
+void Ranks::expect_equal(const std::string& what, const std::string& mine, ErrorKind kind) {
+  const std::string difference = this->difference(what, mine);
+  if (!difference.empty()) tapestry::fail(kind, "[ranks] ", difference);
 }
 
 }  // namespace tapestry

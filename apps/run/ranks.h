@@ -55,8 +55,9 @@ class Ranks {
   std::vector<std::string> broadcast(const std::vector<std::string>& texts);
   /// Rank 0's elements, in place.
   void broadcast(const Tensor& tensor);
-  /// Throws, on all ranks, unless all say the same: "[ranks] rank 2, hostb: <what> differs from
-  /// rank 0's".
+  /// "" where all say the same, else "expected <what> of rank 0 everywhere, which is ...; got ...".
+  std::string difference(const std::string& what, const std::string& mine);
+  /// Throws that, on all ranks.
   void expect_equal(const std::string& what, const std::string& mine,
                     ErrorKind kind = ErrorKind::kRuntime);
 

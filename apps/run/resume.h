@@ -38,6 +38,8 @@ class Resume {
   /// Empty where the task is to make its own.
   const TokenizerPair& tokenizers() const { return tokenizers_; }
   void use(TokenizerPair tokenizers) { tokenizers_ = std::move(tokenizers); }
+  /// The kernels of the updates that come.
+  void computed_by(const std::string& kernels) { state_.kernels = kernels; }
   /// Why newer checkpoints were passed over, a line each; "" where none was.
   const std::string& passed_over() const { return passed_over_; }
   /// What the config does otherwise than the checkpoint's, or what the model that a training begins

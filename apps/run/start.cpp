@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/checkpoint/bytes.h"
+#include "apps/run/kernel_probe.h"
 #include "core/text.h"
 
 namespace tapestry {
@@ -87,6 +88,26 @@ void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
   resume = std::make_unique<Resume>(facts);
 }
 
+std::string compare_kernels(Ranks& ranks, const Config& config, const Resume& resume, RunLog& log) {
+  const Device device = parse_device(config.device);
+  if (!device.is_cpu()) return "";
+  const std::string kernels = kernel_probe(config.dtype, training_precision(config, device));
+  const std::string difference = ranks.difference("the results of kernels", kernels);
+  if (!difference.empty() && config.distributed.shard == Shard::kNone) {
+    fail(ErrorKind::kConfig, "[ranks] ", difference,
+         " Processors or BLAS differ: OPENBLAS_CORETYPE can make the latter one; or take "
+         "distributed.shard=optimizer, and other bits for other ranks.");
+  }
+  if (!difference.empty()) log.warn(difference + " The bits depend on which rank computes what.");
+  const std::string& before = resume.state().kernels;
+  if (!before.empty() && before != kernels) {
+    log.warn(
+        "the kernels of this machine round otherwise than those that computed the checkpoint: "
+        "from here on the bits are not those of the run as it was");
+  }
+  return kernels;
+}
+
 std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& config,
                                                  const Resume& resume, const Report& report) {
   TaskPlace place{.start = resume.state().position};
@@ -107,7 +128,7 @@ std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& con
   std::string found;
   const Report listening(
       [&](const std::string& message) {
-        found += without_cached(message) + '\n';
+        found += (found.empty() ? "" : "; ") + without_cached(message);
         report(message);
       },
       report.warn, report.progress);

@@ -29,6 +29,11 @@ void settle_parts(Config& config, const Resume& resume, int64_t ranks);
 void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
                  const Report& report);
 
+/// kernel_probe() of this machine; "" where a GPU computes. Warns where a training goes on that
+/// other kernels began. Throws Error(kConfig) where the ranks' differ, and with it what they would
+/// compute; with sharded parameters, which all get from one rank, it warns.
+std::string compare_kernels(Ranks& ranks, const Config& config, const Resume& resume, RunLog& log);
+
 /// make_task() on every rank, rank 0 first where the others see its run folder and find the tokens
 /// that it keeps there. Sees that all read the same data.
 std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& config,

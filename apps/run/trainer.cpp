@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "apps/run/signals.h"
@@ -63,8 +64,8 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
                                              : decay_groups(config.training, trained_, params_)) {
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);
+  state_ = resume.state();
   if (resume.goes_on()) {
-    state_ = resume.state();
     saved_step_ = state_.step;
     agreed_seconds_ = state_.seconds;
     load_checkpoint(resume);
@@ -73,7 +74,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
     load_masters(resume.model());
     if (config.training.ema_decay > 0) begin_averages();
   }
-  state_.parts = config.distributed.parts;
+  state_.parts = std::max<int64_t>(1, config.distributed.parts);
   expect_equal_parameters();
 }
 

@@ -40,6 +40,7 @@ std::string to_json(const TrainerState& state) {
              {"seconds", state.seconds}};
   // Older checkpoints have one part.
   if (state.parts != 1) value["parts"] = state.parts;
+  if (!state.kernels.empty()) value["kernels"] = state.kernels;
   // Other schedules have no such state, and older checkpoints do not know it.
   const PlateauState& plateau = state.plateau;
   if (plateau.has_best || plateau.without_best > 0 || plateau.cooldown_left > 0 ||
@@ -62,6 +63,7 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     state.skipped_in_a_row = value.at("skipped_in_a_row");
     state.seconds = value.at("seconds");
     state.parts = value.value("parts", state.parts);
+    state.kernels = value.value("kernels", state.kernels);
     if (value.contains("plateau")) state.plateau = plateau_of(value.at("plateau"));
     return state;
   } catch (const Json::exception& error) {

@@ -19,6 +19,7 @@ struct TrainerState {
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
   int64_t parts = 1;     ///< of an update: another number sums gradients in another order
+  std::string kernels;   ///< kernel_probe() of the CPU; empty: not known
   double seconds = 0;    ///< spent training, over all starts
   PlateauState plateau;  ///< reduce_lr_on_plateau
 };

@@ -47,7 +47,8 @@ TEST(Complete, AConfigOfCppTrains) {
     RunLog log(config.output_dir, 0);
     Resume resume("never", folder, config);
     const auto task = make_task(config, {}, {}, [](const std::string&) {});
-    EXPECT_EQ(Trainer(config, *task, folder, log, std::move(resume)).run(), 0);
+    Ranks alone;
+    EXPECT_EQ(Trainer(config, *task, alone, &folder, log, std::move(resume)).run(), 0);
     // What it wrote is what a file with these keys would have given.
     const Config again =
         load_checkpoint_config(read_file(config.output_dir + "/last/config.json"), "config.json");

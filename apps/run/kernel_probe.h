@@ -1,0 +1,16 @@
+// Whether two machines compute the same: by computing, since names of processors and libraries
+// neither promise nor exclude it.
+#pragma once
+
+#include <string>
+
+#include "core/dtype.h"
+#include "core/precision.h"
+
+namespace tapestry {
+
+/// XXH3 of a tiny model's parameters after two updates with the CPU's kernels: products, attention,
+/// norms, activations, the loss and an optimizer. About 10 ms.
+std::string kernel_probe(DType dtype, Precision precision);
+
+}  // namespace tapestry
