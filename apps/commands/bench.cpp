@@ -136,13 +136,13 @@ struct Measured {
 // Runs steps as the trainer does: forward, backward, clip, update.
 template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
-                   Communicator& ranks, NextLoss next_loss) {
+                   Ranks& ranks, NextLoss next_loss) {
   const std::vector<ParamGroup> groups =
       decay_groups(config.training, trained_parameters(store.named(), config), store.named());
   Optimizer optimizer(config.optimizer, groups);
   Measured measured;
-  ranks.doing("measuring steps alone");
-  ranks.all_gather("");  // all are as busy
+  ranks.communicator().doing("measuring steps alone");
+  ranks.communicator().all_gather("");  // all are as busy
   Tensor loss;
   // CUDA graphs are made in the third step.
   const int64_t warmup_steps =
@@ -178,7 +178,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   }
   measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
   measured.loss = loss.item();
-  if (ranks.size() > 1) {
+  if (!ranks.is_alone()) {
     const double update = measured.update_seconds / static_cast<double>(arguments.steps);
     optimizer.outcome();
     measured.ranks = measure_ranks(ranks, config, groups,
@@ -195,8 +195,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   return measured;
 }
 
-Measured measure_synthetic(const Config& config, const BenchArguments& arguments,
-                           Communicator& ranks) {
+Measured measure_synthetic(const Config& config, const BenchArguments& arguments, Ranks& ranks) {
   const bool both_sides = config.model_type == ModelType::kEncoderDecoder;
   if (!both_sides && config.model_type != ModelType::kDecoder) {
     fail(ErrorKind::kConfig, "[bench] --shape has no batches for task ", config.task->name,
@@ -247,7 +246,7 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   return measured;
 }
 
-Measured measure_data(Config config, const BenchArguments& arguments, Communicator& ranks) {
+Measured measure_data(Config config, const BenchArguments& arguments, Ranks& ranks) {
   if (config.data.cache_dir.empty()) config.data.cache = false;  // there is no run
   const std::unique_ptr<TrainingTask> task =
       make_task(config, {}, {},
@@ -272,18 +271,18 @@ std::string text_of(const Json& value) {
 
 }  // namespace
 
-int run_bench(const BenchArguments& arguments) {
+int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   const Config config = load_config(arguments.config, arguments.overrides,
                                     /*check_files=*/arguments.shape.empty());
-  const std::unique_ptr<Communicator> ranks = open_bench_ranks(config);
+  ranks.join(config.distributed);
+  set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
   const Device device = parse_device(config.device);
   check_precision(training_precision(config, device), device);
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
-  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, *ranks)
-                                                    : measure_synthetic(config, arguments, *ranks);
-  ranks->finish();
-  if (ranks->rank() > 0) return 0;
+  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
+                                                    : measure_synthetic(config, arguments, ranks);
+  if (!ranks.is_first()) return 0;
   const double seconds = median(measured.seconds);
   const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
   const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);

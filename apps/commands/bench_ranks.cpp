@@ -3,14 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <set>
 
 #include "core/clock.h"
-#include "core/cores.h"
-#include "core/distributed/transport_mpi.h"
-#include "core/parallel.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {
@@ -27,54 +22,40 @@ double median(std::vector<double> values) {
 }
 
 // The largest value of all ranks.
-double largest(Communicator& ranks, double value) {
-  for (const std::string& word :
-       ranks.all_gather({reinterpret_cast<const char*>(&value), sizeof value})) {
-    double other = 0;
-    std::memcpy(&other, word.data(), std::min(word.size(), sizeof other));
-    value = std::max(value, other);
+double largest(Ranks& ranks, double value) {
+  for (const std::vector<double>& other : ranks.all_gather(std::vector<double>{value})) {
+    value = std::max(value, other.at(0));
   }
   return value;
 }
 
 }  // namespace
 
-std::unique_ptr<Communicator> open_bench_ranks(const Config& config) {
-  std::unique_ptr<Communicator> ranks;
-  if (launched_with_others()) {
-    load_mpi();
-    const CommunicatorOptions options{
-        .report = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
-    ranks = std::make_unique<Communicator>(open_mpi, options);
-  } else {
-    ranks = std::make_unique<Communicator>();
-  }
-  const auto cores = static_cast<int>(allowed_cores().size());
-  set_num_threads(config.threads > 0 ? config.threads
-                                     : std::max(1, cores / ranks->ranks_on_these_cores()));
-  return ranks;
-}
-
-RanksMeasured measure_ranks(Communicator& ranks, const Config& config,
+RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
                             const std::vector<ParamGroup>& groups, const RanksBench& bench) {
   RanksMeasured measured;
   measured.ranks = ranks.size();
-  measured.library = ranks.library();
-  measured.hosts =
-      static_cast<int>(std::set<std::string>(ranks.hosts().begin(), ranks.hosts().end()).size());
+  Communicator& communicator = ranks.communicator();
+  measured.library = communicator.library();
+  measured.hosts = static_cast<int>(
+      std::set<std::string>(communicator.hosts().begin(), communicator.hosts().end()).size());
   measured.micro_batches =
       std::max<int64_t>(1, config.training.gradient_accumulation_steps / measured.ranks);
-  const ExchangeOptions options{.parts = measured.ranks, .shard = measured.shard};
-  ranks.doing("measuring the link");
-  measured.link = measure_link(ranks, {.bucket_bytes = options.bucket_bytes});
-  ranks.doing("measuring steps");
-  GradientExchange exchange(ranks, groups, options);
+  measured.shard = config.distributed.shard;
+  const ExchangeOptions options{
+      .parts = measured.ranks,
+      .shard = measured.shard,
+      .bucket_bytes = static_cast<int64_t>(config.distributed.bucket_mb * (1 << 20))};
+  communicator.doing("measuring the link");
+  measured.link = measure_link(communicator, {.bucket_bytes = options.bucket_bytes});
+  communicator.doing("measuring steps");
+  GradientExchange exchange(communicator, groups, options);
   Optimizer optimizer(config.optimizer, exchange.groups());
   std::vector<double> seconds;
   double waited = 0;
   for (int64_t step = 0; step < bench.warmup_steps + bench.steps; ++step) {
     if (step == bench.warmup_steps) waited = exchange.seconds_waited();
-    ranks.all_gather("");  // as training agrees on an update
+    communicator.all_gather("");  // as training agrees on an update
     const double start = steady_seconds();
     for (int64_t i = 1; i < measured.micro_batches; ++i) bench.micro_batch();
     exchange.open_part();

@@ -4,19 +4,15 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "apps/config/config.h"
+#include "apps/run/ranks.h"
 #include "optim/step_prediction.h"
 
 namespace tapestry {
-
-/// Finds the other ranks where a launcher started this process with others, else is alone. Sets the
-/// threads of a rank: `threads`, or its part of the cores that its ranks share.
-std::unique_ptr<Communicator> open_bench_ranks(const Config& config);
 
 struct RanksMeasured {
   int64_t ranks = 1, micro_batches = 1;  ///< micro-batches of one rank
@@ -38,7 +34,7 @@ struct RanksBench {
 
 /// Measures the link, and updates of training.gradient_accumulation_steps micro-batches (of as many
 /// as there are ranks, at least) that the ranks share. All ranks call it.
-RanksMeasured measure_ranks(Communicator& ranks, const Config& config,
+RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
                             const std::vector<ParamGroup>& groups, const RanksBench& bench);
 
 /// Adds what was measured, and "prediction": rows for 2, 4 and 8 ranks and both ways to shard.

@@ -130,7 +130,7 @@ void add_export(CLI::App& app, Run& run) {
   command->callback([&run, arguments] { run = [arguments] { return run_export(*arguments); }; });
 }
 
-void add_bench(CLI::App& app, Run& run) {
+void add_bench(CLI::App& app, Run& run, Ranks& ranks) {
   auto* command = app.add_subcommand("bench", "Time training steps");
   auto arguments = std::make_shared<BenchArguments>();
   add_config(command, arguments->config, arguments->overrides);
@@ -144,7 +144,9 @@ void add_bench(CLI::App& app, Run& run) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--json", arguments->json, "also write the figures to this file");
-  command->callback([&run, arguments] { run = [arguments] { return run_bench(*arguments); }; });
+  command->callback([&run, &ranks, arguments] {
+    run = [&ranks, arguments] { return run_bench(*arguments, ranks); };
+  });
 }
 
 /// " did you mean 'train'?" where one of the names is near the word, both without dashes in front.
@@ -282,7 +284,7 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_average(app, run);
   add_import(app, run);
   add_export(app, run);
-  add_bench(app, run);
+  add_bench(app, run, ranks);
   add_help(app, run);
   if (argc <= 1) {
     std::cout << app.help();

@@ -195,6 +195,7 @@ int evaluate_model(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);
 int run_inspect(const InspectArguments& arguments);
 int run_average(const AverageArguments& arguments);
-int run_bench(const BenchArguments& arguments);
+/// Likewise.
+int run_bench(const BenchArguments& arguments, Ranks& ranks);
 
 }  // namespace tapestry

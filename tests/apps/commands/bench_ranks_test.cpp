@@ -10,26 +10,20 @@ using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::json;
 
-constexpr const char* kMpirun =
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0 "
-    "mpirun --oversubscribe --bind-to none -n 2 ";
-
-bool has_mpi() {
-  const std::string module = std::filesystem::path(tapestry_binary()).parent_path().string() +
-                             "/../lib/tapestry/libtapestry_mpi.so";
-  return std::system("command -v mpirun >/dev/null") == 0 &&
-         (std::filesystem::exists(module) || getenv("TAPESTRY_REQUIRE_MPI") != nullptr);
+bool can_start_ranks() {
+  const std::filesystem::path beside = std::filesystem::path(tapestry_binary()).parent_path();
+  return std::filesystem::exists(beside / "../lib/tapestry/libtapestry_mpi.so") &&
+         std::system("command -v mpirun >/dev/null") == 0;
 }
 
 TEST(BenchRanks, MeasureTheLinkAndPredict) {
-  if (!has_mpi()) GTEST_SKIP() << "no MPI";
+  if (!can_start_ranks()) GTEST_SKIP() << "no mpirun, or built without MPI";
   const TinyRunFolder folder{"bench_ranks"};
-  const std::string command =
-      concat("cd '", folder.path(""), "' && ", kMpirun, tapestry_binary(),
-             " bench clm.yaml --shape 4x12 --steps 3 --warmup-steps 1 --json figures threads=1 "
-             "training.gradient_accumulation_steps=6 >out 2>err");
-  ASSERT_EQ(std::system(command.c_str()), 0) << read_file(folder.path("err"));
+  const auto outcome = folder.run_ranks(
+      2,
+      "bench clm.yaml --shape 4x12 --steps 3 --warmup-steps 1 --json figures threads=1 "
+      "training.gradient_accumulation_steps=6 distributed.shard=optimizer");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
   const Json figures = Json::parse(read_file(folder.path("figures")));
   EXPECT_EQ(figures.at("ranks"), 2);
   EXPECT_EQ(figures.at("hosts"), 1);
@@ -42,10 +36,10 @@ TEST(BenchRanks, MeasureTheLinkAndPredict) {
   const Json& row = figures.at("prediction").front();
   EXPECT_EQ(row.at("ranks"), 2);
   EXPECT_EQ(row.at("shard"), "none");
-  EXPECT_EQ(row.at("step_s"), figures.at("exchange_predicted_step_s"));
-  // Rank 0 speaks, once.
-  const std::string out = read_file(folder.path("out"));
-  EXPECT_EQ(out.find("link_latency_s"), out.rfind("link_latency_s"));
+  EXPECT_EQ(figures.at("prediction").at(1).at("shard"), "optimizer");
+  EXPECT_EQ(figures.at("prediction").at(1).at("step_s"), figures.at("exchange_predicted_step_s"));
+  const std::string& out = outcome.out;
+  EXPECT_EQ(out.find("link_latency_s"), out.rfind("link_latency_s"));  // rank 0 speaks, once
   EXPECT_THAT(out, HasSubstr("micro-batches a rank for 90 %"));
 }
 
