@@ -15,6 +15,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import torch
 import transformers
 
 BINARY = ""
+MOST = 127  # tokens of a translation, in all three programs
 WORK = os.environ.get("WORK") or tempfile.mkdtemp(prefix="used_elsewhere_")
 torch.set_num_threads(1)
 
@@ -60,26 +62,28 @@ def written(name, lines):
 
 def same(what, ours, theirs):
     equal = sum(a == b for a, b in zip(ours, theirs))
-    print(f"{what}: {equal} of {len(ours)} lines have the same text")
-    for i, (a, b) in enumerate(zip(ours, theirs)):
-        if a != b:
-            print(f"   line {i + 1}\n     here  {a}\n     there {b}")
+    print(f"{what}: {equal} of {len(ours)} texts are the same")
+    for i, (a, b) in [(i, pair) for i, pair in enumerate(zip(ours, theirs)) if pair[0] != pair[1]][:5]:
+        print(f"   text {i + 1}\n     here  {a[:200]}\n     there {b[:200]}")
 
 
 # ---- Trained here
 
 def search(model, tokenizer, texts, beams):
-    """N-best lists of transformers: (text, sum of log-probabilities by length)."""
+    """N-best lists of transformers: (text, sum of log-probabilities by length, pieces)."""
     found = []
     with torch.no_grad():
         for i in range(0, len(texts), 32):
             batch = tokenizer(texts[i:i + 32], return_tensors="pt", padding=True)
             batch.pop("token_type_ids", None)
-            out = model.generate(**batch, num_beams=beams, num_return_sequences=beams, max_length=128,
+            out = model.generate(**batch, num_beams=beams, num_return_sequences=beams, max_length=MOST + 1,
                                  output_scores=True, return_dict_in_generate=True)
             scores = out.sequences_scores.tolist() if beams > 1 else [0] * len(out.sequences)
             texts_out = tokenizer.batch_decode(out.sequences, skip_special_tokens=True)
-            pairs = list(zip(texts_out, scores))
+            special = set(tokenizer.all_special_ids)
+            pieces = [tuple(tokenizer.convert_ids_to_tokens([i for i in row if i not in special]))
+                      for row in out.sequences.tolist()]
+            pairs = list(zip(texts_out, scores, pieces))
             found += [pairs[j:j + beams] for j in range(0, len(pairs), beams)]
     return found
 
@@ -91,20 +95,18 @@ def with_ctranslate2(folder, texts, beams):
     translator = ctranslate2.Translator(folder, device="cpu", intra_threads=1)
     found = translator.translate_batch([pieces.encode(t, out_type=str) for t in texts], beam_size=beams,
                                        num_hypotheses=beams, return_scores=True, disable_unk=True,
-                                       max_batch_size=32)
-    return [[(pieces.decode(h), s) for h, s in zip(f.hypotheses, f.scores)] for f in found]
+                                       max_batch_size=32, max_decoding_length=MOST)
+    return [[(pieces.decode(h), s, tuple(h)) for h, s in zip(f.hypotheses, f.scores)] for f in found]
 
 
 def compare_scores(what, ours, theirs):
     common = largest = first = 0
     for a, b in zip(ours, theirs):
-        scores = {}
-        for text, score in a:
-            scores.setdefault(text, []).append(score)
-        for text, score in b:
-            if text in scores:  # a text may come from several rows of tokens
+        scores = {pieces: score for _, score, pieces in a}  # a text may come from several rows of pieces
+        for _, score, pieces in b:
+            if pieces in scores:
                 common += 1
-                largest = max(largest, min(abs(score - own) for own in scores[text]))
+                largest = max(largest, abs(score - scores[pieces]))
         first += a[0][0] == b[0][0]
     print(f"{what}, beam 5: {common} hypotheses in both lists of {sum(map(len, ours))}, "
           f"scores differ by {largest:.1e} at most; the best is the same in {first} of {len(ours)} lines")
@@ -117,13 +119,15 @@ def translation(run, source, count="1000"):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     print("class", type(model).__name__)
-    greedy = tapestry("translate", "--model", run, "--beam-size", 1, text=text).splitlines()
+    longest = ["--max-length-ratio", 100, "--max-new-tokens", MOST]
+    greedy = tapestry("translate", "--model", run, "--beam-size", 1, *longest, text=text).splitlines()
     same("transformers, greedy", greedy, [n[0][0] for n in search(model, tokenizer, texts, 1)])
     same("ctranslate2, greedy", greedy, [n[0][0] for n in with_ctranslate2(ct2, texts, 1)])
     some = texts[:200]
     out = tapestry("translate", "--model", run, "--beam-size", 5, "--n-best", 5, "--length-penalty-type", "average",
-                   "--length-penalty", 1, "--detail", "jsonl", text="\n".join(some) + "\n").splitlines()
-    ours = [[(h["text"], h["score"]) for h in json.loads(line)["translations"]] for line in out]
+                   "--length-penalty", 1, "--detail", "jsonl", *longest,
+                   text="\n".join(some) + "\n").splitlines()
+    ours = [[(h["text"], h["score"], tuple(h["tokens"])) for h in json.loads(line)["translations"]] for line in out]
     compare_scores("transformers", ours, search(model, tokenizer, some, 5))
     compare_scores("ctranslate2", ours, with_ctranslate2(ct2, some, 5))
 
@@ -212,9 +216,9 @@ def characters(text, specials):
     return tokenizer, vocabulary
 
 
-def our_characters(text):
+def our_characters(text, mask):
     """The same vocabulary as a file of `tokenizer: {type: char}`."""
-    return "tapestry characters 1\n" + "".join(f"U+{ord(c):04X}\n" for c in sorted(set(text)))
+    return "tapestry characters 1\n" + "<mask>\n" * mask + "".join(f"U+{ord(c):04X}\n" for c in sorted(set(text)))
 
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -247,7 +251,7 @@ def saved(model, tokenizer, text, **more):
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>",
                                          bos_token="<s>", eos_token="</s>", **more).save_pretrained(folder)
     with open(f"{folder}/tokenizer.txt", "w", encoding="utf-8") as file:
-        file.write(our_characters(text))
+        file.write(our_characters(text, "mask_token" in more))
     shutil.rmtree(path("imported"), ignore_errors=True)
     tapestry("import", folder, "--output", path("imported"))
     return folder
@@ -301,13 +305,12 @@ def gpt2(text_file, seconds="180"):
 def bert(text_file, seconds="180"):
     text = open(text_file, encoding="utf-8").read()
     cut = int(len(text) * 0.9)
-    # The mask stands last, where our masked models have it.
-    tokenizer, vocabulary = characters(text, SPECIALS)
+    tokenizer, vocabulary = characters(text, SPECIALS + ["<mask>"])
     tokenizer.add_special_tokens(["<mask>"])
-    mask = tokenizer.token_to_id("<mask>")
+    mask = vocabulary["<mask>"]
     torch.manual_seed(1)
     model = transformers.BertForMaskedLM(transformers.BertConfig(
-        vocab_size=mask + 1, hidden_size=128, num_hidden_layers=4, num_attention_heads=4, intermediate_size=512,
+        vocab_size=len(vocabulary), hidden_size=128, num_hidden_layers=4, num_attention_heads=4, intermediate_size=512,
         max_position_embeddings=BLOCK + 2, hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=0,
         bos_token_id=2, eos_token_id=3))
 
@@ -329,8 +332,7 @@ def bert(text_file, seconds="180"):
         at = random.randrange(1, len(line) - 1)
         asked.append(line[:at] + "<mask>" + line[at + 1:])
     out = tapestry("fill-mask", "--model", path("imported"), "--top-k", 5, text="\n".join(asked) + "\n")
-    ours = [line.split("\t") for line in out.splitlines()]
-    print("fill-mask, a line:", ours[0])
+    ours = out.splitlines()
     same_words = far = 0
     for line, answer in zip(asked, ours):
         with torch.no_grad():
@@ -343,20 +345,18 @@ def bert(text_file, seconds="180"):
         far = max([far] + [abs(p - dict(theirs).get(w, p)) for w, p in found])
     print(f"fill-mask: the same five characters in {same_words} of {len(asked)} lines, probabilities differ by {far:.1e} at most")
     home = fine_tuned("configs/bert_fortunes.yaml", folder,
-                      [f"data.train={{text: {text_file}, range: [0, 0.9]}}", f"data.valid={{text: {text_file}, range: [0.9, 1]}}",
-                       "training.learning_rate=3e-4"])
+                      [f"data.train={{text: {text_file}, documents: file, range: [0, 0.9]}}",
+                       f"data.valid={{text: {text_file}, documents: file, range: [0.9, 1]}}", f"data.block_size={BLOCK}",
+                       "tokenizer={type: char}", "model.norm_position=post", "model.position_embedding=learned",
+                       f"model.max_position_embeddings={BLOCK + 2}", "model.scale_embeddings=false",
+                       "model.norm_eps=1e-12", "training.learning_rate=3e-4"])
     again = transformers.AutoModelForMaskedLM.from_pretrained(home)
     print("and home again:", type(again).__name__)
 
 
-def filled(fields):
-    """A line of fill-mask: word, probability, word, probability, ..."""
-    pairs = []
-    for field in fields:
-        word, _, probability = field.rpartition(" ")
-        if probability:
-            pairs.append((word or " ", float(probability)))
-    return pairs
+def filled(line):
+    """A line of fill-mask: a word, a space and its probability, two spaces, the next word."""
+    return [(word, float(probability)) for word, probability in re.findall(r"(\S| ) (\d\.\d+)(?:  |$)", line)]
 
 
 COMMANDS = {"translation": translation, "text": text, "images": images, "adapters": adapters, "gpt2": gpt2, "bert": bert}

@@ -126,6 +126,55 @@ TEST(HuggingFaceImport, NamesTensorsThatAreMissingWrongOrUnknown) {
               HasSubstr("transformer.h.0.mlp.c_fc.weight is float32 (16, 64), expected (16, 20)"));
 }
 
+// One clear error for each way in which a file can be broken.
+TEST(HuggingFaceImport, NamesAFileThatIsBroken) {
+  const BrokenFolder folder("gpt2");
+  const std::string whole = read_file(folder.path() + "/model.safetensors");
+  const auto with = [&](const std::string& bytes) {
+    write_file(folder.path() + "/model.safetensors", bytes);
+    return folder.error();
+  };
+  EXPECT_THAT(with(whole.substr(0, whole.size() - 100)), HasSubstr("model.safetensors"));
+  EXPECT_THAT(with(whole.substr(0, 4)), HasSubstr("model.safetensors"));
+  EXPECT_THAT(with("<html>not found</html>"), HasSubstr("model.safetensors"));
+  EXPECT_EQ(with(whole), "");
+  write_file(folder.path() + "/config.json", "{\"model_type\": ");
+  EXPECT_THAT(folder.error(), HasSubstr("config.json is not a JSON object"));
+}
+
+TEST(HuggingFaceImport, NamesAShardThatIsBroken) {
+  const BrokenFolder folder("gpt2");
+  const auto in_second = [](const std::string& name) { return name.find(".h.1.") != name.npos; };
+  const std::string first = "model-00001-of-00002.safetensors",
+                    second = "model-00002-of-00002.safetensors";
+  nlohmann::json index = {{"metadata", nlohmann::json::object()}};
+  const TensorReader reader = open_model_folder(folder.path());
+  for (const StoredTensor& tensor : reader.tensors()) {
+    index["weight_map"][tensor.name] = in_second(tensor.name) ? second : first;
+  }
+  for (const std::string& shard : {first, second}) {
+    fs::copy(folder.path() + "/model.safetensors", folder.path() + "/" + shard);
+    folder.rename(
+        [&](const std::string& name) {
+          return in_second(name) == (shard == second) ? name : std::string();
+        },
+        shard);
+  }
+  fs::remove(folder.path() + "/model.safetensors");
+  const std::string index_file = folder.path() + "/model.safetensors.index.json";
+  write_file(index_file, index.dump());
+  EXPECT_EQ(folder.error(), "");
+  const std::string whole = read_file(folder.path() + "/" + second);
+  write_file(folder.path() + "/" + second, whole.substr(0, whole.size() / 2));
+  EXPECT_THAT(folder.error(), HasSubstr(second));
+  fs::remove(folder.path() + "/" + second);
+  EXPECT_THAT(folder.error(), HasSubstr(second));
+  write_file(folder.path() + "/" + second, whole);
+  index["weight_map"]["transformer.ln_f.weight"] = second;
+  write_file(index_file, index.dump());
+  EXPECT_THAT(folder.error(), HasSubstr("transformer.ln_f.weight"));
+}
+
 TEST(HuggingFaceImport, RefusesOtherModels) {
   const BrokenFolder folder("llama");
   folder.set("model_type", "mixtral");

@@ -71,6 +71,34 @@ TEST_F(ExchangeCommands, AdaptersGoOutMerged) {
   for (size_t i = 0; i < adapted.size(); ++i) EXPECT_NEAR(adapted[i], merged[i], 1e-3) << i;
 }
 
+// Adapters beside a folder of theirs, to PEFT's folder and on from there.
+TEST_F(ExchangeCommands, AdaptersGoOutAndComeBack) {
+  const std::vector<std::string> like_gpt2 = {"model.norm_position=pre",
+                                              "model.scale_embeddings=false"};
+  train("clm", like_gpt2);
+  export_to("theirs");
+  const auto adapt = [&](const std::string& to, const std::string& from) {
+    std::vector<std::string> options = {"training.lora={rank: 2, target: [\"*\"]}",
+                                        "training.max_steps=8", "training.learning_rate=0.1",
+                                        "init_from=" + path(from)};
+    options.insert(options.end(), like_gpt2.begin(), like_gpt2.end());
+    return folder_.train("clm", to, options);
+  };
+  ASSERT_EQ(adapt("adapted", "theirs"), 0) << folder_.messages();
+  folder_.output(
+      concat("export --model ", path("adapted"), " --format peft --output ", path("peft")));
+  EXPECT_EQ(json("peft/adapter_config.json")["base_model_name_or_path"], path("theirs"));
+  EXPECT_FALSE(std::filesystem::exists(path("peft/config.json")));
+  import_from("peft", "back");
+  const auto score = [&](const std::string& model) {
+    return folder_.output(concat("score --model ", path(model), " --target ", path("valid.tgt")));
+  };
+  EXPECT_EQ(score("back"), score("adapted"));
+  EXPECT_NE(score("back"), score("run"));
+  EXPECT_EQ(adapt("further", "peft"), 0) << folder_.messages();
+  EXPECT_THAT(folder_.messages(), HasSubstr("parameters from"));
+}
+
 TEST_F(ExchangeCommands, ATrainingBeginsWithAFolder) {
   train("translation");
   export_to("theirs");
@@ -89,6 +117,23 @@ TEST_F(ExchangeCommands, AFolderWithAnUnknownTokenizerIsRefused) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("must have a tokenizer that Tapestry reads"));
   EXPECT_THAT(outcome.err, HasSubstr("got tokenizer.json"));
+  EXPECT_FALSE(std::filesystem::exists(path("back")));
+}
+
+// The pieces of another model have no rows in this one.
+TEST_F(ExchangeCommands, ATokenizerOfAnotherVocabularyIsRefused) {
+  train("translation");
+  export_to("theirs");
+  ASSERT_EQ(
+      folder_.train("translation", "other", {"training.max_steps=1", "tokenizer.vocab_size=48"}), 0)
+      << folder_.messages();
+  std::filesystem::copy(path("other/last/tokenizer.model"), path("theirs/tokenizer.model"),
+                        std::filesystem::copy_options::overwrite_existing);
+  const auto outcome = folder_.run(concat("import ", path("theirs"), " --output ", path("back")));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err,
+              testing::ContainsRegex("tokenizer.model has [0-9]+ pieces, the model has "
+                                     "[0-9]+ rows for them"));
   EXPECT_FALSE(std::filesystem::exists(path("back")));
 }
 
