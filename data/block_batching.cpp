@@ -45,11 +45,11 @@ EpochWalk walk_of(const TokenStream& stream, int64_t places, int64_t width,
 }
 
 // A batch of only padding, which the caller fills row by row.
-BlockBatch empty_batch(int64_t rows, int64_t width) {
+BlockBatch empty_batch(int64_t rows, int64_t width, int32_t filler) {
   BlockBatch batch;
   batch.rows = rows;
-  batch.ids = Tensor::full({rows, width}, kPadId, DType::kInt32);
-  batch.targets = Tensor::full({rows, width}, kPadId, DType::kInt32);
+  batch.ids = Tensor::full({rows, width}, filler, DType::kInt32);
+  batch.targets = Tensor::full({rows, width}, kNoTarget, DType::kInt32);
   batch.lengths = Tensor::full({rows}, static_cast<double>(width), DType::kInt32);
   return batch;
 }
@@ -61,7 +61,7 @@ void fill_row(BlockBatch& batch, int64_t row, std::span<const int32_t> ids,
   std::copy(targets.begin(), targets.end(), batch.targets.data<int32_t>() + row * width);
   batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(ids.size());
   batch.tokens += std::count_if(targets.begin(), targets.end(),
-                                [](int32_t target) { return target != kPadId; });
+                                [](int32_t target) { return target != kNoTarget; });
 }
 
 // Leaves `lengths` undefined if all rows are full.
@@ -92,7 +92,7 @@ BlockBatch BlockBatches::next() {
   const int64_t width = options_.block_size;
   const Cut cut = cut_stream(stream_.size() - 1, width, options_, walk_.position().epoch);
   const auto rows = static_cast<int64_t>(blocks.size());
-  BlockBatch batch = empty_batch(rows, width);
+  BlockBatch batch = empty_batch(rows, width, stream_.filler());
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t begin = cut.offset + blocks[static_cast<size_t>(row)] * width;
     const auto count = static_cast<size_t>(std::min(width, stream_.size() - 1 - begin));
@@ -108,28 +108,30 @@ MaskedBlockBatches::MaskedBlockBatches(TokenStream stream, const Tokenizer& toke
                                        DataPosition start)
     : stream_(std::move(stream)),
       vocabulary_(tokenizer),
+      frame_(tokenizer.special().masked()),
       options_(options),
       masking_(masking),
-      walk_(walk_of(stream_, stream_.size(), options.block_size - 1, options, start)) {
+      walk_(walk_of(stream_, stream_.size(), options.block_size - frame_.size(), options, start)) {
   masking.validate();
 }
 
 BlockBatch MaskedBlockBatches::next() {
   const auto blocks = walk_.next();
   const int64_t epoch = walk_.position().epoch;
-  const int64_t width = options_.block_size - 1;
+  const int64_t width = options_.block_size - frame_.size();
   const Cut cut = cut_stream(stream_.size(), width, options_, epoch);
   const PhiloxKey key = draw_key(options_.seed, options_.shuffle ? epoch : 0, "data.mask");
   const auto rows = static_cast<int64_t>(blocks.size());
-  BlockBatch batch = empty_batch(rows, options_.block_size);
+  BlockBatch batch = empty_batch(rows, options_.block_size, stream_.filler());
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t block = blocks[static_cast<size_t>(row)];
     const int64_t begin = cut.offset + block * width;
     const int64_t count = std::min(width, stream_.size() - begin);
     const auto text =
         stream_.tokens().subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-    std::vector<int32_t> tokens = {kBosId};
+    std::vector<int32_t> tokens = frame_.before;
     tokens.insert(tokens.end(), text.begin(), text.end());
+    tokens.insert(tokens.end(), frame_.after.begin(), frame_.after.end());
     const MaskedTokens masked = mask_tokens(tokens, vocabulary_, masking_, key, block);
     fill_row(batch, row, masked.ids, masked.targets);
   }

@@ -358,7 +358,9 @@ void check_ids(const Json& theirs, const Config& config, const TokenizerPair& to
   };
   expect("pad_token_id", ids.pad);
   expect("eos_token_id", ids.eos);
-  if (config.model_type == ModelType::kEncoderDecoder) expect("decoder_start_token_id", ids.bos);
+  if (config.model_type == ModelType::kEncoderDecoder) {
+    expect("decoder_start_token_id", tokenizers.target->special().start.value_or(*ids.bos));
+  }
 }
 
 }  // namespace
@@ -367,9 +369,10 @@ ImportedFolder import_folder(const std::string& path) {
   ImportedFolder imported{import_model(path), {}};
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) return imported;
-  imported.tokenizers = find_tokenizers(path, model.counts);
+  const Json theirs = read_json(path + "/" + kConfigFile);
+  imported.tokenizers = find_tokenizers(path, model.counts, theirs);
   Reasons reasons;
-  check_ids(read_json(path + "/" + kConfigFile), model.config, imported.tokenizers, reasons);
+  check_ids(theirs, model.config, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(path, reasons);
   return imported;
 }
