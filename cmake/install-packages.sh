@@ -5,7 +5,7 @@
 set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
-  libyaml-cpp-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev libicu-dev
+  libyaml-cpp-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev libicu-dev libonig-dev
   zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libstb-dev"
 case "${1:-}" in
   build) packages=$build ;;

@@ -10,12 +10,11 @@
 namespace tapestry {
 namespace {
 
-// A row has one token more than its pieces: eos of the source, bos or eos of the target.
 int64_t source_length(const ParallelCorpus& corpus, int64_t i) {
-  return corpus.source.length(i) + 1;
+  return corpus.source.length(i) + corpus.rows.source.size();
 }
 int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
-  return corpus.target.length(i) + 1;
+  return corpus.target.length(i) + corpus.rows.target.size();
 }
 
 RowLength length_of(const ParallelCorpus& corpus, int64_t i) {
@@ -151,9 +150,13 @@ void shuffle_batches(std::vector<Range>& ranges, uint64_t seed, int64_t epoch, i
   shuffle(ranges, key);
 }
 
-void fill_row(int32_t* row, std::span<const int32_t> tokens, int64_t width) {
-  std::copy(tokens.begin(), tokens.end(), row);
-  std::fill(row + tokens.size(), row + width, kPadId);
+// A text in its frame, and `filler` up to `end`.
+void fill_row(int32_t* row, int32_t* end, const TextFrame& frame, std::span<const int32_t> tokens,
+              int32_t filler) {
+  row = std::copy(frame.before.begin(), frame.before.end(), row);
+  row = std::copy(tokens.begin(), tokens.end(), row);
+  row = std::copy(frame.after.begin(), frame.after.end(), row);
+  std::fill(row, end, filler);
 }
 
 }  // namespace
@@ -261,6 +264,7 @@ std::span<const int64_t> EpochPlan::batch(int64_t i) const {
 TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
                                         std::span<const int64_t> indices) {
   const auto rows = static_cast<int64_t>(indices.size());
+  const PairRows& around = corpus.rows;
   check(rows > 0, "data", "expected a batch of at least one pair, got none.");
   TranslationBatch batch;
   int64_t source_width = 0, target_width = 0;
@@ -282,14 +286,15 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
     int32_t* const source = batch.source.data<int32_t>() + row * source_width;
     int32_t* const in = batch.target_in.data<int32_t>() + row * target_width;
     int32_t* const out = batch.target_out.data<int32_t>() + row * target_width;
-    fill_row(source, corpus.source[pair], source_width);
-    source[corpus.source.length(pair)] = kEosId;
-    in[0] = kBosId;
-    fill_row(in + 1, corpus.target[pair], target_width - 1);
-    fill_row(out, corpus.target[pair], target_width);
-    out[corpus.target.length(pair)] = kEosId;
+    const int64_t length = target_length(corpus, pair);
+    fill_row(source, source + source_width, around.source, corpus.source[pair],
+             around.source_filler);
+    fill_row(out, out + target_width, around.target, corpus.target[pair], kNoTarget);
+    in[0] = around.start;
+    std::copy(out, out + length - 1, in + 1);
+    std::fill(in + length, in + target_width, around.target_filler);
     batch.source_lengths.data<int32_t>()[row] = static_cast<int32_t>(source_length(corpus, pair));
-    batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(target_length(corpus, pair));
+    batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(length);
   }
   return batch;
 }

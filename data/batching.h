@@ -35,7 +35,7 @@ struct BatchOptions {
 /// The rows of the epochs of corpora with so many rows each, all together `rows`.
 Mixture mixture_of(int64_t rows, const std::vector<int64_t>& parts, const BatchOptions& options);
 
-/// A translation batch on the CPU; all tensors int32, short rows filled with the pad id.
+/// A translation batch on the CPU; all tensors int32, short rows filled up.
 struct TranslationBatch {
   Tensor source;          ///< (B, S): x, eos
   Tensor source_lengths;  ///< (B): tokens of each row, eos included

@@ -9,11 +9,11 @@ namespace tapestry {
 namespace {
 
 // A batch of only padding, which the caller fills row by row.
-BlockBatch empty_batch(int64_t rows, int64_t width) {
+BlockBatch empty_batch(int64_t rows, int64_t width, int32_t filler) {
   BlockBatch batch;
   batch.rows = rows;
-  batch.ids = Tensor::full({rows, width}, kPadId, DType::kInt32);
-  batch.targets = Tensor::full({rows, width}, kPadId, DType::kInt32);
+  batch.ids = Tensor::full({rows, width}, filler, DType::kInt32);
+  batch.targets = Tensor::full({rows, width}, kNoTarget, DType::kInt32);
   batch.lengths = Tensor::full({rows}, static_cast<double>(width), DType::kInt32);
   return batch;
 }
@@ -25,7 +25,7 @@ void fill_row(BlockBatch& batch, int64_t row, std::span<const int32_t> ids,
   std::copy(targets.begin(), targets.end(), batch.targets.data<int32_t>() + row * width);
   batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(ids.size());
   batch.tokens += std::count_if(targets.begin(), targets.end(),
-                                [](int32_t target) { return target != kPadId; });
+                                [](int32_t target) { return target != kNoTarget; });
 }
 
 // Leaves `lengths` undefined if all rows are full.
@@ -55,7 +55,7 @@ BlockBatches::BlockBatches(TokenStream stream, const BlockOptions& options, Data
 
 BlockBatch BlockBatches::next() {
   const auto blocks = walk_.next();
-  BlockBatch batch = empty_batch(std::ssize(blocks), options_.block_size);
+  BlockBatch batch = empty_batch(std::ssize(blocks), options_.block_size, stream_.filler());
   int64_t row = 0;
   for (const BlockPlace& place : places_.of(walk_.position().epoch, blocks)) {
     const auto at = static_cast<size_t>(place.begin), count = static_cast<size_t>(place.tokens);
@@ -70,9 +70,10 @@ MaskedBlockBatches::MaskedBlockBatches(TokenStream stream, const Tokenizer& toke
                                        DataPosition start)
     : stream_(std::move(stream)),
       vocabulary_(tokenizer),
+      frame_(tokenizer.special().masked()),
       options_(options),
       masking_(masking),
-      places_(stream_, options.block_size - 1, /*behind=*/0, options),
+      places_(stream_, options.block_size - frame_.size(), /*behind=*/0, options),
       walk_(places_.plans(), start) {
   masking.validate();
 }
@@ -81,13 +82,14 @@ BlockBatch MaskedBlockBatches::next() {
   const auto blocks = walk_.next();
   const int64_t epoch = walk_.position().epoch;
   const PhiloxKey key = draw_key(options_.seed, options_.shuffle ? epoch : 0, "data.mask");
-  BlockBatch batch = empty_batch(std::ssize(blocks), options_.block_size);
+  BlockBatch batch = empty_batch(std::ssize(blocks), options_.block_size, stream_.filler());
   int64_t row = 0;
   for (const BlockPlace& place : places_.of(epoch, blocks)) {
     const auto text = stream_.tokens().subspan(static_cast<size_t>(place.begin),
                                                static_cast<size_t>(place.tokens));
-    std::vector<int32_t> tokens = {kBosId};
+    std::vector<int32_t> tokens = frame_.before;
     tokens.insert(tokens.end(), text.begin(), text.end());
+    tokens.insert(tokens.end(), frame_.after.begin(), frame_.after.end());
     const MaskedTokens masked =
         mask_tokens(tokens, vocabulary_, masking_, key, blocks[static_cast<size_t>(row)]);
     fill_row(batch, row++, masked.ids, masked.targets);

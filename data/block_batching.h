@@ -1,6 +1,6 @@
 // Batches for language models: blocks of one length, cut from a stream of tokens.
 //
-// A target of kPadId is ignored, like the label -100 of other systems. No text contains the pad id.
+// Targets of kNoTarget are ignored.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct BlockOptions {
   int64_t batch_size = 64;   ///< B: rows of a batch
   /// true: every epoch cuts the stream at new random places and shuffles the blocks; less than a
   /// block at each end is left out in that epoch. false: the whole stream in order, the last block
-  /// padded with the pad id.
+  /// filled up.
   bool shuffle = true;
   uint64_t seed = 1;
   MixOptions mix = {};  ///< of the corpora of a list; applies with shuffle
@@ -31,10 +31,10 @@ struct BlockOptions {
 /// Rows on the CPU; all tensors int32.
 struct BlockBatch {
   Tensor ids;          ///< (B, T)
-  Tensor targets;      ///< (B, T): kPadId where there is nothing to predict
+  Tensor targets;      ///< (B, T): kNoTarget where there is nothing to predict
   Tensor lengths;      ///< (B): tokens of each row; undefined if all rows have T
   int64_t rows = 0;    ///< B
-  int64_t tokens = 0;  ///< targets other than kPadId
+  int64_t tokens = 0;  ///< targets other than kNoTarget
 };
 
 /// Causal blocks: targets are the next ids. Without shuffle every token of the stream except the
@@ -59,11 +59,11 @@ class BlockBatches {
   EpochWalk walk_;
 };
 
-/// Masked blocks: bos and T - 1 tokens of the stream. Every epoch draws a new mask; without shuffle
-/// always that of epoch 0, so that validation stays the same.
+/// Masked blocks: tokens of the stream in the tokenizer's frame, which is bos in front. Every epoch
+/// draws a new mask; without shuffle always that of epoch 0, so that validation stays the same.
 class MaskedBlockBatches {
  public:
-  /// As BlockBatches, but the stream needs at least one token (with shuffle: T - 1).
+  /// As BlockBatches, but the stream needs at least one token (with shuffle: those of a block).
   MaskedBlockBatches(TokenStream stream, const Tokenizer& tokenizer, const BlockOptions& options,
                      const MaskingOptions& masking, DataPosition start = {});
 
@@ -75,6 +75,7 @@ class MaskedBlockBatches {
  private:
   TokenStream stream_;
   MaskingVocabulary vocabulary_;
+  TextFrame frame_;
   BlockOptions options_;
   MaskingOptions masking_;
   BlockPlaces places_;

@@ -222,6 +222,21 @@ struct LoadContext {
   std::function<void(const std::string&)> warn = {};
 };
 
+/// What stands around the tokens of pairs, and what a search over them needs to know. The decoder
+/// reads `start` and then the target, its frame included.
+struct PairRows {
+  PairRows() = default;  ///< of tokenizers of this project
+  explicit PairRows(const TokenizerPair& tokenizers);
+
+  TextFrame source = SpecialIds().side();
+  TextFrame target = SpecialIds().side();
+  int32_t start = kBosId;
+  int32_t eos = kEosId;  ///< of the target
+  int32_t source_filler = kPadId;
+  int32_t target_filler = kPadId;
+  std::vector<int32_t> banned = SpecialIds().banned();
+};
+
 /// Token ids without bos and eos. Pair i is source[i], target[i].
 struct ParallelCorpus {
   TokenLists source;
@@ -231,6 +246,7 @@ struct ParallelCorpus {
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< pairs of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
+  PairRows rows = {};
 
   int64_t size() const { return source.size(); }
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iomanip>
 
 #include "core/error.h"
@@ -81,6 +82,15 @@ void CorpusOptions::validate(const OptionReport& report) const {
   report.expect_one_of("overlong", overlong, kOverlong);
 }
 
+PairRows::PairRows(const TokenizerPair& tokenizers)
+    : source(tokenizers.source->special().side()),
+      target(tokenizers.target->special().side()),
+      start(tokenizers.target->special().start.value_or(tokenizers.target->special().bos)),
+      eos(tokenizers.target->special().eos),
+      source_filler(tokenizers.source->special().filler()),
+      target_filler(tokenizers.target->special().filler()),
+      banned(tokenizers.target->special().banned()) {}
+
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options, const LoadContext& context) {
   options.validate();
@@ -91,13 +101,15 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
          '.');
   }
   const bool texts = options.keep_text;
+  const PairRows around(tokenizers);
   const auto table =
       load_table({.kind = texts ? "pairs-with-text" : "pairs",
                   .columns = texts ? 4 : 2,
                   .specs = specs,
                   .source_tokenizer = *tokenizers.source,
                   .target_tokenizer = tokenizers.target.get(),
-                  .rule = {options.max_length, options.overlong},
+                  .rule = {options.max_length, options.overlong,
+                           std::max(around.source.size(), around.target.size())},
                   .add =
                       [texts](const EncodedPair& pair, TableBuilder& rows) {
                         if (!texts) return rows.add({pair.source, pair.target});
@@ -115,6 +127,7 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
   corpus.counts = table->facts().counts;
   corpus.parts = table->facts().parts;
   corpus.from_cache = table->from_cache();
+  corpus.rows = around;
   return corpus;
 }
 
@@ -123,18 +136,19 @@ TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& toke
   options.validate();
   check_not_empty(specs);
   const bool texts = options.keep_text;
-  const auto table = load_table({.kind = texts ? "texts-with-text" : "texts",
-                                 .columns = texts ? 2 : 1,
-                                 .specs = specs,
-                                 .source_tokenizer = tokenizer,
-                                 .target_tokenizer = nullptr,
-                                 .rule = {options.max_length, options.overlong},
-                                 .add =
-                                     [texts](const EncodedPair& pair, TableBuilder& rows) {
-                                       if (!texts) return rows.add({pair.source});
-                                       rows.add({pair.source, ids_of_text(pair.text.source)});
-                                     }},
-                                context);
+  const auto table =
+      load_table({.kind = texts ? "texts-with-text" : "texts",
+                  .columns = texts ? 2 : 1,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = nullptr,
+                  .rule = {options.max_length, options.overlong, tokenizer.special().side().size()},
+                  .add =
+                      [texts](const EncodedPair& pair, TableBuilder& rows) {
+                        if (!texts) return rows.add({pair.source});
+                        rows.add({pair.source, ids_of_text(pair.text.source)});
+                      }},
+                 context);
   TextCorpus corpus;
   corpus.tokens = TokenLists(table, 0);
   if (texts) corpus.text = TextLists(table, 1);

@@ -82,7 +82,7 @@ DenoisingVocabulary::DenoisingVocabulary(const Tokenizer& tokenizer,
     fail(ErrorKind::kConfig, "[data] infilling needs a tokenizer with the piece ", kMaskPiece,
          ", got one without.");
   }
-  mask_id = tokenizer.mask_id().value_or(kUnkId);
+  mask_id = tokenizer.mask_id().value_or(tokenizer.special().unk.value_or(kNoTarget));
 }
 
 NoisedText span_corrupt(std::span<const int32_t> tokens, const DenoisingVocabulary& vocabulary,
@@ -185,13 +185,17 @@ NoisedText DenoisingBatches::Noise::operator()(int64_t epoch, int64_t text) cons
 DenoisingBatches::DenoisingBatches(const TextCorpus& corpus, const Tokenizer& tokenizer,
                                    const DenoisingOptions& options, const BatchOptions& batching,
                                    DataPosition start)
-    : noise_{&corpus, DenoisingVocabulary(tokenizer, options), options, batching.shuffle,
+    : around_({std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), &tokenizer),
+               std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), &tokenizer)}),
+      noise_{&corpus, DenoisingVocabulary(tokenizer, options), options, batching.shuffle,
              batching.seed},
       walk_(EpochPlans::of_lengths(
                 mixture_of(corpus.size(), corpus.parts, batching),
-                [noise = noise_](int64_t epoch, int64_t text) {
+                [noise = noise_, source = around_.source.size(), target = around_.target.size()](
+                    int64_t epoch, int64_t text) {
                   const NoisedText noised = noise(epoch, text);
-                  return RowLength{std::ssize(noised.source) + 1, std::ssize(noised.target) + 1};
+                  return RowLength{std::ssize(noised.source) + source,
+                                   std::ssize(noised.target) + target};
                 },
                 batching),
             start) {}
@@ -199,6 +203,7 @@ DenoisingBatches::DenoisingBatches(const TextCorpus& corpus, const Tokenizer& to
 TranslationBatch DenoisingBatches::next() {
   const auto texts = walk_.next();
   ParallelCorpus rows;
+  rows.rows = around_;
   std::vector<int64_t> numbers;
   for (const int64_t text : texts) {
     const NoisedText noised = noise_(walk_.position().epoch, text);

@@ -97,6 +97,7 @@ class DenoisingBatches {
     NoisedText operator()(int64_t epoch, int64_t text) const;
   };
 
+  PairRows around_;
   Noise noise_;
   EpochWalk walk_;
 };

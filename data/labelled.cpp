@@ -8,20 +8,15 @@
 #include "data/encode_corpus.h"
 
 namespace tapestry {
-namespace {
-
-constexpr int64_t kSpecials = 2;  // bos and eos
-
-}  // namespace
-
 LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                              const CorpusOptions& options,
                              const std::vector<std::string>& label_names,
                              const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
-  if (options.max_length <= kSpecials) {
-    fail(ErrorKind::kConfig, "[data] max_length of classification must be ", kSpecials + 1,
+  const int64_t specials = tokenizer.special().classified().size();
+  if (options.max_length <= specials) {
+    fail(ErrorKind::kConfig, "[data] max_length of classification must be ", specials + 1,
          " or more, got ", options.max_length, '.');
   }
   for (const CorpusSpec& spec : specs) {
@@ -39,7 +34,7 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
                   .specs = specs,
                   .source_tokenizer = tokenizer,
                   .target_tokenizer = nullptr,
-                  .rule = {options.max_length, options.overlong, kSpecials},
+                  .rule = {options.max_length, options.overlong, specials},
                   .add =
                       [&](const EncodedPair& pair, TableBuilder& rows) {
                         const auto next = static_cast<int32_t>(numbers.size());
@@ -64,6 +59,7 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
   corpus.counts = facts.counts;
   corpus.parts = facts.parts;
   corpus.from_cache = table->from_cache();
+  corpus.special = tokenizer.special();
   std::vector<std::string> names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
   corpus.label_names =
@@ -79,8 +75,8 @@ LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOption
     : corpus_(&corpus),
       walk_(EpochPlans::of_lengths(
                 mixture_of(corpus.size(), corpus.parts, options),
-                [&corpus](int64_t, int64_t row) {
-                  const int64_t length = corpus.tokens.length(row) + kSpecials;
+                [&corpus, specials = corpus.special.classified().size()](int64_t, int64_t row) {
+                  const int64_t length = corpus.tokens.length(row) + specials;
                   return RowLength{length, length};
                 },
                 options),
@@ -88,26 +84,27 @@ LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOption
 
 LabelledBatch LabelledBatches::next() {
   const auto texts = walk_.next();
+  const TextFrame frame = corpus_->special.classified();
   LabelledBatch batch;
   batch.rows = static_cast<int64_t>(texts.size());
   batch.indices.assign(texts.begin(), texts.end());
   int64_t width = 0;
   for (const int64_t text : texts) {
-    const int64_t length = corpus_->tokens.length(text) + kSpecials;
+    const int64_t length = corpus_->tokens.length(text) + frame.size();
     width = std::max(width, length);
     batch.tokens += length;
   }
-  batch.ids = Tensor::full({batch.rows, width}, kPadId, DType::kInt32);
+  batch.ids = Tensor::full({batch.rows, width}, corpus_->special.filler(), DType::kInt32);
   batch.lengths = Tensor::empty({batch.rows}, DType::kInt32);
   batch.labels = Tensor::empty({batch.rows}, DType::kInt32);
   for (int64_t row = 0; row < batch.rows; ++row) {
     const int64_t text = texts[static_cast<size_t>(row)];
     const auto tokens = corpus_->tokens[text];
     int32_t* at = batch.ids.data<int32_t>() + row * width;
-    *at++ = kBosId;
+    at = std::copy(frame.before.begin(), frame.before.end(), at);
     at = std::copy(tokens.begin(), tokens.end(), at);
-    *at = kEosId;
-    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(tokens.size()) + kSpecials;
+    std::copy(frame.after.begin(), frame.after.end(), at);
+    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(std::ssize(tokens) + frame.size());
     batch.labels.data<int32_t>()[row] = corpus_->label(text);
   }
   return batch;

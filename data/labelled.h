@@ -21,6 +21,7 @@ struct LabelledCorpus {
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< texts of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
+  SpecialIds special = {};
 
   int32_t label(int64_t i) const { return classes[static_cast<size_t>(found_labels[i][0])]; }
 
@@ -39,7 +40,7 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
 
 /// Rows on the CPU; all tensors int32.
 struct LabelledBatch {
-  Tensor ids;                    ///< (B, T): bos, text, eos, filled with the pad id
+  Tensor ids;                    ///< (B, T): bos, text, eos, filled up
   Tensor lengths;                ///< (B): tokens of each row, bos and eos included
   Tensor labels;                 ///< (B)
   int64_t rows = 0;              ///< B

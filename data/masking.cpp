@@ -9,8 +9,6 @@ namespace {
 // A draw block that belongs to no position.
 constexpr int64_t kFallbackPlace = 0xFFFFFFFF;
 
-bool may_be_masked(int32_t id) { return id != kPadId && id != kBosId && id != kEosId; }
-
 struct Unit {
   size_t begin, end;
 };
@@ -20,9 +18,9 @@ std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabul
                            bool whole_word) {
   std::vector<Unit> units;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (!may_be_masked(tokens[i])) continue;
-    const bool continues =
-        whole_word && i > 0 && may_be_masked(tokens[i - 1]) && !vocabulary.starts_word(tokens[i]);
+    if (!vocabulary.may_be_masked(tokens[i])) continue;
+    const bool continues = whole_word && i > 0 && vocabulary.may_be_masked(tokens[i - 1]) &&
+                           !vocabulary.starts_word(tokens[i]);
     if (continues) {
       units.back().end = i + 1;
     } else {
@@ -48,7 +46,7 @@ void MaskingOptions::validate(const OptionReport& report) const {
   }
 }
 
-MaskingVocabulary::MaskingVocabulary(const Tokenizer& tokenizer) {
+MaskingVocabulary::MaskingVocabulary(const Tokenizer& tokenizer) : special_(tokenizer.special()) {
   if (!tokenizer.mask_id()) {
     fail(ErrorKind::kConfig, "[data] masking needs a tokenizer with the piece ", kMaskPiece,
          ", got one without.");
@@ -69,7 +67,8 @@ bool MaskingVocabulary::starts_word(int32_t id) const {
 
 MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
                          const MaskingOptions& options, const PhiloxKey& key, int64_t row) {
-  MaskedTokens masked{{tokens.begin(), tokens.end()}, std::vector<int32_t>(tokens.size(), kPadId)};
+  MaskedTokens masked{{tokens.begin(), tokens.end()},
+                      std::vector<int32_t>(tokens.size(), kNoTarget)};
   // Each position has four draws: whether it (or its word) is chosen, how it is replaced, and two
   // for the random piece.
   const auto draws_at = [&](size_t position) {

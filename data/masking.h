@@ -28,12 +28,17 @@ class MaskingVocabulary {
   explicit MaskingVocabulary(const Tokenizer& tokenizer);
 
   int32_t mask_id() const { return mask_id_; }
+  /// False for pad, bos and eos.
+  bool may_be_masked(int32_t id) const {
+    return id != special_.pad && id != special_.bos && id != special_.eos;
+  }
   /// Throws on an id outside the vocabulary.
   bool starts_word(int32_t id) const;
   /// Ids of pieces of text: no pad, unk, bos, eos, mask or sentinel.
   const std::vector<int32_t>& ordinary_ids() const { return ordinary_ids_; }
 
  private:
+  SpecialIds special_;
   int32_t mask_id_;
   std::vector<bool> starts_word_;
   std::vector<int32_t> ordinary_ids_;
@@ -41,7 +46,7 @@ class MaskingVocabulary {
 
 struct MaskedTokens {
   std::vector<int32_t> ids;      ///< the model's input
-  std::vector<int32_t> targets;  ///< the token at chosen positions, kPadId elsewhere
+  std::vector<int32_t> targets;  ///< the token at chosen positions, kNoTarget elsewhere
 };
 
 /// Chooses tokens of one row and replaces them. A pure function: `key`, `row` (below 2^32) and the

@@ -20,6 +20,7 @@ struct PromptCorpus {
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< rows of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
+  SpecialIds special = {};
 
   int64_t size() const { return prompts.size(); }
 };
@@ -33,13 +34,13 @@ PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer&
 
 /// Rows on the CPU; all tensors int32.
 struct PromptBatch {
-  Tensor ids;             ///< (B, T): eos, prompt, answer, filled with the pad id
-  Tensor targets;         ///< (B, T): the next token where that is of the answer or eos, else pad
-  Tensor lengths;         ///< (B): tokens of each row
-  Tensor prompt_lengths;  ///< (B): those before the answer, eos included
-  int64_t rows = 0;       ///< B
-  int64_t tokens = 0;     ///< without padding: sum of the lengths
-  int64_t answer_tokens = 0;     ///< targets that are not pad
+  Tensor ids;      ///< (B, T): eos, prompt, answer, filled up
+  Tensor targets;  ///< (B, T): the next token where that is of the answer or eos, else kNoTarget
+  Tensor lengths;  ///< (B): tokens of each row
+  Tensor prompt_lengths;         ///< (B): those before the answer, eos included
+  int64_t rows = 0;              ///< B
+  int64_t tokens = 0;            ///< without padding: sum of the lengths
+  int64_t answer_tokens = 0;     ///< targets
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's example
 };
 

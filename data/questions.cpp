@@ -10,18 +10,17 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kSpecials = 3;  // bos, and eos behind the question and behind the context
-constexpr int64_t kTile = 16;     // questions that a thread encodes at a time
+constexpr int64_t kTile = 16;  // questions that a thread encodes at a time
 
 // A question may fill half of what a row has room for, so that windows of its context stay long.
-int64_t longest_question(const QuestionOptions& options) {
-  return (options.max_length - kSpecials) / 2;
+int64_t longest_question(const QuestionOptions& options, int64_t specials) {
+  return (options.max_length - specials) / 2;
 }
 
 // False when the question is dropped.
 bool fit_question(const Question& question, std::vector<int32_t>& ids,
-                  const QuestionOptions& options, FilterCounts& counts) {
-  const auto most = static_cast<size_t>(longest_question(options));
+                  const QuestionOptions& options, int64_t specials, FilterCounts& counts) {
+  const auto most = static_cast<size_t>(longest_question(options, specials));
   if (ids.size() > most) {
     if (options.overlong == "error") {
       fail(ErrorKind::kData, "[data] ", question.place, " has a question of ", ids.size(),
@@ -59,7 +58,8 @@ TokenSpan tokens_of(const Question& question, const std::vector<PlacedToken>& co
 void add_windows(QuestionCorpus& corpus, int64_t question, const QuestionOptions& options) {
   const std::vector<PlacedToken>& context = *corpus.contexts[static_cast<size_t>(question)];
   const auto tokens = static_cast<int64_t>(context.size());
-  const int64_t room = options.max_length - kSpecials - corpus.question_ids.length(question);
+  const int64_t room =
+      options.max_length - corpus.frame.size() - corpus.question_ids.length(question);
   const TokenSpan answer = tokens_of(corpus.questions[static_cast<size_t>(question)], context);
   for (int64_t first = 0;; first += std::min(room, options.doc_stride)) {
     QuestionCorpus::Window window{question, first, std::min(room, tokens - first)};
@@ -109,9 +109,11 @@ std::shared_ptr<const std::vector<PlacedToken>> placed_tokens(std::span<const in
 // Drops what does not fit, and cuts the rest into windows. `ends`: behind the questions of each
 // corpus.
 QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& table,
-                             const QuestionOptions& options, bool labelled, FilterCounts counts,
-                             const std::vector<size_t>& ends) {
+                             const SpecialIds& special, const QuestionOptions& options,
+                             bool labelled, FilterCounts counts, const std::vector<size_t>& ends) {
   QuestionCorpus corpus;
+  corpus.frame = special.question();
+  corpus.filler = special.filler();
   corpus.counts = std::move(counts);
   std::shared_ptr<const std::vector<PlacedToken>> context;
   int64_t windows_before = 0;
@@ -129,7 +131,7 @@ QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& 
     std::vector<int32_t> ids(found.begin(), found.end());
     if (context->empty()) {
       corpus.counts.drop(Drop::kEmpty, question.place);
-    } else if (fit_question(question, ids, options, corpus.counts)) {
+    } else if (fit_question(question, ids, options, corpus.frame.size(), corpus.counts)) {
       corpus.questions.push_back(std::move(question));
       corpus.contexts.push_back(context);
       corpus.question_ids.push_back(ids);
@@ -147,7 +149,7 @@ QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& 
 }  // namespace
 
 int64_t QuestionCorpus::row_length(const Window& window) const {
-  return offset(window) + window.count + 1;
+  return question_ids.length(window.question) + frame.size() + window.count;
 }
 
 std::string_view QuestionCorpus::text_of(int64_t question, int64_t first, int64_t last,
@@ -167,7 +169,8 @@ QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer
   TableBuilder builder(kColumns);
   add_rows(questions, tokenizer, builder);
   const auto table = builder.finish({});
-  return cut_questions(std::move(questions), *table, options, labelled, std::move(counts), {});
+  return cut_questions(std::move(questions), *table, tokenizer.special(), options, labelled,
+                       std::move(counts), {});
 }
 
 QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
@@ -199,8 +202,8 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
   if (table->rows() != std::ssize(questions)) {
     fail(ErrorKind::kData, "[data] ", specs.front().str(), " changed while it was read.");
   }
-  QuestionCorpus corpus = cut_questions(std::move(questions), *table, options, /*labelled=*/true,
-                                        std::move(counts), ends);
+  QuestionCorpus corpus = cut_questions(std::move(questions), *table, tokenizer.special(), options,
+                                        /*labelled=*/true, std::move(counts), ends);
   for (size_t i = 0; i < specs.size(); ++i) {
     if (corpus.parts.at(i) > 0) continue;
     fail(ErrorKind::kData, "[data] ", specs[i].str(),
@@ -219,7 +222,7 @@ QuestionBatch make_question_batch(const QuestionCorpus& corpus, std::span<const 
     width = std::max(width, length);
     batch.tokens += length;
   }
-  batch.ids = Tensor::full({batch.rows, width}, kPadId, DType::kInt32);
+  batch.ids = Tensor::full({batch.rows, width}, corpus.filler, DType::kInt32);
   batch.segments = Tensor::full({batch.rows, width}, 0, DType::kInt32);
   batch.lengths = Tensor::empty({batch.rows}, DType::kInt32);
   batch.labels = Tensor::empty({2, batch.rows}, DType::kInt32);
@@ -228,13 +231,14 @@ QuestionBatch make_question_batch(const QuestionCorpus& corpus, std::span<const 
     const auto question = corpus.question_ids[window.question];
     const auto& context = *corpus.contexts[static_cast<size_t>(window.question)];
     int32_t* at = batch.ids.data<int32_t>() + row * width;
-    *at++ = kBosId;
+    const TwoTextFrame& frame = corpus.frame;
+    at = std::copy(frame.before.begin(), frame.before.end(), at);
     at = std::copy(question.begin(), question.end(), at);
-    *at++ = kEosId;
+    at = std::copy(frame.between.begin(), frame.between.end(), at);
     for (int64_t i = 0; i < window.count; ++i) {
       *at++ = context[static_cast<size_t>(window.first + i)].id;
     }
-    *at = kEosId;
+    std::copy(frame.after.begin(), frame.after.end(), at);
     int32_t* const segment = batch.segments.data<int32_t>() + row * width;
     const int64_t length = corpus.row_length(window);
     std::fill(segment + corpus.offset(window), segment + length, 1);

@@ -67,11 +67,16 @@ struct QuestionCorpus {
   std::vector<Window> windows;  ///< in the order of the questions
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< windows of each corpus of a list
+  TwoTextFrame frame = SpecialIds().question();
+  int32_t filler = kPadId;  ///< of rows
 
   int64_t size() const { return static_cast<int64_t>(questions.size()); }
   /// Tokens of a window's row, and the place in it of the window's first token.
   int64_t row_length(const Window& window) const;
-  int64_t offset(const Window& window) const { return question_ids.length(window.question) + 2; }
+  int64_t offset(const Window& window) const {
+    return question_ids.length(window.question) + std::ssize(frame.before) +
+           std::ssize(frame.between);
+  }
   /// The text of tokens [first, last] of a question's context without white space at its ends, and
   /// the byte where it begins.
   std::string_view text_of(int64_t question, int64_t first, int64_t last, int64_t& begin) const;
@@ -89,12 +94,12 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
 
 /// Rows on the CPU; all tensors int32.
 struct QuestionBatch {
-  Tensor ids;          ///< (B, T): bos, question, eos, context, eos, filled with the pad id
-  Tensor segments;     ///< (B, T): 1 for the context and its eos, else 0
-  Tensor lengths;      ///< (B): tokens of each row
-  Tensor labels;       ///< (2, B): where the answer begins, and where it ends
-  int64_t rows = 0;    ///< B
-  int64_t tokens = 0;  ///< without padding: sum of the lengths
+  Tensor ids;                    ///< (B, T): bos, question, eos, context, eos, filled up
+  Tensor segments;               ///< (B, T): 1 for the context and its eos, else 0
+  Tensor lengths;                ///< (B): tokens of each row
+  Tensor labels;                 ///< (2, B): where the answer begins, and where it ends
+  int64_t rows = 0;              ///< B
+  int64_t tokens = 0;            ///< without padding: sum of the lengths
   std::vector<int64_t> windows;  ///< the number in the corpus of each row
 };
 QuestionBatch make_question_batch(const QuestionCorpus& corpus, std::span<const int64_t> windows);

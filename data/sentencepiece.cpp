@@ -34,12 +34,7 @@ class SentencePieceTokenizer : public Tokenizer {
       fail(ErrorKind::kData, "[tokenizer] ", name,
            " is not a SentencePiece model: ", status.message(), '.');
     }
-    if (processor_.pad_id() != kPadId || processor_.unk_id() != kUnkId ||
-        processor_.bos_id() != kBosId || processor_.eos_id() != kEosId) {
-      fail(ErrorKind::kData, "[tokenizer] ", name,
-           " must have the ids pad 0, unk 1, bos 2, eos 3, got ", processor_.pad_id(), ", ",
-           processor_.unk_id(), ", ", processor_.bos_id(), ", ", processor_.eos_id(), '.');
-    }
+    read_ids(name);
     mask_id_ = find_control(kMaskPiece);
     for (int64_t i = 0; const auto id = find_control(sentinel_piece(i)); ++i) {
       sentinel_ids_.push_back(*id);
@@ -99,6 +94,26 @@ class SentencePieceTokenizer : public Tokenizer {
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
 
  private:
+  // Those of other systems have ids of their own, and often no pad. What stands around their texts
+  // is Llama's way: bos in front.
+  void read_ids(const std::string& name) {
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      if (processor_.IsUnused(id)) special_.unused.push_back(id);
+    }
+    const int pad = processor_.pad_id(), unk = processor_.unk_id();
+    const int bos = processor_.bos_id(), eos = processor_.eos_id();
+    if (pad == kPadId && unk == kUnkId && bos == kBosId && eos == kEosId) return;
+    if (bos < 0 || eos < 0 || unk < 0) {
+      fail(ErrorKind::kData, "[tokenizer] ", name, " must have pieces for unk, bos and eos, got ",
+           unk, ", ", bos, " and ", eos, '.');
+    }
+    special_.pad = pad < 0 ? std::nullopt : std::optional<int32_t>(pad);
+    special_.unk = unk;
+    special_.bos = bos;
+    special_.eos = eos;
+    special_.one_text = TextFrame{{bos}, {}};
+  }
+
   enum Note : uint8_t { kEasy, kHard };
 
   std::vector<int32_t> encode_whole(std::string_view text) const {
@@ -148,8 +163,9 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   // A run of unknown characters is one unk, also where no U+2581 of the vocabulary ends it.
-  static void append(std::span<const int32_t> word, std::vector<int32_t>& ids) {
-    const bool joins = !ids.empty() && !word.empty() && ids.back() == kUnkId && word[0] == kUnkId;
+  void append(std::span<const int32_t> word, std::vector<int32_t>& ids) const {
+    const bool joins =
+        !ids.empty() && !word.empty() && ids.back() == special_.unk && word[0] == special_.unk;
     ids.insert(ids.end(), word.begin() + (joins ? 1 : 0), word.end());
   }
 

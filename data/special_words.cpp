@@ -10,6 +10,7 @@ namespace {
 class SpecialWords : public Tokenizer {
  public:
   explicit SpecialWords(std::shared_ptr<const Tokenizer> plain) : plain_(std::move(plain)) {
+    special_ = plain_->special();
     mask_id_ = plain_->mask_id();
     if (mask_id_) words_.emplace_back(kMaskPiece, *mask_id_);
     for (int64_t i = 0; i < plain_->sentinels(); ++i) {
@@ -89,6 +90,7 @@ class SpecialWords : public Tokenizer {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> with_special_words(std::shared_ptr<const Tokenizer> tokenizer) {
+  if (tokenizer->reads_special_words()) return tokenizer;
   return std::make_shared<SpecialWords>(std::move(tokenizer));
 }
 

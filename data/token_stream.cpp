@@ -41,6 +41,8 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
   check_not_empty(specs);
   for (const CorpusSpec& spec : specs) spec.validate();
   int64_t characters = 0;
+  const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
+  const std::vector<int32_t> border = tokenizer.special().border();
   std::vector<int32_t> document;
   const auto table =
       load_table({.kind = "stream",
@@ -48,11 +50,11 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
                   .specs = specs,
                   .source_tokenizer = tokenizer,
                   .target_tokenizer = nullptr,
-                  .rule = {std::numeric_limits<int64_t>::max(), "error", 0},
+                  .rule = whole,
                   .add =
                       [&](const EncodedPair& pair, TableBuilder& rows) {
                         document.clear();
-                        if (rows.rows() > 0) document.push_back(kEosId);
+                        if (rows.rows() > 0) document = border;
                         document.insert(document.end(), pair.source.begin(), pair.source.end());
                         rows.add({document});
                         characters += count_code_points(pair.text.source);
@@ -62,7 +64,8 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
                  context);
   return TokenStream(table, {.characters = table->facts().numbers.at(0),
                              .documents = table->rows(),
-                             .counts = table->facts().counts});
+                             .counts = table->facts().counts,
+                             .filler = tokenizer.special().filler()});
 }
 
 }  // namespace tapestry

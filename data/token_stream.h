@@ -17,6 +17,7 @@ struct StreamFacts {
   int64_t characters = 0;  ///< Unicode characters of the text: the divisor for bits per character
   int64_t documents = 0;
   FilterCounts counts;
+  int32_t filler = kPadId;  ///< of rows that the stream does not fill
 };
 
 /// Token ids of documents, end to end, read-only; copies share them. eos separates documents: every
@@ -38,6 +39,7 @@ class TokenStream {
   const FilterCounts& counts() const { return facts_.counts; }
   /// Tokens of each corpus of the list; the eos between two counts to the second.
   std::vector<int64_t> parts() const;
+  int32_t filler() const { return facts_.filler; }
   /// Whether the ids come from a cache file, so that nothing was encoded.
   bool from_cache() const { return table_ && table_->from_cache(); }
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "data/files.h"
+#include "data/huggingface_files.h"
 #include "data/tokenizer_types.h"
 
 namespace tapestry {
@@ -21,6 +22,9 @@ struct Type {
   decltype(&tokenizers::load_bpe) load;
 };
 
+// Of the file beside a tokenizer.json.
+constexpr const char* kIdsEnding = "_ids.json";
+
 bool owns_the_rest(const std::string&) { return true; }
 
 // SentencePiece's files have no header: they come last.
@@ -29,6 +33,8 @@ constexpr Type kTable[] = {
      tokenizers::load_bpe},
     {"char", "a vocabulary of characters", ".txt", tokenizers::is_characters,
      tokenizers::train_characters, tokenizers::load_characters},
+    {"huggingface", "a tokenizer.json of Hugging Face's", ".json", is_huggingface,
+     tokenizers::train_huggingface, tokenizers::load_huggingface},
     {"sentencepiece", "a SentencePiece model or no tokenizer", ".model", owns_the_rest,
      tokenizers::train_sentencepiece, tokenizers::load_sentencepiece},
 };
@@ -119,6 +125,8 @@ void TokenizerOptions::validate(const OptionReport& report) const {
                 kMostSentinels, "], got ", sentinels, '.');
   report.expect(path.empty() || share, "share",
                 "must be true with path, which gives one tokenizer to both sides.");
+  report.expect(type != "huggingface" || !path.empty(), "path",
+                "must name a tokenizer.json with type huggingface, which cannot be trained.");
   // The text or the file decides the size of the others.
   if (learns_pieces()) {
     report.expect(vocab_size >= least_pieces() && vocab_size <= kMostPieces, "vocab_size",
@@ -151,8 +159,12 @@ std::optional<int32_t> Tokenizer::sentinel_id(int64_t i) const {
 }
 
 bool Tokenizer::is_special(int32_t id) const {
-  return (id >= 0 && id <= kEosId) || id == mask_id_ ||
-         std::find(sentinel_ids_.begin(), sentinel_ids_.end(), id) != sentinel_ids_.end();
+  const auto among = [id](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  return id == special_.pad || id == special_.unk || id == special_.bos || id == special_.eos ||
+         id == mask_id_ || among(sentinel_ids_) || among(special_.unused) ||
+         among(special_.further);
 }
 
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
@@ -167,13 +179,14 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const 
 
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options) {
   options.validate();
-  const std::string bytes = read_file(options.path);
+  const std::string bytes =
+      options.type == "huggingface" ? read_huggingface(options.path) : read_file(options.path);
   const Type& found = type_of(bytes);
   if (found.name != options.type) {
     fail(ErrorKind::kData, "[tokenizer] ", options.path, " must be of type ", options.type,
          ", got ", found.contents, '.');
   }
-  auto tokenizer = load_tokenizer(bytes, options.path);
+  const auto tokenizer = load_tokenizer(bytes, options.path);
   if (options.mask_piece && !tokenizer->mask_id()) {
     fail_option(concat(options.path, " must have the special piece ", kMaskPiece, ", got none."));
   }
@@ -186,12 +199,23 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options)
 }
 
 std::map<std::string, std::string> TokenizerPair::files() const {
-  const auto name = [](const char* stem, const Tokenizer& tokenizer) {
-    return stem + std::string(type_of(tokenizer.serialized()).extension);
+  std::map<std::string, std::string> files;
+  const auto add = [&](const std::string& stem, const Tokenizer& tokenizer) {
+    const std::string& bytes = tokenizer.serialized();
+    const std::string name = stem + type_of(bytes).extension;
+    files[name] = bytes;
+    if (!is_huggingface(bytes)) return;
+    HuggingFaceFiles parts = split_huggingface(bytes, name);
+    files[stem + kIdsEnding] = parts.ids.json() + "\n";
+    files[name] = std::move(parts.tokenizer);
   };
-  if (shared()) return {{name("tokenizer", *source), source->serialized()}};
-  return {{name("source", *source), source->serialized()},
-          {name("target", *target), target->serialized()}};
+  if (shared()) {
+    add("tokenizer", *source);
+  } else {
+    add("source", *source);
+    add("target", *target);
+  }
+  return files;
 }
 
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
@@ -199,6 +223,10 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
     for (const char* const extension : {".model", ".txt"}) {
       const auto found = files.find(stem + extension);
       if (found != files.end()) return load_tokenizer(found->second, found->first);
+    }
+    const auto json = files.find(stem + ".json"), ids = files.find(stem + kIdsEnding);
+    if (json != files.end() && ids != files.end()) {
+      return load_tokenizer(join_huggingface(json->second, ids->second), json->first);
     }
     return nullptr;
   };

@@ -12,17 +12,12 @@
 #include <vector>
 
 #include "core/option_report.h"
+#include "data/special_ids.h"
 
 namespace tapestry {
 
-/// Ids that every tokenizer of this project reserves.
-constexpr int32_t kPadId = 0;
-constexpr int32_t kUnkId = 1;
-constexpr int32_t kBosId = 2;
-constexpr int32_t kEosId = 3;
-
 struct TokenizerOptions {
-  static constexpr const char* kTypes[] = {"sentencepiece", "bpe", "char"};
+  static constexpr const char* kTypes[] = {"sentencepiece", "bpe", "char", "huggingface"};
   static constexpr const char* kAlgorithms[] = {"bpe", "unigram", "char"};
   static constexpr const char* kNormalizations[] = {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf",
                                                     "identity"};
@@ -33,7 +28,8 @@ struct TokenizerOptions {
   /// sentencepiece: pieces of words. bpe: pieces of words by a byte-pair encoding of our own
   /// (Sennrich et al. 2016), whose file is text; no piece has both letters and punctuation. char:
   /// every Unicode character of the text, including line ends, without normalisation; then only
-  /// path, share, mask_piece and sentinels of the options below matter.
+  /// path, share, mask_piece and sentinels of the options below matter. huggingface: the
+  /// tokenizer.json that path names; it cannot be trained.
   std::string type = "sentencepiece";
   std::string path;                 ///< file of a trained tokenizer; "": train one
   std::string algorithm = "bpe";    ///< SentencePiece's; one of kAlgorithms
@@ -48,7 +44,7 @@ struct TokenizerOptions {
 
   /// Whether vocab_size pieces are learned from a text: no file has them, and they are more than
   /// its characters.
-  bool learns_pieces() const { return type != "char" && path.empty(); }
+  bool learns_pieces() const { return type != "char" && type != "huggingface" && path.empty(); }
   /// The smallest vocab_size to learn: what is reserved, and a piece.
   int64_t least_pieces() const;
   void validate(const OptionReport& report = OptionReport::throwing("tokenizer")) const;
@@ -86,16 +82,21 @@ class Tokenizer {
   /// Whether a word begins with `id`, for masking of whole words: true for SentencePiece's "▁the"
   /// and for every character. Throws on an id outside the vocabulary.
   virtual bool starts_word(int32_t id) const;
+  /// Whether encode() finds the names of special pieces in a text, so that "<mask>" is one token.
+  virtual bool reads_special_words() const { return false; }
 
+  const SpecialIds& special() const { return special_; }
   /// "<mask>" and "<extra_id_i>" if the vocabulary has them. No text encodes to these ids, and
   /// decode() skips them.
   std::optional<int32_t> mask_id() const { return mask_id_; }
   std::optional<int32_t> sentinel_id(int64_t i) const;
   int64_t sentinels() const { return static_cast<int64_t>(sentinel_ids_.size()); }
-  /// True for pad, unk, bos, eos, the mask and the sentinels: ids that are no piece of text.
+  /// True for pad, unk, bos, eos, the mask, the sentinels and the rest of special(): ids that are
+  /// no piece of text.
   bool is_special(int32_t id) const;
 
  protected:
+  SpecialIds special_;
   std::optional<int32_t> mask_id_;
   std::vector<int32_t> sentinel_ids_;
 };
@@ -131,13 +132,16 @@ struct TokenizerPair {
 
   bool shared() const { return source == target; }
   /// File name -> bytes, for a checkpoint: "tokenizer.model", or "source.model" and "target.model".
-  /// Those of type bpe and char are text and end in ".txt" instead.
+  /// Those of type bpe and char are text and end in ".txt" instead; one of type huggingface is
+  /// "tokenizer.json", as it came, with "tokenizer_ids.json".
   std::map<std::string, std::string> files() const;
 };
 
 /// The names that TokenizerPair::files() may use.
 inline const std::vector<std::string> kTokenizerFileNames = {
-    "tokenizer.model", "source.model", "target.model", "tokenizer.txt", "source.txt", "target.txt"};
+    "tokenizer.model", "source.model",    "target.model",   "tokenizer.txt",
+    "source.txt",      "target.txt",      "tokenizer.json", "tokenizer_ids.json",
+    "source.json",     "source_ids.json", "target.json",    "target_ids.json"};
 
 /// Inverse of TokenizerPair::files(). Throws Error(kData) if no set of names is complete.
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files);

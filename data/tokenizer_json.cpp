@@ -147,7 +147,7 @@ Json sentencepiece_parts(const Tokenizer& tokenizer) {
   Json pieces = Json::array();
   for (const Piece& piece : model.pieces) pieces.push_back({piece.text, piece.score});
   parts["model"] = {{"type", "Unigram"},
-                    {"unk_id", kUnkId},
+                    {"unk_id", tokenizer.special().unk.value_or(kUnkId)},
                     {"vocab", std::move(pieces)},
                     {"byte_fallback", model.byte_fallback}};
   return parts;

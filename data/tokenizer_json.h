@@ -8,14 +8,8 @@
 
 namespace tapestry {
 
-/// The ids that stand before and after a text in the rows of a model; of a pair of texts, `after`
-/// stands behind each.
-struct TextFrame {
-  std::vector<int32_t> before = {};
-  std::vector<int32_t> after = {};
-};
-
-/// The bytes of tokenizer.json. Its ids are ours on any text that Unicode calls well-formed, with
+/// The bytes of tokenizer.json. `frame` stands around a text; of a pair of texts, its end stands
+/// behind each. Its ids are ours on any text that Unicode calls well-formed, with
 /// these exceptions: a combining mark out of place, decomposed Hangul and a literal U+2581, which
 /// that library normalises otherwise; and with our own byte-pair encoding runs of unknown
 /// characters of different kinds, which are several unknown tokens there.

@@ -45,4 +45,11 @@ std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& option
 bool is_characters(const std::string& bytes);
 std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes, const std::string& name);
 
+/// Throws Error(kConfig): there is no way to train one.
+std::shared_ptr<const Tokenizer> train_huggingface(const TokenizerOptions& options,
+                                                   const LineSource& lines, uint64_t seed);
+/// Of joined files (data/huggingface_files.h).
+std::shared_ptr<const Tokenizer> load_huggingface(const std::string& bytes,
+                                                  const std::string& name);
+
 }  // namespace tapestry::tokenizers

@@ -10,7 +10,7 @@ namespace tapestry {
 namespace {
 
 constexpr uint64_t kSeed = 5;
-constexpr LanguageModel::Vocabulary kVocabulary{.size = 11, .pad_id = 0};
+constexpr LanguageModel::Vocabulary kVocabulary{.size = 11, .no_target = 0};
 
 using Cases = std::vector<GradcheckCase>;
 

@@ -11,11 +11,11 @@ struct Places {
   Tensor targets;  ///< (M) int32, in host memory
 };
 
-Places places_with_target(const Tensor& targets, int32_t pad_id, Device device) {
+Places places_with_target(const Tensor& targets, int32_t no_target, Device device) {
   std::vector<int32_t> rows, wanted;
   const auto ids = targets.to_vector<int32_t>();
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] == pad_id) continue;
+    if (ids[i] == no_target) continue;
     rows.push_back(static_cast<int32_t>(i));
     wanted.push_back(ids[i]);
   }
@@ -64,11 +64,11 @@ Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor
 }
 
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
-  loss_options.ignore_index = vocabulary.pad_id;
+  loss_options.ignore_index = vocabulary.no_target;
   Var x = trunk(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
   if (!head) return output.loss(x, batch.targets, loss_options);
   // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
-  const Places places = places_with_target(batch.targets, vocabulary.pad_id, batch.ids.device());
+  const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
   x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
   x = reshape(x, {places.targets.numel(), options.hidden_size});
   return output.loss((*head)(x), places.targets, loss_options);

@@ -25,14 +25,14 @@ struct MaskedHead {
 struct LanguageModel {
   struct Vocabulary {
     int64_t size = 0;
-    int32_t pad_id = 0;
+    int32_t no_target = -1;  ///< in the place of a target where there is none
   };
   LanguageModel(const ModelOptions& options, const Vocabulary& vocabulary, bool causal,
                 const ParamScope& scope);
 
   struct Batch {
     Tensor ids;            ///< (B, T) int32
-    Tensor targets;        ///< (B, T): the token to predict at each place, else pad_id
+    Tensor targets;        ///< (B, T): the token to predict at each place, else no_target
     Tensor lengths = {};   ///< (B), or undefined: every row is full
     Tensor segments = {};  ///< (B, T), or undefined: all 0
     /// (B) of a causal model, or undefined: all tokens see those before prefix_lengths[b].

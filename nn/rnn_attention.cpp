@@ -193,7 +193,7 @@ Var RnnAttention::decode(const Tensor& target_in, const Var& memory,
 CrossEntropy RnnAttention::loss(const Batch& batch, CrossEntropyOptions options) const {
   const Var memory = encode(batch.source, batch.source_lengths);
   const Var states = decode(batch.target_in, memory, batch.source_lengths);
-  options.ignore_index = vocabulary.pad_id;
+  options.ignore_index = vocabulary.no_target;
   return words.output.loss(states, batch.target_out, options);
 }
 

@@ -85,7 +85,7 @@ Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,
 CrossEntropy EncoderDecoder::loss(const Batch& batch, CrossEntropyOptions options) const {
   const Var memory = encode(batch.source, batch.source_lengths);
   const Var hidden = decode(batch.target_in, memory, batch.source_lengths);
-  options.ignore_index = vocabulary.pad_id;
+  options.ignore_index = vocabulary.no_target;
   return words.output.loss(hidden, batch.target_out, options);
 }
 

@@ -11,8 +11,8 @@ namespace tapestry {
 struct Vocabulary {
   int64_t source_size = 0;
   int64_t target_size = 0;
-  bool shared = true;  ///< one vocabulary for both sides: with tied embeddings, one table
-  int32_t pad_id = 0;
+  bool shared = true;      ///< one vocabulary for both sides: with tied embeddings, one table
+  int32_t no_target = -1;  ///< in the place of a target where there is none
 };
 
 /// The state of a decoder layer between two steps of decoding.
@@ -65,9 +65,9 @@ struct EncoderDecoder {
     Tensor source;          ///< (B, S)
     Tensor source_lengths;  ///< (B)
     Tensor target_in;       ///< (B, T): bos, y_1, ...
-    Tensor target_out;      ///< (B, T): y_1, ..., eos, padding
+    Tensor target_out;      ///< (B, T): y_1, ..., eos, then no target
   };
-  /// Cross-entropy of target_out; padding is ignored.
+  /// Cross-entropy of target_out; what has no target is ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
   /// Decoding state of B sentences, R = B * beams rows.

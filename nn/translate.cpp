@@ -103,9 +103,9 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
   check(!models.models.empty(), "translate", "expected a model, got none.");
   SearchTask task;
   task.sentences = input.source.shape()[0];
-  task.bos_id = input.ids.bos;
+  task.bos_id = input.ids.start;
   task.eos_id = input.ids.eos;
-  task.banned = {input.ids.pad, input.ids.unk, input.ids.bos};
+  task.banned = input.ids.banned;
   task.sequence_ids = input.sequence_ids;
   task.prefixes = input.prefixes;
   task.token_log_probabilities = input.token_log_probabilities;

@@ -13,9 +13,11 @@
 
 namespace tapestry {
 
-/// Special ids of the target vocabulary.
-struct SpecialIds {
-  int32_t pad = 0, unk = 1, bos = 2, eos = 3;
+/// Ids of the target vocabulary that a search needs to know.
+struct SearchIds {
+  int32_t start = 2;  ///< what the decoder reads first
+  int32_t eos = 3;
+  std::vector<int32_t> banned = {0, 1, 2};  ///< as in SearchTask
 };
 
 /// An encoder-decoder of either kind; it must outlive this.
@@ -35,7 +37,7 @@ int64_t longest_sequence(const PairModels& models);
 struct TranslationInput {
   Tensor source;   ///< (B, S) int32, each row ends with eos
   Tensor lengths;  ///< (B) int32
-  SpecialIds ids = {};
+  SearchIds ids = {};
   std::vector<int64_t> sequence_ids = {};           ///< as in SearchTask
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
   bool token_log_probabilities = false;             ///< as in SearchTask

@@ -12,7 +12,11 @@ Vocabulary vocabulary_of(const TokenizerPair& tokenizers) {
   return {.source_size = tokenizers.source->vocab_size(),
           .target_size = tokenizers.target->vocab_size(),
           .shared = tokenizers.shared(),
-          .pad_id = kPadId};
+          .no_target = kNoTarget};
+}
+
+LanguageModel::Vocabulary text_vocabulary(const TokenizerPair& tokenizers) {
+  return {.size = tokenizers.source->vocab_size(), .no_target = kNoTarget};
 }
 
 }  // namespace
@@ -32,23 +36,21 @@ RnnAttention build_model(const Config& config, const TokenizerPair& tokenizers,
 template <>
 LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
                           const ParamScope& scope) {
-  return LanguageModel(config.model, {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+  return LanguageModel(config.model, text_vocabulary(tokenizers),
                        /*causal=*/config.model_type == ModelType::kDecoder, scope);
 }
 
 template <>
 SequenceClassifier build_model(const Config& config, const TokenizerPair& tokenizers,
                                const ParamScope& scope) {
-  return SequenceClassifier(config.model,
-                            {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
+  return SequenceClassifier(config.model, text_vocabulary(tokenizers),
                             static_cast<int64_t>(config.data.labels.size()), scope);
 }
 
 template <>
 SpanExtractor build_model(const Config& config, const TokenizerPair& tokenizers,
                           const ParamScope& scope) {
-  return SpanExtractor(config.model, {.size = tokenizers.source->vocab_size(), .pad_id = kPadId},
-                       scope);
+  return SpanExtractor(config.model, text_vocabulary(tokenizers), scope);
 }
 
 template <>

@@ -60,10 +60,11 @@ void take_all(const RnnAttention&, Maps maps) { maps.take("alignment", kWritten,
 
 AttentionPage attention_page(const Translator& models, const std::vector<int32_t>& source,
                              const std::vector<int32_t>& target) {
-  std::vector<int32_t> read = source, fed = target, written = target;
-  read.push_back(kEosId);
-  fed.insert(fed.begin(), kBosId);
-  written.push_back(kEosId);
+  const PairRows& around = models.rows();
+  const std::vector<int32_t> read = in_frame(around.source, source);
+  const std::vector<int32_t> written = in_frame(around.target, target);
+  std::vector<int32_t> fed(written.begin(), written.end() - 1);
+  fed.insert(fed.begin(), around.start);
   const TokenizerPair& tokenizers = models.tokenizers();
   AttentionPage page;
   page.title = join(pieces_of(*tokenizers.source, read), " ");

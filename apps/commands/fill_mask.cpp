@@ -27,8 +27,8 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   const auto with_masks = with_special_words(model->tokenizers.source);
   AttentionBook book(arguments.attention);
   filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {
-    std::vector<int32_t> ids = with_masks->encode(lines[0]);
-    ids.insert(ids.begin(), kBosId);
+    const std::vector<int32_t> ids =
+        in_frame(tokenizer.special().masked(), with_masks->encode(lines[0]));
     const auto positions = static_cast<size_t>(model->config.model.longest_sequence());
     if (ids.size() > positions) {
       fail(ErrorKind::kData, "[fill-mask] line ", number + 1, " has ", ids.size(),
@@ -80,7 +80,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   const SearchOptions options = search_options(models.config().generation, search);
   AttentionBook book(arguments.attention);
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
-    Sentences sentences{.first_id = first};
+    Sentences sentences{.rows = models.rows(), .first_id = first};
     for (const std::string& line : lines) {
       if (is_blank(line)) continue;
       sentences.sources.push_back(models.encode_source(line));

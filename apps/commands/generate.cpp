@@ -71,8 +71,11 @@ class Generator {
 
   Request request(const std::string& text, int64_t number) const {
     Request request{.text = text, .prompt = {}, .number = number};
-    if (begins_with_eos(config())) request.prompt.push_back(kEosId);
+    const SpecialIds& special = tokenizer().special();
     const std::vector<int32_t> ids = tokenizer().encode(text);
+    if (begins_with_eos(config())) {
+      request.prompt = ids.empty() ? special.document() : special.prompt();
+    }
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     if (request.prompt.empty()) {
       fail(ErrorKind::kData,
@@ -84,9 +87,9 @@ class Generator {
   void answer(const std::vector<Request>& requests) const {
     SearchTask task;
     task.sentences = static_cast<int64_t>(requests.size());
-    task.eos_id = kEosId;
-    task.banned = {kPadId, kUnkId, kBosId};
-    if (!begins_with_eos(config())) task.banned.push_back(kEosId);
+    task.eos_id = tokenizer().special().eos;
+    task.banned = tokenizer().special().banned();
+    if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
     if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
     task.force_eos = false;
     for (const Request& request : requests) {

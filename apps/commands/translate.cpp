@@ -61,7 +61,8 @@ class Aligner {
   Aligner(const Translator& models, const TranslateArguments& arguments)
       : models_(models), arguments_(arguments) {
     if (!wanted()) return;
-    source_attention(models.models(), {{}}, {{}}, arguments.alignment_layer, 1);  // is it there?
+    source_attention(models.models(), {{}}, {{}}, arguments.alignment_layer, 1,
+                     models.rows());  // is it there?
     if (arguments.alignments == "-") return;
     file_.emplace(arguments.alignments);
   }
@@ -81,7 +82,7 @@ class Aligner {
       }
     }
     const auto weights = source_attention(models_.models(), from, to, arguments_.alignment_layer,
-                                          arguments_.files.batch_size);
+                                          arguments_.files.batch_size, models_.rows());
     std::vector<std::vector<Alignment>> alignments(indices.size());
     size_t next = 0;
     for (size_t i = 0; i < indices.size(); ++i) {
@@ -186,7 +187,8 @@ class Command {
   void answer(const std::vector<std::string>& lines, int64_t first) {
     std::vector<Answer> answers;
     std::vector<size_t> places;  // of the sentences among the answers
-    Sentences sentences{.first_id = first, .token_log_probabilities = scores_tokens()};
+    Sentences sentences{
+        .rows = models_.rows(), .first_id = first, .token_log_probabilities = scores_tokens()};
     for (const std::string& line : lines) {
       Answer answer{.source = line};
       answer.prefix = prefixes_.take(answer.source);

@@ -306,7 +306,8 @@ void bind_tokenizer(ConfigSection& s, Config& config) {
   TokenizerOptions& tokenizer = config.tokenizer;
   s.read_choice("type", tokenizer.type, names(TokenizerOptions::kTypes),
                 "sentencepiece: pieces of words; bpe: pieces of words by a byte-pair encoding of "
-                "our own, kept as text; char: each character is a token.");
+                "our own, kept as text; char: each character is a token; huggingface: the "
+                "tokenizer.json that path names, with the files beside it.");
   s.read_input_file("path", tokenizer.path,
                     "File of a trained tokenizer to use; empty: one is trained on the data.");
   const bool trains = tokenizer.learns_pieces();

@@ -154,8 +154,8 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   const bool begins = begins_with_eos(model.config);
   pairs.number("tokenizer.ggml.bos_token_id", *(begins ? ids.eos : ids.bos));
   pairs.number("tokenizer.ggml.eos_token_id", *ids.eos);
-  pairs.number("tokenizer.ggml.unknown_token_id", *ids.unk);
-  pairs.number("tokenizer.ggml.padding_token_id", *ids.pad);
+  if (ids.unk) pairs.number("tokenizer.ggml.unknown_token_id", *ids.unk);
+  if (ids.pad) pairs.number("tokenizer.ggml.padding_token_id", *ids.pad);
   pairs.flag("tokenizer.ggml.add_bos_token", begins);
   pairs.flag("tokenizer.ggml.add_space_prefix", pieces.add_dummy_prefix);
 }

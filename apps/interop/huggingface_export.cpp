@@ -6,6 +6,7 @@
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_tokenizer.h"
+#include "apps/interop/special_ids.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/text.h"
 
@@ -55,12 +56,13 @@ void add_ids(const ModelFiles& model, Json& config) {
   const bool causal = model.config.model_type == ModelType::kDecoder;
   // Our documents begin with eos; a text that is one document begins with nothing.
   config["bos_token_id"] = !causal                         ? number(ids.bos)
-                           : begins_with_eos(model.config) ? number(ids.eos)
+                           : begins_with_eos(model.config) ? number(document_start(model))
                                                            : Json();
   config["eos_token_id"] = number(ids.eos);
   if (model.config.model_type == ModelType::kEncoderDecoder) {
     config["is_encoder_decoder"] = true;
-    config["decoder_start_token_id"] = number(ids.bos);
+    const tapestry::SpecialIds& own = model.tokenizers.target->special();
+    config["decoder_start_token_id"] = number(own.start.value_or(own.bos));
     config["forced_eos_token_id"] = number(ids.eos);
   }
 }
@@ -105,11 +107,8 @@ Json generation_config(const ModelFiles& model, const Json& config) {
     if (config.contains(key)) generation[key] = config.at(key);
   }
   const SearchOptions& search = model.config.generation;
-  const SpecialIds ids = special_ids(*model.tokenizers.target);
   Json banned = Json::array();
-  for (const auto& id : {ids.pad, ids.unk, ids.bos}) {
-    if (id) banned.push_back({*id});
-  }
+  for (const int32_t id : model.tokenizers.target->special().banned()) banned.push_back({id});
   generation["bad_words_ids"] = banned;
   if (model.config.model_type == ModelType::kEncoderDecoder) {
     generation["num_beams"] = search.num_beams;

@@ -313,7 +313,9 @@ void check_ids(const Json& theirs, const Config& config, const TokenizerPair& to
   };
   expect("pad_token_id", ids.pad);
   expect("eos_token_id", ids.eos);
-  if (config.model_type == ModelType::kEncoderDecoder) expect("decoder_start_token_id", ids.bos);
+  if (config.model_type == ModelType::kEncoderDecoder) {
+    expect("decoder_start_token_id", tokenizers.target->special().start.value_or(*ids.bos));
+  }
 }
 
 }  // namespace
@@ -328,9 +330,10 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) return imported;
-  imported.tokenizers = find_tokenizers(folder, model.counts);
+  const Json theirs = read_json(folder + "/" + kConfigFile);
+  imported.tokenizers = find_tokenizers(folder, model.counts, theirs);
   Reasons reasons;
-  check_ids(read_json(folder + "/" + kConfigFile), model.config, imported.tokenizers, reasons);
+  check_ids(theirs, model.config, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(folder, reasons);
   return imported;
 }

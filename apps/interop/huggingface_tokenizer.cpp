@@ -4,6 +4,7 @@
 
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/language_modelling.h"
+#include "data/huggingface_files.h"
 #include "data/tokenizer_json.h"
 
 namespace tapestry::interop {
@@ -35,12 +36,14 @@ Json tokens_of(const ModelFiles& model, const SpecialIds& ids) {
     if (id) tokens[key] = tokenizer.piece(*id);
   };
   const bool causal = model.config.model_type == ModelType::kDecoder;
-  add("bos_token", causal && begins_with_eos(model.config) ? ids.eos : ids.bos);
+  add("bos_token",
+      causal && begins_with_eos(model.config) ? std::optional(document_start(model)) : ids.bos);
   add("eos_token", ids.eos);
   add("unk_token", ids.unk);
   add("pad_token", ids.pad);
   add("mask_token", ids.mask);
-  if (model.config.task->can(kClassifies)) {
+  const bool encoder = model.config.model_type == ModelType::kEncoder;
+  if (model.config.task->can(kClassifies) || (encoder && tokenizer.special().one_text)) {
     add("cls_token", ids.bos);
     add("sep_token", ids.eos);
   }
@@ -78,7 +81,12 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   if (model.tokenizers.shared()) {
     // A class that takes tokenizer.json as it is: those with a model's name build their own.
     tokens["tokenizer_class"] = "PreTrainedTokenizerFast";
-    files["tokenizer.json"] = tokenizer_json(*model.tokenizers.source, frame_of(model.config, ids));
+    if (is_huggingface(model.tokenizers.source->serialized())) {
+      files.erase("tokenizer_ids.json");  // tokenizer.json goes as it came
+    } else {
+      files["tokenizer.json"] =
+          tokenizer_json(*model.tokenizers.source, frame_of(model.config, ids));
+    }
   } else {
     add_separate(model, tokens, files);
   }

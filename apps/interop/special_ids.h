@@ -13,9 +13,10 @@ struct SpecialIds {
   std::optional<int32_t> pad, unk, bos, eos, mask;
 };
 
-/// The one place that knows where these ids come from. Our tokenizers reserve the first four.
 inline SpecialIds special_ids(const Tokenizer& tokenizer) {
-  return {.pad = kPadId, .unk = kUnkId, .bos = kBosId, .eos = kEosId, .mask = tokenizer.mask_id()};
+  const tapestry::SpecialIds& own = tokenizer.special();
+  return {
+      .pad = own.pad, .unk = own.unk, .bos = own.bos, .eos = own.eos, .mask = tokenizer.mask_id()};
 }
 
 }  // namespace tapestry::interop

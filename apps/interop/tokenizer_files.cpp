@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "data/files.h"
+#include "data/huggingface_files.h"
 #include "data/sentencepiece_model.h"
 
 namespace tapestry::interop {
@@ -48,27 +49,61 @@ void check_marian_vocabulary(const std::string& path, const Tokenizer& tokenizer
   }
 }
 
-[[noreturn]] void refuse(const std::string& folder) {
-  std::vector<std::string> others;
-  for (const char* name :
-       {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"}) {
-    if (fs::exists(folder + "/" + name)) others.emplace_back(name);
+// A file of ours, which an export wrote: it has our ids, unlike those of other systems.
+bool is_own(const std::string& path) {
+  if (path.ends_with(".txt")) return true;
+  try {
+    return !load_tokenizer(read_file(path), path)->special().one_text;
+  } catch (const Error&) {
+    return false;
   }
+}
+
+HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
+  HuggingFaceHints hints;
+  const auto read = [&](const char* key, std::optional<int64_t>& id) {
+    auto found = config.find(key);
+    if (found == config.end()) return;
+    // A model may have several ends: the first is its usual one.
+    const bool list = found->is_array() && !found->empty();
+    const auto& value = list ? found->front() : *found;
+    if (value.is_number_integer()) id = value.template get<int64_t>();
+  };
+  read("pad_token_id", hints.pad);
+  read("bos_token_id", hints.bos);
+  read("eos_token_id", hints.eos);
+  read("decoder_start_token_id", hints.start);
+  hints.rows = rows;
+  return hints;
+}
+
+[[noreturn]] void refuse(const std::string& folder) {
+  const bool other = fs::exists(folder + "/sentencepiece.bpe.model");
   fail(ErrorKind::kData, "[import] ", folder,
-       " must have a tokenizer that Tapestry reads (tokenizer.model, spiece.model, tokenizer.txt, "
-       "or a pair of source.spm and target.spm), got ",
-       others.empty() ? "none" : join(others, ", "), '.');
+       " must have a tokenizer that Tapestry reads (tokenizer.json, tokenizer.model, spiece.model, "
+       "tokenizer.txt, vocab.txt, vocab.json with merges.txt, or a pair of source.spm and "
+       "target.spm), got ",
+       other ? "sentencepiece.bpe.model, whose ids are not the model's." : "none.");
 }
 
 }  // namespace
 
-TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts) {
-  if (const auto path = first_of(folder, {"tokenizer.model", "spiece.model", "tokenizer.txt"})) {
+TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
+                              const nlohmann::ordered_json& config) {
+  const auto path = first_of(folder, {"tokenizer.model", "spiece.model", "tokenizer.txt"});
+  const bool json = has_huggingface_tokenizer(folder);
+  if (path && (!json || is_own(*path))) {
     const auto tokenizer = read_padded(*path, counts.source_vocab);
     return {tokenizer, tokenizer};
   }
   const auto source = first_of(folder, {"source.model", "source.txt", "source.spm"});
   const auto target = first_of(folder, {"target.model", "target.txt", "target.spm"});
+  if ((!source || !target) && json) {
+    const auto tokenizer =
+        load_tokenizer(read_huggingface(folder, hints_of(config, counts.source_vocab)),
+                       folder + "/tokenizer.json");
+    return {tokenizer, tokenizer};
+  }
   if (!source || !target) refuse(folder);
   TokenizerPair pair{load_tokenizer(read_file(*source), *source),
                      load_tokenizer(read_file(*target), *target)};

@@ -1,6 +1,7 @@
 // The tokenizers of other systems' folders.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "apps/interop/model_facts.h"
@@ -11,6 +12,8 @@ namespace tapestry::interop {
 /// The tokenizers of a Hugging Face folder, with as many pieces as the model has rows: what is
 /// missing is filled up with pieces that no text has. The one place that knows which files a folder
 /// may have. Throws Error(kData), naming the files that are there, if it can read none of them.
-TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts);
+/// `config` is the folder's config.json, which may tell special ids.
+TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
+                              const nlohmann::ordered_json& config);
 
 }  // namespace tapestry::interop

@@ -272,14 +272,15 @@ std::vector<int32_t> classifier_input(const TextClassifier& model, const std::st
                                       int64_t line) {
   const std::vector<int32_t> tokens = model.tokenizers.source->encode(text);
   // Truncated like the lines of a validation set, so that its accuracy holds here too.
-  const auto longest = static_cast<size_t>(model.config.data.corpus.max_length) - 2;
+  const TextFrame frame = model.tokenizers.source->special().classified();
+  const auto longest = static_cast<size_t>(model.config.data.corpus.max_length - frame.size());
   if (tokens.size() > longest) {
     std::cerr << "warning: line " << line << " of " << tokens.size() << " tokens is cut to "
               << longest << '\n';
   }
-  std::vector<int32_t> ids = {kBosId};
+  std::vector<int32_t> ids = frame.before;
   ids.insert(ids.end(), tokens.begin(), tokens.begin() + std::min(tokens.size(), longest));
-  ids.push_back(kEosId);
+  ids.insert(ids.end(), frame.after.begin(), frame.after.end());
   return ids;
 }
 
@@ -287,7 +288,8 @@ std::vector<ClassProbabilities> classify(const TextClassifier& model,
                                          const std::vector<std::vector<int32_t>>& texts) {
   int64_t longest = 0;
   for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
-  const Tensor ids = Tensor::full({std::ssize(texts), longest}, kPadId, DType::kInt32);
+  const int32_t filler = model.tokenizers.source->special().filler();
+  const Tensor ids = Tensor::full({std::ssize(texts), longest}, filler, DType::kInt32);
   std::vector<int32_t> lengths;
   for (const auto& text : texts) {
     std::copy(text.begin(), text.end(), ids.data<int32_t>() + std::ssize(lengths) * longest);

@@ -263,8 +263,10 @@ std::vector<const Trunk*> TextModels::trunks() const {
 std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line) {
   std::vector<int32_t> ids = models.tokenizer().encode(line);
   if (begins_with_eos(models.first().config)) {
-    ids.insert(ids.begin(), kEosId);
-    ids.push_back(kEosId);
+    const SpecialIds& special = models.tokenizer().special();
+    const std::vector<int32_t> begin = special.document();
+    ids.insert(ids.begin(), begin.begin(), begin.end());
+    ids.push_back(special.eos);
   }
   return ids;
 }

@@ -40,12 +40,13 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   greedy.min_new_tokens = 0;
   SearchTask task;
   task.sentences = static_cast<int64_t>(examples.size());
-  task.eos_id = kEosId;
-  task.banned = {kPadId, kUnkId, kBosId};
+  const SpecialIds& special = corpus.special;
+  task.eos_id = special.eos;
+  task.banned = special.banned();
   task.force_eos = false;
   for (const int64_t i : examples) {
     const auto prompt = corpus.prompts[i];
-    std::vector<int32_t>& ids = task.prompts.emplace_back(1, kEosId);
+    std::vector<int32_t>& ids = task.prompts.emplace_back(special.document());
     ids.insert(ids.end(), prompt.begin(), prompt.end());
     greedy.max_new_tokens = longest_output(corpus.answers.length(i));
     const ModelOptions& sizes = model.config.model;

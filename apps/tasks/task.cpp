@@ -73,7 +73,7 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
   dispatch_floating(Cpu{}, log_probability.dtype(), [&](auto type) {
     const auto* row = log_probability.data<decltype(type)>();
     for (const int32_t target : targets.to_vector<int32_t>()) {
-      values.push_back(static_cast<double>(row[target]));
+      values.push_back(target == kNoTarget ? 0.0 : static_cast<double>(row[target]));
       row += vocab;
     }
   });

@@ -36,7 +36,7 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
 std::vector<std::string> translations_of(const Config& config, const TokenizerPair& tokenizers,
                                          const PairModels& models, const ParallelCorpus& pairs,
                                          const Crew& crew) {
-  Sentences sentences;
+  Sentences sentences{.rows = pairs.rows};
   sentences.crew = crew;
   for (int64_t i = 0; i < pairs.size(); ++i) {
     sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());

@@ -11,21 +11,14 @@
 namespace tapestry {
 namespace {
 
-constexpr SpecialIds kIds{kPadId, kUnkId, kBosId, kEosId};
-
-// Rows of ids, padded to the longest: (rows.size(), width) with `first` in front and `last` behind
-// each row where these are not kPadId.
-Tensor padded(const std::vector<const std::vector<int32_t>*>& rows, int32_t first, int32_t last) {
-  const int64_t more = (first != kPadId ? 1 : 0) + (last != kPadId ? 1 : 0);
+// Rows of ids, filled up to the longest.
+Tensor padded(const std::vector<std::vector<int32_t>>& rows, int32_t filler) {
   int64_t width = 0;
-  for (const auto* row : rows) width = std::max(width, std::ssize(*row) + more);
-  Tensor ids = Tensor::full({std::ssize(rows), width}, kPadId, DType::kInt32);
+  for (const auto& row : rows) width = std::max(width, std::ssize(row));
+  Tensor ids = Tensor::full({std::ssize(rows), width}, filler, DType::kInt32);
   int32_t* out = ids.data<int32_t>();
-  for (const auto* row : rows) {
-    int32_t* at = out;
-    if (first != kPadId) *at++ = first;
-    at = std::copy(row->begin(), row->end(), at);
-    if (last != kPadId) *at = last;
+  for (const auto& row : rows) {
+    std::copy(row.begin(), row.end(), out);
     out += width;
   }
   return ids;
@@ -34,12 +27,13 @@ Tensor padded(const std::vector<const std::vector<int32_t>*>& rows, int32_t firs
 // Some of the sentences, as the models read them.
 struct SourceBatch {
   std::vector<size_t> indices;  // of the sentences
-  Tensor ids, lengths;          // with eos
+  Tensor ids, lengths;          // in their frames
 };
 
 // Batches of similar length, the longest first.
 std::vector<SourceBatch> batches_of(const std::vector<std::vector<int32_t>>& sources,
-                                    int64_t batch_sentences, Device device) {
+                                    const PairRows& around, int64_t batch_sentences,
+                                    Device device) {
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -48,18 +42,27 @@ std::vector<SourceBatch> batches_of(const std::vector<std::vector<int32_t>>& sou
   for (size_t begin = 0; begin < order.size(); begin += static_cast<size_t>(batch_sentences)) {
     const size_t end = std::min(order.size(), begin + static_cast<size_t>(batch_sentences));
     SourceBatch batch;
-    std::vector<const std::vector<int32_t>*> rows;
+    std::vector<std::vector<int32_t>> rows;
     std::vector<int32_t> lengths;
     for (size_t i = begin; i < end; ++i) {
       batch.indices.push_back(order[i]);
-      rows.push_back(&sources[order[i]]);
-      lengths.push_back(static_cast<int32_t>(rows.back()->size()) + 1);
+      rows.push_back(in_frame(around.source, sources[order[i]]));
+      lengths.push_back(static_cast<int32_t>(rows.back().size()));
     }
-    batch.ids = padded(rows, kPadId, kEosId).to(device);
+    batch.ids = padded(rows, around.source_filler).to(device);
     batch.lengths = Tensor::from(lengths, {std::ssize(lengths)}).to(device);
     batches.push_back(std::move(batch));
   }
   return batches;
+}
+
+// What stands before every target is forced, so that it is no part of the answer.
+void drop_front(Hypothesis& hypothesis, int64_t count) {
+  const auto drop = [count](auto& list) {
+    list.erase(list.begin(), list.begin() + std::min(count, std::ssize(list)));
+  };
+  drop(hypothesis.tokens);
+  drop(hypothesis.token_log_probabilities);
 }
 
 }  // namespace
@@ -74,6 +77,7 @@ Translator::Translator(const ModelChoice& choice, const std::string& device, con
     if (bundles_.empty()) {
       tokenizers_ = bundle->config.task->needs_mask_piece ? with_special_words(bundle->tokenizers)
                                                           : bundle->tokenizers;
+      rows_ = PairRows(tokenizers_);
     }
     models_.models.emplace_back(&bundle->model);
     bundles_.emplace_back(std::move(bundle));
@@ -94,7 +98,7 @@ const Config& Translator::config() const {
 
 std::vector<int32_t> Translator::encode_source(const std::string& line) const {
   std::vector<int32_t> ids = tokenizers_.source->encode(line);
-  const auto most = static_cast<size_t>(longest_ - 1);  // eos
+  const auto most = static_cast<size_t>(longest_ - rows_.source.size());
   if (ids.size() > most) {
     std::cerr << "warning: a line of " << ids.size() << " tokens is cut to " << most << ": "
               << line.substr(0, 60) << "...\n";
@@ -119,8 +123,9 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const S
 std::vector<std::vector<size_t>> translate(const PairModels& models, const Sentences& sentences,
                                            const SearchOptions& options, int64_t batch_sentences,
                                            const BatchDone& done) {
+  const PairRows& around = sentences.rows;
   std::vector<SourceBatch> batches =
-      batches_of(sentences.sources, batch_sentences, device_of(models));
+      batches_of(sentences.sources, around, batch_sentences, device_of(models));
   const auto first_of = [](const SourceBatch& batch) {
     return *std::min_element(batch.indices.begin(), batch.indices.end());
   };
@@ -132,13 +137,24 @@ std::vector<std::vector<size_t>> translate(const PairModels& models, const Sente
     if (!sentences.crew.owns(std::ssize(numbers) - 1)) continue;
     TranslationInput input{.source = batch.ids,
                            .lengths = batch.lengths,
-                           .ids = kIds,
+                           .ids = {around.start, around.eos, around.banned},
                            .token_log_probabilities = sentences.token_log_probabilities};
     for (const size_t i : batch.indices) {
       input.sequence_ids.push_back(sentences.first_id + static_cast<int64_t>(i));
-      if (!sentences.prefixes.empty()) input.prefixes.push_back(sentences.prefixes.at(i));
+      const std::vector<int32_t>& begin = around.target.before;
+      if (sentences.prefixes.empty() && begin.empty()) continue;
+      input.prefixes.push_back(begin);
+      if (sentences.prefixes.empty()) continue;
+      const std::vector<int32_t>& more = sentences.prefixes.at(i);
+      input.prefixes.back().insert(input.prefixes.back().end(), more.begin(), more.end());
     }
-    done(batch.indices, tapestry::translate(models, input, options));
+    auto found = tapestry::translate(models, input, options);
+    if (const int64_t forced = std::ssize(around.target.before); forced > 0) {
+      for (auto& hypotheses : found) {
+        for (Hypothesis& hypothesis : hypotheses) drop_front(hypothesis, forced);
+      }
+    }
+    done(batch.indices, std::move(found));
   }
   return numbers;
 }
@@ -177,26 +193,33 @@ std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
 std::vector<Tensor> source_attention(const PairModels& models,
                                      const std::vector<std::vector<int32_t>>& sources,
                                      const std::vector<std::vector<int32_t>>& targets,
-                                     int64_t layer, int64_t batch_sentences) {
+                                     int64_t layer, int64_t batch_sentences,
+                                     const PairRows& around) {
   const std::vector<double> weights = ensemble_weights(models.weights, models.models.size());
   const Device device = device_of(models);
   std::vector<Tensor> results(sources.size());
-  for (const SourceBatch& batch : batches_of(sources, batch_sentences, device)) {
-    std::vector<const std::vector<int32_t>*> rows;
+  // What stands before the texts is no part of the answer.
+  const int64_t skipped_rows = std::ssize(around.target.before);
+  const int64_t skipped_columns = std::ssize(around.source.before);
+  for (const SourceBatch& batch : batches_of(sources, around, batch_sentences, device)) {
+    std::vector<std::vector<int32_t>> rows;
     for (const size_t i : batch.indices) {
-      rows.push_back(&targets[i]);
+      rows.push_back(in_frame(around.target, targets[i]));
+      rows.back().insert(rows.back().begin(), around.start);
+      rows.back().pop_back();
       results[i] =
           Tensor::zeros({std::ssize(targets[i]) + 1, std::ssize(sources[i]) + 1}, DType::kFloat64);
     }
-    const PairInput input{batch.ids, batch.lengths, padded(rows, kBosId, kPadId).to(device)};
+    const PairInput input{batch.ids, batch.lengths, padded(rows, around.target_filler).to(device)};
     for (size_t m = 0; m < weights.size(); ++m) {
       const Tensor found = tapestry::source_attention(models.models[m], input, layer);
       const int64_t height = found.shape()[1], width = found.shape()[2];
       for (size_t row = 0; row < rows.size(); ++row) {
         Tensor& sum = results[batch.indices[row]];
         for (int64_t t = 0; t < sum.shape()[0]; ++t) {
-          const double* from =
-              found.data<double>() + (static_cast<int64_t>(row) * height + t) * width;
+          const double* from = found.data<double>() +
+                               (static_cast<int64_t>(row) * height + t + skipped_rows) * width +
+                               skipped_columns;
           double* to = sum.data<double>() + t * sum.shape()[1];
           for (int64_t s = 0; s < sum.shape()[1]; ++s) to[s] += weights[m] * from[s];
         }

@@ -25,6 +25,7 @@ class Translator {
   const PairModels& models() const { return models_; }
   /// The first model's.
   const Config& config() const;
+  const PairRows& rows() const { return rows_; }
   /// With the special words, if the models restore text.
   const TokenizerPair& tokenizers() const { return tokenizers_; }
   /// Tokens that a source or target may have, with eos.
@@ -39,11 +40,13 @@ class Translator {
   std::vector<Bundle> bundles_;
   PairModels models_;
   TokenizerPair tokenizers_;
+  PairRows rows_;
   int64_t longest_ = 0;
 };
 
 /// Sentences to translate, as ids without bos and eos.
 struct Sentences {
+  PairRows rows = {};  ///< what stands around them
   std::vector<std::vector<int32_t>> sources = {};
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
   int64_t first_id = 0;  ///< number of the first in the whole input: sampling draws by it
@@ -76,6 +79,7 @@ std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
 std::vector<Tensor> source_attention(const PairModels& models,
                                      const std::vector<std::vector<int32_t>>& sources,
                                      const std::vector<std::vector<int32_t>>& targets,
-                                     int64_t layer, int64_t batch_sentences);
+                                     int64_t layer, int64_t batch_sentences,
+                                     const PairRows& around = {});
 
 }  // namespace tapestry

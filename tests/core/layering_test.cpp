@@ -50,6 +50,7 @@ const LibraryRule kLibraries[] = {
     {"CLI11", R"(CLI/.*)", "apps"},
     {"nlohmann-json", R"(nlohmann/.*)", "apps", "data"},
     {"ICU", R"(unicode/.*)", "data"},
+    {"Oniguruma", R"(onig.*\.h)", "data"},
     {"A compression library", R"((zlib|zstd|lzma|bzlib)\.h|lzma/.*)", "data"},
     {"SentencePiece", R"(sentencepiece.*)", "data"},
     {"stb", R"((stb/)?stb_.*)", "data"},
@@ -222,8 +223,8 @@ TEST(LayeringCatches, RoomsThatLookUp) {
 TEST(LayeringCatches, LibrariesOutOfTheirFolder) {
   for (const char* header :
        {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "mpi.h", "yaml-cpp/yaml.h", "spdlog/spdlog.h",
-        "fmt/format.h", "CLI/CLI.hpp", "nlohmann/json.hpp", "unicode/utf8.h", "zlib.h", "zstd.h",
-        "lzma.h", "bzlib.h", "sentencepiece_processor.h", "stb_image.h"}) {
+        "fmt/format.h", "CLI/CLI.hpp", "nlohmann/json.hpp", "unicode/utf8.h", "oniguruma.h",
+        "zlib.h", "zstd.h", "lzma.h", "bzlib.h", "sentencepiece_processor.h", "stb_image.h"}) {
     EXPECT_EQ(violations("nn", std::string("#include <") + header + ">\n").size(), 1u) << header;
   }
   EXPECT_EQ(violations("core", "#include <cuda_runtime.h>\n#include <cblas.h>\n"), Found{});

@@ -55,7 +55,7 @@ TEST(Blocks, HaveTheTensorsOfAWorkedExample) {
   EXPECT_EQ(first.tokens, 6);
   EXPECT_EQ(second.ids.shape(), (Shape{1, 3}));
   EXPECT_THAT(second.ids.to_vector<int32_t>(), ElementsAre(106, 107, kPadId));
-  EXPECT_THAT(second.targets.to_vector<int32_t>(), ElementsAre(107, 108, kPadId));
+  EXPECT_THAT(second.targets.to_vector<int32_t>(), ElementsAre(107, 108, kNoTarget));
   EXPECT_THAT(second.lengths.to_vector<int32_t>(), ElementsAre(2));
   EXPECT_EQ(second.tokens, 2);
 }
@@ -68,7 +68,7 @@ TEST(Blocks, UnshuffledPredictEveryTokenButTheFirstOnce) {
       int64_t counted = 0;
       for (const BlockBatch& batch : epoch_of(batches)) {
         for (const int32_t id : batch.targets.to_vector<int32_t>()) {
-          if (id != kPadId) targets.push_back(id);
+          if (id != kNoTarget) targets.push_back(id);
         }
         counted += batch.tokens;
       }
@@ -241,9 +241,9 @@ class MaskedBlocks : public testing::Test {
       for (size_t i = 0; i < ids.size(); ++i) {
         if (i % 32 == 0) {
           EXPECT_EQ(ids[i], kBosId);
-          EXPECT_EQ(targets[i], kPadId);
+          EXPECT_EQ(targets[i], kNoTarget);
         } else if (ids[i] != kPadId) {
-          out.push_back(targets[i] != kPadId ? targets[i] : ids[i]);
+          out.push_back(targets[i] != kNoTarget ? targets[i] : ids[i]);
         }
       }
     }
@@ -263,7 +263,7 @@ TEST_F(MaskedBlocks, UnshuffledHoldTheWholeStream) {
   for (const BlockBatch& batch : epoch) {
     const auto targets = batch.targets.to_vector<int32_t>();
     EXPECT_EQ(batch.tokens, static_cast<int64_t>(targets.size()) -
-                                std::count(targets.begin(), targets.end(), kPadId));
+                                std::count(targets.begin(), targets.end(), kNoTarget));
     EXPECT_GE(batch.tokens, batch.rows);  // no row without a target
   }
   const auto lengths = epoch.back().lengths.to_vector<int32_t>();

@@ -64,12 +64,12 @@ TEST_F(Masking, SharesAreThoseAskedFor) {
     const auto out = mask(tokens, r);
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i] == kBosId || tokens[i] == kEosId) {
-        ASSERT_EQ(out.targets[i], kPadId);
+        ASSERT_EQ(out.targets[i], kNoTarget);
         ASSERT_EQ(out.ids[i], tokens[i]);
         continue;
       }
       ++candidates;
-      if (out.targets[i] == kPadId) {
+      if (out.targets[i] == kNoTarget) {
         ASSERT_EQ(out.ids[i], tokens[i]);
         continue;
       }
@@ -127,13 +127,13 @@ TEST_F(Masking, NoRowIsEmpty) {
   std::vector<int64_t> counts(5, 0);
   for (int64_t r = 0; r < 1000; ++r) {
     const auto out = mask(tokens, r);
-    ASSERT_EQ(std::count(out.targets.begin(), out.targets.end(), kPadId), 4);
-    for (size_t i = 0; i < 5; ++i) counts[i] += out.targets[i] != kPadId;
+    ASSERT_EQ(std::count(out.targets.begin(), out.targets.end(), kNoTarget), 4);
+    for (size_t i = 0; i < 5; ++i) counts[i] += out.targets[i] != kNoTarget;
   }
   for (const int64_t count : counts) EXPECT_GT(chance_of(count, 1000, 0.2), 1e-6);
   const std::vector<int32_t> specials = {kBosId, kEosId, kPadId};
   EXPECT_EQ(mask(specials).ids, specials);
-  EXPECT_THAT(mask(specials).targets, testing::Each(kPadId));
+  EXPECT_THAT(mask(specials).targets, testing::Each(kNoTarget));
   EXPECT_TRUE(mask({}).ids.empty());
 }
 
@@ -151,8 +151,8 @@ TEST_F(Masking, WholeWordsAreChosenAsOne) {
     const auto out = mask(tokens, r);
     int64_t chosen = 0;
     for (size_t w = 0; w < words.size(); ++w) {
-      const bool first = out.targets[words[w].front()] != kPadId;
-      ASSERT_EQ(first, out.targets[words[w].back()] != kPadId);
+      const bool first = out.targets[words[w].front()] != kNoTarget;
+      ASSERT_EQ(first, out.targets[words[w].back()] != kNoTarget);
       counts[w] += first;
       chosen += first;
     }

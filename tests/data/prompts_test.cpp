@@ -116,8 +116,8 @@ TEST_F(Prompts, OnlyAnswersAreTargets) {
   EXPECT_EQ(batch.ids.shape(), (Shape{2, 6}));
   EXPECT_EQ(batch.ids.to_vector<int32_t>(), (Ids{3, 7, 6, 7, 108, 109,  //
                                                  3, 7, 5, 6, 7, 105}));
-  EXPECT_EQ(batch.targets.to_vector<int32_t>(), (Ids{0, 0, 0, 108, 109, 3,  //
-                                                     0, 0, 0, 0, 105, 3}));
+  EXPECT_EQ(batch.targets.to_vector<int32_t>(), (Ids{-1, -1, -1, 108, 109, 3,  //
+                                                     -1, -1, -1, -1, 105, 3}));
   EXPECT_EQ(batch.lengths.to_vector<int32_t>(), (Ids{6, 6}));
   EXPECT_EQ(batch.prompt_lengths.to_vector<int32_t>(), (Ids{4, 5}));
   EXPECT_EQ(batch.tokens, 12);
@@ -135,7 +135,7 @@ TEST_F(Prompts, ShortRowsArePadded) {
   const bool first = batch.indices[0] == 0;
   const Ids all = batch.targets.to_vector<int32_t>();
   const Ids row(all.begin() + (first ? 0 : 7), all.begin() + (first ? 7 : 14));
-  EXPECT_EQ(row, (Ids{0, 0, 0, 105, 3, 0, 0}));
+  EXPECT_EQ(row, (Ids{-1, -1, -1, 105, 3, -1, -1}));
 }
 
 // A char tokenizer learns the line end of a prompt, and SentencePiece the words of both parts.

@@ -149,15 +149,15 @@ class Uncached : public NextToken {
 };
 
 TEST_P(CachedDecoding, TranslateEqualsSearchWithoutCaches) {
-  const SpecialIds ids;
+  const SearchIds ids;
   for (const int64_t beams : {1, 4}) {
     const SearchOptions options{.num_beams = beams, .n_best = beams, .max_length_ratio = 0.5};
     const auto found = translate({{&model_}}, {source_, source_lengths_, ids}, options);
     Uncached uncached(model_, source_, source_lengths_, beams);
     const SearchTask task{.sentences = 3,
-                          .bos_id = ids.bos,
+                          .bos_id = ids.start,
                           .eos_id = ids.eos,
-                          .banned = {ids.pad, ids.unk, ids.bos},
+                          .banned = ids.banned,
                           .max_lengths = {13, 12, 11}};  // ceil(ratio * source) + 10
     const auto expected = search(uncached, task, options);
     ASSERT_EQ(found.size(), expected.size());

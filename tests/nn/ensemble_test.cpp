@@ -172,7 +172,7 @@ TEST(Translate, TheRepetitionPenaltyCountsTheSource) {
   for (const bool shared : {true, false}) {
     const SmallModel built(
         post_norm_options(), DType::kFloat64,
-        {.source_size = kVocabulary, .target_size = kVocabulary, .shared = shared});
+        {.source_size = kVocabulary, .target_size = kVocabulary, .shared = shared, .no_target = 0});
     Tensor source = sentences({5}, 5, 7);
     source.data<int32_t>()[4] = 3;
     constexpr double kRho = 3;

@@ -96,7 +96,8 @@ template <class Model>
 struct SmallModelOf {
   explicit SmallModelOf(const ModelOptions& options, DType dtype = DType::kFloat64,
                         const Vocabulary& vocabulary = {.source_size = kVocabulary,
-                                                        .target_size = kVocabulary})
+                                                        .target_size = kVocabulary,
+                                                        .no_target = 0})
       : store(5, dtype), model(options, vocabulary, store.root()) {
     disturb(store);
   }
@@ -107,7 +108,8 @@ using SmallModel = SmallModelOf<EncoderDecoder>;
 
 struct SmallLanguageModel {
   SmallLanguageModel(const ModelOptions& options, bool causal, DType dtype = DType::kFloat64)
-      : store(5, dtype), model(options, {.size = kVocabulary}, causal, store.root()) {
+      : store(5, dtype),
+        model(options, {.size = kVocabulary, .no_target = 0}, causal, store.root()) {
     disturb(store);
   }
   ParamStore store;

@@ -19,7 +19,7 @@ Vocabulary vocabulary_of(const Json& o) {
   return {.source_size = o.value("source_vocab", o.at("vocab").get<int64_t>()),
           .target_size = o.at("vocab"),
           .shared = o.value("shared", true),
-          .pad_id = o.at("pad_id")};
+          .no_target = o.at("pad_id")};
 }
 
 // A model of source and target.
@@ -105,7 +105,7 @@ class PyTorchLanguageModel : public test::PyTorchFixture {
   }
 
   const LanguageModel model_{options_of(options_),
-                             {.size = options_.at("vocab"), .pad_id = options_.at("pad_id")},
+                             {.size = options_.at("vocab"), .no_target = options_.at("pad_id")},
                              options_.at("causal"),
                              store_.root()};
   LanguageModel::Batch batch_{ints_of("ids"), ints_of("targets")};

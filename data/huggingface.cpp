@@ -1,0 +1,216 @@
+// tokenizer.json of Hugging Face's library, as it is: its parts are read from the file
+// (data/tokenizer_parts). A text goes through these steps: tokens that the file adds are cut out;
+// the rest is normalised; tokens that stand in normalised text are cut out; the rest is cut into
+// pieces; the model makes ids of each.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/huggingface_files.h"
+#include "data/tokenizer_parts/added_tokens.h"
+#include "data/tokenizer_parts/decoders.h"
+#include "data/tokenizer_parts/normalizers.h"
+#include "data/tokenizer_parts/piece_models.h"
+#include "data/tokenizer_parts/post_processors.h"
+#include "data/tokenizer_parts/pre_tokenizers.h"
+#include "data/tokenizer_parts/unicode_text.h"
+#include "data/tokenizer_types.h"
+#include "data/word_cache.h"
+
+namespace tapestry::tokenizers {
+namespace {
+
+using Json = nlohmann::json;
+
+class HuggingFaceTokenizer : public Tokenizer {
+ public:
+  HuggingFaceTokenizer(const std::string& bytes, const std::string& name) : bytes_(bytes) {
+    const HuggingFaceFiles files = split_huggingface(bytes, name);
+    const Json json = Json::parse(files.tokenizer, nullptr, /*allow_exceptions=*/false);
+    const Part file(json, name);
+    file.allow({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                "post_processor", "decoder", "model"});
+    if (file.has("normalizer")) normalize_ = make_normalizer(file.part("normalizer"));
+    if (file.has("pre_tokenizer")) {
+      PreTokenizer pre = make_pre_tokenizer(file.part("pre_tokenizer"));
+      cut_ = pre.cut;
+      byte_level_ = pre.byte_level;
+    }
+    model_ = make_piece_model(file.part("model"), byte_level_);
+    if (file.has("decoder")) decode_ = make_decoder(file.part("decoder"));
+    tokens_ = model_->tokens;
+    if (file.has("added_tokens")) add_tokens(file);
+    read_ids(files.ids, file);
+    prefix_ = file.part("model").text("continuing_subword_prefix", "");
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override { return encode(text, false); }
+  std::vector<int32_t> encode_continuation(std::string_view text) const override {
+    return encode(text, true);
+  }
+
+  std::string decode(const std::vector<int32_t>& ids) const override {
+    std::vector<std::string> tokens;
+    for (const int32_t id : ids) {
+      check_id(id);
+      const auto place = static_cast<size_t>(id);
+      if (silent_[place] || !tokens_[place]) continue;
+      const auto changed = spoken_.find(id);
+      tokens.push_back(changed == spoken_.end() ? *tokens_[place] : changed->second);
+    }
+    if (decode_) decode_(tokens);
+    std::string text;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0 && !decode_) text += ' ';
+      text += tokens[i];
+    }
+    return text;
+  }
+
+  int64_t vocab_size() const override { return std::ssize(tokens_); }
+  std::string piece(int32_t id) const override {
+    check_id(id);
+    const auto& token = tokens_[static_cast<size_t>(id)];
+    return token ? *token : concat("<unused_", id, '>');
+  }
+  const std::string& serialized() const override { return bytes_; }
+  bool reads_special_words() const override { return true; }
+
+  bool starts_word(int32_t id) const override {
+    const std::string text = piece(id);
+    if (!prefix_.empty()) return !text.starts_with(prefix_);
+    return text.starts_with("\xE2\x96\x81") || text.starts_with("\xC4\xA0");  // U+2581, U+0120
+  }
+
+ private:
+  void add_tokens(const Part& file) {
+    for (const Part& part : file.parts("added_tokens")) {
+      const AddedToken token(part);
+      const auto place = static_cast<size_t>(token.id);
+      if (place >= tokens_.size()) tokens_.resize(place + 1);
+      tokens_[place] = token.content;
+      if (token.special) special_.further.push_back(token.id);
+      if (!token.normalized) {
+        raw_.add(token, token.content);
+        continue;
+      }
+      std::string content = token.content;
+      if (normalize_) normalize_(content, /*continued=*/false);
+      normalized_.add(token, content);
+      spoken_.emplace(token.id, content);
+    }
+    silent_.assign(tokens_.size(), false);
+    for (const int32_t id : special_.further) silent_[static_cast<size_t>(id)] = true;
+  }
+
+  void read_ids(const HuggingFaceIds& ids, const Part& file) {
+    const auto known = [&](const char* what, int64_t id) {
+      if (id < 0 || id >= std::max(std::ssize(tokens_), ids.rows)) {
+        file.refuse(concat("has no token with the id ", id, ", which is to be its ", what));
+      }
+      return static_cast<int32_t>(id);
+    };
+    if (ids.rows > 0 && ids.rows < std::ssize(tokens_)) {
+      file.refuse(concat("has ", tokens_.size(), " tokens, expected ", ids.rows, " at most"));
+    }
+    tokens_.resize(static_cast<size_t>(std::max(ids.rows, std::ssize(tokens_))));
+    silent_.resize(tokens_.size());
+    for (int32_t id = 0; id < vocab_size(); ++id) {
+      if (!tokens_[static_cast<size_t>(id)]) special_.unused.push_back(id);
+    }
+    special_.pad = ids.pad ? std::optional(known("pad", *ids.pad)) : std::nullopt;
+    special_.unk = ids.unk ? std::optional(known("unk", *ids.unk)) : model_->unk;
+    special_.bos = known("bos", ids.bos);
+    special_.eos = known("eos", ids.eos);
+    if (ids.start) special_.start = known("start", *ids.start);
+    if (ids.mask) mask_id_ = known("mask", *ids.mask);
+    Frames frames;
+    if (file.has("post_processor")) frames = frames_of(file.part("post_processor"));
+    special_.one_text = frames.one;
+    special_.two_texts = frames.two;
+    for (int64_t i = 0;; ++i) {
+      const auto found = std::find(tokens_.begin(), tokens_.end(), sentinel_piece(i));
+      if (found == tokens_.end()) break;
+      sentinel_ids_.push_back(static_cast<int32_t>(found - tokens_.begin()));
+    }
+  }
+
+  std::vector<int32_t> encode(std::string_view text, bool continued) const {
+    std::vector<int32_t> ids;
+    ids.reserve(text.size() / 3 + 1);
+    std::string buffer;
+    const std::string_view whole = well_formed(text, buffer);
+    for (const TextSection& section : raw_.sections(whole)) {
+      const bool begins = section.text.data() == whole.data();
+      if (section.id >= 0) {
+        ids.push_back(section.id);
+      } else {
+        encode_text(section.text, {begins, continued && begins}, ids);
+      }
+    }
+    return ids;
+  }
+
+  void encode_text(std::string_view text, const PiecePlace& place,
+                   std::vector<int32_t>& ids) const {
+    std::string changed(text);
+    if (normalize_) normalize_(changed, place.continued);
+    if (normalized_.empty()) return encode_normalized(std::move(changed), place, ids);
+    for (const TextSection& section : normalized_.sections(changed)) {
+      const bool begins = section.text.data() == changed.data();
+      if (section.id >= 0) {
+        ids.push_back(section.id);
+      } else {
+        encode_normalized(std::string(section.text),
+                          {place.begins_text && begins, place.continued && begins}, ids);
+      }
+    }
+  }
+
+  void encode_normalized(std::string text, const PiecePlace& place,
+                         std::vector<int32_t>& ids) const {
+    if (text.empty()) return;
+    std::vector<std::string> pieces;
+    pieces.push_back(std::move(text));
+    if (cut_) cut_(pieces, place);
+    for (const std::string& piece : pieces) {
+      cache_.with(
+          piece, 0, [&](std::vector<int32_t>& made) { model_->encode(piece, made); },
+          [&](std::span<const int32_t> found) {
+            ids.insert(ids.end(), found.begin(), found.end());
+          });
+    }
+  }
+
+  void check_id(int32_t id) const {
+    check(id >= 0 && id < vocab_size(), "tokenizer", "ids must be in [0, ", vocab_size(), "), got ",
+          id, '.');
+  }
+
+  std::string bytes_;
+  TextChange normalize_;  // may be empty
+  Cut cut_;               // may be empty
+  Decoder decode_;        // empty: tokens stand apart
+  bool byte_level_ = false;
+  std::string prefix_;  // of tokens inside a word, in BERT's way
+  std::unique_ptr<const PieceModel> model_;
+  std::vector<std::optional<std::string>> tokens_;
+  std::vector<bool> silent_;  // tokens that decoding skips
+  TokenFinder raw_, normalized_;
+  std::unordered_map<int32_t, std::string> spoken_;  // tokens that decode to their normalised form
+  mutable WordCache cache_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_huggingface(const TokenizerOptions&, const LineSource&,
+                                                   uint64_t) {
+  fail_option("type huggingface cannot be trained: path must name a tokenizer.json.");
+}
+
+std::shared_ptr<const Tokenizer> load_huggingface(const std::string& bytes,
+                                                  const std::string& name) {
+  return std::make_shared<HuggingFaceTokenizer>(bytes, name);
+}
+
+}  // namespace tapestry::tokenizers

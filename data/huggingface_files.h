@@ -1,0 +1,52 @@
+// The tokenizer of a Hugging Face folder, and what a checkpoint keeps of it: tokenizer.json as it
+// came, and the ids of the tokens that are no text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tapestry {
+
+/// What tokenizer.json does not say. Ids of tokens; `rows`: of the model, at least as many as there
+/// are tokens; 0: as many.
+struct HuggingFaceIds {
+  std::optional<int64_t> pad, unk, mask;
+  std::optional<int64_t> start;  ///< what a decoder reads first; unset: bos
+  int64_t bos = 0;               ///< of a masked model: cls
+  int64_t eos = 0;               ///< of a masked model: sep
+  int64_t rows = 0;
+
+  /// As tokenizer_ids.json has it.
+  std::string json() const;
+};
+
+struct HuggingFaceFiles {
+  std::string tokenizer;  ///< the bytes of tokenizer.json
+  HuggingFaceIds ids;
+};
+
+/// The bytes from which load_tokenizer() builds the tokenizer of these files; `ids` are the bytes
+/// of tokenizer_ids.json.
+std::string join_huggingface(const std::string& tokenizer, const std::string& ids);
+/// Inverse. Throws Error(kData), beginning with `name`, if the ids cannot be read.
+HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& name);
+/// Whether load_tokenizer() takes the bytes for a joined tokenizer.json.
+bool is_huggingface(const std::string& bytes);
+
+/// What a model's config.json tells about its tokenizer.
+struct HuggingFaceHints {
+  std::optional<int64_t> pad, bos, eos, start;
+  int64_t rows = 0;
+};
+
+/// The tokenizer of a folder, or of a tokenizer.json with its neighbours, joined: tokenizer.json,
+/// or one that is made of vocab.json with merges.txt (GPT-2, RoBERTa) or of vocab.txt (BERT). The
+/// special tokens are those of tokenizer_config.json, else of special_tokens_map.json, else the
+/// hints, else the usual names. Throws Error(kData) if a file cannot be read or no token can stand
+/// before and after texts.
+std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints = {});
+/// Whether read_huggingface() knows a file of the folder.
+bool has_huggingface_tokenizer(const std::string& folder);
+
+}  // namespace tapestry

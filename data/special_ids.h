@@ -1,0 +1,93 @@
+// The ids of a vocabulary that are no text, and where they stand around one. They belong to the
+// tokenizer: whoever makes rows of tokens asks it.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+namespace tapestry {
+
+/// Ids that the tokenizers of this project reserve.
+constexpr int32_t kPadId = 0;
+constexpr int32_t kUnkId = 1;
+constexpr int32_t kBosId = 2;
+constexpr int32_t kEosId = 3;
+
+/// The target of a place where nothing is to be predicted, like the label -100 of other systems.
+constexpr int32_t kNoTarget = -1;
+
+/// The ids that stand before and after a text in the rows of a model.
+struct TextFrame {
+  std::vector<int32_t> before = {};
+  std::vector<int32_t> after = {};
+
+  int64_t size() const { return std::ssize(before) + std::ssize(after); }
+};
+/// The text in its frame.
+inline std::vector<int32_t> in_frame(const TextFrame& frame, const std::vector<int32_t>& text) {
+  std::vector<int32_t> ids = frame.before;
+  ids.insert(ids.end(), text.begin(), text.end());
+  ids.insert(ids.end(), frame.after.begin(), frame.after.end());
+  return ids;
+}
+
+/// The same of two texts in one row.
+struct TwoTextFrame {
+  std::vector<int32_t> before = {};
+  std::vector<int32_t> between = {};
+  std::vector<int32_t> after = {};
+
+  int64_t size() const { return std::ssize(before) + std::ssize(between) + std::ssize(after); }
+};
+
+struct SpecialIds {
+  std::optional<int32_t> pad = kPadId;  ///< unset: rows are filled with an id that means something
+  std::optional<int32_t> unk = kUnkId;
+  int32_t bos = kBosId;               ///< of a masked model: cls
+  int32_t eos = kEosId;               ///< of a masked model: sep
+  std::optional<int32_t> start = {};  ///< what a decoder reads first; unset: bos
+  std::vector<int32_t> unused = {};   ///< no text has them: a model may have more rows than tokens
+  std::vector<int32_t> further = {};  ///< other ids that are no text
+  /// What the tokenizer itself puts around texts. Unset, as with tokenizers of this project: each
+  /// task has its own way.
+  std::optional<TextFrame> one_text = {};
+  std::optional<TwoTextFrame> two_texts = {};
+
+  /// Fills rows behind their texts; lengths mask it.
+  int32_t filler() const { return pad.value_or(eos); }
+  /// Around a side of a translation, a text whose tokens are masked, and one that is classified.
+  TextFrame side() const { return one_text.value_or(TextFrame{{}, {eos}}); }
+  TextFrame masked() const { return one_text.value_or(TextFrame{{bos}, {}}); }
+  TextFrame classified() const { return one_text.value_or(TextFrame{{bos}, {eos}}); }
+  /// Around a question and its context.
+  TwoTextFrame question() const { return two_texts.value_or(TwoTextFrame{{bos}, {eos}, {eos}}); }
+  /// In front of a document of a causal model: never empty.
+  std::vector<int32_t> document() const {
+    if (!one_text) return {eos};
+    return one_text->before.empty() ? std::vector<int32_t>{bos} : one_text->before;
+  }
+  /// In front of a text that a causal model is to go on with; may be empty.
+  std::vector<int32_t> prompt() const { return one_text ? one_text->before : document(); }
+  /// Between two documents of a stream: eos, and what begins the next one if the tokenizer has no
+  /// end for texts, as those of causal models.
+  std::vector<int32_t> border() const {
+    std::vector<int32_t> ids = {eos};
+    if (!one_text || !one_text->after.empty()) return ids;
+    const std::vector<int32_t> begin = document();
+    if (begin != ids) ids.insert(ids.end(), begin.begin(), begin.end());
+    return ids;
+  }
+  /// What no search writes.
+  std::vector<int32_t> banned() const {
+    std::vector<int32_t> ids;
+    for (const auto& id : {pad, unk, std::optional(bos)}) {
+      if (id && *id != eos) ids.push_back(*id);
+    }
+    ids.insert(ids.end(), unused.begin(), unused.end());
+    return ids;
+  }
+};
+
+}  // namespace tapestry

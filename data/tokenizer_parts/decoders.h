@@ -1,0 +1,18 @@
+// How a tokenizer.json makes text of tokens; private to data/.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer_parts/part.h"
+
+namespace tapestry::tokenizers {
+
+/// Changes a list of tokens; the text is what stands in it at the end, joined.
+using Decoder = std::function<void(std::vector<std::string>& tokens)>;
+
+/// The part "decoder". Throws Error(kData) for a type or a key that is not known.
+Decoder make_decoder(const Part& part);
+
+}  // namespace tapestry::tokenizers

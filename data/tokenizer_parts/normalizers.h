@@ -1,0 +1,18 @@
+// What a tokenizer.json does to a text before it is cut; private to data/.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "data/tokenizer_parts/part.h"
+
+namespace tapestry::tokenizers {
+
+/// Changes a well-formed text in place. `continued`: the text goes on after other pieces, so that
+/// nothing is put in front of it.
+using TextChange = std::function<void(std::string& text, bool continued)>;
+
+/// The part "normalizer". Throws Error(kData) for a type or a key that is not known.
+TextChange make_normalizer(const Part& part);
+
+}  // namespace tapestry::tokenizers

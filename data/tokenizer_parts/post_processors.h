@@ -1,0 +1,20 @@
+// What a tokenizer.json puts around texts; private to data/.
+#pragma once
+
+#include <optional>
+
+#include "data/special_ids.h"
+#include "data/tokenizer_parts/part.h"
+
+namespace tapestry::tokenizers {
+
+struct Frames {
+  TextFrame one;
+  std::optional<TwoTextFrame> two;  ///< unset: the file tells none
+};
+
+/// The part "post_processor". Throws Error(kData) for a type or a key that is not known, and for a
+/// template in which the texts stand otherwise than one behind the other.
+Frames frames_of(const Part& part);
+
+}  // namespace tapestry::tokenizers

@@ -1,0 +1,204 @@
+#include "data/huggingface_files.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/files.h"
+#include "data/special_words.h"
+#include "data/tokenizer.h"
+#include "tests/data/files.h"
+#include "tests/paths.h"
+
+namespace tapestry {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Ids = std::vector<int32_t>;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string fixture(const std::string& name) {
+  return project_file("tests/fixtures/tokenizers/" + name);
+}
+
+std::shared_ptr<const Tokenizer> load(const std::string& folder,
+                                      const HuggingFaceHints& hints = {}) {
+  return load_tokenizer(read_huggingface(folder, hints), folder);
+}
+
+// Trained and asked by the `tokenizers` wheel (tests/fixtures/train_tokenizers.py).
+class HuggingFaceTokenizers : public testing::TestWithParam<const char*> {
+ protected:
+  std::shared_ptr<const Tokenizer> tokenizer_ = load(fixture(GetParam()));
+  Json cases_ = Json::parse(read_file(fixture(GetParam()) + "/cases.json"));
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, HuggingFaceTokenizers,
+                         testing::Values("gpt2", "roberta", "llama3", "llama2", "bert",
+                                         "bert_cased", "unigram", "unigram_bytes", "words",
+                                         "pieces"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(HuggingFaceTokenizers, GiveTheIdsOfTheWheel) {
+  for (const Json& one : cases_) {
+    const auto text = one["text"].get<std::string>();
+    EXPECT_EQ(tokenizer_->encode(text), one["ids"].get<Ids>()) << one["text"];
+    EXPECT_EQ(tokenizer_->encode(text), one["ids"].get<Ids>()) << "once more " << one["text"];
+    const Ids framed = in_frame(*tokenizer_->special().one_text, tokenizer_->encode(text));
+    EXPECT_EQ(framed, one["whole"].get<Ids>()) << one["text"];
+  }
+}
+
+TEST_P(HuggingFaceTokenizers, GiveTheTextsOfTheWheel) {
+  for (const Json& one : cases_) {
+    EXPECT_EQ(tokenizer_->decode(one["ids"].get<Ids>()), one["decoded"].get<std::string>())
+        << one["text"];
+  }
+}
+
+// A checkpoint keeps the file as it came.
+TEST_P(HuggingFaceTokenizers, ComeBackFromACheckpoint) {
+  const auto files = TokenizerPair{tokenizer_, tokenizer_}.files();
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files.at("tokenizer.json"), read_file(fixture(GetParam()) + "/tokenizer.json"));
+  for (const auto& [name, bytes] : files) EXPECT_THAT(kTokenizerFileNames, testing::Contains(name));
+  const TokenizerPair again = load_tokenizers(files);
+  EXPECT_TRUE(again.shared());
+  EXPECT_EQ(again.source->serialized(), tokenizer_->serialized());
+  EXPECT_EQ(again.source->special().eos, tokenizer_->special().eos);
+}
+
+// Each ill-formed byte is read as U+FFFD.
+TEST_P(HuggingFaceTokenizers, IllFormedBytesAreReplacementCharacters) {
+  EXPECT_EQ(tokenizer_->encode("a\xC3 \xFF\xE2\x82z"),
+            tokenizer_->encode("a\uFFFD \uFFFD\uFFFD\uFFFDz"));
+}
+
+TEST(HuggingFaceIds, AreThoseOfEachKind) {
+  const auto gpt2 = load(fixture("gpt2"));
+  EXPECT_EQ(gpt2->special().bos, 0);
+  EXPECT_EQ(gpt2->special().eos, 0);
+  EXPECT_FALSE(gpt2->special().pad);
+  EXPECT_FALSE(gpt2->special().unk);
+  EXPECT_THAT(gpt2->special().document(), ElementsAre(0));
+  EXPECT_TRUE(gpt2->special().prompt().empty());
+  EXPECT_THAT(gpt2->special().border(), ElementsAre(0));
+  EXPECT_TRUE(gpt2->special().banned().empty());
+  const auto roberta = load(fixture("roberta"));
+  EXPECT_EQ(roberta->special().pad, 1);
+  EXPECT_EQ(roberta->mask_id(), 4);
+  EXPECT_THAT(roberta->special().masked().before, ElementsAre(0));
+  EXPECT_THAT(roberta->special().masked().after, ElementsAre(2));
+  EXPECT_THAT(roberta->special().question().between, ElementsAre(2, 2));
+  const auto bert = load(fixture("bert"));
+  EXPECT_EQ(bert->special().bos, 2);
+  EXPECT_EQ(bert->special().eos, 3);
+  EXPECT_EQ(bert->special().unk, 1);
+  EXPECT_THAT(bert->special().border(), ElementsAre(3));
+  const auto llama = load(fixture("llama2"));
+  EXPECT_THAT(llama->special().border(), ElementsAre(2, 1));
+  EXPECT_THAT(llama->special().prompt(), ElementsAre(1));
+  EXPECT_THAT(load(fixture("unigram"), {.start = 0})->special().start, 0);
+  // A model may have more rows than there are tokens; no search writes those.
+  const auto more = load(fixture("gpt2"), {.pad = 3, .rows = 502});
+  EXPECT_EQ(more->vocab_size(), 502);
+  EXPECT_THAT(more->special().banned(), ElementsAre(3, 500, 501));
+  EXPECT_EQ(more->piece(501), "<unused_501>");
+  EXPECT_TRUE(more->is_special(501));
+  EXPECT_EQ(more->decode({501}), "");
+}
+
+// GPT-2's and BERT's older files say the same as tokenizer.json.
+TEST(HuggingFaceFiles, OlderOnesMakeTheSameTokenizer) {
+  const std::string folder = testing::TempDir() + "/older_tokenizer";
+  for (const char* name : {"gpt2", "bert"}) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    const Json file = Json::parse(read_file(fixture(name) + "/tokenizer.json"));
+    const Json& model = file["model"];
+    if (model["type"] == "BPE") {
+      write_file(folder + "/vocab.json", model["vocab"].dump());
+      std::string merges = "#version: 0.2\n";
+      for (const Json& merge : model["merges"]) {
+        merges += merge[0].get<std::string>() + ' ' + merge[1].get<std::string>() + '\n';
+      }
+      write_file(folder + "/merges.txt", merges);
+    } else {
+      std::vector<std::string> tokens(model["vocab"].size());
+      for (const auto& [token, id] : model["vocab"].items()) tokens[id.get<size_t>()] = token;
+      std::string lines;
+      for (const std::string& token : tokens) lines += token + '\n';
+      write_file(folder + "/vocab.txt", lines);
+    }
+    const auto older = load(folder);
+    for (const Json& one : Json::parse(read_file(fixture(name) + "/cases.json"))) {
+      EXPECT_EQ(older->encode(one["text"].get<std::string>()), one["ids"].get<Ids>())
+          << one["text"];
+      EXPECT_EQ(in_frame(*older->special().one_text, older->encode(one["text"].get<std::string>())),
+                one["whole"].get<Ids>());
+    }
+  }
+  fs::remove_all(folder);
+}
+
+TEST(HuggingFaceFiles, TheTokensThatFilesNameGoFirst) {
+  const std::string folder = testing::TempDir() + "/named_tokenizer";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::copy(fixture("gpt2") + "/tokenizer.json", folder + "/tokenizer.json");
+  write_file(folder + "/tokenizer_config.json",
+             R"({"bos_token": {"content": "a"}, "pad_token": "b", "eos_token": null})");
+  write_file(folder + "/special_tokens_map.json", R"({"bos_token": "c", "eos_token": "c"})");
+  const auto tokenizer = load(folder, {.pad = 1, .bos = 2, .eos = 3});
+  EXPECT_EQ(tokenizer->piece(tokenizer->special().bos), "a");
+  EXPECT_EQ(tokenizer->piece(tokenizer->special().eos), "c");
+  EXPECT_EQ(tokenizer->piece(*tokenizer->special().pad), "b");
+  fs::remove_all(folder);
+}
+
+TEST(HuggingFaceFiles, WhatIsNotKnownIsRefusedWithItsPlace) {
+  const Json file = Json::parse(read_file(fixture("llama3") + "/tokenizer.json"));
+  const auto error_with = [&](const char* pointer, const Json& value) {
+    Json changed = file;
+    changed[Json::json_pointer(pointer)] = value;
+    return error_of(ErrorKind::kData, [&] {
+      load_tokenizer(join_huggingface(changed.dump(), R"({"bos": 0, "eos": 1})"), "t.json");
+    });
+  };
+  EXPECT_THAT(error_with("/pre_tokenizer/pretokenizers/0/type", "UnicodeScripts"),
+              HasSubstr("t.json.pre_tokenizer.pretokenizers[0] is of the unknown type "
+                        "UnicodeScripts"));
+  EXPECT_THAT(error_with("/normalizer", {{"type", "Nmt"}}),
+              HasSubstr("t.json.normalizer is of the unknown type Nmt"));
+  EXPECT_THAT(error_with("/model/wonder", 1), HasSubstr("t.json.model has the unknown key wonder"));
+  EXPECT_THAT(error_with("/model/dropout", 0.1), HasSubstr("must have no dropout"));
+  EXPECT_THAT(error_with("/decoder/type", "CTC"),
+              HasSubstr("t.json.decoder is of the unknown type CTC"));
+  EXPECT_THAT(error_with("/pre_tokenizer/pretokenizers/0/pattern", {{"Regex", "(a"}}),
+              HasSubstr("has the expression '(a', which cannot be used"));
+  EXPECT_THAT(error_with("/model/merges/0", "a"), HasSubstr("has the merge 'a'"));
+  EXPECT_THAT(
+      error_of(ErrorKind::kData,
+               [&] { load_tokenizer(join_huggingface(file.dump(), R"({"bos": 0})"), "t.json"); }),
+      HasSubstr("the ids of t.json lack eos"));
+  EXPECT_THAT(
+      error_of(
+          ErrorKind::kData,
+          [&] { load_tokenizer(join_huggingface("[1]", R"({"bos": 0, "eos": 1})"), "t.json"); }),
+      HasSubstr("t.json must be an object"));
+}
+
+TEST(HuggingFaceFiles, AConfigMayNameATokenizer) {
+  TokenizerOptions options;
+  options.type = "huggingface";
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { options.validate(); }), HasSubstr("path"));
+  options.path = fixture("roberta") + "/tokenizer.json";
+  options.mask_piece = true;
+  EXPECT_EQ(read_tokenizer(options)->mask_id(), 4);
+  EXPECT_EQ(with_special_words(read_tokenizer(options))->encode("a <mask>"),
+            read_tokenizer(options)->encode("a <mask>"));
+}
+
+}  // namespace
+}  // namespace tapestry
