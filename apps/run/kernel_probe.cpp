@@ -34,8 +34,7 @@ Tensor probe_ids(uint32_t stream) {
 
 std::string kernel_probe(DType dtype, Precision precision) {
   ParamStore store(/*seed=*/1, dtype, Device{}, precision);
-  const LanguageModel model(probe_options(), {.size = kVocab}, /*causal=*/true,
-                            store.root());
+  const LanguageModel model(probe_options(), {.size = kVocab}, /*causal=*/true, store.root());
   Optimizer optimizer(optimizer_defaults(OptimizerType::kAdamW), store.named());
   for (uint32_t step = 0; step < 2; ++step) {
     Tape tape({.seed = 1, .step = step, .stream = 0});
