@@ -34,7 +34,7 @@ class FoldersWithTokenizers : public testing::TestWithParam<const char*> {
   void expect_figures(const std::string& model) const {
     const bool causal = expected_[0].contains("score");
     std::istringstream out(folder_.output(
-        concat(causal ? "score" : "fill-mask --top-k 3", " --model ", path(model)), lines()));
+        concat(causal ? "score --target -" : "fill-mask --top-k 3", " --model ", path(model)), lines()));
     for (const Json& row : expected_) {
       std::string line;
       ASSERT_TRUE(std::getline(out, line));
