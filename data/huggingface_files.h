@@ -36,7 +36,7 @@ bool is_huggingface(const std::string& bytes);
 
 /// What a model's config.json tells about its tokenizer.
 struct HuggingFaceHints {
-  std::optional<int64_t> pad, bos, eos, start;
+  std::optional<int64_t> pad = {}, bos = {}, eos = {}, start = {};
   int64_t rows = 0;
 };
 
