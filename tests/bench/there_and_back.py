@@ -113,7 +113,7 @@ def causal(binary, checkpoint, model, tokenizer, text_file, block):
         if ours != theirs:
             sys.exit(f"generate {prompt!r}: {ours}, transformers {theirs}")
     # score
-    found = binary("score", "--model", checkpoint, text="".join(p + "\n" for p in PROMPTS))
+    found = binary("score", "--model", checkpoint, "--target", "-", text="".join(p + "\n" for p in PROMPTS))
     for prompt, line in zip(PROMPTS, found.splitlines()):
         ids = begin + ids_of(prompt) + [eos]
         rows = log_probabilities(model, ids[:-1])

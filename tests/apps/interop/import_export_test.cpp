@@ -109,14 +109,27 @@ TEST_F(ExchangeCommands, ATrainingBeginsWithAFolder) {
   EXPECT_THAT(folder_.messages(), HasSubstr("parameters from"));
 }
 
+// Of our own tokenizers, too.
+TEST_F(ExchangeCommands, TokenizerJsonStandsForItsModel) {
+  train("translation");
+  export_to("theirs");
+  std::filesystem::remove(path("theirs/tokenizer.model"));
+  import_from("theirs", "back");
+  EXPECT_EQ(read_file(path("back/tokenizer.json")), read_file(path("theirs/tokenizer.json")));
+  const std::string lines = "ba ce di\nfo gu\n";
+  EXPECT_EQ(folder_.output(concat("translate --model ", path("back")), lines),
+            folder_.output(concat("translate --model ", path("run")), lines));
+}
+
 TEST_F(ExchangeCommands, AFolderWithAnUnknownTokenizerIsRefused) {
   train("translation");
   export_to("theirs");
   std::filesystem::remove(path("theirs/tokenizer.model"));
+  std::filesystem::rename(path("theirs/tokenizer.json"), path("theirs/sentencepiece.bpe.model"));
   const auto outcome = folder_.run(concat("import ", path("theirs"), " --output ", path("back")));
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("must have a tokenizer that Tapestry reads"));
-  EXPECT_THAT(outcome.err, HasSubstr("got tokenizer.json"));
+  EXPECT_THAT(outcome.err, HasSubstr("got sentencepiece.bpe.model"));
   EXPECT_FALSE(std::filesystem::exists(path("back")));
 }
 
