@@ -3,6 +3,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/dispatch.h"
+#include "core/kernels/convert.h"
+
 namespace tapestry {
 
 Init Init::xavier(int64_t out, int64_t in) {
@@ -36,23 +39,30 @@ namespace {
 
 int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
 
-// Elements [begin, end) of a parameter. Element i is draw i of the parameter's key.
-void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end, double* element) {
-  for (int64_t i = begin; i < end; ++i) {
-    switch (init.kind) {
-      case Init::Kind::kConstant:
-        element[i] = init.value;
-        break;
-      case Init::Kind::kNormal:
-        element[i] = init.value * philox_normal(key, i);
-        break;
-      case Init::Kind::kUniform: {
-        const Philox4 bits = philox(key, i);
-        element[i] = init.value * (2 * to_uniform(bits.v[0], bits.v[1]) - 1);
-        break;
-      }
+// Element i of a parameter is draw i of its key.
+double drawn(const Init& init, const PhiloxKey& key, int64_t i) {
+  switch (init.kind) {
+    case Init::Kind::kNormal:
+      return init.value * philox_normal(key, i);
+    case Init::Kind::kUniform: {
+      const Philox4 bits = philox(key, i);
+      return init.value * (2 * to_uniform(bits.v[0], bits.v[1]) - 1);
     }
+    case Init::Kind::kConstant:
+      break;
   }
+  return init.value;
+}
+
+// Elements [begin, end) of `values`: drawn in float64 and rounded, so float32 and float64 models
+// start at the same point.
+void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end,
+          const Tensor& values) {
+  dispatch_dtype(values.dtype(), [&](auto type) {
+    using T = decltype(type);
+    T* const element = values.data<T>();
+    for (int64_t i = begin; i < end; ++i) element[i] = element_cast<T>(drawn(init, key, i));
+  });
 }
 
 }  // namespace
@@ -89,19 +99,18 @@ int64_t ParamStore::elements() const {
 Parameter& ParamStore::create(const std::string& name, const Shape& shape,
                               const std::vector<InitRows>& init, DType dtype) {
   check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
-  // Drawn in float64 and rounded, so float32 and float64 models start at the same point.
-  Tensor value = Tensor::empty(shape, DType::kFloat64);
+  const Tensor value = Tensor::empty(shape, dtype);
   const PhiloxKey key{seed_, 0, stream_of(name.data(), name.size())};
   const int64_t rows = rows_of(shape), row = rows > 0 ? value.numel() / rows : 0;
   int64_t begin = 0;
   for (const InitRows& part : init) {
-    draw(part.init, key, begin * row, (begin + part.rows) * row, value.data<double>());
+    draw(part.init, key, begin * row, (begin + part.rows) * row, value);
     begin += part.rows;
   }
   check(begin == rows, "parameters", "'", name, "' has ", rows, " rows, ", begin,
         " of them start.");
   index_[name] = parameters_.size();
-  parameters_.push_back({name, Var::parameter(value.to(dtype).to(device_))});
+  parameters_.push_back({name, Var::parameter(value.to(device_))});
   return parameters_.back();
 }
 

@@ -98,7 +98,7 @@ void bind_config(ConfigSection& s, Config& config) {
                      "Folder of the run: checkpoints, logs, metrics.");
   s.read_optional_path(
       "init_from", config.init_from,
-      "Run, checkpoint, Hugging Face folder or PEFT folder whose tokenizer and parameters a new run "
+      "Run, checkpoint, Hugging Face or PEFT folder whose tokenizer and parameters a new run "
       "starts from.");
   s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, config); });
   s.section_if(reads_text(config),

@@ -9,8 +9,8 @@
 
 namespace tapestry::interop {
 
-/// The architecture of that name, a model_type, or with "" the first one that the model fits. Throws
-/// one Error(kConfig) with everything of the model that has no place there.
+/// The architecture of that name, a model_type, or with "" the first one that the model fits.
+/// Throws one Error(kConfig) with everything of the model that has no place there.
 const Architecture& fitting_architecture(const ModelFiles& model, const std::string& name);
 
 /// The files of the folder, adapters merged. `architecture` as above.

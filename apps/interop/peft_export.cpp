@@ -152,6 +152,12 @@ CheckpointContent peft_files(const ModelFiles& model, const std::string& name) {
   const ModelFacts facts = exported_facts(architecture, model);
   std::vector<TensorPair> table = expand(architecture.tensors, facts);
   if (folds_scale(architecture, model.config)) fold_scale(model.config, table);
+  // PEFT looks for modules by name, not for tensors.
+  for (TensorPair& pair : table) {
+    for (std::string& tensor : pair.theirs) {
+      tensor = todays_spelling(architecture, std::move(tensor));
+    }
+  }
   Adapters adapters;
   Reasons reasons;
   add_layers(model, table, adapters, reasons);

@@ -8,12 +8,15 @@
 namespace tapestry::interop {
 namespace {
 
+std::string replaced(std::string name, const char* from, const char* to) {
+  const size_t at = name.find(from);
+  if (at != std::string::npos) name.replace(at, std::string_view(from).size(), to);
+  return name;
+}
+
 std::string spelled(const Architecture& architecture, std::string name) {
   for (const Renaming& renaming : architecture.renamings) {
-    const size_t at = name.find(renaming.from);
-    if (at != std::string::npos) {
-      name.replace(at, std::string_view(renaming.from).size(), renaming.to);
-    }
+    name = replaced(std::move(name), renaming.from, renaming.to);
   }
   for (const Renaming& old : {Renaming{".gamma", ".weight"}, Renaming{".beta", ".bias"}}) {
     if (name.ends_with(old.from)) {
@@ -38,6 +41,13 @@ TensorNames::TensorNames(const Architecture& architecture, const std::vector<std
     const std::string full = whole ? own(name) : architecture.prefix + own(name);
     stored_.emplace(spelled(architecture, full), name);
   }
+}
+
+std::string todays_spelling(const Architecture& architecture, std::string name) {
+  for (const Renaming& renaming : architecture.renamings) {
+    name = replaced(std::move(name), renaming.to, renaming.from);
+  }
+  return name;
 }
 
 Json read_json(const std::string& path) {

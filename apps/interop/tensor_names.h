@@ -26,6 +26,9 @@ class TensorNames {
   std::map<std::string, std::string> stored_;
 };
 
+/// A name of a table as today's releases call the module that holds the tensor.
+std::string todays_spelling(const Architecture& architecture, std::string name);
+
 /// Reads a file of theirs. Throws Error(kData) where it is no object.
 Json read_json(const std::string& path);
 /// Throws Error(kData) with all of them.

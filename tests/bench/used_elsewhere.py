@@ -137,7 +137,9 @@ def text(run, prompts):
     folder, gguf = exported(run, "hf"), exported(run, "gguf", "--format", "gguf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    other = transformers.AutoModelForCausalLM.from_pretrained(gguf, gguf_file="model.gguf").eval()
+    # transformers 5.23 reads neither the vocabulary's size nor the positions of a GPT-2 from a GGUF file.
+    known = {"config": model.config} if model.config.model_type == "gpt2" else {}
+    other = transformers.AutoModelForCausalLM.from_pretrained(gguf, gguf_file="model.gguf", **known).eval()
     ours, theirs, difference = [], [], 0
     for start in starts:
         ids = tokenizer(start, return_tensors="pt")["input_ids"]
