@@ -121,6 +121,7 @@ TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
   const auto csv = [&](const std::string& text, const char* answer) {
     CorpusSpec spec;
     spec.csv = folder_.write("q.csv", text);
+    spec.context_column = "context";
     spec.answer_column = answer;
     return spec;
   };
@@ -134,7 +135,8 @@ TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
 TEST_F(Questions, MustBeText) {
   CorpusSpec spec;
   spec.csv =
-      folder_.write("q.csv", std::string("context,question\na b,Q\na \xff,Q\na \0b,Q\n", 34));
+      folder_.write("q.csv", std::string("context,question\na b,Q\na \xff,Q\na \0b,Q\n", 36));
+  spec.context_column = "context";
   FilterCounts counts;
   EXPECT_EQ(read_questions(spec, counts).size(), 1u);
   EXPECT_EQ(counts.of(Drop::kInvalidUtf8), 1);
