@@ -16,7 +16,6 @@
 #include "apps/tasks/crew.h"
 #include "core/clock.h"
 #include "core/cores.h"
-#include "core/device_name.h"
 #include "core/distributed/transport_mpi.h"
 
 namespace tapestry {
@@ -78,9 +77,6 @@ void Ranks::join(const DistributedOptions& options) {
                                     .report = [](const std::string& message) {
                                       tell(concat("warning: ", message));
                                     }});
-  const std::vector<std::string>& hosts = communicator_->hosts();
-  const auto end = hosts.begin() + rank();
-  set_default_gpu(static_cast<int>(std::count(hosts.begin(), end, *end)));
 }
 
 void Ranks::leave() { communicator_->finish(); }

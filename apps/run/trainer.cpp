@@ -32,8 +32,6 @@ std::unique_ptr<GradientExchange> make_exchange(const Config& config, Ranks& ran
                                                 const std::vector<ParamGroup>& groups) {
   const DistributedOptions& options = config.distributed;
   if (ranks.is_alone() && options.parts <= 1) return nullptr;
-  // Every rank has the model's parameters on a GPU of its own by now.
-  if (!parse_device(config.device).is_cpu()) ranks.communicator().connect_gpus(DeviceSums::kTree);
   constexpr double kMegabyte = 1 << 20;
   return std::make_unique<GradientExchange>(
       ranks.communicator(), groups,
