@@ -103,6 +103,16 @@ std::string Ranks::summary() const {
                 count == 1 ? " host" : " hosts");
 }
 
+std::string Ranks::device(const std::string& name) const {
+  const std::vector<std::string>& hosts = communicator_->hosts();
+  const auto place =
+      std::count(hosts.begin(), hosts.begin() + rank(), hosts[static_cast<size_t>(rank())]);
+  const bool open = name == "auto" || name == "cuda";
+  // Rank 0 keeps the name, which stands in its checkpoints.
+  if (place == 0 || !open || parse_device(name).is_cpu()) return name;
+  return concat("cuda:", place);
+}
+
 int Ranks::threads() const {
   const auto cores = static_cast<int>(allowed_cores().size());
   return std::max(1, cores / communicator_->ranks_on_these_cores());
