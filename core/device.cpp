@@ -1,6 +1,5 @@
 #include "core/device.h"
 
-#include <atomic>
 #include <charconv>
 #include <optional>
 
@@ -14,12 +13,10 @@ std::string Device::str() const { return is_cpu() ? "cpu" : "cuda:" + std::to_st
 
 namespace {
 
-std::atomic<int> default_gpu{0};
-
 // Without "auto", which asks the machine.
 std::optional<Device> device_named(const std::string& name) {
   if (name == "cpu") return Device{};
-  Device device{Device::Kind::kCuda, default_gpu};
+  Device device{Device::Kind::kCuda, 0};
   if (name == "cuda") return device;
   if (!name.starts_with("cuda:")) return std::nullopt;
   const char* end = name.data() + name.size();
@@ -35,12 +32,10 @@ void validate_device_name(const std::string& name, const OptionReport& report) {
                 "must be one of auto, cpu, cuda, cuda:N, got '", name, "'.");
 }
 
-void set_default_gpu(int index) { default_gpu = index; }
-
 Device parse_device(const std::string& name) {
   validate_device_name(name);
-  if (name == "auto" && cuda::device_count() == 0) return {};
-  const Device device = *device_named(name == "auto" ? "cuda" : name);
+  if (name == "auto") return cuda::device_count() > 0 ? Device{Device::Kind::kCuda, 0} : Device{};
+  const Device device = *device_named(name);
   const int count = device.is_cpu() ? 1 : cuda::device_count();
   if (device.index >= count) {
     fail(ErrorKind::kConfig, "[device] ", device, " is not available: CUDA devices found: ", count,

@@ -11,8 +11,4 @@ namespace tapestry {
 void validate_device_name(const std::string& device,
                           const OptionReport& report = OptionReport::throwing("device"));
 
-/// The GPU that parse_device() takes for "cuda" and "auto", 0 unless this was called: of several
-/// ranks on a machine each has one of its own.
-void set_default_gpu(int index);
-
 }  // namespace tapestry

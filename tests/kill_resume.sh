@@ -43,7 +43,7 @@ while [ "$done_kills" -lt "$kills" ]; do
   count=${ranks[RANDOM % ${#ranks[@]}]}
   launcher=()
   [ "$count" -eq 1 ] || launcher=(mpirun -np "$count" --oversubscribe)
-  starts[count]=$((${starts[count]:-0} + 1))
+  starts[$count]=$((${starts[$count]:-0} + 1))
   (exec=(exec); train "$work/killed" threads=$((count > 1 ? 1 : 2))) & pid=$!
   # Anywhere in a run's length, start-up and checkpoint writing included.
   sleep "$(awk -v r=$RANDOM -v ms=$whole_ms 'BEGIN { printf "%.3f", r / 32768 * ms / 1000 }')"

@@ -272,9 +272,10 @@ std::string text_of(const Json& value) {
 }  // namespace
 
 int run_bench(const BenchArguments& arguments, Ranks& ranks) {
-  const Config config = load_config(arguments.config, arguments.overrides,
-                                    /*check_files=*/arguments.shape.empty());
+  Config config = load_config(arguments.config, arguments.overrides,
+                              /*check_files=*/arguments.shape.empty());
   ranks.join(config.distributed);
+  config.device = ranks.device(config.device);
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
   const Device device = parse_device(config.device);
   check_precision(training_precision(config, device), device);

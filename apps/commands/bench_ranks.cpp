@@ -46,7 +46,7 @@ RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
       .parts = measured.ranks,
       .shard = measured.shard,
       .bucket_bytes = static_cast<int64_t>(config.distributed.bucket_mb * (1 << 20))};
-  if (!parse_device(config.device).is_cpu()) communicator.connect_gpus(DeviceSums::kTree);
+  if (!parse_device(config.device).is_cpu()) communicator.connect_gpus(config.distributed.sum);
   communicator.doing("measuring the link");
   measured.link = measure_link(communicator, {.bucket_bytes = options.bucket_bytes});
   communicator.doing("measuring steps");

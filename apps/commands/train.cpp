@@ -56,6 +56,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   std::unique_ptr<Resume> resume;
   std::unique_ptr<RunLog> log;
   const auto set_up_machine = [&] {
+    config.device = ranks.device(config.device);
     const Device device = parse_device(config.device);
     set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
     check_precision(training_precision(config, device), device);

@@ -89,6 +89,7 @@ struct DistributedOptions {
   int64_t parts = 0;            ///< of an update (ExchangeOptions); 0: not settled
   Shard shard = Shard::kNone;
   double bucket_mb = 8;
+  DeviceSums sum = DeviceSums::kTree;
   double timeout_seconds = 60;  ///< a rank that is silent for so long is dead
 };
 

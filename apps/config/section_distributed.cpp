@@ -23,6 +23,9 @@ void bind_distributed(ConfigSection& s, Config& config) {
   s.read("bucket_mb", options.bucket_mb,
          "Megabytes of gradients that travel at a time while the backward pass goes on.",
          above_up_to(0, kMostMegabytes));
+  s.read_choice("sum", options.sum, {{"tree", DeviceSums::kTree}, {"nccl", DeviceSums::kNccl}},
+                "Who adds up the gradients of several GPUs: tree has the same bits for any number "
+                "of ranks, nccl (NCCL by itself) others for another number.");
   s.read("timeout_seconds", options.timeout_seconds,
          "A rank that is silent for so long is dead, and the others stop.",
          between(5, kMostSeconds));

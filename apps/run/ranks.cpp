@@ -16,7 +16,6 @@
 #include "apps/tasks/crew.h"
 #include "core/clock.h"
 #include "core/cores.h"
-#include "core/device_name.h"
 #include "core/distributed/transport_mpi.h"
 
 namespace tapestry {
@@ -78,9 +77,6 @@ void Ranks::join(const DistributedOptions& options) {
                                     .report = [](const std::string& message) {
                                       tell(concat("warning: ", message));
                                     }});
-  const std::vector<std::string>& hosts = communicator_->hosts();
-  const auto end = hosts.begin() + rank();
-  set_default_gpu(static_cast<int>(std::count(hosts.begin(), end, *end)));
 }
 
 void Ranks::leave() { communicator_->finish(); }
@@ -105,6 +101,16 @@ std::string Ranks::summary() const {
   const auto count = std::set<std::string>(hosts.begin(), hosts.end()).size();
   return concat(size(), is_alone() ? " rank on " : " ranks on ", count,
                 count == 1 ? " host" : " hosts");
+}
+
+std::string Ranks::device(const std::string& name) const {
+  const std::vector<std::string>& hosts = communicator_->hosts();
+  const auto place =
+      std::count(hosts.begin(), hosts.begin() + rank(), hosts[static_cast<size_t>(rank())]);
+  const bool open = name == "auto" || name == "cuda";
+  // Rank 0 keeps the name, which stands in its checkpoints.
+  if (place == 0 || !open || parse_device(name).is_cpu()) return name;
+  return concat("cuda:", place);
 }
 
 int Ranks::threads() const {

@@ -42,6 +42,9 @@ class Ranks {
   std::string prefix() const;
   /// "4 ranks on 2 hosts"
   std::string summary() const;
+  /// Where this rank computes: where the config leaves the GPU open ("auto", "cuda"), each rank of
+  /// a host has one of its own.
+  std::string device(const std::string& name) const;
   /// What keeps the ranks of this host from using it, and the remedy; "" where nothing.
   std::string few_cores_warning() const;
   /// For set_num_threads() where the user gave none: those of the cores that are this rank's.

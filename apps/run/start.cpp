@@ -54,11 +54,6 @@ void settle_parts(Config& config, const Resume& resume, int64_t ranks) {
          " ranks; about the same update in ", ranks,
          ": training.gradient_accumulation_steps=", ranks, " training.batch_size=", size, '.');
   }
-  if (ranks > 1 && config.model.norm == NormKind::kBatch) {
-    fail(ErrorKind::kConfig,
-         "[train] model.norm is batchnorm, whose running statistics go through the micro-batches "
-         "one after the other: that is not done over ranks yet. Take one rank, or another norm.");
-  }
   int64_t& parts = config.distributed.parts;
   if (parts == 0) {
     const int64_t before = resume.goes_on() ? resume.state().parts : ranks;

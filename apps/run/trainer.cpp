@@ -32,8 +32,9 @@ std::unique_ptr<GradientExchange> make_exchange(const Config& config, Ranks& ran
                                                 const std::vector<ParamGroup>& groups) {
   const DistributedOptions& options = config.distributed;
   if (ranks.is_alone() && options.parts <= 1) return nullptr;
-  // Every rank has the model's parameters on a GPU of its own by now.
-  if (!parse_device(config.device).is_cpu()) ranks.communicator().connect_gpus(DeviceSums::kTree);
+  const bool on_gpus = !groups.empty() && !groups.front().params.empty() &&
+                       !groups.front().params.front().second.value().device().is_cpu();
+  if (!ranks.is_alone() && on_gpus) ranks.communicator().connect_gpus(options.sum);
   constexpr double kMegabyte = 1 << 20;
   return std::make_unique<GradientExchange>(
       ranks.communicator(), groups,
@@ -77,7 +78,17 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
     if (config.training.ema_decay > 0) begin_averages();
   }
   state_.parts = std::max<int64_t>(1, config.distributed.parts);
+  if (!ranks.is_alone() && config.model.norm == NormKind::kBatch) defer_statistics();
   expect_equal_parameters();
+}
+
+// What no gradient changes may be running statistics.
+void Trainer::defer_statistics() {
+  std::vector<Tensor> running;
+  for (const auto& [name, var] : params_) {
+    if (!var.needs_grad()) running.push_back(var.value());
+  }
+  statistics_.emplace(std::move(running));
 }
 
 void Trainer::launch_update() {

@@ -15,6 +15,7 @@
 #include "apps/run/resume.h"
 #include "apps/run/trainer_state.h"
 #include "apps/tasks/task.h"
+#include "autograd/running_statistics.h"
 #include "core/host_copy.h"
 #include "optim/ema.h"
 #include "optim/gradient_exchange.h"
@@ -59,6 +60,8 @@ class Trainer {
 
   /// Forward, backward, and the optimizer's step. On a GPU this waits only for the update before.
   void launch_update();
+  /// Running statistics wait for the moments of all ranks.
+  void defer_statistics();
   /// The gradients of this rank's micro-batches. Returns their CrossEntropy::sums.
   std::vector<Tensor> compute_gradients(const UpdateSize& size);
 
@@ -119,6 +122,7 @@ class Trainer {
   std::unique_ptr<GradientExchange> exchange_;  ///< where there are several ranks or parts
   Optimizer optimizer_;
   std::unique_ptr<Ema> ema_;
+  std::optional<DeferredStatistics> statistics_;  ///< of batch norms, on several ranks
   TrainerState state_;
   Window window_;
   std::optional<Launched> launched_;

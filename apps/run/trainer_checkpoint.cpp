@@ -48,7 +48,7 @@ void Trainer::load_training_tensors(const Resume& resume) {
   share(optimizer_.masters());
   share(optimizer_state);
   // Else it is the optimizer's own memory.
-  if (exchange_ && config_.distributed.shard == Shard::kOptimizer) {
+  if (!ranks_.is_alone() && config_.distributed.shard == Shard::kOptimizer) {
     exchange_->load_state(optimizer_, optimizer_state);
   }
   if (config_.training.ema_decay <= 0) return;

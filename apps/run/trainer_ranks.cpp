@@ -48,26 +48,32 @@ void Trainer::exchange(std::vector<Tensor>& sums, double computed) {
   }
   ranks_.communicator().doing("exchanging gradients");
   std::vector<double> own = {static_cast<double>(pending_signal()), state_.seconds, computed};
+  const Device device = task_.parameters().device();
   for (const Tensor& of_one : sums) {
-    const auto* const values = of_one.data<double>();
+    const Tensor host = of_one.to(Device{});
+    const auto* const values = host.data<double>();
     own.insert(own.end(), values, values + kSums);
   }
-  const std::vector<std::string> words = exchange_
-                                             ? exchange_->finish(bytes_of(own))
-                                             : ranks_.communicator().all_gather(bytes_of(own));
+  const std::string mine = pack({bytes_of(own), statistics_ ? statistics_->take() : ""});
+  const std::vector<std::string> words =
+      exchange_ ? exchange_->finish(mine) : ranks_.communicator().all_gather(mine);
   if (exchange_) window_.waited += exchange_->seconds_waited() - waited;
   sums.clear();
   window_.computed.resize(words.size());
+  std::vector<std::string> moments;
   for (size_t rank = 0; rank < words.size(); ++rank) {
-    const std::vector<double> word = numbers_of(words[rank]);
+    std::vector<std::string> texts = unpack(words[rank]);
+    const std::vector<double> word = numbers_of(texts.at(0));
+    moments.push_back(std::move(texts.at(1)));
     if (stop_signal_ == 0) stop_signal_ = static_cast<int>(word.at(0));
     if (rank == 0) agreed_seconds_ = word.at(1);
     window_.computed[rank] += word.at(2);
     for (size_t at = kOwn; at < word.size(); at += kSums) {
-      sums.push_back(
-          Tensor::from<double>({word.at(at), word.at(at + 1), word.at(at + 2)}, {kSums}));
+      sums.push_back(Tensor::from<double>({word.at(at), word.at(at + 1), word.at(at + 2)}, {kSums})
+                         .to(device));
     }
   }
+  if (statistics_) statistics_->apply(moments);
 }
 
 void Trainer::share(const NamedTensors& tensors) {

@@ -88,6 +88,20 @@ TEST_P(RanksTest, AnotherNumberOfThemGoesOn) {
   expect_equal(folder_.result("alone"), folder_.result("elastic"));
 }
 
+using NormsOfRanks = RanksTest;
+
+// Running statistics go through the micro-batches one after the other, whichever rank has them.
+TEST_P(NormsOfRanks, RunningStatisticsHaveTheSameBits) {
+  ASSERT_EQ(train(1, "alone", {"model.norm=batchnorm"}).code, 0);
+  for (const int ranks : {2, 4}) {
+    const std::string run = concat("run-", ranks);
+    const TinyRunFolder::Outcome outcome = train(ranks, run, {"model.norm=batchnorm"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    expect_equal(folder_.result("alone"), folder_.result(run));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Clm, NormsOfRanks, testing::Values("clm"));
 INSTANTIATE_TEST_SUITE_P(Tasks, RanksTest, testing::ValuesIn([] {
                            std::vector<std::string> tasks = {"regression"};
                            for (const auto& [task, config] : kTinyTasks) tasks.push_back(task);
