@@ -123,7 +123,7 @@ class NcclLink final : public DeviceLink {
                nullptr, "GPUs do not find each other");
     wait_until_settled(options.timeout_seconds, "GPUs do not find each other");
   }
-  ~NcclLink() override { abort(); }
+  ~NcclLink() override { cancel(); }
 
   std::unique_ptr<Operation> operation(Exchange exchange, const Bucket& bucket) override {
     return std::make_unique<NcclOperation>(*this, exchange, bucket);
@@ -142,7 +142,7 @@ class NcclLink final : public DeviceLink {
                "GPUs cannot take leave");
   }
 
-  void abort() noexcept override {
+  void cancel() noexcept override {
     if (comm_ != nullptr) nccl().ncclCommAbort(std::exchange(comm_, nullptr));
   }
 

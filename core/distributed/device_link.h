@@ -30,7 +30,7 @@ class DeviceLink {
   /// Takes leave of the others, who do the same. After the last operation.
   virtual void finish() = 0;
   /// What is under way on the GPU ends at once, unfinished.
-  virtual void abort() noexcept = 0;
+  virtual void cancel() noexcept = 0;
 };
 
 struct DeviceLinkOptions {

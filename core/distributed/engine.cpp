@@ -190,7 +190,7 @@ void CommunicatorEngine::end(int code) {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
-    if (link_) link_->abort();
+    if (link_) link_->cancel();
   }
   transport_->end_job(code);
 }
