@@ -169,7 +169,11 @@ void relocate(ConfigNode& node, const ConfigLocation& location) {
 /// when `node` can have no such child.
 ConfigNode* descend(ConfigNode& node, const std::string& path, const std::string& part,
                     const ConfigLocation& location, std::string& reason) {
-  if (node.kind == ConfigNode::Kind::kNull) node = ConfigNode::map(location);
+  // A list without entries, which a resolved config has, gets its first one so.
+  const bool empty = node.kind == ConfigNode::Kind::kList && node.items.empty();
+  if (node.kind == ConfigNode::Kind::kNull || (empty && !is_index(part))) {
+    node = ConfigNode::map(location);
+  }
   if (node.kind == ConfigNode::Kind::kMap) {
     if (ConfigEntry* entry = node.find(part)) return &entry->value;
     node.entries.push_back({part, location, {}});

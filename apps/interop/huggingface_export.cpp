@@ -109,7 +109,7 @@ Json generation_config(const ModelFiles& model, const Json& config) {
   const SearchOptions& search = model.config.generation;
   Json banned = Json::array();
   for (const int32_t id : model.tokenizers.target->special().banned()) banned.push_back({id});
-  generation["bad_words_ids"] = banned;
+  if (!banned.empty()) generation["bad_words_ids"] = banned;  // theirs takes no empty list
   if (model.config.model_type == ModelType::kEncoderDecoder) {
     generation["num_beams"] = search.num_beams;
     generation["max_length"] = std::min<int64_t>(model.config.model.max_position_embeddings, 512);

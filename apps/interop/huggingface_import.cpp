@@ -157,12 +157,13 @@ Config our_config(const Folder& folder, const std::string& task, Reasons& reason
   }
   if (task == "classification") data["labels"] = labels_of(folder.config, reasons);
   if (images) data["image"] = image_format(folder, reasons);
-  const Json config = {{"task", task},
-                       {"dtype", doubles ? "float64" : "float32"},
-                       {"output_dir", fs::absolute(folder.path).string()},
-                       {"data", data},
-                       {"model", model},
-                       {"training", {{"max_steps", 1}}}};
+  const Json config = {
+      {"task", task},
+      {"dtype", doubles ? "float64" : "float32"},
+      {"output_dir", (fs::path("runs") / fs::canonical(folder.path).filename()).string()},
+      {"data", data},
+      {"model", model},
+      {"training", {{"max_steps", 1}}}};
   try {
     return load_checkpoint_config(config.dump(), folder.path);
   } catch (const Error& error) {

@@ -82,6 +82,18 @@ TEST_F(ConfigTest, OverridesReachListEntriesByNumber) {
             "as in data.train.0.limit, or give the whole list.");
 }
 
+TEST_F(ConfigTest, OverridesGiveAnEmptyListItsEntry) {
+  const std::string list =
+      "task: translation\noutput_dir: run\ntraining: {max_steps: 1}\ndata:\n"
+      "  train: {tsv: data/b.tsv}\n  valid: []\n";
+  EXPECT_EQ(load_config(write(list), {"data.valid.tsv=" + (folder_ / "data/b.tsv").string()})
+                .data.valid.size(),
+            1u);
+  EXPECT_EQ(error_of(list, {"data.valid.0.tsv=data/b.tsv"}),
+            "command line: data.valid.0.tsv=data/b.tsv: 'data.valid' has 0 entries; 0 is out of "
+            "range (they count from 0).");
+}
+
 TEST_F(ConfigTest, ReadsEveryKindOfCorpus) {
   const Config config =
       load_config(write("task: translation\noutput_dir: run\ntraining: {max_steps: 1}\ndata:\n"

@@ -34,7 +34,8 @@ class FoldersWithTokenizers : public testing::TestWithParam<const char*> {
   void expect_figures(const std::string& model) const {
     const bool causal = expected_[0].contains("score");
     std::istringstream out(folder_.output(
-        concat(causal ? "score --target -" : "fill-mask --top-k 3", " --model ", path(model)), lines()));
+        concat(causal ? "score --target -" : "fill-mask --top-k 3", " --model ", path(model)),
+        lines()));
     for (const Json& row : expected_) {
       std::string line;
       ASSERT_TRUE(std::getline(out, line));
@@ -98,6 +99,8 @@ TEST_P(FoldersWithTokenizers, ComeHomeAsTheyWere) {
                 ? after["eos_token_id"]
                 : Json(),
             before["eos_token_id"].is_number() ? before["eos_token_id"] : Json());
+  const Json generation = Json::parse(read_file(path("home/generation_config.json")));
+  EXPECT_NE(generation.value("bad_words_ids", Json(1)), Json::array());  // an error over there
   import_from(path("home"), "again");
   expect_figures("again");
 }
