@@ -126,6 +126,13 @@ class HuggingFaceTokenizer : public Tokenizer {
     if (ids.mask) mask_id_ = known("mask", *ids.mask);
     Frames frames;
     if (file.has("post_processor")) frames = frames_of(file.part("post_processor"));
+    std::vector<const std::vector<int32_t>*> around = {&frames.one.before, &frames.one.after};
+    if (frames.two) {
+      around.insert(around.end(), {&frames.two->before, &frames.two->between, &frames.two->after});
+    }
+    for (const std::vector<int32_t>* const some : around) {
+      for (const int32_t id : *some) known("frame", id);
+    }
     special_.one_text = frames.one;
     special_.two_texts = frames.two;
     for (int64_t i = 0;; ++i) {

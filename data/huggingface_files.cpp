@@ -14,7 +14,7 @@ namespace tapestry {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // an ordered one looks through all keys for each
 
 constexpr std::string_view kHeader = "tapestry tokenizer.json 1\n";
 
@@ -40,12 +40,19 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
+// Null where it is missing.
+const Json& member(const Json& json, const char* key) {
+  static const Json kNull;
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  return found == json.end() ? kNull : *found;
+}
+
 // Ids by token: the added ones, then the model's.
 class Vocabulary {
  public:
   explicit Vocabulary(const Json& tokenizer) {
-    const Json model = tokenizer.value("model", Json::object());
-    const Json vocab = model.is_object() ? model.value("vocab", Json()) : Json();
+    const Json& model = member(tokenizer, "model");
+    const Json& vocab = member(model, "vocab");
     if (vocab.is_object()) {
       for (const auto& [token, id] : vocab.items()) {
         if (id.is_number_integer()) ids_[token] = id.get<int64_t>();
@@ -57,8 +64,7 @@ class Vocabulary {
         }
       }
     }
-    const Json added = tokenizer.value("added_tokens", Json::array());
-    for (const Json& token : added.is_array() ? added : Json::array()) {
+    for (const Json& token : member(tokenizer, "added_tokens")) {
       if (!token.is_object() || !token.contains("content") || !token.contains("id")) continue;
       if (token["content"].is_string() && token["id"].is_number_integer()) {
         ids_[token["content"].get<std::string>()] = token["id"].get<int64_t>();

@@ -2,6 +2,7 @@
 // tokenizer: whoever makes rows of tokens asks it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -58,7 +59,12 @@ struct SpecialIds {
   /// Fills rows behind their texts; lengths mask it.
   int32_t filler() const { return pad.value_or(eos); }
   /// Around a side of a translation, a text whose tokens are masked, and one that is classified.
-  TextFrame side() const { return one_text.value_or(TextFrame{{}, {eos}}); }
+  TextFrame side() const {
+    TextFrame frame = one_text.value_or(TextFrame{});
+    // Tokenizers of causal models end nothing, but a translation must end.
+    if (std::ranges::find(frame.after, eos) == frame.after.end()) frame.after.push_back(eos);
+    return frame;
+  }
   TextFrame masked() const { return one_text.value_or(TextFrame{{bos}, {}}); }
   TextFrame classified() const { return one_text.value_or(TextFrame{{bos}, {eos}}); }
   /// Around a question and its context.

@@ -74,7 +74,9 @@ class Generator {
     const SpecialIds& special = tokenizer().special();
     const std::vector<int32_t> ids = tokenizer().encode(text);
     if (begins_with_eos(config())) {
-      request.prompt = ids.empty() ? special.document() : special.prompt();
+      // As in training, where every example of prompts begins like a document.
+      const bool document = ids.empty() || reads_prompts(config());
+      request.prompt = document ? special.document() : special.prompt();
     }
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     if (request.prompt.empty()) {

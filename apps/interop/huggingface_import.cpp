@@ -309,7 +309,8 @@ void check_ids(const Json& theirs, const Config& config, const TokenizerPair& to
   const SpecialIds ids = special_ids(*tokenizers.target);
   const auto expect = [&](const char* key, std::optional<int32_t> own) {
     const auto found = theirs.find(key);
-    if (found == theirs.end() || !found->is_number_integer() || !own || *found == *own) return;
+    if (found == theirs.end() || !found->is_number_integer() || *found < 0 || !own) return;
+    if (*found == *own) return;
     reasons.push_back(concat(key, " is ", found->dump(), ", the tokenizer's is ", *own));
   };
   expect("pad_token_id", ids.pad);

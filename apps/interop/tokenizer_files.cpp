@@ -67,7 +67,9 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
     // A model may have several ends: the first is its usual one.
     const bool list = found->is_array() && !found->empty();
     const auto& value = list ? found->front() : *found;
-    if (value.is_number_integer()) id = value.template get<int64_t>();
+    if (!value.is_number_integer()) return;
+    const auto number = value.template get<int64_t>();
+    if (number >= 0 && (rows == 0 || number < rows)) id = number;  // -1 often means none
   };
   read("pad_token_id", hints.pad);
   read("bos_token_id", hints.bos);

@@ -51,6 +51,8 @@ std::string bytes_of(const std::vector<double>& numbers) {
 }
 
 std::vector<double> numbers_of(const std::string& bytes) {
+  check(bytes.size() % sizeof(double) == 0, "ranks", "expected numbers from a rank, got ",
+        bytes.size(), " bytes.");
   std::vector<double> numbers(bytes.size() / sizeof(double));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
@@ -86,7 +88,7 @@ int Ranks::fail(const std::string& message, int code) {
   if (rank > 0) wait_for_rank_0();
   std::cout.flush();  // results come before the error, even if both go to one file
   tell(concat("error: ", prefix(), message));
-  if (!is_alone()) communicator_->end_job(code);
+  communicator_->end_job(code);
   return code;
 }
 

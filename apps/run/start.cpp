@@ -57,7 +57,10 @@ void settle_parts(Config& config, const Resume& resume, int64_t ranks) {
   int64_t& parts = config.distributed.parts;
   if (parts == 0) {
     const int64_t before = resume.goes_on() ? resume.state().parts : ranks;
-    parts = steps % before == 0 && parts_fit(before, ranks) ? before : ranks;
+    parts = parts_fit(before, ranks) && steps % before == 0 ? before : ranks;
+  }
+  if (parts > 1 && config.cuda_graphs) {
+    fail(ErrorKind::kConfig, "[train] cuda_graphs needs distributed.parts=1, got ", parts, '.');
   }
   if (!parts_fit(parts, ranks)) {
     fail(ErrorKind::kConfig, "[train] distributed.parts is ", parts, ", which ", ranks,
@@ -85,6 +88,7 @@ void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
 
 std::string compare_kernels(Ranks& ranks, const Config& config, const Resume& resume, RunLog& log) {
   const Device device = parse_device(config.device);
+  ranks.expect_equal("the kind of device", device.is_cpu() ? "a CPU" : "a GPU", ErrorKind::kConfig);
   if (!device.is_cpu()) return "";
   const std::string kernels = kernel_probe(config.dtype, training_precision(config, device));
   const std::string difference = ranks.difference("the results of kernels", kernels);

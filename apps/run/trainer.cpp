@@ -199,6 +199,7 @@ int Trainer::run() {
 
     const bool best = (due(training.eval_steps) || is_over()) && validate();
     state_.seconds = steady_seconds() - started;
+    if (ranks_.is_alone()) agreed_seconds_ = state_.seconds;
     if (due(training.save_steps) || best || is_over()) save(best);
 
     if (const int signal = ranks_.is_alone() ? pending_signal() : stop_signal_; signal != 0) {

@@ -31,6 +31,7 @@ UpdateSize Trainer::agree_on(const UpdateSize& own) {
   UpdateSize size{.micro_batches = own.micro_batches};
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     const std::vector<double>& word = all[static_cast<size_t>(rank)];
+    check(word.size() == 5, "train", "expected 5 numbers from a rank, got ", word.size(), '.');
     check(std::equal(word.begin(), word.begin() + 3, all.front().begin()), "train",
           ranks_.name_of(rank), " stands at update ", word[0], ", epoch ", word[1], ", batch ",
           word[2], "; rank 0 at ", all[0][0], ", ", all[0][1], ", ", all[0][2], '.');

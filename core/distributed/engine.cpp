@@ -187,11 +187,14 @@ void CommunicatorEngine::work() {
 }
 
 void CommunicatorEngine::end(int code) {
+  DeviceLink* link = nullptr;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
-    if (link_) link_->cancel();
+    link = link_.get();
   }
+  changed_.notify_all();
+  if (link != nullptr) link->cancel();
   transport_->end_job(code);
 }
 
@@ -265,9 +268,17 @@ void CommunicatorEngine::give_up(const std::exception& error) {
     if (ended_ || !ready_) return;
   }
   // The thread that trains may be long in coming to its next call.
-  if (options_.report) options_.report(error.what());
   const auto* const own = dynamic_cast<const Error*>(&error);
-  end(own != nullptr ? static_cast<int>(own->kind()) : 1);
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const ErrorKind kind = own != nullptr ? own->kind()
+                         : no_memory    ? ErrorKind::kOutOfMemory
+                                        : ErrorKind::kRuntime;
+  try {
+    const char* const what = no_memory ? "out of memory" : error.what();
+    if (options_.report) options_.report(concat("rank ", rank_, ", ", host_, ": ", what));
+  } catch (const std::bad_alloc&) {  // there is none to say so
+  }
+  end(static_cast<int>(kind));
 }
 
 }  // namespace tapestry

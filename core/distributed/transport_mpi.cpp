@@ -111,6 +111,7 @@ std::filesystem::path folder_of_executable() {
 
 bool launched_with_others() {
   if (const int64_t ranks = number_of("OMPI_COMM_WORLD_SIZE"); ranks > 0) return ranks > 1;
+  if (number_of("SLURM_STEP_NUM_TASKS") == 1) return false;  // whatever else srun sets
   return getenv("PMIX_RANK") != nullptr || number_of("PMI_SIZE") > 1 ||
          number_of("SLURM_STEP_NUM_TASKS") > 1;
 }

@@ -13,9 +13,15 @@ namespace tapestry::tokenizers {
 namespace {
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
+  size_t at = text.find(from);
+  if (from.empty() || at == std::string::npos) return;
+  std::string replaced;
+  size_t begin = 0;
+  for (; at != std::string::npos; at = text.find(from, begin)) {
+    replaced.append(text, begin, at - begin).append(to);
+    begin = at + from.size();
   }
+  text = replaced.append(text, begin);
 }
 
 std::string joined(const std::vector<std::string>& tokens) {
@@ -112,6 +118,7 @@ Decoder byte_fallback(const Part& part) {
 
 Decoder strip(const Part& part) {
   part.allow({"content", "start", "stop"});
+  if (part.text("content").empty()) part.refuse("must have a content to strip");
   return [content = part.text("content"), start = part.integer("start"),
           stop = part.integer("stop")](std::vector<std::string>& tokens) {
     for (std::string& token : tokens) {

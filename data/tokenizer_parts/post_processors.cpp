@@ -1,5 +1,7 @@
 #include "data/tokenizer_parts/post_processors.h"
 
+#include <limits>
+
 #include "core/error.h"
 
 namespace tapestry::tokenizers {
@@ -7,13 +9,19 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
+int32_t checked_id(const Part& part, const Part::Json& id) {
+  const bool fits = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<int32_t>::max();
+  if (!fits) part.refuse(concat("must have ids of tokens, got ", id.dump()));
+  return id.get<int32_t>();
+}
+
 // ["</s>", 2]
 int32_t id_of(const Part& part, const char* key) {
   const Part::Json& pair = part.value(key);
-  if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer()) {
+  if (!pair.is_array() || pair.size() != 2) {
     part.refuse(concat("must have a token and its id as ", key));
   }
-  return pair[1].get<int32_t>();
+  return checked_id(part, pair[1]);
 }
 
 Frames bert(const Part& part) {
@@ -48,7 +56,7 @@ std::vector<Ids> around_texts(const Part& part, const char* key,
     }
     const Part specials = part.part("special_tokens");
     const Part special = specials.part(item.part("SpecialToken").text("id").c_str());
-    for (const auto& id : special.value("ids")) around.back().push_back(id.get<int32_t>());
+    for (const auto& id : special.value("ids")) around.back().push_back(checked_id(special, id));
   }
   if (around.size() != texts.size() + 1) part.refuse(concat("must have all texts in ", key));
   return around;

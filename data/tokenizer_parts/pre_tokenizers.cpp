@@ -156,10 +156,9 @@ PreTokenizer metaspace(const Part& part) {
       Behavior::kMergedWithNext, /*invert=*/false);
   return {[=](std::vector<std::string>& pieces, const PiecePlace& place) {
     for (std::string& piece : pieces) {
-      for (size_t at = piece.find(' '); at != std::string::npos;
-           at = piece.find(' ', at + mark.size())) {
-        piece.replace(at, 1, mark);
-      }
+      std::string marked;
+      for (const char byte : piece) byte == ' ' ? marked += mark : marked += byte;
+      piece = std::move(marked);
     }
     if (scheme == "always") put_in_front(pieces, mark, place);
     if (scheme == "first" && place.begins_text && !place.continued && !pieces.empty() &&

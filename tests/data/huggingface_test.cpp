@@ -111,7 +111,7 @@ TEST(HuggingFaceIds, AreThoseOfEachKind) {
 
 // GPT-2's and BERT's older files say the same as tokenizer.json.
 TEST(HuggingFaceFiles, OlderOnesMakeTheSameTokenizer) {
-  const std::string folder = testing::TempDir() + "/older_tokenizer";
+  const std::string folder = concat(testing::TempDir(), "/older_tokenizer.", getpid());
   for (const char* name : {"gpt2", "bert"}) {
     fs::remove_all(folder);
     fs::create_directories(folder);
@@ -143,7 +143,7 @@ TEST(HuggingFaceFiles, OlderOnesMakeTheSameTokenizer) {
 }
 
 TEST(HuggingFaceFiles, TheTokensThatFilesNameGoFirst) {
-  const std::string folder = testing::TempDir() + "/named_tokenizer";
+  const std::string folder = concat(testing::TempDir(), "/named_tokenizer.", getpid());
   fs::remove_all(folder);
   fs::create_directories(folder);
   fs::copy(fixture("gpt2") + "/tokenizer.json", folder + "/tokenizer.json");

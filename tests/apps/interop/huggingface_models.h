@@ -1,6 +1,8 @@
 // Folders of tests/fixtures/huggingface as models of ours, and their logits.
 #pragma once
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -134,7 +136,8 @@ inline std::string values_of(const TensorReader& reader, const StoredTensor& ten
 /// A copy of a fixture in which something is changed.
 class BrokenFolder {
  public:
-  explicit BrokenFolder(const std::string& name) : path_(testing::TempDir() + "/broken_" + name) {
+  explicit BrokenFolder(const std::string& name)
+      : path_(concat(testing::TempDir(), "/broken_", name, '.', getpid())) {
     fs::remove_all(path_);
     fs::copy(fixture(name), path_);
   }

@@ -1,6 +1,7 @@
 // Models made by Hugging Face's transformers (tests/fixtures/huggingface.py): their logits in our
 // models, and their tensors after an import and an export.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -240,7 +241,7 @@ TEST(HuggingFaceExport, FoldsTheScaleOfEmbeddings) {
   ModelFiles files = files_of(fixture("gpt2"));
   files.config.model.scale_embeddings = true;
   const Tensor expected = logits_of(files, input);
-  const std::string path = testing::TempDir() + "/folded";
+  const std::string path = concat(testing::TempDir(), "/folded.", getpid());
   fs::remove_all(path);
   fs::create_directories(path);
   for (const auto& [name, content] : huggingface_files(files, "")) {

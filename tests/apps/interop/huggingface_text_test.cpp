@@ -1,6 +1,7 @@
 // Folders of transformers with their own tokenizers, through the commands: the figures are those of
 // transformers (tests/fixtures/huggingface_text.py).
 #include <gmock/gmock.h>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -99,8 +100,10 @@ TEST_P(FoldersWithTokenizers, ComeHomeAsTheyWere) {
                 ? after["eos_token_id"]
                 : Json(),
             before["eos_token_id"].is_number() ? before["eos_token_id"] : Json());
-  const Json generation = Json::parse(read_file(path("home/generation_config.json")));
-  EXPECT_NE(generation.value("bad_words_ids", Json(1)), Json::array());  // an error over there
+  if (std::filesystem::exists(path("home/generation_config.json"))) {
+    const Json generation = Json::parse(read_file(path("home/generation_config.json")));
+    EXPECT_NE(generation.value("bad_words_ids", Json(1)), Json::array());  // an error over there
+  }
   import_from(path("home"), "again");
   expect_figures("again");
 }

@@ -1,6 +1,7 @@
 // Adapters made by the library PEFT (tests/fixtures/huggingface_peft.py) in our models, and ours in
 // its files.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "apps/interop/huggingface_export.h"
 #include "nn/adapter.h"
@@ -29,7 +30,7 @@ class ExportedAdapters {
   const std::string& path() const { return path_; }
 
  private:
-  std::string path_ = testing::TempDir() + "/exported_adapters";
+  std::string path_ = concat(testing::TempDir(), "/exported_adapters.", getpid());
 };
 
 struct PeftCase {
@@ -71,7 +72,7 @@ TEST_P(Peft, ExportedAdaptersComputeTheSame) {
 TEST_P(Peft, MergedTheyComputeTheSame) {
   const std::string folder = fixture(GetParam().name);
   const Record input = parsed(folder + "/logits.json");
-  const std::string path = testing::TempDir() + "/merged";
+  const std::string path = concat(testing::TempDir(), "/merged.", getpid());
   fs::remove_all(path);
   fs::create_directories(path);
   for (const auto& [name, content] : huggingface_files(files_of(folder), GetParam().base)) {
