@@ -2,6 +2,7 @@
 
 #include <cpuid.h>
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 
 #include "core/blas.h"
 #include "core/error.h"
+#include "core/parallel.h"
 
 namespace tapestry {
 namespace {
@@ -30,6 +32,7 @@ constexpr const char* kCoreVariable = "OPENBLAS_CORETYPE";
 class OpenBlas {
  public:
   OpenBlas() {
+    check_room(num_threads());
     const CpuTraits cpu = this_cpu();
     const bool forced_by_user = std::getenv(kCoreVariable) != nullptr;
     const std::string wanted = openblas_core_for(cpu);
@@ -55,6 +58,21 @@ class OpenBlas {
   std::string warning;
 
  private:
+  // Where a limit leaves no room for the buffer of a thread's first product, OpenBLAS 0.3 asks
+  // again and again, for ever.
+  static void check_room(int threads) {
+    constexpr size_t kBuffer = size_t{128} << 20;  // of address space, not of memory
+    const size_t bytes = kBuffer * static_cast<size_t>(threads);
+    void* const room =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) {
+      fail(ErrorKind::kOutOfMemory, "[blas] ", threads, threads == 1 ? " thread" : " threads",
+           " of OpenBLAS must find ", bytes >> 20,
+           " MB of address space, and the limit of this process (ulimit -v) leaves less.");
+    }
+    munmap(room, bytes);
+  }
+
   template <class F>
   F symbol(const char* name) {
     void* address = dlsym(handle_, name);

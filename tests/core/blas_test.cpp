@@ -1,12 +1,17 @@
 #include "core/blas_cpu.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "core/blas.h"
+#include "core/error.h"
+#include "core/parallel.h"
 
 namespace tapestry {
 namespace {
@@ -53,6 +58,29 @@ TEST(Blas, RunsTheChosenCoreOnThisMachine) {
 }
 
 // Many threads call the single-threaded library at once; each must get its own product.
+// The sanitizer needs address space without end.
+#ifndef __SANITIZE_ADDRESS__
+TEST(Blas, WithoutRoomForItsBuffersIsOutOfMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has not loaded it
+  const auto load_in_little_room = [] {
+    set_num_threads(4);
+    std::ifstream sizes("/proc/self/statm");
+    rlim_t pages = 0;
+    sizes >> pages;
+    const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{300} << 20);
+    const rlimit limit{bytes, bytes};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      blas_description();
+    } catch (const Error& error) {
+      _exit(static_cast<int>(error.kind()));
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(load_in_little_room(), testing::ExitedWithCode(5), "");
+}
+#endif
+
 TEST(Blas, ConcurrentCallsDoNotDisturbEachOther) {
   constexpr int kSize = 96;
   std::vector<std::thread> threads;
