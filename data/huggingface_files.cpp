@@ -18,7 +18,28 @@ using Json = nlohmann::json;  // an ordered one looks through all keys for each
 
 constexpr std::string_view kHeader = "tapestry tokenizer.json 1\n";
 
+// Whoever walks through the parts of a tokenizer goes down as deep as they are.
+void check_depth(const std::string& bytes, const std::string& name) {
+  constexpr int64_t kDeepest = 64;
+  int64_t depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const char byte = bytes[i];
+    if (in_text && byte == '\\') {
+      ++i;
+    } else if (byte == '"') {
+      in_text = !in_text;
+    } else if (!in_text && (byte == '{' || byte == '[') && ++depth > kDeepest) {
+      fail(ErrorKind::kData, "[tokenizer] ", name, " is nested more than ", kDeepest,
+           " levels deep at byte ", i, '.');
+    } else if (!in_text && (byte == '}' || byte == ']')) {
+      --depth;
+    }
+  }
+}
+
 Json parse_object(const std::string& bytes, const std::string& name) {
+  check_depth(bytes, name);
   Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) fail(ErrorKind::kData, "[tokenizer] ", name, " is not a JSON object.");
   return json;

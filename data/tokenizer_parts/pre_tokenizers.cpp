@@ -84,6 +84,7 @@ Cut cut_by(Find find, Behavior behavior, bool invert) {
       segments_of(piece, matches, invert, segments);
       join_segments(behavior, segments);
       for (const Segment& segment : segments) {
+        if (segment.begin == segment.end) continue;
         result.emplace_back(piece, segment.begin, segment.end - segment.begin);
       }
     }

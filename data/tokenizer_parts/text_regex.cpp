@@ -46,16 +46,22 @@ void TextRegex::find_all(std::string_view text, std::vector<ByteRange>& matches)
   auto* const regex = static_cast<regex_t*>(regex_.get());
   const OnigUChar* const begin = bytes_of(text.data());
   const OnigUChar* const end = begin + text.size();
-  for (size_t at = 0; at < text.size();) {
+  size_t before = std::string_view::npos;  // where the match before ends
+  for (size_t at = 0; at <= text.size() && !text.empty();) {
     const int found =
         onig_search(regex, begin, end, begin + at, end, region.get(), ONIG_OPTION_NONE);
     if (found == ONIG_MISMATCH) return;
     check(found >= 0, "tokenizer", "the regular expression failed with code ", found, '.');
     const auto first = static_cast<size_t>(region->beg[0]);
     const auto last = static_cast<size_t>(region->end[0]);
-    if (last > first) matches.emplace_back(first, last);
-    at = last;
-    if (last == first) next_code_point(text, at);  // nothing is matched here
+    if (last > first || last != before) {
+      matches.emplace_back(first, last);
+      at = before = last;
+    } else if (at < text.size()) {
+      next_code_point(text, at);
+    } else {
+      return;
+    }
   }
 }
 

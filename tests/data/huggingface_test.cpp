@@ -7,6 +7,8 @@
 #include "data/files.h"
 #include "data/special_words.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_parts/normalizers.h"
+#include "data/tokenizer_parts/pre_tokenizers.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 
@@ -55,6 +57,38 @@ TEST_P(HuggingFaceTokenizers, GiveTheTextsOfTheWheel) {
     EXPECT_EQ(tokenizer_->decode(one["ids"].get<Ids>()), one["decoded"].get<std::string>())
         << one["text"];
   }
+}
+
+// What the wheel 0.23.3 makes of matches without characters.
+TEST(HuggingFaceParts, CutWhereAnEmptyMatchIs) {
+  using Pieces = std::vector<std::string>;
+  const auto cut = [](const char* expression, const char* behavior, const char* text) {
+    const nlohmann::json json = {
+        {"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", behavior}};
+    Pieces pieces = {text};
+    tokenizers::make_pre_tokenizer(tokenizers::Part(json, "here")).cut(pieces, {});
+    return pieces;
+  };
+  EXPECT_EQ(cut(R"((?=(\d{3})+(?!\d)))", "Isolated", "1234567 a"), (Pieces{"1", "234", "567 a"}));
+  EXPECT_EQ(cut(R"((?<=\d))", "Isolated", "12 a1b2"), (Pieces{"1", "2", " a1", "b2"}));
+  EXPECT_EQ(cut("x*", "Isolated", "xxaxb"), (Pieces{"xx", "a", "x", "b"}));
+  EXPECT_EQ(cut("x*", "Isolated", "\u00e9y"), (Pieces{"\u00e9", "y"}));
+  for (const char* behavior :
+       {"Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous", "Removed"}) {
+    EXPECT_EQ(cut("(?=[A-Z])", behavior, "ABcD"), (Pieces{"A", "Bc", "D"})) << behavior;
+  }
+  const auto replaced = [](const char* expression, const char* text) {
+    const nlohmann::json json = {
+        {"type", "Replace"}, {"pattern", {{"Regex", expression}}}, {"content", "_"}};
+    std::string result = text;
+    tokenizers::make_normalizer(tokenizers::Part(json, "here"))(result, false);
+    return result;
+  };
+  EXPECT_EQ(replaced("^", "ab a"), "_ab a");
+  EXPECT_EQ(replaced("$", "ab a"), "ab a_");
+  EXPECT_EQ(replaced(R"(\b)", "ab a"), "_ab_ _a_");
+  EXPECT_EQ(replaced("(?<=a)", "ab a"), "a_b a_");
+  EXPECT_EQ(replaced("^", ""), "");
 }
 
 // A checkpoint keeps the file as it came.
@@ -187,6 +221,18 @@ TEST(HuggingFaceFiles, WhatIsNotKnownIsRefusedWithItsPlace) {
           ErrorKind::kData,
           [&] { load_tokenizer(join_huggingface("[1]", R"({"bos": 0, "eos": 1})"), "t.json"); }),
       HasSubstr("t.json must be an object"));
+}
+
+TEST(HuggingFaceFiles, DeepOnesAreRefused) {
+  const TempFolder folder;
+  const auto error = [&](const std::string& model) {
+    const std::string path = folder.write("tokenizer.json", "{\"model\": " + model + "}");
+    return error_of(ErrorKind::kData, [&] { load(path); });
+  };
+  const std::string deep(100000, '[');
+  EXPECT_THAT(error(deep + std::string(deep.size(), ']')),
+              HasSubstr("tokenizer.json is nested more than 64 levels deep at byte 73."));
+  EXPECT_THAT(error("\"" + deep + "\\\"[\""), testing::Not(HasSubstr("nested")));
 }
 
 TEST(HuggingFaceFiles, AConfigMayNameATokenizer) {
