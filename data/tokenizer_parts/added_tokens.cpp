@@ -1,6 +1,7 @@
 #include "data/tokenizer_parts/added_tokens.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/error.h"
 #include "data/tokenizer.h"
@@ -43,19 +44,20 @@ AddedToken::AddedToken(const Part& part) {
 
 void TokenFinder::add(const AddedToken& token, const std::string& content) {
   if (content.empty()) return;
-  begins_[static_cast<unsigned char>(content[0])] = true;
-  const Pattern pattern{content, token.id, token.single_word, token.lstrip, token.rstrip};
-  const auto place = std::find_if(patterns_.begin(), patterns_.end(), [&](const Pattern& other) {
-    return other.content.size() < content.size();
-  });
-  patterns_.insert(place, pattern);
+  std::vector<size_t>& lengths = lengths_[static_cast<unsigned char>(content[0])];
+  const auto place = std::ranges::lower_bound(lengths, content.size(), std::greater<>());
+  if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
+  patterns_.try_emplace(
+      content, Pattern{content.size(), token.id, token.single_word, token.lstrip, token.rstrip});
 }
 
 const TokenFinder::Pattern* TokenFinder::longest_at(std::string_view rest) const {
-  const auto found = std::find_if(patterns_.begin(), patterns_.end(), [&](const Pattern& pattern) {
-    return rest.starts_with(pattern.content);
-  });
-  return found == patterns_.end() ? nullptr : &*found;
+  for (const size_t length : lengths_[static_cast<unsigned char>(rest[0])]) {
+    if (length > rest.size()) continue;
+    const auto found = patterns_.find(rest.substr(0, length));
+    if (found != patterns_.end()) return &found->second;
+  }
+  return nullptr;
 }
 
 std::vector<TextSection> TokenFinder::sections(std::string_view text) const {
@@ -65,13 +67,12 @@ std::vector<TextSection> TokenFinder::sections(std::string_view text) const {
     if (done < end) sections.push_back({text.substr(done, end - done)});
   };
   for (size_t at = 0; !patterns_.empty() && at < text.size();) {
-    const Pattern* const found =
-        begins_[static_cast<unsigned char>(text[at])] ? longest_at(text.substr(at)) : nullptr;
+    const Pattern* const found = longest_at(text.substr(at));
     if (found == nullptr) {
       ++at;
       continue;
     }
-    size_t begin = at, end = at + found->content.size();
+    size_t begin = at, end = at + found->bytes;
     at = end;
     if (found->single_word) {
       const bool inside =

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "data/tokenizer_parts/part.h"
@@ -40,14 +42,20 @@ class TokenFinder {
 
  private:
   struct Pattern {
-    std::string content;
+    size_t bytes;
     int32_t id;
     bool single_word, lstrip, rstrip;
   };
   const Pattern* longest_at(std::string_view rest) const;
 
-  std::vector<Pattern> patterns_;  // the longest first
-  bool begins_[256] = {};          // whether a pattern begins with the byte
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  // By content. Vocabularies have had thousands of them with few lengths.
+  std::unordered_map<std::string, Pattern, Hash, std::equal_to<>> patterns_;
+  std::vector<size_t> lengths_[256];  // of those that begin with the byte, the longest first
 };
 
 }  // namespace tapestry::tokenizers
