@@ -220,6 +220,8 @@ struct LoadContext {
   bool cache_is_shared = false;
   std::function<void(const LoadProgress&)> progress = {};  ///< a few times a second
   std::function<void(const std::string&)> warn = {};
+  /// Gets the checksum of the rows, whether they were encoded now or before.
+  std::function<void(int64_t)> loaded = {};
 };
 
 /// What stands around the tokens of pairs, and what a search over them needs to know. The decoder

@@ -155,6 +155,30 @@ std::string path_of(const char* kind, uint64_t key, const LoadContext& context) 
   return (std::filesystem::path(context.cache) / name.str()).string();
 }
 
+// Found or made.
+std::shared_ptr<const TokenTable> table_of(
+    const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
+    const std::function<CorpusFacts(TableBuilder& table)>& make) {
+  const std::optional<uint64_t> number = key.value();
+  if (!context.cache.empty() && number) {
+    const std::string path = path_of(kind, *number, context);
+    if (auto table = TokenTable::open(path, *number, columns)) return table;
+    try {
+      TableBuilder builder(columns, path, *number);
+      CorpusFacts facts = make(builder);
+      return builder.finish(std::move(facts));
+    } catch (const WriteFailure& failure) {
+      if (context.warn) {
+        context.warn(concat("the encoded data cannot be kept (", failure.what(),
+                            "): it stays in memory, and the next start encodes it again"));
+      }
+    }
+  }
+  TableBuilder builder(columns);
+  CorpusFacts facts = make(builder);
+  return builder.finish(std::move(facts));
+}
+
 }  // namespace
 
 ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context)
@@ -190,24 +214,9 @@ void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
 std::shared_ptr<const TokenTable> cached_table(
     const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
     const std::function<CorpusFacts(TableBuilder& table)>& make) {
-  const std::optional<uint64_t> number = key.value();
-  if (!context.cache.empty() && number) {
-    const std::string path = path_of(kind, *number, context);
-    if (auto table = TokenTable::open(path, *number, columns)) return table;
-    try {
-      TableBuilder builder(columns, path, *number);
-      CorpusFacts facts = make(builder);
-      return builder.finish(std::move(facts));
-    } catch (const WriteFailure& failure) {
-      if (context.warn) {
-        context.warn(concat("the encoded data cannot be kept (", failure.what(),
-                            "): it stays in memory, and the next start encodes it again"));
-      }
-    }
-  }
-  TableBuilder builder(columns);
-  CorpusFacts facts = make(builder);
-  return builder.finish(std::move(facts));
+  auto table = table_of(kind, columns, key, context, make);
+  if (context.loaded) context.loaded(table->facts().checksum);
+  return table;
 }
 
 std::shared_ptr<const TokenTable> load_table(const TableRequest& request,

@@ -153,6 +153,7 @@ void visit(CorpusFacts& facts, Visitor& visitor) {
   visitor(facts.parts);
   visitor(facts.numbers);
   visitor(facts.texts);
+  visitor(facts.checksum);
 }
 
 // A file mapped read-only.
@@ -258,10 +259,34 @@ struct TableBuilder::File {
   AtomicFile offsets;  // is appended to it
 };
 
-TableBuilder::TableBuilder(int64_t columns) : columns_(columns), offsets_{0} {}
+// Apart, since a file gets both in parts.
+struct TableBuilder::Checksum {
+  using State = std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)>;
+
+  Checksum() {
+    XXH3_64bits_reset(ids.get());
+    XXH3_64bits_reset(offsets.get());
+  }
+  void add(const std::vector<int32_t>& more_ids, const std::vector<int64_t>& more_offsets) {
+    XXH3_64bits_update(ids.get(), more_ids.data(), more_ids.size() * sizeof(int32_t));
+    XXH3_64bits_update(offsets.get(), more_offsets.data(), more_offsets.size() * sizeof(int64_t));
+  }
+  int64_t value() const {
+    const uint64_t both[] = {XXH3_64bits_digest(ids.get()), XXH3_64bits_digest(offsets.get())};
+    return static_cast<int64_t>(XXH3_64bits(both, sizeof both));
+  }
+
+  State ids{XXH3_createState(), XXH3_freeState}, offsets{XXH3_createState(), XXH3_freeState};
+};
+
+TableBuilder::TableBuilder(int64_t columns)
+    : columns_(columns), offsets_{0}, checksum_(std::make_unique<Checksum>()) {}
 
 TableBuilder::TableBuilder(int64_t columns, const std::string& path, uint64_t key)
-    : columns_(columns), offsets_{0}, file_(std::make_unique<File>(path, key)) {}
+    : columns_(columns),
+      offsets_{0},
+      file_(std::make_unique<File>(path, key)),
+      checksum_(std::make_unique<Checksum>()) {}
 
 TableBuilder::~TableBuilder() = default;
 
@@ -278,6 +303,7 @@ void TableBuilder::add(std::initializer_list<std::span<const int32_t>> row) {
 }
 
 void TableBuilder::flush() {
+  checksum_->add(ids_, offsets_);
   file_->ids.write(ids_.data(), ids_.size() * sizeof(int32_t));
   file_->offsets.write(offsets_.data(), offsets_.size() * sizeof(int64_t));
   ids_.clear();
@@ -286,6 +312,8 @@ void TableBuilder::flush() {
 
 std::shared_ptr<const TokenTable> TableBuilder::finish(CorpusFacts facts) {
   if (file_ == nullptr) {
+    checksum_->add(ids_, offsets_);
+    facts.checksum = checksum_->value();
     struct Owner {
       std::vector<int32_t> ids;
       std::vector<int64_t> offsets;
@@ -301,6 +329,7 @@ std::shared_ptr<const TokenTable> TableBuilder::finish(CorpusFacts facts) {
     return table;
   }
   flush();
+  facts.checksum = checksum_->value();
   FactsWriter writer;
   visit(facts, writer);
   Header header{};

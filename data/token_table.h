@@ -27,6 +27,7 @@ struct CorpusFacts {
   std::vector<int64_t> parts;      ///< rows of each corpus of the list
   std::vector<int64_t> numbers;    ///< more, by the kind of the table
   std::vector<std::string> texts;  ///< likewise
+  int64_t checksum = 0;            ///< XXH3 of the rows, by the table
 };
 
 /// Immutable. Row i has `columns` lists of ids.
@@ -84,6 +85,7 @@ class TableBuilder {
 
  private:
   struct File;
+  struct Checksum;
 
   void flush();
 
@@ -93,6 +95,7 @@ class TableBuilder {
   std::vector<int32_t> ids_;      // all, or those that are not yet in the file
   std::vector<int64_t> offsets_;  // likewise
   std::unique_ptr<File> file_;
+  std::unique_ptr<Checksum> checksum_;
 };
 
 /// Bytes as ids, to keep texts in a table.

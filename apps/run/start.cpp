@@ -125,12 +125,15 @@ std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& con
   ranks.communicator().doing("reading data");
   if (!ranks.is_first() && sees_rank_0) ranks.communicator().all_gather("");
   std::string found;
-  const Report listening(
+  Report listening(
       [&](const std::string& message) {
         found += (found.empty() ? "" : "; ") + without_cached(message);
         report(message);
       },
       report.warn, report.progress);
+  listening.loaded = [&](const std::string& checksum) {
+    found += concat(found.empty() ? "" : "; ", "checksum ", checksum);
+  };
   std::unique_ptr<TrainingTask> task = make_task(own, resume.tokenizers(), place, listening);
   if (ranks.is_first() || !sees_rank_0) ranks.communicator().all_gather("");
   ranks.expect_equal("the data", found, ErrorKind::kData);

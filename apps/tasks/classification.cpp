@@ -66,7 +66,12 @@ struct ImageData {
 
   ImageData(Config& config, TokenizerPair&, const Report& report) {
     DataOptions& data = config.data;
+    const auto told = [&](const ImageCorpus& images) {
+      report_checksum(report, {std::as_bytes(std::span(images.pixels)),
+                               std::as_bytes(std::span(images.labels))});
+    };
     train = load_images(data.train, data.image.size, data.labels);
+    told(train);
     const ImageFormat found = format_of(train);
     data.labels = train.label_names;
     data.image.size = found.size;
@@ -76,6 +81,7 @@ struct ImageData {
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out[set] = load_held_out(config, corpora_of(config, set), {});
+      told(held_out[set]);
       report(concat(name_of(set), " data: ", held_out[set].images(), " images"));
     }
   }

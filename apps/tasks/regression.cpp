@@ -47,10 +47,16 @@ class RegressionTask : public TrainingTask {
                                         config.batch.batch_size, config.batch.shuffle,
                                         config.batch.seed),
               place.start) {
+    const auto told = [&](const Points& points) {
+      report_checksum(report,
+                      {std::as_bytes(std::span(points.x)), std::as_bytes(std::span(points.y))});
+    };
+    told(model_.points);
     report(concat("training data: ", model_.points.size(), " points"));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out_[set] = load_points(corpora_of(config, set));
+      told(held_out_[set]);
       report(concat(name_of(set), " data: ", held_out_[set].size(), " points"));
     }
   }

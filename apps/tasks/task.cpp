@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
+#include "apps/checkpoint/bytes.h"
 #include "data/scores/metrics.h"
 
 namespace tapestry {
@@ -12,9 +15,21 @@ const std::vector<CorpusSpec>& corpora_of(const Config& config, HeldOut set) {
   return set == HeldOut::kTest ? config.data.test : config.data.valid;
 }
 
+void report_checksum(const Report& report, std::initializer_list<std::span<const std::byte>> of) {
+  if (!report.loaded) return;
+  Checksum checksum;
+  for (const auto& bytes : of) checksum.add(bytes.data(), bytes.size());
+  report.loaded(checksum.text());
+}
+
 LoadContext load_context(const Config& config, const Report& report, const std::string& what,
                          const std::string& file) {
   LoadContext context{.warn = report.warn ? report.warn : report.say};
+  if (report.loaded) {
+    context.loaded = [tell = report.loaded](int64_t checksum) {
+      tell(fmt::format("{:016x}", static_cast<uint64_t>(checksum)));
+    };
+  }
   const DataOptions& data = config.data;
   if (data.cache && !data.cache_dir.empty()) {
     context.cache = data.cache_dir;

@@ -4,8 +4,10 @@
 
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -95,7 +97,11 @@ struct Report {
   Say say;   ///< about each corpus: what was read and what was dropped
   Say warn;  ///< may be empty, as the next one
   std::function<void(const std::string& what, const LoadProgress& progress)> progress;
+  Say loaded = {};  ///< gets a checksum of each set of examples; may be empty
 };
+
+/// Tells Report::loaded of these arrays.
+void report_checksum(const Report& report, std::initializer_list<std::span<const std::byte>> of);
 
 /// How to load what is called "train data": kept as "tokens-train.bin" in the run folder, or in
 /// data.cache_dir.
