@@ -84,6 +84,7 @@ class NcclOperation final : public Operation {
 
   void begin(Transport&, int) override {}
   bool advance(Transport&) override;
+  bool is_reached() const override { return ready_.reached(); }
   bool is_on_its_way() const override { return on_its_way_; }
 
  private:

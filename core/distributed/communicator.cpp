@@ -17,7 +17,10 @@ Communicator::Communicator() = default;
 
 Communicator::Communicator(const std::function<std::unique_ptr<Transport>()>& open,
                            const CommunicatorOptions& options)
-    : engine_(std::make_unique<Engine>(open, options)), timeout_seconds_(options.timeout_seconds) {
+    : Communicator() {  // from here on the destructor closes the engine
+  timeout_seconds_ = options.timeout_seconds;
+  engine_ = std::make_shared<Engine>(options);
+  engine_->start(open);
   rank_ = engine_->rank();
   library_ = engine_->library();
   std::string cores;
@@ -30,7 +33,9 @@ Communicator::Communicator(const std::function<std::unique_ptr<Transport>()>& op
   slice_ = engine_->know_hosts(hosts_);
 }
 
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  if (engine_) engine_->close();
+}
 
 std::vector<std::string> Communicator::all_gather(const std::string& mine) {
   if (!engine_) return {mine};

@@ -18,6 +18,7 @@ struct CommunicatorOptions {
   double timeout_seconds = 60;   ///< a rank that is silent for so long is dead
   double heartbeat_seconds = 2;  ///< how often a rank says that it lives
   double notice_seconds = 30;    ///< rank 0 says for whom it has waited so long, and again
+  double goodbye_seconds = 2;    ///< the longest that the end of a job waits for MPI
   /// Gets what a user should read, at once and from the communicator's thread: for whom this rank
   /// waits, and the failure after which that thread ends the job. May be null.
   std::function<void(const std::string&)> report = nullptr;
@@ -29,7 +30,8 @@ class Communicator {
  public:
   /// One rank alone: no thread, no transport; every call returns at once.
   Communicator();
-  /// Makes the transport in its thread and waits for the other ranks.
+  /// Makes the transport in its thread and waits for the other ranks, for timeout_seconds. Throws
+  /// Error.
   Communicator(const std::function<std::unique_ptr<Transport>()>& open,
                const CommunicatorOptions& options);
   /// Without finish() this ends the job with code 1: the others would wait for ever.
@@ -85,7 +87,7 @@ class Communicator {
  private:
   class Engine;
 
-  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Engine> engine_;
   int rank_ = 0, slice_ = 0, ranks_on_these_cores_ = 1;
   std::vector<std::string> hosts_ = {"localhost"};
   std::string library_;

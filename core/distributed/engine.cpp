@@ -14,36 +14,46 @@ namespace {
 constexpr std::chrono::microseconds kBusyPause{50};
 // With nothing under way only heartbeats are to be answered.
 constexpr std::chrono::milliseconds kIdlePause{20};
-constexpr std::chrono::seconds kLongestGoodBye{2};
+
+std::chrono::duration<double> seconds(double count) { return std::chrono::duration<double>(count); }
 
 }  // namespace
 
-CommunicatorEngine::CommunicatorEngine(const std::function<std::unique_ptr<Transport>()>& open,
-                                       const CommunicatorOptions& options)
-    : options_(options), doing_{"starting", steady_seconds()} {
-  thread_ = std::thread([this, open] { run(open); });
+CommunicatorEngine::CommunicatorEngine(const CommunicatorOptions& options)
+    : options_(options), doing_{"starting", steady_seconds()} {}
+
+void CommunicatorEngine::start(const std::function<std::unique_ptr<Transport>()>& open) {
+  thread_ = std::thread([self = shared_from_this(), open] { self->run(open); });
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ready_ || failure_ != nullptr; });
-  if (!failure_) return;
-  const std::exception_ptr error = failure_;
-  lock.unlock();
-  thread_.join();
-  std::rethrow_exception(error);
+  const bool told = changed_.wait_for(lock, seconds(options_.timeout_seconds),
+                                      [&] { return ready_ || failure_ != nullptr; });
+  if (!told) {
+    fail(ErrorKind::kRuntime, "[communicator] the ranks have not found each other for ",
+         options_.timeout_seconds,
+         " s: one has not started, or takes itself for alone (distributed.engine: none).");
+  }
+  if (failure_) std::rethrow_exception(failure_);
 }
 
-CommunicatorEngine::~CommunicatorEngine() {
-  bool finished;
-  {
-    const std::lock_guard lock(mutex_);
-    finished = stopped_ && failure_ == nullptr;
+void CommunicatorEngine::close() {
+  if (!thread_.joinable()) return;
+  std::unique_lock lock(mutex_);
+  const bool finished = stopped_ && failure_ == nullptr;
+  if (!finished && ready_) {
+    lock.unlock();
+    end_job(1);
+    lock.lock();
   }
-  if (!finished) end_job(1);
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
+  stop_ = true;
   asked_.notify_all();
-  thread_.join();
+  const bool stopped =
+      changed_.wait_for(lock, seconds(options_.goodbye_seconds), [&] { return stopped_; });
+  lock.unlock();
+  if (stopped) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
 }
 
 int CommunicatorEngine::know_hosts(const std::vector<std::string>& hosts) {
@@ -102,7 +112,8 @@ void CommunicatorEngine::end_job(int code) noexcept {
     if (!stopped_) {
       if (end_code_ < 0) end_code_ = code;
       asked_.notify_all();
-      changed_.wait_for(lock, kLongestGoodBye, [&] { return ended_ || stopped_; });
+      changed_.wait_for(lock, seconds(options_.goodbye_seconds),
+                        [&] { return ended_ || stopped_; });
       if (ended_) return;
     }
     ended_ = true;
@@ -146,6 +157,7 @@ void CommunicatorEngine::work() {
       *transport_, HeartbeatOptions{options_.heartbeat_seconds, options_.timeout_seconds});
   for (;;) {
     const bool busy = take_work();
+    const int64_t reached = this->reached();
     int end_code;
     bool leaving, stop;
     Heartbeats::Doing doing;
@@ -156,7 +168,7 @@ void CommunicatorEngine::work() {
       leaving = leaving_ && running_.empty() && queue_.empty();
       stop = stop_;
       doing = doing_;
-      doing.begun = begun_;
+      doing.reached = reached;
       hosts.swap(hosts_);
     }
     if (end_code >= 0) {
@@ -241,13 +253,21 @@ void CommunicatorEngine::release(int64_t ticket) {
   changed_.notify_all();
 }
 
-// Heartbeats do not see the network between GPUs. What all ranks have begun must end.
+// Operations that this rank has come to, all that were before them included.
+int64_t CommunicatorEngine::reached() const {
+  for (const Running& running : running_) {
+    if (!running.operation->is_reached()) return running.number;
+  }
+  return begun_;
+}
+
+// Heartbeats do not see the network between GPUs. What all ranks have come to must end.
 void CommunicatorEngine::watch_gpu(Running& running, double now) {
-  if (!running.operation->awaited().empty() || heartbeats_->begun_by_all() <= running.number)
+  if (!running.operation->awaited().empty() || heartbeats_->reached_by_all() <= running.number)
     return;
-  if (running.begun_by_all == 0) running.begun_by_all = now;
-  check(now - running.begun_by_all < options_.timeout_seconds, "communicator",
-        "all ranks have begun an exchange between GPUs, and it has not ended for ",
+  if (running.reached_by_all == 0) running.reached_by_all = now;
+  check(now - running.reached_by_all < options_.timeout_seconds, "communicator",
+        "all ranks have come to an exchange between GPUs, and it has not ended for ",
         options_.timeout_seconds, " s.");
 }
 

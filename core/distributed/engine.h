@@ -20,11 +20,17 @@
 
 namespace tapestry {
 
-class CommunicatorEngine {
+/// Its thread owns it, too: a call into MPI that never returns must not keep the program from its
+/// end.
+class CommunicatorEngine : public std::enable_shared_from_this<CommunicatorEngine> {
  public:
-  CommunicatorEngine(const std::function<std::unique_ptr<Transport>()>& open,
-                     const CommunicatorOptions& options);
-  ~CommunicatorEngine();
+  explicit CommunicatorEngine(const CommunicatorOptions& options);
+
+  /// Begins the thread, which opens the transport, and waits until the other ranks have done so.
+  /// Throws what open() throws, and Error where timeout_seconds pass.
+  void start(const std::function<std::unique_ptr<Transport>()>& open);
+  /// Comes after all else. Ends the job with code 1 if it is not finished, and then the thread.
+  void close();
 
   int rank() const { return rank_; }
   const std::string& host() const { return host_; }
@@ -49,9 +55,9 @@ class CommunicatorEngine {
   struct Running {
     int64_t ticket;
     std::unique_ptr<Operation> operation;
-    double reported = 0;      // when somebody was last told
-    int64_t number = 0;       // of those that have begun
-    double begun_by_all = 0;  // since when; on GPUs only
+    double reported = 0;        // when somebody was last told
+    int64_t number = 0;         // of those that have begun
+    double reached_by_all = 0;  // since when; on GPUs only
   };
 
   void run(const std::function<std::unique_ptr<Transport>()>& open);
@@ -59,6 +65,7 @@ class CommunicatorEngine {
   /// Moves what may run from the queue. False when nothing runs and nothing is asked for.
   bool take_work();
   void advance();
+  int64_t reached() const;
   void end(int code);
   void report_waiting(Running& running, double now);
   void watch_gpu(Running& running, double now);

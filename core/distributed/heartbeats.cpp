@@ -36,7 +36,7 @@ std::string Heartbeats::poll(const Doing& doing) {
     for (Peer& peer : peers_) peer.heard += away;
   }
   polled_ = now;
-  begun_ = doing.begun;
+  reached_ = doing.reached;
   for (Peer& peer : peers_) {
     listen(peer, now);
     speak(peer, doing, now);
@@ -72,7 +72,7 @@ void Heartbeats::speak(Peer& peer, const Doing& doing, double now) {
   peer.said_bye = first ? peer.gone : leaving_;
   std::strncpy(peer.outgoing.phase, doing.phase, sizeof peer.outgoing.phase - 1);
   peer.outgoing.seconds = now - doing.since;
-  peer.outgoing.begun = first ? begun_by_all() : begun_;
+  peer.outgoing.reached = first ? reached_by_all() : reached_;
   peer.outgoing.leaving = peer.said_bye;
   peer.sending = transport_.send(peer.rank, kTag, &peer.outgoing, sizeof(Beat));
 }
@@ -91,9 +91,9 @@ std::string Heartbeats::last_word_of(int rank) const {
   return "unknown";
 }
 
-int64_t Heartbeats::begun_by_all() const {
-  int64_t fewest = begun_;
-  for (const Peer& peer : peers_) fewest = std::min(fewest, peer.last.begun);
+int64_t Heartbeats::reached_by_all() const {
+  int64_t fewest = reached_;
+  for (const Peer& peer : peers_) fewest = std::min(fewest, peer.last.reached);
   return fewest;
 }
 

@@ -24,7 +24,7 @@ class Heartbeats {
   struct Doing {
     const char* phase;
     double since;
-    int64_t begun = 0;  ///< operations that it has begun
+    int64_t reached = 0;  ///< operations that it has come to (Operation::is_reached)
   };
 
   /// Sends and receives what is due. Returns what to say of a rank whose silence is too long, else
@@ -36,8 +36,8 @@ class Heartbeats {
   /// "reading data for 31 s", as rank 0 heard last; on other ranks only of rank 0.
   std::string last_word_of(int rank) const;
 
-  /// The operations that every rank has begun, as this one has heard.
-  int64_t begun_by_all() const;
+  /// The operations that every rank has come to, as this one has heard.
+  int64_t reached_by_all() const;
 
   /// From now on this rank says good-bye: no message of it will be under way.
   void leave() { leaving_ = true; }
@@ -48,7 +48,7 @@ class Heartbeats {
   struct Beat {
     char phase[48];
     double seconds;
-    int64_t begun;  // rank 0 tells the fewest of all
+    int64_t reached;  // rank 0 tells the fewest of all
     int32_t leaving;
   };
   // This rank's connection with one of those that it talks to.
@@ -72,7 +72,7 @@ class Heartbeats {
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
   double polled_;
-  int64_t begun_ = 0;
+  int64_t reached_ = 0;
   bool leaving_ = false;
 };
 

@@ -44,6 +44,8 @@ class Operation {
   virtual void begin(Transport& transport, int tag) = 0;
   /// Makes progress; true when nothing is left to do. Throws Error.
   virtual bool advance(Transport& transport) = 0;
+  /// Whether this rank has come to it: a GPU may still compute what it exchanges.
+  virtual bool is_reached() const { return true; }
   /// Whether a GPU will do the rest by itself: nobody on the host needs to wait.
   virtual bool is_on_its_way() const { return false; }
   static constexpr int kTags = 4;

@@ -77,7 +77,7 @@ with_other() {
 }
 
 cases=("$@")
-[ $# -gt 0 ] || cases=(killed stopped terminated user_signal mpirun_terminated diverged bad_config arguments binary one_rank_fails other_data does_not_fit engine)
+[ $# -gt 0 ] || cases=(killed stopped terminated user_signal mpirun_terminated diverged bad_config arguments binary one_rank_fails other_data other_order does_not_fit engine one_alone)
 for name in "${cases[@]}"; do
   case $name in
     killed) start; kill -9 "$(rank 1)"; expect $name 137 3 'signal 9'; goes_on $name ;;
@@ -105,8 +105,14 @@ for name in "${cases[@]}"; do
     other_data)
       head -n 150 train.txt >other.txt; with_other train.txt || continue
       expect $name 3 4 'the data of rank 0 .*rank 1' 1 ;;
+    other_order)  # of the same lines
+      tac train.txt >other.txt; with_other train.txt || continue
+      expect $name 3 4 'the data of rank 0 .*rank 1' 1 ;;
     does_not_fit) run -np 3 "$tapestry" train run.yaml; expect $name 2 3 'cannot be shared by 3 ranks' 1 ;;
     engine) rm -rf run; "$tapestry" train run.yaml distributed.engine=mpi 2>err & job=$!; expect $name 2 2 'distributed.engine is mpi' 1 ;;
+    one_alone)
+      run -np 1 "$tapestry" train run.yaml : -np 1 "$tapestry" train run.yaml distributed.engine=none output_dir=alone
+      expect $name 1 8 'have not found each other for 5 s' 1 ;;
     *) echo "no case $name"; exit 2 ;;
   esac
 done

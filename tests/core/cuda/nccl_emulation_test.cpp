@@ -8,6 +8,8 @@
 #include <cmath>
 #include <mutex>
 
+#include "core/clock.h"
+#include "core/cuda/stream.h"
 #include "core/philox.h"
 #include "tests/core/distributed/ranks.h"
 
@@ -15,6 +17,7 @@ namespace tapestry {
 namespace {
 
 using test::hosts_of;
+using test::name_of_hosts;
 using test::on_ranks;
 using testing::Each;
 using testing::HasSubstr;
@@ -126,11 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NcclOn,
                          testing::Values(hosts_of(2), hosts_of(3), hosts_of(4), hosts_of(5),
                                          hosts_of(8), hosts_of(9), hosts_of(4, 2), hosts_of(8, 4),
                                          hosts_of(6, 2)),
-                         [](const auto& info) {
-                           const auto& hosts = info.param;
-                           return concat(hosts.size(), "_on_",
-                                         hosts.back()[0] - hosts.front()[0] + 1);
-                         });
+                         [](const auto& info) { return name_of_hosts(info.param); });
 
 TEST(Nccl, IsToBeAskedForFirst) {
   LocalJob job({.hosts = hosts_of(2)});
@@ -140,6 +139,13 @@ TEST(Nccl, IsToBeAskedForFirst) {
     EXPECT_THROW(communicator.start(Exchange::kAllReduce, whole(bucket)), Error);
   });
   EXPECT_THAT(errors, Each(""));
+}
+
+void exchange_once(Communicator& communicator) {
+  communicator.connect_gpus(DeviceSums::kTree);
+  const Tensor bucket = bucket_of<float>(communicator.rank(), 0, 6);
+  communicator.wait(communicator.start(Exchange::kAllReduce, whole(bucket)));
+  communicator.all_gather("");
 }
 
 // What NCCL reports ends the job of all, and what is on the GPUs.
@@ -153,15 +159,7 @@ TEST(NcclFailure, AnErrorEndsTheJob) {
     const std::lock_guard lock(mutex);
     reports += text + '\n';
   }};
-  const auto errors = on_ranks(
-      job, 3,
-      [](Communicator& communicator) {
-        communicator.connect_gpus(DeviceSums::kTree);
-        const Tensor bucket = bucket_of<float>(communicator.rank(), 0, 6);
-        communicator.wait(communicator.start(Exchange::kAllReduce, whole(bucket)));
-        communicator.all_gather("");
-      },
-      options);
+  const auto errors = on_ranks(job, 3, exchange_once, options);
   EXPECT_THAT(errors, Each(Not("")));
   EXPECT_THAT(reports, HasSubstr("[nccl] the exchange between GPUs failed"));
   EXPECT_EQ(job.code(), 1);
@@ -175,19 +173,36 @@ TEST(NcclFailure, SilenceEndsTheJob) {
   LocalJob job({.hosts = hosts_of(3)});
   const CommunicatorOptions options{.timeout_seconds = 1, .heartbeat_seconds = 0.02};
   const int aborts = cuda_emulation::nccl_aborts();
-  const auto errors = on_ranks(
-      job, 3,
-      [](Communicator& communicator) {
-        communicator.connect_gpus(DeviceSums::kTree);
-        const Tensor bucket = bucket_of<float>(communicator.rank(), 0, 6);
-        communicator.wait(communicator.start(Exchange::kAllReduce, whole(bucket)));
-        communicator.all_gather("");
-      },
-      options);
+  const auto errors = on_ranks(job, 3, exchange_once, options);
   EXPECT_THAT(errors, Each(Not("")));
   EXPECT_THAT(errors[0] + errors[1] + errors[2], HasSubstr("has not ended for 1 s"));
   EXPECT_EQ(job.code(), 1);
   EXPECT_EQ(cuda_emulation::nccl_aborts(), aborts + 3);
+}
+
+// What the GPU still computes when the host has long put the exchange behind it does not count.
+TEST(NcclFailure, ComputingIsNotDead) {
+  LocalJob job({.hosts = hosts_of(2)});
+  const CommunicatorOptions options{.timeout_seconds = 1, .heartbeat_seconds = 0.02};
+  const auto errors = on_ranks(
+      job, 2,
+      [](Communicator& communicator) {
+        communicator.connect_gpus(DeviceSums::kTree);
+        const Tensor bucket = bucket_of<float>(communicator.rank(), 0, 4);
+        const cuda::SideStream computing;
+        const double end = steady_seconds() + 2;
+        cuda_emulation::put_on(static_cast<cudaStream_t>(computing.get()),
+                               [end] { return steady_seconds() > end; });
+        Communicator::Ticket ticket = -1;
+        {
+          const cuda::OnStream here(computing.get());
+          ticket = communicator.start(Exchange::kAllReduce, whole(bucket));
+        }
+        communicator.wait(ticket);
+        EXPECT_EQ(bucket.to_vector<float>()[1], (naive<float>(0, 1, 0, 2)));
+      },
+      options);
+  EXPECT_THAT(errors, Each(""));
 }
 
 TEST(NcclFailure, SlowIsNotDead) {

@@ -5,9 +5,11 @@
 
 #include <bit>
 #include <chrono>
+#include <future>
 #include <mutex>
 
 #include "core/clock.h"
+#include "core/distributed/engine.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
@@ -17,6 +19,7 @@ namespace tapestry {
 namespace {
 
 using test::hosts_of;
+using test::name_of_hosts;
 using test::on_ranks;
 using test::on_threads;
 using testing::AllOf;
@@ -157,11 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CommunicatorOn,
                          testing::Values(hosts_of(2), hosts_of(3), hosts_of(4), hosts_of(5),
                                          hosts_of(6), hosts_of(7), hosts_of(8), hosts_of(9),
                                          hosts_of(4, 2), hosts_of(8, 4), hosts_of(6, 2)),
-                         [](const auto& info) {
-                           const auto& hosts = info.param;
-                           return concat(hosts.size(), "_on_",
-                                         hosts.back()[0] - hosts.front()[0] + 1);
-                         });
+                         [](const auto& info) { return name_of_hosts(info.param); });
 
 TEST(Communicator, Float64) {
   LocalJob job({.hosts = hosts_of(3)});
@@ -336,6 +335,46 @@ TEST(CommunicatorFailure, AStartThatFailsIsThrown) {
           []() -> std::unique_ptr<Transport> { throw Error(ErrorKind::kConfig, "no network"); },
           {}),
       Error);
+}
+
+// As MPI_Init, which waits for ranks that never call it.
+TEST(CommunicatorFailure, AStartThatDoesNotEndIsLeft) {
+  std::promise<void> others;
+  const std::shared_future<void> come = others.get_future().share();
+  const auto open = [come]() -> std::unique_ptr<Transport> {
+    come.wait();
+    throw Error(ErrorKind::kRuntime, "too late");
+  };
+  EXPECT_THAT([&] { const Communicator communicator(open, {.timeout_seconds = 0.05}); },
+              testing::ThrowsMessage<Error>(HasSubstr("have not found each other for 0.05 s")));
+  others.set_value();
+}
+
+// As MPI_Abort, should it never return: nobody waits for it.
+TEST(CommunicatorFailure, ACallThatDoesNotEndIsLeft) {
+  struct Stuck final : Transport {
+    explicit Stuck(std::shared_future<void> wake) : wake(std::move(wake)) {}
+    int rank() const override { return 0; }
+    int size() const override { return 2; }
+    std::string host() const override { return "a"; }
+    std::string library() const override { return "stuck"; }
+    RequestPtr send(int, int, const void*, int64_t) override {
+      wake.wait();
+      throw Error(ErrorKind::kRuntime, "too late");
+    }
+    RequestPtr receive(int, int, void*, int64_t) override { return std::make_unique<Request>(); }
+    bool done(Request&) override { return false; }
+    void finish() override {}
+    void end_job(int) noexcept override {}
+    std::shared_future<void> wake;
+  };
+  std::promise<void> others;
+  const std::shared_future<void> wake = others.get_future().share();
+  const auto engine =
+      std::make_shared<CommunicatorEngine>(CommunicatorOptions{.goodbye_seconds = 0.05});
+  engine->start([&] { return std::make_unique<Stuck>(wake); });
+  engine->close();
+  others.set_value();
 }
 
 TEST(Communicator, RanksOfAHostShareItsCores) {

@@ -9,6 +9,7 @@
 
 #include "core/distributed/communicator.h"
 #include "core/distributed/transport_local.h"
+#include "core/error.h"
 
 namespace tapestry::test {
 
@@ -19,6 +20,11 @@ inline std::vector<std::string> hosts_of(int ranks, int per_host = 1000) {
     hosts.emplace_back(1, static_cast<char>('a' + r / per_host));
   }
   return hosts;
+}
+
+/// "4_on_2" of 4 ranks on 2 hosts.
+inline std::string name_of_hosts(const std::vector<std::string>& hosts) {
+  return concat(hosts.size(), "_on_", hosts.back()[0] - hosts.front()[0] + 1);
 }
 
 /// Runs body(rank) on a thread for each rank. Returns what each threw, "" for nothing.
