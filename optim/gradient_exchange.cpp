@@ -69,17 +69,17 @@ GradientExchange::GradientExchange(Communicator& communicator,
   }
   for (const ParamGroup& group : groups) {
     for (const auto& [name, var] : group.params) {
-      if (params_.empty()) dtype_ = var.dtype(), device_ = var.value().device();
+      if (params_.empty()) {
+        dtype_ = var.dtype();
+        sum_dtype_ = wider(dtype_);
+        device_ = var.value().device();
+      }
       const int64_t begin = params_.empty() ? 0 : params_.back().end;
       params_.push_back({name, var, begin, begin + var.value().numel()});
       check(var.dtype() == dtype_ && var.value().device() == device_, "exchange", "'", name,
             "' is ", var.dtype(), " on ", var.value().device(), ", '", params_.front().name, "' ",
             dtype_, " on ", device_, '.');
     }
-  }
-  if (dtype_ == DType::kBFloat16) {
-    fail(ErrorKind::kConfig, "[exchange] gradients of ", dtype_,
-         " cannot be added up over ranks or parts yet.");
   }
   check(ranks_ == 1 || device_.is_cpu() || communicator.connects_gpus(), "exchange",
         "gradients on ", device_, " need Communicator::connect_gpus().");
@@ -107,7 +107,7 @@ void GradientExchange::cut_into_buckets() {
   const int64_t elements = params_.empty() ? 0 : params_.back().end;
   const int64_t row = kChunk * ranks_;  // a chunk for each rank
   elements_ = (elements + row - 1) / row * row;
-  const int64_t rows = std::max<int64_t>(1, options_.bucket_bytes / (row * size_of(dtype_)));
+  const int64_t rows = std::max<int64_t>(1, options_.bucket_bytes / (row * size_of(sum_dtype_)));
   size_t first = 0;
   for (int64_t begin = 0; begin < elements_; begin += rows * row) {
     const int64_t end = std::min(elements_, begin + rows * row);
@@ -158,7 +158,7 @@ void GradientExchange::cut_own_pieces() {
 // ---- One update
 
 Tensor GradientExchange::flat_buffer() {
-  if (free_.empty()) return Tensor::zeros({elements_}, dtype_, device_);
+  if (free_.empty()) return Tensor::zeros({elements_}, sum_dtype_, device_);
   const Tensor flat = free_.back();
   free_.pop_back();
   return flat;
@@ -178,7 +178,6 @@ void GradientExchange::open_part() {
   if (last_) {
     for (BucketState& bucket : buckets_) bucket.missing = bucket.last - bucket.first;
     started_ = 0;
-    opened_ = steady_seconds();
   }
   open_ = true;
 }
@@ -200,7 +199,8 @@ void GradientExchange::deliver(size_t index) {
   Gradient& gradient = *param.var.gradient();
   const bool filled = gradient.filled();
   if (filled) reached_[index] = true;
-  const Tensor leaf = filled ? gradient.take() : Tensor::zeros(param.var.shape(), dtype_, device_);
+  const Tensor leaf = filled ? gradient.take().to(sum_dtype_)
+                             : Tensor::zeros(param.var.shape(), sum_dtype_, device_);
   dispatch(leaf, [&](auto device, auto type) {
     using T = decltype(type);
     if constexpr (std::is_same_v<T, Wider<T>>) {
@@ -223,8 +223,8 @@ void GradientExchange::deliver(size_t index) {
 }
 
 Bucket GradientExchange::bucket_of(const BucketState& bucket, const Tensor& flat) const {
-  char* const data = static_cast<char*>(flat.raw()) + bucket.begin * size_of(dtype_);
-  return {data, bucket.end - bucket.begin, dtype_, flat, device_};
+  char* const data = static_cast<char*>(flat.raw()) + bucket.begin * size_of(flat.dtype());
+  return {data, bucket.end - bucket.begin, flat.dtype(), flat, device_};
 }
 
 // A bucket goes when it is complete and all before it went: so the order is the same everywhere.
@@ -298,13 +298,14 @@ std::vector<std::string> GradientExchange::finish(const std::string& word) {
   return words;
 }
 
-double GradientExchange::late_share() const {
-  const double late = closed_ - (closed_ - opened_) / 20;
-  int64_t elements = 0;
-  for (const BucketState& bucket : buckets_) {
-    if (bucket.completed >= late) elements += bucket.end - bucket.begin;
+std::vector<BucketReady> GradientExchange::ready() const {
+  std::vector<BucketReady> ready;
+  for (const size_t b : order_) {
+    const BucketState& bucket = buckets_[b];
+    ready.push_back({static_cast<double>((bucket.end - bucket.begin) * size_of(sum_dtype_)),
+                     std::max(0., closed_ - bucket.completed)});
   }
-  return elements_ == 0 ? 0 : static_cast<double>(elements) / static_cast<double>(elements_);
+  return ready;
 }
 
 // The sums of squares of this rank's chunks, at their place among those of all ranks: slice after
@@ -367,7 +368,8 @@ void GradientExchange::gather_pieces(const Tensor& flat) {
 
 void GradientExchange::share_parameters() {
   if (options_.shard == Shard::kNone || ranks_ == 1) return;
-  const Tensor flat = flat_buffer();  // the gradients are used up
+  const bool fits = dtype_ == sum_dtype_;  // where the gradients were, which are used up
+  const Tensor flat = fits ? flat_buffer() : Tensor::zeros({elements_}, dtype_, device_);
   for (const Piece& piece : pieces_) {
     flat.slice(piece.begin, piece.end).copy_from(piece.var.value());
   }
@@ -375,7 +377,7 @@ void GradientExchange::share_parameters() {
   for (const Param& param : params_) {
     param.var.value().copy_from(flat.slice(param.begin, param.end).reshape(param.var.shape()));
   }
-  free_.push_back(flat);
+  if (fits) free_.push_back(flat);
 }
 
 }  // namespace tapestry

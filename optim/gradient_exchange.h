@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,13 @@ struct ExchangeOptions {
   int64_t parts = 1;                        ///< P
   Shard shard = Shard::kNone;               ///< one rank has nobody to share the state with: kNone
   int64_t bucket_bytes = int64_t{8} << 20;  ///< at most Transport::kLargestMessage counts
+};
+
+/// Of a backward pass: a bucket of gradients, and the seconds that the pass still took when the
+/// bucket was complete.
+struct BucketReady {
+  double bytes = 0;
+  double seconds_left = 0;
 };
 
 /// Whether R ranks can share P parts: R divides P, and P / R is a power of two (or R is 1).
@@ -79,9 +87,8 @@ class GradientExchange {
   std::vector<std::string> finish(const std::string& word = "");
   /// The sum of the squares of all gradients after finish(), float64: for Optimizer::launch.
   const Tensor& squares() const { return squares_; }
-  /// The share of the bytes in buckets that were complete only as the last part's backward pass
-  /// ended (in its last twentieth): no exchange can hide them. Of the last update.
-  double late_share() const;
+  /// The buckets in the order in which they go, as the last update's last part completed them.
+  std::vector<BucketReady> ready() const;
   /// Seconds that finish() waited for other ranks, of all updates.
   double seconds_waited() const { return seconds_waited_; }
 
@@ -94,6 +101,9 @@ class GradientExchange {
   NamedTensors gather_state(const Optimizer& optimizer);
   /// The reverse, from the whole state.
   void load_state(Optimizer& optimizer, const NamedTensors& whole) const;
+  /// The same of Optimizer::masters().
+  NamedTensors gather_masters(const Optimizer& optimizer);
+  void load_masters(const Optimizer& optimizer, const NamedTensors& whole) const;
 
  private:
   struct Leaf;
@@ -129,6 +139,7 @@ class GradientExchange {
   // [begin, end) of the slice of a bucket.
   std::pair<int64_t, int64_t> slice_of(const BucketState& bucket, int64_t slice) const;
   void gather_pieces(const Tensor& flat);
+  Tensor gather(const std::map<std::string, Tensor>& own, const std::string& prefix);
 
   Communicator& communicator_;
   const ExchangeOptions options_;
@@ -141,7 +152,8 @@ class GradientExchange {
   std::vector<size_t> order_;      // in which buckets go
   std::vector<size_t> completed_;  // in which they were complete in the first update
   bool order_known_ = false;
-  DType dtype_ = DType::kFloat32;
+  DType dtype_ = DType::kFloat32;      // of the parameters
+  DType sum_dtype_ = DType::kFloat32;  // of the sums: the wider one
   Device device_;
   int64_t elements_ = 0;  // of the flat array, with the zeros at its end
 
@@ -153,7 +165,7 @@ class GradientExchange {
   int64_t part_ = 0;
   size_t started_ = 0;
   bool open_ = false, last_ = false;  // a part is open; it is the last of this rank
-  double opened_ = 0, closed_ = 0;    // when the last part was
+  double closed_ = 0;                 // when the last part was
   Tensor squares_;
   Communicator::Ticket squares_ticket_ = -1;
   double seconds_waited_ = 0;

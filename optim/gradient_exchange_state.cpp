@@ -3,6 +3,7 @@
 #include <map>
 
 #include "optim/gradient_exchange.h"
+#include "optim/named.h"
 #include "optim/optimizer_rules.h"
 
 namespace tapestry {
@@ -41,14 +42,7 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
     }
   }
   std::map<std::string, Tensor> whole;
-  for (const std::string kind : kinds_of(optimizer)) {
-    const Tensor flat = Tensor::zeros({elements_}, dtype_, device_);
-    for (const Piece& piece : pieces_) {
-      flat.slice(piece.begin, piece.end).copy_from(own.at(concat(kind, '/', piece.name)));
-    }
-    gather_pieces(flat);
-    whole[kind] = flat;
-  }
+  for (const std::string kind : kinds_of(optimizer)) whole[kind] = gather(own, kind + '/');
   NamedTensors state;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& param = params_[i];
@@ -59,6 +53,46 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
     if (counts) state.emplace_back("step/" + param.name, Tensor::from<int32_t>({steps[i]}, {}));
   }
   return state;
+}
+
+// A flat array of what all ranks have of their pieces, under `prefix` and the name of a piece.
+Tensor GradientExchange::gather(const std::map<std::string, Tensor>& own,
+                                const std::string& prefix) {
+  const Tensor flat = Tensor::zeros({elements_}, sum_dtype_, device_);
+  for (const Piece& piece : pieces_) {
+    flat.slice(piece.begin, piece.end).copy_from(own.at(prefix + piece.name));
+  }
+  gather_pieces(flat);
+  return flat;
+}
+
+NamedTensors GradientExchange::gather_masters(const Optimizer& optimizer) {
+  if (options_.shard == Shard::kNone) return optimizer.masters();
+  NamedTensors masters;
+  if (dtype_ == sum_dtype_) return masters;
+  const Tensor flat = gather(by_name(optimizer.masters()), "");
+  for (const Param& param : params_) {
+    masters.emplace_back(param.name, flat.slice(param.begin, param.end).reshape(param.var.shape()));
+  }
+  return masters;
+}
+
+void GradientExchange::load_masters(const Optimizer& optimizer, const NamedTensors& whole) const {
+  if (options_.shard == Shard::kNone) {
+    return copy_named("exchange", whole, optimizer.masters());
+  }
+  if (dtype_ == sum_dtype_) return;
+  const auto source = by_name(whole);
+  NamedTensors own;
+  for (const Piece& piece : pieces_) {
+    const Param& param = params_[piece.param];
+    const auto found = source.find(param.name);
+    check(found != source.end() && found->second.shape() == param.var.shape(), "exchange",
+          "expected the master of ", param.name, ", ", param.var.shape(), '.');
+    own.emplace_back(piece.name, found->second.reshape({param.end - param.begin})
+                                     .slice(piece.begin - param.begin, piece.end - param.begin));
+  }
+  copy_named("exchange", own, optimizer.masters());
 }
 
 void GradientExchange::load_state(Optimizer& optimizer, const NamedTensors& whole) const {

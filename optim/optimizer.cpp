@@ -128,7 +128,11 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
       update.step =
           rule.step(options_, learning_rate * slot.learning_rate_scale, slot.weight_decay, t);
       update.param = slot.var.value().template data<T>();
-      update.grad = gradient.data<T>();
+      if (gradient.dtype() == slot.var.dtype()) {
+        update.grad = gradient.data<T>();
+      } else {
+        update.wide_grad = gradient.data<W>();
+      }
       update.n = gradient.numel();
       for (size_t k = 0; k < slot.state.size(); ++k) {
         update.state[k] = slot.state[k].template data<W>();
@@ -162,15 +166,6 @@ NamedTensors Optimizer::masters() const {
     if (slot.master.defined()) masters.emplace_back(slot.name, slot.master);
   }
   return masters;
-}
-
-void Optimizer::load_masters(const NamedTensors& source) {
-  for (const auto& [name, master] : masters()) {
-    for (const auto& [source_name, tensor] : source) {
-      if (source_name != name) continue;
-      master.copy_from(tensor.to(master.dtype()).to(master.device()));
-    }
-  }
 }
 
 void Optimizer::load_state(const NamedTensors& source) { copy_named("optimizer", source, state()); }

@@ -154,8 +154,6 @@ class Optimizer {
   /// Mixed precision: the float32 weights whose roundings bfloat16 parameters are, by parameter
   /// name, sharing storage. Empty for parameters of other dtypes.
   NamedTensors masters() const;
-  /// Overwrites them from those of `source` that have their name, of any floating dtype.
-  void load_masters(const NamedTensors& source);
 
   const OptimizerOptions& options() const { return options_; }
 

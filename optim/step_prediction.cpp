@@ -13,13 +13,16 @@ StepPrediction predict_step(const StepCost& cost, const Link& link, Shard shard,
   const double computing = static_cast<double>(micro_batches) * cost.micro_batch_seconds;
   const double alone = computing + cost.update_seconds;
   if (ranks == 1) return {alone, 0, 1};
-  const double half = bytes_sent(cost.gradient_bytes, ranks) / 2 / link.bytes_per_second;
   const bool whole = shard == Shard::kNone;
-  const double during = whole ? 2 * half : half;  // backward
-  double exposed = std::max(cost.late_share * during, during - cost.micro_batch_seconds * 2 / 3);
+  double bytes = 0, exposed = 0;
+  const auto one_way = [&] { return bytes_sent(bytes, ranks) / 2 / link.bytes_per_second; };
+  for (auto bucket = cost.ready.rbegin(); bucket != cost.ready.rend(); ++bucket) {
+    bytes += bucket->bytes;
+    exposed = std::max(exposed, (whole ? 2 : 1) * one_way() - bucket->seconds_left);
+  }
   double update = cost.update_seconds;
   if (!whole) {
-    exposed += half + link.latency_seconds;
+    exposed += one_way() + link.latency_seconds;
     update /= static_cast<double>(ranks);
   }
   const double seconds = computing + exposed + update;

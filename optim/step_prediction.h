@@ -1,17 +1,20 @@
 // How long an update takes on R ranks, from what one rank measured and the link between them.
 //
 //     C = m c                     m micro-batches on a rank, each c seconds of forward and backward
-//     RS = AG = (R - 1) / R b / B     b bytes of gradients, B bytes that a rank sends in a second
-//     none:       T = C + max(f (RS + AG), RS + AG - 2 c / 3) + U
-//     optimizer:  T = C + max(f RS, RS - 2 c / 3) + AG + U / R + l
+//     S(b) = (R - 1) / R b / B    b bytes of gradients, B bytes that a rank sends in a second
+//     E(x) = max over buckets k of  x S(b_k + b_k+1 + ...) - t_k
+//     none:       T = C + E(2) + U
+//     optimizer:  T = C + E(1) + S(b) + U / R + l
 //     efficiency = (C + U) / T
 //
-// The exchange hides behind the last micro-batch's backward pass, two thirds of its time; the share
-// f of the bytes is complete only at its end. U is the optimizer's time for all parameters, l the
-// latency of the small exchange that optimizer state in slices asks for.
+// The exchange hides behind the last micro-batch's backward pass: bucket k is complete t_k seconds
+// before its end, and goes after those before it. The reduce-scatter takes S, the all-gather S
+// again. U is the optimizer's time for all parameters, l the latency of the small exchange that
+// optimizer state in slices asks for.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/distributed/link.h"
 #include "optim/gradient_exchange.h"
@@ -22,8 +25,7 @@ namespace tapestry {
 struct StepCost {
   double micro_batch_seconds = 0;  ///< c
   double update_seconds = 0;       ///< U
-  double gradient_bytes = 0;       ///< b
-  double late_share = 0;           ///< f
+  std::vector<BucketReady> ready;  ///< b_k and t_k, in the order in which the buckets go
 };
 
 struct StepPrediction {

@@ -75,14 +75,9 @@ RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
   measured.waited_seconds =
       (exchange.seconds_waited() - waited) / static_cast<double>(seconds.size());
   measured.step_seconds = largest(ranks, median(seconds));
-  int64_t elements = 0;
-  for (const ParamGroup& group : groups) {
-    for (const auto& [name, var] : group.params) elements += var.value().bytes();
-  }
   measured.cost = {.micro_batch_seconds = largest(ranks, bench.micro_batch_seconds),
                    .update_seconds = largest(ranks, bench.update_seconds),
-                   .gradient_bytes = static_cast<double>(elements),
-                   .late_share = largest(ranks, exchange.late_share())};
+                   .ready = exchange.ready()};
   measured.predicted = predict_step(measured.cost, measured.link, measured.shard, measured.ranks,
                                     measured.micro_batches);
   return measured;
@@ -97,8 +92,11 @@ void add_ranks(const RanksMeasured& measured, Json& figures) {
   figures["micro_batches_per_rank"] = measured.micro_batches;
   figures["micro_batch_s"] = measured.cost.micro_batch_seconds;
   figures["update_s"] = measured.cost.update_seconds;
-  figures["gradient_bytes"] = measured.cost.gradient_bytes;
-  figures["late_share"] = measured.cost.late_share;
+  Json& buckets = figures["buckets"] = Json::array();
+  for (const BucketReady& bucket : measured.cost.ready) {
+    buckets.push_back(
+        {{"bytes", bucket.bytes}, {"complete_s_before_the_end", bucket.seconds_left}});
+  }
   figures["exchange_step_s"] = measured.step_seconds;
   figures["exchange_waited_s"] = measured.waited_seconds;
   figures["exchange_predicted_step_s"] = measured.predicted.seconds;

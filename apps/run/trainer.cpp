@@ -74,7 +74,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
     load_checkpoint(resume);
   } else {
     if (!config.init_from.empty()) share(values_of(params_));
-    load_masters(resume.model());
+    load_first_masters(resume.model());
     if (config.training.ema_decay > 0) begin_averages();
   }
   state_.parts = std::max<int64_t>(1, config.distributed.parts);

@@ -105,7 +105,9 @@ class Trainer {
   void load_training_tensors(const Resume& resume);
   void load_checkpoint(const Resume& resume);
   NamedTensors whole_state();
-  void load_masters(const TensorReader& weights);
+  NamedTensors whole_masters();
+  bool has_pieces() const;
+  void load_first_masters(const TensorReader& weights);
   /// Those whose name the source has.
   NamedTensors parameters_in(const TensorReader& source) const;
   void begin_averages();

@@ -10,6 +10,13 @@ namespace {
 // Of names in optimizer.safetensors: parameters as they are trained, and what Ema calls averages.
 const std::string kTrainedPrefix = "parameter/", kAveragePrefix = "average/";
 
+// Those of `tensors` that the file has.
+void load_those_of(const TensorReader& file, const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (file.find(name) != nullptr) file.read(name, tensor);
+  }
+}
+
 }  // namespace
 
 // Tensors that do not fit come from a changed config: the user must know how to go on.
@@ -37,18 +44,19 @@ void Trainer::load_training_tensors(const Resume& resume) {
     return !name.starts_with(kTrainedPrefix) && !is_average(name);
   });
   const NamedTensors optimizer_state = whole_state();
+  const NamedTensors masters = whole_masters();
   if (ranks_.is_first()) {
     load_parameters(task_.parameters(), resume.model());
-    load_masters(resume.model());
+    load_those_of(resume.model(), masters);
     load_tensors(trained, parameters_in(trained), Types::kThatFit);
-    load_masters(trained);
+    load_those_of(trained, masters);
     load_tensors(state, optimizer_state, Types::kSame);
   }
   for (const auto& [name, var] : params_) ranks_.broadcast(var.value());
-  share(optimizer_.masters());
+  share(masters);
   share(optimizer_state);
-  // Else it is the optimizer's own memory.
-  if (!ranks_.is_alone() && config_.distributed.shard == Shard::kOptimizer) {
+  if (has_pieces()) {
+    exchange_->load_masters(optimizer_, masters);
     exchange_->load_state(optimizer_, optimizer_state);
   }
   if (config_.training.ema_decay <= 0) return;
@@ -60,6 +68,23 @@ void Trainer::load_training_tensors(const Resume& resume) {
 // Of all parameters, whatever part of it this rank has.
 NamedTensors Trainer::whole_state() {
   return exchange_ ? exchange_->gather_state(optimizer_) : optimizer_.state();
+}
+
+NamedTensors Trainer::whole_masters() {
+  return exchange_ ? exchange_->gather_masters(optimizer_) : optimizer_.masters();
+}
+
+// Else what whole_state() and whole_masters() give is the optimizer's own memory.
+bool Trainer::has_pieces() const {
+  return !ranks_.is_alone() && config_.distributed.shard == Shard::kOptimizer;
+}
+
+// Mixed precision: the weights before they were rounded to the model's.
+void Trainer::load_first_masters(const TensorReader& weights) {
+  const NamedTensors masters = whole_masters();
+  load_those_of(weights, masters);
+  share(masters);
+  if (has_pieces()) exchange_->load_masters(optimizer_, masters);
 }
 
 NamedTensors Trainer::parameters_in(const TensorReader& source) const {
@@ -76,13 +101,6 @@ void Trainer::begin_averages() {
                                trained_);
 }
 
-// Mixed precision: the weights before they were rounded to the model's.
-void Trainer::load_masters(const TensorReader& weights) {
-  for (const auto& [name, master] : optimizer_.masters()) {
-    if (weights.find(name) != nullptr) weights.read(name, master);
-  }
-}
-
 // model.safetensors holds what a user wants to translate with: the averages where they are kept.
 // What such a parameter is while it trains then travels with the optimizer, as it does where the
 // model's is its rounding. Everything goes from where it is into the file.
@@ -91,11 +109,10 @@ void Trainer::save(bool best) {
   finish_update();
   ranks_.communicator().doing("saving");
   expect_equal_parameters();
-  const NamedTensors optimizer_state = whole_state();
+  const NamedTensors optimizer_state = whole_state(), all_masters = whole_masters();
   saved_step_ = state_.step;
   if (folder_ == nullptr) return;
   const NamedTensors all_averages = ema_ ? ema_->state() : NamedTensors();
-  const NamedTensors all_masters = optimizer_.masters();
   const std::map<std::string, Tensor> averages(all_averages.begin(), all_averages.end());
   const std::map<std::string, Tensor> masters(all_masters.begin(), all_masters.end());
   std::vector<TensorToWrite> model, training;

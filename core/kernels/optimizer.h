@@ -116,6 +116,8 @@ struct ParameterUpdate {
   /// their rounded values; in bfloat16 small updates would vanish. Null: param itself is updated,
   /// as always for float and double.
   Wider<T>* master = nullptr;
+  /// The gradient where it is a sum over ranks, in float32 as such sums are. Then `grad` is null.
+  const Wider<T>* wide_grad = nullptr;
 };
 
 /// One tensor of an exponential moving average.

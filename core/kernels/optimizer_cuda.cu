@@ -33,9 +33,10 @@ struct RuleEntry {
   RuleEntry() = default;
   explicit RuleEntry(const ParameterUpdate<T>& update)
       : rule(rule_of<Wider<T>>(std::get<Step>(update.step))),
-        packed(can_pack<T>(0, update.param, update.grad, update.master)),
+        packed(can_pack<T>(0, update.param, update.grad, update.master, update.wide_grad)),
         param(update.param),
         grad(update.grad),
+        wide_grad(update.wide_grad),
         master(update.master),
         n(update.n) {
     for (int k = 0; k < kStates; ++k) {
@@ -53,7 +54,11 @@ struct RuleEntry {
     } else {
       load(param + i, p);
     }
-    load(grad + i, g);
+    if (wide_grad != nullptr) {
+      load(wide_grad + i, g);
+    } else {
+      load(grad + i, g);
+    }
     for (int k = 0; k < kStates; ++k) load(state[k] + i, s[k]);
     for (int j = 0; j < N; ++j) {
       const Wider<T> scaled = scale * g[j];
@@ -71,6 +76,7 @@ struct RuleEntry {
   bool packed;
   T* param;
   const T* grad;
+  const Wider<T>* wide_grad;
   Wider<T>* master;
   Wider<T>* state[kStates > 0 ? kStates : 1];
   int64_t n;

@@ -19,7 +19,7 @@ using testing::Each;
 const Device kGpu{Device::Kind::kCuda, 0};
 const std::vector<Shape> kShapes = {{7}, {130, 300}, {33}, {20000}};
 
-Tensor numbers(uint32_t part, size_t param) {
+Tensor numbers(uint32_t part, size_t param, DType dtype) {
   const Tensor tensor = Tensor::empty(kShapes[param]);
   for (int64_t i = 0; i < tensor.numel(); ++i) {
     tensor.data<float>()[i] =
@@ -27,20 +27,27 @@ Tensor numbers(uint32_t part, size_t param) {
             philox_bits({13, part, static_cast<uint32_t>(param)}, static_cast<uint64_t>(i)))) -
         0.5f;
   }
-  return tensor.to(kGpu);
+  return tensor.to(kGpu).to(dtype);
 }
 
 struct Outcome {
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<double>> state;
+  std::vector<std::vector<float>> masters;
   double squares = 0;
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome train(Communicator& communicator, Shard shard) {
+void halve(const Tensor& tensor) {
+  const Tensor host = tensor.to(Device{}).clone();
+  for (float& value : std::span(host.data<float>(), static_cast<size_t>(host.numel()))) value /= 2;
+  tensor.copy_from(host.to(kGpu));
+}
+
+Outcome train(Communicator& communicator, Shard shard, DType dtype) {
   NamedVars params;
   for (size_t p = 0; p < kShapes.size(); ++p) {
-    params.emplace_back(concat('p', p), Var::parameter(numbers(99, p)));
+    params.emplace_back(concat('p', p), Var::parameter(numbers(99, p, dtype)));
   }
   GradientExchange exchange(communicator, weight_decay_groups(params),
                             {.parts = 4, .shard = shard, .bucket_bytes = 1});
@@ -55,7 +62,7 @@ Outcome train(Communicator& communicator, Shard shard) {
       Var total;
       for (size_t p = 0; p < params.size(); ++p) {
         const Var& var = params[p].second;
-        const Var use = sum(reshape(var * Var(numbers(part, p)), {var.value().numel()}));
+        const Var use = sum(reshape(var * Var(numbers(part, p, dtype)), {var.value().numel()}));
         total = total.defined() ? total + use : use;
       }
       tape.backward(total);
@@ -68,18 +75,29 @@ Outcome train(Communicator& communicator, Shard shard) {
     optimizer.zero_grad();
     exchange.share_parameters();
   }
-  for (const auto& [name, var] : params)
-    outcome.parameters.push_back(var.value().to_vector<float>());
+  for (const auto& [name, var] : params) {
+    outcome.parameters.push_back(var.value().to(DType::kFloat32).to_vector<float>());
+  }
   for (const auto& [name, tensor] : exchange.gather_state(optimizer)) {
     outcome.state.push_back(tensor.to_vector<double>());
+  }
+  // What was gathered and loaded is what is gathered again.
+  const NamedTensors masters = exchange.gather_masters(optimizer);
+  EXPECT_EQ(masters.size(), dtype == DType::kBFloat16 ? params.size() : 0);
+  for (const auto& [name, tensor] : masters) halve(tensor);
+  exchange.load_masters(optimizer, masters);
+  for (const auto& [name, tensor] : exchange.gather_masters(optimizer)) {
+    outcome.masters.push_back(tensor.to_vector<float>());
   }
   return outcome;
 }
 
-TEST(CudaExchange, TheBitsOfOneRankAlone) {
+class CudaExchange : public testing::TestWithParam<DType> {};
+
+TEST_P(CudaExchange, TheBitsOfOneRankAlone) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::why_no_device();
   Communicator alone;
-  const Outcome expected = train(alone, Shard::kNone);
+  const Outcome expected = train(alone, Shard::kNone, GetParam());
   EXPECT_GT(expected.squares, 0);
   if (cuda::description(0).find("emulated") == std::string::npos) {
     GTEST_SKIP() << "one GPU for several ranks";
@@ -91,12 +109,15 @@ TEST(CudaExchange, TheBitsOfOneRankAlone) {
       const auto errors =
           on_ranks(job, static_cast<int>(hosts.size()), [&](Communicator& communicator) {
             communicator.connect_gpus(DeviceSums::kTree);
-            EXPECT_EQ(train(communicator, shard), expected);
+            EXPECT_EQ(train(communicator, shard, GetParam()), expected);
           });
       EXPECT_THAT(errors, Each(""));
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaExchange, testing::Values(DType::kFloat32, DType::kBFloat16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace
 }  // namespace tapestry

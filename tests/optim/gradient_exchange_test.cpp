@@ -15,6 +15,7 @@ namespace tapestry {
 namespace {
 
 using test::hosts_of;
+using test::name_of_hosts;
 using test::on_ranks;
 using testing::Each;
 using testing::HasSubstr;
@@ -266,11 +267,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeOn,
                          testing::Values(hosts_of(1), hosts_of(2), hosts_of(3), hosts_of(4),
                                          hosts_of(5), hosts_of(6), hosts_of(7), hosts_of(8),
                                          hosts_of(9), hosts_of(4, 2), hosts_of(8, 4)),
-                         [](const auto& info) {
-                           const auto& hosts = info.param;
-                           return concat(hosts.size(), "_on_",
-                                         hosts.back()[0] - hosts.front()[0] + 1);
-                         });
+                         [](const auto& info) { return name_of_hosts(info.param); });
 
 TEST(GradientExchange, StateGoesOnOnAnotherNumberOfRanks) {
   const Training two{.hosts = hosts_of(2), .parts = 4, .shard = Shard::kOptimizer};
@@ -367,7 +364,7 @@ TEST(GradientExchange, ABucketIsNoLongerThanAMessage) {
   EXPECT_EQ(exchange.buckets(), 3);
 }
 
-TEST(GradientExchange, KnowsWhatIsCompleteOnlyAtTheEnd) {
+TEST(GradientExchange, KnowsWhenBucketsWereComplete) {
   using std::chrono::milliseconds;
   Communicator alone;
   const Model model;
@@ -376,14 +373,22 @@ TEST(GradientExchange, KnowsWhatIsCompleteOnlyAtTheEnd) {
   std::this_thread::sleep_for(milliseconds(20));
   backward(model, 0, never);
   exchange.close_part();
-  EXPECT_EQ(exchange.late_share(), 1);  // all came together
+  double bytes = 0;
+  for (const BucketReady& bucket : exchange.ready()) {
+    bytes += bucket.bytes;
+    EXPECT_LT(bucket.seconds_left, 0.02);  // all came together, after the pause
+  }
+  EXPECT_EQ(bytes, 4. * 16384 * ((7 + 39000 + 1 + 40000 + 192 + 20000 + 33) / 16384 + 1));
   exchange.finish();
   exchange.open_part();
   backward(model, 0, only_part_1);
   std::this_thread::sleep_for(milliseconds(200));
   exchange.close_part();  // brings zeros for the one that was not reached
-  EXPECT_GT(exchange.late_share(), 0);
-  EXPECT_LT(exchange.late_share(), 0.5);
+  const std::vector<BucketReady> ready = exchange.ready();
+  const auto late = std::count_if(ready.begin(), ready.end(),
+                                  [](const BucketReady& b) { return b.seconds_left < 0.2; });
+  EXPECT_GT(late, 0);
+  EXPECT_LT(late, std::ssize(ready) / 2);
 }
 
 TEST(GradientExchange, PartsComeInTurn) {
