@@ -2,8 +2,6 @@
 //   corpora_bench SOURCE TARGET FOLDER PAIRS [THREADS]
 // trains a tokenizer, encodes the pairs, takes the first batch and one from the middle of an epoch.
 // What it made stays in FOLDER: the second call is a second start.
-#include <sys/resource.h>
-
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -11,16 +9,10 @@
 #include "core/clock.h"
 #include "core/parallel.h"
 #include "data/batching.h"
+#include "tests/bench/data/processor_seconds.h"
 
 namespace tapestry {
 namespace {
-
-double processor_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
 
 double megabytes(const std::string& key) {
   std::ifstream status("/proc/self/status");

@@ -3,8 +3,6 @@
 // writes a line of ids for each, or with --decode the text of these ids as a JSON string; and to
 // the standard error the processor's seconds of the fastest of ROUNDS encodings of all lines on one
 // thread.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -14,16 +12,10 @@
 
 #include "data/huggingface_files.h"
 #include "data/tokenizer.h"
+#include "tests/bench/data/processor_seconds.h"
 
 namespace tapestry {
 namespace {
-
-double processor_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
 
 int run(const std::vector<std::string>& arguments) {
   const std::string bytes = read_huggingface(arguments.at(0));
