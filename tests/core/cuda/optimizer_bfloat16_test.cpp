@@ -42,6 +42,28 @@ TEST(OptimizerBFloat16, UpdatesTheMasterAndRoundsItToTheWeights) {
   }
 }
 
+// Sums over ranks come in float, at any place of a flat array.
+TEST(OptimizerBFloat16, TakesAGradientInFloat) {
+  constexpr int64_t kN = 5000;
+  for (const int64_t first : {0, 4, 1}) {
+    const Values<float> sums = random_values<float>(first + kN, 1);
+    Values<float> master = random_values<float>(kN, 2), expected = master;
+    Values<BFloat16> param(kN, BFloat16(0.0f));
+    const SgdStep sgd{.learning_rate = 0.5, .weight_decay = 0};
+    kernels::optimizer_step<float>(
+        Cuda{},
+        std::vector<ParameterUpdate<float>>{{sgd, expected.data(), sums.data() + first, {}, kN}},
+        {});
+    kernels::optimizer_step<BFloat16>(
+        Cuda{},
+        std::vector<ParameterUpdate<BFloat16>>{
+            {sgd, param.data(), nullptr, {}, kN, master.data(), sums.data() + first}},
+        {});
+    EXPECT_EQ(master, expected);
+    for (int64_t i = 0; i < kN; ++i) ASSERT_EQ(param[i], BFloat16(expected[i])) << i;
+  }
+}
+
 TEST(OptimizerBFloat16, WithoutAMasterTheWeightsThemselvesAreUpdated) {
   Values<BFloat16> param(9, BFloat16(1.0f)), grad(9, BFloat16(0.5f));
   kernels::optimizer_step<BFloat16>(
