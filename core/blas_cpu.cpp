@@ -1,6 +1,5 @@
 #include "core/blas_cpu.h"
 
-#include <cpuid.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -33,7 +32,7 @@ class OpenBlas {
  public:
   OpenBlas() {
     check_room(num_threads());
-    const CpuTraits cpu = this_cpu();
+    const CpuTraits& cpu = cpu_traits();
     const bool forced_by_user = std::getenv(kCoreVariable) != nullptr;
     const std::string wanted = openblas_core_for(cpu);
     // The library reads both variables in its constructor and never again.
@@ -105,34 +104,15 @@ bool equal_ignoring_case(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-CpuTraits this_cpu() {
-  CpuTraits cpu;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
-    cpu.amd = ebx == signature_AMD_ebx && ecx == signature_AMD_ecx && edx == signature_AMD_edx;
-  }
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
-    cpu.family = static_cast<int>(eax >> 8 & 0xf);
-    if (cpu.family == 0xf) cpu.family += static_cast<int>(eax >> 20 & 0xff);
-  }
-  // These ask the operating system as well: it must save the wide registers.
-  cpu.avx = __builtin_cpu_supports("avx");
-  cpu.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  cpu.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl");
-  return cpu;
-}
-
 std::string openblas_core_for(const CpuTraits& cpu) {
   // Zen 4 (family 0x19) executes 512-bit instructions in halves, so AVX2 kernels win there.
   // Measured on its 256^3 products, GFLOP/s a thread: Haswell 109, SkylakeX 103, Zen 103. Zen 5 has
   // full units.
-  const bool halves = cpu.amd && cpu.family == 0x19;
+  const bool halves = cpu.vendor == CpuVendor::kAmd && cpu.family == 0x19;
   if (cpu.avx512 && !halves) return "SkylakeX";
   if (cpu.avx2) return "Haswell";
   // Before Zen, AMD's AVX processors have kernels of their own, which OpenBLAS picks by itself.
-  if (cpu.avx && !cpu.amd) return "Sandybridge";
+  if (cpu.avx && cpu.vendor != CpuVendor::kAmd) return "Sandybridge";
   return "";
 }
 

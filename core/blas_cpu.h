@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/cpu_traits.h"
+
 namespace tapestry {
 
 /// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major.
@@ -25,16 +27,6 @@ struct BlasProduct {
 /// on the first call. Throws Error(kRuntime) when it cannot be loaded.
 template <class T>
 void blas_product(const BlasProduct<T>& product);
-
-/// The properties of a processor that decide which OpenBLAS kernels suit it.
-struct CpuTraits {
-  bool amd = false;
-  bool avx = false, avx2 = false,
-       avx512 = false;  ///< avx512: the F, CD, BW, DQ and VL of Skylake-X
-  int family = 0;       ///< as CPUID counts: 0x19 is Zen 3 and 4
-};
-
-CpuTraits this_cpu();
 
 /// The value of OPENBLAS_CORETYPE for a processor; empty where OpenBLAS's own choice is right.
 std::string openblas_core_for(const CpuTraits& cpu);

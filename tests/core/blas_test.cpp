@@ -17,21 +17,28 @@ namespace tapestry {
 namespace {
 
 constexpr CpuTraits kEmeraldRapids = {
-    .amd = false, .avx = true, .avx2 = true, .avx512 = true, .family = 6};
+    .vendor = CpuVendor::kIntel, .family = 6, .avx = true, .avx2 = true, .avx512 = true};
 
 TEST(Blas, ChoosesTheCoreFromTheProcessor) {
   EXPECT_EQ(openblas_core_for(kEmeraldRapids), "SkylakeX");
-  EXPECT_EQ(openblas_core_for({.amd = false, .avx = true, .avx2 = true, .family = 6}), "Haswell");
-  EXPECT_EQ(openblas_core_for({.amd = false, .avx = true, .family = 6}), "Sandybridge");
-  EXPECT_EQ(openblas_core_for({.amd = false, .family = 6}), "");
-  EXPECT_EQ(openblas_core_for({.amd = true, .avx = true, .avx2 = true, .family = 0x17}), "Haswell");
   EXPECT_EQ(
-      openblas_core_for({.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x19}),
+      openblas_core_for({.vendor = CpuVendor::kIntel, .family = 6, .avx = true, .avx2 = true}),
+      "Haswell");
+  EXPECT_EQ(openblas_core_for({.vendor = CpuVendor::kIntel, .family = 6, .avx = true}),
+            "Sandybridge");
+  EXPECT_EQ(openblas_core_for({.vendor = CpuVendor::kIntel, .family = 6}), "");
+  EXPECT_EQ(
+      openblas_core_for({.vendor = CpuVendor::kAmd, .family = 0x17, .avx = true, .avx2 = true}),
       "Haswell");
   EXPECT_EQ(
-      openblas_core_for({.amd = true, .avx = true, .avx2 = true, .avx512 = true, .family = 0x1a}),
+      openblas_core_for(
+          {.vendor = CpuVendor::kAmd, .family = 0x19, .avx = true, .avx2 = true, .avx512 = true}),
+      "Haswell");
+  EXPECT_EQ(
+      openblas_core_for(
+          {.vendor = CpuVendor::kAmd, .family = 0x1a, .avx = true, .avx2 = true, .avx512 = true}),
       "SkylakeX");
-  EXPECT_EQ(openblas_core_for({.amd = true, .avx = true, .family = 0x15}), "");
+  EXPECT_EQ(openblas_core_for({.vendor = CpuVendor::kAmd, .family = 0x15, .avx = true}), "");
 }
 
 TEST(Blas, WarnsOfSseKernelsOnAnAvxProcessor) {
@@ -43,7 +50,8 @@ TEST(Blas, WarnsOfSseKernelsOnAnAvxProcessor) {
   EXPECT_NE(forced.find("unset"), std::string::npos);
   EXPECT_EQ(openblas_core_warning("SkylakeX", kEmeraldRapids, false), "");
   EXPECT_EQ(openblas_core_warning("Haswell", kEmeraldRapids, true), "");
-  EXPECT_EQ(openblas_core_warning("Prescott", {.amd = false, .family = 6}, false), "");
+  EXPECT_EQ(openblas_core_warning("Prescott", {.vendor = CpuVendor::kIntel, .family = 6}, false),
+            "");
 }
 
 TEST(Blas, RunsTheChosenCoreOnThisMachine) {
@@ -54,7 +62,7 @@ TEST(Blas, RunsTheChosenCoreOnThisMachine) {
     EXPECT_NE(description.find(wanted), std::string::npos) << description;
   }
   const size_t core = description.rfind(' ') + 1;
-  EXPECT_EQ(blas_warning().empty(), !(this_cpu().avx && is_sse_core(description.substr(core))));
+  EXPECT_EQ(blas_warning().empty(), !(cpu_traits().avx && is_sse_core(description.substr(core))));
 }
 
 // Many threads call the single-threaded library at once; each must get its own product.

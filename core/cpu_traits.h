@@ -1,0 +1,41 @@
+// What this processor is and which vector and tile instructions may be used on it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tapestry {
+
+enum class CpuVendor { kOther, kIntel, kAmd };
+
+/// An instruction set is true where the processor has it and the operating system saves its
+/// registers. One thing is left to whoever uses tiles: on Linux a process must ask for them once
+/// (arch_prctl with ARCH_REQ_XCOMP_PERM).
+struct CpuTraits {
+  CpuVendor vendor = CpuVendor::kOther;
+  int family = 0;  ///< as CPUID counts: 6 is Intel's, 0x19 AMD's Zen 3 and 4, 0x1a its Zen 5
+  int model = 0;   ///< within the family: 143 of family 6 is Sapphire Rapids
+  bool avx = false;
+  bool avx2 = false;    ///< with FMA
+  bool avx512 = false;  ///< the F, CD, BW, DQ and VL of Skylake-X
+  bool avx512_bf16 = false;
+  bool avx512_vnni = false;
+  bool amx_tile = false;
+  bool amx_bf16 = false;  ///< includes amx_tile
+  bool amx_int8 = false;  ///< includes amx_tile
+};
+
+/// What the instructions CPUID and XGETBV answer.
+struct CpuAnswers {
+  using Registers = std::array<uint32_t, 4>;  ///< eax, ebx, ecx, edx
+  Registers leaf_0{}, leaf_1{}, leaf_7{};
+  Registers leaf_7_1{};  ///< the second page of leaf 7
+  uint64_t xcr0 = 0;     ///< the registers that the operating system saves
+};
+
+CpuTraits cpu_traits_of(const CpuAnswers& answers);
+
+/// Of the processor that this process runs on.
+const CpuTraits& cpu_traits();
+
+}  // namespace tapestry
