@@ -1,5 +1,6 @@
 #include "core/precision.h"
 
+#include "core/bfloat16_kernel.h"
 #include "core/error.h"
 
 namespace tapestry {
@@ -21,9 +22,6 @@ void check_precision(Precision precision, Device device) {
   }
 }
 
-bool can_multiply_bfloat16() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512bf16");
-}
+bool can_multiply_bfloat16() { return bfloat16_kernel() != Bfloat16Kernel::kNone; }
 
 }  // namespace tapestry

@@ -1,5 +1,5 @@
-// Matrix products: on the CPU single-threaded OpenBLAS on tiles that only the shape decides, on a
-// GPU cuBLASLt.
+// Matrix products: on the CPU single-threaded OpenBLAS on tiles that only the shape decides
+// (bfloat16: cpu/rounded_product.h), on a GPU cuBLASLt.
 #pragma once
 
 #include "core/kernels/common.h"

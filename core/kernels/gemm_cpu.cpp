@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "core/blas_cpu.h"
-#include "core/kernels/cpu/packed_bf16.h"
+#include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/gemm_common.h"
 #include "core/parallel.h"
@@ -55,7 +55,7 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
       .beta = target.beta,
   };
   if constexpr (std::is_same_v<T, float>) {
-    if (g.precision == Precision::kBfloat16) return packed_bf16_product(product);
+    if (g.precision == Precision::kBfloat16) return rounded_product(product);
   }
   blas_product(product);
 }
@@ -131,6 +131,9 @@ void gemm(Cpu, const Gemm<T>& args) {
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   const Gemm<T> g = merged(args);
   if (g.k == 0) return multiply_batch(g);
+  if constexpr (std::is_same_v<T, float>) {
+    if (runs_on_tiles(g.precision)) return tile_gemm(g);
+  }
   const TileGrid grid = tile_grid(g.m, g.n, g.k, g.batch, /*may_cut_k=*/true);
   if (grid.tiles() == 1) return multiply_batch(g);
   multiply_grid(g, grid);

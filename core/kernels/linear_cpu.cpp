@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/cpu/linear_rows.h"
+#include "core/kernels/cpu/linear_tiles.h"
+#include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/gemm.h"
 #include "core/parallel.h"
@@ -15,25 +17,6 @@
 
 #include "core/kernels/cpu/activation_simd-inl.h"
 #include "core/kernels/cpu/simd-inl.h"
-
-#ifndef TAPESTRY_LINEAR_ROWS
-#define TAPESTRY_LINEAR_ROWS
-namespace tapestry {
-
-template <class T>
-struct LinearRows {
-  // n columns of one row: z += bias (if any), then y = act(z); z may be y.
-  void (*finish)(Activation activation, const T* bias, T* z, T* y, int64_t n);
-  // dz = act'(z) * dy, from z or y as the activation needs; dz may be null with kNone. d_bias += dz
-  // (if not null).
-  void (*backward)(Activation activation, const T* z, const T* y, const T* dy, T* dz, T* d_bias,
-                   int64_t n);
-  // total (=|+=) sum of `count` rows of n.
-  void (*reduce)(const T* parts, int64_t count, int64_t n, T* total, Write write);
-};
-
-}  // namespace tapestry
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tapestry {
@@ -118,15 +101,21 @@ namespace {
 
 HWY_EXPORT(linear_rows);
 
+}  // namespace
+
 template <class T>
-const LinearRows<T>& rows_functions() {
+const LinearRows<T>& linear_rows_functions() {
   return HWY_DYNAMIC_DISPATCH(linear_rows)()->of<T>();
 }
+template const LinearRows<float>& linear_rows_functions();
+template const LinearRows<double>& linear_rows_functions();
+
+namespace {
 
 // dz = act'(z) dy into `dz` (unused with kNone), and db, in one pass over the rows.
 template <class T>
 void activation_backward(const LinearShape& shape, const LinearBackward<T>& args, T* dz) {
-  const LinearRows<T>& functions = rows_functions<T>();
+  const LinearRows<T>& functions = linear_rows_functions<T>();
   const int64_t out = shape.out;
   // At most 64 tiles, so that their partial sums of the bias stay small.
   const int64_t grain = std::max<int64_t>({1, 16384 / out, (shape.rows + 63) / 64});
@@ -155,7 +144,10 @@ namespace kernels {
 template <class T>
 void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
   const ProfileScope profile(Part::kProducts);
-  const LinearRows<T>& functions = rows_functions<T>();
+  if constexpr (std::is_same_v<T, float>) {
+    if (runs_on_tiles(shape.precision) && shape.in > 0) return linear_on_tiles(shape, args);
+  }
+  const LinearRows<T>& functions = linear_rows_functions<T>();
   const TileGrid grid = tile_grid(shape.rows, shape.out, shape.in, 1, /*may_cut_k=*/false);
   T* const z = args.z != nullptr ? args.z : args.y;
   const bool epilogue =
@@ -182,6 +174,11 @@ void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
 template <class T>
 void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& args) {
   const ProfileScope profile(Part::kProducts);
+  if constexpr (std::is_same_v<T, float>) {
+    if (runs_on_tiles(shape.precision) && shape.rows > 0 && shape.out > 0) {
+      return linear_backward_on_tiles(shape, args);
+    }
+  }
   const bool activated = shape.activation != Activation::kNone;
   Scratch<T> scratch(activated ? std::max<int64_t>(1, shape.rows * shape.out) : 1);
   const T* const dz = activated ? scratch.data() : args.dy;

@@ -1,14 +1,8 @@
-// VDPBF16PS multiplies pairs: each of its 16 lanes adds the products of two neighbours along k. A
-// "pair" is two bfloat16 of one row or column, at 2p and 2p + 1 along k, in 32 bits.
+// VDPBF16PS multiplies pairs: each of its 16 lanes adds the products of two neighbours along k.
 // B is packed into panels of 32 columns (pair after pair along k, so that the innermost loop reads
 // forward only), A into rows of pairs, or, stored transposed, into strips of up to 14 columns.
 // The blocking is that of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication.
 #include "core/kernels/cpu/packed_bf16.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // in GCC 12's own intrinsics (bug 105593)
-#endif
-#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -16,13 +10,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/kernels/cpu/bfloat16_pairs.h"
 #include "core/scratch.h"
-#include "hwy/base.h"
 
 namespace tapestry::kernels {
 namespace {
 
-constexpr int64_t kLanes = 16;
+using pairs::kLanes;
 constexpr int64_t kPanel = 2 * kLanes;  // columns
 constexpr int64_t kStrip = 14;          // rows: 28 of the 32 registers hold sums
 // A panel of B, kDepth deep, is 32 KiB and stays in the L1 cache for all strips of a block of A,
@@ -38,71 +32,15 @@ constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / st
 }  // namespace
 }  // namespace tapestry::kernels
 
-// Intrinsics and their callers are compiled for the processors of can_multiply_bfloat16().
+// Intrinsics and their callers are compiled for processors with AVX512-BF16.
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512bf16")
 namespace tapestry::kernels {
 namespace {
 
-// The first n of 16 lanes.
-inline __mmask16 first_lanes(int64_t n) {
-  return static_cast<__mmask16>(n >= kLanes ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
-}
-
-inline __m512i round_two(__m512 low, __m512 high) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
-
-// 32 elements, of which the first n exist and the others count as 0.
-inline __m512i load_pairs(const float* x, int64_t n) {
-  return round_two(_mm512_maskz_loadu_ps(first_lanes(n), x),
-                   _mm512_maskz_loadu_ps(first_lanes(n - kLanes), x + kLanes));
-}
-
-// The pairs of two rows, column by column; lanes outside the masks are 0.
-class RowPairs {
- public:
-  RowPairs() {
-    alignas(64) uint16_t order[32];
-    for (uint16_t i = 0; i < 16; ++i) {
-      order[2 * i] = i;
-      order[2 * i + 1] = static_cast<uint16_t>(16 + i);
-    }
-    order_ = _mm512_load_si512(order);
-  }
-  __m512i operator()(const float* even, __mmask16 even_mask, const float* odd,
-                     __mmask16 odd_mask) const {
-    return _mm512_permutexvar_epi16(order_, round_two(_mm512_maskz_loadu_ps(even_mask, even),
-                                                      _mm512_maskz_loadu_ps(odd_mask, odd)));
-  }
-
- private:
-  __m512i order_;
-};
-
-// rows[i][j] <-> rows[j][i], 32 bits each: within quarters of the registers, then of the quarters.
-inline void transpose(__m512i (&rows)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i ab_low = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    const __m512i ab_high = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    const __m512i cd_low = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]);
-    const __m512i cd_high = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(ab_low, cd_low);
-    t[i + 1] = _mm512_unpackhi_epi64(ab_low, cd_low);
-    t[i + 2] = _mm512_unpacklo_epi64(ab_high, cd_high);
-    t[i + 3] = _mm512_unpackhi_epi64(ab_high, cd_high);
-  }
-  for (int i = 0; i < 4; ++i) {
-    const __m512i even_low = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
-    const __m512i odd_low = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
-    const __m512i even_high = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-    const __m512i odd_high = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
-    rows[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
-    rows[i + 4] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
-    rows[i + 8] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
-    rows[i + 12] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
-  }
-}
+using pairs::first_lanes;
+using pairs::load_pairs;
+using pairs::RowPairs;
+using pairs::transpose;
 
 // b (k, n) to panels, pair after pair of the 32 columns.
 void pack_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed) {

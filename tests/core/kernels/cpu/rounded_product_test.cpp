@@ -1,5 +1,5 @@
 // Products of rounded factors against loops in double over factors that this file rounds by itself.
-#include "core/kernels/cpu/packed_bf16.h"
+#include "core/kernels/cpu/rounded_product.h"
 
 #include <bit>
 
@@ -11,7 +11,14 @@
 namespace tapestry {
 namespace {
 
-class PackedBf16Test : public testing::Test {
+// The kernels of this processor.
+std::vector<Bfloat16Kernel> kernels_here() {
+  std::vector<Bfloat16Kernel> all{Bfloat16Kernel::kAvx512, Bfloat16Kernel::kRounded};
+  if (cpu_traits().amx_bf16 && tiles_allowed()) all.push_back(Bfloat16Kernel::kAmx);
+  return all;
+}
+
+class RoundedProductTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!can_multiply_bfloat16()) GTEST_SKIP() << "this processor has no AVX512-BF16";
@@ -60,12 +67,13 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// Around the strips (14), panels (32) and pairs (2), and across every block (256, 1024, 512).
+// Around strips (14), panels (32), tiles (16 by 32) and pairs (2), and across every block (256,
+// 512, 1024).
 constexpr Sizes kSizes[] = {{1, 1, 1},     {2, 3, 2},     {14, 32, 31},  {15, 33, 33},
                             {31, 48, 64},  {28, 49, 257}, {64, 65, 128}, {300, 20, 40},
                             {13, 17, 512}, {13, 17, 530}, {5, 1100, 10}, {258, 30, 1027}};
 
-TEST_F(PackedBf16Test, EqualsThreeLoopsOverRoundedFactors) {
+void expect_three_loops(Bfloat16Kernel kernel) {
   for (const Sizes& s : kSizes) {
     for (const bool trans_a : {false, true}) {
       for (const bool trans_b : {false, true}) {
@@ -78,10 +86,11 @@ TEST_F(PackedBf16Test, EqualsThreeLoopsOverRoundedFactors) {
           const auto b = random_values<float>((trans_b ? s.n : s.k) * ldb, 2);
           const auto before = random_values<float>(s.m * ldc, 3);
           std::vector<float> c = before;
-          kernels::packed_bf16_product({static_cast<int>(s.m), static_cast<int>(s.n),
-                                        static_cast<int>(s.k), a.data(), static_cast<int>(lda),
-                                        trans_a, b.data(), static_cast<int>(ldb), trans_b, c.data(),
-                                        static_cast<int>(ldc), 1, beta});
+          kernels::rounded_product(
+              {static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k), a.data(),
+               static_cast<int>(lda), trans_a, b.data(), static_cast<int>(ldb), trans_b, c.data(),
+               static_cast<int>(ldc), 1, beta},
+              kernel);
           const auto ra = rounded(a), rb = rounded(b);
           const std::vector<float>* const added = beta == 1 ? &before : nullptr;
           expect_product(c, ldc, s.m, s.n, s.k, {ra, lda, trans_a}, {rb, ldb, trans_b}, added,
@@ -98,7 +107,14 @@ TEST_F(PackedBf16Test, EqualsThreeLoopsOverRoundedFactors) {
   }
 }
 
-TEST_F(PackedBf16Test, RoundsTiesToEvenAndKeepsInfinityAndNan) {
+TEST_F(RoundedProductTest, EqualsThreeLoopsOverRoundedFactors) {
+  for (const Bfloat16Kernel kernel : kernels_here()) {
+    SCOPED_TRACE(name_of(kernel));
+    expect_three_loops(kernel);
+  }
+}
+
+TEST_F(RoundedProductTest, RoundsTiesToEvenAndKeepsInfinityAndNan) {
   const float inf = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> x = {
@@ -107,29 +123,32 @@ TEST_F(PackedBf16Test, RoundsTiesToEvenAndKeepsInfinityAndNan) {
   const std::vector<float> expected = {1,   1 + 0x1p-6f, -1 - 0x1p-7f, 0,  rounded(1e30f),
                                        inf, -inf,        nan,          inf};
   const float one = 1;
-  std::vector<float> y(x.size());
   const auto size = static_cast<int>(x.size());
-  kernels::packed_bf16_product({size, 1, 1, x.data(), 1, false, &one, 1, false, y.data(), 1, 1, 0});
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (std::isnan(expected[i])) {
-      EXPECT_TRUE(std::isnan(y[i]));
-    } else {
-      EXPECT_EQ(y[i], expected[i]) << x[i];
+  for (const Bfloat16Kernel kernel : kernels_here()) {
+    SCOPED_TRACE(name_of(kernel));
+    std::vector<float> y(x.size());
+    kernels::rounded_product({size, 1, 1, x.data(), 1, false, &one, 1, false, y.data(), 1, 1, 0},
+                             kernel);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(expected[i])) {
+        EXPECT_TRUE(std::isnan(y[i]));
+      } else {
+        EXPECT_EQ(y[i], expected[i]) << x[i];
+      }
     }
   }
 }
 
-TEST_F(PackedBf16Test, RefusesOtherFactors) {
+TEST_F(RoundedProductTest, RefusesOtherFactors) {
   const float one = 1;
   float c = 0;
-  EXPECT_THROW(kernels::packed_bf16_product({1, 1, 1, &one, 1, false, &one, 1, false, &c, 1, 2, 0}),
+  EXPECT_THROW(kernels::rounded_product({1, 1, 1, &one, 1, false, &one, 1, false, &c, 1, 2, 0}),
                Error);
-  EXPECT_THROW(
-      kernels::packed_bf16_product({1, 1, 1, &one, 1, false, &one, 1, false, &c, 1, 1, 0.5}),
-      Error);
+  EXPECT_THROW(kernels::rounded_product({1, 1, 1, &one, 1, false, &one, 1, false, &c, 1, 1, 0.5}),
+               Error);
 }
 
-TEST_F(PackedBf16Test, GemmInTilesBitsDoNotDependOnThreads) {
+TEST_F(RoundedProductTest, GemmInTilesBitsDoNotDependOnThreads) {
   const int64_t m = 200, n = 160, k = 3000;  // cut along k as well
   const auto a = random_values<float>(k * m, 1), b = random_values<float>(k * n, 2);
   const auto ra = rounded(a), rb = rounded(b);
@@ -147,7 +166,7 @@ TEST_F(PackedBf16Test, GemmInTilesBitsDoNotDependOnThreads) {
   });
 }
 
-TEST_F(PackedBf16Test, LinearRoundsTheFactorsOfItsThreeProducts) {
+TEST_F(RoundedProductTest, LinearRoundsTheFactorsOfItsThreeProducts) {
   const LinearShape shape{150, 70, 90, Activation::kRelu, Precision::kBfloat16};
   const auto x = random_values<float>(shape.rows * shape.in, 1);
   const auto w = random_values<float>(shape.out * shape.in, 2);
@@ -201,7 +220,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / size);
 }
 
-TEST_F(PackedBf16Test, TheClassifierRoundsItsFactors) {
+TEST_F(RoundedProductTest, TheClassifierRoundsItsFactors) {
   const auto x = random_values<float>(90 * 40, 1), w = random_values<float>(300 * 40, 2, -0.3, 0.3);
   const ClassifierResult mixed = classify(Precision::kBfloat16, x, w);
   // The logits are those of rounded factors; the gradients' other factor, dz, is rounded as well.

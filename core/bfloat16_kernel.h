@@ -1,0 +1,50 @@
+// Which instructions multiply float32 matrices whose factors are rounded to bfloat16.
+#pragma once
+
+#include <string>
+
+#include "core/cpu_traits.h"
+
+namespace tapestry {
+
+/// Their results differ in the order of the sums, so bits are equal on one kernel only.
+enum class Bfloat16Kernel {
+  kAmx,      ///< tiles: 16 times the rate of float32 on Sapphire Rapids
+  kAvx512,   ///< VDPBF16PS: twice the rate of float32 on Zen 4 and 5
+  kRounded,  ///< float32 products of rounded factors
+  kNone,     ///< refused
+};
+
+/// "amx", "avx512_bf16", "float32"; null for kNone.
+constexpr const char* name_of(Bfloat16Kernel kernel) {
+  switch (kernel) {
+    case Bfloat16Kernel::kAmx:
+      return "amx";
+    case Bfloat16Kernel::kAvx512:
+      return "avx512_bf16";
+    case Bfloat16Kernel::kRounded:
+      return "float32";
+    case Bfloat16Kernel::kNone:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+/// By a table of processors, not by timing: two runs on one machine must choose alike.
+/// `tiles_allowed`: the system lets this process use tiles. Intel's processors issue VDPBF16PS at
+/// half the rate of float32, so that without tiles float32 products serve them better.
+Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed);
+
+/// The choice for this process, made on the first call and kept. The environment variable
+/// TAPESTRY_BFLOAT16 overrides it with one of the names above. Throws Error(kConfig) if that is
+/// unknown or impossible here.
+Bfloat16Kernel bfloat16_kernel();
+
+/// What `wanted` (the variable's value) names. Throws as bfloat16_kernel() does.
+Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits& cpu,
+                                      bool tiles_allowed);
+
+/// Whether this process may use tiles: asks the system for them on the first call.
+bool tiles_allowed();
+
+}  // namespace tapestry

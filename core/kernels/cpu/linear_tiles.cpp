@@ -1,0 +1,144 @@
+#include "core/kernels/cpu/linear_tiles.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "core/kernels/cpu/linear_rows.h"
+#include "core/kernels/cpu/tile_product.h"
+#include "core/parallel.h"
+#include "core/scratch.h"
+
+namespace tapestry::kernels {
+namespace {
+
+using Side = TileOperand::Side;
+
+// dz = act'(z) dy, block of rows by block: each is computed into the cache and packed from there,
+// as the left operand of dz W and of dz^T x; dz itself is not stored.
+class PackedGradient {
+ public:
+  PackedGradient(const LinearShape& shape, const LinearBackward<float>& args)
+      : shape_(shape),
+        args_(args),
+        blocks_{shape.rows,
+                std::max<int64_t>(1, kElementsPerBlock / (shape.out * kTileDepth)) * kTileDepth},
+        bias_parts_(args.d_bias != nullptr ? blocks_.count() * shape.out : 0) {
+    if (args.dx != nullptr) for_dx_.emplace(Side::kLeft, shape.rows, shape.out);
+    if (args.d_weight != nullptr) for_d_weight_.emplace(Side::kLeft, shape.out, shape.rows);
+  }
+
+  int64_t tasks() const { return blocks_.count(); }
+
+  void run(int64_t task) {
+    const Range rows = blocks_[task];
+    const int64_t out = shape_.out;
+    const bool activated = shape_.activation != Activation::kNone;
+    Scratch<float> block(activated ? rows.size() * out : 0);
+    float* const d_bias = args_.d_bias != nullptr ? bias_parts_.data() + task * out : nullptr;
+    if (d_bias != nullptr) std::fill_n(d_bias, out, 0.0F);
+    if (activated || d_bias != nullptr) {
+      for (int64_t r = rows.begin; r < rows.end; ++r) {
+        const int64_t i = r * out;
+        functions_.backward(shape_.activation, args_.z != nullptr ? args_.z + i : nullptr,
+                            args_.y != nullptr ? args_.y + i : nullptr, args_.dy + i,
+                            activated ? block.data() + (r - rows.begin) * out : nullptr, d_bias,
+                            out);
+      }
+    }
+    pack(rows, activated ? block.data() : args_.dy + rows.begin * out);
+  }
+
+  // Adds the parts of the blocks in order.
+  void deliver_bias() {
+    if (args_.d_bias == nullptr) return;
+    functions_.reduce(bias_parts_.data(), blocks_.count(), shape_.out, args_.d_bias,
+                      args_.d_bias_write);
+  }
+
+  const TileOperand& for_dx() const { return *for_dx_; }
+  const TileOperand& for_d_weight() const { return *for_d_weight_; }
+
+ private:
+  static constexpr int64_t kElementsPerBlock = 1 << 15;
+
+  void pack(Range rows, const float* dz) {
+    if (for_dx_) {
+      const bool last = rows.end == shape_.rows;
+      const Range strips{rows.begin / kTileStrip, last ? for_dx_->strips() : rows.end / kTileStrip};
+      pack_tiles({dz, shape_.out, true}, strips, {0, for_dx_->tiles()}, *for_dx_);
+    }
+    if (for_d_weight_) {
+      const Range tiles{rows.begin / kTileDepth, (rows.end + kTileDepth - 1) / kTileDepth};
+      pack_tiles({dz, shape_.out, false}, {0, for_d_weight_->strips()}, tiles, *for_d_weight_);
+    }
+  }
+
+  const LinearShape& shape_;
+  const LinearBackward<float>& args_;
+  const LinearRows<float>& functions_ = linear_rows_functions<float>();
+  const Cut blocks_;
+  Scratch<float> bias_parts_;
+  std::optional<TileOperand> for_dx_, for_d_weight_;
+};
+
+}  // namespace
+
+void linear_on_tiles(const LinearShape& shape, const LinearForward<float>& args) {
+  const LinearRows<float>& functions = linear_rows_functions<float>();
+  TileOperand x(Side::kLeft, shape.rows, shape.in), weight(Side::kRight, shape.out, shape.in);
+  pack_operands({{x, {args.x, shape.in, true}}, {weight, {args.weight, shape.in, true}}});
+  float* const z = args.z != nullptr ? args.z : args.y;
+  const auto finish = [&](Range rows, Range cols) {
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      const int64_t i = r * shape.out + cols.begin;
+      functions.finish(shape.activation, args.bias != nullptr ? args.bias + cols.begin : nullptr,
+                       z + i, args.y + i, cols.size());
+    }
+  };
+  const bool plain = args.bias == nullptr && shape.activation == Activation::kNone && z == args.y;
+  TileProduct product{.a = x, .b = weight, .c = z, .ldc = shape.out};
+  if (!plain) product.done = finish;
+  multiply_tiles({product});
+}
+
+void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<float>& args) {
+  PackedGradient dz(shape, args);
+  std::optional<TileOperand> weight, x;
+  std::optional<TilePacking> weight_packing, x_packing;
+  if (args.dx != nullptr) {
+    weight.emplace(Side::kRight, shape.in, shape.out);
+    weight_packing.emplace(*weight, TileSource{args.weight, shape.in, false});
+  }
+  if (args.d_weight != nullptr) {
+    x.emplace(Side::kRight, shape.in, shape.rows);
+    x_packing.emplace(*x, TileSource{args.x, shape.in, false});
+  }
+  const int64_t weight_tasks = weight_packing ? weight_packing->tasks() : 0;
+  const int64_t x_tasks = x_packing ? x_packing->tasks() : 0;
+  parallel_for(dz.tasks() + weight_tasks + x_tasks, [&](int64_t task) {
+    if (task < dz.tasks()) return dz.run(task);
+    task -= dz.tasks();
+    if (task < weight_tasks) return weight_packing->run(task);
+    x_packing->run(task - weight_tasks);
+  });
+  dz.deliver_bias();
+  std::vector<TileProduct> products;
+  if (weight) {
+    products.push_back({.a = dz.for_dx(),
+                        .b = *weight,
+                        .c = args.dx,
+                        .ldc = shape.in,
+                        .add = args.dx_write == Write::kAdd});
+  }
+  if (x) {
+    products.push_back({.a = dz.for_d_weight(),
+                        .b = *x,
+                        .c = args.d_weight,
+                        .ldc = shape.in,
+                        .add = args.d_weight_write == Write::kAdd});
+  }
+  multiply_tiles(products);
+}
+
+}  // namespace tapestry::kernels

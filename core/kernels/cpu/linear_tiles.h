@@ -1,0 +1,13 @@
+// The dense layer on tiles: each operand is packed once, the activation and its derivative are
+// taken while the values are in the cache.
+#pragma once
+
+#include "core/kernels/linear.h"
+
+namespace tapestry::kernels {
+
+/// linear() and linear_backward() where runs_on_tiles(). No size may be 0.
+void linear_on_tiles(const LinearShape& shape, const LinearForward<float>& args);
+void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<float>& args);
+
+}  // namespace tapestry::kernels

@@ -1,0 +1,85 @@
+// Operands of products on tiles (AMX): rounded to bfloat16 and stored tile by tile, so that a
+// product loads each tile with one instruction from one KiB of dense memory. Packed once per
+// product and read by all threads.
+//
+// A strip is 16 rows of the left operand, or 16 columns of the right one, along all of k. A tile is
+// 32 elements of k of a strip. In a left tile, row r holds its 32 elements; in a right tile, row p
+// holds the pairs (2p, 2p + 1) of the 16 columns side by side. Strips are padded with zeros to an
+// even number, and k to a multiple of 32.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "core/bfloat16.h"
+#include "core/kernels/cpu/tile_grid.h"
+#include "core/scratch.h"
+
+namespace tapestry::kernels {
+
+inline constexpr int64_t kTileStrip = 16;  // rows or columns
+inline constexpr int64_t kTileDepth = 32;  // elements of k
+inline constexpr int64_t kElementsPerTile = kTileStrip * kTileDepth;
+
+/// Element (i, k) of an operand: i counts rows of the left one, columns of the right one.
+struct TileSource {
+  const float* data = nullptr;
+  int64_t stride = 0;    ///< between rows of the stored matrix
+  bool along_k = false;  ///< k is the contiguous index: (i, k) is data[i * stride + k]
+
+  /// The source whose element (0, 0) is (i, k) of this one.
+  TileSource from(int64_t i, int64_t k) const {
+    return {data + (along_k ? i * stride + k : k * stride + i), stride, along_k};
+  }
+};
+
+class TileOperand {
+ public:
+  enum class Side { kLeft, kRight };
+
+  /// Uninitialised memory for `length` rows or columns with inner size k.
+  TileOperand(Side side, int64_t length, int64_t k)
+      : side_(side), length_(length), k_(k), data_(strips() * tiles() * kElementsPerTile) {}
+
+  Side side() const { return side_; }
+  int64_t length() const { return length_; }
+  int64_t k() const { return k_; }
+  int64_t strips() const { return (length_ + 2 * kTileStrip - 1) / (2 * kTileStrip) * 2; }
+  int64_t tiles() const { return (k_ + kTileDepth - 1) / kTileDepth; }  ///< of a strip
+  BFloat16* tile(int64_t strip, int64_t i) {
+    return data_.data() + (strip * tiles() + i) * kElementsPerTile;
+  }
+  const BFloat16* tile(int64_t strip, int64_t i) const {
+    return const_cast<TileOperand*>(this)->tile(strip, i);
+  }
+
+ private:
+  Side side_;
+  int64_t length_, k_;
+  Scratch<BFloat16> data_;
+};
+
+/// Fills the tiles `tiles` of the strips `strips`; `source` begins with the first element of the
+/// first of them. Rounds to the nearest, ties to even, subnormal numbers to 0.
+void pack_tiles(const TileSource& source, Range strips, Range tiles, TileOperand& operand);
+
+/// Fills a whole operand by tasks that may run side by side.
+class TilePacking {
+ public:
+  TilePacking(TileOperand& operand, const TileSource& source);
+  int64_t tasks() const { return strips_.count() * tiles_.count(); }
+  void run(int64_t task) const;
+
+ private:
+  TileOperand* operand_;
+  TileSource source_;
+  Cut strips_, tiles_;
+};
+
+/// Fills whole operands on all threads.
+void pack_operands(std::initializer_list<TilePacking> packings);
+
+/// pack_tiles() in plain loops, which tests compare it with.
+void pack_tiles_plainly(const TileSource& source, Range strips, Range tiles, TileOperand& operand);
+
+}  // namespace tapestry::kernels

@@ -1,0 +1,31 @@
+// C (=|+=) A B from packed tiles, on all threads. k is added in ascending tiles, whatever the grid,
+// so that a result does not depend on how C is cut: the cut may follow the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/kernels/cpu/tile_operand.h"
+
+namespace tapestry::kernels {
+
+struct TileProduct {
+  const TileOperand& a;  ///< left, m rows
+  const TileOperand& b;  ///< right, n columns, the same k
+  float* c = nullptr;    ///< (m, n), ldc between rows
+  int64_t ldc = 0;
+  bool add = false;
+  /// Called for pieces of C that are complete, on the thread that has them in its cache. May be
+  /// empty.
+  std::function<void(Range rows, Range cols)> done = {};
+};
+
+/// Runs products that do not depend on each other, as one job. Call it only where
+/// tiles_allowed().
+void multiply_tiles(const std::vector<TileProduct>& products);
+
+/// The same on the calling thread.
+void multiply_tiles_here(const TileProduct& product);
+
+}  // namespace tapestry::kernels

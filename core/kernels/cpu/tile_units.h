@@ -1,0 +1,126 @@
+// What multiplies tiles: eight registers of 16 rows of 64 bytes. A unit has
+//   Session: tiles may be used while it lives, on its thread
+//   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
+//   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace tapestry::kernels {
+
+/// Palette 1: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  std::array<uint8_t, 14> reserved{};
+  std::array<uint16_t, 16> bytes_per_row{64, 64, 64, 64, 64, 64, 64, 64};
+  std::array<uint8_t, 16> rows{16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+inline constexpr TileConfig kTileConfig{};
+
+/// AMX-BF16, in assembly: the intrinsics of GCC 12 tell the compiler of 8 of the 64 bytes that the
+/// configuration has and of no memory that tiles load or store, so it may drop or move stores to
+/// them. Use it only after tiles_allowed().
+class AmxTiles {
+ public:
+  /// Loads the configuration, which other code of this thread may have changed, and gives the
+  /// registers back, so that the system need not save them.
+  class Session {
+   public:
+    Session() { asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory"); }
+    ~Session() { asm volatile("tilerelease" : : : "memory"); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+  };
+
+  template <int kTile>
+  static void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+  }
+  template <int kTile>
+  static void load(const void* rows, int64_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(stride), "i"(kTile) : "memory");
+  }
+  template <int kTile>
+  static void store(void* rows, int64_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+                 :
+                 : "r"(rows), "r"(stride), "i"(kTile)
+                 : "memory");
+  }
+  template <int kC, int kA, int kB>
+  static void multiply() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+  }
+};
+
+/// The same by plain arithmetic, with the same bits: a product of tiles adds, for each element,
+/// two chains of fused multiply-adds from 0, over the even and over the odd elements of k, then
+/// both sums, then C. Subnormal numbers are 0, going in and coming out.
+class EmulatedTiles {
+ public:
+  class Session {
+   public:
+    Session() { registers() = {}; }
+  };
+
+  template <int kTile>
+  static void zero() {
+    registers()[kTile] = {};
+  }
+  template <int kTile>
+  static void load(const void* rows, int64_t stride) {
+    for (int64_t r = 0; r < 16; ++r) {
+      std::memcpy(registers()[kTile].data() + r * 64, static_cast<const char*>(rows) + r * stride,
+                  64);
+    }
+  }
+  template <int kTile>
+  static void store(void* rows, int64_t stride) {
+    for (int64_t r = 0; r < 16; ++r) {
+      std::memcpy(static_cast<char*>(rows) + r * stride, registers()[kTile].data() + r * 64, 64);
+    }
+  }
+  template <int kC, int kA, int kB>
+  static void multiply() {
+    for (int64_t r = 0; r < 16; ++r) {
+      for (int64_t j = 0; j < 16; ++j) {
+        float even = 0, odd = 0;
+        for (int64_t p = 0; p < 16; ++p) {
+          even = flushed(std::fma(half(kA, r, 2 * p), half(kB, p, 2 * j), even));
+          odd = flushed(std::fma(half(kA, r, 2 * p + 1), half(kB, p, 2 * j + 1), odd));
+        }
+        float c;
+        char* const at = registers()[kC].data() + r * 64 + j * 4;
+        std::memcpy(&c, at, sizeof(c));
+        c = flushed(flushed(c) + flushed(even + odd));
+        std::memcpy(at, &c, sizeof(c));
+      }
+    }
+  }
+
+ private:
+  using Register = std::array<char, 1024>;
+  static std::array<Register, 8>& registers() {
+    thread_local std::array<Register, 8> all{};
+    return all;
+  }
+  static float flushed(float x) {
+    return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
+  }
+  // Element i of row r, a bfloat16.
+  static float half(int tile, int64_t r, int64_t i) {
+    uint16_t bits;
+    std::memcpy(&bits, registers()[static_cast<size_t>(tile)].data() + r * 64 + i * 2,
+                sizeof(bits));
+    return flushed(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
+  }
+};
+
+}  // namespace tapestry::kernels
