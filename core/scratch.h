@@ -19,6 +19,7 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   T* data() { return data_; }
+  const T* data() const { return data_; }
   T& operator[](int64_t i) { return data_[i]; }
 
  private:

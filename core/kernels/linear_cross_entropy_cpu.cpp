@@ -3,8 +3,12 @@
 // logits of a chunk are stored tile after tile, so that every product works on dense memory.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
+#include "core/kernels/cpu/classifier_tiles.h"
+#include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cross_entropy_rows.h"
@@ -24,23 +28,23 @@ constexpr int64_t kLogitBytes = int64_t{64} << 20;
 using kernels::Cut;
 using kernels::Range;
 
-// [0, size) in equal pieces of at most `longest`, each a multiple of 16.
-Cut even_cut(int64_t size, int64_t longest) {
+// [0, size) in equal pieces of at most `longest`, which are multiples of `step`.
+Cut even_cut(int64_t size, int64_t longest, int64_t step) {
   const int64_t pieces = std::max<int64_t>(1, (size + longest - 1) / longest);
   const int64_t length = (size + pieces - 1) / pieces;
-  return {size, std::max<int64_t>(16, (length + 15) / 16 * 16)};
+  return {size, std::max<int64_t>(step, (length + step - 1) / step * step)};
 }
 
 // How the work is cut: classes into tiles, tiles into groups, rows into chunks, chunks into blocks.
 // A task computes the gradients of one block and one group.
 struct Plan {
-  Plan(int64_t rows, int64_t classes, int64_t element_bytes)
-      : tiles(even_cut(classes, kTileClasses)), groups(tiles.count(), kTasks) {
+  Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step)
+      : tiles(even_cut(classes, kTileClasses, step)), groups(tiles.count(), kTasks) {
     const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
     const int64_t affordable =
         std::max<int64_t>(kBlockRows / 4, kLogitBytes / (classes * element_bytes));
-    chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable));
-    block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks).length;
+    chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable), step);
+    block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks, step).length;
   }
 
   // `count` neighbouring items in at most `most` groups.
@@ -70,7 +74,8 @@ class FusedCrossEntropy {
       : shape_(shape),
         args_(args),
         rows_(rows),
-        plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(T)),
+        plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(T),
+              kernels::runs_on_tiles(shape.precision) ? kernels::kTileDepth : 16),
         gradients_(args.dx != nullptr),
         logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
         stats_(plan_.tiles.count() * plan_.chunks.length),
@@ -82,13 +87,22 @@ class FusedCrossEntropy {
         d_weight_parts_(
             args.d_weight != nullptr ? (plan_.most_blocks() - 1) * shape.classes * args.in : 0),
         d_bias_parts_(args.d_bias != nullptr ? (plan_.most_blocks() - 1) * shape.classes : 0),
-        losses_(static_cast<int64_t>(rows.size())) {}
+        losses_(static_cast<int64_t>(rows.size())) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (!kernels::runs_on_tiles(shape.precision)) return;
+      on_tiles_.emplace(args.weight, shape.classes, args.in, gradients_);
+      on_tiles_->pack_weight();
+    }
+  }
 
   CrossEntropySums run() {
     for (int64_t c = 0; c < plan_.chunks.count(); ++c) {
       chunk_ = plan_.chunks[c];
       first_chunk_ = c == 0;
       gather_rows();
+      if constexpr (std::is_same_v<T, float>) {
+        if (on_tiles_) on_tiles_->pack_rows(x_, chunk_.size());
+      }
       compute_logits();
       finish_rows();
       if (gradients_) {
@@ -130,17 +144,24 @@ class FusedCrossEntropy {
       const int64_t tile = task / blocks.count();
       const Range rows = blocks[task % blocks.count()], classes = plan_.tiles[tile];
       T* const z = tile_logits(tile) + rows.begin * classes.size();
-      Gemm<T> g;
-      g.m = rows.size(), g.n = classes.size(), g.k = args_.in;
-      g.a = x_ + rows.begin * args_.in, g.lda = args_.in;
-      g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in, g.trans_b = true;
-      g.c = z, g.ldc = classes.size();
-      g.precision = shape_.precision;
-      kernels::gemm_tile(Cpu{}, g);
+      multiply_logits(rows, classes, z);
       for (int64_t i = rows.begin; i < rows.end; ++i) {
         take_exponentials(i, tile, classes, z + (i - rows.begin) * classes.size());
       }
     });
+  }
+
+  void multiply_logits(Range rows, Range classes, T* z) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (on_tiles_) return on_tiles_->logits(rows, classes, z);
+    }
+    Gemm<T> g;
+    g.m = rows.size(), g.n = classes.size(), g.k = args_.in;
+    g.a = x_ + rows.begin * args_.in, g.lda = args_.in;
+    g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in, g.trans_b = true;
+    g.c = z, g.ldc = classes.size();
+    g.precision = shape_.precision;
+    kernels::gemm_tile(Cpu{}, g);
   }
 
   void take_exponentials(int64_t i, int64_t tile, Range classes, T* z) {
@@ -211,28 +232,44 @@ class FusedCrossEntropy {
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
     }
-    if (args_.d_weight != nullptr) add_weight_gradient(block, rows, classes, dz);
-    Gemm<T> g;
-    g.m = rows.size(), g.n = args_.in, g.k = classes.size();
-    g.a = dz, g.lda = classes.size();
-    g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in;
-    g.c = dx + rows.begin * args_.in, g.ldc = args_.in, g.beta = first_of_group ? 0 : 1;
-    g.precision = shape_.precision;
-    kernels::gemm_tile(Cpu{}, g);
     if (args_.d_bias != nullptr) add_bias_gradient(block, rows, classes, dz);
+    multiply_gradients(rows, classes, dz, dx + rows.begin * args_.in, first_of_group,
+                       d_weight_part(block, classes));
   }
 
   // Parts that a shorter last chunk does not reach keep the sums of earlier chunks.
-  void add_weight_gradient(int64_t block, Range rows, Range classes, const T* dz) {
-    T* const d_weight = block == 0
-                            ? args_.d_weight
-                            : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
+  T* d_weight_part(int64_t block, Range classes) {
+    if (args_.d_weight == nullptr) return nullptr;
+    T* const all = block == 0 ? args_.d_weight
+                              : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
+    return all + classes.begin * args_.in;
+  }
+
+  void multiply_gradients(Range rows, Range classes, const T* dz, T* dx, bool first_of_group,
+                          T* d_weight) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (on_tiles_) {
+        return on_tiles_->gradients(rows, classes,
+                                    {.dz = dz,
+                                     .dx = dx,
+                                     .add_dx = !first_of_group,
+                                     .d_weight = d_weight,
+                                     .add_d_weight = !first_chunk_});
+      }
+    }
     Gemm<T> g;
-    g.m = classes.size(), g.n = args_.in, g.k = rows.size();
-    g.a = dz, g.lda = classes.size(), g.trans_a = true;
-    g.b = x_ + rows.begin * args_.in, g.ldb = args_.in;
-    g.c = d_weight + classes.begin * args_.in, g.ldc = args_.in, g.beta = first_chunk_ ? 0 : 1;
     g.precision = shape_.precision;
+    if (d_weight != nullptr) {
+      g.m = classes.size(), g.n = args_.in, g.k = rows.size();
+      g.a = dz, g.lda = classes.size(), g.trans_a = true;
+      g.b = x_ + rows.begin * args_.in, g.ldb = args_.in;
+      g.c = d_weight, g.ldc = args_.in, g.beta = first_chunk_ ? 0 : 1;
+      kernels::gemm_tile(Cpu{}, g);
+    }
+    g.m = rows.size(), g.n = args_.in, g.k = classes.size();
+    g.a = dz, g.lda = classes.size(), g.trans_a = false;
+    g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in;
+    g.c = dx, g.ldc = args_.in, g.beta = first_of_group ? 0 : 1;
     kernels::gemm_tile(Cpu{}, g);
   }
 
@@ -304,6 +341,7 @@ class FusedCrossEntropy {
   Scratch<T> d_weight_parts_;  // (block after the first, class, in)
   Scratch<T> d_bias_parts_;
   Scratch<RowLoss> losses_;
+  std::optional<kernels::ClassifierTiles> on_tiles_;
 };
 
 }  // namespace

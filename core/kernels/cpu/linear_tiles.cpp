@@ -97,7 +97,7 @@ void linear_on_tiles(const LinearShape& shape, const LinearForward<float>& args)
     }
   };
   const bool plain = args.bias == nullptr && shape.activation == Activation::kNone && z == args.y;
-  TileProduct product{.a = x, .b = weight, .c = z, .ldc = shape.out};
+  TileProduct product{.a = x.view(), .b = weight.view(), .c = z, .ldc = shape.out};
   if (!plain) product.done = finish;
   multiply_tiles({product});
 }
@@ -125,15 +125,15 @@ void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<flo
   dz.deliver_bias();
   std::vector<TileProduct> products;
   if (weight) {
-    products.push_back({.a = dz.for_dx(),
-                        .b = *weight,
+    products.push_back({.a = dz.for_dx().view(),
+                        .b = weight->view(),
                         .c = args.dx,
                         .ldc = shape.in,
                         .add = args.dx_write == Write::kAdd});
   }
   if (x) {
-    products.push_back({.a = dz.for_d_weight(),
-                        .b = *x,
+    products.push_back({.a = dz.for_d_weight().view(),
+                        .b = x->view(),
                         .c = args.d_weight,
                         .ldc = shape.in,
                         .add = args.d_weight_write == Write::kAdd});

@@ -53,7 +53,7 @@ void product_on_tiles(const Product& p) {
   TileOperand a(Side::kLeft, p.m, p.k), b(Side::kRight, p.n, p.k);
   pack_tiles({p.a, p.lda, !p.trans_a}, {0, a.strips()}, {0, a.tiles()}, a);
   pack_tiles({p.b, p.ldb, p.trans_b}, {0, b.strips()}, {0, b.tiles()}, b);
-  multiply_tiles_here({.a = a, .b = b, .c = p.c, .ldc = p.ldc, .add = p.beta == 1});
+  multiply_tiles_here({.a = a.view(), .b = b.view(), .c = p.c, .ldc = p.ldc, .add = p.beta == 1});
 }
 
 // A product of the batch that is worth all threads by itself.
@@ -91,8 +91,11 @@ void tile_gemm(const Gemm<float>& g) {
     TileOperand a(Side::kLeft, g.m, g.k), b(Side::kRight, g.n, g.k);
     pack_operands({{a, {g.a + item * g.stride_a, g.lda, !g.trans_a}},
                    {b, {g.b + item * g.stride_b, g.ldb, g.trans_b}}});
-    multiply_tiles(
-        {{.a = a, .b = b, .c = g.c + item * g.stride_c, .ldc = g.ldc, .add = g.beta == 1}});
+    multiply_tiles({{.a = a.view(),
+                     .b = b.view(),
+                     .c = g.c + item * g.stride_c,
+                     .ldc = g.ldc,
+                     .add = g.beta == 1}});
   };
   const double flops =
       2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);

@@ -33,6 +33,18 @@ struct TileSource {
   }
 };
 
+/// Rows (or columns) and tiles of a packed operand, for a product to read.
+struct TileView {
+  const BFloat16* data = nullptr;
+  int64_t length = 0;        ///< rows or columns
+  int64_t tiles = 0;         ///< of each strip
+  int64_t strip_stride = 0;  ///< elements between strips
+
+  const BFloat16* tile(int64_t strip, int64_t i) const {
+    return data + strip * strip_stride + i * kElementsPerTile;
+  }
+};
+
 class TileOperand {
  public:
   enum class Side { kLeft, kRight };
@@ -49,8 +61,13 @@ class TileOperand {
   BFloat16* tile(int64_t strip, int64_t i) {
     return data_.data() + (strip * tiles() + i) * kElementsPerTile;
   }
-  const BFloat16* tile(int64_t strip, int64_t i) const {
-    return const_cast<TileOperand*>(this)->tile(strip, i);
+  TileView view() const { return view({0, length_}, {0, k_}); }
+  /// Ranges of rows (or columns) and of k, which begin at multiples of two strips and of a tile.
+  TileView view(Range length, Range k) const {
+    const int64_t stride = tiles() * kElementsPerTile;
+    return {
+        data_.data() + length.begin / kTileStrip * stride + k.begin / kTileDepth * kElementsPerTile,
+        length.size(), (k.size() + kTileDepth - 1) / kTileDepth, stride};
   }
 
  private:

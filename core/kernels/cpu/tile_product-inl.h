@@ -77,11 +77,11 @@ inline void multiply_edge(const BFloat16* a, int64_t a_strip, const BFloat16* b,
 template <class Unit>
 void multiply_piece(const TileProduct& p, Range rows, Range cols) {
   const typename Unit::Session session;
-  const int64_t a_strip = p.a.tiles() * kElementsPerTile, b_strip = p.b.tiles() * kElementsPerTile;
+  const int64_t a_strip = p.a.strip_stride, b_strip = p.b.strip_stride;
   constexpr int64_t kTilesPerPiece = kTilePieceDepth / kTileDepth;
-  for (int64_t t = 0; t < p.a.tiles(); t += kTilesPerPiece) {
-    const int64_t tiles = std::min(kTilesPerPiece, p.a.tiles() - t);
-    const bool last = t + tiles == p.a.tiles(), add = p.add || t > 0;
+  for (int64_t t = 0; t < p.a.tiles; t += kTilesPerPiece) {
+    const int64_t tiles = std::min(kTilesPerPiece, p.a.tiles - t);
+    const bool last = t + tiles == p.a.tiles, add = p.add || t > 0;
     for (int64_t i = rows.begin; i < rows.end; i += kTileBlock) {
       const int64_t height = std::min(kTileBlock, rows.end - i);
       const BFloat16* const a = p.a.tile(i / kTileStrip, t);

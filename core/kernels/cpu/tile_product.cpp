@@ -10,7 +10,7 @@ void multiply_tiles(const std::vector<TileProduct>& products) {
   std::vector<TilePieces> pieces;
   int64_t tasks = 0;
   for (const TileProduct& p : products) {
-    pieces.emplace_back(p.a.length(), p.b.length(), p.a.k(), num_threads());
+    pieces.emplace_back(p.a.length, p.b.length, p.a.tiles * kTileDepth, num_threads());
     tasks += pieces.back().count();
   }
   parallel_for(tasks, [&](int64_t task) {
@@ -22,9 +22,9 @@ void multiply_tiles(const std::vector<TileProduct>& products) {
 }
 
 void multiply_tiles_here(const TileProduct& p) {
-  const Cut cols{p.b.length(), tile_piece_columns(p.a.k())};
+  const Cut cols{p.b.length, tile_piece_columns(p.a.tiles * kTileDepth)};
   for (int64_t j = 0; j < cols.count(); ++j) {
-    multiply_piece<AmxTiles>(p, {0, p.a.length()}, cols[j]);
+    multiply_piece<AmxTiles>(p, {0, p.a.length}, cols[j]);
   }
 }
 

@@ -11,9 +11,9 @@
 namespace tapestry::kernels {
 
 struct TileProduct {
-  const TileOperand& a;  ///< left, m rows
-  const TileOperand& b;  ///< right, n columns, the same k
-  float* c = nullptr;    ///< (m, n), ldc between rows
+  TileView a;          ///< left, m rows
+  TileView b;          ///< right, n columns, the same k
+  float* c = nullptr;  ///< (m, n), ldc between rows
   int64_t ldc = 0;
   bool add = false;
   /// Called for pieces of C that are complete, on the thread that has them in its cache. May be

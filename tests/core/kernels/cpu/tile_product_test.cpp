@@ -47,7 +47,8 @@ std::vector<float> multiply(const Sizes& s, const Operand& a, const Operand& b, 
   const auto before = random_values<float>(s.m * ldc, 3);
   std::vector<float> c(before.begin(), before.end());
   std::vector<bool> done(c.size());
-  TileProduct product{.a = a.packed, .b = b.packed, .c = c.data(), .ldc = ldc, .add = add};
+  TileProduct product{
+      .a = a.packed.view(), .b = b.packed.view(), .c = c.data(), .ldc = ldc, .add = add};
   product.done = [&](Range rows, Range cols) {
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       for (int64_t j = cols.begin; j < cols.end; ++j) {

@@ -1,0 +1,83 @@
+#include "core/kernels/cpu/classifier_tiles.h"
+
+#include "core/kernels/cpu/tile_product.h"
+#include "core/parallel.h"
+
+namespace tapestry::kernels {
+namespace {
+
+using Side = TileOperand::Side;
+
+Range strips_of(Range length, const TileOperand& operand) {
+  const bool last = length.end == operand.length();
+  return {length.begin / kTileStrip, last ? operand.strips() : length.end / kTileStrip};
+}
+
+Range tiles_of(Range k) { return {k.begin / kTileDepth, (k.end + kTileDepth - 1) / kTileDepth}; }
+
+}  // namespace
+
+ClassifierTiles::ClassifierTiles(const float* weight, int64_t classes, int64_t in, bool gradients)
+    : weight_(weight),
+      classes_(classes),
+      in_(in),
+      gradients_(gradients),
+      weight_for_logits_(Side::kRight, classes, in) {
+  if (gradients) weight_for_dx_.emplace(Side::kRight, in, classes);
+}
+
+void ClassifierTiles::pack_weight() {
+  // Both ways from the cache.
+  const Cut classes{classes_, 4 * kTileDepth};
+  parallel_for(classes.count(), [&](int64_t task) {
+    const Range range = classes[task];
+    const float* const rows = weight_ + range.begin * in_;
+    pack_tiles({rows, in_, true}, strips_of(range, weight_for_logits_),
+               {0, weight_for_logits_.tiles()}, weight_for_logits_);
+    if (!gradients_) return;
+    pack_tiles({rows, in_, false}, {0, weight_for_dx_->strips()}, tiles_of(range), *weight_for_dx_);
+  });
+}
+
+void ClassifierTiles::pack_rows(const float* x, int64_t rows) {
+  x_for_logits_.emplace(Side::kLeft, rows, in_);
+  if (gradients_) x_for_d_weight_.emplace(Side::kRight, in_, rows);
+  const Cut blocks{rows, 2 * kTileDepth};
+  parallel_for(blocks.count(), [&](int64_t task) {
+    const Range range = blocks[task];
+    const float* const first = x + range.begin * in_;
+    pack_tiles({first, in_, true}, strips_of(range, *x_for_logits_), {0, x_for_logits_->tiles()},
+               *x_for_logits_);
+    if (!gradients_) return;
+    pack_tiles({first, in_, false}, {0, x_for_d_weight_->strips()}, tiles_of(range),
+               *x_for_d_weight_);
+  });
+}
+
+void ClassifierTiles::logits(Range rows, Range classes, float* z) const {
+  multiply_tiles_here({.a = x_for_logits_->view(rows, {0, in_}),
+                       .b = weight_for_logits_.view(classes, {0, in_}),
+                       .c = z,
+                       .ldc = classes.size()});
+}
+
+void ClassifierTiles::gradients(Range rows, Range classes, const Gradients& args) const {
+  TileOperand dz(Side::kLeft, rows.size(), classes.size());
+  pack_tiles({args.dz, classes.size(), true}, {0, dz.strips()}, {0, dz.tiles()}, dz);
+  multiply_tiles_here({.a = dz.view(),
+                       .b = weight_for_dx_->view({0, in_}, classes),
+                       .c = args.dx,
+                       .ldc = in_,
+                       .add = args.add_dx});
+  if (args.d_weight == nullptr) return;
+  TileOperand transposed(Side::kLeft, classes.size(), rows.size());
+  pack_tiles({args.dz, classes.size(), false}, {0, transposed.strips()}, {0, transposed.tiles()},
+             transposed);
+  multiply_tiles_here({.a = transposed.view(),
+                       .b = x_for_d_weight_->view({0, in_}, rows),
+                       .c = args.d_weight,
+                       .ldc = in_,
+                       .add = args.add_d_weight});
+}
+
+}  // namespace tapestry::kernels
