@@ -21,6 +21,8 @@ bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
     case Bfloat16Kernel::kAvx512:
     case Bfloat16Kernel::kRounded:
       return cpu.avx512_bf16;
+    case Bfloat16Kernel::kAmxEmulated:
+      return true;
     case Bfloat16Kernel::kNone:
       break;
   }
@@ -57,7 +59,7 @@ Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits
     if (runs) possible += concat(possible.empty() ? "" : ", ", name_of(kernel));
   }
   fail(ErrorKind::kConfig, '[', kVariable, "] expected one of ", names, ", got '", wanted,
-       "'; this processor can run ", possible.empty() ? "none" : possible, '.');
+       "'; this processor can run ", possible, '.');
 }
 
 Bfloat16Kernel bfloat16_kernel() {

@@ -9,13 +9,14 @@ namespace tapestry {
 
 /// Their results differ in the order of the sums, so bits are equal on one kernel only.
 enum class Bfloat16Kernel {
-  kAmx,      ///< tiles: 16 times the rate of float32 on Sapphire Rapids
-  kAvx512,   ///< VDPBF16PS: twice the rate of float32 on Zen 4 and 5
-  kRounded,  ///< float32 products of rounded factors
-  kNone,     ///< refused
+  kAmx,          ///< tiles: 16 times the rate of float32 on Sapphire Rapids
+  kAvx512,       ///< VDPBF16PS: twice the rate of float32 on Zen 4 and 5
+  kRounded,      ///< float32 products of rounded factors
+  kAmxEmulated,  ///< the bits of kAmx on any processor, very slowly: for tests and bug reports
+  kNone,         ///< refused
 };
 
-/// "amx", "avx512_bf16", "float32"; null for kNone.
+/// "amx", "avx512_bf16", "float32", "amx_emulated"; null for kNone.
 constexpr const char* name_of(Bfloat16Kernel kernel) {
   switch (kernel) {
     case Bfloat16Kernel::kAmx:
@@ -24,6 +25,8 @@ constexpr const char* name_of(Bfloat16Kernel kernel) {
       return "avx512_bf16";
     case Bfloat16Kernel::kRounded:
       return "float32";
+    case Bfloat16Kernel::kAmxEmulated:
+      return "amx_emulated";
     case Bfloat16Kernel::kNone:
       return nullptr;
   }

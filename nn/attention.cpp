@@ -98,6 +98,7 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                              .window = options.window,
                              .prefix_lengths = context.prefix_lengths,
                              .mask = context.mask,
+                             .precision = qkv.precision,
                              .relative_bias = context.relative_bias};
   record_packed(packed, 0, packed, options.hidden_size, options, how);
   return out(attention(packed, how));
@@ -113,6 +114,7 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache, const AttentionConte
                        .causal = true,
                        .value_size = options.value_head_size,
                        .window = options.window,
+                       .precision = qkv.precision,
                        .relative_bias = context.relative_bias};
   if (first) {
     how.prefix_lengths = context.prefix_lengths;
@@ -151,7 +153,8 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .key_lengths = memory_lengths,
                              .dropout = options.dropout,
                              .value_size = options.value_head_size,
-                             .mask = mask};
+                             .mask = mask,
+                             .precision = q.precision};
   const Var query = q(x);
   record_packed(query, 0, memory_kv, 0, options, how);
   return out(attention(query, memory_kv, how));

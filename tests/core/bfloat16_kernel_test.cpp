@@ -42,11 +42,13 @@ TEST(Bfloat16Kernel, CanBeForcedToWhatTheProcessorHas) {
     return std::string("no error");
   };
   EXPECT_THAT(message("AMX", with_amx(), true),
-              testing::HasSubstr("expected one of amx, avx512_bf16, float32, got 'AMX'; this "
-                                 "processor can run amx, avx512_bf16, float32"));
+              testing::HasSubstr("expected one of amx, avx512_bf16, float32, amx_emulated, got "
+                                 "'AMX'; this processor can run amx, avx512_bf16, float32, "
+                                 "amx_emulated"));
   EXPECT_THAT(message("amx", with_amx(), false),
-              testing::HasSubstr("this processor can run avx512_bf16, float32"));
-  EXPECT_THAT(message("amx", CpuTraits{}, true), testing::HasSubstr("can run none"));
+              testing::HasSubstr("this processor can run avx512_bf16, float32, amx_emulated"));
+  EXPECT_THAT(message("amx", CpuTraits{}, true),
+              testing::HasSubstr("this processor can run amx_emulated"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/host_device.h"
 #include "core/kernels/common.h"
+#include "core/precision.h"
 
 namespace tapestry {
 
@@ -37,6 +38,9 @@ struct AttentionShape {
   /// (B): under a causal mask all queries see the keys before prefix_lengths[b], too, as far as the
   /// window lets them (prefix language model, Raffel et al. 2020, 3.2.1); may be null.
   const int32_t* prefix_lengths = nullptr;
+  /// kBfloat16: on a CPU whose bfloat16 products run on tiles (bfloat16_kernel.h), the factors of
+  /// all products are rounded, weights included, once there are more than a few queries.
+  Precision precision = Precision::kFull;
   /// Dropout of the attention weights: weight (b, h, t, j) has draw ((b * H + h) * T + t) * S + j.
   Dropout dropout;
 };

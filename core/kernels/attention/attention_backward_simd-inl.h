@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "core/kernels/attention/attention_bias_simd-inl.h"
 #include "core/kernels/attention/attention_simd-inl.h"
+#include "core/kernels/attention/attention_tiles.h"
 #include "core/kernels/cpu/philox_simd-inl.h"
 #include "core/scratch.h"
 
@@ -78,7 +81,8 @@ class BackwardBlocks {
         visible_(shape, b),
         max_queries_(std::min(kBackwardQueries, shape.queries)),
         max_keys_(std::min(kBackwardKeys, shape.keys)),
-        weight_stride_(round_up(max_keys_, panel_width<T>())),
+        on_tiles_(kernels::attention_on_tiles<T>(shape)),
+        weight_stride_(round_up(max_keys_, on_tiles_ ? kernels::kTileBlock : panel_width<T>())),
         dropout_(shape.dropout.p > 0 ? shape.dropout : Dropout{1, {}}),
         memory_(room()) {
     T* next = memory_.data();
@@ -89,16 +93,26 @@ class BackwardBlocks {
     const auto transposed = [&](int64_t count, int64_t size) {
       return packed_transpose(take(packed_transpose_room<T>(count, size)), size);
     };
-    k_ = rows(max_keys_, size_);
-    k_transposed_ = transposed(max_keys_, size_);
-    v_transposed_ = transposed(max_keys_, value_size_);
-    dk_ = rows(max_keys_, size_);
-    dv_ = rows(max_keys_, value_size_);
-    q_ = rows(max_queries_, size_);
-    d_out_ = rows(max_queries_, value_size_);
-    dq_ = rows(max_queries_, size_);
-    weights_ = take(max_queries_ * weight_stride_);
-    d_scores_ = take(max_queries_ * weight_stride_);
+    if (on_tiles_) {
+      tiles_.emplace(size_, value_size_, max_queries_, max_keys_);
+    } else {
+      k_ = rows(max_keys_, size_);
+      k_transposed_ = transposed(max_keys_, size_);
+      v_transposed_ = transposed(max_keys_, value_size_);
+      q_ = rows(max_queries_, size_);
+      d_out_ = rows(max_queries_, value_size_);
+    }
+    const auto sums = [&](int64_t count, int64_t size) {
+      Packed<T> packed = packed_rows(next, size);
+      if (on_tiles_) packed.stride = round_up(size, kernels::kTileBlock);
+      take(whole(count) * packed.stride);
+      return packed;
+    };
+    dk_ = sums(max_keys_, size_);
+    dv_ = sums(max_keys_, value_size_);
+    dq_ = sums(max_queries_, size_);
+    weights_ = take(whole(max_queries_) * weight_stride_);
+    d_scores_ = take(whole(max_queries_) * weight_stride_);
     factors_ = take(kBackwardKeys + DropoutFactors<T>::kPadding);
     diagonals_ = take(kBackwardQueries + kBackwardKeys);
   }
@@ -110,6 +124,11 @@ class BackwardBlocks {
     const int64_t count = shape_.queries == 0 ? 0 : seen_by(0, shape_.queries).last;
     const T* const k = at(args_.k, b_, first_key_, group_, size_);
     const T* const v = at(args_.v, b_, first_key_, group_, value_size_);
+    if constexpr (std::is_same_v<T, float>) {
+      if (tiles_) {
+        return tiles_->load_keys({k, args_.k.row_stride}, {v, args_.v.row_stride}, count);
+      }
+    }
     if (args_.dq.data != nullptr) pack_rows(k, args_.k.row_stride, count, size_, k_);
     pack_transposed(k, args_.k.row_stride, count, size_, k_transposed_);
     pack_transposed(v, args_.v.row_stride, count, value_size_, v_transposed_);
@@ -133,9 +152,16 @@ class BackwardBlocks {
   }
 
   void load_queries() {
-    pack_rows(at(args_.q, b_, first_query_, head_, size_), args_.q.row_stride, queries_, size_, q_);
-    pack_rows(at(args_.d_out, b_, first_query_, head_, value_size_), args_.d_out.row_stride,
-              queries_, value_size_, d_out_);
+    const T* const q = at(args_.q, b_, first_query_, head_, size_);
+    const T* const d_out = at(args_.d_out, b_, first_query_, head_, value_size_);
+    if constexpr (std::is_same_v<T, float>) {
+      if (tiles_) {
+        return tiles_->load_queries({q, args_.q.row_stride}, {d_out, args_.d_out.row_stride},
+                                    queries_);
+      }
+    }
+    pack_rows(q, args_.q.row_stride, queries_, size_, q_);
+    pack_rows(d_out, args_.d_out.row_stride, queries_, value_size_, d_out_);
   }
 
   // Whether a chosen query sees a key of the loaded block. Much below needs such blocks.
@@ -146,22 +172,20 @@ class BackwardBlocks {
 
   // Computes P' and dS of the loaded blocks. `deltas` are those of the head.
   void compute_weights(const T* deltas, RowPrefetcher& prefetcher) {
-    const int64_t rows_ahead = prefetcher.rows_left() * kTileRows / queries_ + 1;
+    const int64_t height = strip_height();
+    const int64_t rows_ahead = prefetcher.rows_left() * height / queries_ + 1;
     const bool biased = args_.bias.any();
     const T scale = biased ? T{1} : static_cast<T>(shape_.scale);
     const int64_t first_row = weight_row(shape_, b_, head_, first_query_);
     const T* const lse = args_.log_sum_exp + first_row;
-    for (int64_t strip = 0; strip < queries_; strip += kTileRows) {
-      const int64_t rows = std::min(kTileRows, queries_ - strip);
+    for (int64_t strip = 0; strip < queries_; strip += height) {
+      const int64_t rows = std::min(height, queries_ - strip);
       const IndexRange all = seen_by(first_query_ + strip, first_query_ + strip + rows);
       const int64_t most = all.first < all.last ? all.last : 0;
       T* const weights = weights_ + strip * weight_stride_;
       T* const d_scores = d_scores_ + strip * weight_stride_;
       prefetcher.fetch(rows_ahead);
-      strip_product<Left::kAsStored>(rows, most, size_, q_.data + strip * q_.stride, q_.stride,
-                                     k_transposed_, weights, weight_stride_, false);
-      strip_product<Left::kAsStored>(rows, most, value_size_, d_out_.data + strip * d_out_.stride,
-                                     d_out_.stride, v_transposed_, d_scores, weight_stride_, false);
+      multiply_weights(strip, rows, most, weights, d_scores);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t i = strip + r, t = first_query_ + i;
         IndexRange seen = seen_by(t, t + 1);
@@ -205,6 +229,15 @@ class BackwardBlocks {
 
   void add_key_gradients() {
     const IndexRange seen = seen_by(first_query_, first_query_ + queries_);
+    if constexpr (std::is_same_v<T, float>) {
+      if (tiles_) {
+        const int64_t from = seen.first / kernels::kTileBlock * kernels::kTileBlock;
+        return tiles_->add_key_gradients({weights_, weight_stride_}, {d_scores_, weight_stride_},
+                                         {from, seen.last},
+                                         args_.dk.data != nullptr ? dk_.data : nullptr, dk_.stride,
+                                         args_.dv.data != nullptr ? dv_.data : nullptr, dv_.stride);
+      }
+    }
     for (int64_t strip = seen.first; strip < seen.last; strip += kTileRows) {
       const int64_t rows = std::min(kTileRows, seen.last - strip);
       // Other queries see no key of the strip.
@@ -231,9 +264,19 @@ class BackwardBlocks {
 
   // dq of the loaded queries: the first block of keys sets it (not `add`), the others add.
   void sum_query_gradients(bool add) {
-    for (int64_t strip = 0; strip < queries_; strip += kTileRows) {
-      const int64_t rows = std::min(kTileRows, queries_ - strip);
+    const int64_t height = strip_height();
+    for (int64_t strip = 0; strip < queries_; strip += height) {
+      const int64_t rows = std::min(height, queries_ - strip);
       const IndexRange seen = seen_by(first_query_ + strip, first_query_ + strip + rows);
+      if constexpr (std::is_same_v<T, float>) {
+        if (tiles_) {
+          const int64_t from = seen.first / kernels::kTileDepth * kernels::kTileDepth;
+          tiles_->query_gradients({d_scores_ + strip * weight_stride_ + from, weight_stride_}, rows,
+                                  {from, std::max(from, seen.last)}, dq_.data + strip * dq_.stride,
+                                  dq_.stride, add);
+          continue;
+        }
+      }
       Packed<T> keys = k_;
       keys.data += seen.first * k_.stride;
       strip_product<Left::kAsStored>(
@@ -252,12 +295,33 @@ class BackwardBlocks {
 
  private:
   int64_t room() const {
-    return 2 * packed_rows_room<T>(max_keys_, size_) + packed_rows_room<T>(max_keys_, value_size_) +
-           packed_transpose_room<T>(max_keys_, size_) +
-           packed_transpose_room<T>(max_keys_, value_size_) +
-           2 * packed_rows_room<T>(max_queries_, size_) +
-           packed_rows_room<T>(max_queries_, value_size_) + 2 * max_queries_ * weight_stride_ +
-           kBackwardKeys + DropoutFactors<T>::kPadding + kBackwardQueries + kBackwardKeys;
+    const int64_t operands = on_tiles_ ? 0
+                                       : packed_rows_room<T>(max_keys_ + max_queries_, size_) +
+                                             packed_rows_room<T>(max_queries_, value_size_) +
+                                             packed_transpose_room<T>(max_keys_, size_) +
+                                             packed_transpose_room<T>(max_keys_, value_size_);
+    const int64_t step = on_tiles_ ? kernels::kTileBlock : lanes_of<T>();
+    const int64_t sums = (whole(max_keys_) + whole(max_queries_)) * round_up(size_, step) +
+                         whole(max_keys_) * round_up(value_size_, step);
+    return operands + sums + 2 * whole(max_queries_) * weight_stride_ + kBackwardKeys +
+           DropoutFactors<T>::kPadding + kBackwardQueries + kBackwardKeys;
+  }
+
+  int64_t strip_height() const { return on_tiles_ ? kernels::kTileBlock : kTileRows; }
+  // Rows for whole blocks of tiles.
+  int64_t whole(int64_t rows) const {
+    return on_tiles_ ? round_up(rows, kernels::kTileBlock) : rows;
+  }
+
+  // q k^T and dO v^T of a strip of queries and the first `keys` keys.
+  void multiply_weights(int64_t strip, int64_t rows, int64_t keys, T* weights, T* d_scores) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (tiles_) return tiles_->weights(strip, keys, weights, d_scores, weight_stride_);
+    }
+    strip_product<Left::kAsStored>(rows, keys, size_, q_.data + strip * q_.stride, q_.stride,
+                                   k_transposed_, weights, weight_stride_, false);
+    strip_product<Left::kAsStored>(rows, keys, value_size_, d_out_.data + strip * d_out_.stride,
+                                   d_out_.stride, v_transposed_, d_scores, weight_stride_, false);
   }
 
   // The keys of the loaded block that queries [first, last) see, relative to its first one.
@@ -280,12 +344,15 @@ class BackwardBlocks {
   const AttentionBackward<T>& args_;
   const int64_t b_, group_, size_, value_size_;
   const VisibleKeys visible_;
-  const int64_t max_queries_, max_keys_, weight_stride_;
+  const int64_t max_queries_, max_keys_;
+  const bool on_tiles_;
+  const int64_t weight_stride_;
   const DropoutFactors<T> dropout_;
   Scratch<T> memory_;
   int64_t first_key_ = 0, keys_ = 0, head_ = 0, first_query_ = 0, queries_ = 0;
   Packed<T> k_, k_transposed_, v_transposed_, dk_, dv_, q_, d_out_, dq_;
   T *weights_, *d_scores_, *factors_, *diagonals_;
+  std::optional<kernels::AttentionBackwardTileProducts> tiles_;
 };
 
 }  // namespace

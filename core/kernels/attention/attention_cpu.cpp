@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <type_traits>
 
 #include "core/kernels/attention/attention_common.h"
+#include "core/kernels/attention/attention_tiles.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/parallel.h"
 #include "core/profile.h"
@@ -127,20 +130,26 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   const int64_t group = head / (shape.heads / shape.kv_heads);
   const VisibleKeys visible(shape, b);
   const IndexRange all = visible.of_queries(first, first + count);
+  using kernels::kTileBlock;
+  const bool on_tiles = kernels::attention_on_tiles<T>(shape);
+  std::optional<kernels::AttentionTileProducts> tiles;
+  const int64_t height = on_tiles ? kTileBlock : kTileRows;
   // Blocks of keys begin at a multiple of their size.
   const int64_t start = all.first / kKeyBlock * kKeyBlock, end = all.last;
   const int64_t block = std::clamp<int64_t>(end - start, 1, kKeyBlock);
-  const int64_t score_stride = round_up(block, panel_width<T>());
-  const int64_t k_room = packed_transpose_room<T>(block, size);
-  const int64_t v_room = packed_rows_room<T>(block, value_size);
-  const int64_t out_room = packed_rows_room<T>(count, value_size);
-  Scratch<T> memory(k_room + v_room + out_room + kTileRows * score_stride + 2 * count);
+  if (on_tiles) tiles.emplace(size, value_size, block);
+  const int64_t score_stride = round_up(block, on_tiles ? kTileBlock : panel_width<T>());
+  const int64_t out_stride = round_up(value_size, on_tiles ? kTileBlock : lanes_of<T>());
+  const int64_t k_room = on_tiles ? 0 : packed_transpose_room<T>(block, size);
+  const int64_t v_room = on_tiles ? 0 : packed_rows_room<T>(block, value_size);
+  const int64_t out_room = (on_tiles ? round_up(count, kTileBlock) : count) * out_stride;
+  Scratch<T> memory(k_room + v_room + out_room + height * score_stride + 2 * count);
   const Packed<T> k = packed_transpose(memory.data(), size);
   const Packed<T> v = packed_rows(k.data + k_room, value_size);
   T* const out = v.data + v_room;
   T* const scores = out + out_room;
-  const RunningSoftmax<T> state = {scores + kTileRows * score_stride,
-                                   scores + kTileRows * score_stride + count};
+  const RunningSoftmax<T> state = {scores + height * score_stride,
+                                   scores + height * score_stride + count};
   std::fill_n(out, end > start ? 0 : out_room, T{0});
   std::fill_n(state.max, count, -std::numeric_limits<T>::infinity());
   std::fill_n(state.sum, count, T{0});
@@ -148,25 +157,43 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
   HWY_ALIGN T factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
   const T scale = biased ? T{1} : static_cast<T>(shape.scale);
-  const int64_t rows_ahead = prefetcher.rows_left() * kTileRows / count + 1;
+  const int64_t rows_ahead = prefetcher.rows_left() * height / count + 1;
 
   for (int64_t first_key = start; first_key < end; first_key += kKeyBlock) {
     const int64_t cols = std::min(kKeyBlock, end - first_key);
-    pack_transposed(at(args.k, b, first_key, group, size), args.k.row_stride, cols, size, k);
-    pack_rows(at(args.v, b, first_key, group, value_size), args.v.row_stride, cols, value_size, v);
-    for (int64_t strip = 0; strip < count; strip += kTileRows) {
-      const int64_t rows = std::min(kTileRows, count - strip);
+    const T* const keys_at = at(args.k, b, first_key, group, size);
+    const T* const values_at = at(args.v, b, first_key, group, value_size);
+    if constexpr (std::is_same_v<T, float>) {
+      if (tiles) {
+        tiles->load_keys({keys_at, args.k.row_stride}, {values_at, args.v.row_stride}, cols);
+      }
+    }
+    if (!tiles) {
+      pack_transposed(keys_at, args.k.row_stride, cols, size, k);
+      pack_rows(values_at, args.v.row_stride, cols, value_size, v);
+    }
+    for (int64_t strip = 0; strip < count; strip += height) {
+      const int64_t rows = std::min(height, count - strip);
       const int64_t t = first + strip;
       const IndexRange seen = within(visible.of_queries(t, t + rows), first_key, cols);
       const int64_t most = seen.last;
-      T* const strip_out = out + strip * v.stride;
+      // Tiles of weights begin at a multiple of their depth.
+      const int64_t from =
+          on_tiles ? seen.first / kernels::kTileDepth * kernels::kTileDepth : seen.first;
+      T* const strip_out = out + strip * out_stride;
       if (seen.first >= most) {
-        if (first_key == start) std::fill_n(strip_out, rows * v.stride, T{0});
+        if (first_key == start) std::fill_n(strip_out, rows * out_stride, T{0});
         continue;
       }
       prefetcher.fetch(rows_ahead);
-      strip_product<Left::kAsStored>(rows, most, size, at(args.q, b, t, head, size),
-                                     args.q.row_stride, k, scores, score_stride, false);
+      const T* const q = at(args.q, b, t, head, size);
+      if constexpr (std::is_same_v<T, float>) {
+        if (tiles) tiles->scores({q, args.q.row_stride}, rows, most, scores, score_stride);
+      }
+      if (!tiles) {
+        strip_product<Left::kAsStored>(rows, most, size, q, args.q.row_stride, k, scores,
+                                       score_stride, false);
+      }
       for (int64_t r = 0; r < rows; ++r) {
         const IndexRange keys = within(visible.of_query(t + r), first_key, cols);
         const int64_t n = keys.last - keys.first, key = first_key + keys.first;
@@ -175,24 +202,32 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
         if (biased) biased_scores(shape, args.bias, b, head, t + r, key, n, seen_row);
         const T shrink = update_softmax(state, strip + r, seen_row, n, scale);
         if (first_key > start && shrink != 1) {
-          scaled_copy(strip_out + r * v.stride, shrink, strip_out + r * v.stride, v.stride);
+          scaled_copy(strip_out + r * out_stride, shrink, strip_out + r * out_stride, out_stride);
         }
         if (drops) {
           const int64_t index = weight_row(shape, b, head, t + r) * shape.keys + key;
           multiply(seen_row, dropout.fill(static_cast<uint64_t>(index), n, factor_memory), n);
         }
-        std::fill(row + seen.first, seen_row, T{0});
+        std::fill(row + from, seen_row, T{0});
         std::fill(seen_row + n, row + most, T{0});
       }
+      const bool add = first_key > start;
+      if constexpr (std::is_same_v<T, float>) {
+        if (tiles) {
+          tiles->add_values({scores + from, score_stride}, rows, {from, most}, strip_out,
+                            out_stride, add);
+          continue;
+        }
+      }
       Packed<T> values = v;
-      values.data += seen.first * v.stride;
-      strip_product<Left::kAsStored>(rows, value_size, most - seen.first, scores + seen.first,
-                                     score_stride, values, strip_out, v.stride, first_key > start);
+      values.data += from * v.stride;
+      strip_product<Left::kAsStored>(rows, value_size, most - from, scores + from, score_stride,
+                                     values, strip_out, out_stride, add);
     }
   }
   for (int64_t i = 0; i < count; ++i) {
     const T factor = state.sum[i] == 0 ? T{0} : 1 / state.sum[i];
-    scaled_copy(out + i * v.stride, factor, at(args.out, b, first + i, head, value_size),
+    scaled_copy(out + i * out_stride, factor, at(args.out, b, first + i, head, value_size),
                 value_size);
   }
   if (args.log_sum_exp != nullptr) {

@@ -55,29 +55,29 @@ void ClassifierTiles::pack_rows(const float* x, int64_t rows) {
 }
 
 void ClassifierTiles::logits(Range rows, Range classes, float* z) const {
-  multiply_tiles_here({.a = x_for_logits_->view(rows, {0, in_}),
-                       .b = weight_for_logits_.view(classes, {0, in_}),
-                       .c = z,
-                       .ldc = classes.size()});
+  TileSession().multiply({.a = x_for_logits_->view(rows, {0, in_}),
+                          .b = weight_for_logits_.view(classes, {0, in_}),
+                          .c = z,
+                          .ldc = classes.size()});
 }
 
 void ClassifierTiles::gradients(Range rows, Range classes, const Gradients& args) const {
   TileOperand dz(Side::kLeft, rows.size(), classes.size());
-  pack_tiles({args.dz, classes.size(), true}, {0, dz.strips()}, {0, dz.tiles()}, dz);
-  multiply_tiles_here({.a = dz.view(),
-                       .b = weight_for_dx_->view({0, in_}, classes),
-                       .c = args.dx,
-                       .ldc = in_,
-                       .add = args.add_dx});
+  dz.pack({args.dz, classes.size(), true});
+  const TileSession session;
+  session.multiply({.a = dz.view(),
+                    .b = weight_for_dx_->view({0, in_}, classes),
+                    .c = args.dx,
+                    .ldc = in_,
+                    .add = args.add_dx});
   if (args.d_weight == nullptr) return;
   TileOperand transposed(Side::kLeft, classes.size(), rows.size());
-  pack_tiles({args.dz, classes.size(), false}, {0, transposed.strips()}, {0, transposed.tiles()},
-             transposed);
-  multiply_tiles_here({.a = transposed.view(),
-                       .b = x_for_d_weight_->view({0, in_}, rows),
-                       .c = args.d_weight,
-                       .ldc = in_,
-                       .add = args.add_d_weight});
+  transposed.pack({args.dz, classes.size(), false});
+  session.multiply({.a = transposed.view(),
+                    .b = x_for_d_weight_->view({0, in_}, rows),
+                    .c = args.d_weight,
+                    .ldc = in_,
+                    .add = args.add_d_weight});
 }
 
 }  // namespace tapestry::kernels

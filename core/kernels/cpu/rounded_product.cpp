@@ -51,9 +51,10 @@ void product_of_rounded_copies(const Product& p) {
 
 void product_on_tiles(const Product& p) {
   TileOperand a(Side::kLeft, p.m, p.k), b(Side::kRight, p.n, p.k);
-  pack_tiles({p.a, p.lda, !p.trans_a}, {0, a.strips()}, {0, a.tiles()}, a);
-  pack_tiles({p.b, p.ldb, p.trans_b}, {0, b.strips()}, {0, b.tiles()}, b);
-  multiply_tiles_here({.a = a.view(), .b = b.view(), .c = p.c, .ldc = p.ldc, .add = p.beta == 1});
+  a.pack({p.a, p.lda, !p.trans_a});
+  b.pack({p.b, p.ldb, p.trans_b});
+  TileSession().multiply(
+      {.a = a.view(), .b = b.view(), .c = p.c, .ldc = p.ldc, .add = p.beta == 1});
 }
 
 // A product of the batch that is worth all threads by itself.
@@ -67,13 +68,15 @@ void check_factors(double alpha, double beta) {
 }  // namespace
 
 bool runs_on_tiles(Precision precision) {
-  return precision == Precision::kBfloat16 && bfloat16_kernel() == Bfloat16Kernel::kAmx;
+  return precision == Precision::kBfloat16 && (bfloat16_kernel() == Bfloat16Kernel::kAmx ||
+                                               bfloat16_kernel() == Bfloat16Kernel::kAmxEmulated);
 }
 
 void rounded_product(const Product& p, Bfloat16Kernel kernel) {
   check_factors(p.alpha, p.beta);
   switch (kernel) {
     case Bfloat16Kernel::kAmx:
+    case Bfloat16Kernel::kAmxEmulated:
       return product_on_tiles(p);
     case Bfloat16Kernel::kAvx512:
       return packed_bf16_product(p);

@@ -26,49 +26,70 @@ namespace tapestry::kernels {
 namespace {
 
 // 16 registers are a tile either way: loaded along k they are its rows, loaded across k its pairs,
-// and where the side wants the other they are transposed.
-void pack_tile(const TileSource& source, int64_t length, int64_t depth, bool transposed,
-               const pairs::RowPairs& row_pairs, BFloat16* tile) {
-  const float* const first = source.data;
+// and where the side wants the other they are transposed. kWhole: all its elements exist.
+template <bool kAlongK, bool kTransposed, bool kWhole>
+HWY_INLINE void pack_tile(const float* x, int64_t stride, int64_t length, int64_t depth,
+                          const pairs::RowPairs& row_pairs, BFloat16* tile) {
   __m512i rows[16];
-  if (source.along_k) {
+  if constexpr (kAlongK) {
+#pragma GCC unroll 16
     for (int64_t r = 0; r < kTileStrip; ++r) {
-      rows[r] =
-          r < length ? pairs::load_pairs(first + r * source.stride, depth) : _mm512_setzero_si512();
+      const float* const row = x + r * stride;
+      if constexpr (kWhole) {
+        rows[r] = pairs::round_two(_mm512_loadu_ps(row), _mm512_loadu_ps(row + pairs::kLanes));
+      } else {
+        rows[r] = r < length ? pairs::load_pairs(row, depth) : _mm512_setzero_si512();
+      }
     }
   } else {
-    const __mmask16 all = pairs::first_lanes(length);
+    const __mmask16 all = kWhole ? __mmask16{0xffff} : pairs::first_lanes(length);
+#pragma GCC unroll 16
     for (int64_t p = 0; p < kTileStrip; ++p) {
-      const float* const even = first + 2 * p * source.stride;
-      const bool has_even = 2 * p < depth, has_odd = 2 * p + 1 < depth;
-      rows[p] = row_pairs(has_even ? even : first, has_even ? all : __mmask16{0},
-                          has_odd ? even + source.stride : first, has_odd ? all : __mmask16{0});
+      const float* const even = x + 2 * p * stride;
+      if constexpr (kWhole) {
+        rows[p] = row_pairs(even, all, even + stride, all);
+      } else {
+        const bool has_even = 2 * p < depth, has_odd = 2 * p + 1 < depth;
+        rows[p] = row_pairs(has_even ? even : x, has_even ? all : __mmask16{0},
+                            has_odd ? even + stride : x, has_odd ? all : __mmask16{0});
+      }
     }
   }
-  if (transposed) pairs::transpose(rows);
+  if constexpr (kTransposed) pairs::transpose(rows);
+#pragma GCC unroll 16
   for (int64_t r = 0; r < kTileStrip; ++r) _mm512_store_si512(tile + r * kTileDepth, rows[r]);
 }
 
-void pack_tiles_avx512(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
-  const bool transposed = source.along_k == (operand.side() == Side::kRight);
+template <bool kAlongK, bool kTransposed>
+void pack_all(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
   const pairs::RowPairs row_pairs;
-  const auto pack = [&](int64_t s, int64_t t) {
-    // A strip of padding has no first element.
-    const int64_t length = std::max<int64_t>(0, operand.length() - s * kTileStrip);
-    const int64_t i = length > 0 ? (s - strips.begin) * kTileStrip : 0;
-    pack_tile(source.from(i, (t - tiles.begin) * kTileDepth), length, operand.k() - t * kTileDepth,
-              transposed, row_pairs, operand.tile(s, t));
-  };
   // Along the stored rows, so that memory is read forward.
-  if (source.along_k) {
-    for (int64_t s = strips.begin; s < strips.end; ++s) {
-      for (int64_t t = tiles.begin; t < tiles.end; ++t) pack(s, t);
-    }
-  } else {
-    for (int64_t t = tiles.begin; t < tiles.end; ++t) {
-      for (int64_t s = strips.begin; s < strips.end; ++s) pack(s, t);
+  const Range outer = kAlongK ? strips : tiles, inner = kAlongK ? tiles : strips;
+  for (int64_t o = outer.begin; o < outer.end; ++o) {
+    for (int64_t i = inner.begin; i < inner.end; ++i) {
+      const int64_t s = kAlongK ? o : i, t = kAlongK ? i : o;
+      const int64_t length = operand.length() - s * kTileStrip,
+                    depth = operand.k() - t * kTileDepth;
+      // A strip of padding has no first element.
+      const float* const x = source
+                                 .from(length > 0 ? (s - strips.begin) * kTileStrip : 0,
+                                       (t - tiles.begin) * kTileDepth)
+                                 .data;
+      BFloat16* const tile = operand.tile(s, t);
+      if (length >= kTileStrip && depth >= kTileDepth) {
+        pack_tile<kAlongK, kTransposed, true>(x, source.stride, length, depth, row_pairs, tile);
+      } else {
+        pack_tile<kAlongK, kTransposed, false>(x, source.stride, length, depth, row_pairs, tile);
+      }
     }
   }
+}
+
+void pack_tiles_avx512(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
+  const bool right = operand.side() == Side::kRight;
+  const auto pack = source.along_k ? (right ? pack_all<true, true> : pack_all<true, false>)
+                                   : (right ? pack_all<false, false> : pack_all<false, true>);
+  pack(source, strips, tiles, operand);
 }
 
 }  // namespace
@@ -106,6 +127,10 @@ void pack_tiles_plainly(const TileSource& source, Range strips, Range tiles, Til
 void pack_tiles(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
   const bool avx512 = cpu_traits().avx512_bf16;
   (avx512 ? pack_tiles_avx512 : pack_tiles_plainly)(source, strips, tiles, operand);
+}
+
+void TileOperand::pack(const TileSource& source) {
+  pack_tiles(source, {0, strips()}, {0, tiles()}, *this);
 }
 
 TilePacking::TilePacking(TileOperand& operand, const TileSource& source)

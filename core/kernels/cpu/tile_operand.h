@@ -19,6 +19,8 @@ namespace tapestry::kernels {
 
 inline constexpr int64_t kTileStrip = 16;  // rows or columns
 inline constexpr int64_t kTileDepth = 32;  // elements of k
+/// A block of C is two strips by two: four sums, two tiles of A and two of B fill the registers.
+inline constexpr int64_t kTileBlock = 2 * kTileStrip;
 inline constexpr int64_t kElementsPerTile = kTileStrip * kTileDepth;
 
 /// Element (i, k) of an operand: i counts rows of the left one, columns of the right one.
@@ -51,7 +53,15 @@ class TileOperand {
 
   /// Uninitialised memory for `length` rows or columns with inner size k.
   TileOperand(Side side, int64_t length, int64_t k)
-      : side_(side), length_(length), k_(k), data_(strips() * tiles() * kElementsPerTile) {}
+      : side_(side), length_(length), k_(k), own_(room(length, k)), data_(own_.data()) {}
+  /// The same in memory of room(length, k) elements, aligned to 64 bytes, that outlives it.
+  TileOperand(Side side, int64_t length, int64_t k, BFloat16* memory)
+      : side_(side), length_(length), k_(k), own_(0), data_(memory) {}
+
+  static int64_t room(int64_t length, int64_t k) {
+    return (length + kTileBlock - 1) / kTileBlock * kTileBlock *
+           ((k + kTileDepth - 1) / kTileDepth * kTileDepth);
+  }
 
   Side side() const { return side_; }
   int64_t length() const { return length_; }
@@ -59,21 +69,24 @@ class TileOperand {
   int64_t strips() const { return (length_ + 2 * kTileStrip - 1) / (2 * kTileStrip) * 2; }
   int64_t tiles() const { return (k_ + kTileDepth - 1) / kTileDepth; }  ///< of a strip
   BFloat16* tile(int64_t strip, int64_t i) {
-    return data_.data() + (strip * tiles() + i) * kElementsPerTile;
+    return data_ + (strip * tiles() + i) * kElementsPerTile;
   }
+  /// Fills it on the calling thread; see pack_tiles().
+  void pack(const TileSource& source);
+
   TileView view() const { return view({0, length_}, {0, k_}); }
   /// Ranges of rows (or columns) and of k, which begin at multiples of two strips and of a tile.
   TileView view(Range length, Range k) const {
     const int64_t stride = tiles() * kElementsPerTile;
-    return {
-        data_.data() + length.begin / kTileStrip * stride + k.begin / kTileDepth * kElementsPerTile,
-        length.size(), (k.size() + kTileDepth - 1) / kTileDepth, stride};
+    return {data_ + length.begin / kTileStrip * stride + k.begin / kTileDepth * kElementsPerTile,
+            length.size(), (k.size() + kTileDepth - 1) / kTileDepth, stride};
   }
 
  private:
   Side side_;
   int64_t length_, k_;
-  Scratch<BFloat16> data_;
+  Scratch<BFloat16> own_;
+  BFloat16* data_;
 };
 
 /// Fills the tiles `tiles` of the strips `strips`; `source` begins with the first element of the

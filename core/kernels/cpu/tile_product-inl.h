@@ -9,9 +9,6 @@
 
 namespace tapestry::kernels {
 
-/// A block of C is two strips by two: four sums, two tiles of A and two of B fill the registers.
-inline constexpr int64_t kTileBlock = 2 * kTileStrip;
-
 /// How deep and wide a piece of B is that stays in the L2 cache while the strips of A pass.
 /// Measured on Sapphire Rapids (2 MB of L2): above 768 KiB the rate falls by a tenth or more.
 inline constexpr int64_t kTilePieceDepth = 1024;
@@ -43,7 +40,14 @@ inline void multiply_block(const BFloat16* a, int64_t a_strip, const BFloat16* b
     Unit::template zero<2>();
     Unit::template zero<3>();
   }
+  // The lines of C come while the tiles multiply.
+  const int64_t rows_per_tile = (kTileBlock + tiles - 1) / tiles;
+  int64_t row = 0;
   for (int64_t t = 0; t < tiles; ++t, a += kElementsPerTile, b += kElementsPerTile) {
+    for (const int64_t end = std::min(kTileBlock, row + rows_per_tile); row < end; ++row) {
+      Unit::prefetch(c + row * ldc);
+      Unit::prefetch(c + row * ldc + kTileStrip);
+    }
     Unit::template load<4>(a, kRow);
     Unit::template load<6>(b, kRow);
     Unit::template multiply<0, 4, 6>();
@@ -74,9 +78,9 @@ inline void multiply_edge(const BFloat16* a, int64_t a_strip, const BFloat16* b,
 }
 
 /// Rows and columns of C that begin at multiples of kTileBlock; the columns are at most a piece.
+/// The unit must be open.
 template <class Unit>
 void multiply_piece(const TileProduct& p, Range rows, Range cols) {
-  const typename Unit::Session session;
   const int64_t a_strip = p.a.strip_stride, b_strip = p.b.strip_stride;
   constexpr int64_t kTilesPerPiece = kTilePieceDepth / kTileDepth;
   for (int64_t t = 0; t < p.a.tiles; t += kTilesPerPiece) {
@@ -90,11 +94,6 @@ void multiply_piece(const TileProduct& p, Range rows, Range cols) {
         const BFloat16* const b = p.b.tile(j / kTileStrip, t);
         float* const c = p.c + i * p.ldc + j;
         if (height == kTileBlock && width == kTileBlock) {
-          // The lines of C come while the tiles multiply.
-          for (int64_t r = 0; r < kTileBlock; ++r) {
-            __builtin_prefetch(c + r * p.ldc, 1);
-            __builtin_prefetch(c + r * p.ldc + kTileStrip, 1);
-          }
           multiply_block<Unit>(a, a_strip, b, b_strip, tiles, c, p.ldc, add);
         } else {
           multiply_edge<Unit>(a, a_strip, b, b_strip, tiles, c, p.ldc, add, height, width);

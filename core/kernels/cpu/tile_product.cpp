@@ -1,10 +1,34 @@
 #include "core/kernels/cpu/tile_product.h"
 
+#include "core/bfloat16_kernel.h"
 #include "core/kernels/cpu/tile_product-inl.h"
 #include "core/kernels/cpu/tile_units.h"
 #include "core/parallel.h"
 
 namespace tapestry::kernels {
+namespace {
+
+void run_piece(bool emulated, const TileProduct& p, Range rows, Range cols) {
+  (emulated ? multiply_piece<EmulatedTiles> : multiply_piece<AmxTiles>)(p, rows, cols);
+}
+
+}  // namespace
+
+TileSession::TileSession() : emulated_(bfloat16_kernel() == Bfloat16Kernel::kAmxEmulated) {
+  if (!emulated_) AmxTiles::open();
+}
+TileSession::~TileSession() {
+  if (!emulated_) AmxTiles::close();
+}
+
+void TileSession::multiply(const TileProduct& p) const {
+  const Cut cols{p.b.length, tile_piece_columns(p.a.tiles * kTileDepth)};
+  for (int64_t j = 0; j < cols.count(); ++j) run_piece(emulated_, p, {0, p.a.length}, cols[j]);
+}
+
+void TileSession::multiply(const TileProduct& p, Range rows, Range cols) const {
+  run_piece(emulated_, p, rows, cols);
+}
 
 void multiply_tiles(const std::vector<TileProduct>& products) {
   std::vector<TilePieces> pieces;
@@ -17,15 +41,8 @@ void multiply_tiles(const std::vector<TileProduct>& products) {
     size_t i = 0;
     for (; task >= pieces[i].count(); ++i) task -= pieces[i].count();
     const auto [rows, cols] = pieces[i][task];
-    multiply_piece<AmxTiles>(products[i], rows, cols);
+    TileSession().multiply(products[i], rows, cols);
   });
-}
-
-void multiply_tiles_here(const TileProduct& p) {
-  const Cut cols{p.b.length, tile_piece_columns(p.a.tiles * kTileDepth)};
-  for (int64_t j = 0; j < cols.count(); ++j) {
-    multiply_piece<AmxTiles>(p, {0, p.a.length}, cols[j]);
-  }
 }
 
 }  // namespace tapestry::kernels

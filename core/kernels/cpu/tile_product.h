@@ -21,11 +21,25 @@ struct TileProduct {
   std::function<void(Range rows, Range cols)> done = {};
 };
 
-/// Runs products that do not depend on each other, as one job. Call it only where
-/// tiles_allowed().
-void multiply_tiles(const std::vector<TileProduct>& products);
+/// While it lives, the thread that made it may multiply tiles. Loads the configuration, which other
+/// code of the thread may have changed.
+class TileSession {
+ public:
+  TileSession();
+  ~TileSession();
+  TileSession(const TileSession&) = delete;
+  TileSession& operator=(const TileSession&) = delete;
 
-/// The same on the calling thread.
-void multiply_tiles_here(const TileProduct& product);
+  /// One product on this thread.
+  void multiply(const TileProduct& product) const;
+  /// Rows and columns of one, as TilePieces cuts them.
+  void multiply(const TileProduct& product, Range rows, Range cols) const;
+
+ private:
+  bool emulated_;
+};
+
+/// Runs products that do not depend on each other, as one job. These need runs_on_tiles().
+void multiply_tiles(const std::vector<TileProduct>& products);
 
 }  // namespace tapestry::kernels

@@ -1,5 +1,6 @@
 // What multiplies tiles: eight registers of 16 rows of 64 bytes. A unit has
-//   Session: tiles may be used while it lives, on its thread
+//   open(), close(): tiles may be used between them, on this thread
+//   prefetch(memory): a line that will be written
 //   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
 //   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
 #pragma once
@@ -29,15 +30,10 @@ inline constexpr TileConfig kTileConfig{};
 /// them. Use it only after tiles_allowed().
 class AmxTiles {
  public:
-  /// Loads the configuration, which other code of this thread may have changed, and gives the
-  /// registers back, so that the system need not save them.
-  class Session {
-   public:
-    Session() { asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory"); }
-    ~Session() { asm volatile("tilerelease" : : : "memory"); }
-    Session(const Session&) = delete;
-    Session& operator=(const Session&) = delete;
-  };
+  static void open() { asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory"); }
+  /// Gives the registers back, so that the system need not save them.
+  static void close() { asm volatile("tilerelease" : : : "memory"); }
+  static void prefetch(const float* line) { asm volatile("prefetchw (%0)" : : "r"(line)); }
 
   template <int kTile>
   static void zero() {
@@ -65,10 +61,9 @@ class AmxTiles {
 /// both sums, then C. Subnormal numbers are 0, going in and coming out.
 class EmulatedTiles {
  public:
-  class Session {
-   public:
-    Session() { registers() = {}; }
-  };
+  static void open() {}
+  static void close() {}
+  static void prefetch(const float*) {}
 
   template <int kTile>
   static void zero() {

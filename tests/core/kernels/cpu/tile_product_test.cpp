@@ -58,10 +58,12 @@ std::vector<float> multiply(const Sizes& s, const Operand& a, const Operand& b, 
     }
   };
   const TilePieces pieces(s.m, s.n, s.k, threads);
+  Unit::open();
   for (int64_t i = 0; i < pieces.count(); ++i) {
     const auto [rows, cols] = pieces[i];
     multiply_piece<Unit>(product, rows, cols);
   }
+  Unit::close();
   EXPECT_EQ(std::count(done.begin(), done.end(), true), s.m * s.n);
   return c;
 }
