@@ -130,10 +130,10 @@ void gemm(Cpu, const Gemm<T>& args) {
   check_arguments(args);
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   const Gemm<T> g = merged(args);
-  if (g.k == 0) return multiply_batch(g);
   if constexpr (std::is_same_v<T, float>) {
     if (runs_on_tiles(g.precision)) return tile_gemm(g);
   }
+  if (g.k == 0) return multiply_batch(g);
   const TileGrid grid = tile_grid(g.m, g.n, g.k, g.batch, /*may_cut_k=*/true);
   if (grid.tiles() == 1) return multiply_batch(g);
   multiply_grid(g, grid);

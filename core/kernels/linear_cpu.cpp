@@ -145,7 +145,7 @@ template <class T>
 void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
   const ProfileScope profile(Part::kProducts);
   if constexpr (std::is_same_v<T, float>) {
-    if (runs_on_tiles(shape.precision) && shape.in > 0) return linear_on_tiles(shape, args);
+    if (runs_on_tiles(shape.precision)) return linear_on_tiles(shape, args);
   }
   const LinearRows<T>& functions = linear_rows_functions<T>();
   const TileGrid grid = tile_grid(shape.rows, shape.out, shape.in, 1, /*may_cut_k=*/false);
@@ -175,9 +175,7 @@ template <class T>
 void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& args) {
   const ProfileScope profile(Part::kProducts);
   if constexpr (std::is_same_v<T, float>) {
-    if (runs_on_tiles(shape.precision) && shape.rows > 0 && shape.out > 0) {
-      return linear_backward_on_tiles(shape, args);
-    }
+    if (runs_on_tiles(shape.precision)) return linear_backward_on_tiles(shape, args);
   }
   const bool activated = shape.activation != Activation::kNone;
   Scratch<T> scratch(activated ? std::max<int64_t>(1, shape.rows * shape.out) : 1);

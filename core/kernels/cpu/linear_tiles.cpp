@@ -21,8 +21,9 @@ class PackedGradient {
   PackedGradient(const LinearShape& shape, const LinearBackward<float>& args)
       : shape_(shape),
         args_(args),
-        blocks_{shape.rows,
-                std::max<int64_t>(1, kElementsPerBlock / (shape.out * kTileDepth)) * kTileDepth},
+        blocks_{shape.rows, std::max<int64_t>(1, kElementsPerBlock /
+                                                     std::max<int64_t>(1, shape.out * kTileDepth)) *
+                                kTileDepth},
         bias_parts_(args.d_bias != nullptr ? blocks_.count() * shape.out : 0) {
     if (args.dx != nullptr) for_dx_.emplace(Side::kLeft, shape.rows, shape.out);
     if (args.d_weight != nullptr) for_d_weight_.emplace(Side::kLeft, shape.out, shape.rows);

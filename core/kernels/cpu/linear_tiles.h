@@ -6,7 +6,7 @@
 
 namespace tapestry::kernels {
 
-/// linear() and linear_backward() where runs_on_tiles(). No size may be 0.
+/// linear() and linear_backward() where runs_on_tiles().
 void linear_on_tiles(const LinearShape& shape, const LinearForward<float>& args);
 void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<float>& args);
 

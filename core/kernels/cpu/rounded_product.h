@@ -17,7 +17,7 @@ void rounded_product(const BlasProduct<float>& product, Bfloat16Kernel kernel = 
 /// (tile_operand.h), and grids of tile_grid.h are not wanted.
 bool runs_on_tiles(Precision precision);
 
-/// gemm() on tiles, on all threads. k must not be 0.
+/// gemm() on tiles, on all threads.
 void tile_gemm(const Gemm<float>& args);
 
 }  // namespace tapestry::kernels

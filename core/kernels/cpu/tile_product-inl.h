@@ -41,7 +41,7 @@ inline void multiply_block(const BFloat16* a, int64_t a_strip, const BFloat16* b
     Unit::template zero<3>();
   }
   // The lines of C come while the tiles multiply.
-  const int64_t rows_per_tile = (kTileBlock + tiles - 1) / tiles;
+  const int64_t rows_per_tile = (kTileBlock + tiles - 1) / std::max<int64_t>(1, tiles);
   int64_t row = 0;
   for (int64_t t = 0; t < tiles; ++t, a += kElementsPerTile, b += kElementsPerTile) {
     for (const int64_t end = std::min(kTileBlock, row + rows_per_tile); row < end; ++row) {
@@ -83,7 +83,8 @@ template <class Unit>
 void multiply_piece(const TileProduct& p, Range rows, Range cols) {
   const int64_t a_strip = p.a.strip_stride, b_strip = p.b.strip_stride;
   constexpr int64_t kTilesPerPiece = kTilePieceDepth / kTileDepth;
-  for (int64_t t = 0; t < p.a.tiles; t += kTilesPerPiece) {
+  // Once also where k is 0, and C becomes 0.
+  for (int64_t t = 0; t == 0 || t < p.a.tiles; t += kTilesPerPiece) {
     const int64_t tiles = std::min(kTilesPerPiece, p.a.tiles - t);
     const bool last = t + tiles == p.a.tiles, add = p.add || t > 0;
     for (int64_t i = rows.begin; i < rows.end; i += kTileBlock) {

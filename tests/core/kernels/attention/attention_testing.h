@@ -19,6 +19,7 @@ struct AttentionExtras {
   DenseMask mask = DenseMask::kNone;
   bool mask_by_batch = false, mask_by_head = false;
   int64_t reach = 0;  // of a relative bias; 0: none
+  Precision precision = Precision::kFull;
 };
 
 struct AttentionCase {
@@ -45,6 +46,7 @@ inline AttentionShape shape_of(const AttentionCase& c) {
   shape.head_size = c.head_size;
   shape.value_size = c.extras.value_size == 0 ? c.head_size : c.extras.value_size;
   shape.scale = 1 / std::sqrt(static_cast<double>(c.head_size));
+  shape.precision = c.extras.precision;
   shape.causal = c.causal;
   shape.window = c.extras.window;
   shape.key_lengths = data_or_null(c.key_lengths);

@@ -18,8 +18,8 @@ struct Sizes {
 };
 
 // Edges of tiles (16 by 32), blocks (32) and pieces (1024 deep, 512 or fewer wide).
-constexpr Sizes kSizes[] = {{1, 1, 1},    {16, 16, 32}, {17, 15, 33}, {32, 32, 64},  {33, 70, 31},
-                            {5, 600, 40}, {70, 3, 96},  {64, 96, 65}, {31, 33, 1100}};
+constexpr Sizes kSizes[] = {{1, 1, 1},    {16, 16, 32}, {17, 15, 33}, {32, 32, 64},   {33, 70, 31},
+                            {5, 600, 40}, {70, 3, 96},  {64, 96, 65}, {31, 33, 1100}, {20, 40, 0}};
 
 // An operand of random values: `rows` of the stored matrix, packed in plain loops.
 struct Operand {
