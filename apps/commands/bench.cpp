@@ -255,6 +255,9 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
   const Device device = parse_device(config.device);
   check_precision(training_precision(config, device), device);
+  if (const std::string warning = blas_warning(); !warning.empty()) {
+    fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
+  }
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
