@@ -4,6 +4,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/attention/attention.h"
 
 namespace tapestry {

@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/elementwise.h"
 

@@ -1,6 +1,7 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "autograd/running_statistics.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/batch_norm.h"
 #include "core/kernels/embedding.h"
 

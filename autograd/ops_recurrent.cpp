@@ -2,6 +2,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/additive_attention.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/gemm.h"

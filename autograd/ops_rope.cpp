@@ -1,5 +1,6 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/rope.h"
 
 namespace tapestry {

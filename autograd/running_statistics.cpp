@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/dispatch_device.h"
 #include "core/kernels/batch_norm.h"
 
 namespace tapestry {

@@ -1,6 +1,7 @@
 #include "autograd/var.h"
 
 #include "core/allocator.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/elementwise.h"
 
 namespace tapestry {

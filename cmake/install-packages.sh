@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are named and not there yet. Does nothing, and needs no rights, when
 # all are.
-#   cmake/install-packages.sh build|test|quickstart|format|lint
+#   cmake/install-packages.sh build|test|quickstart|format|lint|ci
 set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
@@ -13,7 +13,8 @@ case "${1:-}" in
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-14" ;;
-  *) echo "usage: $0 build|test|quickstart|format|lint" >&2; exit 2 ;;
+  ci) packages="ccache" ;;
+  *) echo "usage: $0 build|test|quickstart|format|lint|ci" >&2; exit 2 ;;
 esac
 
 missing=()

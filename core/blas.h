@@ -6,10 +6,12 @@
 namespace tapestry {
 
 /// What the BLAS runs on: "OpenBLAS 0.3.21, core Haswell". Loads it on the first call. Throws
-/// Error(kRuntime) when it cannot be loaded.
+/// Error(kRuntime) when it cannot be loaded, and Error(kConfig) where OPENBLAS_CORETYPE asks for
+/// kernels that it does not have or that this processor cannot run.
 std::string blas_description();
 
-/// A warning to print if the loaded BLAS is slower than this processor allows, else empty.
+/// A warning to print if the loaded BLAS is slower than this processor allows, with the factor;
+/// else empty.
 std::string blas_warning();
 
 }  // namespace tapestry

@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <cstdlib>
+#include <string>
 
 #include "core/blas.h"
+#include "core/blas_cores.h"
+#include "core/cpu_traits.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
@@ -33,10 +33,15 @@ class OpenBlas {
   OpenBlas() {
     check_room(num_threads());
     const CpuTraits& cpu = cpu_traits();
-    const bool forced_by_user = std::getenv(kCoreVariable) != nullptr;
-    const std::string wanted = openblas_core_for(cpu);
+    const char* const variable = std::getenv(kCoreVariable);
+    const std::string forced = variable == nullptr ? "" : variable;
+    const std::string wanted = forced.empty() ? openblas_core_for(cpu) : forced;
     // The library reads both variables in its constructor and never again.
-    if (!forced_by_user && !wanted.empty()) setenv(kCoreVariable, wanted.c_str(), 1);
+    if (wanted.empty()) {
+      unsetenv(kCoreVariable);
+    } else {
+      setenv(kCoreVariable, wanted.c_str(), 1);
+    }
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     handle_ = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
@@ -47,8 +52,10 @@ class OpenBlas {
     dgemm = symbol<Dgemm>("cblas_dgemm");
     symbol<void (*)(int)>("openblas_set_num_threads")(1);
     const std::string core = symbol<char* (*)()>("openblas_get_corename")();
-    description = concat(version(symbol<char* (*)()>("openblas_get_config")()), ", core ", core);
-    warning = openblas_core_warning(core, cpu, forced_by_user);
+    const std::string library = version(symbol<char* (*)()>("openblas_get_config")());
+    if (!forced.empty()) check_forced_core({forced, core, library}, cpu);
+    description = concat(library, ", core ", core);
+    warning = slow_core_warning(core, cpu, !forced.empty());
   }
 
   Sgemm sgemm;
@@ -96,49 +103,7 @@ const OpenBlas& openblas() {
   return *instance;
 }
 
-bool equal_ignoring_case(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 }  // namespace
-
-std::string openblas_core_for(const CpuTraits& cpu) {
-  // Zen 4 (family 0x19) executes 512-bit instructions in halves, so AVX2 kernels win there.
-  // Measured on its 256^3 products, GFLOP/s a thread: Haswell 109, SkylakeX 103, Zen 103. Zen 5 has
-  // full units.
-  const bool halves = cpu.vendor == CpuVendor::kAmd && cpu.family == 0x19;
-  if (cpu.avx512 && !halves) return "SkylakeX";
-  if (cpu.avx2) return "Haswell";
-  // Before Zen, AMD's AVX processors have kernels of their own, which OpenBLAS picks by itself.
-  if (cpu.avx && cpu.vendor != CpuVendor::kAmd) return "Sandybridge";
-  return "";
-}
-
-bool is_sse_core(const std::string& core) {
-  static constexpr std::array kCores = {
-      "Katmai",       "Coppermine", "Northwood",  "Prescott", "Banias",  "Atom",
-      "Core2",        "Penryn",     "Dunnington", "Nehalem",  "Athlon",  "Opteron",
-      "Opteron_SSE3", "Barcelona",  "Bobcat",     "Nano",     "Unknown",
-  };
-  return std::any_of(kCores.begin(), kCores.end(),
-                     [&](const char* name) { return equal_ignoring_case(core, name); });
-}
-
-std::string openblas_core_warning(const std::string& core, const CpuTraits& cpu,
-                                  bool forced_by_user) {
-  if (!cpu.avx || !is_sse_core(core)) return "";
-  const std::string better = openblas_core_for(cpu);
-  return concat("OpenBLAS runs the SSE kernels '", core, "' on a processor with ",
-                cpu.avx512 ? "AVX-512"
-                : cpu.avx2 ? "AVX2"
-                           : "AVX",
-                ": matrix products will be several times slower than they could be. ",
-                forced_by_user ? "OPENBLAS_CORETYPE asks for it; unset the variable"
-                               : "Set the variable OPENBLAS_CORETYPE",
-                better.empty() || forced_by_user ? std::string() : " to " + better, '.');
-}
 
 template <>
 void blas_product(const BlasProduct<float>& p) {

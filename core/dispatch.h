@@ -5,7 +5,8 @@
 //     kernels::softmax(device, x.data<T>(), y.data<T>(), rows, cols);
 //   });
 //
-// Kernels are overloads on the device tag. This file holds the only #ifdef of CUDA in a header.
+// Kernels are overloads on the device tag. This file has the tags and the visits of types;
+// dispatch() itself, which knows the devices of the build, is in core/dispatch_device.h.
 #pragma once
 
 #include "core/tensor.h"
@@ -20,17 +21,6 @@ struct Cuda {
     throw Error(ErrorKind::kRuntime, "[dispatch] this operation has no CUDA kernel yet.");
   }
 };
-
-/// Calls f(Cpu{}) or f(Cuda{}).
-template <class F>
-void dispatch_device(Device device, F&& f) {
-  if (device.is_cpu()) return f(Cpu{});
-#ifdef TAPESTRY_CUDA
-  return f(Cuda{});
-#else
-  fail(ErrorKind::kRuntime, "[dispatch] this build has no CUDA.");
-#endif
-}
 
 /// Calls f(float{}), f(double{}) or, on a GPU, f(BFloat16{}); throws on any other dtype.
 template <class D, class F>
@@ -63,14 +53,6 @@ void dispatch_dtype(DType dtype, F&& f) {
     case DType::kBFloat16:
       return f(BFloat16{});
   }
-}
-
-/// Calls f(device tag, a value of the C++ type) for a floating tensor.
-template <class F>
-void dispatch(const Tensor& tensor, F&& f) {
-  dispatch_device(tensor.device(), [&](auto device) {
-    dispatch_floating(device, tensor.dtype(), [&](auto type) { f(device, type); });
-  });
 }
 
 }  // namespace tapestry

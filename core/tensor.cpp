@@ -4,6 +4,7 @@
 
 #include "core/allocator.h"
 #include "core/cuda/runtime.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/convert.h"
 
 namespace tapestry {

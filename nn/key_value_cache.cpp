@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
-#include "core/dispatch.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/elementwise.h"
 
 namespace tapestry {

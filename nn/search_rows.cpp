@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/dispatch.h"
+#include "core/dispatch_device.h"
 #include "core/error.h"
 #include "core/kernels/top_logits.h"
 #include "core/parallel.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/dispatch_device.h"
 #include "core/kernels/optimizer.h"
 
 namespace tapestry {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/clock.h"
+#include "core/dispatch_device.h"
 #include "core/kernels/sum_squares.h"
 #include "core/kernels/tree_add.h"
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/dispatch_device.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/sum_squares.h"
 #include "optim/optimizer_rules.h"

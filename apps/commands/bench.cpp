@@ -17,8 +17,9 @@
 #include "core/blas.h"
 #include "core/clock.h"
 #include "core/device_runtime.h"
-#include "core/kernels/gemm.h"
+#include "core/gemm_rate.h"
 #include "core/parallel.h"
+#include "core/philox.h"
 #include "core/profile.h"
 #include "data/files.h"
 #include "optim/optimizer.h"
@@ -90,36 +91,11 @@ double step_flops(const Config& config, const BatchShape& s) {
           double(m.decoder_layers) * (layer(target, /*causal=*/true) + cross) + classifier);
 }
 
-// The rate of square products on the device of the run, the best of five: 1024^3 of float32 on a
-// CPU, 8192^3 of the run's own type and precision on a GPU.
+// The rate of square products on the device of the run: of float32 on a CPU, of the run's own type
+// and precision on a GPU.
 double gemm_peak(const Config& config, Device device) {
-  const DType dtype = device.is_cpu() ? DType::kFloat32 : tensor_dtype(config, device);
-  const int64_t n = device.is_cpu() ? 1024 : 8192;
-  // Random values: a GPU multiplies numbers with few significant bits faster than a model's.
-  const Tensor values = Tensor::empty({n, n}, DType::kFloat32);
-  for (int64_t i = 0; i < n * n; ++i) {
-    values.data<float>()[i] = to_uniform(philox_bits({7, 0, 0}, static_cast<uint64_t>(i))) - 0.5f;
-  }
-  const Tensor a = values.to(dtype).to(device), b = a.clone(),
-               c = Tensor::zeros({n, n}, dtype, device);
-  double best = 1e9;
-  dispatch(a, [&](auto where, auto type) {
-    using T = decltype(type);
-    Gemm<T> g;
-    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = n;
-    if (!device.is_cpu()) g.precision = training_precision(config, device);
-    g.a = a.data<T>(), g.b = b.data<T>(), g.c = c.data<T>();
-    // An idle GPU needs time to reach its full clock rate.
-    const double least = steady_seconds() + (device.is_cpu() ? 0 : 0.3);
-    for (int i = 0; i < 6 || steady_seconds() < least; ++i) {
-      synchronize(device);
-      const double start = steady_seconds();
-      kernels::gemm(where, g);
-      synchronize(device);
-      if (i > 0) best = std::min(best, steady_seconds() - start);
-    }
-  });
-  return 2e-9 * double(n) * double(n) * double(n) / best;
+  if (device.is_cpu()) return gemm_rate(device, DType::kFloat32, Precision::kFull);
+  return gemm_rate(device, tensor_dtype(config, device), training_precision(config, device));
 }
 
 struct Measured {
@@ -279,6 +255,9 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
   const Device device = parse_device(config.device);
   check_precision(training_precision(config, device), device);
+  if (const std::string warning = blas_warning(); !warning.empty()) {
+    fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
+  }
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)

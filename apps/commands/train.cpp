@@ -60,6 +60,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     const Device device = parse_device(config.device);
     set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
     check_precision(training_precision(config, device), device);
+    blas_description();  // throws, before there is a run folder
     install_signal_handlers();
     return device;
   };

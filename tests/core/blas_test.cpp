@@ -6,66 +6,53 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <thread>
 #include <vector>
 
 #include "core/blas.h"
+#include "core/blas_cores.h"
+#include "core/cpu_traits.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
 namespace tapestry {
 namespace {
 
-constexpr CpuTraits kEmeraldRapids = {
-    .vendor = CpuVendor::kIntel, .family = 6, .avx = true, .avx2 = true, .avx512 = true};
-
-TEST(Blas, ChoosesTheCoreFromTheProcessor) {
-  EXPECT_EQ(openblas_core_for(kEmeraldRapids), "SkylakeX");
-  EXPECT_EQ(
-      openblas_core_for({.vendor = CpuVendor::kIntel, .family = 6, .avx = true, .avx2 = true}),
-      "Haswell");
-  EXPECT_EQ(openblas_core_for({.vendor = CpuVendor::kIntel, .family = 6, .avx = true}),
-            "Sandybridge");
-  EXPECT_EQ(openblas_core_for({.vendor = CpuVendor::kIntel, .family = 6}), "");
-  EXPECT_EQ(
-      openblas_core_for({.vendor = CpuVendor::kAmd, .family = 0x17, .avx = true, .avx2 = true}),
-      "Haswell");
-  EXPECT_EQ(
-      openblas_core_for(
-          {.vendor = CpuVendor::kAmd, .family = 0x19, .avx = true, .avx2 = true, .avx512 = true}),
-      "Haswell");
-  EXPECT_EQ(
-      openblas_core_for(
-          {.vendor = CpuVendor::kAmd, .family = 0x1a, .avx = true, .avx2 = true, .avx512 = true}),
-      "SkylakeX");
-  EXPECT_EQ(openblas_core_for({.vendor = CpuVendor::kAmd, .family = 0x15, .avx = true}), "");
-}
-
-TEST(Blas, WarnsOfSseKernelsOnAnAvxProcessor) {
-  const std::string chosen = openblas_core_warning("Prescott", kEmeraldRapids, false);
-  EXPECT_NE(chosen.find("Prescott"), std::string::npos);
-  EXPECT_NE(chosen.find("AVX-512"), std::string::npos);
-  EXPECT_NE(chosen.find("OPENBLAS_CORETYPE to SkylakeX"), std::string::npos);
-  const std::string forced = openblas_core_warning("nehalem", kEmeraldRapids, true);
-  EXPECT_NE(forced.find("unset"), std::string::npos);
-  EXPECT_EQ(openblas_core_warning("SkylakeX", kEmeraldRapids, false), "");
-  EXPECT_EQ(openblas_core_warning("Haswell", kEmeraldRapids, true), "");
-  EXPECT_EQ(openblas_core_warning("Prescott", {.vendor = CpuVendor::kIntel, .family = 6}, false),
-            "");
-}
-
 TEST(Blas, RunsTheChosenCoreOnThisMachine) {
   const std::string description = blas_description();
   EXPECT_EQ(description.find("OpenBLAS 0."), 0u) << description;
-  const char* wanted = std::getenv("OPENBLAS_CORETYPE");
-  if (wanted != nullptr) {
-    EXPECT_NE(description.find(wanted), std::string::npos) << description;
+  const char* forced = std::getenv("OPENBLAS_CORETYPE");  // the BLAS sets it where nobody did
+  if (forced != nullptr) {
+    EXPECT_NE(description.find(forced), std::string::npos) << description;
+    EXPECT_EQ(blas_warning(), slow_core_warning(forced, cpu_traits(), true));
   }
-  const size_t core = description.rfind(' ') + 1;
-  EXPECT_EQ(blas_warning().empty(), !(cpu_traits().avx && is_sse_core(description.substr(core))));
 }
 
-// Many threads call the single-threaded library at once; each must get its own product.
+// What a process that has not loaded the library says under a value of OPENBLAS_CORETYPE, and its
+// exit code.
+void load_with_core(const char* core) {
+  setenv("OPENBLAS_CORETYPE", core, 1);
+  try {
+    std::cerr << blas_description() << '|' << blas_warning();
+  } catch (const Error& error) {
+    std::cerr << error.what();
+    _exit(static_cast<int>(error.kind()));
+  }
+  _exit(0);
+}
+
+TEST(Blas, AForcedCoreIsToldOrRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      load_with_core("haswel"), testing::ExitedWithCode(2),
+      R"('haswel', a core that OpenBLAS 0\.[0-9.]+ does not have .*Did you mean 'Haswell'\?)");
+  EXPECT_EXIT(load_with_core(""), testing::ExitedWithCode(0), R"(core \w+\|$)");
+  if (!cpu_traits().avx) return;
+  EXPECT_EXIT(load_with_core("Prescott"), testing::ExitedWithCode(0),
+              R"(core Prescott\|OPENBLAS_CORETYPE=Prescott forces SSE kernels)");
+}
+
 // The sanitizer needs address space without end.
 #ifndef __SANITIZE_ADDRESS__
 TEST(Blas, WithoutRoomForItsBuffersIsOutOfMemory) {
@@ -89,6 +76,7 @@ TEST(Blas, WithoutRoomForItsBuffersIsOutOfMemory) {
 }
 #endif
 
+// Many threads call the single-threaded library at once; each must get its own product.
 TEST(Blas, ConcurrentCallsDoNotDisturbEachOther) {
   constexpr int kSize = 96;
   std::vector<std::thread> threads;

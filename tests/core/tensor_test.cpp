@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/allocator.h"
-#include "core/dispatch.h"
+#include "core/dispatch_device.h"
 
 namespace tapestry {
 namespace {

@@ -1,0 +1,34 @@
+// From a run-time device to a kernel overload. Only here the build's devices are asked for: who
+// includes this links the CMake target tapestry_devices (installed: tapestry::devices), and all
+// other code is compiled the same for every build.
+#pragma once
+
+#include "core/dispatch.h"
+#include "core/tensor.h"
+
+#if !defined(TAPESTRY_CUDA) || (TAPESTRY_CUDA != 0 && TAPESTRY_CUDA != 1)
+#error "TAPESTRY_CUDA must be 0 or 1 here: link the CMake target tapestry_devices"
+#endif
+
+namespace tapestry {
+
+/// Calls f(Cpu{}) or f(Cuda{}).
+template <class F>
+void dispatch_device(Device device, F&& f) {
+  if (device.is_cpu()) return f(Cpu{});
+#if TAPESTRY_CUDA
+  return f(Cuda{});
+#else
+  fail(ErrorKind::kRuntime, "[dispatch] this build has no CUDA.");
+#endif
+}
+
+/// Calls f(device tag, a value of the C++ type) for a floating tensor.
+template <class F>
+void dispatch(const Tensor& tensor, F&& f) {
+  dispatch_device(tensor.device(), [&](auto device) {
+    dispatch_floating(device, tensor.dtype(), [&](auto type) { f(device, type); });
+  });
+}
+
+}  // namespace tapestry
