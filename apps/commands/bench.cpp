@@ -14,6 +14,7 @@
 #include "apps/run/updates.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
+#include "core/bfloat16_kernel.h"
 #include "core/blas.h"
 #include "core/clock.h"
 #include "core/device_runtime.h"
@@ -281,6 +282,9 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
                {"system_allocations_in_warm_steps", measured.system_calls},
                {"graph_launches", graph_stats().launches},
                {"loss", measured.loss}};
+  if (training_precision(config, device) == Precision::kBfloat16) {
+    figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
+  }
   double known = 0;
   for (int i = 0; i < kParts && device.is_cpu(); ++i) {
     const double part = measured.parts[static_cast<size_t>(i)];

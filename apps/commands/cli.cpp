@@ -8,6 +8,7 @@
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
 #include "apps/run/ranks.h"
+#include "core/bfloat16_kernel.h"
 #include "core/blas.h"
 #include "core/build_info.h"
 #include "core/error.h"
@@ -234,15 +235,21 @@ std::string ended(std::string sentence) {
 // What a bug report needs.
 std::string version_text(const char* commit) {
   const BuildInfo& build = build_info();
-  std::string blas;
-  try {
-    blas = blas_description();
-  } catch (const Error& error) {
-    blas = error.what();
-  }
+  const auto told = [](const auto& describe) {
+    try {
+      return std::string(describe());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string blas = told(blas_description),
+                    bfloat16 = told([] {
+                      const char* const name = name_of(bfloat16_kernel());
+                      return name != nullptr ? name : "none";
+                    });
   return concat("tapestry ", build.version, "\ncommit: ", commit, "\nbuild: ", build.type, ", ",
                 build.devices, ", ", build.compiler, "\nprocessor: ", cpu_name(), ", vectors ",
-                vector_target(), "\nBLAS: ", blas);
+                vector_target(), "\nBLAS: ", blas, "\nbfloat16: ", bfloat16);
 }
 
 /// Results that did not reach stdout (a full disk, say) are a failure like any other.

@@ -7,6 +7,7 @@
 #include "apps/run/signals.h"
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
+#include "core/bfloat16_kernel.h"
 #include "core/blas.h"
 #include "core/device_runtime.h"
 #include "core/parallel.h"
@@ -42,7 +43,9 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
     log.warn_of_machine(concat("no GPU answers: ", why));
   }
-  log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description()));
+  const bool rounded = training_precision(config, device) == Precision::kBfloat16;
+  log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description(),
+                  rounded ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn_of_machine(warning);
   const std::string few = ranks.few_cores_warning();
   if (!few.empty()) log.warn_of_machine(few);
