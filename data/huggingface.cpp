@@ -123,6 +123,7 @@ class HuggingFaceTokenizer : public Tokenizer {
     special_.bos = known("bos", ids.bos);
     special_.eos = known("eos", ids.eos);
     if (ids.start) special_.start = known("start", *ids.start);
+    if (ids.first) special_.first = known("first", *ids.first);
     if (ids.mask) mask_id_ = known("mask", *ids.mask);
     Frames frames;
     if (file.has("post_processor")) frames = frames_of(file.part("post_processor"));

@@ -134,6 +134,9 @@ TEST(HuggingFaceIds, AreThoseOfEachKind) {
   EXPECT_THAT(llama->special().border(), ElementsAre(2, 1));
   EXPECT_THAT(llama->special().prompt(), ElementsAre(1));
   EXPECT_THAT(load(fixture("unigram"), {.start = 0})->special().start, 0);
+  // A translation begins with a language, where texts begin with another one.
+  EXPECT_THAT(load(fixture("roberta"), {.first = 9})->special().target().before, ElementsAre(9));
+  EXPECT_THAT(roberta->special().target().before, ElementsAre(0));
   // A model may have more rows than there are tokens; no search writes those.
   const auto more = load(fixture("gpt2"), {.pad = 3, .rows = 502});
   EXPECT_EQ(more->vocab_size(), 502);
