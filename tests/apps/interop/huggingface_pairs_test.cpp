@@ -29,11 +29,10 @@ class FoldersOfPairs : public testing::TestWithParam<const char*> {
     std::string lines;
     for (const Json& row : expected_) lines += row["line"].get<std::string>() + '\n';
     // The twelve tokens of the fixtures, and an end, which our search forces.
-    std::istringstream out(
-        folder_.output(concat("translate --beam-size 1 --no-repeat-ngram-size 2 "
-                              "--max-new-tokens 13 --detail jsonl --model ",
-                              path(model)),
-                       lines));
+    std::istringstream out(folder_.output(concat("translate --beam-size 1 --no-repeat-ngram-size 2 "
+                                                 "--max-new-tokens 13 --detail jsonl --model ",
+                                                 path(model)),
+                                          lines));
     for (const Json& row : expected_) {
       std::string line;
       ASSERT_TRUE(std::getline(out, line));
@@ -47,7 +46,8 @@ class FoldersOfPairs : public testing::TestWithParam<const char*> {
   TinyRunFolder folder_{"pairs"};
   Json expected_ = Json::parse(read_file(fixture(GetParam()) + "/expected.json"));
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, FoldersOfPairs, testing::Values("marian", "bart", "mbart", "pegasus"),
+INSTANTIATE_TEST_SUITE_P(Kinds, FoldersOfPairs,
+                         testing::Values("marian", "bart", "mbart", "pegasus"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FoldersOfPairs, ReadAndWriteAsTransformersDoes) {
