@@ -23,8 +23,8 @@ namespace kernels {
 /// For each r < R, with z the row rows[r] of `logits`: top[r * (1 + 2 K)] = log(sum(exp(z))), then
 /// K pairs of a token and its logit, the largest logit first, of equal ones the lower token first.
 /// Tokens in the set `banned` count in the sum, but are in no pair: bit v % 32 of banned[v / 32] is
-/// token v; null: none are. The token is -1 if only -inf is left. If a logit is NaN or +inf the sum is not finite, and the
-/// pairs mean nothing.
+/// token v; null: none are. The token is -1 if only -inf is left. If a logit is NaN or +inf the sum
+/// is not finite, and the pairs mean nothing.
 template <class T>
 void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
                 const int32_t* banned, double* top);

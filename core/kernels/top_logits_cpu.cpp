@@ -111,10 +111,10 @@ void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* 
   });
 }
 
-template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const float*,
-                         const int32_t*, double*);
-template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const double*,
-                         const int32_t*, double*);
+template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const float*, const int32_t*,
+                         double*);
+template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const double*, const int32_t*,
+                         double*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -64,10 +64,10 @@ void top_logits(Cuda, const TopLogitsShape& shape, const int32_t* rows, const T*
          shape, rows, logits, banned, top);
 }
 
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const float*,
-                         const int32_t*, double*);
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const double*,
-                         const int32_t*, double*);
+template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const float*, const int32_t*,
+                         double*);
+template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const double*, const int32_t*,
+                         double*);
 template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const BFloat16*,
                          const int32_t*, double*);
 

@@ -20,8 +20,8 @@ Values<double> top_of(const Values<T>& logits, int64_t vocab, int64_t count,
 }
 
 template <class T>
-void expect_top(const Values<T>& logits, int64_t vocab, int64_t count,
-                const Values<int32_t>& rows, const Values<int32_t>& banned = {}) {
+void expect_top(const Values<T>& logits, int64_t vocab, int64_t count, const Values<int32_t>& rows,
+                const Values<int32_t>& banned = {}) {
   SCOPED_TRACE(testing::Message() << vocab << " tokens, top " << count);
   const Values<double> top = top_of(logits, vocab, count, rows, banned);
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -31,7 +31,8 @@ void expect_top(const Values<T>& logits, int64_t vocab, int64_t count,
       const double z = as_double(logits[static_cast<size_t>(rows[r] * vocab + v)]);
       sum += std::exp(z);
       const bool allowed =
-          banned.empty() || (static_cast<uint32_t>(banned[static_cast<size_t>(v / 32)]) >> v % 32 & 1) == 0;
+          banned.empty() ||
+          (static_cast<uint32_t>(banned[static_cast<size_t>(v / 32)]) >> v % 32 & 1) == 0;
       if (allowed && z > -kInf) order.emplace_back(-z, v);
     }
     std::sort(order.begin(), order.end());
