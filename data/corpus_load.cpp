@@ -84,7 +84,7 @@ void CorpusOptions::validate(const OptionReport& report) const {
 
 PairRows::PairRows(const TokenizerPair& tokenizers)
     : source(tokenizers.source->special().side()),
-      target(tokenizers.target->special().side()),
+      target(tokenizers.target->special().target()),
       start(tokenizers.target->special().start.value_or(tokenizers.target->special().bos)),
       eos(tokenizers.target->special().eos),
       source_filler(tokenizers.source->special().filler()),
@@ -202,7 +202,7 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
     if (!made.source) made = learn_tokenizers(options, specs, seed, context);
     CorpusFacts facts;
     facts.texts.push_back(made.source->serialized());
-    if (!made.shared()) facts.texts.push_back(made.target->serialized());
+    if (!made.one()) facts.texts.push_back(made.target->serialized());
     return facts;
   });
   if (made.source) return made;

@@ -45,6 +45,12 @@ class HuggingFaceTokenizer : public Tokenizer {
   }
 
   std::vector<int32_t> encode(std::string_view text) const override { return encode(text, false); }
+  std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
+    std::vector<PlacedToken> tokens;
+    Found found{.placed = &tokens};
+    encode_whole(PlacedText::with_places(text), /*continued=*/false, found);
+    return tokens;
+  }
   std::vector<int32_t> encode_continuation(std::string_view text) const override {
     return encode(text, true);
   }
@@ -94,10 +100,10 @@ class HuggingFaceTokenizer : public Tokenizer {
         raw_.add(token, token.content);
         continue;
       }
-      std::string content = token.content;
+      PlacedText content(token.content);
       if (normalize_) normalize_(content, /*continued=*/false);
-      normalized_.add(token, content);
-      spoken_.emplace(token.id, content);
+      normalized_.add(token, content.text);
+      spoken_.emplace(token.id, content.text);
     }
     silent_.assign(tokens_.size(), false);
     for (const int32_t id : special_.further) silent_[static_cast<size_t>(id)] = true;
@@ -123,6 +129,7 @@ class HuggingFaceTokenizer : public Tokenizer {
     special_.bos = known("bos", ids.bos);
     special_.eos = known("eos", ids.eos);
     if (ids.start) special_.start = known("start", *ids.start);
+    if (ids.first) special_.first = known("first", *ids.first);
     if (ids.mask) mask_id_ = known("mask", *ids.mask);
     Frames frames;
     if (file.has("post_processor")) frames = frames_of(file.part("post_processor"));
@@ -142,50 +149,81 @@ class HuggingFaceTokenizer : public Tokenizer {
     }
   }
 
+  // Where the tokens go: ids alone, or with their places.
+  struct Found {
+    std::vector<int32_t> ids = {};
+    std::vector<PlacedToken>* placed = nullptr;
+
+    void add(int32_t id, const PlacedText& text, size_t begin, size_t end) {
+      if (placed == nullptr) return ids.push_back(id);
+      const auto [first, last] = text.place(begin, end);
+      placed->push_back({id, static_cast<int64_t>(first), static_cast<int64_t>(last)});
+    }
+  };
+
   std::vector<int32_t> encode(std::string_view text, bool continued) const {
-    std::vector<int32_t> ids;
-    ids.reserve(text.size() / 3 + 1);
+    Found found;
+    found.ids.reserve(text.size() / 3 + 1);
     std::string buffer;
-    const std::string_view whole = well_formed(text, buffer);
-    for (const TextSection& section : raw_.sections(whole)) {
-      const bool begins = section.text.data() == whole.data();
-      if (section.id >= 0) {
-        ids.push_back(section.id);
-      } else {
-        encode_text(section.text, {begins, continued && begins}, ids);
-      }
-    }
-    return ids;
+    encode_whole(PlacedText(well_formed(text, buffer)), continued, found);
+    return std::move(found.ids);
   }
 
-  void encode_text(std::string_view text, const PiecePlace& place,
-                   std::vector<int32_t>& ids) const {
-    std::string changed(text);
-    if (normalize_) normalize_(changed, place.continued);
-    if (normalized_.empty()) return encode_normalized(std::move(changed), place, ids);
-    for (const TextSection& section : normalized_.sections(changed)) {
-      const bool begins = section.text.data() == changed.data();
+  void encode_whole(const PlacedText& text, bool continued, Found& found) const {
+    for_each_section(raw_, text, found, [&](PlacedText part, bool begins) {
+      encode_text(std::move(part), {begins, continued && begins}, found);
+    });
+  }
+
+  void encode_text(PlacedText text, const PiecePlace& place, Found& found) const {
+    if (normalize_) normalize_(text, place.continued);
+    if (normalized_.empty()) return encode_normalized(std::move(text), place, found);
+    for_each_section(normalized_, text, found, [&](PlacedText part, bool begins) {
+      encode_normalized(std::move(part), {place.begins_text && begins, place.continued && begins},
+                        found);
+    });
+  }
+
+  // Calls use(text, whether it begins the whole) for what stands between the tokens of a text.
+  template <class Use>
+  static void for_each_section(const TokenFinder& finder, const PlacedText& text, Found& found,
+                               Use use) {
+    for (const TextSection& section : finder.sections(text.text)) {
+      const auto begin = static_cast<size_t>(section.text.data() - text.text.data());
+      const size_t end = begin + section.text.size();
       if (section.id >= 0) {
-        ids.push_back(section.id);
+        found.add(section.id, text, begin, end);
       } else {
-        encode_normalized(std::string(section.text),
-                          {place.begins_text && begins, place.continued && begins}, ids);
+        use(text.part(begin, end), begin == 0);
       }
     }
   }
 
-  void encode_normalized(std::string text, const PiecePlace& place,
-                         std::vector<int32_t>& ids) const {
-    if (text.empty()) return;
-    std::vector<std::string> pieces;
+  void encode_normalized(PlacedText text, const PiecePlace& place, Found& found) const {
+    if (text.text.empty()) return;
+    std::vector<PlacedText> pieces;
     pieces.push_back(std::move(text));
     if (cut_) cut_(pieces, place);
-    for (const std::string& piece : pieces) {
+    for (const PlacedText& piece : pieces) {
+      if (found.placed != nullptr) {
+        add_placed(piece, found);
+        continue;
+      }
       cache_.with(
-          piece, 0, [&](std::vector<int32_t>& made) { model_->encode(piece, made); },
-          [&](std::span<const int32_t> found) {
-            ids.insert(ids.end(), found.begin(), found.end());
+          piece.text, 0,
+          [&](std::vector<int32_t>& made) { model_->encode(piece.text, made, nullptr); },
+          [&](std::span<const int32_t> known) {
+            found.ids.insert(found.ids.end(), known.begin(), known.end());
           });
+    }
+  }
+
+  void add_placed(const PlacedText& piece, Found& found) const {
+    std::vector<int32_t> ids;
+    std::vector<ByteRange> places;
+    model_->encode(piece.text, ids, &places);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      found.add(ids[i], piece, places[i].first, places[i].second);
     }
   }
 

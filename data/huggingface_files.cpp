@@ -289,6 +289,7 @@ HuggingFaceIds find_ids(const Vocabulary& vocabulary, const NamedTokens& names,
   ids.bos = *begin;
   ids.eos = *end;
   ids.start = hints.start;
+  ids.first = hints.first;
   ids.rows = hints.rows;
   return ids;
 }
@@ -297,22 +298,19 @@ HuggingFaceIds find_ids(const Vocabulary& vocabulary, const NamedTokens& names,
 
 std::string HuggingFaceIds::json() const {
   const auto number = [](const std::optional<int64_t>& id) { return id ? Json(*id) : Json(); };
-  return Json{{"pad", number(pad)},   {"unk", number(unk)},     {"bos", bos},  {"eos", eos},
-              {"mask", number(mask)}, {"start", number(start)}, {"rows", rows}}
+  return Json{{"pad", number(pad)},
+              {"unk", number(unk)},
+              {"bos", bos},
+              {"eos", eos},
+              {"mask", number(mask)},
+              {"start", number(start)},
+              {"first", number(first)},
+              {"rows", rows}}
       .dump();
 }
 
-std::string join_huggingface(const std::string& tokenizer, const std::string& ids) {
-  // One line, so that it can be told from the rest.
-  const Json line = Json::parse(ids, nullptr, /*allow_exceptions=*/false);
-  return std::string(kHeader) + line.dump() + "\n" + tokenizer;
-}
-
-HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& name) {
-  const size_t end = std::min(bytes.find('\n', kHeader.size()), bytes.size() - 1);
-  const Json json =
-      parse_object(bytes.substr(kHeader.size(), end - kHeader.size()), concat("the ids of ", name));
-  HuggingFaceFiles files{bytes.substr(end + 1), {}};
+HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string& name) {
+  const Json json = parse_object(text, concat("the ids of ", name));
   const auto read = [&](const char* key) -> std::optional<int64_t> {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null()) return std::nullopt;
@@ -326,18 +324,31 @@ HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& 
     if (!id) fail(ErrorKind::kData, "[tokenizer] the ids of ", name, " lack ", key, '.');
     return *id;
   };
-  files.ids = {.pad = read("pad"),
-               .unk = read("unk"),
-               .mask = read("mask"),
-               .start = read("start"),
-               .bos = needed("bos"),
-               .eos = needed("eos"),
-               .rows = read("rows").value_or(0)};
+  const HuggingFaceIds ids = {.pad = read("pad"),
+                              .unk = read("unk"),
+                              .mask = read("mask"),
+                              .start = read("start"),
+                              .first = read("first"),
+                              .bos = needed("bos"),
+                              .eos = needed("eos"),
+                              .rows = read("rows").value_or(0)};
   constexpr int64_t kMostRows = int64_t{1} << 24;
-  if (files.ids.rows < 0 || files.ids.rows > kMostRows) {
-    fail(ErrorKind::kData, "[tokenizer] the ids of ", name, " have ", files.ids.rows, " rows.");
+  if (ids.rows < 0 || ids.rows > kMostRows) {
+    fail(ErrorKind::kData, "[tokenizer] the ids of ", name, " have ", ids.rows, " rows.");
   }
-  return files;
+  return ids;
+}
+
+std::string join_huggingface(const std::string& tokenizer, const std::string& ids) {
+  // One line, so that it can be told from the rest.
+  const Json line = Json::parse(ids, nullptr, /*allow_exceptions=*/false);
+  return std::string(kHeader) + line.dump() + "\n" + tokenizer;
+}
+
+HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& name) {
+  const size_t end = std::min(bytes.find('\n', kHeader.size()), bytes.size() - 1);
+  return {bytes.substr(end + 1),
+          HuggingFaceIds::parse(bytes.substr(kHeader.size(), end - kHeader.size()), name)};
 }
 
 bool is_huggingface(const std::string& bytes) { return bytes.starts_with(kHeader); }
@@ -354,6 +365,12 @@ std::string read_huggingface(const std::string& path, const HuggingFaceHints& hi
   const std::string own = folder + "/tokenizer_ids.json";
   if (fs::is_regular_file(own)) return join_huggingface(file, read_file(own));
   return join_huggingface(file, find_ids(vocabulary, names, hints, folder).json());
+}
+
+HuggingFaceIds huggingface_ids(const std::string& folder, const std::string& path,
+                               const std::string& vocabulary, const HuggingFaceHints& hints) {
+  const Json tokenizer = {{"model", {{"vocab", parse_object(vocabulary, path)}}}};
+  return find_ids(Vocabulary(tokenizer), NamedTokens(folder), hints, folder);
 }
 
 bool has_huggingface_tokenizer(const std::string& folder) {

@@ -13,12 +13,15 @@ namespace tapestry {
 struct HuggingFaceIds {
   std::optional<int64_t> pad, unk, mask;
   std::optional<int64_t> start;  ///< what a decoder reads first; unset: bos
+  std::optional<int64_t> first;  ///< what it writes first; unset: what begins texts
   int64_t bos = 0;               ///< of a masked model: cls
   int64_t eos = 0;               ///< of a masked model: sep
   int64_t rows = 0;
 
   /// As tokenizer_ids.json has it.
   std::string json() const;
+  /// Inverse. Throws Error(kData) naming the file if a number is missing.
+  static HuggingFaceIds parse(const std::string& json, const std::string& name);
 };
 
 struct HuggingFaceFiles {
@@ -36,7 +39,7 @@ bool is_huggingface(const std::string& bytes);
 
 /// What a model's config.json tells about its tokenizer.
 struct HuggingFaceHints {
-  std::optional<int64_t> pad = {}, bos = {}, eos = {}, start = {};
+  std::optional<int64_t> pad = {}, bos = {}, eos = {}, start = {}, first = {};
   int64_t rows = 0;
 };
 
@@ -46,6 +49,9 @@ struct HuggingFaceHints {
 /// hints, else the usual names. Throws Error(kData) if a file cannot be read or no token can stand
 /// before and after texts.
 std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints = {});
+/// The special tokens, found in the same way, of a vocabulary {token: id} in a file at `path`.
+HuggingFaceIds huggingface_ids(const std::string& folder, const std::string& path,
+                               const std::string& vocabulary, const HuggingFaceHints& hints);
 /// Whether read_huggingface() knows a file of the folder.
 bool has_huggingface_tokenizer(const std::string& folder);
 

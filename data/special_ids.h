@@ -49,6 +49,7 @@ struct SpecialIds {
   int32_t bos = kBosId;               ///< of a masked model: cls
   int32_t eos = kEosId;               ///< of a masked model: sep
   std::optional<int32_t> start = {};  ///< what a decoder reads first; unset: bos
+  std::optional<int32_t> first = {};  ///< what a translation begins with, such as a language
   std::vector<int32_t> unused = {};   ///< no text has them: a model may have more rows than tokens
   std::vector<int32_t> further = {};  ///< other ids that are no text
   /// What the tokenizer itself puts around texts. Unset, as with tokenizers of this project: each
@@ -63,6 +64,13 @@ struct SpecialIds {
     TextFrame frame = one_text.value_or(TextFrame{});
     // Tokenizers of causal models end nothing, but a translation must end.
     if (std::ranges::find(frame.after, eos) == frame.after.end()) frame.after.push_back(eos);
+    return frame;
+  }
+  /// The same where it is written: what a tokenizer puts behind eos tells the source's language.
+  TextFrame target() const {
+    TextFrame frame = side();
+    frame.after.erase(std::ranges::find(frame.after, eos) + 1, frame.after.end());
+    if (first) frame.before = {*first};
     return frame;
   }
   TextFrame masked() const { return one_text.value_or(TextFrame{{bos}, {}}); }

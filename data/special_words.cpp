@@ -96,7 +96,7 @@ std::shared_ptr<const Tokenizer> with_special_words(std::shared_ptr<const Tokeni
 
 TokenizerPair with_special_words(const TokenizerPair& tokenizers) {
   const auto source = with_special_words(tokenizers.source);
-  return {source, tokenizers.shared() ? source : with_special_words(tokenizers.target)};
+  return {source, tokenizers.one() ? source : with_special_words(tokenizers.target)};
 }
 
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "data/files.h"
 #include "data/huggingface_files.h"
+#include "data/marian.h"
 #include "data/tokenizer_types.h"
 
 namespace tapestry {
@@ -18,7 +19,7 @@ struct Type {
   const char* contents;   // of its file
   const char* extension;  // of its file
   bool (*owns)(const std::string& bytes);
-  decltype(&tokenizers::train_bpe) train;
+  decltype(&tokenizers::train_bpe) train;  // null: TokenizerOptions do not have it
   decltype(&tokenizers::load_bpe) load;
 };
 
@@ -35,6 +36,8 @@ constexpr Type kTable[] = {
      tokenizers::train_characters, tokenizers::load_characters},
     {"huggingface", "a tokenizer.json of Hugging Face's", ".json", is_huggingface,
      tokenizers::train_huggingface, tokenizers::load_huggingface},
+    {"marian", "a side of Marian's tokenizers", ".marian", is_marian, nullptr,
+     tokenizers::load_marian},
     {"sentencepiece", "a SentencePiece model or no tokenizer", ".model", owns_the_rest,
      tokenizers::train_sentencepiece, tokenizers::load_sentencepiece},
 };
@@ -209,7 +212,7 @@ std::map<std::string, std::string> TokenizerPair::files() const {
     files[stem + kIdsEnding] = parts.ids.json() + "\n";
     files[name] = std::move(parts.tokenizer);
   };
-  if (shared()) {
+  if (one()) {
     add("tokenizer", *source);
   } else {
     add("source", *source);
@@ -220,7 +223,7 @@ std::map<std::string, std::string> TokenizerPair::files() const {
 
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
   const auto load = [&](const std::string& stem) -> std::shared_ptr<const Tokenizer> {
-    for (const char* const extension : {".model", ".txt"}) {
+    for (const char* const extension : {".model", ".txt", ".marian"}) {
       const auto found = files.find(stem + extension);
       if (found != files.end()) return load_tokenizer(found->second, found->first);
     }

@@ -85,6 +85,10 @@ class Tokenizer {
   /// Whether encode() finds the names of special pieces in a text, so that "<mask>" is one token.
   virtual bool reads_special_words() const { return false; }
 
+  /// Whether an id is the same piece in the other one, though the two may cut texts differently.
+  /// Two tokenizers have a vocabulary each unless their type says otherwise.
+  virtual bool has_ids_of(const Tokenizer& other) const { return this == &other; }
+
   const SpecialIds& special() const { return special_; }
   /// "<mask>" and "<extra_id_i>" if the vocabulary has them. No text encodes to these ids, and
   /// decode() skips them.
@@ -125,23 +129,25 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const 
 /// of options.type, Error(kConfig) if it lacks a special piece that the options require.
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options);
 
-/// The tokenizers of both sides of a translation; the same object if shared.
+/// The tokenizers of both sides of a translation: one object, or two.
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source;
   std::shared_ptr<const Tokenizer> target;
 
-  bool shared() const { return source == target; }
+  bool one() const { return source == target; }
+  /// Whether both sides have one vocabulary, so that a model has one table for them.
+  bool shared() const { return one() || source->has_ids_of(*target); }
   /// File name -> bytes, for a checkpoint: "tokenizer.model", or "source.model" and "target.model".
   /// Those of type bpe and char are text and end in ".txt" instead; one of type huggingface is
-  /// "tokenizer.json", as it came, with "tokenizer_ids.json".
+  /// "tokenizer.json", as it came, with "tokenizer_ids.json". Marian's end in ".marian".
   std::map<std::string, std::string> files() const;
 };
 
 /// The names that TokenizerPair::files() may use.
 inline const std::vector<std::string> kTokenizerFileNames = {
-    "tokenizer.model", "source.model",    "target.model",   "tokenizer.txt",
-    "source.txt",      "target.txt",      "tokenizer.json", "tokenizer_ids.json",
-    "source.json",     "source_ids.json", "target.json",    "target_ids.json"};
+    "tokenizer.model", "source.model",    "target.model",       "tokenizer.txt", "source.txt",
+    "target.txt",      "tokenizer.json",  "tokenizer_ids.json", "source.json",   "source_ids.json",
+    "target.json",     "target_ids.json", "source.marian",      "target.marian"};
 
 /// Inverse of TokenizerPair::files(). Throws Error(kData) if no set of names is complete.
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files);

@@ -52,4 +52,7 @@ std::shared_ptr<const Tokenizer> train_huggingface(const TokenizerOptions& optio
 std::shared_ptr<const Tokenizer> load_huggingface(const std::string& bytes,
                                                   const std::string& name);
 
+/// Of joined files (data/marian.h).
+std::shared_ptr<const Tokenizer> load_marian(const std::string& bytes, const std::string& name);
+
 }  // namespace tapestry::tokenizers

@@ -21,18 +21,26 @@ double checked(double log_sum_exp, const SearchRow& row) {
   return log_sum_exp;
 }
 
-bool is_banned(const SearchTask& task, int32_t token) {
-  return std::find(task.banned.begin(), task.banned.end(), token) != task.banned.end();
-}
-
-// Takes at most `count` pairs of a row's top_logits() that are not banned.
-void take_pairs(const double* pairs, int64_t number, double shift, const SearchTask& task,
-                int32_t beam, size_t count, std::vector<Candidate>& found) {
-  for (int64_t k = 0; k < number && found.size() < count; ++k) {
+// Takes the pairs of a row's top_logits().
+void take_pairs(const double* pairs, int64_t number, double shift, int32_t beam,
+                std::vector<Candidate>& found) {
+  for (int64_t k = 0; k < number; ++k) {
     const auto token = static_cast<int32_t>(pairs[2 * k]);
     if (token < 0) break;
-    if (!is_banned(task, token)) found.push_back({shift + pairs[2 * k + 1], beam, token});
+    found.push_back({shift + pairs[2 * k + 1], beam, token});
   }
+}
+
+// As top_logits() reads them. A model with more rows than its tokenizer has tokens bans many.
+Tensor set_of(const std::vector<int32_t>& tokens, int64_t vocab) {
+  Tensor set = Tensor::zeros({(vocab + 31) / 32}, DType::kInt32);
+  int32_t* const words = set.data<int32_t>();
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocab) continue;
+    int32_t& word = words[token / 32];
+    word = static_cast<int32_t>(static_cast<uint32_t>(word) | uint32_t{1} << (token % 32));
+  }
+  return set;
 }
 
 // Without rules and draws the device finds the tokens.
@@ -44,8 +52,8 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   }
   if (wanted.empty()) return;
   const int64_t vocab = logits.shape()[1];
-  // Banned tokens may be among the largest.
-  const int64_t pairs = std::min(vocab, static_cast<int64_t>(count) + std::ssize(task.banned));
+  const int64_t pairs = std::min(vocab, static_cast<int64_t>(count));
+  const Tensor banned = set_of(task.banned, vocab).to(logits.device());
   const TopLogitsShape shape{std::ssize(wanted), vocab, pairs};
   const Tensor numbers = Tensor::empty({shape.rows}, DType::kInt32, logits.device());
   numbers.copy_from_host(wanted.data());
@@ -53,7 +61,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   dispatch(logits, [&](auto device, auto type) {
     using T = decltype(type);
     kernels::top_logits(device, shape, numbers.data<int32_t>(), logits.data<T>(),
-                        top.data<double>());
+                        banned.data<int32_t>(), top.data<double>());
   });
   const Tensor host = top.to(Device{});
   for (int64_t i = 0; i < shape.rows; ++i) {
@@ -62,7 +70,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
     std::vector<Candidate>& found = candidates[r];
     const double* const result = host.data<double>() + i * (1 + 2 * pairs);
     const double shift = row.log_probability - checked(result[0], row);
-    if (row.only < 0) take_pairs(result + 1, pairs, shift, task, row.beam, count, found);
+    if (row.only < 0) take_pairs(result + 1, pairs, shift, row.beam, found);
     if (!found.empty()) continue;
     const int32_t token = row.only < 0 ? task.eos_id : row.only;
     const int64_t at = r * vocab + token;
@@ -78,7 +86,7 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   const int32_t only_row = 0;
   Scratch<double> top(1 + 2 * pairs);
   const auto find = [&](int64_t number) {
-    kernels::top_logits(Cpu{}, {1, vocab, number}, &only_row, z.data(), top.data());
+    kernels::top_logits(Cpu{}, {1, vocab, number}, &only_row, z.data(), nullptr, top.data());
   };
   apply_penalties(z, row.context, options);
   find(1);
@@ -99,7 +107,7 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
     found.push_back({shift + z[token], row.beam, token});
   } else {
     find(pairs);
-    take_pairs(top.data() + 1, pairs, shift, task, row.beam, count, found);
+    take_pairs(top.data() + 1, pairs, shift, row.beam, found);
   }
 }
 

@@ -41,6 +41,14 @@ const char* their_activation(const std::string& ours) {
   return nullptr;
 }
 
+std::vector<TensorPair> tensor_pairs(const Architecture& architecture, const ModelFacts& facts) {
+  std::vector<TensorPair> pairs = expand(architecture.tensors, facts, architecture.prefix);
+  for (TensorPair& pair : expand(architecture.own_tensors, facts, architecture.prefix)) {
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
 bool is_carried_otherwise(const std::string& key) {
   static const char* const kKeys[] = {"type",
                                       "initializer",

@@ -58,6 +58,7 @@ struct Architecture {
   std::span<const FixedKey> fixed;
   std::span<const FixedOption> options;
   std::span<const TensorRow> tensors;
+  std::span<const TensorRow> own_tensors = {};  ///< where it shares `tensors` with others
   /// Buffers, copies of tied tensors and parts that ours have no use for; `*` for any characters.
   std::vector<const char*> skipped = {};
   /// Copies under which a tied tensor may be stored instead.
@@ -74,6 +75,9 @@ struct Architecture {
   void (*read_more)(const Json& theirs, Json& model, Reasons& reasons) = nullptr;
   void (*write_more)(const ModelFacts& facts, Json& theirs) = nullptr;
 };
+
+/// All of its tensors.
+std::vector<TensorPair> tensor_pairs(const Architecture& architecture, const ModelFacts& facts);
 
 /// Keys of our `model` section that read_more and write_more look after, or only training reads.
 bool is_carried_otherwise(const std::string& key);

@@ -271,7 +271,8 @@ Json their_config(const ModelFiles& model, bool both_sides) {
   Json config = {
       {"unk_token", piece(ids.unk)}, {"bos_token", piece(ids.bos)}, {"eos_token", piece(ids.eos)}};
   if (both_sides) {
-    config["decoder_start_token"] = piece(ids.bos);
+    const tapestry::SpecialIds& target = model.tokenizers.target->special();
+    config["decoder_start_token"] = piece(target.start.value_or(target.bos));
     config["add_source_bos"] = false;
     config["add_source_eos"] = true;
   }

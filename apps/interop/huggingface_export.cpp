@@ -63,6 +63,7 @@ void add_ids(const ModelFiles& model, Json& config) {
     config["is_encoder_decoder"] = true;
     const tapestry::SpecialIds& own = model.tokenizers.target->special();
     config["decoder_start_token_id"] = number(own.start.value_or(own.bos));
+    if (own.first) config["forced_bos_token_id"] = *own.first;
     config["forced_eos_token_id"] = number(ids.eos);
   }
 }
@@ -103,7 +104,7 @@ Json preprocessor(const ImageFormat& format) {
 Json generation_config(const ModelFiles& model, const Json& config) {
   Json generation = Json::object();
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id",
-                          "forced_eos_token_id"}) {
+                          "forced_bos_token_id", "forced_eos_token_id"}) {
     if (config.contains(key)) generation[key] = config.at(key);
   }
   const SearchOptions& search = model.config.generation;
@@ -134,7 +135,7 @@ Json generation_config(const ModelFiles& model, const Json& config) {
 
 std::vector<TensorToWrite> their_tensors(const Architecture& architecture, const ModelFiles& model,
                                          const ModelFacts& facts) {
-  std::vector<TensorPair> pairs = expand(architecture.tensors, facts);
+  std::vector<TensorPair> pairs = tensor_pairs(architecture, facts);
   if (folds_scale(architecture, model.config)) fold_scale(model.config, pairs);
   Layout layout = layout_of(facts);
   layout.halves_of_sinusoids = architecture.sinusoids;

@@ -229,7 +229,7 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
                                       Reasons& reasons) {
   std::set<std::string> used;
   std::vector<TensorPair> pairs;
-  for (TensorPair& pair : expand(folder.architecture->tensors, facts)) {
+  for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
     const bool absent = pair.optional && !pair.is_bias && !folder.names.has(pair.theirs[0]);
     const bool no_use = pair.ours == "output.bias" && !facts.output_bias;
     if (no_use) used.insert(pair.theirs[0]);
@@ -304,8 +304,8 @@ ImportedModel import_model(const std::string& path) {
 namespace {
 
 // The ids that rows of ours begin and end with must be those that the model has learnt.
-void check_ids(const Json& theirs, const Config& config, const TokenizerPair& tokenizers,
-               Reasons& reasons) {
+void check_ids(const Json& theirs, const Config& config, const Counts& counts,
+               const TokenizerPair& tokenizers, Reasons& reasons) {
   const SpecialIds ids = special_ids(*tokenizers.target);
   const auto expect = [&](const char* key, std::optional<int32_t> own) {
     const auto found = theirs.find(key);
@@ -316,6 +316,11 @@ void check_ids(const Json& theirs, const Config& config, const TokenizerPair& to
   expect("pad_token_id", ids.pad);
   expect("eos_token_id", ids.eos);
   if (config.model_type == ModelType::kEncoderDecoder) {
+    if (counts.shared_vocab != tokenizers.shared()) {
+      reasons.push_back(concat("the model has ", counts.shared_vocab ? "one table" : "two tables",
+                               " of embeddings, the tokenizers have ",
+                               tokenizers.shared() ? "one vocabulary" : "two vocabularies"));
+    }
     expect("decoder_start_token_id", tokenizers.target->special().start.value_or(*ids.bos));
   }
 }
@@ -332,10 +337,14 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) return imported;
-  const Json theirs = read_json(folder + "/" + kConfigFile);
+  Json theirs = read_json(folder + "/" + kConfigFile);
+  // Releases differ in the file that has it.
+  const Json generation = read_json_if_there(folder + "/generation_config.json");
+  const char* const first = "forced_bos_token_id";
+  if (theirs.value(first, Json()).is_null()) theirs[first] = generation.value(first, Json());
   imported.tokenizers = find_tokenizers(folder, model.counts, theirs);
   Reasons reasons;
-  check_ids(theirs, model.config, imported.tokenizers, reasons);
+  check_ids(theirs, model.config, model.counts, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(folder, reasons);
   return imported;
 }

@@ -4,7 +4,9 @@
 
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/language_modelling.h"
+#include "core/error.h"
 #include "data/huggingface_files.h"
+#include "data/marian.h"
 #include "data/tokenizer_json.h"
 
 namespace tapestry::interop {
@@ -59,7 +61,6 @@ std::string vocabulary_json(const Tokenizer& tokenizer) {
 // The files of Marian's tokenizer, which knows two vocabularies of SentencePiece.
 void add_separate(const ModelFiles& model, Json& config,
                   std::map<std::string, std::string>& files) {
-  config["tokenizer_class"] = "MarianTokenizer";
   config["separate_vocabs"] = true;
   files["vocab.json"] = vocabulary_json(*model.tokenizers.source);
   files["target_vocab.json"] = vocabulary_json(*model.tokenizers.target);
@@ -67,6 +68,21 @@ void add_separate(const ModelFiles& model, Json& config,
     const auto own = files.find(std::string(side) + ".model");
     if (own != files.end()) files[std::string(side) + ".spm"] = own->second;
   }
+}
+
+// They go as they came.
+void add_marian(std::map<std::string, std::string>& files, const TokenizerPair& pair,
+                Json& config) {
+  const auto split = [&](const char* side) {
+    const auto found = files.extract(concat(side, ".marian"));
+    MarianFiles parts = split_marian(found.mapped(), found.key());
+    files[concat(side, ".spm")] = std::move(parts.pieces);
+    return parts.vocabulary;
+  };
+  files["vocab.json"] = split("source");
+  std::string target = split("target");
+  config["separate_vocabs"] = !pair.shared();
+  if (!pair.shared()) files["target_vocab.json"] = std::move(target);
 }
 
 }  // namespace
@@ -78,7 +94,10 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   files["special_tokens_map.json"] = tokens.dump(2) + "\n";
   tokens["model_max_length"] = model.config.model.max_position_embeddings;
   tokens["clean_up_tokenization_spaces"] = false;
-  if (model.tokenizers.shared()) {
+  if (is_marian(model.tokenizers.source->serialized())) {
+    tokens["tokenizer_class"] = "MarianTokenizer";
+    add_marian(files, model.tokenizers, tokens);
+  } else if (model.tokenizers.one()) {
     // A class that takes tokenizer.json as it is: those with a model's name build their own.
     tokens["tokenizer_class"] = "PreTrainedTokenizerFast";
     if (is_huggingface(model.tokenizers.source->serialized())) {
@@ -88,6 +107,7 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
           tokenizer_json(*model.tokenizers.source, frame_of(model.config, ids));
     }
   } else {
+    tokens["tokenizer_class"] = "MarianTokenizer";
     add_separate(model, tokens, files);
   }
   files["tokenizer_config.json"] = tokens.dump(2) + "\n";

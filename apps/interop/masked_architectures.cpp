@@ -1,38 +1,31 @@
 // BERT and RoBERTa, with the heads that fill masks and that classify.
+#include <array>
+
 #include "apps/interop/architectures.h"
 
 namespace tapestry::interop {
 namespace {
 
-constexpr KeyRow kBertKeys[] = {
-    {"hidden_size", "hidden_size", "768"},
-    {"num_hidden_layers", "num_hidden_layers", "12"},
-    {"num_attention_heads", "num_attention_heads", "12"},
-    {"intermediate_size", "intermediate_size", "3072"},
-    {"hidden_act", "hidden_act", "\"gelu\""},
-    {"hidden_dropout_prob", "dropout", "0.1"},
-    {"attention_probs_dropout_prob", "attention_dropout", "0.1"},
-    {"max_position_embeddings", "max_position_embeddings", "512"},
-    {"type_vocab_size", "type_vocab_size", "2"},
-    {"layer_norm_eps", "norm_eps", "1e-12"},
-    {"initializer_range", "initializer_range", "0.02"},
-    {"tie_word_embeddings", "tie_word_embeddings", "true"},
-};
-// Positions 0 and 1 belong to no token: theirs count from the padding's id on, which is 1.
-constexpr KeyRow kRobertaKeys[] = {
-    {"hidden_size", "hidden_size", "768"},
-    {"num_hidden_layers", "num_hidden_layers", "12"},
-    {"num_attention_heads", "num_attention_heads", "12"},
-    {"intermediate_size", "intermediate_size", "3072"},
-    {"hidden_act", "hidden_act", "\"gelu\""},
-    {"hidden_dropout_prob", "dropout", "0.1"},
-    {"attention_probs_dropout_prob", "attention_dropout", "0.1"},
-    {"max_position_embeddings", "max_position_embeddings", "512", 2},
-    {"type_vocab_size", "type_vocab_size", "2"},
-    {"layer_norm_eps", "norm_eps", "1e-12"},
-    {"initializer_range", "initializer_range", "0.02"},
-    {"tie_word_embeddings", "tie_word_embeddings", "true"},
-};
+// `more`: rows of the positions that belong to no token.
+constexpr std::array<KeyRow, 12> keys(int64_t more) {
+  return {{
+      {"hidden_size", "hidden_size", "768"},
+      {"num_hidden_layers", "num_hidden_layers", "12"},
+      {"num_attention_heads", "num_attention_heads", "12"},
+      {"intermediate_size", "intermediate_size", "3072"},
+      {"hidden_act", "hidden_act", "\"gelu\""},
+      {"hidden_dropout_prob", "dropout", "0.1"},
+      {"attention_probs_dropout_prob", "attention_dropout", "0.1"},
+      {"max_position_embeddings", "max_position_embeddings", "512", more},
+      {"type_vocab_size", "type_vocab_size", "2"},
+      {"layer_norm_eps", "norm_eps", "1e-12"},
+      {"initializer_range", "initializer_range", "0.02"},
+      {"tie_word_embeddings", "tie_word_embeddings", "true"},
+  }};
+}
+constexpr auto kBertKeys = keys(0);
+// Theirs count from the padding's id on, which is 1.
+constexpr auto kRobertaKeys = keys(2);
 constexpr FixedKey kFixed[] = {
     {"position_embedding_type", "\"absolute\"", "\"absolute\""},
     {"is_decoder", "false", "false"},
@@ -44,19 +37,21 @@ constexpr FixedOption kOptions[] = {
     {"embedding_norm", "true"},
 };
 
-constexpr TensorRow kBertTensors[] = {
-    {"bert.embeddings.word_embeddings.weight", "embedding.weight", "V", "D"},
-    {"bert.embeddings.token_type_embeddings.weight", "segments.weight", "T", "D", Stream::kNone,
+constexpr TensorRow kEncoder[] = {
+    {"^embeddings.word_embeddings.weight", "embedding.weight", "V", "D"},
+    {"^embeddings.token_type_embeddings.weight", "segments.weight", "T", "D", Stream::kNone,
      Change::kNone, nullptr, true},
-    {"bert.embeddings.position_embeddings.weight", "positions.weight", "P", "D"},
-    {"bert.embeddings.LayerNorm.*", "embedding_norm.*", "D"},
-    {"bert.encoder.layer.#.attention.self.{query,key,value}.*", "layers.#.self_attention.qkv.*",
-     "DKK", "D"},
-    {"bert.encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
-    {"bert.encoder.layer.#.attention.output.LayerNorm.*", "layers.#.self_attention_norm.*", "D"},
-    {"bert.encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
-    {"bert.encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
-    {"bert.encoder.layer.#.output.LayerNorm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"^embeddings.LayerNorm.*", "embedding_norm.*", "D"},
+    {"^encoder.layer.#.attention.self.{query,key,value}.*", "layers.#.self_attention.qkv.*", "DKK",
+     "D"},
+    {"^encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
+    {"^encoder.layer.#.attention.output.LayerNorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"^encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"^encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"^encoder.layer.#.output.LayerNorm.*", "layers.#.feed_forward_norm.*", "D"},
+};
+constexpr TensorRow kBertTensors[] = {
+    {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D"},
     {"cls.predictions.transform.dense.*", "head.dense.*", "D", "D", Stream::kNone, Change::kNone,
      &ModelFacts::masked},
     {"cls.predictions.transform.LayerNorm.*", "head.norm.*", "D", "", Stream::kNone, Change::kNone,
@@ -67,25 +62,13 @@ constexpr TensorRow kBertTensors[] = {
      &ModelFacts::fills_untied},
     {"cls.predictions.decoder.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
      &ModelFacts::fills_untied},
-    {"bert.pooler.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone,
-     &ModelFacts::pooled},
+    {"^pooler.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone, &ModelFacts::pooled},
     {"classifier.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
      &ModelFacts::classifies},
 };
 constexpr TensorRow kRobertaTensors[] = {
-    {"roberta.embeddings.word_embeddings.weight", "embedding.weight", "V", "D"},
-    {"roberta.embeddings.token_type_embeddings.weight", "segments.weight", "T", "D", Stream::kNone,
-     Change::kNone, nullptr, true},
-    {"roberta.embeddings.position_embeddings.weight", "positions.weight", "P", "D", Stream::kNone,
+    {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D", Stream::kNone,
      Change::kTwoRows},
-    {"roberta.embeddings.LayerNorm.*", "embedding_norm.*", "D"},
-    {"roberta.encoder.layer.#.attention.self.{query,key,value}.*", "layers.#.self_attention.qkv.*",
-     "DKK", "D"},
-    {"roberta.encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
-    {"roberta.encoder.layer.#.attention.output.LayerNorm.*", "layers.#.self_attention_norm.*", "D"},
-    {"roberta.encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
-    {"roberta.encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
-    {"roberta.encoder.layer.#.output.LayerNorm.*", "layers.#.feed_forward_norm.*", "D"},
     {"lm_head.dense.*", "head.dense.*", "D", "D", Stream::kNone, Change::kNone,
      &ModelFacts::masked},
     {"lm_head.layer_norm.*", "head.norm.*", "D", "", Stream::kNone, Change::kNone,
@@ -110,7 +93,8 @@ const Architecture kBert = {
     .keys = kBertKeys,
     .fixed = kFixed,
     .options = kOptions,
-    .tensors = kBertTensors,
+    .tensors = kEncoder,
+    .own_tensors = kBertTensors,
     .skipped = {"bert.embeddings.position_ids", "bert.embeddings.token_type_ids", "bert.pooler.*",
                 "cls.predictions.decoder.*", "cls.predictions.bias", "cls.seq_relationship.*"},
     .tied = {{"bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"},
@@ -128,7 +112,8 @@ const Architecture kRoberta = {
     .keys = kRobertaKeys,
     .fixed = kFixed,
     .options = kOptions,
-    .tensors = kRobertaTensors,
+    .tensors = kEncoder,
+    .own_tensors = kRobertaTensors,
     .skipped = {"roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
                 "roberta.pooler.*", "lm_head.decoder.*", "lm_head.bias"},
     .tied = {{"roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"},

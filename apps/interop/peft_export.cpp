@@ -150,7 +150,7 @@ CheckpointContent peft_files(const ModelFiles& model, const std::string& name) {
   }
   const Architecture& architecture = fitting_architecture(model, name);
   const ModelFacts facts = exported_facts(architecture, model);
-  std::vector<TensorPair> table = expand(architecture.tensors, facts);
+  std::vector<TensorPair> table = tensor_pairs(architecture, facts);
   if (folds_scale(architecture, model.config)) fold_scale(model.config, table);
   // PEFT looks for modules by name, not for tensors.
   for (TensorPair& pair : table) {

@@ -169,7 +169,7 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
   if (!reasons.empty()) refuse(folder.path, reasons);
 
   const ModelFacts facts = facts_for(architecture, model.config, model.counts);
-  const std::vector<TensorPair> table = expand(architecture.tensors, facts);
+  const std::vector<TensorPair> table = tensor_pairs(architecture, facts);
   Layout layout = layout_of(facts);
   layout.halves_of_sinusoids = architecture.sinusoids;
   std::set<std::string> used;

@@ -234,11 +234,12 @@ Layout layout_of(const ModelFacts& facts) {
           .patch = model.patch_size};
 }
 
-std::vector<TensorPair> expand(std::span<const TensorRow> rows, const ModelFacts& facts) {
+std::vector<TensorPair> expand(std::span<const TensorRow> rows, const ModelFacts& facts,
+                               const std::string& prefix) {
   std::vector<TensorPair> pairs;
   for (const TensorRow& row : rows) {
     if (row.when != nullptr && !(facts.*row.when)) continue;
-    const std::string theirs = row.theirs, ours = row.ours;
+    const std::string theirs = replaced(row.theirs, "^", prefix), ours = row.ours;
     if (ours.find('$') == std::string::npos) {
       add_side(row, facts, theirs, ours, pairs);
       continue;

@@ -30,7 +30,7 @@ enum class Stream { kNone, kReads, kWrites };
 
 /// One row stands for many tensors. In `theirs` `{a,b}` are tensors one below the other in ours; in
 /// both names `#` is the number of a layer, `$` encoder and decoder, and a last `*` weight and bias
-/// (`@` gamma and beta).
+/// (`@` gamma and beta); `^` in front is the prefix of an architecture.
 struct TensorRow {
   const char* theirs;
   const char* ours;
@@ -66,7 +66,8 @@ struct Layout {
 };
 Layout layout_of(const ModelFacts& facts);
 
-std::vector<TensorPair> expand(std::span<const TensorRow> rows, const ModelFacts& facts);
+std::vector<TensorPair> expand(std::span<const TensorRow> rows, const ModelFacts& facts,
+                               const std::string& prefix = "");
 
 /// A tensor of theirs, read into memory of the given shape.
 using ReadTensor = std::function<void(const std::string& name, const Tensor& into)>;

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "data/files.h"
 #include "data/huggingface_files.h"
+#include "data/marian.h"
 #include "data/sentencepiece_model.h"
 
 namespace tapestry::interop {
@@ -37,18 +38,6 @@ std::shared_ptr<const Tokenizer> read_padded(const std::string& path, int64_t ro
   return load_tokenizer(with_unused_pieces(bytes, pieces, rows), path);
 }
 
-// Marian's files give each piece an id of their own choice; ours are those of SentencePiece.
-void check_marian_vocabulary(const std::string& path, const Tokenizer& tokenizer) {
-  const auto ids = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!ids.is_object()) fail(ErrorKind::kData, "[import] ", path, " is not a JSON object.");
-  for (const auto& [piece, id] : ids.items()) {
-    const bool known = id.is_number_integer() && id >= 0 && id < tokenizer.vocab_size();
-    if (known && tokenizer.piece(id.get<int32_t>()) == piece) continue;
-    fail(ErrorKind::kData, "[import] ", path, " gives '", piece, "' the id ", id.dump(),
-         ", which its SentencePiece model does not: such tokenizers cannot be read yet.");
-  }
-}
-
 // A file of ours, which an export wrote: it has our ids, unlike those of other systems.
 bool is_own(const std::string& path) {
   if (path.ends_with(".txt")) return true;
@@ -75,6 +64,7 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
   read("bos_token_id", hints.bos);
   read("eos_token_id", hints.eos);
   read("decoder_start_token_id", hints.start);
+  read("forced_bos_token_id", hints.first);
   hints.rows = rows;
   return hints;
 }
@@ -83,8 +73,8 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
   const bool other = fs::exists(folder + "/sentencepiece.bpe.model");
   fail(ErrorKind::kData, "[import] ", folder,
        " must have a tokenizer that Tapestry reads (tokenizer.json, tokenizer.model, spiece.model, "
-       "tokenizer.txt, vocab.txt, vocab.json with merges.txt, or a pair of source.spm and "
-       "target.spm), got ",
+       "tokenizer.txt, vocab.txt, vocab.json with merges.txt, or source.spm with "
+       "target.spm and vocab.json), got ",
        other ? "sentencepiece.bpe.model, whose ids are not the model's." : "none.");
 }
 
@@ -98,22 +88,21 @@ TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
     const auto tokenizer = read_padded(*path, counts.source_vocab);
     return {tokenizer, tokenizer};
   }
-  const auto source = first_of(folder, {"source.model", "source.txt", "source.spm"});
-  const auto target = first_of(folder, {"target.model", "target.txt", "target.spm"});
-  if ((!source || !target) && json) {
+  const auto source = first_of(folder, {"source.model", "source.txt"});
+  const auto target = first_of(folder, {"target.model", "target.txt"});
+  if (!source || !target) {
+    if (has_marian_tokenizers(folder)) {
+      return read_marian(folder, hints_of(config, counts.source_vocab),
+                         hints_of(config, counts.target_vocab));
+    }
+    if (!json) refuse(folder);
     const auto tokenizer =
         load_tokenizer(read_huggingface(folder, hints_of(config, counts.source_vocab)),
                        folder + "/tokenizer.json");
     return {tokenizer, tokenizer};
   }
-  if (!source || !target) refuse(folder);
-  TokenizerPair pair{load_tokenizer(read_file(*source), *source),
-                     load_tokenizer(read_file(*target), *target)};
-  if (source->ends_with(".spm")) {
-    check_marian_vocabulary(folder + "/vocab.json", *pair.source);
-    const auto own = first_of(folder, {"target_vocab.json", "vocab.json"});
-    check_marian_vocabulary(*own, *pair.target);
-  }
+  const TokenizerPair pair{load_tokenizer(read_file(*source), *source),
+                           load_tokenizer(read_file(*target), *target)};
   if (pair.source->vocab_size() != counts.source_vocab ||
       pair.target->vocab_size() != counts.target_vocab) {
     fail(ErrorKind::kData, "[import] ", *source, " and ", *target, " have ",

@@ -23,14 +23,15 @@ namespace {
 template <class T>
 class TopPairs {
  public:
-  TopPairs(double* pairs, int64_t count) : pairs_(pairs), count_(count) {
+  TopPairs(double* pairs, int64_t count, const int32_t* banned)
+      : pairs_(pairs), count_(count), banned_(banned) {
     for (int64_t k = 0; k < count; ++k) set(k, -1, -std::numeric_limits<T>::infinity());
   }
   // The logit that a later token must exceed.
   T least() const { return static_cast<T>(pairs_[2 * count_ - 1]); }
   // Tokens must be offered in ascending order.
   void offer(int64_t token, T logit) {
-    if (!(logit > least())) return;
+    if (!(logit > least()) || has_token(banned_, token)) return;
     int64_t k = count_ - 1;
     for (; k > 0 && logit > pairs_[2 * k - 1]; --k) {
       pairs_[2 * k] = pairs_[2 * k - 2], pairs_[2 * k + 1] = pairs_[2 * k - 1];
@@ -44,6 +45,7 @@ class TopPairs {
   }
   double* pairs_;
   int64_t count_;
+  const int32_t* banned_;
 };
 
 template <class T>
@@ -96,7 +98,7 @@ namespace kernels {
 
 template <class T>
 void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
-                double* top) {
+                const int32_t* banned, double* top) {
   const auto& passes = HWY_DYNAMIC_DISPATCH(passes)()->template of<T>();
   parallel_for(shape.rows, [&](int64_t r) {
     const T* const z = logits + rows[r] * shape.vocab;
@@ -104,13 +106,15 @@ void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* 
     const PieceStats<T> stats =
         cross_entropy_passes<T>().exponentials(z, nullptr, shape.vocab, nullptr);
     result[0] = static_cast<double>(stats.max) + std::log(stats.sum);
-    TopPairs<T> pairs(result + 1, shape.count);
+    TopPairs<T> pairs(result + 1, shape.count, banned);
     passes.offer_all(z, shape.vocab, pairs);
   });
 }
 
-template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const float*, double*);
-template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const double*, double*);
+template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const float*, const int32_t*,
+                         double*);
+template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const double*, const int32_t*,
+                         double*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -15,7 +15,7 @@ struct LessOf {
 // pair, which is the next largest logit. K is small, and the row stays in the cache.
 template <class T>
 __global__ void top_logits_kernel(TopLogitsShape shape, const int32_t* rows, const T* logits,
-                                  double* top) {
+                                  const int32_t* banned, double* top) {
   using W = Wider<T>;
   constexpr int32_t kNone = INT32_MAX;
   const W infinity = static_cast<W>(INFINITY);
@@ -43,7 +43,7 @@ __global__ void top_logits_kernel(TopLogitsShape shape, const int32_t* rows, con
     for (int32_t i = first; i < vocab; i += step) {
       const W value = widen(z[i]);
       const bool left = value < last || (value == last && i > last_token);
-      if (left && value > best) best = value, token = i;
+      if (left && value > best && !has_token(banned, i)) best = value, token = i;
     }
     last = block_reduce(best, MaxOf(), -infinity);
     last_token = block_reduce(best == last ? token : kNone, LessOf(), kNone);
@@ -59,14 +59,17 @@ namespace kernels {
 
 template <class T>
 void top_logits(Cuda, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
-                double* top) {
+                const int32_t* banned, double* top) {
   launch({.kernel = "top_logits", .grid = static_cast<unsigned>(shape.rows)}, top_logits_kernel<T>,
-         shape, rows, logits, top);
+         shape, rows, logits, banned, top);
 }
 
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const float*, double*);
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const double*, double*);
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const BFloat16*, double*);
+template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const float*, const int32_t*,
+                         double*);
+template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const double*, const int32_t*,
+                         double*);
+template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const BFloat16*,
+                         const int32_t*, double*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -43,12 +43,19 @@ AddedToken::AddedToken(const Part& part) {
 }
 
 void TokenFinder::add(const AddedToken& token, const std::string& content) {
+  add_pattern(content, {content.size(), token.id, token.single_word, token.lstrip, token.rstrip});
+}
+
+void TokenFinder::add(int32_t id, const std::string& content) {
+  add_pattern(content, {content.size(), id, false, false, false});
+}
+
+void TokenFinder::add_pattern(const std::string& content, const Pattern& pattern) {
   if (content.empty()) return;
   std::vector<size_t>& lengths = lengths_[static_cast<unsigned char>(content[0])];
   const auto place = std::ranges::lower_bound(lengths, content.size(), std::greater<>());
   if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
-  patterns_.try_emplace(
-      content, Pattern{content.size(), token.id, token.single_word, token.lstrip, token.rstrip});
+  patterns_.try_emplace(content, pattern);
 }
 
 const TokenFinder::Pattern* TokenFinder::longest_at(std::string_view rest) const {

@@ -35,6 +35,8 @@ class TokenFinder {
  public:
   /// `content` may differ from that of the token: its normalised form.
   void add(const AddedToken& token, const std::string& content);
+  /// One that stands anywhere and takes nothing beside it.
+  void add(int32_t id, const std::string& content);
   bool empty() const { return patterns_.empty(); }
 
   /// The sections of a text; none is empty.
@@ -46,6 +48,7 @@ class TokenFinder {
     int32_t id;
     bool single_word, lstrip, rstrip;
   };
+  void add_pattern(const std::string& content, const Pattern& pattern);
   const Pattern* longest_at(std::string_view rest) const;
 
   struct Hash {

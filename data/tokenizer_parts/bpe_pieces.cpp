@@ -47,47 +47,87 @@ class BpePieces : public PieceModel {
     for (const auto& [token, id] : written) ids_.emplace(bytes_of_token(token), id);
   }
 
-  void encode(std::string_view piece, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view piece, std::vector<int32_t>& ids,
+              std::vector<ByteRange>* places) const override {
     if (whole_words_) {
       const auto found = ids_.find(piece);
-      if (found != ids_.end()) return ids.push_back(found->second);
+      if (found != ids_.end()) {
+        if (places) places->emplace_back(0, piece.size());
+        return ids.push_back(found->second);
+      }
     }
     std::vector<int32_t> word;
-    Unknown unknown{*this, word};
+    std::vector<Symbol> symbols;
+    Unknown unknown{*this, word, places ? &symbols : nullptr};
     if (byte_level_) {
-      for (const char byte : piece) {
-        const int32_t id = single_bytes_[static_cast<unsigned char>(byte)];
-        id >= 0 ? unknown.end_with(id) : unknown.add();
+      for (size_t i = 0; i < piece.size(); ++i) {
+        const int32_t id = single_bytes_[static_cast<unsigned char>(piece[i])];
+        id >= 0 ? unknown.end_with(id, {{i, i + 1}, 1}) : unknown.add({i, i + 1});
       }
     } else {
       split(piece, unknown);
     }
     unknown.flush();
+    std::vector<int32_t> first;
+    if (places) first = word;
     merger_->apply(word);
     ids.insert(ids.end(), word.begin(), word.end());
+    if (places) add_places(first, symbols, word, *places);
   }
 
  private:
-  // Runs of unknown characters, one unk or several.
+  // What is merged: the bytes of the piece that it stands for, and those that its token has.
+  struct Symbol {
+    ByteRange place;
+    size_t written = 0;
+  };
+
+  // Makes the list of symbols. Of runs of unknown characters it makes one unk or several.
   struct Unknown {
     const BpePieces& model;
     std::vector<int32_t>& word;
+    std::vector<Symbol>* symbols;  // null: nobody asks
     bool open = false;
+    ByteRange run = {};
 
-    void add() {
+    void add(const ByteRange& place) {
       if (!model.unk) return;
-      if (open && !model.fuses_unk_) word.push_back(*model.unk);
+      if (open && !model.fuses_unk_) flush();
+      run = {open ? run.first : place.first, place.second};
       open = true;
     }
     void flush() {
-      if (open) word.push_back(*model.unk);
+      if (open) push(*model.unk, {run, 0});
       open = false;
     }
-    void end_with(int32_t id) {
+    void end_with(int32_t id, const Symbol& symbol) {
       flush();
+      push(id, symbol);
+    }
+    void push(int32_t id, const Symbol& symbol) {
       word.push_back(id);
+      if (symbols) symbols->push_back(symbol);
     }
   };
+
+  // A token that was there before the merges is its symbol; another one has the bytes of several,
+  // with the prefix once.
+  void add_places(const std::vector<int32_t>& first, const std::vector<Symbol>& symbols,
+                  const std::vector<int32_t>& word, std::vector<ByteRange>& places) const {
+    size_t next = 0;
+    for (const int32_t id : word) {
+      ByteRange place = symbols[next].place;
+      size_t written = symbols[next].written;
+      const bool merged = id != first[next++];
+      const std::string& token = *tokens[static_cast<size_t>(id)];
+      const size_t wanted = !merged ? 0 : byte_level_ ? bytes_of_token(token).size() : token.size();
+      while (written < wanted && next < symbols.size()) {
+        written += symbols[next].written - prefix_.size();
+        place.second = symbols[next++].place.second;
+      }
+      places.push_back(place);
+    }
+  }
 
   void split(std::string_view piece, Unknown& unknown) const {
     std::string symbol;
@@ -102,16 +142,21 @@ class BpePieces : public PieceModel {
         key = symbol;
       }
       const auto found = ids_.find(key);
-      if (found != ids_.end()) return unknown.end_with(found->second);
+      const auto at = static_cast<size_t>(bytes.data() - piece.data());
+      const ByteRange place = {at, at + bytes.size()};
+      if (found != ids_.end()) return unknown.end_with(found->second, {place, key.size()});
       const auto id_of_byte = [this](char byte) {
         return bytes_[static_cast<unsigned char>(byte)];
       };
       if (!bytes_.empty() &&
           std::all_of(key.begin(), key.end(), [&](char b) { return id_of_byte(b) >= 0; })) {
-        for (const char byte : key) unknown.word.push_back(id_of_byte(byte));
+        for (const char byte : key) {
+          const int32_t id = id_of_byte(byte);
+          unknown.push(id, {place, tokens[static_cast<size_t>(id)]->size()});
+        }
         return;
       }
-      unknown.add();
+      unknown.add(place);
     });
   }
 

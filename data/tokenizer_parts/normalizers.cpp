@@ -13,63 +13,76 @@
 namespace tapestry::tokenizers {
 namespace {
 
-// Keeps the characters for which keep(c).
+// Calls f(code point, begin, end) for each character.
 template <class F>
-void filter(std::string& text, F keep) {
-  if (is_ascii(text)) return;
-  std::string kept;
-  for_each_character(text, [&](char32_t c, std::string_view bytes) {
-    if (keep(c)) kept += bytes;
+void for_each_place(const PlacedText& text, F f) {
+  for_each_character(text.text, [&](char32_t c, std::string_view bytes) {
+    const auto begin = static_cast<size_t>(bytes.data() - text.text.data());
+    f(c, begin, begin + bytes.size());
   });
-  text = std::move(kept);
 }
 
-void lower(std::string& text) {
-  if (is_ascii(text)) {
-    for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+// Keeps the characters for which keep(c).
+template <class F>
+void filter(PlacedText& text, F keep) {
+  if (is_ascii(text.text)) return;
+  TextWriter writer(text);
+  for_each_place(text, [&](char32_t c, size_t begin, size_t end) {
+    if (keep(c)) writer.copy(begin, end);
+  });
+  writer.finish();
+}
+
+void lower(PlacedText& text) {
+  if (is_ascii(text.text)) {
+    for (char& c : text.text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
     return;
   }
-  std::string result;
-  for_each_character(text, [&](char32_t c, std::string_view) { append_lower_case(result, c); });
-  text = std::move(result);
+  TextWriter writer(text);
+  std::string small;
+  for_each_place(text, [&](char32_t c, size_t begin, size_t end) {
+    small.clear();
+    append_lower_case(small, c);
+    writer.write(small, begin, end);
+  });
+  writer.finish();
 }
 
 TextChange normal_form(NormalForm form) {
-  return [form](std::string& text, bool) { to_normal_form(form, text); };
+  return [form](PlacedText& text, bool) { to_normal_form(form, text); };
 }
 
 TextChange strip(const Part& part) {
   part.allow({"strip_left", "strip_right"});
   return [left = part.flag("strip_left", true), right = part.flag("strip_right", true)](
-             std::string& text, bool) {
-    size_t first = text.size(), last = 0, at = 0;
-    for_each_character(text, [&](char32_t c, std::string_view bytes) {
-      if (!is_white_space(c)) {
-        first = std::min(first, at);
-        last = at + bytes.size();
-      }
-      at += bytes.size();
+             PlacedText& text, bool) {
+    size_t first = text.text.size(), last = 0;
+    for_each_place(text, [&](char32_t c, size_t begin, size_t end) {
+      if (is_white_space(c)) return;
+      first = std::min(first, begin);
+      last = end;
     });
-    if (right) text.resize(std::max(last, left ? 0 : std::min(first, last)));
-    if (left) text.erase(0, std::min(first, text.size()));
+    const size_t end = right ? last : text.text.size();
+    text = text.part(left ? std::min(first, end) : 0, end);
   };
 }
 
 TextChange replace(const Part& part) {
   part.allow({"pattern", "content"});
   const auto pattern = std::make_shared<const TextPattern>(part.part("pattern"));
-  return [pattern, content = part.text("content")](std::string& text, bool) {
+  return [pattern, content = part.text("content")](PlacedText& text, bool) {
     std::vector<ByteRange> matches;
-    pattern->find_all(text, matches);
+    pattern->find_all(text.text, matches);
     if (matches.empty()) return;
-    std::string result;
+    TextWriter writer(text);
     size_t at = 0;
     for (const auto& [begin, end] : matches) {
-      result.append(text, at, begin - at);
-      result += content;
+      writer.copy(at, begin);
+      writer.write(content, begin, end);
       at = end;
     }
-    text = result.append(text, at, std::string::npos);
+    writer.copy(at, text.text.size());
+    writer.finish();
   };
 }
 
@@ -80,30 +93,29 @@ TextChange bert(const Part& part) {
   const bool parts_ideographs = part.flag("handle_chinese_chars", true);
   const bool lowercase = part.flag("lowercase", true);
   const bool strips = part.flag("strip_accents", lowercase);
-  return [=](std::string& text, bool) {
-    std::string result;
-    result.reserve(text.size());
-    for_each_character(text, [&](char32_t c, std::string_view bytes) {
+  return [=](PlacedText& text, bool) {
+    TextWriter writer(text);
+    for_each_place(text, [&](char32_t c, size_t begin, size_t end) {
       const bool control = c != '\t' && c != '\n' && c != '\r' && is_other(c);
       if (clean && (c == 0 || c == 0xFFFD || control)) {
         return;
       }
       if (clean && is_white_space(c)) {
-        result += ' ';
+        writer.write(" ", begin, end);
       } else if (parts_ideographs && is_ideograph(c)) {
-        result += ' ';
-        result += bytes;
-        result += ' ';
+        writer.write(" ", begin, end);
+        writer.copy(begin, end);
+        writer.write(" ", begin, end);
       } else {
-        result += bytes;
+        writer.copy(begin, end);
       }
     });
+    writer.finish();
     if (strips) {
-      to_normal_form(NormalForm::kNfd, result);
-      filter(result, [](char32_t c) { return !is_nonspacing_mark(c); });
+      to_normal_form(NormalForm::kNfd, text);
+      filter(text, [](char32_t c) { return !is_nonspacing_mark(c); });
     }
-    if (lowercase) lower(result);
-    text = std::move(result);
+    if (lowercase) lower(text);
   };
 }
 
@@ -152,6 +164,15 @@ class Charsmap {
     }
   }
 
+  void apply(PlacedText& text) const {
+    if (!text.from) return apply(text.text);
+    TextWriter writer(text);
+    append_graphemes(text.text, [&](std::string_view made, size_t begin, size_t end) {
+      writer.write(made, begin, end);
+    });
+    writer.finish();
+  }
+
   void apply(std::string& text) const {
     std::string result;
     result.reserve(text.size());
@@ -170,7 +191,8 @@ class Charsmap {
                static_cast<unsigned char>(text[end - 1]) < 0x80 && text[end - 1] != '\r')) {
         ++end;
       }
-      append_graphemes(std::string_view(text).substr(at, end - at), result);
+      append_graphemes(std::string_view(text).substr(at, end - at),
+                       [&](std::string_view made, size_t, size_t) { result += made; });
       at = end;
     }
     text = std::move(result);
@@ -210,22 +232,23 @@ class Charsmap {
     }
   }
 
-  void append_graphemes(std::string_view text, std::string& out) const {
+  // Calls write(what it becomes, begin, end) for each grapheme or character.
+  template <class Write>
+  void append_graphemes(std::string_view text, Write write) const {
     constexpr size_t kLongest = 6;
     size_t begin = 0;
     for (const size_t end : grapheme_ends(text)) {
       const std::string_view grapheme = text.substr(begin, end - begin);
-      begin = end;
-      if (grapheme.size() < kLongest) {
-        if (const auto rule = find(grapheme)) {
-          out += *rule;
-          continue;
-        }
+      const auto whole = grapheme.size() < kLongest ? find(grapheme) : std::nullopt;
+      if (whole) {
+        write(*whole, begin, end);
+      } else {
+        for_each_character(grapheme, [&](char32_t, std::string_view bytes) {
+          const auto at = static_cast<size_t>(bytes.data() - text.data());
+          write(find(bytes).value_or(bytes), at, at + bytes.size());
+        });
       }
-      for_each_character(grapheme, [&](char32_t, std::string_view bytes) {
-        const auto rule = find(bytes);
-        out += rule ? *rule : bytes;
-      });
+      begin = end;
     }
   }
 
@@ -238,13 +261,13 @@ TextChange precompiled(const Part& part) {
   part.allow({"precompiled_charsmap"});
   const auto rules =
       std::make_shared<const Charsmap>(part, from_base64(part, part.text("precompiled_charsmap")));
-  return [rules](std::string& text, bool) { rules->apply(text); };
+  return [rules](PlacedText& text, bool) { rules->apply(text); };
 }
 
 TextChange prepend(const Part& part) {
   part.allow({"prepend"});
-  return [front = part.text("prepend")](std::string& text, bool continued) {
-    if (!text.empty() && !continued) text.insert(0, front);
+  return [front = part.text("prepend")](PlacedText& text, bool continued) {
+    if (!text.text.empty() && !continued) text.insert_front(front);
   };
 }
 
@@ -252,7 +275,7 @@ TextChange sequence(const Part& part) {
   part.allow({"normalizers"});
   std::vector<TextChange> changes;
   for (const Part& one : part.parts("normalizers")) changes.push_back(make_normalizer(one));
-  return [changes](std::string& text, bool continued) {
+  return [changes](PlacedText& text, bool continued) {
     for (const TextChange& change : changes) change(text, continued);
   };
 }
@@ -277,12 +300,12 @@ constexpr Row kTable[] = {
     {"Lowercase",
      [](const Part& part) -> TextChange {
        part.allow({});
-       return [](std::string& text, bool) { lower(text); };
+       return [](PlacedText& text, bool) { lower(text); };
      }},
     {"StripAccents",
      [](const Part& part) -> TextChange {
        part.allow({});
-       return [](std::string& text, bool) { filter(text, [](char32_t c) { return !is_mark(c); }); };
+       return [](PlacedText& text, bool) { filter(text, [](char32_t c) { return !is_mark(c); }); };
      }},
     {"Strip", strip},
     {"Prepend", prepend},

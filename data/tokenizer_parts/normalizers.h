@@ -2,15 +2,15 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "data/tokenizer_parts/part.h"
+#include "data/tokenizer_parts/placed_text.h"
 
 namespace tapestry::tokenizers {
 
 /// Changes a well-formed text in place. `continued`: the text goes on after other pieces, so that
 /// nothing is put in front of it.
-using TextChange = std::function<void(std::string& text, bool continued)>;
+using TextChange = std::function<void(PlacedText& text, bool continued)>;
 
 /// The part "normalizer". Throws Error(kData) for a type or a key that is not known.
 TextChange make_normalizer(const Part& part);

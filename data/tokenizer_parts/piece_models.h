@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/tokenizer_parts/part.h"
+#include "data/tokenizer_parts/placed_text.h"
 
 namespace tapestry::tokenizers {
 
@@ -24,8 +25,10 @@ using TextIds = std::unordered_map<std::string, int32_t, TextHash, std::equal_to
 class PieceModel {
  public:
   virtual ~PieceModel() = default;
-  /// Appends the ids of a piece, which is not empty.
-  virtual void encode(std::string_view piece, std::vector<int32_t>& ids) const = 0;
+  /// Appends the ids of a piece, which is not empty, and the bytes of it that each stands for if
+  /// there is a list for them.
+  virtual void encode(std::string_view piece, std::vector<int32_t>& ids,
+                      std::vector<ByteRange>* places) const = 0;
 
   /// Tokens by id as the file writes them; unset: no token has this id.
   std::vector<std::optional<std::string>> tokens;

@@ -75,17 +75,17 @@ void join_segments(Behavior behavior, std::vector<Segment>& segments) {
 // find(text, matches) -> a cut by what it finds.
 template <class Find>
 Cut cut_by(Find find, Behavior behavior, bool invert) {
-  return [=](std::vector<std::string>& pieces, const PiecePlace&) {
-    std::vector<std::string> result;
+  return [=](std::vector<PlacedText>& pieces, const PiecePlace&) {
+    std::vector<PlacedText> result;
     std::vector<ByteRange> matches;
     std::vector<Segment> segments;
-    for (const std::string& piece : pieces) {
-      find(piece, matches);
-      segments_of(piece, matches, invert, segments);
+    for (const PlacedText& piece : pieces) {
+      find(piece.text, matches);
+      segments_of(piece.text, matches, invert, segments);
       join_segments(behavior, segments);
       for (const Segment& segment : segments) {
         if (segment.begin == segment.end) continue;
-        result.emplace_back(piece, segment.begin, segment.end - segment.begin);
+        result.push_back(piece.part(segment.begin, segment.end));
       }
     }
     pieces = std::move(result);
@@ -113,23 +113,23 @@ Cut cut_at_characters(bool (*is)(char32_t), Behavior behavior) {
       behavior, /*invert=*/false);
 }
 
-void put_in_front(std::vector<std::string>& pieces, const std::string& front,
+void put_in_front(std::vector<PlacedText>& pieces, const std::string& front,
                   const PiecePlace& place) {
   for (size_t i = place.continued ? 1 : 0; i < pieces.size(); ++i) {
-    if (!pieces[i].starts_with(front)) pieces[i].insert(0, front);
+    if (!pieces[i].text.starts_with(front)) pieces[i].insert_front(front);
   }
 }
 
 PreTokenizer byte_level(const Part& part) {
   part.allow({"add_prefix_space", "trim_offsets", "use_regex"});
-  Cut cut = [](std::vector<std::string>&, const PiecePlace&) {};
+  Cut cut = [](std::vector<PlacedText>&, const PiecePlace&) {};
   if (part.flag("use_regex", true)) {
     cut = cut_at_regex(
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
         part.place(), Behavior::kIsolated, /*invert=*/false);
   }
   if (!part.flag("add_prefix_space", true)) return {cut, true};
-  return {[cut](std::vector<std::string>& pieces, const PiecePlace& place) {
+  return {[cut](std::vector<PlacedText>& pieces, const PiecePlace& place) {
             put_in_front(pieces, " ", place);
             cut(pieces, place);
           },
@@ -155,16 +155,18 @@ PreTokenizer metaspace(const Part& part) {
         }
       },
       Behavior::kMergedWithNext, /*invert=*/false);
-  return {[=](std::vector<std::string>& pieces, const PiecePlace& place) {
-    for (std::string& piece : pieces) {
-      std::string marked;
-      for (const char byte : piece) byte == ' ' ? marked += mark : marked += byte;
-      piece = std::move(marked);
+  return {[=](std::vector<PlacedText>& pieces, const PiecePlace& place) {
+    for (PlacedText& piece : pieces) {
+      TextWriter writer(piece);
+      for (size_t i = 0; i < piece.text.size(); ++i) {
+        piece.text[i] == ' ' ? writer.write(mark, i, i + 1) : writer.copy(i, i + 1);
+      }
+      writer.finish();
     }
     if (scheme == "always") put_in_front(pieces, mark, place);
     if (scheme == "first" && place.begins_text && !place.continued && !pieces.empty() &&
-        !pieces[0].starts_with(mark)) {
-      pieces[0].insert(0, mark);
+        !pieces[0].text.starts_with(mark)) {
+      pieces[0].insert_front(mark);
     }
     if (splits) cut(pieces, place);
   }};
@@ -206,18 +208,18 @@ PreTokenizer punctuation(const Part& part) {
 // In one walk: words between white space, punctuation alone.
 PreTokenizer bert(const Part& part) {
   part.allow({});
-  return {[](std::vector<std::string>& pieces, const PiecePlace&) {
-    std::vector<std::string> result;
-    for (const std::string& piece : pieces) {
+  return {[](std::vector<PlacedText>& pieces, const PiecePlace&) {
+    std::vector<PlacedText> result;
+    for (const PlacedText& piece : pieces) {
       size_t begin = 0, at = 0;
       const auto finish = [&] {
-        if (begin < at) result.emplace_back(piece, begin, at - begin);
+        if (begin < at) result.push_back(piece.part(begin, at));
       };
-      for_each_character(piece, [&](char32_t c, std::string_view bytes) {
+      for_each_character(piece.text, [&](char32_t c, std::string_view bytes) {
         const bool blank = is_white_space(c), alone = !blank && is_punctuation(c);
         if (blank || alone) {
           finish();
-          if (alone) result.emplace_back(bytes);
+          if (alone) result.push_back(piece.part(at, at + bytes.size()));
           begin = at + bytes.size();
         }
         at += bytes.size();
@@ -237,7 +239,7 @@ PreTokenizer sequence(const Part& part) {
     steps.push_back(make_pre_tokenizer(one));
   }
   const bool bytes = !steps.empty() && steps.back().byte_level;
-  return {[steps](std::vector<std::string>& pieces, const PiecePlace& place) {
+  return {[steps](std::vector<PlacedText>& pieces, const PiecePlace& place) {
             for (const PreTokenizer& step : steps) step.cut(pieces, place);
           },
           bytes};

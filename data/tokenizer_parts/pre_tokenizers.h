@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/tokenizer_parts/part.h"
+#include "data/tokenizer_parts/placed_text.h"
 
 namespace tapestry::tokenizers {
 
@@ -16,7 +17,7 @@ struct PiecePlace {
 };
 
 /// Cuts and changes pieces; an empty one never stays.
-using Cut = std::function<void(std::vector<std::string>& pieces, const PiecePlace& place)>;
+using Cut = std::function<void(std::vector<PlacedText>& pieces, const PiecePlace& place)>;
 
 struct PreTokenizer {
   Cut cut;

@@ -5,13 +5,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-namespace tapestry::tokenizers {
+#include "data/tokenizer_parts/placed_text.h"
 
-/// A half-open range of bytes.
-using ByteRange = std::pair<size_t, size_t>;
+namespace tapestry::tokenizers {
 
 /// Immutable and safe to use from several threads at once.
 class TextRegex {

@@ -55,6 +55,24 @@ void to_normal_form(NormalForm form, std::string& text) {
   text = std::move(result);
 }
 
+void to_normal_form(NormalForm form, PlacedText& text) {
+  if (!text.from) return to_normal_form(form, text.text);
+  const icu::Normalizer2& normalizer = normalizer_of(form);
+  TextWriter writer(text);
+  const std::string_view whole = text.text;
+  for (size_t begin = 0, end = 0; begin < whole.size(); begin = end) {
+    next_code_point(whole, end);
+    for (size_t next = end; end < whole.size(); end = next) {
+      const char32_t c = next_code_point(whole, next);
+      if (normalizer.hasBoundaryBefore(static_cast<UChar32>(c))) break;
+    }
+    std::string segment(whole.substr(begin, end - begin));
+    to_normal_form(form, segment);
+    writer.write(segment, begin, end);
+  }
+  writer.finish();
+}
+
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char byte) { return static_cast<unsigned char>(byte) < 0x80; });

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer_parts/placed_text.h"
 #include "data/utf8.h"
 
 namespace tapestry::tokenizers {
@@ -12,6 +13,9 @@ namespace tapestry::tokenizers {
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 /// Unicode annex 15. `text` is well-formed UTF-8.
 void to_normal_form(NormalForm form, std::string& text);
+
+/// The same of a text that may know its places: what is normalised together comes from one place.
+void to_normal_form(NormalForm form, PlacedText& text);
 
 /// Calls f(code point, its bytes) for each character of a well-formed text.
 template <class F>

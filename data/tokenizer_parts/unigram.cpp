@@ -75,7 +75,8 @@ class Unigram : public PieceModel {
     if (part.flag("byte_fallback", false)) bytes_ = byte_pieces(ids_);
   }
 
-  void encode(std::string_view piece, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view piece, std::vector<int32_t>& ids,
+              std::vector<ByteRange>* places) const override {
     const std::vector<Step> best = best_path(piece);
     // From the end, runs of unknown characters as one.
     std::vector<std::string_view> parts;
@@ -90,7 +91,13 @@ class Unigram : public PieceModel {
       }
       unknown_before = unknown;
     }
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) append(*part, ids);
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+      const size_t first = ids.size();
+      append(*part, ids);
+      if (!places) continue;
+      const auto begin = static_cast<size_t>(part->data() - piece.data());
+      places->resize(places->size() + ids.size() - first, {begin, begin + part->size()});
+    }
   }
 
  private:

@@ -31,11 +31,15 @@ class WordPiece : public PieceModel {
     unk = found->second;
   }
 
-  void encode(std::string_view piece, std::vector<int32_t>& ids) const override {
-    const size_t before = ids.size();
+  void encode(std::string_view piece, std::vector<int32_t>& ids,
+              std::vector<ByteRange>* places) const override {
+    const size_t before = ids.size(), places_before = places ? places->size() : 0;
     const auto unknown = [&] {
       ids.resize(before);
       ids.push_back(*unk);
+      if (!places) return;
+      places->resize(places_before);
+      places->emplace_back(0, piece.size());
     };
     if (count_code_points(piece) > most_characters_) return unknown();
     for (size_t at = 0; at < piece.size();) {
@@ -51,6 +55,7 @@ class WordPiece : public PieceModel {
       }
       if (end == at) return unknown();
       ids.push_back(found->second);
+      if (places) places->emplace_back(at, end);
       at = end;
     }
   }

@@ -89,7 +89,7 @@ Row top_logits_row(const std::string& name, int64_t n, int64_t vocab) {
             const Tensor top = Tensor::empty({n, 1 + 2 * kCount}, DType::kFloat64);
             return [=] {
               kernels::top_logits<float>(Cpu{}, {n, vocab, kCount}, rows.data<int32_t>(),
-                                         data(logits), top.data<double>());
+                                         data(logits), nullptr, top.data<double>());
             };
           }};
 }

@@ -9,6 +9,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_parts/normalizers.h"
 #include "data/tokenizer_parts/pre_tokenizers.h"
+#include "data/utf8.h"
 #include "tests/data/files.h"
 #include "tests/paths.h"
 
@@ -52,6 +53,52 @@ TEST_P(HuggingFaceTokenizers, GiveTheIdsOfTheWheel) {
   }
 }
 
+// tests/fixtures/token_places.py. The wheel leaves white space out of the places of some kinds.
+TEST_P(HuggingFaceTokenizers, GiveThePlacesOfTheWheel) {
+  static const Json all =
+      Json::parse(read_file(project_file("tests/fixtures/tokenizers/places.json")));
+  for (const Json& one : all.at(GetParam())) {
+    const auto text = one["text"].get<std::string>();
+    const auto trimmed = [&](int64_t begin, int64_t end) {
+      const std::string_view part = strip(std::string_view(text).substr(
+          static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+      const int64_t at = part.empty() ? -1 : part.data() - text.data();
+      return std::pair(at, part.empty() ? -1 : at + std::ssize(part));
+    };
+    Ids ids;
+    std::vector<std::pair<int64_t, int64_t>> places, wanted;
+    for (const PlacedToken& token : tokenizer_->encode_with_places(text)) {
+      ids.push_back(token.id);
+      places.push_back(trimmed(token.begin, token.end));
+    }
+    for (const Json& place : one["places"]) wanted.push_back(trimmed(place[0], place[1]));
+    EXPECT_EQ(ids, one["ids"].get<Ids>()) << one["text"];
+    ASSERT_EQ(places.size(), wanted.size()) << one["text"];
+    // Characters that are normalised together are one place for us; for the wheel it is the first.
+    bool together = false;
+    for (const char* mark : {"\u0301", "\u0323", "\u1100"})
+      together |= text.find(mark) != std::string::npos;
+    for (size_t i = 0; i < places.size(); ++i) {
+      const auto [begin, end] = wanted[i];
+      if (begin < 0) continue;
+      if (together) {
+        EXPECT_LE(places[i].first, begin) << one["text"] << ' ' << i;
+        EXPECT_GE(places[i].second, end) << one["text"] << ' ' << i;
+      } else {
+        EXPECT_EQ(places[i], wanted[i]) << one["text"] << ' ' << i;
+      }
+    }
+  }
+  for (const Json& one : cases_) {
+    Ids ids;
+    for (const PlacedToken& token :
+         tokenizer_->encode_with_places(one["text"].get<std::string>())) {
+      ids.push_back(token.id);
+    }
+    EXPECT_EQ(ids, one["ids"].get<Ids>()) << one["text"];
+  }
+}
+
 TEST_P(HuggingFaceTokenizers, GiveTheTextsOfTheWheel) {
   for (const Json& one : cases_) {
     EXPECT_EQ(tokenizer_->decode(one["ids"].get<Ids>()), one["decoded"].get<std::string>())
@@ -65,9 +112,11 @@ TEST(HuggingFaceParts, CutWhereAnEmptyMatchIs) {
   const auto cut = [](const char* expression, const char* behavior, const char* text) {
     const nlohmann::json json = {
         {"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", behavior}};
-    Pieces pieces = {text};
+    std::vector<tokenizers::PlacedText> pieces = {tokenizers::PlacedText(text)};
     tokenizers::make_pre_tokenizer(tokenizers::Part(json, "here")).cut(pieces, {});
-    return pieces;
+    Pieces texts;
+    for (const auto& piece : pieces) texts.push_back(piece.text);
+    return texts;
   };
   EXPECT_EQ(cut(R"((?=(\d{3})+(?!\d)))", "Isolated", "1234567 a"), (Pieces{"1", "234", "567 a"}));
   EXPECT_EQ(cut(R"((?<=\d))", "Isolated", "12 a1b2"), (Pieces{"1", "2", " a1", "b2"}));
@@ -80,9 +129,9 @@ TEST(HuggingFaceParts, CutWhereAnEmptyMatchIs) {
   const auto replaced = [](const char* expression, const char* text) {
     const nlohmann::json json = {
         {"type", "Replace"}, {"pattern", {{"Regex", expression}}}, {"content", "_"}};
-    std::string result = text;
+    tokenizers::PlacedText result(text);
     tokenizers::make_normalizer(tokenizers::Part(json, "here"))(result, false);
-    return result;
+    return result.text;
   };
   EXPECT_EQ(replaced("^", "ab a"), "_ab a");
   EXPECT_EQ(replaced("$", "ab a"), "ab a_");
@@ -134,6 +183,9 @@ TEST(HuggingFaceIds, AreThoseOfEachKind) {
   EXPECT_THAT(llama->special().border(), ElementsAre(2, 1));
   EXPECT_THAT(llama->special().prompt(), ElementsAre(1));
   EXPECT_THAT(load(fixture("unigram"), {.start = 0})->special().start, 0);
+  // A translation begins with a language, where texts begin with another one.
+  EXPECT_THAT(load(fixture("roberta"), {.first = 9})->special().target().before, ElementsAre(9));
+  EXPECT_THAT(roberta->special().target().before, ElementsAre(0));
   // A model may have more rows than there are tokens; no search writes those.
   const auto more = load(fixture("gpt2"), {.pad = 3, .rows = 502});
   EXPECT_EQ(more->vocab_size(), 502);

@@ -132,5 +132,24 @@ TEST_P(FoldersWithTokenizers, CanBeTrainedOn) {
   EXPECT_EQ(resumed.code, 0) << resumed.err;
 }
 
+// The tokenizer tells where its tokens stand, so that answers can be parts of a text.
+TEST(FolderOfBert, LearnsToAnswerQuestions) {
+  const TinyRunFolder folder("questions");
+  folder.output(concat("import ", fixture("bert"), " --output ", folder.path("imported")));
+  const Json imported = Json::parse(read_file(folder.path("imported/config.json")));
+  ASSERT_EQ(
+      folder.train("questions", "run",
+                   {"init_from=" + fixture("bert"), "training.max_steps=2", "data.max_length=40",
+                    "data.doc_stride=16", "model=" + imported["model"].dump()}),
+      0)
+      << folder.messages();
+  const std::string context = "The caf\u00e9 HAS a m\u00e4n in a blue shirt";
+  const Json answer = Json::parse(
+      folder.output(concat("answer --jsonl --detail jsonl --model ", folder.path("run")),
+                    Json{{"question", "Who?"}, {"context", context}}.dump() + "\n"));
+  EXPECT_THAT(context, testing::HasSubstr(answer["answers"][0]["text"].get<std::string>()));
+  EXPECT_FALSE(answer["answers"][0]["text"].get<std::string>().empty());
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -12,25 +12,28 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // One row: log(sum(exp)), then pairs.
 template <class T>
 Values<double> top_of(const Values<T>& logits, int64_t vocab, int64_t count,
-                      const Values<int32_t>& rows) {
+                      const Values<int32_t>& rows, const Values<int32_t>& banned = {}) {
   Values<double> top(rows.size() * static_cast<size_t>(1 + 2 * count), -7);
   kernels::top_logits(TestDevice{}, {static_cast<int64_t>(rows.size()), vocab, count}, rows.data(),
-                      logits.data(), top.data());
+                      logits.data(), banned.empty() ? nullptr : banned.data(), top.data());
   return top;
 }
 
 template <class T>
-void expect_top(const Values<T>& logits, int64_t vocab, int64_t count,
-                const Values<int32_t>& rows) {
+void expect_top(const Values<T>& logits, int64_t vocab, int64_t count, const Values<int32_t>& rows,
+                const Values<int32_t>& banned = {}) {
   SCOPED_TRACE(testing::Message() << vocab << " tokens, top " << count);
-  const Values<double> top = top_of(logits, vocab, count, rows);
+  const Values<double> top = top_of(logits, vocab, count, rows, banned);
   for (size_t r = 0; r < rows.size(); ++r) {
     std::vector<std::pair<double, int64_t>> order;  // (-logit, token)
     double sum = 0;
     for (int64_t v = 0; v < vocab; ++v) {
       const double z = as_double(logits[static_cast<size_t>(rows[r] * vocab + v)]);
       sum += std::exp(z);
-      if (z > -kInf) order.emplace_back(-z, v);
+      const bool allowed =
+          banned.empty() ||
+          (static_cast<uint32_t>(banned[static_cast<size_t>(v / 32)]) >> v % 32 & 1) == 0;
+      if (allowed && z > -kInf) order.emplace_back(-z, v);
     }
     std::sort(order.begin(), order.end());
     const double* const result = &top[r * static_cast<size_t>(1 + 2 * count)];
@@ -53,6 +56,20 @@ TYPED_TEST(TopLogitsTest, EqualsASortedRow) {
     for (const int64_t vocab : {1, 2, 31, 64, 257, 3001}) {
       const auto logits = random_values<T>(5 * vocab, 3, -8, 8);
       for (const int64_t count : {1, 2, 12}) expect_top<T>(logits, vocab, count, {0, 3, 4});
+    }
+  });
+}
+
+TYPED_TEST(TopLogitsTest, BannedTokensCountInTheSumAlone) {
+  using T = TypeParam;
+  on_every_target([] {
+    for (const int64_t vocab : {1, 31, 33, 257, 3001}) {
+      const auto logits = random_values<T>(2 * vocab, 3, -8, 8);
+      Values<int32_t> some = random_ints((vocab + 31) / 32, 5, 1 << 30);
+      for (const int64_t count : {1, 12}) {
+        expect_top<T>(logits, vocab, count, {1, 0}, some);
+        expect_top<T>(logits, vocab, count, {1, 0}, Values<int32_t>(some.size(), -1));
+      }
     }
   });
 }
