@@ -57,7 +57,7 @@ class ThreadPool {
     } catch (const std::system_error& error) {
       const int got = this->threads();
       stop();
-      fail(ErrorKind::kRuntime, "[parallel] expected ", threads, " threads, got ", got,
+      fail(ErrorKind::kOutOfMemory, "[parallel] expected ", threads, " threads, got ", got,
            " from the system: ", error.what(), '.');
     }
   }

@@ -10,7 +10,6 @@
 #include "core/blas.h"
 #include "core/device_runtime.h"
 #include "core/parallel.h"
-#include "data/files.h"
 
 namespace tapestry {
 namespace {
@@ -68,6 +67,9 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     device = set_up_machine();
     folder = std::make_unique<RunFolder>(config.output_dir);
     resume = std::make_unique<Resume>(arguments.resume, *folder, config);
+    if (arguments.resume == "auto" && resume->goes_on()) {
+      folder->mend_links(resume->state().step, resume->state().best_step);
+    }
     settle_parts(config, *resume, ranks.size());
     log = std::make_unique<RunLog>(folder->path(), resume->state().step);
     for (const std::string& name : config.training.report_to) {
@@ -76,7 +78,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
                                           .keys = flat_keys(config),
                                           .metric = config.training.metric_for_best_model}));
     }
-    write_file(folder->file("config.yaml"), to_yaml(config));
+    folder->write("config.yaml", to_yaml(config));
     tell_start(config, *resume, *log);
   } else {
     log = RunLog::of_other_rank(ranks.prefix());
@@ -94,8 +96,8 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
   // With what the task found in the data: classes, the format of images.
   if (folder) {
-    write_file(folder->file("config.yaml"),
-               to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
+    folder->write("config.yaml",
+                  to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
   }
   for (const HeldOut set : kHeldOut) {
     const int64_t examples = task->examples(set);

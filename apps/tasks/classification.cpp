@@ -1,6 +1,7 @@
 #include "apps/tasks/classification.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "apps/config/sections.h"
@@ -200,6 +201,9 @@ class ClassificationTask : public TrainingTask {
   int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
     return loss_over<Kind>(model_, data_.held_out[set], options, crew_).metrics();
+  }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_.config.data.labels.size()));
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
 

@@ -1,6 +1,7 @@
 // Shared by the tasks that train encoder-decoders: batches, loss, and the choice of the model.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -59,6 +60,9 @@ class EncoderDecoderTask : public TrainingTask {
     return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
   }
   DataPosition position() const override { return loader_->position(); }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_->tokenizers.target->vocab_size()));
+  }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  protected:

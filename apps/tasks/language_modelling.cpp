@@ -116,6 +116,9 @@ class LanguageModellingTask : public TrainingTask {
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
     return loss_over(*model_, held_out_[set], options, crew_).metrics();
   }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
+  }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -73,6 +74,8 @@ class TrainingTask {
   virtual int64_t batches_in_epoch() const = 0;
   /// Examples of a set that is held out; 0: there is none.
   virtual int64_t examples(HeldOut set) const = 0;
+  /// The nll of a target that is drawn evenly from all; infinite where none is drawn from a list.
+  virtual double guess_nll() const { return std::numeric_limits<double>::infinity(); }
   /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more where they
   /// apply.
   virtual std::map<std::string, double> measure(HeldOut set,
