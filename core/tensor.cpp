@@ -5,6 +5,7 @@
 #include "core/allocator.h"
 #include "core/cuda/runtime.h"
 #include "core/kernels/convert.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 namespace {
@@ -57,6 +58,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
   if (device.is_cpu()) {
+    if (!ShapesOnly::has_memory(tensor.bytes())) return tensor;
     std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.bytes()));
   } else {
     cuda::fill_zero(tensor.raw(), tensor.bytes());
@@ -122,7 +124,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::copy_from_host(const void* source) const {
-  if (bytes() == 0) return;
+  if (bytes() == 0 || !ShapesOnly::has_memory(bytes())) return;
   if (device_.is_cpu()) {
     std::memmove(raw(), source, static_cast<size_t>(bytes()));
   } else {

@@ -11,6 +11,7 @@
 #include "data/class_names.h"
 #include "data/encode_corpus.h"
 #include "data/idx.h"
+#include "data/image_size.h"
 #include "data/pnm.h"
 #include "data/text.h"
 #include "data/unpacked_file.h"
@@ -75,19 +76,23 @@ IdxBytes read_idx_labels(const CorpusSpec& spec) {
   return idx;
 }
 
-void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
-  const IdxBytes images = read_idx_bytes(spec.images), labels = read_idx_labels(spec);
-  const size_t axes = images.sizes.size();
+ImageSize idx_image_size(const std::string& path, const std::vector<int64_t>& sizes) {
+  const size_t axes = sizes.size();
   if (axes != 3 && axes != 4) {
-    fail(ErrorKind::kData, "[data] images ", spec.images,
+    fail(ErrorKind::kData, "[data] images ", path,
          " must have 3 axes (number, height, width) or 4 (and channels), got ", axes, '.');
   }
+  return {sizes[1], sizes[2], axes == 4 ? sizes[3] : 1};
+}
+
+void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
+  const IdxBytes images = read_idx_bytes(spec.images), labels = read_idx_labels(spec);
+  const ImageSize size = idx_image_size(spec.images, images.sizes);
   if (images.sizes[0] != labels.sizes[0]) {
     fail(ErrorKind::kData, "[data] ", spec.images, " has ", images.sizes[0], " images, ",
          spec.labels, " has ", labels.sizes[0], " labels.");
   }
   const Range range = range_of(spec, images.sizes[0]);
-  const ImageSize size{images.sizes[1], images.sizes[2], axes == 4 ? images.sizes[3] : 1};
   if (size.bytes() == 0) {
     fail(ErrorKind::kData, "[data] ", spec.images, " has images of ", size.str(), '.');
   }
@@ -221,6 +226,17 @@ std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
          " cannot be read as a PNG, PNM or JPEG image: ", stbi_failure_reason(), '.');
   }
   return {pixels.get(), pixels.get() + size.bytes()};
+}
+
+ImageSize size_of_first_image(const CorpusSpec& spec) {
+  ImageSize size;
+  if (spec.labels.empty()) {
+    const std::vector<ListedImage> list = read_list(spec.images);
+    if (list.empty()) fail(ErrorKind::kData, "[data] ", spec.images, " names no image.");
+    read_image(list.front().path, size);
+    return size;
+  }
+  return idx_image_size(spec.images, read_idx_sizes(spec.images));
 }
 
 ImageFormat format_of(const ImageCorpus& corpus) {

@@ -3,10 +3,12 @@
 #include "apps/commands/commands.h"
 #include "apps/config/config.h"
 #include "apps/run/log.h"
+#include "apps/run/memory_plan.h"
 #include "apps/run/resume.h"
 #include "apps/run/signals.h"
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
+#include "apps/tasks/stand_ins.h"
 #include "core/blas.h"
 #include "core/device_runtime.h"
 #include "core/parallel.h"
@@ -45,6 +47,18 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn_of_machine(warning);
   const std::string few = ranks.few_cores_warning();
   if (!few.empty()) log.warn_of_machine(few);
+}
+
+// Before the data is read, which may take longer than all the rest.
+void expect_room(const Config& given, const Resume& resume, RunLog& log) {
+  Config config = given;
+  try {
+    const TokenizerPair stand_in = stand_ins(config, [](const std::string&) {});
+    expect_memory(config, resume.tokenizers().source ? resume.tokenizers() : stand_in);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kRuntime) throw;
+    log.warn(concat("the memory of this training could not be planned: ", error.what()));
+  }
 }
 
 }  // namespace
@@ -93,6 +107,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   tell_machine(config, device, ranks, *log);
   const std::string kernels = compare_kernels(ranks, config, *resume, *log);
 
+  if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
   // With what the task found in the data: classes, the format of images.
   if (folder) {

@@ -11,8 +11,7 @@
 namespace tapestry {
 
 AppendedFile::AppendedFile(std::string path) : path_(std::move(path)) {
-  descriptor_ =
-      open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (descriptor_ >= 0) return;
   fail(ErrorKind::kRuntime, "[log] cannot write ", path_, ": ",
        errno == ELOOP ? "it is a link" : std::strerror(errno), '.');

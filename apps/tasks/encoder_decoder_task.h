@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/dry_training.h"
 #include "apps/tasks/task.h"
 #include "data/loader.h"
 
@@ -84,10 +85,11 @@ std::unique_ptr<TrainingTask> make_task_of_model(const Config& config, Tokenizer
   return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), place, report);
 }
 
-/// Task::parameters, Task::shapes and Task::gradcheck of such a task.
+/// Task::parameters, Task::shapes, Task::dry and Task::gradcheck of such a task.
 std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& config,
                                                              const TokenizerPair& tokenizers);
 std::string encoder_decoder_shapes(const Config& config, const TokenizerPair& tokenizers);
+DryTraining encoder_decoder_dry_training(const Config& config, const TokenizerPair& tokenizers);
 GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
                                    const ModelOptions& options);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
@@ -180,7 +181,8 @@ extern const Task kClm{{.name = "clm",
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/true);
                        },
-                       shape_flow<LanguageModel>};
+                       shape_flow<LanguageModel>,
+                       dry_training<LanguageModel>};
 
 extern const Task kMlm{{.name = "mlm",
                         .abilities = kModelsText | kFillsMasks,
@@ -196,7 +198,8 @@ extern const Task kMlm{{.name = "mlm",
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/false);
                        },
-                       shape_flow<LanguageModel>};
+                       shape_flow<LanguageModel>,
+                       dry_training<LanguageModel>};
 
 double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
 

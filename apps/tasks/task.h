@@ -119,6 +119,7 @@ inline LoadContext load_context(const Config& config, const Report& report, Held
   return load_context(config, report, set == HeldOut::kTest ? "test" : "valid");
 }
 
+struct DryTraining;
 struct Evaluation;
 struct ModelFiles;
 
@@ -138,6 +139,8 @@ struct Task : TaskKind {
   GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
   /// The shapes that go through the config's model, a part of it a line (apps/tasks/shape_flow.h).
   std::string (*shapes)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
+  /// The config's model with the loss of its largest batch (apps/tasks/dry_training.h).
+  DryTraining (*dry)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
 };
 
 /// "training data: 29000 read, 29000 kept", and "(cached)" if nothing was encoded.

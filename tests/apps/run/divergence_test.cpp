@@ -34,8 +34,8 @@ TEST_F(DivergenceTest, TheLastGoodCheckpointStaysWhateverTheLimit) {
   EXPECT_EQ(train({"training.learning_rate=1e38", "training.save_steps=1",
                    "training.save_total_limit=1"}),
             4);
-  EXPECT_THAT(folder_.messages(), AllOf(HasSubstr("10 updates in a row had no finite loss"),
-                                        HasSubstr(last_good(20))));
+  EXPECT_THAT(folder_.messages(),
+              AllOf(HasSubstr("10 updates in a row had no finite loss"), HasSubstr(last_good(20))));
   EXPECT_THAT(steps(), ElementsAre(20, 21));
   // A start that knows nothing of that one does not lose it either.
   EXPECT_EQ(train({"training.learning_rate=1e38", "training.save_steps=1",
@@ -54,12 +54,11 @@ TEST_F(DivergenceTest, NothingIsSavedWhileUpdatesAreSkipped) {
 }
 
 TEST_F(DivergenceTest, AUselessLossIsDivergenceToo) {
-  const std::vector<std::string> exploding = {"training.learning_rate=2",
-                                              "training.warmup_steps=2", "training.max_steps=30",
+  const std::vector<std::string> exploding = {"training.learning_rate=2", "training.warmup_steps=2",
+                                              "training.max_steps=30",
                                               "training.divergence_patience=10"};
   EXPECT_EQ(train(exploding), 4) << folder_.messages();
-  EXPECT_THAT(folder_.messages(),
-              HasSubstr("the nll of 10 updates in a row is above "));
+  EXPECT_THAT(folder_.messages(), HasSubstr("the nll of 10 updates in a row is above "));
   fs::remove_all(folder_.path("run"));
   std::vector<std::string> patient = exploding;
   patient.back() = "training.divergence_patience=0";

@@ -32,23 +32,22 @@ TEST(TrainerState, ReadsWhatItWrote) {
 }
 
 TEST(TrainerState, WhatNoTrainingWritesIsNamed) {
-  const std::pair<const char*, nlohmann::json> wrong[] = {
-      {"step", 3.7},
-      {"step", -1},
-      {"step", 1e30},
-      {"step", int64_t{1} << 62},
-      {"step", 29},  // before the best
-      {"epoch", INT64_MIN},
-      {"epoch", INT64_MAX},
-      {"batch", "3"},
-      {"seconds", 1e308},
-      {"seconds", -1},
-      {"best_step", 41},
-      {"skipped_updates", 41},
-      {"skipped_in_a_row", 3},
-      {"first_nll", -1},
-      {"parts", 0},
-      {"best_metric", nullptr}};
+  const std::pair<const char*, nlohmann::json> wrong[] = {{"step", 3.7},
+                                                          {"step", -1},
+                                                          {"step", 1e30},
+                                                          {"step", int64_t{1} << 62},
+                                                          {"step", 29},  // before the best
+                                                          {"epoch", INT64_MIN},
+                                                          {"epoch", INT64_MAX},
+                                                          {"batch", "3"},
+                                                          {"seconds", 1e308},
+                                                          {"seconds", -1},
+                                                          {"best_step", 41},
+                                                          {"skipped_updates", 41},
+                                                          {"skipped_in_a_row", 3},
+                                                          {"first_nll", -1},
+                                                          {"parts", 0},
+                                                          {"best_metric", nullptr}};
   for (const auto& [key, value] : wrong) {
     nlohmann::json json = nlohmann::json::parse(to_json(some_state()));
     json[key] = value;
