@@ -28,9 +28,8 @@ class SharedRange {
   SharedRange() {
     constexpr int64_t kLargest = int64_t{1} << 40;  // a limit of the process may leave less
     for (bytes_ = kLargest; bytes_ >= kLargestRealBlock; bytes_ /= 2) {
-      void* const start =
-          mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* const start = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (start == MAP_FAILED) continue;
       start_ = static_cast<char*>(start);
       return;
@@ -52,7 +51,7 @@ struct DryRun {
   explicit DryRun(const MemoryPool::Source& source) : pool(source) {}
 
   SharedRange range;
-  MemoryPool pool;  // of the same size classes as the real one
+  MemoryPool pool;                             // of the same size classes as the real one
   std::unordered_map<void*, int64_t> touched;  // the most that was asked of each block
 };
 

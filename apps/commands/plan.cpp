@@ -13,14 +13,15 @@ namespace tapestry {
 int run_plan(const PlanArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
-  const TokenizerPair tokenizers = stand_ins(
-      config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+  const TokenizerPair tokenizers =
+      stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
   const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
   if (!plan) {
     fail(ErrorKind::kConfig, "[plan] task ", config.task->name, " has no plan: its data decides.");
   }
   const auto row = [](const char* what, int64_t bytes) {
-    fmt::print("{:<34} {:>10}\n", what, bytes_text(bytes));
+    constexpr double kMega = 1e6;
+    fmt::print("{:<34} {:>10.1f} MB\n", what, static_cast<double>(bytes) / kMega);
   };
   fmt::print("{:<34} {:>10}\n", "parameters that learn", plan->parameters);
   row("weights", plan->weights);

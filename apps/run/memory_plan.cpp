@@ -31,10 +31,11 @@ int64_t own_bytes(const std::string& name) {
   return 0;
 }
 
-// What OpenBLAS packs factors into, a buffer for each thread.
-constexpr int64_t kBlasBytes = int64_t{8} << 20;
+// What OpenBLAS packs factors into, a buffer for each thread; and log, tokenizer and batches ahead
+// of a small corpus, as they were measured.
+constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{5} << 20;
 
-int64_t program_bytes() { return own_bytes("VmRSS") + kBlasBytes * num_threads(); }
+int64_t program_bytes() { return own_bytes("VmRSS") + kBlasBytes * num_threads() + kRunBytes; }
 
 int64_t bytes_of(const ParamStore& store) {
   int64_t bytes = 0;
@@ -50,15 +51,15 @@ int64_t bytes_of(const NamedTensors& tensors) {
 
 // An update as Trainer makes it.
 void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& training,
-                Optimizer& optimizer, MemoryPlan& plan) {
+                const BatchSizes& batch, Optimizer& optimizer, MemoryPlan& plan) {
   const CrossEntropyOptions options{.label_smoothing = config.training.label_smoothing,
                                     .normalizer = 1};
   const int64_t before = dry.bytes_in_use();
   const bool first = plan.gradients == 0;  // those that come later take the memory of these
   {
     Tape tape({.seed = config.seed, .step = 0, .stream = 0});
-    const CrossEntropy result = training.loss(options);
-    plan.activations = dry.bytes_in_use() - before;
+    const CrossEntropy result = training.loss(batch, options);
+    if (first) plan.activations = dry.bytes_in_use() - before;
     tape.backward(result.loss);
   }
   if (first) plan.gradients = dry.bytes_in_use() - before;
@@ -66,6 +67,16 @@ void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& 
                                           .clip_value = config.training.clip_value});
   optimizer.outcome();
   optimizer.zero_grad();
+}
+
+// Pages of files that the system takes back when memory is needed: they count as used.
+int64_t cached_files(const std::filesystem::path& statistics) {
+  std::ifstream in(statistics);
+  int64_t total = 0, bytes = 0;
+  for (std::string name; in >> name >> bytes;) {
+    if (name == "inactive_file" || name == "active_file") total += bytes;
+  }
+  return total;
 }
 
 int64_t read_number(const std::filesystem::path& file) {
@@ -84,12 +95,11 @@ void narrow_to_cgroup(FreeMemory& free) {
     std::string group = line.substr(line.rfind(':') + 1);
     for (;; group = std::filesystem::path(group).parent_path()) {
       const std::filesystem::path folder = root.string() + group;
-      const int64_t limit =
-          read_number(folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
-      const int64_t used =
-          read_number(folder / (v2 ? "memory.current" : "memory.usage_in_bytes"));
-      if (limit > 0 && used >= 0 && limit - used < free.bytes) {
-        free = {std::max<int64_t>(0, limit - used), "the cgroup " + group};
+      const int64_t limit = read_number(folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
+      const int64_t used = read_number(folder / (v2 ? "memory.current" : "memory.usage_in_bytes"));
+      const int64_t left = limit - used + cached_files(folder / "memory.stat");
+      if (limit > 0 && used >= 0 && left < free.bytes) {
+        free = {std::max<int64_t>(0, left), "the cgroup " + group};
       }
       if (group.empty() || group == "/") break;
     }
@@ -146,12 +156,12 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
   }
   plan.checkpoint = plan.weights + plan.optimizer + plan.averages;
   if (!learning.empty()) {
-    for (int update = 0; update < 2; ++update) {
-      run_update(config, dry, training, optimizer, plan);
+    for (const BatchSizes& batch : batches_of(config)) {
+      run_update(config, dry, training, batch, optimizer, plan);
       if (ema) ema->update();
     }
   }
-  training.loss({});  // as a validation does
+  training.loss(batches_of(config).front(), {});  // as a validation does
   plan.tensors = dry.resident_bytes();
   return plan;
 }
@@ -182,7 +192,7 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
     changed = config;
   }
   const bool by_tokens = config.batch.batch_type == "tokens";
-  const int64_t least = by_tokens ? largest_batch(config).tokens : 1;
+  const int64_t least = by_tokens ? batches_of(config).front().target : 1;
   for (int halvings = 1; halvings <= kMostHalvings; ++halvings) {
     const int64_t times = int64_t{1} << halvings, size = config.batch.batch_size / times;
     if (size < least) break;
@@ -203,8 +213,8 @@ void expect_memory(const Config& config, const TokenizerPair& tokenizers) {
   if (!needed || *needed <= free.bytes) return;
   std::string others;
   for (const Remedy& remedy : remedies(config, tokenizers, free)) {
-    others += concat(others.empty() ? "; " : ", ", remedy.change, " needs ",
-                     bytes_text(remedy.bytes));
+    others +=
+        concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
   }
   fail(ErrorKind::kOutOfMemory, "[plan] the training needs ", bytes_text(*needed), ", ",
        bytes_text(free.bytes), " are free on ", free.limit, others, '.');

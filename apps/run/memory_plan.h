@@ -13,8 +13,8 @@ namespace tapestry {
 
 /// Bytes on the host, as a dry run of an update finds them.
 struct MemoryPlan {
-  int64_t parameters = 0;   ///< that learn
-  int64_t weights = 0;      ///< with those that do not
+  int64_t parameters = 0;  ///< that learn
+  int64_t weights = 0;     ///< with those that do not
   int64_t gradients = 0;
   int64_t optimizer = 0;    ///< its state
   int64_t averages = 0;     ///< training.ema_decay
@@ -39,8 +39,8 @@ struct FreeMemory {
 };
 FreeMemory free_memory();
 
-/// Changes of a config that does not fit, most gentle first, each with what it needs: recompute, and
-/// smaller batches with as many more in an update.
+/// Changes of a config that does not fit, most gentle first, each with what it needs: recompute,
+/// and smaller batches with as many more in an update.
 struct Remedy {
   std::string change;  ///< "training.recompute=true"
   int64_t bytes = 0;

@@ -4,35 +4,38 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
 #include "autograd/ops.h"
 
 namespace tapestry {
 
-/// Sizes of the largest batch.
-struct LargestBatch {
-  int64_t rows = 0, tokens = 0;  ///< B, and the tokens of a row on each side; 0 of an image
+/// Sizes of a batch: B, and the tokens of a row of each side (of its only side: target); 0 of an
+/// image.
+struct BatchSizes {
+  int64_t rows = 0, source = 0, target = 0;
 };
-/// By batch_type, batch_size, and the longest example.
-LargestBatch largest_batch(const Config& config);
+/// First the largest batch, by batch_type, batch_size and the longest example; then others as they
+/// come where lengths differ. The allocator keeps what each of them took.
+std::vector<BatchSizes> batches_of(const Config& config);
 
 struct DryTraining {
   std::shared_ptr<const ParamStore> store;
-  std::function<CrossEntropy(const CrossEntropyOptions& options)> loss;
+  std::function<CrossEntropy(const BatchSizes& batch, const CrossEntropyOptions& options)> loss;
 };
 
-CrossEntropy dry_loss(const EncoderDecoder& model, const LargestBatch& batch, const Config& config,
+CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
-CrossEntropy dry_loss(const RnnAttention& model, const LargestBatch& batch, const Config& config,
+CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
-CrossEntropy dry_loss(const LanguageModel& model, const LargestBatch& batch, const Config& config,
+CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
-CrossEntropy dry_loss(const SequenceClassifier& model, const LargestBatch& batch,
+CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch,
                       const Config& config, const CrossEntropyOptions& options);
-CrossEntropy dry_loss(const SpanExtractor& model, const LargestBatch& batch, const Config& config,
+CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
-CrossEntropy dry_loss(const ImageClassifier& model, const LargestBatch& batch, const Config& config,
+CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
 
 /// Task::dry of a task that trains a Model.
@@ -41,7 +44,7 @@ DryTraining dry_training(const Config& config, const TokenizerPair& tokenizers) 
   const auto bundle = std::make_shared<ModelBundle<Model>>(
       config, tokenizers, training_precision(config, parse_device(config.device)));
   return {.store = {bundle, &bundle->store},
-          .loss = [bundle, batch = largest_batch(config)](const CrossEntropyOptions& options) {
+          .loss = [bundle](const BatchSizes& batch, const CrossEntropyOptions& options) {
             return dry_loss(bundle->model, batch, bundle->config, options);
           }};
 }

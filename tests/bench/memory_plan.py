@@ -12,14 +12,10 @@ import subprocess
 import sys
 import tempfile
 
-UNITS = {"MB": 1e6, "GB": 1e9}
-
-
 def planned(tapestry, arguments):
     text = subprocess.run([tapestry, "plan", *arguments], check=True, capture_output=True, text=True).stdout
     rows = {line[:34].strip(): line[34:].split() for line in text.splitlines()}
-    number, unit = rows["most memory, a save included"]
-    return float(number) * UNITS[unit]
+    return float(rows["most memory, a save included"][0]) * 1e6
 
 
 def measured(tapestry, arguments, updates):

@@ -30,7 +30,8 @@ int64_t activations_of(const Config& config, const TokenizerPair& tokenizers) {
   const DryTraining training = task_of(config).dry(config, tokenizers);
   const int64_t before = host_memory().bytes_in_use;
   const Tape tape({.seed = config.seed, .step = 0, .stream = 0});
-  const CrossEntropy result = training.loss({.label_smoothing = 0.1, .normalizer = 1});
+  const CrossEntropy result =
+      training.loss(batches_of(config).front(), {.label_smoothing = 0.1, .normalizer = 1});
   return host_memory().bytes_in_use - before;
 }
 
@@ -64,11 +65,11 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
 
 // Nothing of a model is ever there, so a plan of one that does not fit can be made.
 TEST_F(MemoryPlanTest, TakesNoMemoryItself) {
-  const std::vector<std::string> large = {"model.hidden_size=8192", "model.intermediate_size=32768",
-                                          "model.num_attention_heads=64",
-                                          "model.num_hidden_layers=96", "data.block_size=1024",
-                                          "model.max_position_embeddings=1024",
-                                          "training.batch_size=65536", "tokenizer.vocab_size=50000"};
+  const std::vector<std::string> large = {
+      "model.hidden_size=8192",       "model.intermediate_size=32768",
+      "model.num_attention_heads=64", "model.num_hidden_layers=96",
+      "data.block_size=1024",         "model.max_position_embeddings=1024",
+      "training.batch_size=65536",    "tokenizer.vocab_size=50000"};
   Config config = config_of("clm", large);
   const TokenizerPair tokenizers = stand_ins(config, no_note);
   const int64_t before = host_memory().bytes_reserved;
@@ -77,7 +78,8 @@ TEST_F(MemoryPlanTest, TakesNoMemoryItself) {
   EXPECT_EQ(host_memory().bytes_reserved, before);
   EXPECT_GT(plan->peak(), int64_t{1} << 40);
   constexpr double kSteps = 1e5;  // a number for each parameter
-  EXPECT_NEAR(static_cast<double>(plan->optimizer), 2. * static_cast<double>(plan->weights), kSteps);
+  EXPECT_NEAR(static_cast<double>(plan->optimizer), 2. * static_cast<double>(plan->weights),
+              kSteps);
   EXPECT_GT(plan->activations, plan->weights / 4);
 }
 
