@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include "apps/commands/cli.h"
 
 namespace tapestry {
@@ -5,6 +7,23 @@ namespace tapestry {
 extern const char* const kCommit;
 }  // namespace tapestry
 
+namespace {
+
+// The next file that is opened takes the lowest number that is free. Were that 2, the log would be
+// written into a checkpoint. What stands there instead neither reads nor writes: a command whose
+// input or output is missing fails as before.
+bool standard_streams_are_taken() {
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int stream = 0; stream < 3; ++stream) {
+    if (fcntl(stream, F_GETFD) != -1) continue;
+    if (open("/dev/null", kModes[stream]) != stream) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  if (!standard_streams_are_taken()) return 1;
   return tapestry::run_command_line(argc, argv, tapestry::kCommit);
 }

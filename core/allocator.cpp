@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/cuda/runtime.h"
+#include "core/shapes_only.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -51,9 +52,12 @@ MemoryPool& pool() {
 
 }  // namespace
 
-void* host_allocate(int64_t bytes) { return pool().allocate(bytes); }
+void* host_allocate(int64_t bytes) {
+  return ShapesOnly::is_on() ? internal::allocate_shape(bytes) : pool().allocate(bytes);
+}
 void host_free(void* pointer, int64_t bytes) noexcept {
-  if (pointer != nullptr) pool().free(pointer, bytes);
+  if (pointer == nullptr || internal::free_shape(pointer, bytes)) return;
+  pool().free(pointer, bytes);
 }
 MemoryStats host_memory() { return pool().stats(); }
 MemoryStats memory_of(Device device) { return device.is_cpu() ? host_memory() : cuda::memory(); }

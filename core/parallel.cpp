@@ -19,6 +19,7 @@
 
 #include "core/cores.h"
 #include "core/error.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 
@@ -57,7 +58,7 @@ class ThreadPool {
     } catch (const std::system_error& error) {
       const int got = this->threads();
       stop();
-      fail(ErrorKind::kRuntime, "[parallel] expected ", threads, " threads, got ", got,
+      fail(ErrorKind::kOutOfMemory, "[parallel] expected ", threads, " threads, got ", got,
            " from the system: ", error.what(), '.');
     }
   }
@@ -253,7 +254,7 @@ std::vector<int> allowed_cores() {
 int num_threads() { return started_pool().threads(); }
 
 void internal::run_tiles(int64_t tiles, TileFunction function, void* context) {
-  if (tiles <= 0) return;
+  if (tiles <= 0 || ShapesOnly::is_on()) return;
   const bool alone = inside_tile || tiles == 1;
   if (!alone && started_pool().run(tiles, function, context)) return;
   for (int64_t tile = 0; tile < tiles; ++tile) function(context, tile);

@@ -6,6 +6,7 @@
 #include "core/cuda/runtime.h"
 #include "core/dispatch_device.h"
 #include "core/kernels/convert.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 namespace {
@@ -58,6 +59,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
   if (device.is_cpu()) {
+    if (!ShapesOnly::has_memory(tensor.bytes())) return tensor;
     std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.bytes()));
   } else {
     cuda::fill_zero(tensor.raw(), tensor.bytes());
@@ -123,7 +125,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::copy_from_host(const void* source) const {
-  if (bytes() == 0) return;
+  if (bytes() == 0 || !ShapesOnly::has_memory(bytes())) return;
   if (device_.is_cpu()) {
     std::memmove(raw(), source, static_cast<size_t>(bytes()));
   } else {

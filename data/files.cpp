@@ -20,17 +20,36 @@ namespace {
 
 thread_local int64_t all_bytes_read = 0;
 
+// A terminal ends when the user says so, and /dev/null at once.
+bool is_endless(int descriptor, const struct stat& status) {
+  struct stat null {};
+  const bool is_null = ::stat("/dev/null", &null) == 0 && null.st_rdev == status.st_rdev;
+  return S_ISBLK(status.st_mode) ||
+         (S_ISCHR(status.st_mode) && !is_null && ::isatty(descriptor) == 0);
+}
+
+// "a directory", or null.
+const char* unfit(int descriptor, FileKinds kinds) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return nullptr;
+  if (S_ISDIR(status.st_mode)) return "a directory";
+  if (is_endless(descriptor, status)) return "a device";
+  return kinds == FileKinds::kFiles && S_ISFIFO(status.st_mode) ? "a pipe" : nullptr;
+}
+
 }  // namespace
 
 int64_t bytes_read() { return all_bytes_read; }
 
-BufferedFile::BufferedFile(std::string path) : path_(std::move(path)), buffer_(kFileBufferBytes) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+// Else a pipe that nobody writes to would hold up who only wants to know what it is.
+BufferedFile::BufferedFile(std::string path, FileKinds kinds)
+    : path_(std::move(path)), buffer_(kFileBufferBytes) {
+  const int mode = kinds == FileKinds::kFiles ? O_NONBLOCK : 0;
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | mode);
   if (descriptor_ < 0) fail_file(path_, concat("cannot be opened: ", std::strerror(errno), '.'));
-  struct stat status {};
-  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
+  if (const char* const what = unfit(descriptor_, kinds); what != nullptr) {
     ::close(descriptor_);
-    fail_file(path_, "is a directory, expected a file.");
+    fail_file(path_, concat("is ", what, ", expected a file."));
   }
 }
 
@@ -67,7 +86,7 @@ void BufferedFile::consume(size_t count) {
 }
 
 std::string read_file(const std::string& path) {
-  BufferedFile file(path);
+  BufferedFile file(path, FileKinds::kFiles);
   std::string bytes;
   while (file.read_more()) {
     bytes += file.bytes();

@@ -10,11 +10,15 @@ namespace tapestry {
 
 constexpr size_t kFileBufferBytes = size_t{1} << 16;
 
+/// What may be read: a pipe is read once, as far as it goes; of what has a size and parts, only
+/// files are.
+enum class FileKinds { kFilesAndPipes, kFiles };
+
 /// A file descriptor with a buffer. Throws Error(kData) when the file cannot be opened or read, or
-/// is a directory.
+/// is none of the kinds: a directory never is, nor a device without an end.
 class BufferedFile {
  public:
-  explicit BufferedFile(std::string path);
+  explicit BufferedFile(std::string path, FileKinds kinds = FileKinds::kFilesAndPipes);
   ~BufferedFile();
   BufferedFile(const BufferedFile&) = delete;
   BufferedFile& operator=(const BufferedFile&) = delete;
@@ -42,7 +46,7 @@ class BufferedFile {
 /// The bytes that this thread has read through BufferedFile so far, to tell how far it is.
 int64_t bytes_read();
 
-/// All bytes of a file. Throws Error(kData) as BufferedFile does.
+/// All bytes of a regular file. Throws Error(kData) as BufferedFile does.
 std::string read_file(const std::string& path);
 
 /// Replaces what a file holds. Throws Error(kRuntime) when the bytes cannot all be written.

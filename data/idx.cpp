@@ -23,41 +23,68 @@ std::string in_hex(const std::string& bytes) {
   return text;
 }
 
+struct Header {
+  std::vector<int64_t> sizes;
+  size_t bytes = 0;
+  int64_t elements = 1;
+  std::string product;  ///< "60000 x 28 x 28"
+};
+
+/// Of a file, or of its beginning.
+Header parse_header(const std::string& file, const std::string& path) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(file[i]); };
+  if (file.size() < kMagicBytes || byte(0) != 0 || byte(1) != 0 || byte(2) != kUnsignedByte) {
+    fail(ErrorKind::kData, "[data] ", path,
+         " is not an IDX file of unsigned bytes: expected it to begin with 00 00 08, got ",
+         file.empty() ? "an empty file" : in_hex(file.substr(0, kMagicBytes)), '.');
+  }
+  Header header;
+  const size_t axes = byte(3);
+  header.bytes = kMagicBytes + 4 * axes;
+  if (file.size() < header.bytes) {
+    fail(ErrorKind::kData, "[data] ", path, " must have a header of ", header.bytes, " bytes for ",
+         axes, " axes, got ", file.size(), " bytes in all.");
+  }
+  for (size_t axis = 0; axis < axes; ++axis) {
+    int64_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | byte(kMagicBytes + 4 * axis + i);
+    header.sizes.push_back(length);
+    header.product += (axis > 0 ? " x " : "") + std::to_string(length);
+    if (length > 0 && header.elements > kMostElements / length) {
+      fail(ErrorKind::kData, "[data] ", path, " declares more than 2^40 bytes: ", header.product,
+           '.');
+    }
+    header.elements *= length;
+  }
+  return header;
+}
+
 }  // namespace
 
 IdxBytes read_idx_bytes(const std::string& path) {
   IdxBytes idx;
   idx.file = read_unpacked(path);
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(idx.file[i]); };
-  const auto size = static_cast<int64_t>(idx.file.size());
-  if (idx.file.size() < kMagicBytes || byte(0) != 0 || byte(1) != 0 || byte(2) != kUnsignedByte) {
-    fail(ErrorKind::kData, "[data] ", path,
-         " is not an IDX file of unsigned bytes: expected it to begin with 00 00 08, got ",
-         size == 0 ? "an empty file" : in_hex(idx.file.substr(0, kMagicBytes)), '.');
-  }
-  const size_t axes = byte(3);
-  idx.header = kMagicBytes + 4 * axes;
-  if (idx.file.size() < idx.header) {
-    fail(ErrorKind::kData, "[data] ", path, " must have a header of ", idx.header, " bytes for ",
-         axes, " axes, got ", size, " bytes in all.");
-  }
-  int64_t elements = 1;
-  std::string product;
-  for (size_t axis = 0; axis < axes; ++axis) {
-    int64_t length = 0;
-    for (size_t i = 0; i < 4; ++i) length = length << 8 | byte(kMagicBytes + 4 * axis + i);
-    idx.sizes.push_back(length);
-    product += (axis > 0 ? " x " : "") + std::to_string(length);
-    if (length > 0 && elements > kMostElements / length) {
-      fail(ErrorKind::kData, "[data] ", path, " declares more than 2^40 bytes: ", product, '.');
-    }
-    elements *= length;
-  }
-  if (elements != size - static_cast<int64_t>(idx.header)) {
-    fail(ErrorKind::kData, "[data] ", path, " must hold ", product, " bytes behind its header of ",
-         idx.header, ", got ", size - static_cast<int64_t>(idx.header), '.');
+  Header header = parse_header(idx.file, path);
+  idx.sizes = std::move(header.sizes);
+  idx.header = header.bytes;
+  const int64_t behind = std::ssize(idx.file) - static_cast<int64_t>(idx.header);
+  if (header.elements != behind) {
+    fail(ErrorKind::kData, "[data] ", path, " must hold ", header.product,
+         " bytes behind its header of ", idx.header, ", got ", behind, '.');
   }
   return idx;
+}
+
+std::vector<int64_t> read_idx_sizes(const std::string& path) {
+  constexpr size_t kLongestHeader = kMagicBytes + 4 * 255;
+  UnpackedFile file(path);
+  std::string bytes(kLongestHeader, '\0');
+  size_t size = 0;
+  for (size_t count = 1; count > 0 && size < bytes.size(); size += count) {
+    count = file.read(bytes.data() + size, bytes.size() - size, UnpackedFile::kNoLine);
+  }
+  bytes.resize(size);
+  return parse_header(bytes, path).sizes;
 }
 
 }  // namespace tapestry

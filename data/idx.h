@@ -24,4 +24,7 @@ struct IdxBytes {
 /// naming the file, if it is no such file or its length does not match its sizes.
 IdxBytes read_idx_bytes(const std::string& path);
 
+/// The sizes only, of which the header tells. Throws likewise where that is wrong.
+std::vector<int64_t> read_idx_sizes(const std::string& path);
+
 }  // namespace tapestry

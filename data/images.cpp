@@ -11,6 +11,8 @@
 #include "data/class_names.h"
 #include "data/encode_corpus.h"
 #include "data/idx.h"
+#include "data/image_size.h"
+#include "data/pnm.h"
 #include "data/text.h"
 #include "data/unpacked_file.h"
 #include "data/utf8.h"
@@ -74,19 +76,23 @@ IdxBytes read_idx_labels(const CorpusSpec& spec) {
   return idx;
 }
 
-void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
-  const IdxBytes images = read_idx_bytes(spec.images), labels = read_idx_labels(spec);
-  const size_t axes = images.sizes.size();
+ImageSize idx_image_size(const std::string& path, const std::vector<int64_t>& sizes) {
+  const size_t axes = sizes.size();
   if (axes != 3 && axes != 4) {
-    fail(ErrorKind::kData, "[data] images ", spec.images,
+    fail(ErrorKind::kData, "[data] images ", path,
          " must have 3 axes (number, height, width) or 4 (and channels), got ", axes, '.');
   }
+  return {sizes[1], sizes[2], axes == 4 ? sizes[3] : 1};
+}
+
+void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
+  const IdxBytes images = read_idx_bytes(spec.images), labels = read_idx_labels(spec);
+  const ImageSize size = idx_image_size(spec.images, images.sizes);
   if (images.sizes[0] != labels.sizes[0]) {
     fail(ErrorKind::kData, "[data] ", spec.images, " has ", images.sizes[0], " images, ",
          spec.labels, " has ", labels.sizes[0], " labels.");
   }
   const Range range = range_of(spec, images.sizes[0]);
-  const ImageSize size{images.sizes[1], images.sizes[2], axes == 4 ? images.sizes[3] : 1};
   if (size.bytes() == 0) {
     fail(ErrorKind::kData, "[data] ", spec.images, " has images of ", size.str(), '.');
   }
@@ -163,13 +169,52 @@ ImageCorpus load_images(const std::vector<CorpusSpec>& specs, ImageSize size,
   return corpus;
 }
 
+namespace {
+
+// The formula that stb has for PNG files.
+uint8_t grey_of(const uint8_t* colour) {
+  return static_cast<uint8_t>((77 * colour[0] + 150 * colour[1] + 29 * colour[2]) >> 8);
+}
+
+// stb takes a file that is cut for whole, and reads beyond the pixels of one with 16 bits.
+std::vector<uint8_t> read_pnm(std::string_view file, const std::string& path, ImageSize& size) {
+  const PnmImage image = parse_pnm(file, path);
+  demand_size(path, {image.height, image.width, size.known() ? size.channels : image.channels},
+              size);
+  std::vector<uint8_t> pixels(image.pixels.begin(), image.pixels.end());
+  if (size.channels == image.channels) return pixels;
+  std::vector<uint8_t> converted(static_cast<size_t>(size.bytes()));
+  for (size_t i = 0; i < converted.size(); ++i) {
+    converted[i] = size.channels == 1 ? grey_of(&pixels[3 * i]) : pixels[i / 3];
+  }
+  return converted;
+}
+
+// Its other formats are less tried, and no manual of ours names them.
+bool is_png_or_jpeg(std::string_view file) {
+  return file.starts_with("\x89PNG\r\n\x1a\n") || file.starts_with("\xff\xd8\xff");
+}
+
+}  // namespace
+
 std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
+  constexpr int64_t kMostPixels = int64_t{1}
+                                  << 28;  // a small file can claim more than memory holds
   const std::string file = read_unpacked(path);
+  if (is_pnm(file)) return read_pnm(file, path, size);
+  if (!is_png_or_jpeg(file)) {
+    fail(ErrorKind::kData, "[data] ", path,
+         " cannot be read as a PNG, PNM or JPEG image: it begins as none of them.");
+  }
   const auto* const bytes = reinterpret_cast<const stbi_uc*>(file.data());
   const int length = static_cast<int>(std::min<size_t>(file.size(), 1u << 30));
   int width = 0, height = 0, channels = 0;
   std::unique_ptr<stbi_uc, void (*)(void*)> pixels(nullptr, stbi_image_free);
   if (stbi_info_from_memory(bytes, length, &width, &height, &channels) != 0) {
+    if (int64_t{width} * height > kMostPixels) {
+      fail(ErrorKind::kData, "[data] ", path, " must have at most 2^28 pixels, got ", width, " x ",
+           height, '.');
+    }
     // With 2 or 4 channels the last one is transparency.
     const int64_t own = channels <= 2 ? 1 : 3;
     demand_size(path, {height, width, size.known() ? size.channels : own}, size);
@@ -181,6 +226,17 @@ std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
          " cannot be read as a PNG, PNM or JPEG image: ", stbi_failure_reason(), '.');
   }
   return {pixels.get(), pixels.get() + size.bytes()};
+}
+
+ImageSize size_of_first_image(const CorpusSpec& spec) {
+  ImageSize size;
+  if (spec.labels.empty()) {
+    const std::vector<ListedImage> list = read_list(spec.images);
+    if (list.empty()) fail(ErrorKind::kData, "[data] ", spec.images, " names no image.");
+    read_image(list.front().path, size);
+    return size;
+  }
+  return idx_image_size(spec.images, read_idx_sizes(spec.images));
 }
 
 ImageFormat format_of(const ImageCorpus& corpus) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -118,26 +119,39 @@ struct FactsWriter {
   }
 };
 
-// Reads what FactsWriter wrote. It trusts the bytes because their checksum was verified.
+// Reads what FactsWriter wrote. A checksum tells damage, but not who wrote the file: what does not
+// fit ends the reading, and `broken` says so.
 struct FactsReader {
-  const char* at;
+  std::string_view rest;
+  bool broken = false;
 
   void operator()(int64_t& value) {
-    std::memcpy(&value, at, sizeof(value));
-    at += sizeof(value);
+    if (rest.size() < sizeof(value)) return give_up();
+    std::memcpy(&value, rest.data(), sizeof(value));
+    rest.remove_prefix(sizeof(value));
   }
   void operator()(std::string& text) {
-    int64_t size = 0;
-    (*this)(size);
-    text.assign(at, static_cast<size_t>(size));
-    at += size;
+    const size_t size = length(1);
+    text.assign(rest.substr(0, size));
+    rest.remove_prefix(size);
   }
   template <class T>
   void operator()(std::vector<T>& list) {
+    list.resize(length(sizeof(int64_t)));  // of an element at least: its number, or its length
+    for (T& value : list) (*this)(value);
+  }
+
+ private:
+  void give_up() {
+    broken = true;
+    rest = {};
+  }
+  size_t length(size_t least_bytes) {
     int64_t size = 0;
     (*this)(size);
-    list.resize(static_cast<size_t>(size));
-    for (T& value : list) (*this)(value);
+    const bool fits = size >= 0 && static_cast<uint64_t>(size) <= rest.size() / least_bytes;
+    if (!fits) give_up();
+    return fits ? static_cast<size_t>(size) : 0;
   }
 };
 
@@ -211,6 +225,20 @@ bool is_possible(const Header& header, uint64_t key, int64_t columns) {
   return true;
 }
 
+// From 0 to the number of ids, none before the one before it.
+bool are_offsets(const int64_t* offsets, const Header& header) {
+  constexpr int64_t kGrain = int64_t{1} << 18;
+  const int64_t last = header.rows * header.columns;
+  if (offsets[0] != 0 || offsets[last] != header.ids) return false;
+  std::atomic<bool> ascend{true};
+  parallel_ranges(last, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (offsets[i + 1] < offsets[i]) return ascend.store(false);
+    }
+  });
+  return ascend;
+}
+
 }  // namespace
 
 std::shared_ptr<const TokenTable> TokenTable::open(const std::string& path, uint64_t key,
@@ -235,10 +263,12 @@ std::shared_ptr<const TokenTable> TokenTable::open(const std::string& path, uint
     return nullptr;
   }
   auto table = std::make_shared<TokenTable>();
-  FactsReader reader{facts.data()};
+  FactsReader reader{facts};
   visit(table->facts_, reader);
+  if (reader.broken || !reader.rest.empty()) return nullptr;
   table->ids_ = reinterpret_cast<const int32_t*>(mapping->data() + kAlignment);
   table->offsets_ = reinterpret_cast<const int64_t*>(mapping->data() + layout.offsets);
+  if (!are_offsets(table->offsets_, header)) return nullptr;
   table->owner_ = mapping;
   table->rows_ = header.rows;
   table->columns_ = columns;

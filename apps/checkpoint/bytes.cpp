@@ -17,7 +17,9 @@ namespace tapestry {
 namespace {
 
 struct OpenFile {
-  explicit OpenFile(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  // Not waiting for a writer, where it is a pipe.
+  explicit OpenFile(const std::string& path)
+      : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd < 0)
       fail(ErrorKind::kData, "[file] ", path, " cannot be opened: ", strerror(errno), '.');
   }
@@ -40,7 +42,10 @@ ByteSource open_source(const std::string& path) {
   }
   if (!S_ISREG(status.st_mode)) {
     fail(ErrorKind::kData, "[file] ", path, " is ",
-         S_ISDIR(status.st_mode) ? "a directory" : "a device", ", expected a file.");
+         S_ISDIR(status.st_mode)    ? "a directory"
+         : S_ISFIFO(status.st_mode) ? "a pipe"
+                                    : "a device",
+         ", expected a file.");
   }
   const auto read = [file, path](uint64_t offset, void* to, uint64_t count) {
     for (auto* at = static_cast<char*>(to); count > 0;) {

@@ -24,7 +24,8 @@ struct ByteSource {
 };
 
 /// Opens a file for reading. The source and its copies hold it open: a file that is deleted or
-/// replaced meanwhile can still be read. Throws Error(kData) naming the path.
+/// replaced meanwhile can still be read. Throws Error(kData) naming the path, also for what is no
+/// regular file.
 ByteSource open_source(const std::string& path);
 
 /// Everything that a source holds.

@@ -2,6 +2,8 @@
 
 #include <unordered_set>
 
+#include "core/finite.h"
+
 namespace tapestry {
 namespace {
 
@@ -14,6 +16,16 @@ NamedTensors tensors_of(const ParamStore& store) {
 }
 
 }  // namespace
+
+void read_finite(const TensorReader& source, const std::string& name, const Tensor& target) {
+  source.read(name, target);
+  const std::optional<int64_t> place = first_not_finite(target);
+  if (!place) return;
+  const Tensor flat = target.reshape({target.numel()});
+  fail(ErrorKind::kData, "[checkpoint] ", name, " in ", source.name(),
+       " must hold finite numbers, ", "got ",
+       flat.slice(*place, *place + 1).to_vector<double>().front(), " at element ", *place, '.');
+}
 
 void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types) {
   std::unordered_set<std::string> known;
@@ -40,7 +52,7 @@ void load_tensors(const TensorReader& source, const NamedTensors& targets, Types
     fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has ", stored.name,
          ", the model has no such parameter.");
   }
-  for (const auto& [name, target] : targets) source.read(name, target);
+  for (const auto& [name, target] : targets) read_finite(source, name, target);
 }
 
 void load_parameters(const ParamStore& store, const TensorReader& source) {
@@ -61,7 +73,7 @@ std::string take_over_parameters(const ParamStore& store, const TensorReader& so
       fail(ErrorKind::kData, "[init_from] ", parameter.name, " is ", stored->shape, " in ",
            source.name(), ", the model needs ", target.shape(), '.');
     }
-    source.read(parameter.name, target);
+    read_finite(source, parameter.name, target);
     ++taken;
   }
   for (const StoredTensor& stored : source.tensors()) {

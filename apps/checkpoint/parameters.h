@@ -18,8 +18,12 @@ enum class Types {
   kSame,
 };
 
+/// Reads a tensor into one of its shape. Throws Error(kData), naming it and the file, as
+/// TensorReader::read() and where an element is not finite.
+void read_finite(const TensorReader& source, const std::string& name, const Tensor& target);
+
 /// Reads tensors into those of the same name. Throws Error(kData), naming the file, and changes
-/// nothing, unless names, shapes and types agree.
+/// nothing, unless names, shapes and types agree; and as read_finite().
 void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types);
 
 /// Likewise into all parameters of a model, of any type that fits.

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
+
+#include "data/files.h"
 
 namespace tapestry {
 namespace {
@@ -44,8 +47,8 @@ std::vector<int64_t> steps_in(const std::string& run_folder) {
 
 // True for what only an interrupted commit leaves behind.
 bool is_left_over(const std::string& name) {
-  const bool ours =
-      name.starts_with(kPrefix) || name.starts_with("best.") || name.starts_with("last.");
+  const bool ours = name.starts_with(kPrefix) || name.starts_with("best.") ||
+                    name.starts_with("last.") || name.starts_with("config.yaml.");
   return ours && name.find(".tmp-") != std::string::npos;
 }
 
@@ -125,6 +128,28 @@ void RunFolder::point(const std::string& link, int64_t step) const {
   flush_folder(path_);
 }
 
+bool RunFolder::is_whole(int64_t step) const {
+  try {
+    Checkpoint(checkpoint_path(step)).open_all();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void RunFolder::mend_links(int64_t last, int64_t best) const {
+  for (const auto& [link, step] : {std::pair{"best", best}, std::pair{"last", last}}) {
+    if (step >= 0 && linked_step(file(link)) != step && is_whole(step)) point(link, step);
+  }
+}
+
+void RunFolder::write(const std::string& name, const std::string& text) const {
+  const std::string temporary = concat(file(name), ".tmp-", getpid());
+  unlink(temporary.c_str());
+  write_file(temporary, text);
+  rename_path(temporary, file(name));
+}
+
 void RunFolder::commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep) {
   write_checkpoint(checkpoint_path(step), content);
   if (best) point("best", step);
@@ -135,7 +160,7 @@ void RunFolder::commit(int64_t step, const CheckpointContent& content, bool best
   int64_t excess = static_cast<int64_t>(all.size()) - keep;
   for (const int64_t old : all) {
     if (excess <= 0) break;
-    if (old == best_step || old == last_step) continue;
+    if (old == best_step || old == last_step || old == protected_step_) continue;
     std::error_code error;
     // Out of sight first: an interrupted deletion must not look like a damaged checkpoint.
     const std::string doomed = concat(checkpoint_path(old), ".tmp-", getpid());

@@ -33,8 +33,21 @@ class RunFolder {
   std::string checkpoint_path(int64_t step) const;
 
   /// Commits checkpoint-<step>, moves `last` (and `best`, if it is the best one), and only then
-  /// deletes the oldest beyond `keep` (0: keep all), never one that a link names.
+  /// deletes the oldest beyond `keep` (0: keep all), never one that a link names or that is
+  /// protected.
   void commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep);
+
+  /// No commit deletes this one from here on, but the one that was protected before.
+  void protect(int64_t step) { protected_step_ = step; }
+
+  /// Points `last` and `best` at these steps (-1: none) where they do not: a commit that was
+  /// interrupted between its rename and its links leaves them behind. A step without a whole
+  /// checkpoint changes nothing. Throws Error(kRuntime).
+  void mend_links(int64_t last, int64_t best) const;
+
+  /// Replaces a small file of the folder as a whole; a link is replaced, not followed. Throws
+  /// Error(kRuntime).
+  void write(const std::string& name, const std::string& text) const;
 
   /// The newest checkpoint whose manifest verifies, all its files open, or nothing. `report` hears
   /// why a newer one was passed over.
@@ -42,9 +55,12 @@ class RunFolder {
 
  private:
   void point(const std::string& link, int64_t step) const;
+  /// Whether there is such a checkpoint and all its files verify.
+  bool is_whole(int64_t step) const;
 
   std::string path_;
   int lock_ = -1;
+  int64_t protected_step_ = -1;
 };
 
 }  // namespace tapestry

@@ -83,7 +83,7 @@ Tensor mean_of(const std::vector<Input>& inputs, const StoredTensor& tensor) {
   T* const values = mean.data<T>();
   std::vector<double> sum(static_cast<size_t>(mean.numel()));
   for (const Input& input : inputs) {
-    input.model.read(tensor.name, mean);
+    read_finite(input.model, tensor.name, mean);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += element_cast<double>(values[i]);
   }
   for (size_t i = 0; i < sum.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
+#include "apps/commands/plan.h"
 #include "apps/run/ranks.h"
 #include "core/bfloat16_kernel.h"
 #include "core/blas.h"
@@ -94,6 +95,14 @@ void add_inspect(CLI::App& app, Run& run) {
   command->add_flag("--shapes", arguments->shapes,
                     "the shapes that go through the model, too, from a dry run");
   command->callback([&run, arguments] { run = [arguments] { return run_inspect(*arguments); }; });
+}
+
+void add_plan(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "plan", "The memory that a training will take; exit code 5 when it is not there");
+  auto arguments = std::make_shared<PlanArguments>();
+  add_config(command, arguments->config, arguments->overrides);
+  command->callback([&run, arguments] { run = [arguments] { return run_plan(*arguments); }; });
 }
 
 void add_average(CLI::App& app, Run& run) {
@@ -287,6 +296,7 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_filters(app, run);
   add_evaluate(app, run);
   add_gradcheck(app, run);
+  add_plan(app, run);
   add_inspect(app, run);
   add_average(app, run);
   add_import(app, run);

@@ -7,6 +7,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/commands/commands.h"
+#include "apps/tasks/stand_ins.h"
 #include "apps/tasks/task.h"
 
 namespace tapestry {
@@ -57,43 +58,6 @@ void print_parameters(const ParamStore& store, DType type) {
   const double bytes = static_cast<double>(store.elements() * size_of(type));
   fmt::print("{} parameters in {} tensors, {}: {:.1f} MB\n", store.elements(),
              store.parameters().size(), name_of(type), bytes / 1e6);
-}
-
-// A placeholder for a tokenizer that is not trained yet: it only has a size.
-class UntrainedTokenizer : public Tokenizer {
- public:
-  explicit UntrainedTokenizer(int64_t size) : size_(size) {}
-  std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  std::string decode(const std::vector<int32_t>&) const override { return ""; }
-  int64_t vocab_size() const override { return size_; }
-  std::string piece(int32_t) const override { return ""; }
-  const std::string& serialized() const override { return nothing_; }
-
- private:
-  int64_t size_;
-  std::string nothing_;
-};
-
-// Placeholders for what the data will tell: classes and vocabularies of the requested sizes.
-TokenizerPair stand_ins(Config& config) {
-  const auto note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
-  if (config.task->has_classes && config.data.labels.empty()) {
-    config.data.labels = {"0", "1"};
-    note("the classes come from the data; two stand in");
-  }
-  if (!reads_text(config)) return {};
-  const TokenizerOptions& options = config.tokenizer;
-  if (!options.path.empty()) {
-    const std::shared_ptr<const Tokenizer> read = read_tokenizer(options);
-    return {read, read};
-  }
-  if (options.type == "char") {
-    note(concat("the vocabulary is the characters of the data; tokenizer.vocab_size, ",
-                options.vocab_size, ", stands in"));
-  }
-  const auto one = std::make_shared<UntrainedTokenizer>(options.vocab_size);
-  const auto other = std::make_shared<UntrainedTokenizer>(options.vocab_size);
-  return {one, options.share ? one : other};
 }
 
 // The layers that keep keys and values while they decode.
@@ -151,7 +115,9 @@ int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    print_model(config, stand_ins(config), arguments.shapes);
+    const TokenizerPair tokenizers =
+        stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+    print_model(config, tokenizers, arguments.shapes);
     return 0;
   }
   const ModelFiles files = read_model_files(arguments.path);

@@ -3,15 +3,16 @@
 #include "apps/commands/commands.h"
 #include "apps/config/config.h"
 #include "apps/run/log.h"
+#include "apps/run/memory_plan.h"
 #include "apps/run/resume.h"
 #include "apps/run/signals.h"
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
+#include "apps/tasks/stand_ins.h"
 #include "core/bfloat16_kernel.h"
 #include "core/blas.h"
 #include "core/device_runtime.h"
 #include "core/parallel.h"
-#include "data/files.h"
 
 namespace tapestry {
 namespace {
@@ -51,6 +52,18 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (!few.empty()) log.warn_of_machine(few);
 }
 
+// Before the data is read, which may take longer than all the rest.
+void expect_room(const Config& given, const Resume& resume, RunLog& log) {
+  Config config = given;
+  try {
+    const TokenizerPair stand_in = stand_ins(config, [](const std::string&) {});
+    expect_memory(config, resume.tokenizers().source ? resume.tokenizers() : stand_in);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kRuntime) throw;
+    log.warn(concat("the memory of this training could not be planned: ", error.what()));
+  }
+}
+
 }  // namespace
 
 int run_train(const TrainArguments& arguments, Ranks& ranks) {
@@ -72,6 +85,9 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     device = set_up_machine();
     folder = std::make_unique<RunFolder>(config.output_dir);
     resume = std::make_unique<Resume>(arguments.resume, *folder, config);
+    if (arguments.resume == "auto" && resume->goes_on()) {
+      folder->mend_links(resume->state().step, resume->state().best_step);
+    }
     settle_parts(config, *resume, ranks.size());
     log = std::make_unique<RunLog>(folder->path(), resume->state().step);
     for (const std::string& name : config.training.report_to) {
@@ -80,7 +96,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
                                           .keys = flat_keys(config),
                                           .metric = config.training.metric_for_best_model}));
     }
-    write_file(folder->file("config.yaml"), to_yaml(config));
+    folder->write("config.yaml", to_yaml(config));
     tell_start(config, *resume, *log);
   } else {
     log = RunLog::of_other_rank(ranks.prefix());
@@ -95,11 +111,12 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   tell_machine(config, device, ranks, *log);
   const std::string kernels = compare_kernels(ranks, config, *resume, *log);
 
+  if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
   // With what the task found in the data: classes, the format of images.
   if (folder) {
-    write_file(folder->file("config.yaml"),
-               to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
+    folder->write("config.yaml",
+                  to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
   }
   for (const HeldOut set : kHeldOut) {
     const int64_t examples = task->examples(set);

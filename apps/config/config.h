@@ -58,6 +58,7 @@ struct TrainingOptions {
   int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
+  int64_t divergence_patience = 100;    ///< updates in a row with a useless loss; 0: any number
   std::string metric_for_best_model;    ///< one of the task's; empty: its first
   std::vector<std::string> report_to;   ///< some of kReporters
   std::vector<std::string> modules_to_save;  ///< with adapters: what learns besides, as in `freeze`

@@ -279,8 +279,11 @@ void ConfigSection::read(const std::string& key, T& value, const char* meaning,
   } else if constexpr (std::same_as<T, std::string>) {
     read_string(key, value);
   } else if constexpr (std::integral<T>) {
-    constexpr auto kWidest = std::numeric_limits<int64_t>::max();
-    constexpr int64_t kLow = std::is_signed_v<T> ? int64_t{std::numeric_limits<T>::min()} : 0;
+    // So that no sum and no product of two sizes leaves 64 bits. A seed is no size.
+    constexpr auto kWidest = std::is_signed_v<T> ? int64_t{1} << 31  //
+                                                 : std::numeric_limits<int64_t>::max();
+    constexpr int64_t kLow =
+        std::is_signed_v<T> ? std::max(int64_t{std::numeric_limits<T>::min()}, -kWidest) : 0;
     constexpr int64_t kHigh = std::cmp_less(std::numeric_limits<T>::max(), kWidest)
                                   ? static_cast<int64_t>(std::numeric_limits<T>::max())
                                   : kWidest;

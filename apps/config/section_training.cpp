@@ -180,6 +180,12 @@ void bind_training(ConfigSection& s, Config& config) {
          "Checkpoints kept, the best and the last among them; 0: all.", at_least(0));
   s.read("early_stopping_patience", training.early_stopping_patience,
          "Stops after so many validations without a new best; 0: never.", at_least(0));
+  s.read_if(
+      !points, with_task, "divergence_patience", training.divergence_patience,
+      "Ends the run with exit code 4 after so many updates in a row whose loss is above that "
+      "of a uniform guess and of the run's beginning, by a tenth; those of the warm-up do not "
+      "count. 0: never.",
+      between(0, 1 << 30));
   std::vector<ConfigChoice<std::string>> metrics;
   for (const char* metric : config.task->metrics) metrics.push_back({metric, metric});
   if (reads_prompts(config)) {

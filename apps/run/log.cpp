@@ -1,6 +1,6 @@
 #include "apps/run/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -9,8 +9,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/run/appended_file.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace tapestry {
 namespace {
@@ -41,11 +43,32 @@ void cut_metrics(const std::string& path, int64_t last_step) {
 
 }  // namespace
 
+// A file of the run, and whether the user knows that it cannot be written.
+struct RunLog::WatchedFile {
+  explicit WatchedFile(const std::string& path) : file(path) {}
+  AppendedFile file;
+  bool told = false;
+};
+
 struct RunLog::Sinks {
   std::shared_ptr<spdlog::logger> logger;
-  std::string metrics_path;  ///< empty: there is no file
-  std::ofstream metrics;
+  std::shared_ptr<WatchedFile> messages, metrics;  ///< null: there are no files
   std::vector<std::unique_ptr<Reporter>> reporters;
+};
+
+class RunLog::MessageSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit MessageSink(std::shared_ptr<WatchedFile> to) : to_(std::move(to)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    to_->file.append({text.data(), text.size()});
+  }
+  void flush_() override {}
+
+  std::shared_ptr<WatchedFile> to_;
 };
 
 RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), loading_told_(steady_seconds()) {
@@ -55,19 +78,13 @@ RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), loading_told_(steady_secon
 }
 
 RunLog::RunLog(const std::string& folder, int64_t resumed_step) : RunLog() {
-  try {
-    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(folder + "/train.log");
-    file->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
-    sinks_->logger->sinks().push_back(file);
-  } catch (const spdlog::spdlog_ex& error) {
-    fail(ErrorKind::kRuntime, "[log] ", error.what());
-  }
-  sinks_->logger->flush_on(spdlog::level::info);
+  sinks_->messages = std::make_shared<WatchedFile>(folder + "/train.log");
+  auto sink = std::make_shared<MessageSink>(sinks_->messages);
+  sink->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
+  sinks_->logger->sinks().push_back(sink);
   const std::string metrics = folder + "/metrics.jsonl";
   cut_metrics(metrics, resumed_step);
-  sinks_->metrics_path = metrics;
-  sinks_->metrics.open(metrics, std::ios::app);
-  if (!sinks_->metrics) fail(ErrorKind::kRuntime, "[log] cannot write ", metrics, '.');
+  sinks_->metrics = std::make_shared<WatchedFile>(metrics);
 }
 
 RunLog::~RunLog() = default;
@@ -82,7 +99,8 @@ std::unique_ptr<RunLog> RunLog::of_other_rank(const std::string& prefix) {
 void RunLog::info(const std::string& message) {
   if (silent_) return;
   progress_.clear();
-  sinks_->logger->info("{}", message);
+  sinks_->logger->info("{}", printable(message));
+  watch(sinks_->messages.get());
 }
 
 void RunLog::warn(const std::string& message) {
@@ -91,7 +109,18 @@ void RunLog::warn(const std::string& message) {
 
 void RunLog::warn_of_machine(const std::string& message) {
   progress_.clear();
-  sinks_->logger->warn("warning: {}{}", prefix_, message);
+  sinks_->logger->warn("warning: {}{}", prefix_, printable(message));
+  watch(sinks_->messages.get());
+}
+
+void RunLog::watch(WatchedFile* watched) {
+  if (watched == nullptr) return;
+  const std::string& problem = watched->file.problem();
+  const bool news = !problem.empty() && !watched->told;
+  watched->told = !problem.empty();
+  if (!news) return;
+  warn_of_machine(concat(watched->file.path(), " cannot be written: ", problem,
+                         "; its lines are kept until it can"));
 }
 
 void RunLog::report_to(std::unique_ptr<Reporter> reporter) {
@@ -104,7 +133,7 @@ void RunLog::finish() {
 
 void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& values) {
   for (const auto& reporter : sinks_->reporters) reporter->metrics(step, kind, values);
-  if (!sinks_->metrics.is_open()) return;
+  if (sinks_->metrics == nullptr) return;
   Json line{{"step", step}, {"kind", kind}};
   for (const auto& [name, value] : values) {
     if (std::isfinite(value)) {
@@ -113,11 +142,13 @@ void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& 
       line[name] = nullptr;
     }
   }
-  sinks_->metrics << line.dump() << std::endl;
+  sinks_->metrics->file.append(line.dump() + '\n');
+  watch(sinks_->metrics.get());
 }
 
 bool RunLog::has_metrics(int64_t step, const std::string& kind) const {
-  std::ifstream in(sinks_->metrics_path);
+  if (sinks_->metrics == nullptr) return false;
+  std::ifstream in(sinks_->metrics->file.path());
   for (std::string line; std::getline(in, line);) {
     if (step_of(line) != step) continue;
     if (Json::parse(line).value("kind", "") == kind) return true;

@@ -1,5 +1,6 @@
 // The outputs of a run: messages go to stderr and train.log, numbers to metrics.jsonl and to
-// reporters, progress to a terminal.
+// reporters, progress to a terminal. Files that cannot be written for a while get their lines
+// later.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,11 @@ class RunLog {
 
  private:
   struct Sinks;
+  struct WatchedFile;
+  class MessageSink;
+  /// Warns when the file cannot be written any more.
+  void watch(WatchedFile* watched);
+
   std::unique_ptr<Sinks> sinks_;
   ProgressLine progress_;
   double loading_told_;  ///< when

@@ -17,6 +17,7 @@
 #include "core/clock.h"
 #include "core/cores.h"
 #include "core/distributed/transport_mpi.h"
+#include "core/printable.h"
 
 namespace tapestry {
 namespace {
@@ -42,7 +43,7 @@ int rank_of_launcher() {
   return 0;
 }
 
-void tell(const std::string& line) { std::cerr << line + '\n' << std::flush; }
+void tell(const std::string& line) { std::cerr << printable(line) + '\n' << std::flush; }
 
 }  // namespace
 

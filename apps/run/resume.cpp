@@ -1,6 +1,8 @@
 #include "apps/run/resume.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <string_view>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
@@ -44,6 +46,15 @@ void check_whole(const Checkpoint& checkpoint) {
     fail(ErrorKind::kData, "[train] ", path, " has no ", name,
          ": no training goes on from it. Start one from its weights with init_from=", path, '.');
   }
+}
+
+// A folder that somebody renamed, or whose files are of two checkpoints.
+void check_step(const Checkpoint& checkpoint, const TrainerState& state) {
+  const std::string name = std::filesystem::canonical(checkpoint.folder()).filename();
+  constexpr std::string_view kPrefix = "checkpoint-";
+  if (!name.starts_with(kPrefix) || name == concat(kPrefix, state.step)) return;
+  fail(ErrorKind::kData, "[train] ", checkpoint.folder(), " is of update ", state.step, " by its ",
+       kTrainerStateFile, '.');
 }
 
 void check_latest(const RunFolder& folder, int64_t step, const std::string& path) {
@@ -156,6 +167,7 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
     check_whole(*found);
     const ByteSource& state = found->open(kTrainerStateFile);
     state_ = parse_trainer_state(bytes_of(state), state.name);
+    check_step(*found, state_);
     if (how != "auto") check_latest(folder, state_.step, found->folder());
     go_on(*std::move(found), config);
   } else if (!config.init_from.empty()) {

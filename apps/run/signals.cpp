@@ -1,9 +1,11 @@
 #include "apps/run/signals.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 
 #include "core/error.h"
@@ -11,14 +13,39 @@
 namespace tapestry {
 namespace {
 
+constexpr int64_t kNobody = -1;
+
 std::atomic<int> first_signal = 0;
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<int>::is_always_lock_free);  // otherwise a signal handler must not use it
+std::atomic<int64_t> first_milliseconds = kNobody;
+static_assert(std::atomic<int>::is_always_lock_free &&
+              std::atomic<int64_t>::is_always_lock_free);  // else no signal handler may use them
+
+int64_t milliseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
+}
+
+// timeout(1) and job managers send a signal to the process and to its group: the same word twice.
+// Whoever presses keys means it the second time.
+bool is_repeated(int signal, int64_t since) {
+  constexpr int64_t kOneWord = 500;
+  return signal == SIGINT || (signal != SIGUSR1 && milliseconds() - since >= kOneWord);
+}
 
 void handle(int signal) {
-  if (signal == SIGINT && interrupted.exchange(true)) _exit(128 + SIGINT);
+  int64_t since = kNobody;
+  if (!first_milliseconds.compare_exchange_strong(since, milliseconds()) &&
+      is_repeated(signal, since)) {
+    _exit(128 + signal);
+  }
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action;
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -28,14 +55,25 @@ void install_signal_handlers() {
   std::memset(&action, 0, sizeof action);
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    if (signal == SIGHUP && is_ignored(SIGHUP)) continue;
     check(sigaction(signal, &action, nullptr) == 0, "signals", "cannot handle signal ", signal,
           '.');
   }
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 const char* name_of_signal(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "SIGUSR1";
+  }
 }
 
 int pending_signal() { return first_signal.load(); }

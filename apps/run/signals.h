@@ -1,11 +1,12 @@
-// SIGINT, SIGTERM and SIGUSR1 (which mpirun passes on, and waits) set a flag, which the training
-// loop checks between two updates.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 (which mpirun passes on, and waits) set a flag, which the
+// training loop checks.
 #pragma once
 
 namespace tapestry {
 
-/// After this call these signals set the flag instead of ending the process. A second SIGINT
-/// ends it at once, with exit code 130 and without saving.
+/// After this call these signals set the flag instead of ending the process. A second one, but
+/// SIGUSR1, ends it at once, with exit code 128 and its number, and without saving. SIGHUP stays
+/// ignored where it was (nohup), and a reader of stdout or stderr that goes away ends nothing.
 void install_signal_handlers();
 
 /// The signal that asked the process to stop (the first one), or 0.

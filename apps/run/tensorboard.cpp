@@ -113,16 +113,13 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-TensorBoard::TensorBoard(const ReportedRun& run) {
-  const bool first = !has_event_files(run.folder);
-  const std::string path = new_path(run.folder);
-  file_.open(path, std::ios::binary);
-  if (!file_) fail(ErrorKind::kRuntime, "[log] cannot write ", path, '.');
+TensorBoard::TensorBoard(const ReportedRun& run)
+    : first_(!has_event_files(run.folder)), file_(new_path(run.folder)) {
   event(0, event_field::kFileVersion, "brain.Event:2");
   // Readers forget what they know of these updates: they come again.
   event(run.resumed_step + 1, event_field::kSessionLog,
         ProtobufWriter().integer(1, kSessionStarts).text());
-  if (first) describe(run);
+  if (first_) describe(run);
 }
 
 void TensorBoard::describe(const ReportedRun& run) {
@@ -180,8 +177,7 @@ void TensorBoard::record(std::string_view bytes) {
   append_little_endian(out, masked(crc32c(length)));
   out += bytes;
   append_little_endian(out, masked(crc32c(bytes)));
-  file_.write(out.data(), static_cast<std::streamsize>(out.size()));
-  file_.flush();
+  file_.append(out);
 }
 
 }  // namespace tapestry

@@ -6,10 +6,10 @@
 // Source: TensorBoard's summary/writer/record_writer.py and compat/proto/{event,summary}.proto.
 #pragma once
 
-#include <fstream>
 #include <string>
 #include <string_view>
 
+#include "apps/run/appended_file.h"
 #include "apps/run/reporter.h"
 #include "data/protobuf.h"
 
@@ -34,7 +34,8 @@ class TensorBoard : public Reporter {
   void event(int64_t step, uint32_t field, std::string_view content);
   void record(std::string_view bytes);
 
-  std::ofstream file_;
+  const bool first_;  ///< of the run's event files
+  AppendedFile file_;
 };
 
 }  // namespace tapestry

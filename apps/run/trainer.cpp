@@ -71,6 +71,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
   if (resume.goes_on()) {
     saved_step_ = state_.step;
     agreed_seconds_ = state_.seconds;
+    protect_earlier();
     load_checkpoint(resume);
   } else {
     if (!config.init_from.empty()) share(values_of(params_));
@@ -91,7 +92,7 @@ void Trainer::defer_statistics() {
   statistics_.emplace(std::move(running));
 }
 
-void Trainer::launch_update() {
+bool Trainer::launch_update() {
   const TrainingOptions& training = config_.training;
   const double before = steady_seconds(), waited = window_.waited;
   ranks_.communicator().doing("computing an update");
@@ -100,6 +101,10 @@ void Trainer::launch_update() {
       .size = agree_on(task_.next_update(training.gradient_accumulation_steps / ranks_.size())),
       .sums = {}};
   std::vector<Tensor> sums = compute_gradients(launched.size);
+  if (sums.empty()) {
+    optimizer_.zero_grad();
+    return false;
+  }
   exchange(sums, steady_seconds() - before - (window_.waited - waited));
   for (const Tensor& of_one : sums) launched.sums.emplace_back(of_one);
   // Now the device has enough to do: time to hear of the update before.
@@ -112,6 +117,13 @@ void Trainer::launch_update() {
   if (exchange_) exchange_->share_parameters();
   window_.tokens += launched.size.tokens;
   launched_ = std::move(launched);
+  return true;
+}
+
+// Others wait for this rank's gradients, parts are half collected, and running statistics have
+// moved.
+bool Trainer::can_leave_update() const {
+  return ranks_.is_alone() && exchange_ == nullptr && config_.model.norm != NormKind::kBatch;
 }
 
 std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size) {
@@ -122,6 +134,7 @@ std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size) {
   const int64_t first = size.micro_batches * ranks_.rank();
   std::vector<Tensor> sums;
   for (int64_t i = 0; i < size.micro_batches; ++i) {
+    if (i > 0 && can_leave_update() && pending_signal() != 0) return {};
     // Its number in the update, whichever rank computes it.
     const auto number = static_cast<uint32_t>(first + i);
     const auto forward_and_backward = [&] {
@@ -159,6 +172,7 @@ void Trainer::finish_update() {
   if (!result.finite) return report_skipped(update);
   if (ema_) ema_->update();
   state_.skipped_in_a_row = 0;
+  watch_loss(update);
   window_.loss += update.loss * targets;
   window_.nll += update.nll * targets;
   window_.grad_norm = update.grad_norm;
@@ -185,9 +199,13 @@ int Trainer::run() {
   }
   if (exchange_) log_.info(ranks_and_parts());
   if (state_.step < total_steps_) log_.info("learning rate: " + rates_to_come());
+  if (schedule_.warmup() > total_steps_) {
+    log_.warn(concat("the warm-up of ", schedule_.warmup(), " updates is longer than the run, ",
+                     total_steps_));
+  }
   while (!is_over()) {
     const double before = steady_seconds();
-    launch_update();
+    if (!launch_update()) return stop(pending_signal());
     ++state_.step;
     state_.position = task_.position();
     state_.seconds = steady_seconds() - started;
@@ -200,15 +218,13 @@ int Trainer::run() {
     const bool best = (due(training.eval_steps) || is_over()) && validate();
     state_.seconds = steady_seconds() - started;
     if (ranks_.is_alone()) agreed_seconds_ = state_.seconds;
-    if (due(training.save_steps) || best || is_over()) save(best);
+    if (due(training.save_steps) || best || save_is_late_ || is_over()) save(best);
 
-    if (const int signal = ranks_.is_alone() ? pending_signal() : stop_signal_; signal != 0) {
-      save(false);
-      log_.info(concat("stopped by ", name_of_signal(signal), " after update ", state_.step,
-                       "; the same command (--resume auto) goes on from here"));
-      return 128 + signal;
-    }
+    const int signal = ranks_.is_alone() ? pending_signal() : stop_signal_;
+    if (signal != 0) return stop(signal);
   }
+  finish_update();
+  if (is_ill()) diverged("the last update or validation is not finite");
   if (patience_is_over()) {
     log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
                      fmt::format("{:.2f}", state_.best_metric), " of update ", state_.best_step,
@@ -223,6 +239,17 @@ int Trainer::run() {
   measure_test();
   log_.finish();
   return 0;
+}
+
+int Trainer::stop(int signal) {
+  save(false);
+  const int64_t step = saved_step_;
+  const std::string where =
+      step == state_.step ? "from here" : concat("from the checkpoint of update ", step);
+  log_.info(concat(
+      "stopped by ", name_of_signal(signal), " after update ", state_.step,
+      step < 0 ? "; nothing was saved" : "; the same command (--resume auto) goes on " + where));
+  return 128 + signal;
 }
 
 bool Trainer::patience_is_over() const {

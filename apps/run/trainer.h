@@ -34,7 +34,8 @@ class Trainer {
 
   /// Trains to the end, or until a signal or a time limit: saves, and returns the exit code (0, or
   /// 128 and the signal's number). Throws Error(kDiverged) after ten updates in a row without a
-  /// finite loss and gradient.
+  /// finite loss and gradient, or training.divergence_patience of them with a useless loss, and at
+  /// the end where the last update or validation was not finite. Nothing is saved meanwhile.
   int run();
 
  private:
@@ -59,10 +60,14 @@ class Trainer {
   };
 
   /// Forward, backward, and the optimizer's step. On a GPU this waits only for the update before.
-  void launch_update();
+  /// False where a signal came while micro-batches were left: then nothing has changed.
+  bool launch_update();
+  /// Whether an update can be left in its middle, since nothing of it is anywhere yet.
+  bool can_leave_update() const;
   /// Running statistics wait for the moments of all ranks.
   void defer_statistics();
-  /// The gradients of this rank's micro-batches. Returns their CrossEntropy::sums.
+  /// The gradients of this rank's micro-batches. Returns their CrossEntropy::sums; none where a
+  /// signal came before the last.
   std::vector<Tensor> compute_gradients(const UpdateSize& size);
 
   // Of several ranks. All of them call each of these, and whether they do follows from what all
@@ -86,6 +91,12 @@ class Trainer {
   /// Waits for the update that was launched last, if any: counts it, and warns when it was skipped.
   void finish_update();
   void report_skipped(const Update& update);
+  /// Counts an update that was finite as good or useless.
+  void watch_loss(const Update& update);
+  [[noreturn]] void diverged(const std::string& what) const;
+  /// Whether the last update, or the last validation, was not finite: the weights are not worth
+  /// keeping.
+  bool is_ill() const { return state_.skipped_in_a_row > 0 || !validation_is_finite_; }
   /// Says how training goes, when it is time to.
   void report(bool logged);
   std::map<std::string, double> measure(HeldOut set);
@@ -94,7 +105,10 @@ class Trainer {
   /// Measures the test set with the best checkpoint, if this was not done at this update before.
   /// The model then holds that checkpoint's parameters: training is over.
   void measure_test();
+  /// Later where the weights are ill, unless they are the best.
   void save(bool best);
+  /// Saves, and returns the exit code.
+  int stop(int signal);
   bool patience_is_over() const;
   /// Of an update, counted from 1, as the validations up to now have it.
   double rate_of(int64_t step) const;
@@ -104,6 +118,8 @@ class Trainer {
   void watch_plateau(const std::map<std::string, double>& metrics);
   void load_training_tensors(const Resume& resume);
   void load_checkpoint(const Resume& resume);
+  /// What came before the checkpoint that a run goes on from stays until that one is proved good.
+  void protect_earlier();
   NamedTensors whole_state();
   NamedTensors whole_masters();
   bool has_pieces() const;
@@ -129,6 +145,9 @@ class Trainer {
   Window window_;
   std::optional<Launched> launched_;
   int64_t saved_step_ = -1;
+  int64_t good_step_ = -1;  ///< the last one saved whose weights an update then found good
+  bool save_is_late_ = false;
+  bool validation_is_finite_ = true;
   double agreed_seconds_ = 0;  ///< state_.seconds of rank 0 after the last update
   int stop_signal_ = 0;        ///< that some rank got
 };

@@ -3,6 +3,7 @@
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/run/trainer.h"
+#include "core/finite.h"
 
 namespace tapestry {
 namespace {
@@ -13,7 +14,7 @@ const std::string kTrainedPrefix = "parameter/", kAveragePrefix = "average/";
 // Those of `tensors` that the file has.
 void load_those_of(const TensorReader& file, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    if (file.find(name) != nullptr) file.read(name, tensor);
+    if (file.find(name) != nullptr) read_finite(file, name, tensor);
   }
 }
 
@@ -65,6 +66,13 @@ void Trainer::load_training_tensors(const Resume& resume) {
   share(ema_->state());
 }
 
+void Trainer::protect_earlier() {
+  if (folder_ == nullptr) return;
+  for (const int64_t step : folder_->steps()) {
+    if (step < state_.step) good_step_ = step;
+  }
+}
+
 // Of all parameters, whatever part of it this rank has.
 NamedTensors Trainer::whole_state() {
   return exchange_ ? exchange_->gather_state(optimizer_) : optimizer_.state();
@@ -107,6 +115,11 @@ void Trainer::begin_averages() {
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   finish_update();
+  save_is_late_ = is_ill() && !best;
+  if (save_is_late_) return;
+  for (const auto& [name, var] : params_) {
+    if (first_not_finite(var.value())) diverged(name + " is not finite any more");
+  }
   ranks_.communicator().doing("saving");
   expect_equal_parameters();
   const NamedTensors optimizer_state = whole_state(), all_masters = whole_masters();
@@ -135,6 +148,7 @@ void Trainer::save(bool best) {
   };
   content[kOptimizerFile] = [&](const ByteSink& sink) { write_safetensors(training, {}, sink); };
   content[kTrainerStateFile] = to_json(state_);
+  folder_->protect(good_step_);
   folder_->commit(state_.step, content, best, config_.training.save_total_limit);
 }
 

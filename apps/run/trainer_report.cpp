@@ -23,10 +23,38 @@ void Trainer::report_skipped(const Update& update) {
   log_.warn(concat("update ", update.step, " is skipped: ", what, " is not finite (",
                    state_.skipped_in_a_row, " in a row, ", state_.skipped_updates, " in all)"));
   if (state_.skipped_in_a_row < kMostSkippedInARow) return;
-  fail(ErrorKind::kDiverged, "[train] ", kMostSkippedInARow,
-       " updates in a row had no finite loss and gradient, the last at update ", update.step,
-       "; lower the learning rate or raise warmup_steps. The last good checkpoint is in ",
-       config_.output_dir, '.');
+  diverged(concat(kMostSkippedInARow,
+                  " updates in a row had no finite loss and gradient, the last at update ",
+                  update.step));
+}
+
+// A loss of these weights is what tells whether those of the checkpoint before were good.
+void Trainer::watch_loss(const Update& update) {
+  constexpr double kMargin = 1.1;  // a batch may begin a little above the others
+  if (state_.first_nll == 0) state_.first_nll = update.nll;
+  const double bound = kMargin * std::max(task_.guess_nll(), state_.first_nll);
+  if (update.nll <= bound) {
+    state_.above_guess_in_a_row = 0;
+    if (saved_step_ < update.step) good_step_ = saved_step_;
+    return;
+  }
+  const int64_t patience = config_.training.divergence_patience;
+  if (update.step <= schedule_.warmup() || patience == 0) return;
+  if (++state_.above_guess_in_a_row < patience) return;
+  diverged(
+      fmt::format("the nll of {} updates in a row is above {:.4g}, that of a uniform guess or "
+                  "of the first update and a tenth more; at update {} it is {:.4g}",
+                  state_.above_guess_in_a_row, bound, update.step, update.nll));
+}
+
+void Trainer::diverged(const std::string& what) const {
+  const std::string good =
+      good_step_ < 0
+          ? "No checkpoint of this run is known to be good"
+          : concat("The last good checkpoint is ", config_.output_dir, "/checkpoint-", good_step_,
+                   "; --resume with it and another output_dir goes on from there");
+  fail(ErrorKind::kDiverged, "[train] ", what, "; lower the learning rate or raise warmup_steps. ",
+       good, '.');
 }
 
 void Trainer::report(bool logged) {

@@ -18,12 +18,51 @@ Json json_of(const PlateauState& plateau) {
               {"cooldown_left", plateau.cooldown_left}};
 }
 
-PlateauState plateau_of(const Json& value) {
-  return {.scale = value.at("scale"),
-          .has_best = value.at("has_best"),
-          .best = value.at("best"),
-          .without_best = value.at("without_best"),
-          .cooldown_left = value.at("cooldown_left")};
+/// The keys of one object of the file.
+class Reader {
+ public:
+  Reader(const Json& object, const std::string& name) : object_(object), name_(name) {}
+
+  bool has(const char* key) const { return object_.contains(key); }
+  Reader inside(const char* key) const { return {object_.at(key), name_}; }
+
+  int64_t count(const char* key, int64_t low = 0, int64_t high = kMost) const {
+    const Json& value = object_.at(key);
+    const bool fits = value.is_number_integer() && value >= low && value <= high;
+    if (!fits) refuse(key, concat("an integer from ", low, " to ", high));
+    return value;
+  }
+  double number(const char* key) const {
+    const Json& value = object_.at(key);
+    if (!value.is_number()) refuse(key, "a number");
+    return value;
+  }
+  double positive_or_0(const char* key, double high) const {
+    const double value = number(key);
+    if (!(value >= 0 && value <= high)) refuse(key, concat("a number from 0 to ", high));
+    return value;
+  }
+  bool truth(const char* key) const { return object_.at(key); }
+  std::string text(const char* key) const { return object_.at(key); }
+
+ private:
+  static constexpr int64_t kMost = int64_t{1} << 53;  // of updates, or anything else
+
+  [[noreturn]] void refuse(const char* key, const std::string& expected) const {
+    fail(ErrorKind::kData, "[checkpoint] ", name_, ": ", key, " must be ", expected, ", got ",
+         object_.at(key).dump(), '.');
+  }
+
+  const Json& object_;
+  const std::string& name_;
+};
+
+PlateauState plateau_of(const Reader& value) {
+  return {.scale = value.positive_or_0("scale", 1),
+          .has_best = value.truth("has_best"),
+          .best = value.number("best"),
+          .without_best = value.count("without_best"),
+          .cooldown_left = value.count("cooldown_left")};
 }
 
 }  // namespace
@@ -38,6 +77,9 @@ std::string to_json(const TrainerState& state) {
              {"skipped_updates", state.skipped_updates},
              {"skipped_in_a_row", state.skipped_in_a_row},
              {"seconds", state.seconds}};
+  // Older checkpoints know neither.
+  if (state.first_nll > 0) value["first_nll"] = state.first_nll;
+  if (state.above_guess_in_a_row > 0) value["above_guess_in_a_row"] = state.above_guess_in_a_row;
   // Older checkpoints have one part.
   if (state.parts != 1) value["parts"] = state.parts;
   if (!state.kernels.empty()) value["kernels"] = state.kernels;
@@ -52,19 +94,25 @@ std::string to_json(const TrainerState& state) {
 
 TrainerState parse_trainer_state(const std::string& json, const std::string& name) {
   try {
-    const Json value = Json::parse(json);
+    constexpr double kMostSeconds = 1e10, kLargestLoss = 1e300;
+    const Json object = Json::parse(json);
+    const Reader value(object, name);
     TrainerState state;
-    state.step = value.at("step");
-    state.position = {value.at("epoch"), value.at("batch")};
-    state.best_metric = value.at("best_metric");
-    state.best_step = value.at("best_step");
-    state.validations_without_best = value.at("validations_without_best");
-    state.skipped_updates = value.at("skipped_updates");
-    state.skipped_in_a_row = value.at("skipped_in_a_row");
-    state.seconds = value.at("seconds");
-    state.parts = value.value("parts", state.parts);
-    state.kernels = value.value("kernels", state.kernels);
-    if (value.contains("plateau")) state.plateau = plateau_of(value.at("plateau"));
+    state.step = value.count("step");
+    state.position = {value.count("epoch"), value.count("batch")};
+    state.best_metric = value.number("best_metric");
+    state.best_step = value.count("best_step", -1, state.step);
+    state.validations_without_best = value.count("validations_without_best");
+    state.skipped_updates = value.count("skipped_updates", 0, state.step);
+    state.skipped_in_a_row = value.count("skipped_in_a_row", 0, state.skipped_updates);
+    state.seconds = value.positive_or_0("seconds", kMostSeconds);
+    if (value.has("first_nll")) state.first_nll = value.positive_or_0("first_nll", kLargestLoss);
+    if (value.has("above_guess_in_a_row")) {
+      state.above_guess_in_a_row = value.count("above_guess_in_a_row", 0, state.step);
+    }
+    if (value.has("parts")) state.parts = value.count("parts", 1);
+    if (value.has("kernels")) state.kernels = value.text("kernels");
+    if (value.has("plateau")) state.plateau = plateau_of(value.inside("plateau"));
     return state;
   } catch (const Json::exception& error) {
     fail(ErrorKind::kData, "[checkpoint] ", name, ": ", error.what());

@@ -18,13 +18,16 @@ struct TrainerState {
   int64_t validations_without_best = 0;
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
+  double first_nll = 0;              ///< per target, of the first update that was finite; 0: none
+  int64_t above_guess_in_a_row = 0;  ///< updates whose loss tells less than a guess
   int64_t parts = 1;     ///< of an update: another number sums gradients in another order
   std::string kernels;   ///< kernel_probe() of the CPU; empty: not known
   double seconds = 0;    ///< spent training, over all starts
   PlateauState plateau;  ///< reduce_lr_on_plateau
 };
 std::string to_json(const TrainerState& state);
-/// `name` is the file's, for messages. Throws Error(kData) when a key is missing or mistyped.
+/// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or
+/// holds what no training writes.
 TrainerState parse_trainer_state(const std::string& json, const std::string& name);
 
 }  // namespace tapestry

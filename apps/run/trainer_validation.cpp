@@ -58,6 +58,9 @@ bool Trainer::validate() {
          "', this task's validation has no such metric.");
   }
   const double value = found->second;
+  // Of some tasks only the loss is known to be finite where all is well.
+  const auto loss = metrics.find("loss");
+  validation_is_finite_ = std::isfinite(loss == metrics.end() ? value : loss->second);
   const bool better =
       larger_is_better(name) ? value > state_.best_metric : value < state_.best_metric;
   const bool best = std::isfinite(value) && (state_.best_step < 0 || better);

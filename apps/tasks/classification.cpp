@@ -1,9 +1,11 @@
 #include "apps/tasks/classification.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/image_batching.h"
@@ -201,6 +203,9 @@ class ClassificationTask : public TrainingTask {
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
     return loss_over<Kind>(model_, data_.held_out[set], options, crew_).metrics();
   }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_.config.data.labels.size()));
+  }
   std::map<std::string, std::string> files() const override { return model_.files(); }
 
  private:
@@ -253,6 +258,11 @@ std::string shapes(const Config& config, const TokenizerPair& tokenizers) {
   return shape_flow<SequenceClassifier>(config, tokenizers);
 }
 
+DryTraining dry(const Config& config, const TokenizerPair& tokenizers) {
+  if (reads_images(config)) return dry_training<ImageClassifier>(config, tokenizers);
+  return dry_training<SequenceClassifier>(config, tokenizers);
+}
+
 GradcheckCase gradcheck_case(const std::string& name, ModelType type, const ModelOptions& options) {
   if (type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
   if (type == ModelType::kLinear) return linear_classifier_gradcheck(name, options);
@@ -272,7 +282,8 @@ extern const Task kClassification{{.name = "classification",
                                   parameters,
                                   evaluate,
                                   gradcheck_case,
-                                  shapes};
+                                  shapes,
+                                  dry};
 
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line) {

@@ -107,6 +107,7 @@ extern const Task kDenoising{{.name = "denoising",
                              encoder_decoder_parameters,
                              evaluate,
                              encoder_decoder_case,
-                             encoder_decoder_shapes};
+                             encoder_decoder_shapes,
+                             encoder_decoder_dry_training};
 
 }  // namespace tapestry

@@ -20,6 +20,13 @@ std::string encoder_decoder_shapes(const Config& config, const TokenizerPair& to
   return shape_flow<EncoderDecoder>(config, tokenizers);
 }
 
+DryTraining encoder_decoder_dry_training(const Config& config, const TokenizerPair& tokenizers) {
+  if (config.model_type == ModelType::kRnnAttention) {
+    return dry_training<RnnAttention>(config, tokenizers);
+  }
+  return dry_training<EncoderDecoder>(config, tokenizers);
+}
+
 GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
                                    const ModelOptions& options) {
   if (type == ModelType::kRnnAttention) return rnn_attention_gradcheck(name, options);

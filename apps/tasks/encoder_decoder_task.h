@@ -1,11 +1,13 @@
 // Shared by the tasks that train encoder-decoders: batches, loss, and the choice of the model.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/dry_training.h"
 #include "apps/tasks/task.h"
 #include "data/loader.h"
 
@@ -59,6 +61,9 @@ class EncoderDecoderTask : public TrainingTask {
     return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
   }
   DataPosition position() const override { return loader_->position(); }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_->tokenizers.target->vocab_size()));
+  }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  protected:
@@ -80,10 +85,11 @@ std::unique_ptr<TrainingTask> make_task_of_model(const Config& config, Tokenizer
   return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), place, report);
 }
 
-/// Task::parameters, Task::shapes and Task::gradcheck of such a task.
+/// Task::parameters, Task::shapes, Task::dry and Task::gradcheck of such a task.
 std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& config,
                                                              const TokenizerPair& tokenizers);
 std::string encoder_decoder_shapes(const Config& config, const TokenizerPair& tokenizers);
+DryTraining encoder_decoder_dry_training(const Config& config, const TokenizerPair& tokenizers);
 GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
                                    const ModelOptions& options);
 

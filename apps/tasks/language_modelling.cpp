@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
@@ -116,6 +117,9 @@ class LanguageModellingTask : public TrainingTask {
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
     return loss_over(*model_, held_out_[set], options, crew_).metrics();
   }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
+  }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
@@ -177,7 +181,8 @@ extern const Task kClm{{.name = "clm",
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/true);
                        },
-                       shape_flow<LanguageModel>};
+                       shape_flow<LanguageModel>,
+                       dry_training<LanguageModel>};
 
 extern const Task kMlm{{.name = "mlm",
                         .abilities = kModelsText | kFillsMasks,
@@ -193,7 +198,8 @@ extern const Task kMlm{{.name = "mlm",
                        [](const std::string& name, ModelType, const ModelOptions& options) {
                          return language_model_gradcheck(name, options, /*causal=*/false);
                        },
-                       shape_flow<LanguageModel>};
+                       shape_flow<LanguageModel>,
+                       dry_training<LanguageModel>};
 
 double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
 

@@ -143,6 +143,9 @@ class PromptTask : public TrainingTask {
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
     return tapestry::measure(*model_, held_out_[set], options, crew_);
   }
+  double guess_nll() const override {
+    return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
+  }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:

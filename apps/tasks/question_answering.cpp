@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/answer_scores.h"
@@ -223,7 +224,8 @@ extern const Task kQuestionAnswering{
     [](const std::string& name, ModelType, const ModelOptions& options) {
       return span_extractor_gradcheck(name, options);
     },
-    shape_flow<SpanExtractor>};
+    shape_flow<SpanExtractor>,
+    dry_training<SpanExtractor>};
 
 QuestionOptions question_options(const Config& config) {
   return {.max_length = config.data.corpus.max_length,

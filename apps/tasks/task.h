@@ -5,6 +5,7 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -73,6 +74,8 @@ class TrainingTask {
   virtual int64_t batches_in_epoch() const = 0;
   /// Examples of a set that is held out; 0: there is none.
   virtual int64_t examples(HeldOut set) const = 0;
+  /// The nll of a target that is drawn evenly from all; infinite where none is drawn from a list.
+  virtual double guess_nll() const { return std::numeric_limits<double>::infinity(); }
   /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more where they
   /// apply.
   virtual std::map<std::string, double> measure(HeldOut set,
@@ -116,6 +119,7 @@ inline LoadContext load_context(const Config& config, const Report& report, Held
   return load_context(config, report, set == HeldOut::kTest ? "test" : "valid");
 }
 
+struct DryTraining;
 struct Evaluation;
 struct ModelFiles;
 
@@ -135,6 +139,8 @@ struct Task : TaskKind {
   GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
   /// The shapes that go through the config's model, a part of it a line (apps/tasks/shape_flow.h).
   std::string (*shapes)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
+  /// The config's model with the loss of its largest batch (apps/tasks/dry_training.h).
+  DryTraining (*dry)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
 };
 
 /// "training data: 29000 read, 29000 kept", and "(cached)" if nothing was encoded.

@@ -175,6 +175,7 @@ extern const Task kTranslation{{.name = "translation",
                                encoder_decoder_parameters,
                                evaluate,
                                encoder_decoder_case,
-                               encoder_decoder_shapes};
+                               encoder_decoder_shapes,
+                               encoder_decoder_dry_training};
 
 }  // namespace tapestry

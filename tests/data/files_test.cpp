@@ -1,7 +1,9 @@
 #include "data/files.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
+#include "data/unpacked_file.h"
 #include "tests/data/files.h"
 
 namespace tapestry {
@@ -27,6 +29,20 @@ TEST(WholeFiles, ThatCannotBeReadAreErrors) {
               HasSubstr("none cannot be opened: No such file or directory."));
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_file(folder.path("")); }),
               HasSubstr("is a directory, expected a file."));
+}
+
+// A pipe without a writer would never open, a device never end.
+TEST(WholeFiles, AreNeitherPipesNorDevices) {
+  TempFolder folder;
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_file(pipe); }),
+              HasSubstr("pipe is a pipe, expected a file."));
+  for (const auto& read : {read_file, read_unpacked}) {
+    EXPECT_THAT(error_of(ErrorKind::kData, [&] { read("/dev/zero"); }),
+                HasSubstr("/dev/zero is a device, expected a file."));
+    EXPECT_EQ(read("/dev/null"), "");
+  }
 }
 
 TEST(WholeFiles, ThatCannotBeWrittenAreErrors) {

@@ -175,6 +175,38 @@ TEST_F(Images, OtherFilesAreNamed) {
                         "channel."));
 }
 
+// Of a file that is cut the rest would be whatever the memory holds.
+TEST_F(Images, PnmFilesHoldWhatTheyPromise) {
+  const auto message = [&](const std::string& bytes) {
+    ImageSize size;
+    return error_of(ErrorKind::kData, [&] { read_image(folder_.write("a.pnm", bytes), size); });
+  };
+  for (const Picture& picture : {kGrey, kColour}) {
+    const std::string whole = pnm_file(picture);
+    for (size_t length = 3; length < whole.size(); ++length) {
+      EXPECT_THAT(message(whole.substr(0, length)), HasSubstr("a.pnm must h")) << length;
+    }
+  }
+  EXPECT_THAT(message("P5 2 1 65535\n1234"),
+              HasSubstr("a.pnm must have a largest value from 1 to 255, got 65535."));
+  EXPECT_THAT(message("P5 16384 65535 255\nx"),
+              HasSubstr("a.pnm must hold 16384 x 65535 x 1 bytes behind its header, got 1."));
+  EXPECT_THAT(message("P6 0 1 255\n"), HasSubstr("a width from 1 to 65536, got 0."));
+  ImageSize size;
+  EXPECT_THAT(read_image(folder_.write("a", "P5#grey\n# 9\n2\t1 255\nab"), size),
+              ElementsAre('a', 'b'));
+}
+
+// The library knows more formats than the manual names, and was tried with fewer.
+TEST_F(Images, OtherFormatsAreRefused) {
+  ImageSize size;
+  const std::string gif = "GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x01";
+  for (const std::string& bytes : {std::string("BM0123456789"), gif}) {
+    EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_image(folder_.write("a", bytes), size); }),
+                HasSubstr("it begins as none of them."));
+  }
+}
+
 TEST_F(Images, AListNamesLabelsAndFiles) {
   folder_.write("one.png", png_file(kGrey));
   Picture other = kGrey;

@@ -143,8 +143,9 @@ TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
   const Outcome outcome = tapestry("--help");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
-  for (const char* command : {"train", "translate", "generate", "fill-mask", "classify", "score",
-                              "evaluate", "gradcheck", "inspect", "average", "bench", "predict"}) {
+  for (const char* command :
+       {"train", "translate", "generate", "fill-mask", "classify", "score", "evaluate", "gradcheck",
+        "inspect", "plan", "average", "bench", "predict"}) {
     EXPECT_THAT(outcome.out, HasSubstr(command));
     const Outcome help = tapestry(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << command;

@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -86,6 +90,55 @@ TEST_F(LogTest, ResumingCutsWhatIsWrittenAgain) {
       lines_of("metrics.jsonl"),
       ElementsAre(R"({"step":10,"kind":"train","loss":2.0})", R"({"step":20,"kind":"train"})",
                   R"({"step":20,"kind":"valid"})", R"({"step":30,"kind":"train"})"));
+}
+
+// A limit on the size of files fails like a full disk, halfway through a line, too.
+TEST_F(LogTest, LinesThatCannotBeWrittenComeWhenTheyCan) {
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    const rlim_t before = limit.rlim_cur;
+    RunLog log(folder_, 0);
+    log.metrics(1, "train", {{"loss", 1}});
+    limit.rlim_cur = 50;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    log.metrics(2, "train", {{"loss", 2}});
+    log.info("a message");
+    log.metrics(3, "train", {{"loss", 3}});
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    log.metrics(4, "train", {{"loss", 4}});
+    log.info("the last");
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  std::vector<std::string> expected;
+  for (int step = 1; step <= 4; ++step) {
+    expected.push_back(concat(R"({"step":)", step, R"(,"kind":"train","loss":)", step, ".0}"));
+  }
+  EXPECT_EQ(lines_of("metrics.jsonl"), expected);
+  const std::vector<std::string> messages = lines_of("train.log");
+  const auto warnings = std::count_if(messages.begin(), messages.end(), [](const auto& line) {
+    return line.find("metrics.jsonl cannot be written: File too large") != std::string::npos;
+  });
+  EXPECT_EQ(warnings, 1);
+  EXPECT_THAT(messages.back(), HasSubstr("the last"));
+}
+
+TEST_F(LogTest, ALinkIsNotFollowed) {
+  std::ofstream(folder_ / "precious") << "data";
+  fs::create_symlink("precious", folder_ / "train.log");
+  EXPECT_THROW(RunLog(folder_, 0), Error);
+}
+
+TEST_F(LogTest, ControlBytesDoNotReachTheTerminal) {
+  testing::internal::CaptureStderr();
+  RunLog(folder_, 0).warn("\x1b[2Jgone\r");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("\\x1b[2Jgone\\x0d\n"));
 }
 
 TEST_F(LogTest, AFolderThatCannotBeWrittenIsAnError) {

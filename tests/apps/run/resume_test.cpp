@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "core/allocator.h"
 #include "tests/apps/tiny_runs.h"
 
@@ -199,6 +201,48 @@ TEST_F(ResumeTest, AnotherModelIsToldHowToGoOn) {
         << change;
   }
   EXPECT_THAT(folder_.messages(), HasSubstr("training.optimizer.name adam -> sgd"));
+}
+
+// As after a kill between the rename of a checkpoint and its links.
+TEST_F(ResumeTest, LinksThatWereLeftBehindAreMended) {
+  train("clm", "run");
+  const fs::path best = folder_.path("run/best"), last = folder_.path("run/last");
+  ASSERT_EQ(fs::read_symlink(best), "checkpoint-20");
+  for (const fs::path& link : {best, last}) {
+    fs::remove(link);
+    fs::create_symlink("checkpoint-10", link);
+  }
+  train("clm", "run");  // is over at once
+  EXPECT_EQ(fs::read_symlink(best), "checkpoint-20");
+  EXPECT_EQ(fs::read_symlink(last), "checkpoint-20");
+}
+
+TEST_F(ResumeTest, NumbersThatAreNoneAreNamed) {
+  train("translation", "run");
+  const std::string file = "model.safetensors", name = "decoder.layers.0.feed_forward.";
+  std::string planted;
+  commit("run", [&](CheckpointFiles& files) {
+    NamedTensors tensors = parse_safetensors(files.at(file), file);
+    std::vector<TensorToWrite> entries;
+    for (const auto& [key, tensor] : tensors) {
+      if (planted.empty() && key.starts_with(name)) {
+        planted = key;
+        tensor.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+      }
+      entries.emplace_back(key, tensor);
+    }
+    files.at(file) = safetensors_bytes(entries);
+  });
+  ASSERT_NE(planted, "");
+  fs::remove(folder_.path("run/best"));
+  for (const char* command : {"translate --model run", "evaluate --model run --data valid",
+                              "average run/checkpoint-15 run/checkpoint-20 --output mean",
+                              "train translation.yaml output_dir=run training.max_steps=30"}) {
+    const TinyRunFolder::Outcome outcome = folder_.run(command, "ba ce\n");
+    EXPECT_EQ(outcome.code, 3) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("[checkpoint] " + planted + " in ")) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("must hold finite numbers, got nan at element 3."));
+  }
 }
 
 // Averages and the optimizer's state go from their memory into the file.

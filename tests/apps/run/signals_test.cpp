@@ -27,7 +27,7 @@ TEST(Signals, NothingIsPendingAtFirst) {
 }
 
 TEST(Signals, TheFirstOneIsRemembered) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     EXPECT_EQ(child_exit_code([signal] {
                 raise(signal);
                 return pending_signal();
@@ -45,13 +45,46 @@ TEST(Signals, ASecondInterruptEndsAtOnce) {
             130);
 }
 
-TEST(Signals, ASecondTerminateDoesNot) {
+// As timeout(1) sends it: to the process, and to its group.
+TEST(Signals, ASecondTerminateAtTheSameMomentIsTheSame) {
   EXPECT_EQ(child_exit_code([] {
               raise(SIGTERM);
               raise(SIGTERM);
               return pending_signal();
             }),
             SIGTERM);
+}
+
+TEST(Signals, ASecondTerminateEndsAtOnce) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    EXPECT_EQ(child_exit_code([signal] {
+                raise(SIGTERM);
+                usleep(600'000);
+                raise(signal);
+                return 0;
+              }),
+              128 + signal);
+  }
+}
+
+TEST(Signals, NohupStays) {
+  EXPECT_EQ(child_exit_code([] {
+              std::signal(SIGHUP, SIG_IGN);
+              install_signal_handlers();
+              raise(SIGHUP);
+              return pending_signal();
+            }),
+            0);
+}
+
+TEST(Signals, AReaderThatGoesAwayEndsNothing) {
+  EXPECT_EQ(child_exit_code([] {
+              int ends[2];
+              if (pipe(ends) != 0) return 1;
+              close(ends[0]);
+              return write(ends[1], "x", 1) == -1 ? 0 : 2;
+            }),
+            0);
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+#include "apps/run/appended_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace tapestry {
+
+AppendedFile::AppendedFile(std::string path) : path_(std::move(path)) {
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (descriptor_ >= 0) return;
+  fail(ErrorKind::kRuntime, "[log] cannot write ", path_, ": ",
+       errno == ELOOP ? "it is a link" : std::strerror(errno), '.');
+}
+
+AppendedFile::~AppendedFile() {
+  write_kept();
+  close(descriptor_);
+}
+
+void AppendedFile::append(std::string_view bytes) {
+  kept_ += bytes;
+  write_kept();
+}
+
+// A call that wrote a part goes on behind it: no line is in the file twice, or torn for good.
+void AppendedFile::write_kept() {
+  problem_.clear();
+  while (!kept_.empty()) {
+    const ssize_t written = write(descriptor_, kept_.data(), kept_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      problem_ = std::strerror(errno);
+      return;
+    }
+    kept_.erase(0, static_cast<size_t>(written));
+  }
+}
+
+}  // namespace tapestry

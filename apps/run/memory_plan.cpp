@@ -1,0 +1,230 @@
+#include "apps/run/memory_plan.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "apps/run/updates.h"
+#include "apps/tasks/dry_training.h"
+#include "apps/tasks/task.h"
+#include "core/parallel.h"
+#include "core/shapes_only.h"
+#include "optim/ema.h"
+#include "optim/optimizer.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+// Of this process: "VmRSS", "VmSize", "VmData".
+int64_t own_bytes(const std::string& name) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(name + ':')) return 1024 * std::atoll(line.c_str() + name.size() + 1);
+  }
+  return 0;
+}
+
+// What OpenBLAS packs factors into, a buffer for each thread; and log, tokenizer and batches ahead
+// of a small corpus, as they were measured.
+constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{5} << 20;
+
+int64_t program_bytes() { return own_bytes("VmRSS") + kBlasBytes * num_threads() + kRunBytes; }
+
+int64_t bytes_of(const ParamStore& store) {
+  int64_t bytes = 0;
+  for (const Parameter& parameter : store.parameters()) bytes += parameter.var.value().bytes();
+  return bytes;
+}
+
+int64_t bytes_of(const NamedTensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+// An update as Trainer makes it.
+void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& training,
+                const BatchSizes& batch, Optimizer& optimizer, MemoryPlan& plan) {
+  const CrossEntropyOptions options{.label_smoothing = config.training.label_smoothing,
+                                    .normalizer = 1};
+  const int64_t before = dry.bytes_in_use();
+  const bool first = plan.gradients == 0;  // those that come later take the memory of these
+  {
+    Tape tape({.seed = config.seed, .step = 0, .stream = 0});
+    const CrossEntropy result = training.loss(batch, options);
+    if (first) plan.activations = dry.bytes_in_use() - before;
+    tape.backward(result.loss);
+  }
+  if (first) plan.gradients = dry.bytes_in_use() - before;
+  optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
+                                          .clip_value = config.training.clip_value});
+  optimizer.outcome();
+  optimizer.zero_grad();
+}
+
+// Pages of files that the system takes back when memory is needed: they count as used.
+int64_t cached_files(const std::filesystem::path& statistics) {
+  std::ifstream in(statistics);
+  int64_t total = 0, bytes = 0;
+  for (std::string name; in >> name >> bytes;) {
+    if (name == "inactive_file" || name == "active_file") total += bytes;
+  }
+  return total;
+}
+
+int64_t read_number(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  int64_t value = 0;
+  return in >> value ? value : -1;  // "max" is no number
+}
+
+// The limits of the group and of those around it.
+void narrow_to_cgroup(FreeMemory& free) {
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const bool v2 = line.starts_with("0::"), v1 = line.find(":memory:") != std::string::npos;
+    if (!v1 && !v2) continue;
+    const std::filesystem::path root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    std::string group = line.substr(line.rfind(':') + 1);
+    for (;; group = std::filesystem::path(group).parent_path()) {
+      const std::filesystem::path folder = root.string() + group;
+      const int64_t limit = read_number(folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
+      const int64_t used = read_number(folder / (v2 ? "memory.current" : "memory.usage_in_bytes"));
+      const int64_t left = limit - used + cached_files(folder / "memory.stat");
+      if (limit > 0 && used >= 0 && left < free.bytes) {
+        free = {std::max<int64_t>(0, left), "the cgroup " + group};
+      }
+      if (group.empty() || group == "/") break;
+    }
+  }
+}
+
+void narrow_to_limit(int resource, const char* used, const char* name, FreeMemory& free) {
+  rlimit limit{};
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 ||
+      limit.rlim_cur == RLIM_INFINITY) {
+    return;
+  }
+  const int64_t left = static_cast<int64_t>(limit.rlim_cur) - own_bytes(used);
+  if (left < free.bytes) free = {std::max<int64_t>(0, left), name};
+}
+
+int64_t available_on_machine() {
+  std::ifstream in("/proc/meminfo");
+  for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kName = "MemAvailable:";
+    if (line.starts_with(kName)) return 1024 * std::atoll(line.c_str() + kName.size());
+  }
+  return kUnlimited;
+}
+
+// What a training still has to take of the system.
+std::optional<int64_t> still_needed(const Config& config, const TokenizerPair& tokenizers) {
+  const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
+  if (!plan) return std::nullopt;
+  return plan->peak() - own_bytes("VmRSS");
+}
+
+}  // namespace
+
+std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& tokenizers) {
+  Config config = given;
+  config.device = "cpu";
+  const auto dry_training = task_of(config).dry;
+  if (dry_training == nullptr) return std::nullopt;
+  MemoryPlan plan;
+  plan.program = program_bytes();
+  const ShapesOnly dry;
+  const DryTraining training = dry_training(config, tokenizers);
+  const ParamStore& store = *training.store;
+  plan.weights = bytes_of(store);
+  const NamedVars all = store.named(), learning = trained_parameters(all, config);
+  for (const auto& [name, var] : learning) plan.parameters += var.value().numel();
+  Optimizer optimizer(config.optimizer, decay_groups(config.training, learning, all));
+  plan.optimizer = bytes_of(optimizer.state());
+  std::optional<Ema> ema;
+  if (config.training.ema_decay > 0) {
+    ema.emplace(EmaOptions{.decay = config.training.ema_decay, .warmup = true}, learning);
+    plan.averages = bytes_of(ema->state());
+  }
+  plan.checkpoint = plan.weights + plan.optimizer + plan.averages;
+  if (!learning.empty()) {
+    for (const BatchSizes& batch : batches_of(config)) {
+      run_update(config, dry, training, batch, optimizer, plan);
+      if (ema) ema->update();
+    }
+  }
+  training.loss(batches_of(config).front(), {});  // as a validation does
+  plan.tensors = dry.resident_bytes();
+  return plan;
+}
+
+FreeMemory free_memory() {
+  FreeMemory free{available_on_machine(), "the machine"};
+  narrow_to_cgroup(free);
+  narrow_to_limit(RLIMIT_AS, "VmSize", "ulimit -v", free);
+  narrow_to_limit(RLIMIT_DATA, "VmData", "ulimit -d", free);
+  return free;
+}
+
+std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenizers,
+                             const FreeMemory& free) {
+  constexpr int kMostHalvings = 10;
+  std::vector<Remedy> found;
+  const auto fits = [&](const Config& changed, const std::string& change) {
+    const std::optional<int64_t> needed = still_needed(changed, tokenizers);
+    found.push_back({change, needed.value_or(0)});
+    return needed && *needed <= free.bytes;
+  };
+  Config changed = config;
+  const bool can_recompute =
+      config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
+  if (!config.model.recompute && can_recompute) {
+    changed.model.recompute = true;
+    if (fits(changed, "training.recompute=true")) return found;
+    changed = config;
+  }
+  const bool by_tokens = config.batch.batch_type == "tokens";
+  const int64_t least = by_tokens ? batches_of(config).front().target : 1;
+  for (int halvings = 1; halvings <= kMostHalvings; ++halvings) {
+    const int64_t times = int64_t{1} << halvings, size = config.batch.batch_size / times;
+    if (size < least) break;
+    changed.batch.batch_size = size;
+    const std::string change =
+        concat("training.batch_size=", size, " training.gradient_accumulation_steps=",
+               config.training.gradient_accumulation_steps * times);
+    if (fits(changed, change)) return found;
+    if (halvings > 1) found.erase(found.end() - 2);  // only the last one that does not fit
+  }
+  return found;
+}
+
+void expect_memory(const Config& config, const TokenizerPair& tokenizers) {
+  if (config.device.starts_with("cuda")) return;
+  const std::optional<int64_t> needed = still_needed(config, tokenizers);
+  const FreeMemory free = free_memory();
+  if (!needed || *needed <= free.bytes) return;
+  std::string others;
+  for (const Remedy& remedy : remedies(config, tokenizers, free)) {
+    others +=
+        concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
+  }
+  fail(ErrorKind::kOutOfMemory, "[plan] the training needs ", bytes_text(*needed), ", ",
+       bytes_text(free.bytes), " are free on ", free.limit, others, '.');
+}
+
+std::string bytes_text(int64_t bytes) {
+  constexpr double kMega = 1e6, kGiga = 1e9;
+  const auto value = static_cast<double>(bytes);
+  return value >= kGiga ? fmt::format("{:.1f} GB", value / kGiga)
+                        : fmt::format("{:.0f} MB", value / kMega);
+}
+
+}  // namespace tapestry

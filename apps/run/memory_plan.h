@@ -1,0 +1,58 @@
+// The memory of a training, known before it takes any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "data/tokenizer.h"
+
+namespace tapestry {
+
+/// Bytes on the host, as a dry run of an update finds them.
+struct MemoryPlan {
+  int64_t parameters = 0;  ///< that learn
+  int64_t weights = 0;     ///< with those that do not
+  int64_t gradients = 0;
+  int64_t optimizer = 0;    ///< its state
+  int64_t averages = 0;     ///< training.ema_decay
+  int64_t activations = 0;  ///< that backward needs, of the largest batch
+  int64_t tensors = 0;      ///< all that tensors and kernels hold of the system, at the end
+  int64_t program = 0;      ///< the program with its libraries and their buffers
+  int64_t checkpoint = 0;   ///< on the disk
+  /// What is resident at most. A save takes no more: tensors go from their memory into the file.
+  int64_t peak() const { return tensors + program; }
+};
+
+/// Nothing for a task without batches of one shape. `tokenizers` may be stand-ins of the right
+/// size. Takes milliseconds and a few MB, however large the model. Throws Error(kConfig) where the
+/// config and the parameters do not go together.
+std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers);
+
+/// Bytes that this process may still take: the least of what the machine has, its cgroup, and its
+/// limits (ulimit -v, -d) leave; and which one that is.
+struct FreeMemory {
+  int64_t bytes = 0;
+  std::string limit;  ///< "the machine", "the cgroup /work", "ulimit -v"
+};
+FreeMemory free_memory();
+
+/// Changes of a config that does not fit, most gentle first, each with what it needs: recompute,
+/// and smaller batches with as many more in an update.
+struct Remedy {
+  std::string change;  ///< "training.recompute=true"
+  int64_t bytes = 0;
+};
+std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenizers,
+                             const FreeMemory& free);
+
+/// Throws Error(kOutOfMemory) "[plan] ... needs 9.7 GB, 0.6 GB are free; training.recompute=true
+/// needs 4.1 GB" where a training does not fit. Says nothing of one on a GPU.
+void expect_memory(const Config& config, const TokenizerPair& tokenizers);
+
+/// "9.7 GB", "12 MB"
+std::string bytes_text(int64_t bytes);
+
+}  // namespace tapestry

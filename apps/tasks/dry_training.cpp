@@ -1,0 +1,104 @@
+#include "apps/tasks/dry_training.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tapestry {
+namespace {
+
+Tensor ids(int64_t rows, int64_t length) { return Tensor::zeros({rows, length}, DType::kInt32); }
+
+Tensor lengths(int64_t rows, int64_t length) {
+  const std::vector<int32_t> values(static_cast<size_t>(rows), static_cast<int32_t>(length));
+  return Tensor::from(values, {rows});
+}
+
+// Of a masked model only some places have a target, and only those reach the classifier.
+Tensor targets(const BatchSizes& batch, double share) {
+  std::vector<int32_t> values(static_cast<size_t>(batch.rows * batch.target), kNoTarget);
+  const double count = std::ceil(share * static_cast<double>(values.size()));
+  std::fill_n(values.begin(), static_cast<int64_t>(count), 0);
+  return Tensor::from(values, {batch.rows, batch.target});
+}
+
+template <class Model>
+CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch,
+                           const CrossEntropyOptions& options) {
+  return model.loss({ids(batch.rows, batch.source), lengths(batch.rows, batch.source),
+                     ids(batch.rows, batch.target), targets(batch, 1)},
+                    options);
+}
+
+}  // namespace
+
+std::vector<BatchSizes> batches_of(const Config& config) {
+  const int64_t size = config.batch.batch_size;
+  if (!reads_text(config)) return {{.rows = size}};
+  const int64_t longest =
+      reads_blocks(config) ? config.data.block_size : config.data.corpus.max_length;
+  const bool by_tokens = config.batch.batch_type == "tokens";
+  const int64_t rows = by_tokens ? std::max<int64_t>(1, size / longest) : size;
+  std::vector<BatchSizes> batches = {{.rows = rows, .source = longest, .target = longest}};
+  if (reads_blocks(config)) return batches;
+  // More rows of shorter sentences: what a recurrent model keeps of a step depends on the rows.
+  constexpr int64_t kShortest = 8;
+  for (int64_t parts = 2; by_tokens && parts <= kShortest; parts *= 2) {
+    const int64_t length = std::max<int64_t>(1, longest / parts);
+    batches.push_back({.rows = size / length, .source = length, .target = length});
+  }
+  // Of a pair the longer side fills the batch; of sentences any length may be the longest.
+  constexpr double kSmallest = 0.6, kStep = 0.1;
+  for (double share = 1 - kStep; share > kSmallest; share -= kStep) {
+    const auto less = std::max<int64_t>(
+        1, static_cast<int64_t>(std::round(share * static_cast<double>(longest))));
+    if (by_tokens) {
+      batches.push_back({.rows = rows, .source = longest, .target = less});
+      batches.push_back({.rows = rows, .source = less, .target = longest});
+    } else {
+      batches.push_back({.rows = rows, .source = less, .target = less});
+    }
+  }
+  return batches;
+}
+
+CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const Config&,
+                      const CrossEntropyOptions& options) {
+  return loss_of_pairs(model, batch, options);
+}
+
+CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const Config&,
+                      const CrossEntropyOptions& options) {
+  return loss_of_pairs(model, batch, options);
+}
+
+CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options) {
+  const bool masked = config.model_type == ModelType::kEncoder;
+  LanguageModel::Batch rows{ids(batch.rows, batch.target),
+                            targets(batch, masked ? config.masking.probability : 1)};
+  if (reads_prompts(config)) rows.lengths = lengths(batch.rows, batch.target);
+  return model.loss(rows, options);
+}
+
+CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch, const Config&,
+                      const CrossEntropyOptions& options) {
+  return cross_entropy(model(ids(batch.rows, batch.target), lengths(batch.rows, batch.target)),
+                       Tensor::zeros({batch.rows}, DType::kInt32), options);
+}
+
+CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options) {
+  const bool two = config.model.type_vocab_size > 1;
+  return model.loss(ids(batch.rows, batch.target), lengths(batch.rows, batch.target),
+                    two ? ids(batch.rows, batch.target) : Tensor(), ids(2, batch.rows), options);
+}
+
+CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options) {
+  const ImageSize& size = config.data.image.size;
+  const Tensor pixels = Tensor::zeros({batch.rows, size.height, size.width, size.channels},
+                                      tensor_dtype(config, Device{}));
+  return cross_entropy(model(pixels), Tensor::zeros({batch.rows}, DType::kInt32), options);
+}
+
+}  // namespace tapestry

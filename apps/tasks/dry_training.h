@@ -1,0 +1,52 @@
+// A task's model and the loss of a batch as large as its config allows, without any data: what a
+// plan of memory is made of.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "autograd/ops.h"
+
+namespace tapestry {
+
+/// Sizes of a batch: B, and the tokens of a row of each side (of its only side: target); 0 of an
+/// image.
+struct BatchSizes {
+  int64_t rows = 0, source = 0, target = 0;
+};
+/// First the largest batch, by batch_type, batch_size and the longest example; then others as they
+/// come where lengths differ. The allocator keeps what each of them took.
+std::vector<BatchSizes> batches_of(const Config& config);
+
+struct DryTraining {
+  std::shared_ptr<const ParamStore> store;
+  std::function<CrossEntropy(const BatchSizes& batch, const CrossEntropyOptions& options)> loss;
+};
+
+CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options);
+CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options);
+CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options);
+CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch,
+                      const Config& config, const CrossEntropyOptions& options);
+CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options);
+CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options);
+
+/// Task::dry of a task that trains a Model.
+template <class Model>
+DryTraining dry_training(const Config& config, const TokenizerPair& tokenizers) {
+  const auto bundle = std::make_shared<ModelBundle<Model>>(
+      config, tokenizers, training_precision(config, parse_device(config.device)));
+  return {.store = {bundle, &bundle->store},
+          .loss = [bundle](const BatchSizes& batch, const CrossEntropyOptions& options) {
+            return dry_loss(bundle->model, batch, bundle->config, options);
+          }};
+}
+
+}  // namespace tapestry

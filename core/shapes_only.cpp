@@ -1,0 +1,120 @@
+#include "core/shapes_only.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/memory_pool.h"
+
+namespace tapestry {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kPage = 4096;
+constexpr int64_t kLeastMapped = int64_t{1} << 16;
+// Larger blocks share one range of addresses: what the host still writes to them goes nowhere.
+constexpr int64_t kLargestRealBlock = int64_t{1} << 20;
+
+/// The addresses of large blocks. Each has one of its own, and the bytes behind it are those of
+/// others.
+class SharedRange {
+ public:
+  SharedRange() {
+    constexpr int64_t kLargest = int64_t{1} << 40;  // a limit of the process may leave less
+    for (bytes_ = kLargest; bytes_ >= kLargestRealBlock; bytes_ /= 2) {
+      void* const start = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (start == MAP_FAILED) continue;
+      start_ = static_cast<char*>(start);
+      return;
+    }
+    fail(ErrorKind::kOutOfMemory, "[plan] the limit of this process (ulimit -v) leaves no MB.");
+  }
+  ~SharedRange() { munmap(start_, static_cast<size_t>(bytes_)); }
+  SharedRange(const SharedRange&) = delete;
+  SharedRange& operator=(const SharedRange&) = delete;
+
+  void* next() { return start_ + kAlignment * blocks_++; }
+
+ private:
+  char* start_ = nullptr;
+  int64_t bytes_ = 0, blocks_ = 0;
+};
+
+struct DryRun {
+  explicit DryRun(const MemoryPool::Source& source) : pool(source) {}
+
+  SharedRange range;
+  MemoryPool pool;                             // of the same size classes as the real one
+  std::unordered_map<void*, int64_t> touched;  // the most that was asked of each block
+};
+
+thread_local DryRun* dry_run = nullptr;
+
+// Zeros, which are sound ids and lengths. Of those that the system maps only what is touched is
+// there.
+void* take(int64_t block_bytes) {
+  const auto bytes = static_cast<size_t>(block_bytes);
+  if (block_bytes > kLargestRealBlock) return dry_run->range.next();
+  if (block_bytes >= kLeastMapped) {
+    void* const block =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return block == MAP_FAILED ? nullptr : block;
+  }
+  void* block = nullptr;
+  if (posix_memalign(&block, kAlignment, bytes) != 0) return nullptr;
+  return std::memset(block, 0, bytes);
+}
+
+void give_back(void* block, int64_t block_bytes) {
+  if (block_bytes > kLargestRealBlock) return;
+  if (block_bytes < kLeastMapped) return std::free(block);
+  munmap(block, static_cast<size_t>(block_bytes));
+}
+
+void note(void* block, int64_t bytes, int64_t /*block_bytes*/) {
+  int64_t& most = dry_run->touched[block];
+  most = std::max(most, bytes);
+}
+
+}  // namespace
+
+ShapesOnly::ShapesOnly() {
+  check(dry_run == nullptr, "plan", "a dry run cannot stand in another.");
+  dry_run = new DryRun({"dry run", take, give_back, note, nullptr});
+}
+
+ShapesOnly::~ShapesOnly() {
+  dry_run->pool.release();
+  delete dry_run;
+  dry_run = nullptr;
+}
+
+bool ShapesOnly::is_on() { return dry_run != nullptr; }
+bool ShapesOnly::has_memory(int64_t bytes) { return !is_on() || bytes <= kLargestRealBlock; }
+
+int64_t ShapesOnly::bytes_in_use() const { return dry_run->pool.stats().bytes_in_use; }
+
+int64_t ShapesOnly::resident_bytes() const {
+  int64_t total = 0;
+  for (const auto& [block, bytes] : dry_run->touched) {
+    total += bytes < kPage ? bytes : (bytes + kPage - 1) / kPage * kPage;
+  }
+  return total;
+}
+
+void* internal::allocate_shape(int64_t bytes) { return dry_run->pool.allocate(bytes); }
+
+bool internal::free_shape(void* block, int64_t bytes) noexcept {
+  if (dry_run == nullptr || !dry_run->touched.contains(block)) return false;
+  dry_run->pool.free(block, bytes);
+  return true;
+}
+
+}  // namespace tapestry

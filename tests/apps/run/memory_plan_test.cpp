@@ -1,0 +1,108 @@
+// What a plan says of memory, against the memory that the same update takes.
+#include "apps/run/memory_plan.h"
+
+#include <gmock/gmock.h>
+
+#include "apps/tasks/dry_training.h"
+#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/task.h"
+#include "core/allocator.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+void no_note(const std::string&) {}
+
+class MemoryPlanTest : public testing::Test {
+ protected:
+  Config config_of(const std::string& task, std::vector<std::string> overrides = {}) const {
+    return load_config(folder_.path(task + ".yaml"), overrides);
+  }
+  TinyRunFolder folder_{"memory-plan"};
+};
+
+// What backward needs, counted where it is real.
+int64_t activations_of(const Config& config, const TokenizerPair& tokenizers) {
+  const DryTraining training = task_of(config).dry(config, tokenizers);
+  const int64_t before = host_memory().bytes_in_use;
+  const Tape tape({.seed = config.seed, .step = 0, .stream = 0});
+  const CrossEntropy result =
+      training.loss(batches_of(config).front(), {.label_smoothing = 0.1, .normalizer = 1});
+  return host_memory().bytes_in_use - before;
+}
+
+TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+      {"translation", {}},
+      {"translation", {"training.recompute=true"}},
+      {"translation", {"model.norm=rmsnorm", "model.hidden_act=swiglu"}},
+      {"translation", {"model.position_embedding=alibi", "model.norm_position=pre"}},
+      {"translation", {"model.position_embedding=relative"}},
+      {"clm", {}},
+      {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
+      {"prompts", {}},
+      {"mlm", {}},
+      {"infilling", {}},
+      {"classification", {}},
+      {"questions", {}},
+      {"images", {}}};
+  for (const auto& [task, overrides] : all) {
+    Config config = config_of(task, overrides);
+    const TokenizerPair tokenizers = stand_ins(config, no_note);
+    const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
+    ASSERT_TRUE(plan) << task;
+    EXPECT_EQ(plan->activations, activations_of(config, tokenizers))
+        << task << ' ' << testing::PrintToString(overrides);
+    EXPECT_EQ(plan->weights, 4 * task_of(config).parameters(config, tokenizers)->elements());
+    EXPECT_EQ(plan->averages > 0, config.training.ema_decay > 0);
+  }
+  EXPECT_FALSE(plan_memory(config_of("regression"), {}));
+}
+
+// Nothing of a model is ever there, so a plan of one that does not fit can be made.
+TEST_F(MemoryPlanTest, TakesNoMemoryItself) {
+  const std::vector<std::string> large = {
+      "model.hidden_size=8192",       "model.intermediate_size=32768",
+      "model.num_attention_heads=64", "model.num_hidden_layers=96",
+      "data.block_size=1024",         "model.max_position_embeddings=1024",
+      "training.batch_size=65536",    "tokenizer.vocab_size=50000"};
+  Config config = config_of("clm", large);
+  const TokenizerPair tokenizers = stand_ins(config, no_note);
+  const int64_t before = host_memory().bytes_reserved;
+  const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(host_memory().bytes_reserved, before);
+  EXPECT_GT(plan->peak(), int64_t{1} << 40);
+  constexpr double kSteps = 1e5;  // a number for each parameter
+  EXPECT_NEAR(static_cast<double>(plan->optimizer), 2. * static_cast<double>(plan->weights),
+              kSteps);
+  EXPECT_GT(plan->activations, plan->weights / 4);
+}
+
+TEST_F(MemoryPlanTest, ATrainingThatDoesNotFitEndsBeforeItBegins) {
+  const std::string large =
+      " model.hidden_size=512 model.intermediate_size=4096 model.num_hidden_layers=16 "
+      "data.block_size=512 model.max_position_embeddings=512 training.batch_size=16384 ";
+  const auto run = [&](const std::string& command) {
+    const std::string line = concat("cd '", folder_.path("."), "' && ulimit -v 3000000 && '",
+                                    tapestry_binary(), "' ", command, " >out 2>err");
+    const int status = std::system(line.c_str());
+    return WEXITSTATUS(status);
+  };
+  for (const char* command : {"train", "plan"}) {
+    EXPECT_EQ(run(concat(command, " clm.yaml", large)), 5) << command;
+    EXPECT_THAT(read_file(folder_.path("err")),
+                AllOf(HasSubstr("[plan] the training needs "),
+                      HasSubstr(" GB are free on ulimit -v; training.recompute=true needs ")))
+        << command;
+  }
+  EXPECT_EQ(run("plan clm.yaml"), 0) << read_file(folder_.path("err"));
+  EXPECT_THAT(read_file(folder_.path("out")), HasSubstr("activations of the largest batch"));
+}
+
+}  // namespace
+}  // namespace tapestry
