@@ -1,6 +1,6 @@
-// How a dense layer multiplies float32 tensors. Everything else (activations, norms, attention, the
-// optimizer and all sums) computes in the tensors' own type, and products of float64 and bfloat16
-// tensors do so too.
+// How dense layers, and attention where bfloat16 runs on AMX, multiply float32 tensors. Everything
+// else (activations, norms, the optimizer and all sums) computes in the tensors' own type, and
+// products of float64 and bfloat16 tensors do so too.
 #pragma once
 
 #include "core/device.h"
