@@ -189,8 +189,9 @@ TEST_F(ImageCommandsTest, ACheckpointKeepsHowItSeesImages) {
   EXPECT_EQ(image_format_of("resumed").mean, format.mean);
 }
 
-TEST_F(ImageCommandsTest, InspectNeedsTheSizeOfTheImages) {
-  const auto outcome = folder_->run("inspect images.yaml");
+TEST_F(ImageCommandsTest, InspectTakesTheSizeFromTheImages) {
+  EXPECT_EQ(folder_->run("inspect images.yaml").code, 0);
+  const auto outcome = folder_->run("inspect images.yaml data.train.images=absent.gz");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("data.image must give height, width and channels where no "
                                      "images are read."));
