@@ -3,6 +3,7 @@
 #include "core/dispatch_device.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/elementwise.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 namespace {
@@ -27,7 +28,8 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
                   targets.to(device),
                   targets.to(Device{})};
   const int32_t* target = problem.host_targets.data<int32_t>();
-  for (int64_t i = 0; i < rows; ++i) {
+  const bool readable = ShapesOnly::has_memory(problem.host_targets.bytes());
+  for (int64_t i = 0; readable && i < rows; ++i) {
     if (target[i] == options.ignore_index) continue;
     check(target[i] >= 0 && target[i] < classes, who, "targets must be in [0, ", classes, "), got ",
           target[i], " at row ", i, '.');

@@ -4,6 +4,7 @@
 #include "core/dispatch_device.h"
 #include "core/kernels/batch_norm.h"
 #include "core/kernels/embedding.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 namespace {
@@ -221,7 +222,7 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
           shape.position_offset + shape.length - 1, " of width ", shape.cols,
           " are needed, the table of positions is ", positions.shape(), '.');
   }
-  if (ids.device().is_cpu()) {
+  if (ids.device().is_cpu() && ShapesOnly::has_memory(ids.bytes())) {
     const int32_t* id = ids.data<int32_t>();
     for (int64_t i = 0; i < shape.rows; ++i) {
       check(id[i] >= 0 && id[i] < shape.vocab, "embedding", "ids must be in [0, ", shape.vocab,

@@ -32,6 +32,10 @@ class SharedRange {
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (start == MAP_FAILED) continue;
       start_ = static_cast<char*>(start);
+      if (bytes_ < kLargest) {  // the small blocks need some of what the limit leaves
+        bytes_ /= 2;
+        munmap(start_ + bytes_, static_cast<size_t>(bytes_));
+      }
       return;
     }
     fail(ErrorKind::kOutOfMemory, "[plan] the limit of this process (ulimit -v) leaves no MB.");

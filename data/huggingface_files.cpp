@@ -298,15 +298,11 @@ HuggingFaceIds find_ids(const Vocabulary& vocabulary, const NamedTokens& names,
 
 std::string HuggingFaceIds::json() const {
   const auto number = [](const std::optional<int64_t>& id) { return id ? Json(*id) : Json(); };
-  return Json{{"pad", number(pad)},
-              {"unk", number(unk)},
-              {"bos", bos},
-              {"eos", eos},
-              {"mask", number(mask)},
-              {"start", number(start)},
-              {"first", number(first)},
-              {"rows", rows}}
-      .dump();
+  Json json{{"pad", number(pad)},   {"unk", number(unk)},     {"bos", bos},  {"eos", eos},
+            {"mask", number(mask)}, {"start", number(start)}, {"rows", rows}};
+  // Checkpoints from before lack it, and their bytes must stay what they are.
+  if (first) json["first"] = *first;
+  return json.dump();
 }
 
 HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string& name) {

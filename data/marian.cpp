@@ -109,7 +109,8 @@ class MarianTokenizer : public Tokenizer {
     for (const auto& [text, id] : json.items()) {
       if (!id.is_number_integer() || id < 0 || id >= rows) {
         fail(ErrorKind::kData, "[tokenizer] the vocabulary of ", name, " gives '", text,
-             "' the id ", id.dump(), ", the model has ", rows, " rows.");
+             "' the id ", id.is_primitive() ? id.dump() : id.type_name(), ", the model has ", rows,
+             " rows.");
       }
       auto& place = pieces_[id.get<size_t>()];
       if (place) {

@@ -53,7 +53,8 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   if (wanted.empty()) return;
   const int64_t vocab = logits.shape()[1];
   const int64_t pairs = std::min(vocab, static_cast<int64_t>(count));
-  const Tensor banned = set_of(task.banned, vocab).to(logits.device());
+  const bool bans = !task.banned.empty();
+  const Tensor banned = bans ? set_of(task.banned, vocab).to(logits.device()) : Tensor();
   const TopLogitsShape shape{std::ssize(wanted), vocab, pairs};
   const Tensor numbers = Tensor::empty({shape.rows}, DType::kInt32, logits.device());
   numbers.copy_from_host(wanted.data());
@@ -61,7 +62,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   dispatch(logits, [&](auto device, auto type) {
     using T = decltype(type);
     kernels::top_logits(device, shape, numbers.data<int32_t>(), logits.data<T>(),
-                        banned.data<int32_t>(), top.data<double>());
+                        bans ? banned.data<int32_t>() : nullptr, top.data<double>());
   });
   const Tensor host = top.to(Device{});
   for (int64_t i = 0; i < shape.rows; ++i) {

@@ -6,6 +6,7 @@
 #include "apps/commands/plan.h"
 #include "apps/run/memory_plan.h"
 #include "apps/tasks/stand_ins.h"
+#include "core/device.h"
 #include "core/parallel.h"
 
 namespace tapestry {
@@ -13,6 +14,9 @@ namespace tapestry {
 int run_plan(const PlanArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
+  if (!parse_device(config.device).is_cpu()) {
+    std::cerr << "note: these are figures of a training on the CPU\n";
+  }
   const TokenizerPair tokenizers =
       stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
   const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
@@ -36,7 +40,9 @@ int run_plan(const PlanArguments& arguments) {
   const FreeMemory free = free_memory();
   row(concat("free on ", free.limit).c_str(), free.bytes);
   std::cout.flush();
-  expect_memory(config, tokenizers);
+  if (const auto shortage = memory_shortage(config, tokenizers)) {
+    fail(ErrorKind::kOutOfMemory, shortage->text);
+  }
   return 0;
 }
 

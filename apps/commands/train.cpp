@@ -54,14 +54,19 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
 
 // Before the data is read, which may take longer than all the rest.
 void expect_room(const Config& given, const Resume& resume, RunLog& log) {
+  if (!parse_device(given.device).is_cpu()) return;
   Config config = given;
+  std::optional<MemoryShortage> shortage;
   try {
     const TokenizerPair stand_in = stand_ins(config, [](const std::string&) {});
-    expect_memory(config, resume.tokenizers().source ? resume.tokenizers() : stand_in);
+    shortage = memory_shortage(config, resume.tokenizers().source ? resume.tokenizers() : stand_in);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kRuntime) throw;
     log.warn(concat("the memory of this training could not be planned: ", error.what()));
   }
+  if (!shortage) return;
+  if (shortage->certain) fail(ErrorKind::kOutOfMemory, shortage->text);
+  log.warn(concat(shortage->text, " Shorter texts may need less, and it goes on"));
 }
 
 }  // namespace

@@ -177,7 +177,9 @@ void bind_training(ConfigSection& s, Config& config) {
          "Updates from one checkpoint to the next; there is one at the end. 0: only that.",
          at_least(0));
   s.read("save_total_limit", training.save_total_limit,
-         "Checkpoints kept, the best and the last among them; 0: all.", at_least(0));
+         "Checkpoints kept, the best and the last among them, and always the last one that a later "
+         "update has proved good; 0: all.",
+         at_least(0));
   s.read("early_stopping_patience", training.early_stopping_patience,
          "Stops after so many validations without a new best; 0: never.", at_least(0));
   s.read_if(

@@ -139,6 +139,14 @@ Reasons reasons_against(const ModelFiles& model) {
   const PositionEmbedding positions = options.position_embedding;
   expect(positions != PositionEmbedding::kAlibi && positions != PositionEmbedding::kRelative,
          "model.position_embedding that depends on the distance");
+  if (type == ModelType::kEncoderDecoder) {
+    const tapestry::SpecialIds& read = model.tokenizers.source->special();
+    const TextFrame side = read.side();
+    const bool plain = side.before.empty() || side.before == std::vector<int32_t>{read.bos};
+    expect(plain && side.after == std::vector<int32_t>{read.eos} &&
+               model.tokenizers.target->special().target().before.empty(),
+           "what the tokenizer puts around texts beside bos and eos");
+  }
   return reasons;
 }
 
@@ -273,7 +281,8 @@ Json their_config(const ModelFiles& model, bool both_sides) {
   if (both_sides) {
     const tapestry::SpecialIds& target = model.tokenizers.target->special();
     config["decoder_start_token"] = piece(target.start.value_or(target.bos));
-    config["add_source_bos"] = false;
+    const tapestry::SpecialIds& source = model.tokenizers.source->special();
+    config["add_source_bos"] = source.side().before == std::vector<int32_t>{source.bos};
     config["add_source_eos"] = true;
   }
   config["layer_norm_epsilon"] = model.config.model.norm_eps;

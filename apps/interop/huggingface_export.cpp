@@ -63,7 +63,8 @@ void add_ids(const ModelFiles& model, Json& config) {
     config["is_encoder_decoder"] = true;
     const tapestry::SpecialIds& own = model.tokenizers.target->special();
     config["decoder_start_token_id"] = number(own.start.value_or(own.bos));
-    if (own.first) config["forced_bos_token_id"] = *own.first;
+    const std::vector<int32_t> before = own.target().before;
+    if (before.size() == 1) config["forced_bos_token_id"] = before[0];
     config["forced_eos_token_id"] = number(ids.eos);
   }
 }

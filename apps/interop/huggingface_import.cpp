@@ -316,12 +316,19 @@ void check_ids(const Json& theirs, const Config& config, const Counts& counts,
   expect("pad_token_id", ids.pad);
   expect("eos_token_id", ids.eos);
   if (config.model_type == ModelType::kEncoderDecoder) {
-    if (counts.shared_vocab != tokenizers.shared()) {
+    if (config.model.tie_word_embeddings && counts.shared_vocab != tokenizers.shared()) {
       reasons.push_back(concat("the model has ", counts.shared_vocab ? "one table" : "two tables",
                                " of embeddings, the tokenizers have ",
                                tokenizers.shared() ? "one vocabulary" : "two vocabularies"));
     }
-    expect("decoder_start_token_id", tokenizers.target->special().start.value_or(*ids.bos));
+    const tapestry::SpecialIds& target = tokenizers.target->special();
+    expect("decoder_start_token_id", target.start.value_or(*ids.bos));
+    // mBART-50 has the language in front: that of the sources, unless the folder names another.
+    const std::vector<int32_t> before = target.target().before;
+    if (!target.first && !before.empty() && before != std::vector<int32_t>{target.bos}) {
+      reasons.push_back(concat("forced_bos_token_id is missing: translations would begin with '",
+                               tokenizers.target->piece(before[0]), "', as the sources do"));
+    }
   }
 }
 

@@ -54,6 +54,7 @@ struct RunLog::Sinks {
   std::shared_ptr<spdlog::logger> logger;
   std::shared_ptr<WatchedFile> messages, metrics;  ///< null: there are no files
   std::vector<std::unique_ptr<Reporter>> reporters;
+  bool report_told = false;  // that one of them cannot write
 };
 
 class RunLog::MessageSink : public spdlog::sinks::base_sink<std::mutex> {
@@ -132,7 +133,16 @@ void RunLog::finish() {
 }
 
 void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& values) {
-  for (const auto& reporter : sinks_->reporters) reporter->metrics(step, kind, values);
+  std::string problem;
+  for (const auto& reporter : sinks_->reporters) {
+    reporter->metrics(step, kind, values);
+    if (problem.empty()) problem = reporter->problem();
+  }
+  if (!problem.empty() && !sinks_->report_told) {
+    warn_of_machine(
+        concat("an event file cannot be written: ", problem, "; its events are kept until it can"));
+  }
+  sinks_->report_told = !problem.empty();
   if (sinks_->metrics == nullptr) return;
   Json line{{"step", step}, {"kind", kind}};
   for (const auto& [name, value] : values) {

@@ -12,6 +12,7 @@
 #include "apps/run/updates.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/task.h"
+#include "core/device.h"
 #include "core/parallel.h"
 #include "core/shapes_only.h"
 #include "optim/ema.h"
@@ -126,10 +127,11 @@ int64_t available_on_machine() {
 }
 
 // What a training still has to take of the system.
-std::optional<int64_t> still_needed(const Config& config, const TokenizerPair& tokenizers) {
-  const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
-  if (!plan) return std::nullopt;
-  return plan->peak() - own_bytes("VmRSS");
+int64_t still_needed(const MemoryPlan& plan) { return plan.peak() - own_bytes("VmRSS"); }
+
+// Whether the config alone says how large a batch is.
+bool knows_batches(const Config& config) {
+  return !reads_text(config) || reads_blocks(config) || config.batch.batch_type == "tokens";
 }
 
 }  // namespace
@@ -179,9 +181,9 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
   constexpr int kMostHalvings = 10;
   std::vector<Remedy> found;
   const auto fits = [&](const Config& changed, const std::string& change) {
-    const std::optional<int64_t> needed = still_needed(changed, tokenizers);
-    found.push_back({change, needed.value_or(0)});
-    return needed && *needed <= free.bytes;
+    const std::optional<MemoryPlan> plan = plan_memory(changed, tokenizers);
+    found.push_back({change, plan ? still_needed(*plan) : 0});
+    return plan && still_needed(*plan) <= free.bytes;
   };
   Config changed = config;
   const bool can_recompute =
@@ -206,18 +208,21 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
   return found;
 }
 
-void expect_memory(const Config& config, const TokenizerPair& tokenizers) {
-  if (config.device.starts_with("cuda")) return;
-  const std::optional<int64_t> needed = still_needed(config, tokenizers);
+std::optional<MemoryShortage> memory_shortage(const Config& config,
+                                              const TokenizerPair& tokenizers) {
+  if (!parse_device(config.device).is_cpu()) return std::nullopt;
+  const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
   const FreeMemory free = free_memory();
-  if (!needed || *needed <= free.bytes) return;
+  if (!plan || still_needed(*plan) <= free.bytes) return std::nullopt;
   std::string others;
   for (const Remedy& remedy : remedies(config, tokenizers, free)) {
     others +=
         concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
   }
-  fail(ErrorKind::kOutOfMemory, "[plan] the training needs ", bytes_text(*needed), ", ",
-       bytes_text(free.bytes), " are free on ", free.limit, others, '.');
+  const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
+  return MemoryShortage{concat("[plan] the training needs ", bytes_text(still_needed(*plan)), ", ",
+                               bytes_text(free.bytes), " are free on ", free.limit, others, '.'),
+                        knows_batches(config) || fixed > free.bytes};
 }
 
 std::string bytes_text(int64_t bytes) {

@@ -35,7 +35,7 @@ std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair&
 /// limits (ulimit -v, -d) leave; and which one that is.
 struct FreeMemory {
   int64_t bytes = 0;
-  std::string limit;  ///< "the machine", "the cgroup /work", "ulimit -v"
+  std::string limit;  ///< "the machine", "the cgroup /jobs", "ulimit -v"
 };
 FreeMemory free_memory();
 
@@ -48,9 +48,17 @@ struct Remedy {
 std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenizers,
                              const FreeMemory& free);
 
-/// Throws Error(kOutOfMemory) "[plan] ... needs 9.7 GB, 0.6 GB are free; training.recompute=true
-/// needs 4.1 GB" where a training does not fit. Says nothing of one on a GPU.
-void expect_memory(const Config& config, const TokenizerPair& tokenizers);
+/// A training that does not fit.
+struct MemoryShortage {
+  /// "[plan] ... needs 9.7 GB, 0.6 GB are free; training.recompute=true needs 4.1 GB"
+  std::string text;
+  /// The batches are as large as the plan has them, or nothing fits even without them. Batches of
+  /// so many sentences are planned as if all were as long as they may be.
+  bool certain = true;
+};
+/// Nothing where it fits, and for a training on a GPU.
+std::optional<MemoryShortage> memory_shortage(const Config& config,
+                                              const TokenizerPair& tokenizers);
 
 /// "9.7 GB", "12 MB"
 std::string bytes_text(int64_t bytes);

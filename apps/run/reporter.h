@@ -28,6 +28,8 @@ class Reporter {
   virtual void metrics(int64_t step, const std::string& kind, const MetricValues& values) = 0;
   /// The run is over; one that is stopped, and may go on later, does not call it.
   virtual void finish() = 0;
+  /// Why what it was told is not in its file yet; empty when it is.
+  virtual std::string problem() const { return ""; }
 };
 
 /// `name` is one of TrainingOptions::kReporters. Throws Error(kRuntime) when it cannot write.

@@ -52,7 +52,10 @@ void check_whole(const Checkpoint& checkpoint) {
 void check_step(const Checkpoint& checkpoint, const TrainerState& state) {
   const std::string name = std::filesystem::canonical(checkpoint.folder()).filename();
   constexpr std::string_view kPrefix = "checkpoint-";
-  if (!name.starts_with(kPrefix) || name == concat(kPrefix, state.step)) return;
+  const bool is_numbered =
+      name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+      name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
+  if (!is_numbered || name == concat(kPrefix, state.step)) return;
   fail(ErrorKind::kData, "[train] ", checkpoint.folder(), " is of update ", state.step, " by its ",
        kTrainerStateFile, '.');
 }

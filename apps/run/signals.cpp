@@ -27,10 +27,12 @@ int64_t milliseconds() {
 }
 
 // timeout(1) and job managers send a signal to the process and to its group: the same word twice.
-// Whoever presses keys means it the second time.
+// Whoever presses keys means it the second time. Another signal is no repetition: schedulers send
+// SIGUSR1 or SIGINT, and SIGTERM later, while a save may be under way.
 bool is_repeated(int signal, int64_t since) {
   constexpr int64_t kOneWord = 500;
-  return signal == SIGINT || (signal != SIGUSR1 && milliseconds() - since >= kOneWord);
+  if (signal == SIGUSR1 || signal != first_signal.load()) return false;
+  return signal == SIGINT || milliseconds() - since >= kOneWord;
 }
 
 void handle(int signal) {

@@ -27,6 +27,7 @@ class TensorBoard : public Reporter {
   /// A curve for each value: "train/loss", "valid/bleu".
   void metrics(int64_t step, const std::string& kind, const MetricValues& values) override;
   void finish() override;
+  std::string problem() const override { return file_.problem(); }
 
  private:
   void describe(const ReportedRun& run);

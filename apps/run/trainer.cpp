@@ -203,6 +203,7 @@ int Trainer::run() {
     log_.warn(concat("the warm-up of ", schedule_.warmup(), " updates is longer than the run, ",
                      total_steps_));
   }
+  const int64_t first_step = state_.step;
   while (!is_over()) {
     const double before = steady_seconds();
     if (!launch_update()) return stop(pending_signal());
@@ -224,7 +225,7 @@ int Trainer::run() {
     if (signal != 0) return stop(signal);
   }
   finish_update();
-  if (is_ill()) diverged("the last update or validation is not finite");
+  if (state_.step > first_step && is_ill()) diverged("the last update or validation is not finite");
   if (patience_is_over()) {
     log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
                      fmt::format("{:.2f}", state_.best_metric), " of update ", state_.best_step,

@@ -94,9 +94,11 @@ class Trainer {
   /// Counts an update that was finite as good or useless.
   void watch_loss(const Update& update);
   [[noreturn]] void diverged(const std::string& what) const;
-  /// Whether the last update, or the last validation, was not finite: the weights are not worth
-  /// keeping.
-  bool is_ill() const { return state_.skipped_in_a_row > 0 || !validation_is_finite_; }
+  /// Whether the last validation was not finite, or the last update, and no validation has shown
+  /// since that the weights are good: they are not worth keeping.
+  bool is_ill() const {
+    return !validation_is_finite_ || (state_.skipped_in_a_row > 0 && proved_step_ != state_.step);
+  }
   /// Says how training goes, when it is time to.
   void report(bool logged);
   std::map<std::string, double> measure(HeldOut set);
@@ -148,6 +150,7 @@ class Trainer {
   int64_t good_step_ = -1;  ///< the last one saved whose weights an update then found good
   bool save_is_late_ = false;
   bool validation_is_finite_ = true;
+  int64_t proved_step_ = -1;   ///< of the last validation, where that was finite
   double agreed_seconds_ = 0;  ///< state_.seconds of rank 0 after the last update
   int stop_signal_ = 0;        ///< that some rank got
 };

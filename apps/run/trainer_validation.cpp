@@ -61,6 +61,7 @@ bool Trainer::validate() {
   // Of some tasks only the loss is known to be finite where all is well.
   const auto loss = metrics.find("loss");
   validation_is_finite_ = std::isfinite(loss == metrics.end() ? value : loss->second);
+  proved_step_ = validation_is_finite_ ? state_.step : -1;
   const bool better =
       larger_is_better(name) ? value > state_.best_metric : value < state_.best_metric;
   const bool best = std::isfinite(value) && (state_.best_step < 0 || better);

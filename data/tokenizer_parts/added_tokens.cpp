@@ -93,7 +93,6 @@ std::vector<TextSection> TokenFinder::sections(std::string_view text) const {
       if (!is_white_space(character_at(text, before))) break;
       begin = before;
     }
-    begin = std::max(begin, done);
     for (size_t next = end; found->rstrip && end < text.size(); end = next) {
       if (!is_white_space(next_code_point(text, next))) break;
     }

@@ -116,6 +116,10 @@ class BpePieces : public PieceModel {
                   const std::vector<int32_t>& word, std::vector<ByteRange>& places) const {
     size_t next = 0;
     for (const int32_t id : word) {
+      if (next == symbols.size()) {  // a merge of the unknown token has bytes that are not here
+        places.push_back(places.back());
+        continue;
+      }
       ByteRange place = symbols[next].place;
       size_t written = symbols[next].written;
       const bool merged = id != first[next++];

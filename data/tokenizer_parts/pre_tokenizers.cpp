@@ -158,8 +158,11 @@ PreTokenizer metaspace(const Part& part) {
   return {[=](std::vector<PlacedText>& pieces, const PiecePlace& place) {
     for (PlacedText& piece : pieces) {
       TextWriter writer(piece);
-      for (size_t i = 0; i < piece.text.size(); ++i) {
-        piece.text[i] == ' ' ? writer.write(mark, i, i + 1) : writer.copy(i, i + 1);
+      for (size_t at = 0; at < piece.text.size();) {
+        const size_t space = std::min(piece.text.find(' ', at), piece.text.size());
+        writer.copy(at, space);
+        if (space < piece.text.size()) writer.write(mark, space, space + 1);
+        at = space + 1;
       }
       writer.finish();
     }

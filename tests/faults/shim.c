@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static atomic_long calls;
@@ -64,6 +65,22 @@ ssize_t write(int file, const void* bytes, size_t count) {
   const int what = verdict("write", is_file_inside(file));
   if (what == kFail) return -1;
   return NEXT(write)(file, bytes, what == kShort ? (count + 1) / 2 : count);
+}
+
+ssize_t pwrite64(int file, const void* bytes, size_t count, off64_t at) {
+  const int what = verdict("write", is_file_inside(file));
+  if (what == kFail) return -1;
+  return NEXT(pwrite64)(file, bytes, what == kShort ? (count + 1) / 2 : count, at);
+}
+
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) {
+  const int what = verdict("write", is_file_inside(file));
+  if (what == kFail) return -1;
+  return NEXT(pwrite)(file, bytes, what == kShort ? (count + 1) / 2 : count, at);
+}
+
+ssize_t writev(int file, const struct iovec* parts, int count) {
+  return verdict("write", is_file_inside(file)) == kFail ? -1 : NEXT(writev)(file, parts, count);
 }
 
 int fsync(int file) { return verdict("fsync", is_file_inside(file)) == kFail ? -1 : NEXT(fsync)(file); }

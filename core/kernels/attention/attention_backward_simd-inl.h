@@ -120,7 +120,7 @@ class BackwardBlocks {
   void load_keys(int64_t block) {
     first_key_ = block * kBackwardKeys;
     keys_ = std::min(kBackwardKeys, shape_.keys - first_key_);
-    // Keys that no query sees may hold anything, and are not read.
+    // Keys behind the last one that a query sees may hold anything, and are not read.
     const int64_t count = shape_.queries == 0 ? 0 : seen_by(0, shape_.queries).last;
     const T* const k = at(args_.k, b_, first_key_, group_, size_);
     const T* const v = at(args_.v, b_, first_key_, group_, value_size_);

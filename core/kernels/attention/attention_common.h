@@ -127,6 +127,9 @@ class RowPrefetcher {
   int64_t row_ = 0, rows_left_ = 0;
 };
 
+/// Up to this many queries packing the keys costs more than it saves.
+inline constexpr int64_t kFewQueries = 3;
+
 /// A block of weights (64 x 128) and all operands that it meets stay in L2.
 inline constexpr int64_t kBackwardQueries = 64;
 inline constexpr int64_t kBackwardKeys = 128;

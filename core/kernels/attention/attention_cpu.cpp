@@ -346,9 +346,6 @@ namespace {
 
 HWY_EXPORT(attention_tiles);
 
-// Up to this many queries packing the keys costs more than it saves.
-constexpr int64_t kFewQueries = 3;
-
 // Queries per tile: many, so that packed keys are reused often, but few enough to give every thread
 // a tile.
 int64_t query_block(const AttentionShape& shape) {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "core/kernels/attention/attention.h"
+#include "core/kernels/attention/attention_common.h"
 #include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_product.h"
 
@@ -15,7 +15,7 @@ namespace tapestry::kernels {
 /// Whether attention's products of T run on tiles.
 template <class T>
 bool attention_on_tiles(const AttentionShape& shape) {
-  return std::is_same_v<T, float> && runs_on_tiles(shape.precision);
+  return std::is_same_v<T, float> && shape.queries > kFewQueries && runs_on_tiles(shape.precision);
 }
 
 /// Rows of one operand of one head, `stride` elements apart.

@@ -49,11 +49,11 @@ void product_of_rounded_copies(const Product& p) {
   blas_product(rounded);
 }
 
-void product_on_tiles(const Product& p) {
+void product_on_tiles(const Product& p, Bfloat16Kernel kernel) {
   TileOperand a(Side::kLeft, p.m, p.k), b(Side::kRight, p.n, p.k);
   a.pack({p.a, p.lda, !p.trans_a});
   b.pack({p.b, p.ldb, p.trans_b});
-  TileSession().multiply(
+  TileSession(kernel).multiply(
       {.a = a.view(), .b = b.view(), .c = p.c, .ldc = p.ldc, .add = p.beta == 1});
 }
 
@@ -77,7 +77,7 @@ void rounded_product(const Product& p, Bfloat16Kernel kernel) {
   switch (kernel) {
     case Bfloat16Kernel::kAmx:
     case Bfloat16Kernel::kAmxEmulated:
-      return product_on_tiles(p);
+      return product_on_tiles(p, kernel);
     case Bfloat16Kernel::kAvx512:
       return packed_bf16_product(p);
     case Bfloat16Kernel::kRounded:

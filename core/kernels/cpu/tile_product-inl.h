@@ -110,6 +110,7 @@ void multiply_piece(const TileProduct& p, Range rows, Range cols) {
 class TilePieces {
  public:
   TilePieces(int64_t m, int64_t n, int64_t k, int64_t threads) {
+    if (m == 0 || n == 0) return;
     const auto even = [](int64_t size, int64_t parts) {
       const int64_t length = (size + parts - 1) / parts;
       return Cut{size, std::max<int64_t>(1, (length + kTileBlock - 1) / kTileBlock) * kTileBlock};

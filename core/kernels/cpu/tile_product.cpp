@@ -1,6 +1,5 @@
 #include "core/kernels/cpu/tile_product.h"
 
-#include "core/bfloat16_kernel.h"
 #include "core/kernels/cpu/tile_product-inl.h"
 #include "core/kernels/cpu/tile_units.h"
 #include "core/parallel.h"
@@ -14,7 +13,8 @@ void run_piece(bool emulated, const TileProduct& p, Range rows, Range cols) {
 
 }  // namespace
 
-TileSession::TileSession() : emulated_(bfloat16_kernel() == Bfloat16Kernel::kAmxEmulated) {
+TileSession::TileSession(Bfloat16Kernel kernel)
+    : emulated_(kernel == Bfloat16Kernel::kAmxEmulated) {
   if (!emulated_) AmxTiles::open();
 }
 TileSession::~TileSession() {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/bfloat16_kernel.h"
 #include "core/kernels/cpu/tile_operand.h"
 
 namespace tapestry::kernels {
@@ -25,7 +26,7 @@ struct TileProduct {
 /// code of the thread may have changed.
 class TileSession {
  public:
-  TileSession();
+  explicit TileSession(Bfloat16Kernel kernel = bfloat16_kernel());
   ~TileSession();
   TileSession(const TileSession&) = delete;
   TileSession& operator=(const TileSession&) = delete;

@@ -58,13 +58,24 @@ TEST(Signals, ASecondTerminateAtTheSameMomentIsTheSame) {
 TEST(Signals, ASecondTerminateEndsAtOnce) {
   for (const int signal : {SIGTERM, SIGHUP}) {
     EXPECT_EQ(child_exit_code([signal] {
-                raise(SIGTERM);
+                raise(signal);
                 usleep(600'000);
                 raise(signal);
                 return 0;
               }),
               128 + signal);
   }
+}
+
+TEST(Signals, AnotherOneIsNoRepetition) {
+  EXPECT_EQ(child_exit_code([] {
+              raise(SIGUSR1);
+              usleep(600'000);
+              raise(SIGTERM);
+              raise(SIGINT);
+              return pending_signal();
+            }),
+            SIGUSR1);
 }
 
 TEST(Signals, NohupStays) {

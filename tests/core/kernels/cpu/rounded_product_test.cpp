@@ -194,6 +194,25 @@ TEST_F(RoundedProductTest, LinearRoundsTheFactorsOfItsThreeProducts) {
                  {rx, shape.in, false}, nullptr, 1e-5);
 }
 
+TEST_F(RoundedProductTest, LinearOfEmptySizes) {
+  for (const auto& [rows, in, out] : {Sizes{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
+    SCOPED_TRACE(concat(rows, ' ', in, ' ', out));
+    const LinearShape shape{rows, in, out, Activation::kNone, Precision::kBfloat16};
+    const auto x = random_values<float>(rows * in + 1, 1);
+    const auto w = random_values<float>(out * in + 1, 2);
+    std::vector<float> y(static_cast<size_t>(rows * out + 1), 5), dx(x.size(), 5), dw(w.size(), 5);
+    kernels::linear<float>(Cpu{}, shape, {x.data(), w.data(), nullptr, nullptr, y.data()});
+    LinearBackward<float> args{};
+    args.x = x.data(), args.weight = w.data(), args.dy = y.data();
+    args.dx = dx.data(), args.d_weight = dw.data();
+    kernels::linear_backward(Cpu{}, shape, args);
+    for (auto* values : {&y, &dx, &dw}) {
+      for (size_t i = 0; i + 1 < values->size(); ++i) EXPECT_EQ((*values)[i], 0);
+      EXPECT_EQ(values->back(), 5);
+    }
+  }
+}
+
 struct ClassifierResult {
   double loss = 0;
   std::vector<float> dx, dw;
