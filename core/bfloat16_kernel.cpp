@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <vector>
 
 #include "core/enumerators.h"
 #include "core/error.h"

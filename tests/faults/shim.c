@@ -73,11 +73,8 @@ ssize_t pwrite64(int file, const void* bytes, size_t count, off64_t at) {
   return NEXT(pwrite64)(file, bytes, what == kShort ? (count + 1) / 2 : count, at);
 }
 
-ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) {
-  const int what = verdict("write", is_file_inside(file));
-  if (what == kFail) return -1;
-  return NEXT(pwrite)(file, bytes, what == kShort ? (count + 1) / 2 : count, at);
-}
+// The same on machines of 64 bits.
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) __attribute__((alias("pwrite64")));
 
 ssize_t writev(int file, const struct iovec* parts, int count) {
   return verdict("write", is_file_inside(file)) == kFail ? -1 : NEXT(writev)(file, parts, count);

@@ -7,25 +7,6 @@
 namespace tapestry::kernels {
 namespace {
 
-// What suits a kind of processor.
-struct TileSizes {
-  int64_t full_rows, full_cols;  // of a tile that runs near the peak
-  int64_t half;                  // taken if those are too few
-  int64_t most, enough;          // tiles
-};
-
-// Measured on Zen 4: a tile of 256 x 256 runs within 2 % of the peak, 128 x 256 within 5 %,
-// 64 x 256 within 10 %, and handing a tile to a thread costs as much as 0.2 MFLOP.
-constexpr TileSizes kSquareTiles = {256, 256, 128, 16, 8};
-// Measured on Sapphire Rapids, two cores: training steps are 3 to 9 % faster than with square
-// tiles.
-constexpr TileSizes kTallTiles = {512, 1024, 256, 16, 4};
-
-const TileSizes& tile_sizes() {
-  static const bool intel = cpu_traits().vendor == CpuVendor::kIntel && cpu_traits().avx512;
-  return intel ? kTallTiles : kSquareTiles;
-}
-
 constexpr int64_t kThinTile = 32;
 constexpr int64_t kInnerPiece = 192;
 constexpr int64_t kLargeOperands = 6;  // times the result
@@ -43,8 +24,13 @@ Cut cut(int64_t size, int64_t parts) {
 
 }  // namespace
 
-TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_k) {
-  const TileSizes& sizes = tile_sizes();
+const TileSizes& tile_sizes() {
+  static const bool intel = cpu_traits().vendor == CpuVendor::kIntel && cpu_traits().avx512;
+  return intel ? kTallTiles : kSquareTiles;
+}
+
+TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_k,
+                   const TileSizes& sizes) {
   const double flops =
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const int64_t affordable = static_cast<int64_t>(std::min(flops / kLeastTileFlops, 1e6));

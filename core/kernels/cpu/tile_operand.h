@@ -10,6 +10,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <utility>
 
 #include "core/bfloat16.h"
 #include "core/kernels/cpu/tile_grid.h"
@@ -53,10 +55,14 @@ class TileOperand {
 
   /// Uninitialised memory for `length` rows or columns with inner size k.
   TileOperand(Side side, int64_t length, int64_t k)
-      : side_(side), length_(length), k_(k), own_(room(length, k)), data_(own_.data()) {}
+      : side_(side),
+        length_(length),
+        k_(k),
+        own_(std::in_place, room(length, k)),
+        data_(own_->data()) {}
   /// The same in memory of room(length, k) elements, aligned to 64 bytes, that outlives it.
   TileOperand(Side side, int64_t length, int64_t k, BFloat16* memory)
-      : side_(side), length_(length), k_(k), own_(0), data_(memory) {}
+      : side_(side), length_(length), k_(k), data_(memory) {}
 
   static int64_t room(int64_t length, int64_t k) {
     return (length + kTileBlock - 1) / kTileBlock * kTileBlock *
@@ -66,7 +72,7 @@ class TileOperand {
   Side side() const { return side_; }
   int64_t length() const { return length_; }
   int64_t k() const { return k_; }
-  int64_t strips() const { return (length_ + 2 * kTileStrip - 1) / (2 * kTileStrip) * 2; }
+  int64_t strips() const { return (length_ + kTileBlock - 1) / kTileBlock * 2; }
   int64_t tiles() const { return (k_ + kTileDepth - 1) / kTileDepth; }  ///< of a strip
   BFloat16* tile(int64_t strip, int64_t i) {
     return data_ + (strip * tiles() + i) * kElementsPerTile;
@@ -85,7 +91,7 @@ class TileOperand {
  private:
   Side side_;
   int64_t length_, k_;
-  Scratch<BFloat16> own_;
+  std::optional<Scratch<BFloat16>> own_;
   BFloat16* data_;
 };
 

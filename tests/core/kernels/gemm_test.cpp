@@ -211,9 +211,11 @@ TEST(TileGrid, CutsByShapeAndKeepsThreadsBusy) {
   const int64_t shapes[][3] = {
       {4096, 256, 256}, {256, 256, 4096}, {1024, 256, 4096}, {4096, 1024, 256}, {768, 384, 128}};
   for (const auto& [m, n, k] : shapes) {
-    const auto grid = tile_grid(m, n, k, 1, true);
-    EXPECT_GE(grid.tiles(), 3) << m << ' ' << n << ' ' << k;  // Intel's are larger
-    EXPECT_LE(grid.tiles(), 16) << m << ' ' << n << ' ' << k;
+    for (const kernels::TileSizes& sizes : {kernels::kSquareTiles, kernels::kTallTiles}) {
+      const auto grid = tile_grid(m, n, k, 1, true, sizes);
+      EXPECT_GE(grid.tiles(), sizes.enough * 3 / 4) << m << ' ' << n << ' ' << k;
+      EXPECT_LE(grid.tiles(), 16) << m << ' ' << n << ' ' << k;
+    }
   }
   EXPECT_EQ(tile_grid(256, 256, 4096, 1, false).k.count(), 1);
 }
