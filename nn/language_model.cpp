@@ -114,13 +114,24 @@ void LanguageModelSteps::read(const std::vector<Tokens>& histories, bool prefix)
   model_.add(Tensor::from(ids, shape, device()), lengths, prefix, state_);
 }
 
+// Where the positions end before the next token, the last half remains, that token included.
+bool LanguageModelSteps::shorten(Tokens& history) const {
+  const auto positions = static_cast<size_t>(model_.options.longest_sequence());
+  if (history.size() < positions) return false;
+  const auto kept = static_cast<std::ptrdiff_t>(std::max<size_t>(1, positions / 2) - 1);
+  history.erase(history.begin(), history.end() - kept);
+  return true;
+}
+
 void LanguageModelSteps::add(const std::vector<NewSentence>& sentences) {
   const bool prefix = model_.options.prefix_lm;
   std::vector<Tokens> fresh;
   for (const NewSentence& sentence : sentences) {
     const auto& prompt = sentence.prompt;
-    fresh.emplace_back(prompt.begin(), prompt.end() - (prefix ? 0 : 1));
-    histories_.emplace_back(prompt.begin(), prompt.end() - 1);
+    Tokens& history = histories_.emplace_back(prompt.begin(), prompt.end() - 1);
+    shorten(history);
+    fresh.push_back(history);
+    if (prefix) fresh.back().push_back(prompt.back());
   }
   read(fresh, prefix);
 }
@@ -128,27 +139,19 @@ void LanguageModelSteps::add(const std::vector<NewSentence>& sentences) {
 Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
   check(tokens.size() == histories_.size() && !tokens.empty(), "decoding",
         "expected a token for each of ", histories_.size(), " rows, got ", tokens.size(), '.');
-  read_again(tokens);
+  read_again();
   for (size_t row = 0; row < tokens.size(); ++row) histories_[row].push_back(tokens[row]);
   return model_.step(Tensor::from(tokens, {std::ssize(tokens)}, device()), state_);
 }
 
-// Rows whose positions end with this token begin anew with the last half of what they have.
-void LanguageModelSteps::read_again(const std::vector<int32_t>& tokens) {
-  const auto positions = static_cast<size_t>(model_.options.longest_sequence());
+// Rows whose positions end begin anew.
+void LanguageModelSteps::read_again() {
   std::vector<int32_t> order;
   std::vector<Tokens> shorter;
-  for (size_t row = 0; row < tokens.size(); ++row) {
-    Tokens& history = histories_[row];
-    if (history.size() < positions) {
-      order.push_back(static_cast<int32_t>(row));
-      continue;
-    }
-    // With the token that is fed now they have half of the positions.
-    const size_t kept = std::max<size_t>(1, positions / 2) - 1;
-    history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(kept));
-    order.push_back(static_cast<int32_t>(tokens.size() + shorter.size()));
-    shorter.push_back(history);
+  for (size_t row = 0; row < histories_.size(); ++row) {
+    const size_t place = shorten(histories_[row]) ? histories_.size() + shorter.size() : row;
+    if (place != row) shorter.push_back(histories_[row]);
+    order.push_back(static_cast<int32_t>(place));
   }
   if (shorter.empty()) return;
   read(shorter, /*prefix=*/false);

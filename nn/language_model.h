@@ -78,7 +78,8 @@ class LanguageModelSteps : public NextToken {
  private:
   using Tokens = std::vector<int32_t>;
   void read(const std::vector<Tokens>& histories, bool prefix);
-  void read_again(const std::vector<int32_t>& tokens);
+  bool shorten(Tokens& history) const;
+  void read_again();
   Device device() const { return model_.table.value().device(); }
 
   const LanguageModel& model_;

@@ -144,7 +144,6 @@ TEST_P(Prompts, AreReadBeforeTheFirstStep) {
 // Only the sequence ids matter: batches of any order and size give the same.
 TEST_P(Prompts, TheOrderAndTheSizeOfBatchesDoNotMatter) {
   const Table table(5, 1.5);
-  const int64_t beams = GetParam().options.num_beams;
   const auto run = [&](const std::vector<size_t>& order) {
     SearchTask batch;
     batch.sentences = std::ssize(order);

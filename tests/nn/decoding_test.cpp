@@ -89,7 +89,7 @@ TEST_P(BeamSearch, StopsEarlyAsTheOptionSays) {
     const Table table(seed, seed % 2 == 0 ? 3 : 1);
     for (const int64_t beams : {2, 3, 5}) {
       for (const EarlyStopping stopping : {EarlyStopping::kTrue, EarlyStopping::kFalse}) {
-        SearchOptions narrow = options(beams, 2);
+        SearchOptions narrow = options(beams, beams);
         narrow.early_stopping = stopping;
         TableModel model(table);
         const auto found = beam_search(model, task_of(limits), narrow);
@@ -100,7 +100,7 @@ TEST_P(BeamSearch, StopsEarlyAsTheOptionSays) {
         if (stopping == EarlyStopping::kTrue) steps_true += model.steps;
       }
       TableModel patient(table);
-      beam_search(patient, task_of(limits), options(beams, 2));
+      beam_search(patient, task_of(limits), options(beams, beams));
       steps_never += patient.steps;
     }
   }

@@ -295,8 +295,7 @@ TEST(SourceAttention, OfARecurrentModelIsThatOfItsSteps) {
   const Tensor found =
       source_attention(&built.model, {batch.source, batch.source_lengths, batch.target_in}, 0);
   ASSERT_EQ(found.shape(), (Shape{2, 5, 5}));
-  RnnAttention::State state;
-  built.model.add(batch.source, batch.source_lengths, state);
+  RnnAttention::State state = test::started(built.model, batch.source, batch.source_lengths);
   const auto ids = batch.target_in.to_vector<int32_t>();
   for (int64_t t = 0; t < 5; ++t) {
     built.model.step(ints({ids[size_t(t)], ids[size_t(5 + t)]}, {2}), state);
