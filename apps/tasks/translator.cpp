@@ -132,6 +132,7 @@ std::vector<std::vector<size_t>> translate(const PairModels& models, const Sente
   std::sort(batches.begin(), batches.end(),
             [&](const SourceBatch& a, const SourceBatch& b) { return first_of(a) < first_of(b); });
   std::vector<std::vector<size_t>> numbers;
+  Progress progress("translating", std::ssize(sentences.sources), "sentences");
   for (const SourceBatch& batch : batches) {
     numbers.push_back(batch.indices);
     if (!sentences.crew.owns(std::ssize(numbers) - 1)) continue;
@@ -154,6 +155,7 @@ std::vector<std::vector<size_t>> translate(const PairModels& models, const Sente
         for (Hypothesis& hypothesis : hypotheses) drop_front(hypothesis, forced);
       }
     }
+    progress.add(std::ssize(batch.indices));
     done(batch.indices, std::move(found));
   }
   return numbers;
