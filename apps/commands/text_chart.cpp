@@ -69,6 +69,15 @@ class Canvas {
       colours_[cell] = colour;
     }
   }
+  // A quarter is hard to see.
+  void dot(double x, double y, int colour) {
+    const auto at = [](double share, size_t count) {
+      return static_cast<size_t>(std::lround(share * static_cast<double>(count - 1)));
+    };
+    const size_t cell = at(1 - y, height_) * width_ + at(x, width_);
+    cells_[cell] = 15;
+    colours_[cell] = colour;
+  }
   std::string row(size_t y, bool colours) const {
     std::string text;
     int now = -1;
@@ -101,10 +110,10 @@ double last_of(const std::vector<double>& values) {
 std::string short_number(double value) {
   if (!std::isfinite(value)) return "-";
   const double size = std::abs(value);
-  if (size >= 1e9 && size < 1e15) return fmt::format("{:.4g}G", value / 1e9);
-  if (size >= 1e6 && size < 1e15) return fmt::format("{:.4g}M", value / 1e6);
-  if (size >= 1e4 && size < 1e15) return fmt::format("{:.4g}k", value / 1e3);
-  if (size > 0 && (size < 1e-3 || size >= 1e15)) return fmt::format("{:.1e}", value);
+  if (size >= 1e9 && size < 1e12) return fmt::format("{:.4g}G", value / 1e9);
+  if (size >= 1e6 && size < 1e9) return fmt::format("{:.4g}M", value / 1e6);
+  if (size >= 1e4 && size < 1e6) return fmt::format("{:.4g}k", value / 1e3);
+  if (size > 0 && (size < 1e-3 || size >= 1e12)) return fmt::format("{:.1e}", value);
   return fmt::format("{:.4g}", value);
 }
 
@@ -139,11 +148,12 @@ std::string fit_width(const std::string& line, size_t width) {
   return done < width ? text + std::string(width - done, ' ') : text;
 }
 
-std::vector<std::string> text_chart(const std::string& title, const std::vector<TextCurve>& curves,
-                                    size_t width, size_t height, bool colours) {
+std::vector<std::string> text_chart(const TextChart& chart, size_t width, size_t height,
+                                    bool colours) {
+  const std::vector<TextCurve>& curves = chart.curves;
   width = std::max<size_t>(width, 24);
   height = std::max<size_t>(height, 3);
-  std::string head = colours ? "\033[1m" + title + "\033[0m" : title;
+  std::string head = colours ? "\033[1m" + chart.title + "\033[0m" : chart.title;
   for (const TextCurve& curve : curves) {
     const std::string sign =
         colours ? fmt::format("\033[{}m■\033[0m", kCurveColours[static_cast<size_t>(curve.colour)])
@@ -154,6 +164,10 @@ std::vector<std::string> text_chart(const std::string& title, const std::vector<
   std::vector<std::string> lines = {fit_width(head, width)};
   const Range tall = range_of(curves);
   Range wide;
+  if (chart.first < chart.last) {
+    wide.add(chart.first);
+    wide.add(chart.last);
+  }
   for (const TextCurve& curve : curves) {
     for (const double x : curve.x) {
       if (std::isfinite(x)) wide.add(x);
@@ -162,14 +176,16 @@ std::vector<std::string> text_chart(const std::string& title, const std::vector<
   const size_t rows = height - 1;
   Canvas canvas(width - kLabel, rows);
   for (const TextCurve& curve : curves) {
-    size_t before = curve.x.size();
+    size_t before = curve.x.size(), points = 0;
     for (size_t i = 0; i < curve.x.size(); ++i) {
       if (!std::isfinite(curve.y[i]) || !std::isfinite(curve.x[i])) continue;
       const size_t from = before < curve.x.size() ? before : i;
       canvas.line(wide.share(curve.x[from]), tall.share(curve.y[from]), wide.share(curve.x[i]),
                   tall.share(curve.y[i]), curve.colour);
       before = i;
+      ++points;
     }
+    if (points == 1) canvas.dot(wide.share(curve.x[before]), tall.share(curve.y[before]), curve.colour);
   }
   for (size_t row = 0; row < rows; ++row) {
     std::string label;

@@ -16,11 +16,17 @@ struct TextCurve {
 /// SGR codes of colours that show on dark and on light terminals.
 inline constexpr const char* kCurveColours[] = {"34", "33", "32", "35", "36", "31"};
 
-/// `height` lines of `width` characters: a title with the last values, and the curves with the ends
-/// of their range beside them. Without `colours` there are no escape sequences. At least 3 lines of
-/// 24 characters.
-std::vector<std::string> text_chart(const std::string& title, const std::vector<TextCurve>& curves,
-                                    size_t width, size_t height, bool colours);
+struct TextChart {
+  std::string title;
+  std::vector<TextCurve> curves;
+  double first = 0, last = 0;  ///< what x goes from and to; equal: as the curves do
+};
+
+/// `height` lines of `width` characters: the title with the last values, and the curves with the
+/// ends of their range beside them. Without `colours` there are no escape sequences. At least 3
+/// lines of 24 characters.
+std::vector<std::string> text_chart(const TextChart& chart, size_t width, size_t height,
+                                    bool colours);
 
 /// "1.234", "12.3k", "5.6e-05": at most 8 characters.
 std::string short_number(double value);

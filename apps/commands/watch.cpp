@@ -117,7 +117,7 @@ double last_of(const MetricTable& table, const char* name) {
   return values == nullptr || values->empty() ? 0 : values->back();
 }
 
-// "update 1,200 of 4,000  14m 03s  best bleu 31.2 (1,000)"
+// "update 1,200 of 4,000  14m 03s  best bleu 31.2 at 1000"
 std::string summary_of(const RunRecord& run) {
   const auto step = static_cast<int64_t>(
       std::max(last_of(run.train, "step"), last_of(run.valid, "step")));
@@ -131,21 +131,16 @@ std::string summary_of(const RunRecord& run) {
     text += fmt::format(", {} left", duration_text(left));
   }
   if (const auto best = run.best()) {
-    text += fmt::format("  best {} {} ({})", printable(run.metric), short_number(best->value),
+    text += fmt::format("  best {} {} at {}", printable(run.metric), short_number(best->value),
                         best->step);
   }
   if (!run.skipped.empty()) text += fmt::format("  {} skipped", run.skipped.size());
   return text;
 }
 
-struct Chart {
-  std::string title;
-  std::vector<TextCurve> curves;
-};
-
 // Of what both parts of all runs have under this name.
-Chart chart_of(const std::vector<Watched>& runs, const std::string& name) {
-  Chart chart{.title = name, .curves = {}};
+TextChart chart_of(const std::vector<Watched>& runs, const std::string& name) {
+  TextChart chart{.title = name, .curves = {}};
   std::ranges::replace(chart.title, '_', ' ');
   chart.title = printable(chart.title);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -166,7 +161,7 @@ Chart chart_of(const std::vector<Watched>& runs, const std::string& name) {
 }
 
 // The most telling ones first: a small terminal shows only those.
-std::vector<Chart> charts_of(const std::vector<Watched>& runs) {
+std::vector<TextChart> charts_of(const std::vector<Watched>& runs) {
   std::vector<std::string> names = {"loss", runs.front().record.metric};
   for (const auto& watched : runs) {
     for (const std::string& name : watched.record.valid.names) names.push_back(name);
@@ -174,12 +169,15 @@ std::vector<Chart> charts_of(const std::vector<Watched>& runs) {
   for (const char* name : {"learning_rate", "grad_norm", "tokens_per_s", "peak_bytes"}) {
     names.emplace_back(name);
   }
-  std::vector<Chart> charts;
+  std::vector<TextChart> charts;
   std::vector<std::string> seen = {"step", "seconds", "tokens", ""};
   for (const std::string& name : names) {
     if (std::ranges::find(seen, name) != seen.end()) continue;
     seen.push_back(name);
-    Chart chart = chart_of(runs, name);
+    TextChart chart = chart_of(runs, name);
+    for (const auto& watched : runs) {
+      chart.last = std::max(chart.last, last_of(watched.record.train, "step"));
+    }
     if (!chart.curves.empty()) charts.push_back(std::move(chart));
   }
   return charts;
@@ -190,7 +188,7 @@ std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, b
   for (const Watched& watched : runs) {
     lines.push_back(fit_width(summary_of(watched.record), size.width));
   }
-  std::vector<Chart> charts = charts_of(runs);
+  std::vector<TextChart> charts = charts_of(runs);
   if (charts.empty()) {
     lines.push_back(fit_width("no lines in metrics.jsonl yet", size.width));
     return lines;
@@ -207,8 +205,7 @@ std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, b
     for (size_t column = 0; column < columns; ++column) {
       const size_t number = row * columns + column;
       if (number >= charts.size()) break;
-      const auto chart =
-          text_chart(charts[number].title, charts[number].curves, width, height, colours);
+      const auto chart = text_chart(charts[number], width, height, colours);
       for (size_t i = 0; i < height; ++i) {
         part[i] += (column > 0 ? "  " : "") + chart[i];
       }

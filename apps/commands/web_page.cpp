@@ -1,5 +1,7 @@
 #include "apps/commands/web_page.h"
 
+#include <utility>
+
 #include "core/error.h"
 
 namespace tapestry {
@@ -20,11 +22,15 @@ std::string inside_script(const std::string& json) {
   return text;
 }
 
-// Without the line that names a file for debuggers: nothing else is loaded.
-std::string without_source_map(std::string_view script) {
-  std::string text(script);
-  if (const size_t at = text.find("//# sourceMappingURL="); at != std::string::npos) {
-    text.erase(at, text.find('\n', at) - at);
+// Without the comment that names a file for debuggers: nothing else is loaded.
+std::string without_source_map(std::string_view file) {
+  std::string text(file);
+  for (const auto& [begin, end] : {std::pair("//# sourceMappingURL=", "\n"),
+                                   std::pair("/*# sourceMappingURL=", "*/")}) {
+    const size_t at = text.find(begin);
+    if (at == std::string::npos) continue;
+    const size_t behind = text.find(end, at);
+    text.erase(at, behind == std::string::npos ? behind : behind + std::string(end).size() - at);
   }
   return text;
 }
@@ -36,7 +42,7 @@ std::string head(const std::string& title, std::initializer_list<const char*> st
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>",
       escaped(title), "</title>\n<style>\n", file("page.css"));
-  for (const char* name : styles) html += file(name);
+  for (const char* name : styles) html += without_source_map(file(name));
   return html + "</style></head>\n<body>\n";
 }
 

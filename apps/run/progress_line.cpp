@@ -116,7 +116,8 @@ std::string status_of(const ProgressNow& work) {
   std::string text = work.unit.empty() || work.done + work.total == 0 ? "" : work.unit + "  ";
   if (work.total > 0 && work.done > 0) {
     const auto left = static_cast<double>(work.total - work.done);
-    return text + fmt::format("{:.3g}/s  {} left", rate, duration_text(left / rate));
+    if (work.unit != "%") text += fmt::format("{:.3g}/s  ", rate);
+    return text + concat(duration_text(left / rate), " left");
   }
   if (work.done > 0) text += fmt::format("{:.3g}/s  ", rate);
   return text + duration_text(work.seconds);

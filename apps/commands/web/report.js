@@ -18,10 +18,10 @@ const axes = {
 
 // A number of a metric, with its unit.
 const units = {
-  peak_bytes: {scale: 1 / (1 << 20), label: 'memory, peak', unit: 'MB'},
+  peak_bytes: {scale: 1 / (1 << 20), label: 'memory, peak', unit: 'MB', fromZero: true},
   learning_rate: {label: 'learning rate'},
   grad_norm: {label: 'gradient norm'},
-  tokens_per_s: {label: 'tokens per second'},
+  tokens_per_s: {label: 'tokens per second', fromZero: true},
   ppl: {label: 'perplexity'},
   nll: {label: 'nll: loss without label smoothing'},
   exact_match: {label: 'exact match'},
@@ -98,6 +98,20 @@ function placeOf(run, step) {
   return null;
 }
 
+// The first and the last place of all curves: charts that stand together have one axis.
+function extentOf(axis) {
+  let low = Infinity, high = -Infinity;
+  for (const curve of curves) {
+    if (!runs[curve.run].shown || !curve.x[axis]) continue;
+    for (const place of curve.x[axis]) {
+      if (place === null) continue;
+      if (place < low) low = place;
+      if (place > high) high = place;
+    }
+  }
+  return low > high ? [] : [low, high];
+}
+
 const charts = [];
 
 class Chart {
@@ -108,7 +122,8 @@ class Chart {
     this.legend = el('div', {class: 'legend'});
     this.plot = el('div', {class: 'plot', role: 'img', 'aria-label': labelOf(name) + ', a curve'});
     const unit = units[name] && units[name].unit;
-    this.title = el('h3', {}, labelOf(name) + (unit ? ', ' + unit : ''));
+    this.at = el('span', {class: 'soft at'});
+    this.title = el('div', {class: 'title'}, el('h3', {}, labelOf(name) + (unit ? ', ' + unit : '')), this.at);
     this.node = el('section', {class: 'panel chart', 'data-name': name}, this.title, this.legend, this.plot);
   }
 
@@ -129,6 +144,11 @@ class Chart {
         rows.get(place)[i] = curve.now[k];
       });
     });
+    if (rows.size > 0) {
+      for (const place of extentOf(state.axis)) {
+        if (!rows.has(place)) rows.set(place, new Array(shown.length).fill(null));
+      }
+    }
     const data = [...rows].sort((a, b) => a[0] - b[0]).map(([place, values]) => [place, ...values]);
     this.plot.replaceChildren();
     if (this.graph) this.graph.destroy();
@@ -153,7 +173,7 @@ class Chart {
       legend: 'never', connectSeparatedPoints: true, digitsAfterDecimal: 4, labelsKMB: false,
       logscale: state.log && data.every(row => row.slice(1).every(v => v === null || !(v <= 0))),
       axisLineColor: colour('line'), gridLineColor: colour('grid'), gridLineWidth: 1, pixelRatio: dotsPerPixel(),
-      highlightCircleSize: 4, xRangePad: 6, yRangePad: 8, interactionModel: withoutTouch(),
+      includeZero: Boolean(units[this.name] && units[this.name].fromZero), highlightCircleSize: 4, xRangePad: 6, yRangePad: 8, interactionModel: withoutTouch(),
       axes: {
         x: {axisLabelFormatter: axis.text, valueFormatter: axis.text, axisLabelWidth: 64, pixelsPerLabel: this.plot.clientWidth < 420 ? 54 : 74},
         y: {axisLabelFormatter: short, axisLabelWidth: 58, pixelsPerLabel: 34},
@@ -215,9 +235,9 @@ class Chart {
       const both = this.all.some(other => other.run === curve.run && other.part !== curve.part);
       let text = single ? '' : runs[curve.run].name;
       if (single || both) text += (text ? ', ' : '') + (curve.part === 'train' ? 'training' : 'validation');
-      if (place !== null && curve.now && !this.off.has(curve)) {
-        text += ' ' + short(curve.now[indexNear(curve.x[state.axis], place)]);
-      }
+      // The place of a value stays when the pointer leaves the curves for the legend.
+      const known = place !== null && curve.now && !this.off.has(curve);
+      const value = known ? ' ' + short(curve.now[indexNear(curve.x[state.axis], place)]) : '';
       const chip = el('i', {class: 'chip' + (this.isDashed(curve) ? ' dashed' : '')});
       chip.style.borderColor = this.colourOf(curve);
       return el('button', {
@@ -225,10 +245,10 @@ class Chart {
           if (!this.off.delete(curve)) this.off.add(curve);
           this.draw();
         },
-      }, chip, text);
+      }, chip, text, el('span', {class: 'value'}, value));
     });
-    if (place !== null) items.unshift(el('span', {class: 'soft at'}, axes[state.axis].text(place) + ' ' + (state.axis === 'hours' ? '' : axes[state.axis].label)));
     this.legend.replaceChildren(...items);
+    this.at.textContent = place === null ? '' : axes[state.axis].text(place) + (state.axis === 'hours' ? '' : ' ' + axes[state.axis].label);
   }
 }
 

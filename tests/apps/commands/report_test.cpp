@@ -206,19 +206,28 @@ class ReportInBrowser : public ReportTest {
 
 constexpr const char* kLoss = ".chart[data-name=loss]";
 
+// What the page has become of it when the browser has told it.
+constexpr const char* kClass =
+    "new Promise(done => setTimeout(() => done(document.documentElement.className), 100))";
+
 TEST_F(ReportInBrowser, HoverAxisAndLegend) {
   open_report({"a"});
-  const std::string legend = concat(kLoss, " .legend"), plot = concat(kLoss, " .plot");
+  const std::string legend = concat(kLoss, " .legend"), plot = concat(kLoss, " .plot"),
+                    at = concat(kLoss, " .at");
   EXPECT_EQ(text_of(legend), "trainingvalidation");
   // The pointer at the right end of the curves.
   browser_->move_to(plot, 0.97, 0.5);
-  EXPECT_EQ(text_of(legend), "100 updatestraining 0.5validation 0.6");
+  EXPECT_EQ(text_of(legend), "training 0.5validation 0.6");
+  EXPECT_EQ(text_of(at), "100 updates");
   browser_->click(".controls [data-value=tokens]");
   browser_->move_to(plot, 0.97, 0.5);
-  EXPECT_EQ(text_of(legend), "40k tokenstraining 0.5validation 0.6");
+  EXPECT_EQ(text_of(legend), "training 0.5validation 0.6");
+  EXPECT_EQ(text_of(at), "40k tokens");
   browser_->click(".controls [data-value=hours]");
   browser_->move_to(plot, 0.97, 0.5);
-  EXPECT_EQ(text_of(legend), "1 h training 0.5validation 0.6");
+  EXPECT_EQ(text_of(at), "1 h");
+  browser_->move_to(plot, 0.5, 0.5);
+  EXPECT_THAT(text_of(at), testing::EndsWith(" min"));
   // The legend hides a curve, and shows it again.
   const std::string first = concat(kLoss, " .legend button");
   EXPECT_EQ(browser_->value("charts[0].graph.numColumns()"), 3);
@@ -230,9 +239,9 @@ TEST_F(ReportInBrowser, HoverAxisAndLegend) {
   EXPECT_EQ(browser_->value("document.querySelectorAll('.confusion td').length"), 5);
   // Dark and light, and a narrow window, which nothing is wider than.
   browser_->prefer("dark");
-  EXPECT_EQ(browser_->value("document.documentElement.className"), "dark");
+  EXPECT_EQ(browser_->value(kClass), "dark");
   browser_->prefer("light");
-  EXPECT_EQ(browser_->value("document.documentElement.className"), "");
+  EXPECT_EQ(browser_->value(kClass), "");
   browser_->resize(400, 800);
   EXPECT_EQ(browser_->value("document.documentElement.scrollWidth"), 400);
   EXPECT_THAT(browser_->complaints(), IsEmpty());
@@ -243,7 +252,7 @@ TEST_F(ReportInBrowser, RunsAreDrawnOverEachOther) {
   EXPECT_THAT(text_of("#runs"), HasSubstr("training.learning_rate=1.3"));
   browser_->move_to(concat(kLoss, " .plot"), 0.97, 0.5);
   EXPECT_EQ(text_of(concat(kLoss, " .legend")),
-            "100 updatesa, training 0.5a, validation 0.6b, training 0.65b, validation 0.78");
+            "a, training 0.5a, validation 0.6b, training 0.65b, validation 0.78");
   browser_->click("#runs label:nth-child(2) input");
   EXPECT_EQ(text_of(concat(kLoss, " .legend")), "a, traininga, validation");
   EXPECT_THAT(browser_->complaints(), IsEmpty());
