@@ -187,7 +187,8 @@ ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadCon
     : context_(context), told_(steady_seconds()) {
   const std::vector<std::string> files = files_of(specs);
   const std::string first = files.empty() ? "data" : std::filesystem::path(files[0]).filename();
-  progress_.emplace(concat("reading ", first, files.size() > 1 ? " and others" : ""), kPercent, "%");
+  progress_.emplace(concat("reading ", first, files.size() > 1 ? " and others" : ""), kPercent,
+                    "%");
   for (const CorpusSpec& spec : specs) {
     most_ +=
         spec.limit > 0 ? static_cast<double>(spec.limit) : std::numeric_limits<double>::infinity();

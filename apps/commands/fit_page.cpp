@@ -51,8 +51,8 @@ void add_plot(std::string& page, const RegressionModel& model, const std::vector
   }
   const std::vector<double> curve = model.predict(places);
   const Frame frame{range, Range(joined(joined(model.points.y, curve), answers))};
-  fmt::format_to(out, "<svg style=\"width: 100%; max-width: {0}px\" viewBox=\"0 0 {0} {1}\">\n", kWidth,
-                 kHeight);
+  fmt::format_to(out, "<svg style=\"width: 100%; max-width: {0}px\" viewBox=\"0 0 {0} {1}\">\n",
+                 kWidth, kHeight);
   fmt::format_to(out,
                  "<rect x=\"{0}\" y=\"{0}\" width=\"{1}\" height=\"{2}\" fill=\"none\" "
                  "stroke=\"var(--line)\"/>\n",
@@ -124,7 +124,8 @@ std::string fit_page(const RegressionModel& model, const std::vector<double>& x)
   const std::vector<double> answers = model.predict(x, &weights);
   std::string page;
   fmt::format_to(std::back_inserter(page),
-                 "<h1 style=\"margin-top: 22px\">Attention pooling</h1>\n<p>Kernel {}, width {:.4g}, {} points. The line is "
+                 "<h1 style=\"margin-top: 22px\">Attention pooling</h1>\n<p>Kernel {}, width "
+                 "{:.4g}, {} points. The line is "
                  "what the model says; circles are its answers.</p>\n",
                  name_of(model.pooling.kernel), model.width(), model.points.size());
   add_plot(page, model, x, answers);

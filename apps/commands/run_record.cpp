@@ -62,6 +62,27 @@ void each_line(const std::string& path, std::vector<std::string>& warnings, Take
   }
 }
 
+// "labels.0", "labels.1" as one key "labels": "[cat, dog]".
+std::map<std::string, std::string> with_lists(const std::map<std::string, std::string>& keys) {
+  std::map<std::string, std::map<int64_t, std::string>> lists;
+  std::map<std::string, std::string> result;
+  for (const auto& [key, value] : keys) {
+    const size_t dot = key.rfind('.');
+    int64_t number = 0;
+    if (dot != std::string::npos && parse_yaml_integer(key.substr(dot + 1), number)) {
+      lists[key.substr(0, dot)][number] = value;
+    } else {
+      result[key] = value;
+    }
+  }
+  for (const auto& [key, values] : lists) {
+    std::string& text = result[key];
+    for (const auto& [number, value] : values) text += (text.empty() ? "[" : ", ") + value;
+    text += ']';
+  }
+  return result;
+}
+
 void add_sample_line(RunRecord& record, const Json& line) {
   const std::string kind = line.value("kind", "");
   if (kind == "sample" && line.at("example").is_number_integer()) record.samples.push_back(line);
@@ -166,7 +187,7 @@ void MetricsReader::finish(RunRecord& record) {
 void read_run_config(RunRecord& record) {
   const std::string path = record.folder + "/config.yaml";
   try {
-    record.config = flat_keys(parse_config_file(path));
+    record.config = with_lists(flat_keys(parse_config_file(path)));
   } catch (const Error& error) {
     record.warnings.push_back(concat("no config is shown: ", error.what()));
   }

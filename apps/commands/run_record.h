@@ -33,10 +33,10 @@ struct RunRecord {
   std::string name;  ///< of the folder; of several runs different ones
   MetricTable train, valid;
   std::map<std::string, double> test;
-  std::vector<int64_t> skipped;                ///< updates
-  std::vector<nlohmann::ordered_json> starts;  ///< lines of starts.jsonl
+  std::vector<int64_t> skipped;                                      ///< updates
+  std::vector<nlohmann::ordered_json> starts;                        ///< lines of starts.jsonl
   std::vector<nlohmann::ordered_json> samples, lengths, confusions;  ///< lines of samples.jsonl
-  std::map<std::string, std::string> config;                         ///< by path, as it was resolved
+  std::map<std::string, std::string> config;  ///< by path, as it was resolved
   std::string metric;  ///< that tells the best; empty where the config does not say
   std::vector<std::string> warnings;
 
@@ -50,8 +50,8 @@ class MetricsReader {
   explicit MetricsReader(std::string path) : path_(std::move(path)) {}
 
   /// Adds whole lines to the record. A line without an end is left for later. Where the file got
-  /// shorter or was replaced (a run was resumed), all of it is read again. Returns whether there was
-  /// anything new.
+  /// shorter or was replaced (a run was resumed), all of it is read again. Returns whether there
+  /// was anything new.
   bool read(RunRecord& record);
   /// The rest, at the end: a line that a killed run left incomplete gives a warning.
   void finish(RunRecord& record);

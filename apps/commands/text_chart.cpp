@@ -58,8 +58,7 @@ class Canvas {
   void line(double x0, double y0, double x1, double y1, int colour) {
     const double across = 2 * static_cast<double>(width_) - 1;
     const double down = 2 * static_cast<double>(height_) - 1;
-    const double steps =
-        std::max({1., std::abs(x1 - x0) * across, std::abs(y1 - y0) * down});
+    const double steps = std::max({1., std::abs(x1 - x0) * across, std::abs(y1 - y0) * down});
     for (double i = 0; i <= steps; ++i) {
       const double share = i / steps;
       const auto x = static_cast<size_t>(std::lround((x0 + (x1 - x0) * share) * across));
@@ -185,7 +184,8 @@ std::vector<std::string> text_chart(const TextChart& chart, size_t width, size_t
       before = i;
       ++points;
     }
-    if (points == 1) canvas.dot(wide.share(curve.x[before]), tall.share(curve.y[before]), curve.colour);
+    if (points == 1)
+      canvas.dot(wide.share(curve.x[before]), tall.share(curve.y[before]), curve.colour);
   }
   for (size_t row = 0; row < rows; ++row) {
     std::string label;

@@ -8,9 +8,9 @@
 namespace tapestry {
 
 struct TextCurve {
-  std::string name;            ///< "training"
-  std::vector<double> x, y;    ///< equally long; what is not finite leaves a gap
-  int colour = 0;              ///< a number of kCurveColours
+  std::string name;          ///< "training"
+  std::vector<double> x, y;  ///< equally long; what is not finite leaves a gap
+  int colour = 0;            ///< a number of kCurveColours
 };
 
 /// SGR codes of colours that show on dark and on light terminals.

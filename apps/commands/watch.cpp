@@ -23,8 +23,8 @@
 namespace tapestry {
 namespace {
 
-constexpr size_t kLeastChart = 6;     // lines of a chart with its title
-constexpr size_t kTwoColumns = 110;   // characters from which two charts stand side by side
+constexpr size_t kLeastChart = 6;    // lines of a chart with its title
+constexpr size_t kTwoColumns = 110;  // characters from which two charts stand side by side
 
 volatile std::sig_atomic_t stopped = 0;
 
@@ -119,8 +119,8 @@ double last_of(const MetricTable& table, const char* name) {
 
 // "update 1,200 of 4,000  14m 03s  best bleu 31.2 at 1000"
 std::string summary_of(const RunRecord& run) {
-  const auto step = static_cast<int64_t>(
-      std::max(last_of(run.train, "step"), last_of(run.valid, "step")));
+  const auto step =
+      static_cast<int64_t>(std::max(last_of(run.train, "step"), last_of(run.valid, "step")));
   const int64_t most = number_of(run, "training.max_steps");
   std::string text = fmt::format("{}: update {}", printable(run.name), step);
   if (most > 0) text += fmt::format(" of {}", most);
@@ -150,11 +150,11 @@ TextChart chart_of(const std::vector<Watched>& runs, const std::string& name) {
       const std::vector<double>*const y = parts[part]->find(name), *const x =
                                                                        parts[part]->find("step");
       if (y == nullptr || x == nullptr) continue;
-      const size_t colour = runs.size() == 1 ? static_cast<size_t>(part) : 2 * i + static_cast<size_t>(part);
+      const size_t colour =
+          runs.size() == 1 ? static_cast<size_t>(part) : 2 * i + static_cast<size_t>(part);
       const std::string of_part = part == 0 ? "training" : "validation";
-      chart.curves.push_back(
-          {runs.size() == 1 ? of_part : printable(run.name) + ' ' + of_part, *x, *y,
-           static_cast<int>(colour % std::size(kCurveColours))});
+      chart.curves.push_back({runs.size() == 1 ? of_part : printable(run.name) + ' ' + of_part, *x,
+                              *y, static_cast<int>(colour % std::size(kCurveColours))});
     }
   }
   return chart;

@@ -25,8 +25,8 @@ std::string inside_script(const std::string& json) {
 // Without the comment that names a file for debuggers: nothing else is loaded.
 std::string without_source_map(std::string_view file) {
   std::string text(file);
-  for (const auto& [begin, end] : {std::pair("//# sourceMappingURL=", "\n"),
-                                   std::pair("/*# sourceMappingURL=", "*/")}) {
+  for (const auto& [begin, end] :
+       {std::pair("//# sourceMappingURL=", "\n"), std::pair("/*# sourceMappingURL=", "*/")}) {
     const size_t at = text.find(begin);
     if (at == std::string::npos) continue;
     const size_t behind = text.find(end, at);
@@ -36,12 +36,12 @@ std::string without_source_map(std::string_view file) {
 }
 
 std::string head(const std::string& title, std::initializer_list<const char*> styles) {
-  std::string html = concat(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>",
-      escaped(title), "</title>\n<style>\n", file("page.css"));
+  std::string html =
+      concat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+             "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>",
+             escaped(title), "</title>\n<style>\n", file("page.css"));
   for (const char* name : styles) html += without_source_map(file(name));
   return html + "</style></head>\n<body>\n";
 }

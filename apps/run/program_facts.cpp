@@ -37,8 +37,8 @@ Facts machine_facts(const std::string& commit) {
   if (uname(&system) == 0) {
     facts.emplace_back("system", concat(system.sysname, ' ', system.release, ' ', system.machine));
   }
-  const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                       static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double bytes =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   constexpr double kGigabyte = 1 << 30;
   facts.emplace_back("memory", fmt::format("{:.1f} GB", bytes / kGigabyte));
   return facts;

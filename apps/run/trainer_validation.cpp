@@ -27,8 +27,7 @@ std::string listed(const std::map<std::string, double>& metrics) {
 // Every rank measures its part. What follows from the metrics is the same everywhere: rank 0's are.
 std::map<std::string, double> Trainer::measure(HeldOut set, Showing* showing) {
   ranks_.communicator().doing("measuring");
-  auto metrics =
-      task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, showing);
+  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, showing);
   if (ranks_.is_alone()) return metrics;
   std::vector<double> values;
   for (const auto& [name, value] : metrics) values.push_back(value);

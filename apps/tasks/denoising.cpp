@@ -60,13 +60,13 @@ std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextC
   SearchOptions search = config.generation;
   search.num_beams = 1;
   search.do_sample = false;
-  const auto found = translate(PairModels{{&model.model}}, sentences, search,
-                               config.training.eval_batch_size);
+  const auto found =
+      translate(PairModels{{&model.model}}, sentences, search, config.training.eval_batch_size);
   const bool by_spans = config.denoising.objective == "span_corruption";
   for (size_t i = 0; i < samples.size(); ++i) {
     const std::vector<int32_t>& tokens = found[i].at(0).tokens;
-    samples[i].output = tokenizer.decode(
-        by_spans ? fill_spans(sentences.sources[i], tokens, vocabulary) : tokens);
+    samples[i].output =
+        tokenizer.decode(by_spans ? fill_spans(sentences.sources[i], tokens, vocabulary) : tokens);
   }
   return samples;
 }
@@ -103,8 +103,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
                                         Showing* showing) override {
-    show_samples(showing,
-                 [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
+    show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
     return measure_texts(*model_, held_out_[set], options, crew_);
   }
 

@@ -102,13 +102,13 @@ std::vector<Sample> continuations(const TextModel& model, const TokenStream& tex
 std::vector<Sample> restored_masks(const TextModel& model, const TokenStream& text,
                                    int64_t wanted) {
   const auto tokenizer = with_special_words(model.tokenizers.source);
-  const BlockBatch batch = with_batches(model, text, /*shuffle=*/false, {},
-                                        [](auto batches) { return batches.next(); });
+  const BlockBatch batch =
+      with_batches(model, text, /*shuffle=*/false, {}, [](auto batches) { return batches.next(); });
   const int64_t width = batch.ids.shape()[1], shown = std::min(width, kShownTokens);
   std::vector<Sample> samples;
   for (const int64_t row : shown_examples(wanted, batch.rows)) {
-    const int64_t length =
-        std::min<int64_t>(shown, batch.lengths.defined() ? batch.lengths.data<int32_t>()[row] : shown);
+    const int64_t length = std::min<int64_t>(
+        shown, batch.lengths.defined() ? batch.lengths.data<int32_t>()[row] : shown);
     const int32_t* const ids = batch.ids.data<int32_t>() + row * width;
     const int32_t* const targets = batch.targets.data<int32_t>() + row * width;
     std::vector<int32_t> read(ids, ids + length), masked = read, truth = read, output = read;
@@ -125,9 +125,9 @@ std::vector<Sample> restored_masks(const TextModel& model, const TokenStream& te
       const double* const scores = logits.data<double>() + static_cast<int64_t>(t) * vocab;
       output[t] = static_cast<int32_t>(std::max_element(scores, scores + vocab) - scores);
     }
-    samples.push_back({.given = {{"source", tokenizer->decode(masked)},
-                                 {"reference", tokenizer->decode(truth)}},
-                       .output = tokenizer->decode(output)});
+    samples.push_back(
+        {.given = {{"source", tokenizer->decode(masked)}, {"reference", tokenizer->decode(truth)}},
+         .output = tokenizer->decode(output)});
   }
   return samples;
 }

@@ -72,8 +72,7 @@ std::vector<LengthScore> scores_by_length(
   }
   std::vector<LengthScore> scores;
   for (const Group& group : groups) {
-    scores.push_back(
-        {group.from, group.to, std::ssize(group.sentences), score(group.sentences)});
+    scores.push_back({group.from, group.to, std::ssize(group.sentences), score(group.sentences)});
   }
   return scores;
 }

@@ -42,9 +42,8 @@ LoadContext context_with_cache(const Config& config, const Report& report,
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   if (given.source) return given;
-  TokenizerPair tokenizers =
-      train_tokenizers(config.tokenizer, config.data.train, config.seed,
-                       context_with_cache(config, report, "tokenizer.bin"));
+  TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed,
+                                              context_with_cache(config, report, "tokenizer.bin"));
   const TokenizerOptions& options = config.tokenizer;
   const std::string kind = options.type == "sentencepiece" ? options.algorithm
                            : options.type == "char"        ? "characters"

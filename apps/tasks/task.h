@@ -97,8 +97,8 @@ struct Report {
 
   void operator()(const std::string& message) const { say(message); }
 
-  Say say;   ///< about each corpus: what was read and what was dropped
-  Say warn;  ///< may be empty
+  Say say;          ///< about each corpus: what was read and what was dropped
+  Say warn;         ///< may be empty
   Say loaded = {};  ///< gets a checksum of each set of examples; may be empty
 };
 

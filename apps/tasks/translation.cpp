@@ -75,8 +75,8 @@ void show(Showing& showing, const ParallelCorpus& pairs, const std::vector<std::
   }
   const SentenceStatistics statistics(metric, translations);
   showing.length_metric = kByLength;
-  showing.lengths = scores_by_length(
-      pairs.target_text.to_strings(), [&](const std::vector<size_t>& sentences) {
+  showing.lengths =
+      scores_by_length(pairs.target_text.to_strings(), [&](const std::vector<size_t>& sentences) {
         std::vector<double> sums(statistics.width());
         for (const size_t i : sentences) {
           for (size_t k = 0; k < sums.size(); ++k) sums[k] += statistics.of(0, i)[k];

@@ -58,9 +58,9 @@ class Browser {
     in_ = to[1];
     out_ = from[0];
     const Json target = call("Target.createTarget", {{"url", "about:blank"}});
-    session_ = call("Target.attachToTarget",
-                    {{"targetId", target.at("targetId")}, {"flatten", true}})
-                   .at("sessionId");
+    session_ =
+        call("Target.attachToTarget", {{"targetId", target.at("targetId")}, {"flatten", true}})
+            .at("sessionId");
     for (const char* domain : {"Page.enable", "Runtime.enable", "Log.enable"}) call(domain);
   }
   ~Browser() {
@@ -87,9 +87,9 @@ class Browser {
   }
   /// The value of an expression, which must not throw.
   Json value(const std::string& expression) {
-    const Json answer = call("Runtime.evaluate", {{"expression", expression},
-                                                  {"returnByValue", true},
-                                                  {"awaitPromise", true}});
+    const Json answer =
+        call("Runtime.evaluate",
+             {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
     if (answer.contains("exceptionDetails")) throw std::runtime_error(answer.dump());
     const Json& result = answer.at("result");
     return result.contains("value") ? result.at("value") : Json();

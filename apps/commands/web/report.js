@@ -160,7 +160,7 @@ class Chart {
     }
     const series = {};
     shown.forEach((curve, i) => {
-      const few = curve.y.length <= 40;
+      const few = Math.max(...shown.map(other => other.y.length)) <= 60;
       series['s' + i] = {
         color: this.colourOf(curve), strokeWidth: 1.6,
         strokePattern: this.isDashed(curve) ? [6, 3] : null,
@@ -212,7 +212,7 @@ class Chart {
       if (!run.shown) return;
       resumesOf(run).forEach(start => line(placeOf(i, start.step), 'resume'));
       run.skipped.slice(0, 500).forEach(step => line(placeOf(i, step), 'skip'));
-      if (run.best) line(placeOf(i, run.best.step), 'best');
+      if (run.best) line(placeOf(i, run.best.step), single ? 'best' : 'c' + i % 8);
     });
     context.setLineDash([]);
     for (const curve of shown) {
@@ -259,7 +259,8 @@ function withoutTouch() {
   return model;
 }
 
-const resumesOf = run => run.starts.filter(start => start.step > 0);
+// A start of a run that was over is none.
+const resumesOf = run => run.starts.filter(start => start.step > 0 && start.step < (lastOf(run.train, 'step') || 0));
 const drawAll = () => charts.forEach(chart => printing ? chart.tell(null) : chart.draw());
 redraws.push(drawAll);
 
@@ -348,7 +349,8 @@ function marksLegend() {
     return el('span', {}, sign, text);
   };
   return el('div', {class: 'marks'},
-      some(run => run.best) ? item('best', 'best validation') : null,
+      single && runs[0].best ? item('best', 'best validation') : null,
+      !single && some(run => run.best) ? el('span', {}, 'a dashed line in the colour of a run: its best validation') : null,
       some(run => run.skipped.length > 0) ? item('skip', 'an update that was skipped: its gradient was not finite') : null,
       some(run => resumesOf(run).length > 0) ? item('resume', 'the run went on from a checkpoint') : null);
 }
@@ -461,7 +463,7 @@ function confusionNode(run) {
 }
 
 function configNode() {
-  const keys = [...new Set(runs.flatMap(run => Object.keys(run.config)))];
+  const keys = [...new Set([...page.differing, ...runs.flatMap(run => Object.keys(run.config))])];
   if (keys.length === 0) return null;
   const body = el('tbody', {});
   for (const key of keys) {

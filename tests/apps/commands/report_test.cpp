@@ -50,9 +50,10 @@ class ReportTest : public testing::Test {
                             "\n");
     std::string samples;
     for (const int step : {50, 100}) {
-      samples += concat(R"({"step":)", step,
-                        R"(,"kind":"sample","example":0,"source":"ein <Haus>","reference":"a house",)",
-                        R"("output":"house )", step, "\"}\n");
+      samples +=
+          concat(R"({"step":)", step,
+                 R"(,"kind":"sample","example":0,"source":"ein <Haus>","reference":"a house",)",
+                 R"("output":"house )", step, "\"}\n");
       samples += concat(R"({"step":)", step, R"(,"kind":"lengths","metric":"bleu","groups":)",
                         R"([{"from":1,"to":5,"sentences":20,"score":31.5}]})", "\n");
       samples += concat(R"({"step":)", step, R"(,"kind":"confusion","classes":["x","y"],)",
@@ -140,9 +141,7 @@ TEST_F(ReportTest, DamagedLinesAreLeftOutWithTheirPlace) {
   EXPECT_THAT(report_html({run}), HasSubstr("metrics.jsonl:14"));
 }
 
-TEST_F(ReportTest, AFolderOfNoRunIsRefused) {
-  EXPECT_THROW(read_run(path("nowhere")), Error);
-}
+TEST_F(ReportTest, AFolderOfNoRunIsRefused) { EXPECT_THROW(read_run(path("nowhere")), Error); }
 
 // A long run: its curve is thinned, and the page says so.
 TEST_F(ReportTest, ThinsLongCurves) {

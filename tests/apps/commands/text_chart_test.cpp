@@ -23,7 +23,8 @@ TEST(TextChart, EveryLineIsAsWideAsAsked) {
   const TextCurve curve{.name = "training", .x = {1, 2, 3}, .y = {5, NAN, 1e-7}, .colour = 1};
   for (const size_t width : {24u, 61u, 200u}) {
     for (const bool colours : {false, true}) {
-      const auto lines = text_chart({.title = "learning rate", .curves = {curve, curve}}, width, 9, colours);
+      const auto lines =
+          text_chart({.title = "learning rate", .curves = {curve, curve}}, width, 9, colours);
       EXPECT_EQ(lines.size(), 9u);
       for (const std::string& line : lines) EXPECT_EQ(text_width(line), width) << line;
     }
@@ -48,7 +49,8 @@ TEST(TextChart, AFewHighValuesDoNotPressTheRest) {
     curve.x.push_back(i);
     curve.y.push_back(i == 0 ? 1000 : 2 + i % 2);
   }
-  EXPECT_THAT(text_chart({.title = "loss", .curves = {curve}}, 40, 6, false)[1], HasSubstr("      3 ▏"));
+  EXPECT_THAT(text_chart({.title = "loss", .curves = {curve}}, 40, 6, false)[1],
+              HasSubstr("      3 ▏"));
 }
 
 TEST(TextChart, NumbersAreShort) {
