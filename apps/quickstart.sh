@@ -23,3 +23,5 @@ Ich habe keine Zeit.
 Wie geht es Ihnen?'
 paste -d '\t' <(echo "$sentences") <(echo "$sentences" | "$tapestry" translate --model runs/ding_de_en) |
   sed 's/\t/  ->  /'
+echo
+echo "The run as a picture, for a browser: $PWD/runs/ding_de_en/report.html"

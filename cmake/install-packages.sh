@@ -6,14 +6,14 @@ set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
   libyaml-cpp-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev libicu-dev libonig-dev
-  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libstb-dev"
+  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libstb-dev libjs-dygraphs"
 case "${1:-}" in
   build) packages=$build ;;
   test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin" ;;
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-14" ;;
-  ci) packages="ccache" ;;
+  ci) packages="ccache chromium" ;;
   *) echo "usage: $0 build|test|quickstart|format|lint|ci" >&2; exit 2 ;;
 esac
 

@@ -2,6 +2,7 @@
 #include <iomanip>
 
 #include "core/error.h"
+#include "core/progress.h"
 #include "data/corpus.h"
 #include "data/encode_corpus.h"
 #include "data/files.h"
@@ -165,6 +166,7 @@ TokenizerPair learn_tokenizers(const TokenizerOptions& options,
                                const LoadContext& context) {
   const auto train = [&](bool source, bool target) {
     SideLines lines(specs, source, target, context);
+    const Progress progress("training the tokenizer");
     return train_tokenizer(
         options, [&](std::string& line) { return lines.next(line); }, seed);
   };

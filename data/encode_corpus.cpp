@@ -179,16 +179,21 @@ std::shared_ptr<const TokenTable> table_of(
   return builder.finish(std::move(facts));
 }
 
+constexpr int64_t kPercent = 100;
+
 }  // namespace
 
 ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context)
     : context_(context), told_(steady_seconds()) {
-  if (!context.progress) return;
+  const std::vector<std::string> files = files_of(specs);
+  const std::string first = files.empty() ? "data" : std::filesystem::path(files[0]).filename();
+  progress_.emplace(concat("reading ", first, files.size() > 1 ? " and others" : ""), kPercent,
+                    "%");
   for (const CorpusSpec& spec : specs) {
     most_ +=
         spec.limit > 0 ? static_cast<double>(spec.limit) : std::numeric_limits<double>::infinity();
   }
-  for (const std::string& path : files_of(specs)) {
+  for (const std::string& path : files) {
     std::error_code unknown;
     const auto bytes = std::filesystem::file_size(path, unknown);
     if (!unknown) all_bytes_ += static_cast<double>(bytes);
@@ -196,11 +201,12 @@ ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadCon
 }
 
 void ProgressMeter::tell(int64_t read, int64_t bytes) {
-  if (!context_.progress || steady_seconds() < told_ + kTellingSeconds) return;
+  if (steady_seconds() < told_ + kTellingSeconds) return;
   told_ = steady_seconds();
   const double of_bytes = all_bytes_ > 0 ? static_cast<double>(bytes) / all_bytes_ : 0;
   const double share = std::max(of_bytes, static_cast<double>(read) / most_);
-  context_.progress({.read = read, .share = std::min(1.0, share)});
+  progress_->to(static_cast<int64_t>(kPercent * std::min(1.0, share)));
+  if (context_.progress) context_.progress({.read = read, .share = std::min(1.0, share)});
 }
 
 void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {

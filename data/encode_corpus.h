@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/progress.h"
 #include "data/corpus.h"
 #include "data/corpus_key.h"
 
@@ -68,6 +70,7 @@ class ProgressMeter {
   double all_bytes_ = 0;
   double most_ = 0;  // examples that the limits let through; infinity without a limit
   double told_;      // when
+  std::optional<Progress> progress_;
 };
 
 /// Throws Error(kConfig) for an empty list.

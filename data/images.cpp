@@ -1,6 +1,7 @@
 #include "data/images.h"
 
 #include <stb_image.h>
+#include <stb_image_write.h>
 
 #include <algorithm>
 #include <cmath>
@@ -276,6 +277,20 @@ Tensor normalised(std::span<const uint8_t> pixels, const ImageFormat& format) {
     for (size_t c = 0; c < channels; ++c) *element++ = value[c][pixels[i + c]];
   }
   return out;
+}
+
+std::string png_of(const Picture& picture) {
+  std::string file;
+  const auto append = [](void* to, void* bytes, int count) {
+    static_cast<std::string*>(to)->append(static_cast<const char*>(bytes),
+                                          static_cast<size_t>(count));
+  };
+  const ImageSize& size = picture.size;
+  const auto width = static_cast<int>(size.width), channels = static_cast<int>(size.channels);
+  const int done = stbi_write_png_to_func(append, &file, width, static_cast<int>(size.height),
+                                          channels, picture.pixels.data(), width * channels);
+  check(done != 0, "data", "no PNG can be made of ", size.str(), '.');
+  return file;
 }
 
 }  // namespace tapestry

@@ -23,6 +23,14 @@ struct ImageSize {
   std::string str() const;
 };
 
+/// One image.
+struct Picture {
+  ImageSize size;
+  std::vector<uint8_t> pixels;  ///< (height, width, channels) row-major
+};
+/// As a PNG file.
+std::string png_of(const Picture& picture);
+
 /// The format of a model's images: it gets channel c of a pixel as (byte / 255 - mean[c]) / std[c].
 struct ImageFormat {
   ImageSize size;

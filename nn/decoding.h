@@ -73,7 +73,7 @@ struct SearchOptions {
   int64_t n_best = 1;     ///< hypotheses to return, at most num_beams
   double length_penalty = 1.0;
   LengthPenalty length_penalty_type = LengthPenalty::kAverage;
-  EarlyStopping early_stopping = EarlyStopping::kNever;  ///< of a beam search
+  EarlyStopping early_stopping = EarlyStopping::kFalse;  ///< of a beam search
   double max_length_ratio = 1.5;  ///< translations have at most ratio * source tokens + 10 tokens
 
   bool do_sample = false;  ///< draws tokens; num_beams must be 1

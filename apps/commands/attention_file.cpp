@@ -3,127 +3,16 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands/web_page.h"
+#include "core/base64.h"
 #include "core/dispatch.h"
 #include "data/files.h"
+#include "data/images.h"
 
 namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kHead = R"(<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Attention</title>
-<style>
-body { font: 14px sans-serif; margin: 1.5em; color: #222; background: #fff; }
-label { margin-right: 1.5em; }
-#heads { display: flex; flex-wrap: wrap; gap: 1.5em; margin-top: 1em; }
-figure { margin: 0; }
-figcaption { font-weight: bold; margin-bottom: .3em; }
-#cell:empty { display: none; }
-#cell { position: fixed; right: 1em; top: 1em; background: #eee; padding: .3em .6em; min-width: 14em; }
-</style></head><body>
-<h1>Attention weights</h1>
-<p>Each row is a token that asks, each column one that answers; a row adds up to 1. Dark is much. On an
-image: how much of its attention the whole picture's token gives to each patch. Red is much.</p>
-<label>Input <select id="page"></select></label><label>Layer <select id="map"></select></label>
-<div id="cell"></div><div id="heads"></div>
-<script>
-const pages = )";
-
-constexpr const char* kScript = R"(;
-const byId = id => document.getElementById(id);
-const unit = 22, font = '12px sans-serif';
-function fill(select, names) {
-  select.replaceChildren(...names.map((name, i) => new Option(name, i)));
-}
-function width(labels) {
-  const context = document.createElement('canvas').getContext('2d');
-  context.font = font;
-  return Math.ceil(Math.max(...labels.map(l => context.measureText(l).width))) + 8;
-}
-function draw(page, map, head) {
-  const rows = page.axes[map.rows], columns = page.axes[map.columns];
-  const left = width(rows), top = width(columns);
-  const canvas = document.createElement('canvas'), scale = window.devicePixelRatio || 1;
-  const w = left + unit * columns.length + 1, h = top + unit * rows.length + 1;
-  canvas.width = w * scale; canvas.height = h * scale;
-  canvas.style.width = w + 'px'; canvas.style.height = h + 'px';
-  const c = canvas.getContext('2d');
-  c.scale(scale, scale);
-  c.font = font; c.fillStyle = '#222'; c.textBaseline = 'middle';
-  rows.forEach((label, t) => {
-    c.textAlign = 'right';
-    c.fillText(label, left - 5, top + unit * (t + .5));
-  });
-  columns.forEach((label, s) => {
-    c.save(); c.translate(left + unit * (s + .5), top - 5); c.rotate(-Math.PI / 2);
-    c.textAlign = 'left'; c.fillText(label, 0, 0); c.restore();
-  });
-  rows.forEach((_, t) => columns.forEach((_, s) => {
-    const share = head[t][s] / 1000, shade = Math.round(255 * (1 - Math.sqrt(share)));
-    c.fillStyle = `rgb(${shade}, ${Math.round(255 - (255 - shade) * .75)}, 255)`;
-    c.fillRect(left + unit * s, top + unit * t, unit - 1, unit - 1);
-  }));
-  canvas.onmousemove = event => {
-    const t = Math.floor((event.offsetY - top) / unit), s = Math.floor((event.offsetX - left) / unit);
-    byId('cell').textContent = head[t] !== undefined && head[t][s] !== undefined
-        ? `${rows[t]} asks ${columns[s]}: ${(head[t][s] / 1000).toFixed(3)}` : '';
-  };
-  return canvas;
-}
-function drawOnImage(page, map, head) {
-  const image = page.image, shares = head[0];
-  const small = document.createElement('canvas'), canvas = document.createElement('canvas');
-  small.width = image.width; small.height = image.height;
-  const pixels = new ImageData(image.width, image.height);
-  for (let i = 0; i < image.width * image.height; ++i) {
-    for (let c = 0; c < 3; ++c) {
-      pixels.data[4 * i + c] = image.pixels[image.channels * i + (image.channels < 3 ? 0 : c)];
-    }
-    pixels.data[4 * i + 3] = 255;
-  }
-  small.getContext('2d').putImageData(pixels, 0, 0);
-  const zoom = Math.max(1, Math.floor(224 / image.width)), size = image.patch_size * zoom;
-  canvas.width = image.width * zoom; canvas.height = image.height * zoom;
-  const c = canvas.getContext('2d'), across = image.width / image.patch_size;
-  c.imageSmoothingEnabled = false;
-  c.drawImage(small, 0, 0, canvas.width, canvas.height);
-  const most = Math.max(1, ...shares.slice(1));
-  shares.slice(1).forEach((share, i) => {
-    c.fillStyle = `rgba(255, 0, 0, ${.7 * share / most})`;
-    c.fillRect(size * (i % across), size * Math.floor(i / across), size, size);
-  });
-  canvas.onmousemove = event => {
-    const i = Math.floor(event.offsetY / size) * across + Math.floor(event.offsetX / size) + 1;
-    const labels = page.axes[map.columns];
-    byId('cell').textContent = shares[i] !== undefined
-        ? `${labels[i]}: ${(shares[i] / 1000).toFixed(3)}; the token itself: ${(shares[0] / 1000).toFixed(3)}`
-        : '';
-  };
-  return canvas;
-}
-function show() {
-  const page = pages[byId('page').value], map = page.maps[byId('map').value];
-  byId('heads').replaceChildren(...map.heads.map((head, i) => {
-    const figure = document.createElement('figure');
-    const caption = document.createElement('figcaption');
-    caption.textContent = 'head ' + (i + 1);
-    figure.append(caption, (page.image ? drawOnImage : draw)(page, map, head));
-    return figure;
-  }));
-}
-function choosePage() {
-  const chosen = byId('map').value || 0;
-  fill(byId('map'), pages[byId('page').value].maps.map(m => m.name));
-  byId('map').value = chosen;
-  show();
-}
-fill(byId('page'), pages.map((p, i) => (i + 1) + ': ' + p.title));
-byId('page').onchange = choosePage;
-byId('map').onchange = show;
-choosePage();
-</script></body></html>
-)";
 
 // heads[h][t][s] = number(weight).
 template <class Number>
@@ -163,16 +52,17 @@ Json image_of(const AttentionImage& image) {
           {"pixels", image.pixels}};
 }
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+// The same for a browser.
+Json png_of(const AttentionImage& image) {
+  const Picture picture{{image.height, image.width, image.channels}, image.pixels};
+  return {{"height", image.height},
+          {"width", image.width},
+          {"patch_size", image.patch_size},
+          {"png", base64(tapestry::png_of(picture))}};
 }
 
-// JSON inside a script element must not contain "</".
-std::string inside_script(std::string json) {
-  for (size_t at = json.find('<'); at != std::string::npos; at = json.find('<', at)) {
-    json.replace(at, 1, "\\u003c");
-  }
-  return json;
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -189,9 +79,12 @@ std::string attention_html(const std::vector<AttentionPage>& pages) {
                       {"heads", shades_of(map.weights)}});
     }
     list.push_back({{"title", page.title}, {"axes", std::move(axes)}, {"maps", std::move(maps)}});
-    if (page.image) list.back()["image"] = image_of(*page.image);
+    if (page.image) list.back()["image"] = png_of(*page.image);
   }
-  return kHead + inside_script(text_of(list)) + kScript;
+  return html_of({.title = "Attention",
+                  .styles = {"attention.css"},
+                  .scripts = {"page.js", "attention.js"},
+                  .data = text_of(list)});
 }
 
 std::string attention_json(const std::vector<AttentionPage>& pages) {

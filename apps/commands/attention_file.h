@@ -40,8 +40,8 @@ struct AttentionPage {
   std::optional<AttentionImage> image = {};
 };
 
-/// A page that lets the reader choose input and layer, with a heat map for each head, on the image
-/// if there is one. It loads no other file.
+/// A page that shows all heads at a glance, and each of them or their mean large, on the image if
+/// there is one. It loads no other file.
 std::string attention_html(const std::vector<AttentionPage>& pages);
 
 /// {"pages": [{"title", "axes": [{"name", "tokens"}], "maps": [{"name", "rows", "columns",

@@ -12,6 +12,7 @@
 #include "apps/commands/commands.h"
 #include "core/dispatch.h"
 #include "core/kernels/convert.h"
+#include "core/progress.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
@@ -93,7 +94,7 @@ Tensor mean_of(const std::vector<Input>& inputs, const StoredTensor& tensor) {
 }
 
 /// The means of all tensors, each made when it is written.
-std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
+std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs, Progress& progress) {
   std::vector<TensorToWrite> means;
   for (const StoredTensor& tensor : inputs[0].model.tensors()) {
     const std::optional<DType> dtype = as_dtype(tensor.type);
@@ -101,9 +102,10 @@ std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs) {
       fail(ErrorKind::kData, "[average] ", tensor.name, " is ", name_of(tensor.type), " in ",
            inputs[0].folder, ", expected float32, float64 or bfloat16.");
     }
-    means.emplace_back(tensor.name, tensor.shape, *dtype, [&inputs, tensor, dtype] {
+    means.emplace_back(tensor.name, tensor.shape, *dtype, [&inputs, &progress, tensor, dtype] {
       Tensor mean;
       dispatch_dtype(*dtype, [&](auto type) { mean = mean_of<decltype(type)>(inputs, tensor); });
+      progress.add();
       return mean;
     });
   }
@@ -136,9 +138,9 @@ int run_average(const AverageArguments& arguments) {
     check_same_data(inputs.front(), inputs.back());
     folders.push_back(inputs.back().folder);
   }
-  const std::vector<TensorToWrite> means = means_of(inputs);
-
   const Input& first = inputs.front();
+  Progress progress("averaging", std::ssize(first.model.tensors()), "tensors");
+  const std::vector<TensorToWrite> means = means_of(inputs, progress);
   CheckpointContent output(first.data.begin(), first.data.end());
   output[kConfigFile] = first.config;
   output[kModelFile] = [&](const ByteSink& sink) {

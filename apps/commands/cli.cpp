@@ -8,10 +8,10 @@
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
 #include "apps/commands/plan.h"
+#include "apps/commands/watch.h"
+#include "apps/run/program_facts.h"
+#include "apps/run/progress_line.h"
 #include "apps/run/ranks.h"
-#include "core/bfloat16_kernel.h"
-#include "core/blas.h"
-#include "core/build_info.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/text.h"
@@ -25,9 +25,10 @@ void add_config(CLI::App* command, std::string& config, std::vector<std::string>
   command->add_option("overrides", overrides, "section.key=value, winning over the file");
 }
 
-void add_train(CLI::App& app, Run& run, Ranks& ranks) {
+void add_train(CLI::App& app, Run& run, Ranks& ranks, const char* commit) {
   auto* command = app.add_subcommand("train", "Train the model of a config file");
   auto arguments = std::make_shared<TrainArguments>();
+  arguments->commit = commit;
   add_config(command, arguments->config, arguments->overrides);
   command
       ->add_option("--resume", arguments->resume,
@@ -111,6 +112,30 @@ void add_average(CLI::App& app, Run& run) {
   command->add_option("checkpoints", arguments->inputs, "checkpoint folders")->required();
   command->add_option("--output", arguments->output, "folder to write")->required();
   command->callback([&run, arguments] { run = [arguments] { return run_average(*arguments); }; });
+}
+
+void add_report(CLI::App& app, Run& run) {
+  auto* command = app.add_subcommand(
+      "report", "One HTML page about runs: curves, examples, confusions, configs, machines");
+  auto arguments = std::make_shared<ReportArguments>();
+  command->add_option("runs", arguments->runs, "run folders; several are drawn over each other")
+      ->required();
+  command->add_option("--output", arguments->output, "file to write, - for stdout")
+      ->capture_default_str();
+  command->callback([&run, arguments] { run = [arguments] { return run_report(*arguments); }; });
+}
+
+void add_watch(CLI::App& app, Run& run) {
+  auto* command =
+      app.add_subcommand("watch", "The curves of runs in the terminal, while they train");
+  auto arguments = std::make_shared<WatchArguments>();
+  command->add_option("runs", arguments->runs, "run folders")->required();
+  command->add_option("--interval", arguments->interval, "seconds from one look to the next")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command->add_flag("--once", arguments->once, "print what is there and end");
+  command->footer("q leaves it; the training does not notice.");
+  command->callback([&run, arguments] { run = [arguments] { return run_watch(*arguments); }; });
 }
 
 void add_import(CLI::App& app, Run& run) {
@@ -243,22 +268,11 @@ std::string ended(std::string sentence) {
 
 // What a bug report needs.
 std::string version_text(const char* commit) {
-  const BuildInfo& build = build_info();
-  const auto told = [](const auto& describe) {
-    try {
-      return std::string(describe());
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-  };
-  const std::string blas = told(blas_description),
-                    bfloat16 = told([] {
-                      const char* const name = name_of(bfloat16_kernel());
-                      return name != nullptr ? name : "none";
-                    });
-  return concat("tapestry ", build.version, "\ncommit: ", commit, "\nbuild: ", build.type, ", ",
-                build.devices, ", ", build.compiler, "\nprocessor: ", cpu_name(), ", vectors ",
-                vector_target(), "\nBLAS: ", blas, "\nbfloat16: ", bfloat16);
+  std::string text;
+  for (const auto& [name, value] : program_facts(commit)) {
+    text += concat(text.empty() ? "" : "\n", name, name == "tapestry" ? " " : ": ", value);
+  }
+  return text;
 }
 
 /// Results that did not reach stdout (a full disk, say) are a failure like any other.
@@ -270,6 +284,7 @@ int run_guarded(const Run& run, Ranks& ranks) {
     return ranks.fail(message, static_cast<int>(kind));
   };
   try {
+    const ProgressDisplay display;
     const int code = run();
     if (!stdout_is_written()) return report("cannot write to stdout.", ErrorKind::kRuntime);
     ranks.leave();
@@ -292,12 +307,14 @@ int run_command_line(int argc, char** argv, const char* commit) {
   app.set_help_all_flag("--help-all", "the help of every command; train --help-all: every key");
   Ranks ranks;
   Run run;
-  add_train(app, run, ranks);
+  add_train(app, run, ranks, commit);
   add_filters(app, run);
   add_evaluate(app, run);
   add_gradcheck(app, run);
   add_plan(app, run);
   add_inspect(app, run);
+  add_report(app, run);
+  add_watch(app, run);
   add_average(app, run);
   add_import(app, run);
   add_export(app, run);

@@ -18,6 +18,12 @@ struct TrainArguments {
   std::string config;
   std::vector<std::string> overrides;  ///< section.key=value
   std::string resume = "auto";         ///< auto | never | path of a checkpoint
+  std::string commit = {};             ///< of the sources
+};
+
+struct ReportArguments {
+  std::vector<std::string> runs;  ///< folders
+  std::string output = "report.html";
 };
 
 struct HelpArguments {
@@ -196,6 +202,7 @@ int evaluate_model(const EvaluateArguments& arguments);
 int run_gradcheck(const GradcheckArguments& arguments);
 int run_inspect(const InspectArguments& arguments);
 int run_average(const AverageArguments& arguments);
+int run_report(const ReportArguments& arguments);
 /// Likewise.
 int run_bench(const BenchArguments& arguments, Ranks& ranks);
 

@@ -6,20 +6,14 @@
 #include <iterator>
 #include <numeric>
 
+#include "apps/commands/web_page.h"
+
 namespace tapestry {
 namespace {
 
 constexpr size_t kCurvePoints = 240;
 constexpr size_t kMostRows = 100, kMostColumns = 200;
 constexpr double kWidth = 720, kHeight = 420, kMargin = 45;
-
-constexpr const char* kHead = R"(<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Regression</title>
-<style>
-body { font: 14px sans-serif; margin: 1.5em; color: #222; background: #fff; }
-svg text { font: 12px sans-serif; fill: #222; }
-</style></head><body>
-)";
 
 struct Range {
   double low, high;
@@ -57,11 +51,11 @@ void add_plot(std::string& page, const RegressionModel& model, const std::vector
   }
   const std::vector<double> curve = model.predict(places);
   const Frame frame{range, Range(joined(joined(model.points.y, curve), answers))};
-  fmt::format_to(out, "<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n", kWidth,
-                 kHeight);
+  fmt::format_to(out, "<svg style=\"width: 100%; max-width: {0}px\" viewBox=\"0 0 {0} {1}\">\n",
+                 kWidth, kHeight);
   fmt::format_to(out,
                  "<rect x=\"{0}\" y=\"{0}\" width=\"{1}\" height=\"{2}\" fill=\"none\" "
-                 "stroke=\"#aaa\"/>\n",
+                 "stroke=\"var(--line)\"/>\n",
                  kMargin, kWidth - 2 * kMargin, kHeight - 2 * kMargin);
   for (const double value : {frame.x.low, frame.x.high}) {
     fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.4g}</text>\n",
@@ -72,10 +66,10 @@ void add_plot(std::string& page, const RegressionModel& model, const std::vector
                    kMargin - 6, frame.top(value) + 4, value);
   }
   for (size_t i = 0; i < model.points.x.size(); ++i) {
-    fmt::format_to(out, "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"#8a8a8a\"/>\n",
+    fmt::format_to(out, "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"var(--soft)\"/>\n",
                    frame.left(model.points.x[i]), frame.top(model.points.y[i]));
   }
-  page += "<polyline fill=\"none\" stroke=\"#2050c0\" stroke-width=\"2\" points=\"";
+  page += "<polyline fill=\"none\" stroke=\"var(--c0)\" stroke-width=\"2\" points=\"";
   for (size_t i = 0; i < kCurvePoints; ++i) {
     fmt::format_to(out, "{:.2f},{:.2f} ", frame.left(places[i]), frame.top(curve[i]));
   }
@@ -83,7 +77,7 @@ void add_plot(std::string& page, const RegressionModel& model, const std::vector
   for (size_t i = 0; i < x.size(); ++i) {
     fmt::format_to(out,
                    "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"4\" fill=\"none\" "
-                   "stroke=\"#c03020\"><title>{:.6g}: {:.6g}</title></circle>\n",
+                   "stroke=\"var(--c1)\"><title>{:.6g}: {:.6g}</title></circle>\n",
                    frame.left(x[i]), frame.top(answers[i]), x[i], answers[i]);
   }
   page += "</svg>\n";
@@ -100,8 +94,8 @@ void add_weights(std::string& page, const RegressionModel& model, const std::vec
                    [&](size_t a, size_t b) { return model.points.x[a] < model.points.x[b]; });
   const double column = (kWidth - kLabel) / static_cast<double>(columns);
   const auto out = std::back_inserter(page);
-  fmt::format_to(out, "<svg width=\"{}\" height=\"{}\">\n", kWidth,
-                 kRow * static_cast<double>(rows) + 1);
+  fmt::format_to(out, "<svg style=\"width: 100%; max-width: {0}px\" viewBox=\"0 0 {0} {1}\">\n",
+                 kWidth, kRow * static_cast<double>(rows) + 1);
   for (size_t row = 0; row < rows; ++row) {
     std::vector<double> shares(columns, 0);
     for (size_t i = 0; i < points; ++i) {
@@ -115,7 +109,7 @@ void add_weights(std::string& page, const RegressionModel& model, const std::vec
       if (shares[i] < most / 1000) continue;
       fmt::format_to(out,
                      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" "
-                     "fill=\"#2050c0\" fill-opacity=\"{:.3f}\"><title>{:.4g}</title></rect>\n",
+                     "fill=\"var(--c0)\" fill-opacity=\"{:.3f}\"><title>{:.4g}</title></rect>\n",
                      kLabel + column * static_cast<double>(i), top, column, kRow - 1,
                      shares[i] / most, shares[i]);
     }
@@ -128,9 +122,10 @@ void add_weights(std::string& page, const RegressionModel& model, const std::vec
 std::string fit_page(const RegressionModel& model, const std::vector<double>& x) {
   Tensor weights;
   const std::vector<double> answers = model.predict(x, &weights);
-  std::string page = kHead;
+  std::string page;
   fmt::format_to(std::back_inserter(page),
-                 "<h1>Attention pooling</h1>\n<p>Kernel {}, width {:.4g}, {} points. The line is "
+                 "<h1 style=\"margin-top: 22px\">Attention pooling</h1>\n<p>Kernel {}, width "
+                 "{:.4g}, {} points. The line is "
                  "what the model says; circles are its answers.</p>\n",
                  name_of(model.pooling.kernel), model.width(), model.points.size());
   add_plot(page, model, x, answers);
@@ -140,7 +135,7 @@ std::string fit_page(const RegressionModel& model, const std::vector<double>& x)
         "Dark is much, by the most of the row.</p>\n";
     add_weights(page, model, x, weights.to_vector<double>());
   }
-  return page + "</body></html>\n";
+  return html_around("Regression", page);
 }
 
 }  // namespace tapestry

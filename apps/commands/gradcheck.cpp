@@ -1,14 +1,17 @@
 #include "autograd/gradcheck.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "apps/commands/commands.h"
 #include "apps/tasks/task.h"
 #include "core/kernels/activation_functors.h"
+#include "core/progress.h"
 #include "core/text.h"
 #include "nn/gradcheck_models.h"
 
@@ -76,7 +79,11 @@ int run_gradcheck(const GradcheckArguments& arguments) {
   fmt::print("{:<52} {:>10} {:>10} {:>9}  {}\n", "gradient of", "worst", "tolerance", "elements",
              "worst element");
   int64_t failed = 0, checked = 0;
+  // In a terminal the table itself tells how far it is.
+  std::optional<Progress> progress;
+  if (isatty(STDOUT_FILENO) != 1) progress.emplace("gradcheck", std::ssize(cases), "gradients");
   for (const GradcheckCase& test : cases) {
+    if (progress) progress->add();
     if (test.name.find(arguments.filter) == std::string::npos) continue;
     const GradcheckResult result = gradcheck(test);
     ++checked;

@@ -1,13 +1,11 @@
 #include "apps/commands/line_filter.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
-#include "core/clock.h"
 #include "core/error.h"
 #include "data/text.h"
 #include "data/utf8.h"
@@ -88,11 +86,11 @@ LineFilter::LineFilter(std::string who, const FilterArguments& files)
   // Where somebody types or reads, the answers themselves tell how far it is.
   const bool typed = files.input == "-" && isatty(STDIN_FILENO) == 1;
   const bool read = files.output == "-" && isatty(STDOUT_FILENO) == 1;
-  if (typed || read) return;
-  progress_.emplace();
+  shows_progress_ = !typed && !read;
   // A pipe can be read only once.
-  const bool counts = progress_->on_terminal() && std::filesystem::is_regular_file(files.input);
-  if (counts) total_ = count_lines(files.input);
+  if (shows_progress_ && std::filesystem::is_regular_file(files.input)) {
+    total_ = count_lines(files.input);
+  }
 }
 
 LineFilter::~LineFilter() = default;
@@ -107,7 +105,7 @@ void LineFilter::run(int64_t block_lines,
     answered(number - answered_);
     block.clear();
   };
-  started_ = steady_seconds();
+  if (shows_progress_) progress_.emplace(who_, total_, "lines");
   for (std::string text; lines_->next(text);) {
     if (const size_t bad = find_invalid_utf8(text); bad != std::string::npos) {
       flush();
@@ -124,25 +122,11 @@ void LineFilter::run(int64_t block_lines,
 void LineFilter::answered(int64_t lines) {
   answered_ += lines;
   output_.flush();
-  show_progress();
-}
-
-void LineFilter::show_progress() {
-  constexpr double kSecondsBetween = 0.2;
-  const double now = steady_seconds();
-  if (!progress_ || !progress_->on_terminal() || now - shown_ < kSecondsBetween) return;
-  shown_ = now;
-  const double rate = static_cast<double>(answered_) / std::max(1e-9, now - started_);
-  std::string status = fmt::format("{}{:.3g} lines/s", total_ > 0 ? "" : "lines  ", rate);
-  if (total_ > 0) {
-    status += fmt::format(
-        "  {} left", duration_text(static_cast<double>(total_ - answered_) / std::max(1e-9, rate)));
-  }
-  progress_->draw(answered_, total_, status);
+  if (progress_) progress_->to(answered_);
 }
 
 void LineFilter::finish() {
-  if (progress_) progress_->clear();
+  progress_.reset();
   output_.finish();
 }
 

@@ -10,7 +10,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/output_file.h"
-#include "apps/run/progress_line.h"
+#include "core/progress.h"
 
 namespace tapestry {
 
@@ -41,15 +41,14 @@ class LineFilter {
 
  private:
   class Lines;
-  void show_progress();
 
   const std::string who_;
   OutputFile output_;
   std::unique_ptr<Lines> lines_;
-  std::optional<ProgressLine> progress_;
+  bool shows_progress_ = false;
   int64_t total_ = 0;  ///< lines of the input; 0: not known
+  std::optional<Progress> progress_;
   int64_t answered_ = 0;
-  double started_ = 0, shown_ = 0;
 };
 
 /// Lines that are answered together: the longest first, and others join those that are searched as

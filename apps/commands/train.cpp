@@ -1,9 +1,11 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/commands/commands.h"
+#include "apps/commands/report.h"
 #include "apps/config/config.h"
 #include "apps/run/log.h"
 #include "apps/run/memory_plan.h"
+#include "apps/run/program_facts.h"
 #include "apps/run/resume.h"
 #include "apps/run/signals.h"
 #include "apps/run/start.h"
@@ -69,6 +71,17 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
   log.warn(concat(shortage->text, " Shorter texts may need less, and it goes on"));
 }
 
+// A report that cannot be written must not fail a training that is done.
+void tell_report(const std::string& folder, RunLog& log) {
+  const std::string path = concat(folder, '/', kReportFile);
+  try {
+    write_report({folder}, path);
+    log.info("report: " + path);
+  } catch (const Error& error) {
+    log.warn(concat("no report: ", error.what()));
+  }
+}
+
 }  // namespace
 
 int run_train(const TrainArguments& arguments, Ranks& ranks) {
@@ -107,13 +120,15 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     log = RunLog::of_other_rank(ranks.prefix());
   }
   const Report report([&](const std::string& message) { log->info(message); },
-                      [&](const std::string& message) { log->warn(message); },
-                      [&](const std::string& what, const LoadProgress& progress) {
-                        log->loading(what, progress.share, concat(progress.read, " read"));
-                      });
+                      [&](const std::string& message) { log->warn(message); });
   share_start(ranks, config, resume, report);
   if (!ranks.is_first()) device = set_up_machine();
   tell_machine(config, device, ranks, *log);
+  Facts facts = machine_facts(arguments.commit);
+  facts.emplace_back("device", concat(device));
+  facts.emplace_back("threads", std::to_string(num_threads()));
+  if (!ranks.is_alone()) facts.emplace_back("ranks", ranks.summary());
+  log->started(resume->state().step, facts);
   const std::string kernels = compare_kernels(ranks, config, *resume, *log);
 
   if (ranks.is_alone()) expect_room(config, *resume, *log);
@@ -137,7 +152,9 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   if (resume->goes_on()) log->info(concat("resuming after update ", resume->state().step));
   resume->computed_by(kernels);
   Trainer trainer(config, *task, ranks, folder.get(), *log, std::move(*resume));
-  return trainer.run();
+  const int code = trainer.run();
+  if (code == 0 && folder) tell_report(config.output_dir, *log);
+  return code;
 }
 
 }  // namespace tapestry

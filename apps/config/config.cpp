@@ -181,20 +181,6 @@ CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
   return corpus;
 }
 
-void flatten(const ConfigNode& node, const std::string& name,
-             std::map<std::string, std::string>& keys) {
-  const auto inside = [&](const std::string& key) { return name.empty() ? key : name + '.' + key; };
-  if (node.kind == ConfigNode::Kind::kMap) {
-    for (const ConfigEntry& entry : node.entries) flatten(entry.value, inside(entry.key), keys);
-  } else if (node.kind == ConfigNode::Kind::kList) {
-    for (size_t i = 0; i < node.items.size(); ++i) {
-      flatten(node.items[i], inside(std::to_string(i)), keys);
-    }
-  } else {
-    keys[name] = node.text;
-  }
-}
-
 }  // namespace
 
 Config read_tree(const ConfigNode& root, ConfigReadOptions options,
@@ -247,9 +233,7 @@ CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& key
 }
 
 std::map<std::string, std::string> flat_keys(const Config& config) {
-  std::map<std::string, std::string> keys;
-  flatten(resolve(config), "", keys);
-  return keys;
+  return flat_keys(resolve(config));
 }
 
 std::string to_yaml(const Config& config) { return to_yaml(resolve(config)); }

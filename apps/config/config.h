@@ -55,6 +55,7 @@ struct TrainingOptions {
   int64_t logging_steps = 50;
   int64_t eval_steps = 500;      ///< validates every so many updates and at the end; 0: only then
   int64_t eval_batch_size = 64;  ///< sentences decoded at a time
+  int64_t samples = 4;           ///< validation examples kept at each validation, to look at
   int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off

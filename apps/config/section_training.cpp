@@ -173,6 +173,11 @@ void bind_training(ConfigSection& s, Config& config) {
          at_least(0));
   s.read("eval_batch_size", training.eval_batch_size,
          "Sentences that the validation translates at a time.", at_least(1));
+  s.read_if(!points, with_task, "samples", training.samples,
+            "Examples of the validation set, always the same, of which samples.jsonl keeps at each "
+            "validation what the model makes of them: translations, continuations, restored masks, "
+            "classes; 0: none.",
+            between(0, 1000));
   s.read("save_steps", training.save_steps,
          "Updates from one checkpoint to the next; there is one at the end. 0: only that.",
          at_least(0));

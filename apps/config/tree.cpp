@@ -205,6 +205,20 @@ ConfigNode parse_override_value(const std::string& text, const std::string& wher
   }
 }
 
+void flatten(const ConfigNode& node, const std::string& name,
+             std::map<std::string, std::string>& keys) {
+  const auto inside = [&](const std::string& key) { return name.empty() ? key : name + '.' + key; };
+  if (node.kind == ConfigNode::Kind::kMap) {
+    for (const ConfigEntry& entry : node.entries) flatten(entry.value, inside(entry.key), keys);
+  } else if (node.kind == ConfigNode::Kind::kList) {
+    for (size_t i = 0; i < node.items.size(); ++i) {
+      flatten(node.items[i], inside(std::to_string(i)), keys);
+    }
+  } else {
+    keys[name] = node.text;
+  }
+}
+
 }  // namespace
 
 bool ConfigLocation::is_override() const { return order >= kCommandLineOrder; }
@@ -331,6 +345,12 @@ bool apply_override(ConfigNode& root, const std::string& override_text, int inde
   }
   *node = std::move(value);
   return true;
+}
+
+std::map<std::string, std::string> flat_keys(const ConfigNode& node) {
+  std::map<std::string, std::string> keys;
+  flatten(node, "", keys);
+  return keys;
 }
 
 }  // namespace tapestry

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ bool apply_override(ConfigNode& root, const std::string& override_text, int inde
 /// YAML in block style that parses back to an equal tree; only Unicode's 66 noncharacters, which no
 /// text holds, become U+FFFD.
 std::string to_yaml(const ConfigNode& node);
+/// Each scalar by its path: "data.train.0.source" -> "train.de". What is empty is not there.
+std::map<std::string, std::string> flat_keys(const ConfigNode& node);
 /// The same tree as indented JSON.
 std::string to_json(const ConfigNode& node);
 

@@ -4,15 +4,19 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <fmt/chrono.h>
+
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/run/appended_file.h"
-#include "core/clock.h"
+#include "core/base64.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "data/images.h"
 
 namespace tapestry {
 namespace {
@@ -26,8 +30,8 @@ int64_t step_of(const std::string& line) {
   return entry["step"].is_number_integer() ? entry["step"].get<int64_t>() : -1;
 }
 
-// Keeps the lines of a metrics file up to a step. The file is replaced in one move.
-void cut_metrics(const std::string& path, int64_t last_step) {
+// Keeps the lines of a file up to a step. The file is replaced in one move.
+void cut_lines(const std::string& path, int64_t last_step) {
   std::ifstream in(path);
   if (!in) return;
   const std::string temporary = path + ".tmp";
@@ -52,7 +56,7 @@ struct RunLog::WatchedFile {
 
 struct RunLog::Sinks {
   std::shared_ptr<spdlog::logger> logger;
-  std::shared_ptr<WatchedFile> messages, metrics;  ///< null: there are no files
+  std::shared_ptr<WatchedFile> messages, metrics, samples, starts;  ///< null: there are no files
   std::vector<std::unique_ptr<Reporter>> reporters;
   bool report_told = false;  // that one of them cannot write
 };
@@ -72,7 +76,7 @@ class RunLog::MessageSink : public spdlog::sinks::base_sink<std::mutex> {
   std::shared_ptr<WatchedFile> to_;
 };
 
-RunLog::RunLog() : sinks_(std::make_unique<Sinks>()), loading_told_(steady_seconds()) {
+RunLog::RunLog() : sinks_(std::make_unique<Sinks>()) {
   auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   console->set_pattern("%H:%M:%S %^%v%$");
   sinks_->logger = std::make_shared<spdlog::logger>("run", console);
@@ -83,9 +87,14 @@ RunLog::RunLog(const std::string& folder, int64_t resumed_step) : RunLog() {
   auto sink = std::make_shared<MessageSink>(sinks_->messages);
   sink->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
   sinks_->logger->sinks().push_back(sink);
-  const std::string metrics = folder + "/metrics.jsonl";
-  cut_metrics(metrics, resumed_step);
-  sinks_->metrics = std::make_shared<WatchedFile>(metrics);
+  const auto lines = [&](const char* name) {
+    const std::string path = concat(folder, '/', name);
+    cut_lines(path, resumed_step);
+    return std::make_shared<WatchedFile>(path);
+  };
+  sinks_->metrics = lines("metrics.jsonl");
+  sinks_->samples = lines("samples.jsonl");
+  sinks_->starts = lines("starts.jsonl");
 }
 
 RunLog::~RunLog() = default;
@@ -94,12 +103,13 @@ std::unique_ptr<RunLog> RunLog::of_other_rank(const std::string& prefix) {
   auto log = std::make_unique<RunLog>();
   log->prefix_ = prefix;
   log->silent_ = true;
+  ProgressDisplay::silence();
   return log;
 }
 
 void RunLog::info(const std::string& message) {
   if (silent_) return;
-  progress_.clear();
+  const ProgressLine::Hidden hidden;
   sinks_->logger->info("{}", printable(message));
   watch(sinks_->messages.get());
 }
@@ -109,7 +119,7 @@ void RunLog::warn(const std::string& message) {
 }
 
 void RunLog::warn_of_machine(const std::string& message) {
-  progress_.clear();
+  const ProgressLine::Hidden hidden;
   sinks_->logger->warn("warning: {}{}", prefix_, printable(message));
   watch(sinks_->messages.get());
 }
@@ -143,6 +153,14 @@ void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& 
         concat("an event file cannot be written: ", problem, "; its events are kept until it can"));
   }
   sinks_->report_told = !problem.empty();
+  append_metrics(step, kind, values);
+}
+
+void RunLog::skipped(int64_t step, const MetricValues& values) {
+  append_metrics(step, "skipped", values);
+}
+
+void RunLog::append_metrics(int64_t step, const std::string& kind, const MetricValues& values) {
   if (sinks_->metrics == nullptr) return;
   Json line{{"step", step}, {"kind", kind}};
   for (const auto& [name, value] : values) {
@@ -154,6 +172,55 @@ void RunLog::metrics(int64_t step, const std::string& kind, const MetricValues& 
   }
   sinks_->metrics->file.append(line.dump() + '\n');
   watch(sinks_->metrics.get());
+}
+
+void RunLog::show(int64_t step, const Showing& showing) {
+  if (sinks_->samples == nullptr) return;
+  const auto append = [&](const char* kind, const Json& content) {
+    Json line{{"step", step}, {"kind", kind}};
+    line.update(content);
+    sinks_->samples->file.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
+  };
+  for (size_t i = 0; i < showing.samples.size(); ++i) {
+    const Sample& sample = showing.samples[i];
+    Json content{{"example", i}};
+    for (const auto& [name, text] : sample.given) content[name] = text;
+    content["output"] = sample.output;
+    if (!sample.guesses.empty()) content["guesses"] = Json::array();
+    for (const auto& [name, probability] : sample.guesses) {
+      content["guesses"].push_back({name, probability});
+    }
+    if (sample.picture && !shown_) content["png"] = base64(png_of(*sample.picture));
+    append("sample", content);
+  }
+  if (!showing.lengths.empty()) {
+    Json groups = Json::array();
+    for (const LengthScore& group : showing.lengths) {
+      groups.push_back({{"from", group.from},
+                        {"to", group.to},
+                        {"sentences", group.sentences},
+                        {"score", group.score}});
+    }
+    append("lengths", {{"metric", showing.length_metric}, {"groups", std::move(groups)}});
+  }
+  if (showing.confusion) {
+    append("confusion",
+           {{"classes", showing.confusion->classes}, {"counts", showing.confusion->counts}});
+  }
+  if (!showing.problem.empty() && !shown_) {
+    warn(concat("no samples of the validation: ", showing.problem));
+  }
+  shown_ = true;
+  watch(sinks_->samples.get());
+}
+
+void RunLog::started(int64_t step, const Facts& facts) {
+  if (sinks_->starts == nullptr) return;
+  Json line{{"step", step},
+            {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}};
+  for (const auto& [name, text] : facts) line[name] = text;
+  sinks_->starts->file.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
+  watch(sinks_->starts.get());
 }
 
 bool RunLog::has_metrics(int64_t step, const std::string& kind) const {
@@ -168,18 +235,6 @@ bool RunLog::has_metrics(int64_t step, const std::string& kind) const {
 
 void RunLog::progress(int64_t step, int64_t total, const std::string& status) {
   if (!silent_) progress_.draw(step, total, status);
-}
-
-void RunLog::loading(const std::string& what, double share, const std::string& status) {
-  if (silent_) return;
-  constexpr int64_t kParts = 100;
-  const auto part = static_cast<int64_t>(kParts * share);
-  if (progress_.on_terminal())
-    return progress_.draw(part, kParts, concat("% of the ", what, ", ", status));
-  constexpr double kSecondsOfALine = 10;
-  if (steady_seconds() < loading_told_ + kSecondsOfALine) return;
-  loading_told_ = steady_seconds();
-  info(concat(what, ": ", part, " %, ", status));
 }
 
 }  // namespace tapestry

@@ -1,6 +1,6 @@
 // The outputs of a run: messages go to stderr and train.log, numbers to metrics.jsonl and to
-// reporters, progress to a terminal. Files that cannot be written for a while get their lines
-// later.
+// reporters, examples to samples.jsonl, facts about each start to starts.jsonl, progress to a
+// terminal. Files that cannot be written for a while get their lines later.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,12 @@
 
 #include "apps/run/progress_line.h"
 #include "apps/run/reporter.h"
+#include "apps/tasks/showing.h"
 
 namespace tapestry {
+
+/// What is to be known about something: "processor", "AMD EPYC 9654".
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class RunLog {
  public:
@@ -20,8 +24,8 @@ class RunLog {
   RunLog();
   /// Of a rank beside the first: only warnings of its own are printed, after `prefix`.
   static std::unique_ptr<RunLog> of_other_rank(const std::string& prefix);
-  /// Messages also go to <folder>/train.log, metrics to <folder>/metrics.jsonl. Lines of
-  /// metrics.jsonl after `resumed_step` are removed: the run writes them again.
+  /// Messages also go to <folder>/train.log, and the rest to its .jsonl files. Their lines after
+  /// `resumed_step` are removed: the run writes them again.
   RunLog(const std::string& folder, int64_t resumed_step);
   ~RunLog();
   RunLog(const RunLog&) = delete;
@@ -38,6 +42,16 @@ class RunLog {
   /// One line of metrics.jsonl: {"step": step, "kind": kind, ...values}.
   void metrics(int64_t step, const std::string& kind, const MetricValues& values);
 
+  /// An update that changed nothing: a line of metrics.jsonl of kind "skipped".
+  void skipped(int64_t step, const MetricValues& values);
+
+  /// Lines of samples.jsonl: of kind "sample" for each example, "lengths" and "confusion". Pictures
+  /// stand only in those of the first call.
+  void show(int64_t step, const Showing& showing);
+
+  /// A line of starts.jsonl: {"step": step, "time": ..., ...facts}.
+  void started(int64_t step, const Facts& facts);
+
   /// The run is over: no more metrics come.
   void finish();
 
@@ -46,9 +60,6 @@ class RunLog {
 
   /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.
   void progress(int64_t step, int64_t total, const std::string& status);
-  /// The same for work before the first step, of which `share` is done; without a terminal a line
-  /// every ten seconds.
-  void loading(const std::string& what, double share, const std::string& status);
 
  private:
   struct Sinks;
@@ -56,12 +67,13 @@ class RunLog {
   class MessageSink;
   /// Warns when the file cannot be written any more.
   void watch(WatchedFile* watched);
+  void append_metrics(int64_t step, const std::string& kind, const MetricValues& values);
 
   std::unique_ptr<Sinks> sinks_;
   ProgressLine progress_;
-  double loading_told_;  ///< when
   std::string prefix_;
   bool silent_ = false;  ///< but for warnings of the machine
+  bool shown_ = false;   ///< examples
 };
 
 }  // namespace tapestry

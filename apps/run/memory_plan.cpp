@@ -14,6 +14,7 @@
 #include "apps/tasks/task.h"
 #include "core/device.h"
 #include "core/parallel.h"
+#include "core/progress.h"
 #include "core/shapes_only.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
@@ -137,6 +138,7 @@ bool knows_batches(const Config& config) {
 }  // namespace
 
 std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& tokenizers) {
+  const Progress progress("planning the memory");
   Config config = given;
   config.device = "cpu";
   const auto dry_training = task_of(config).dry;

@@ -130,7 +130,7 @@ std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& con
         found += (found.empty() ? "" : "; ") + without_cached(message);
         report(message);
       },
-      report.warn, report.progress);
+      report.warn);
   listening.loaded = [&](const std::string& checksum) {
     found += concat(found.empty() ? "" : "; ", "checksum ", checksum);
   };

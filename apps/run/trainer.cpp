@@ -116,6 +116,7 @@ bool Trainer::launch_update() {
   optimizer_.zero_grad();
   if (exchange_) exchange_->share_parameters();
   window_.tokens += launched.size.tokens;
+  state_.tokens += launched.size.tokens;
   launched_ = std::move(launched);
   return true;
 }

@@ -22,6 +22,7 @@ void Trainer::report_skipped(const Update& update) {
                                                       : concat("loss ", update.loss);
   log_.warn(concat("update ", update.step, " is skipped: ", what, " is not finite (",
                    state_.skipped_in_a_row, " in a row, ", state_.skipped_updates, " in all)"));
+  log_.skipped(update.step, {{"loss", update.loss}, {"grad_norm", update.grad_norm}});
   if (state_.skipped_in_a_row < kMostSkippedInARow) return;
   diverged(concat(kMostSkippedInARow,
                   " updates in a row had no finite loss and gradient, the last at update ",
@@ -94,6 +95,7 @@ void Trainer::report(bool logged) {
   line.insert(line.end(), {{"learning_rate", lr},
                            {"grad_norm", window_.grad_norm},
                            {"tokens_per_s", rate},
+                           {"tokens", static_cast<double>(state_.tokens)},
                            {"skipped_updates", static_cast<double>(state_.skipped_updates)},
                            {"peak_bytes", static_cast<double>(memory.peak_bytes)},
                            {"seconds", state_.seconds}});

@@ -77,6 +77,8 @@ std::string to_json(const TrainerState& state) {
              {"skipped_updates", state.skipped_updates},
              {"skipped_in_a_row", state.skipped_in_a_row},
              {"seconds", state.seconds}};
+  // Older checkpoints do not know it.
+  if (state.tokens > 0) value["tokens"] = state.tokens;
   // Older checkpoints know neither.
   if (state.first_nll > 0) value["first_nll"] = state.first_nll;
   if (state.above_guess_in_a_row > 0) value["above_guess_in_a_row"] = state.above_guess_in_a_row;
@@ -106,6 +108,7 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     state.skipped_updates = value.count("skipped_updates", 0, state.step);
     state.skipped_in_a_row = value.count("skipped_in_a_row", 0, state.skipped_updates);
     state.seconds = value.positive_or_0("seconds", kMostSeconds);
+    if (value.has("tokens")) state.tokens = value.count("tokens");
     if (value.has("first_nll")) state.first_nll = value.positive_or_0("first_nll", kLargestLoss);
     if (value.has("above_guess_in_a_row")) {
       state.above_guess_in_a_row = value.count("above_guess_in_a_row", 0, state.step);

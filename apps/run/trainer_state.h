@@ -23,6 +23,7 @@ struct TrainerState {
   int64_t parts = 1;     ///< of an update: another number sums gradients in another order
   std::string kernels;   ///< kernel_probe() of the CPU; empty: not known
   double seconds = 0;    ///< spent training, over all starts
+  int64_t tokens = 0;    ///< that the model has read and written, without padding
   PlateauState plateau;  ///< reduce_lr_on_plateau
 };
 std::string to_json(const TrainerState& state);

@@ -25,9 +25,9 @@ std::string listed(const std::map<std::string, double>& metrics) {
 }  // namespace
 
 // Every rank measures its part. What follows from the metrics is the same everywhere: rank 0's are.
-std::map<std::string, double> Trainer::measure(HeldOut set) {
+std::map<std::string, double> Trainer::measure(HeldOut set, Showing* showing) {
   ranks_.communicator().doing("measuring");
-  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing});
+  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, showing);
   if (ranks_.is_alone()) return metrics;
   std::vector<double> values;
   for (const auto& [name, value] : metrics) values.push_back(value);
@@ -42,14 +42,17 @@ bool Trainer::validate() {
   finish_update();
   expect_equal_parameters();
   std::map<std::string, double> metrics;
+  Showing showing{.wanted = ranks_.is_first() ? config_.training.samples : 0};
   {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
-    metrics = measure(HeldOut::kValidation);
+    metrics = measure(HeldOut::kValidation, &showing);
   }
   const std::string text = concat("validation after update ", state_.step, ": ", listed(metrics));
   MetricValues line(metrics.begin(), metrics.end());
+  line.emplace_back("tokens", static_cast<double>(state_.tokens));
   line.emplace_back("seconds", state_.seconds);
   log_.metrics(state_.step, "valid", line);
+  log_.show(state_.step, showing);
 
   const std::string& name = config_.training.metric_for_best_model;
   const auto found = metrics.find(name);

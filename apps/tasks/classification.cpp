@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iostream>
 
 #include "apps/config/sections.h"
@@ -15,6 +16,26 @@
 
 namespace tapestry {
 namespace {
+
+// logits (B, classes)
+std::vector<ClassProbabilities> probabilities_of(const Var& logits) {
+  const int64_t classes = logits.shape()[1];
+  const std::vector<double> all = softmax(logits).value().to_vector<double>();
+  std::vector<ClassProbabilities> rows;
+  for (auto row = all.begin(); row != all.end(); row += classes) {
+    rows.emplace_back(row, row + classes);
+  }
+  return rows;
+}
+
+Sample sample_of(const std::vector<std::string>& classes, const ClassProbabilities& probabilities,
+                 std::vector<std::pair<std::string, std::string>> given, int32_t truth) {
+  Sample sample{.given = std::move(given)};
+  sample.given.emplace_back("class", classes.at(static_cast<size_t>(truth)));
+  sample.guesses = best_guesses(classes, probabilities);
+  sample.output = sample.guesses.at(0).first;
+  return sample;
+}
 
 // The differences between texts and images. The constructors read the data and write what they
 // learn from it (classes, image format) into the config, which the checkpoint keeps.
@@ -56,6 +77,13 @@ struct TextData {
     return model.model(batch.ids.to(model.device()), batch.lengths.to(model.device()));
   }
   static int64_t tokens(const Model&, const LabelledBatch& batch) { return batch.tokens; }
+  static Sample sample(const Model& model, const Corpus& corpus, int64_t i) {
+    const auto tokens = corpus.tokens[i];
+    const TextFrame& frame = model.tokenizers.source->special().classified();
+    const std::vector<int32_t> text(tokens.begin(), tokens.end());
+    return sample_of(model.config.data.labels, classify(model, {in_frame(frame, text)}).at(0),
+                     {{"text", model.tokenizers.source->decode(text)}}, corpus.label(i));
+  }
 
   Corpus train;
   OfHeldOut<Corpus> held_out;
@@ -109,6 +137,15 @@ struct ImageData {
   static int64_t tokens(const Model& model, const ImageBatch& batch) {
     return batch.rows * model.model.tokens();
   }
+  static Sample sample(const Model& model, const Corpus& corpus, int64_t i) {
+    const auto pixels = corpus.image(i);
+    const Tensor image = normalised(pixels, model.config.data.image);
+    const Var logits = model.model(image.to(model.store.dtype()).to(model.device()));
+    Sample sample = sample_of(model.config.data.labels, probabilities_of(logits).at(0), {},
+                              corpus.labels[static_cast<size_t>(i)]);
+    sample.picture = {corpus.size, {pixels.begin(), pixels.end()}};
+    return sample;
+  }
 
   Corpus train;
   OfHeldOut<Corpus> held_out;
@@ -124,7 +161,9 @@ CrossEntropy loss_of(const typename Kind::Model& model, const Batch& batch,
 template <class Kind, class F>
 void for_each_batch(const typename Kind::Model& model, const typename Kind::Corpus& corpus, F f) {
   auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
-  for (int64_t i = batches.batches_in_epoch(); i > 0; --i) {
+  const int64_t count = batches.batches_in_epoch();
+  Progress progress("classifying", count, "batches");
+  for (int64_t i = 0; i < count; ++i, progress.add()) {
     const auto batch = batches.next();
     f(batch, Kind::logits(model, batch));
   }
@@ -135,6 +174,45 @@ LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpu
                    const CrossEntropyOptions& options, const Crew& crew) {
   return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), crew,
                          [&](const auto& batch) { return loss_of<Kind>(model, batch, options); });
+}
+
+// The same, with the classes that the model takes each example for.
+template <class Kind>
+std::map<std::string, double> measure_with_confusion(const typename Kind::Model& model,
+                                                     const typename Kind::Corpus& corpus,
+                                                     const CrossEntropyOptions& options,
+                                                     const Crew& crew, Showing& showing) {
+  const std::vector<std::string>& names = model.config.data.labels;
+  auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
+  const int64_t count = batches.batches_in_epoch();
+  std::vector<std::string> own;  // of each batch its classes, then what they were taken for
+  const LossSums sums = loss_over_epoch(std::move(batches), crew, [&](const auto& batch) {
+    const Var logits = Kind::logits(model, batch);
+    const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
+    std::vector<int32_t> classes = batch.labels.template to_vector<int32_t>();
+    const size_t rows = classes.size(), width = scores.size() / rows;
+    for (size_t row = 0; row < rows; ++row) {
+      const auto of_row = std::span(scores).subspan(row * width, width);
+      classes.push_back(static_cast<int32_t>(std::ranges::max_element(of_row) - of_row.begin()));
+    }
+    own.emplace_back(reinterpret_cast<const char*>(classes.data()),
+                     classes.size() * sizeof(int32_t));
+    return cross_entropy(logits, batch.labels, options);
+  });
+  const std::vector<std::string> all = crew.in_order(own, count);
+  if (names.size() > Showing::kMostClasses) return sums.metrics();
+  Confusion confusion{names, std::vector(names.size(), std::vector<int64_t>(names.size()))};
+  for (const std::string& bytes : all) {
+    std::vector<int32_t> classes(bytes.size() / sizeof(int32_t));
+    std::memcpy(classes.data(), bytes.data(), bytes.size());
+    const size_t rows = classes.size() / 2;
+    for (size_t row = 0; row < rows; ++row) {
+      ++confusion.counts.at(static_cast<size_t>(classes[row]))
+            .at(static_cast<size_t>(classes[rows + row]));
+    }
+  }
+  showing.confusion = std::move(confusion);
+  return sums.metrics();
 }
 
 template <class Kind>
@@ -200,8 +278,18 @@ class ClassificationTask : public TrainingTask {
   }
 
   int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return loss_over<Kind>(model_, data_.held_out[set], options, crew_).metrics();
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                        Showing* showing) override {
+    const auto& corpus = data_.held_out[set];
+    if (showing == nullptr) return loss_over<Kind>(model_, corpus, options, crew_).metrics();
+    show_samples(showing, [&] {
+      std::vector<Sample> samples;
+      for (const int64_t i : shown_examples(showing->wanted, Kind::examples(corpus))) {
+        samples.push_back(Kind::sample(model_, corpus, i));
+      }
+      return samples;
+    });
+    return measure_with_confusion<Kind>(model_, corpus, options, crew_, *showing);
   }
   double guess_nll() const override {
     return std::log(static_cast<double>(model_.config.data.labels.size()));
@@ -217,17 +305,6 @@ class ClassificationTask : public TrainingTask {
   Loader loader_;  // destroyed first: its thread reads the corpus
   std::vector<typename Loader::Batch> update_;
 };
-
-// logits (B, classes)
-std::vector<ClassProbabilities> probabilities_of(const Var& logits) {
-  const int64_t classes = logits.shape()[1];
-  const std::vector<double> all = softmax(logits).value().to_vector<double>();
-  std::vector<ClassProbabilities> rows;
-  for (auto row = all.begin(); row != all.end(); row += classes) {
-    rows.emplace_back(row, row + classes);
-  }
-  return rows;
-}
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
                                    const TaskPlace& place, const Report& report) {

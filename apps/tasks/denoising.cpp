@@ -4,6 +4,8 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/translator.h"
+#include "data/special_words.h"
 
 namespace tapestry {
 namespace {
@@ -32,6 +34,41 @@ std::map<std::string, double> measure_texts(const TranslationModel<Model>& model
   return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options,
                    crew)
       .metrics();
+}
+
+// Texts of the first batch, whose holes are the same at each validation.
+template <class Model>
+std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextCorpus& texts,
+                               int64_t wanted) {
+  const Config& config = model.config;
+  const TokenizerPair tokenizers = with_special_words(model.tokenizers);
+  const Tokenizer& tokenizer = *tokenizers.target;
+  const DenoisingVocabulary vocabulary(tokenizer, config.denoising);
+  TranslationBatch batch = batches_of(model, texts, unshuffled(config.batch), {}).next();
+  Sentences sentences{.rows = PairRows(tokenizers)};
+  const TextFrame& frame = sentences.rows.source;
+  std::vector<Sample> samples;
+  for (const int64_t row : shown_examples(wanted, batch.sentences)) {
+    const int32_t* const ids = batch.source.data<int32_t>() + row * batch.source.shape()[1];
+    const int64_t length = batch.source_lengths.data<int32_t>()[row];
+    sentences.sources.emplace_back(ids + frame.before.size(), ids + length - frame.after.size());
+    const int64_t text = batch.indices.at(static_cast<size_t>(row));
+    const auto whole = texts.tokens[text];
+    samples.push_back({.given = {{"source", tokenizer.decode(sentences.sources.back())},
+                                 {"reference", tokenizer.decode({whole.begin(), whole.end()})}}});
+  }
+  SearchOptions search = config.generation;
+  search.num_beams = 1;
+  search.do_sample = false;
+  const auto found =
+      translate(PairModels{{&model.model}}, sentences, search, config.training.eval_batch_size);
+  const bool by_spans = config.denoising.objective == "span_corruption";
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const std::vector<int32_t>& tokens = found[i].at(0).tokens;
+    samples[i].output =
+        tokenizer.decode(by_spans ? fill_spans(sentences.sources[i], tokens, vocabulary) : tokens);
+  }
+  return samples;
 }
 
 template <class Model>
@@ -64,7 +101,9 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
     return batches_of(*model_, train_, model_->config.batch, {}).batches_in_epoch();
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                        Showing* showing) override {
+    show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
     return measure_texts(*model_, held_out_[set], options, crew_);
   }
 

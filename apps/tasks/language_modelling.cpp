@@ -12,6 +12,7 @@
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
 #include "data/loader.h"
+#include "data/special_words.h"
 #include "nn/ensemble.h"
 #include "nn/gradcheck_models.h"
 
@@ -56,6 +57,79 @@ LossSums loss_over(const TextModel& model, const TokenStream& text,
       return model.model.loss(on_device(batch, model.device()), options);
     });
   });
+}
+
+// Tokens that a sample shows of a text: a few lines.
+constexpr int64_t kShownTokens = 64;
+
+// How the model goes on after pieces of the text, and how the text does. Where the config draws,
+// the draws are the same each time.
+std::vector<Sample> continuations(const TextModel& model, const TokenStream& text, int64_t wanted) {
+  const Config& config = model.config;
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  const int64_t block = std::min(config.data.block_size, config.model.longest_sequence());
+  const int64_t given = std::min({kShownTokens / 2, block / 2, text.size() / 2});
+  if (given < 1) return {};
+  SearchOptions search = config.generation;
+  search.num_beams = search.n_best = 1;
+  search.min_new_tokens = 0;
+  SearchTask task;
+  task.eos_id = tokenizer.special().eos;
+  task.banned = tokenizer.special().banned();
+  if (!begins_with_eos(config)) task.banned.push_back(task.eos_id);
+  if (const auto mask = tokenizer.mask_id()) task.banned.push_back(*mask);
+  task.force_eos = false;
+  std::vector<Sample> samples;
+  for (const int64_t place : shown_examples(wanted, text.size() - given)) {
+    const auto tokens = text.tokens().subspan(static_cast<size_t>(place));
+    const auto end = tokens.begin() + std::min<int64_t>(given + kShownTokens, std::ssize(tokens));
+    task.prompts.emplace_back(tokens.begin(), tokens.begin() + given);
+    task.max_lengths.push_back(std::min(kShownTokens, block - given));
+    samples.push_back({.given = {{"prompt", tokenizer.decode(task.prompts.back())},
+                                 {"reference", tokenizer.decode({tokens.begin() + given, end})}}});
+  }
+  task.sentences = std::ssize(samples);
+  LanguageModelSteps steps(model.model, task.sentences);
+  const std::vector<Hypothesis> found = generate(steps, task, search);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i].output = tokenizer.decode(found[i].tokens);
+  }
+  return samples;
+}
+
+// Blocks with holes, and what the model takes for the words there. The holes are the same each
+// time.
+std::vector<Sample> restored_masks(const TextModel& model, const TokenStream& text,
+                                   int64_t wanted) {
+  const auto tokenizer = with_special_words(model.tokenizers.source);
+  const BlockBatch batch =
+      with_batches(model, text, /*shuffle=*/false, {}, [](auto batches) { return batches.next(); });
+  const int64_t width = batch.ids.shape()[1], shown = std::min(width, kShownTokens);
+  std::vector<Sample> samples;
+  for (const int64_t row : shown_examples(wanted, batch.rows)) {
+    const int64_t length = std::min<int64_t>(
+        shown, batch.lengths.defined() ? batch.lengths.data<int32_t>()[row] : shown);
+    const int32_t* const ids = batch.ids.data<int32_t>() + row * width;
+    const int32_t* const targets = batch.targets.data<int32_t>() + row * width;
+    std::vector<int32_t> read(ids, ids + length), masked = read, truth = read, output = read;
+    for (size_t t = 0; t < read.size(); ++t) {
+      if (targets[t] == kNoTarget) continue;
+      masked[t] = *tokenizer->mask_id();
+      truth[t] = targets[t];
+    }
+    const Var hidden = model.model.hidden(Tensor::from(read, {1, length}).to(model.device()));
+    const Tensor logits = model.model.logits(hidden).value().to(Device{}).to(DType::kFloat64);
+    const int64_t vocab = logits.shape()[2];
+    for (size_t t = 0; t < read.size(); ++t) {
+      if (targets[t] == kNoTarget) continue;
+      const double* const scores = logits.data<double>() + static_cast<int64_t>(t) * vocab;
+      output[t] = static_cast<int32_t>(std::max_element(scores, scores + vocab) - scores);
+    }
+    samples.push_back(
+        {.given = {{"source", tokenizer->decode(masked)}, {"reference", tokenizer->decode(truth)}},
+         .output = tokenizer->decode(output)});
+  }
+  return samples;
 }
 
 class LanguageModellingTask : public TrainingTask {
@@ -114,7 +188,12 @@ class LanguageModellingTask : public TrainingTask {
 
   // Each token is one: the text may be a single document.
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                        Showing* showing) override {
+    show_samples(showing, [&] {
+      const auto samples = model_->config.task == &kClm ? continuations : restored_masks;
+      return samples(*model_, held_out_[set], showing->wanted);
+    });
     return loss_over(*model_, held_out_[set], options, crew_).metrics();
   }
   double guess_nll() const override {

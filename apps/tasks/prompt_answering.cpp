@@ -73,7 +73,9 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Cre
   std::vector<int64_t> equal;  // in each of this rank's batches
   int64_t batches = 0;
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
+  Progress progress("answering the validation's prompts", corpus.size(), "prompts");
   for (size_t begin = 0; begin < order.size(); begin += rows) {
+    progress.to(static_cast<int64_t>(begin));
     const size_t end = std::min(begin + rows, order.size());
     if (!crew.owns(batches++)) continue;
     const auto examples = std::span(order).subspan(begin, end - begin);
@@ -86,6 +88,19 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Cre
   const std::vector<int64_t> all = crew.in_order(equal, batches);
   const int64_t sum = std::accumulate(all.begin(), all.end(), int64_t{0});
   return 100.0 * static_cast<double>(sum) / static_cast<double>(corpus.size());
+}
+
+std::vector<Sample> samples_of(const TextModel& model, const PromptCorpus& corpus, int64_t wanted) {
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  std::vector<Sample> samples;
+  for (const int64_t i : shown_examples(wanted, corpus.size())) {
+    const auto prompt = corpus.prompts[i];
+    // One at a time: a search has prefixes of one length.
+    samples.push_back({.given = {{"prompt", tokenizer.decode({prompt.begin(), prompt.end()})},
+                                 {"reference", std::string(corpus.answer_text[i])}},
+                       .output = greedy_answers(model, corpus, std::span(&i, 1)).at(0)});
+  }
+  return samples;
 }
 
 class PromptTask : public TrainingTask {
@@ -140,7 +155,9 @@ class PromptTask : public TrainingTask {
   }
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                        Showing* showing) override {
+    show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
     return tapestry::measure(*model_, held_out_[set], options, crew_);
   }
   double guess_nll() const override {

@@ -177,8 +177,9 @@ class QuestionTask : public TrainingTask {
   }
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return tapestry::measure(*model_, held_out_[set], options, crew_);
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                        Showing* showing) override {
+    return tapestry::measure(*model_, held_out_[set], options, crew_, showing);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
@@ -243,7 +244,9 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
   std::vector<std::string> own;
   int64_t batches = 0;
+  Progress progress("finding answers", std::ssize(all), "windows");
   for (size_t begin = 0; begin < all.size(); begin += rows) {
+    progress.to(static_cast<int64_t>(begin));
     if (!crew.owns(batches++)) continue;
     const QuestionBatch batch = make_question_batch(
         questions, std::span(all).subspan(begin, std::min(rows, all.size() - begin)));
@@ -290,7 +293,8 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
 }
 
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
-                                      const CrossEntropyOptions& options, const Crew& crew) {
+                                      const CrossEntropyOptions& options, const Crew& crew,
+                                      Showing* showing) {
   std::map<std::string, double> metrics = loss_over(model, questions, options, crew).metrics();
   metrics.erase("ppl");  // spans are no words
   if (!std::isfinite(metrics.at("nll"))) {
@@ -298,6 +302,16 @@ std::map<std::string, double> measure(const SpanModel& model, const QuestionCorp
     return metrics;
   }
   const auto found = find_answers(model, questions, 1, crew);
+  const int64_t wanted = showing != nullptr ? showing->wanted : 0;
+  for (const int64_t i : shown_examples(wanted, questions.size())) {
+    const Question& question = questions.questions[static_cast<size_t>(i)];
+    const std::string& answer = found[static_cast<size_t>(i)].at(0).text;
+    showing->samples.push_back(
+        {.given = {{"context", *question.context},
+                   {"question", question.question},
+                   {"reference", question.answers.empty() ? "" : question.answers[0].text}},
+         .output = answer});
+  }
   double exact = 0, f1 = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     std::vector<std::string> references;

@@ -31,6 +31,6 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
 /// exact_match and f1 in percent, as SQuAD counts them; loss, nll and accuracy of the spans' ends.
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
                                       const CrossEntropyOptions& options = {},
-                                      const Crew& crew = {});
+                                      const Crew& crew = {}, Showing* showing = nullptr);
 
 }  // namespace tapestry

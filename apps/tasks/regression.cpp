@@ -96,7 +96,8 @@ class RegressionTask : public TrainingTask {
   int64_t batches_in_epoch() const override { return walk_.batches_in_epoch(); }
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&) override {
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&,
+                                        Showing*) override {
     return {{"mse", mean_squared_error(model_, held_out_[set])}};
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }

@@ -22,8 +22,8 @@ void report_checksum(const Report& report, std::initializer_list<std::span<const
   report.loaded(checksum.text());
 }
 
-LoadContext load_context(const Config& config, const Report& report, const std::string& what,
-                         const std::string& file) {
+LoadContext context_with_cache(const Config& config, const Report& report,
+                               const std::string& file) {
   LoadContext context{.warn = report.warn ? report.warn : report.say};
   if (report.loaded) {
     context.loaded = [tell = report.loaded](int64_t checksum) {
@@ -37,19 +37,13 @@ LoadContext load_context(const Config& config, const Report& report, const std::
   } else if (data.cache && !config.output_dir.empty()) {
     context.cache = concat(config.output_dir, '/', file);
   }
-  if (report.progress) {
-    context.progress = [what, tell = report.progress](const LoadProgress& progress) {
-      tell(what, progress);
-    };
-  }
   return context;
 }
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   if (given.source) return given;
-  TokenizerPair tokenizers =
-      train_tokenizers(config.tokenizer, config.data.train, config.seed,
-                       load_context(config, report, "text for the tokenizer", "tokenizer.bin"));
+  TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed,
+                                              context_with_cache(config, report, "tokenizer.bin"));
   const TokenizerOptions& options = config.tokenizer;
   const std::string kind = options.type == "sentencepiece" ? options.algorithm
                            : options.type == "char"        ? "characters"

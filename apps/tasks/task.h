@@ -14,8 +14,10 @@
 
 #include "apps/config/config.h"
 #include "apps/tasks/crew.h"
+#include "apps/tasks/showing.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "core/progress.h"
 #include "data/batching.h"
 #include "data/loader.h"
 #include "nn/model_options.h"
@@ -77,9 +79,9 @@ class TrainingTask {
   /// The nll of a target that is drawn evenly from all; infinite where none is drawn from a list.
   virtual double guess_nll() const { return std::numeric_limits<double>::infinity(); }
   /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more where they
-  /// apply.
-  virtual std::map<std::string, double> measure(HeldOut set,
-                                                const CrossEntropyOptions& options) = 0;
+  /// apply. `showing` may be null. Ranks may want different numbers of samples.
+  virtual std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                                Showing* showing) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
   virtual std::map<std::string, std::string> files() const = 0;
 };
@@ -91,28 +93,24 @@ struct Report {
   /// Sentences only.
   template <std::invocable<const std::string&> F>
   Report(F f) : say(std::move(f)) {}
-  Report(Say says, Say warns,
-         std::function<void(const std::string& what, const LoadProgress& progress)> progress_of)
-      : say(std::move(says)), warn(std::move(warns)), progress(std::move(progress_of)) {}
+  Report(Say says, Say warns) : say(std::move(says)), warn(std::move(warns)) {}
 
   void operator()(const std::string& message) const { say(message); }
 
-  Say say;   ///< about each corpus: what was read and what was dropped
-  Say warn;  ///< may be empty, as the next one
-  std::function<void(const std::string& what, const LoadProgress& progress)> progress;
+  Say say;          ///< about each corpus: what was read and what was dropped
+  Say warn;         ///< may be empty
   Say loaded = {};  ///< gets a checksum of each set of examples; may be empty
 };
 
 /// Tells Report::loaded of these arrays.
 void report_checksum(const Report& report, std::initializer_list<std::span<const std::byte>> of);
 
-/// How to load what is called "train data": kept as "tokens-train.bin" in the run folder, or in
-/// data.cache_dir.
-LoadContext load_context(const Config& config, const Report& report, const std::string& what,
-                         const std::string& file);
+/// How to load data that is kept as `file` in the run folder, or in data.cache_dir.
+LoadContext context_with_cache(const Config& config, const Report& report, const std::string& file);
+/// Of "train", as "tokens-train.bin".
 inline LoadContext load_context(const Config& config, const Report& report,
                                 const std::string& part) {
-  return load_context(config, report, part + " data", concat("tokens-", part, ".bin"));
+  return context_with_cache(config, report, concat("tokens-", part, ".bin"));
 }
 
 inline LoadContext load_context(const Config& config, const Report& report, HeldOut set) {
@@ -202,8 +200,9 @@ class LossSums {
 template <class Batches, class LossOf>
 LossSums loss_over_epoch(Batches batches, const Crew& crew, LossOf loss_of) {
   const int64_t count = batches.batches_in_epoch();
+  Progress progress("measuring the loss", count, "batches");
   std::vector<LossSums::Part> own;
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < count; ++i, progress.add()) {
     if (crew.owns(i)) {
       own.push_back(LossSums::part_of(loss_of(batches.next())));
     } else {

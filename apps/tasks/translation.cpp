@@ -62,11 +62,32 @@ std::vector<std::string> translations_of(const Config& config, const TokenizerPa
   return hypotheses;
 }
 
+constexpr const char* kByLength = "bleu";  // what is told for each length of the sentences
+
+void show(Showing& showing, const ParallelCorpus& pairs, const std::vector<std::string>& hypotheses,
+          const Translations& translations, const Metric& metric) {
+  for (const int64_t i : shown_examples(showing.wanted, pairs.size())) {
+    showing.samples.push_back({.given = {{"source", std::string(pairs.source_text[i])},
+                                         {"reference", std::string(pairs.target_text[i])}},
+                               .output = hypotheses[static_cast<size_t>(i)]});
+  }
+  const SentenceStatistics statistics(metric, translations);
+  showing.length_metric = kByLength;
+  showing.lengths =
+      scores_by_length(pairs.target_text.to_strings(), [&](const std::vector<size_t>& sentences) {
+        std::vector<double> sums(statistics.width());
+        for (const size_t i : sentences) {
+          for (size_t k = 0; k < sums.size(); ++k) sums[k] += statistics.of(0, i)[k];
+        }
+        return metric.score(sums.data());
+      });
+}
+
 template <class Model>
 std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model,
                                             const ParallelCorpus& pairs,
                                             const CrossEntropyOptions& options,
-                                            const Crew& crew = {}) {
+                                            const Crew& crew = {}, Showing* showing = nullptr) {
   const Config& config = model.config;
   std::map<std::string, double> metrics =
       loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, crew)
@@ -82,9 +103,9 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
       translations_of(config, model.tokenizers, PairModels{{&model.model}}, pairs, crew);
   const std::vector<std::string> references = pairs.target_text.to_strings();
   const Translations translations = one_system("validation", hypotheses, references);
-  for (const auto& [name, metric] : validation_metrics(config.evaluation)) {
-    metrics[name] = corpus_score(*metric, translations);
-  }
+  const auto scores = validation_metrics(config.evaluation);
+  for (const auto& [name, metric] : scores) metrics[name] = corpus_score(*metric, translations);
+  if (showing != nullptr) show(*showing, pairs, hypotheses, translations, *scores.at(kByLength));
   if (config.evaluation.rouge) {
     const RougeScore rouge = corpus_rouge(hypotheses, references);
     metrics["rouge_1"] = rouge.rouge_1.f;
@@ -130,8 +151,9 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     return TranslationBatches(train_, model_->config.batch).batches_in_epoch();
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options) override {
-    return measure_pairs(*model_, held_out_[set], options, crew_);
+  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
+                                        Showing* showing) override {
+    return measure_pairs(*model_, held_out_[set], options, crew_, showing);
   }
 
  private:

@@ -137,7 +137,9 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   input.source = padded(rows, around.source_filler).to(device);
   input.lengths = Tensor::from(lengths, {std::ssize(lengths)}).to(device);
   const int64_t forced = std::ssize(around.target.before);
+  Progress progress("translating", std::ssize(order), "sentences");
   tapestry::translate(models, input, options, [&](int64_t place, std::vector<Hypothesis> found) {
+    progress.add(1);
     for (Hypothesis& hypothesis : found) drop_front(hypothesis, forced);
     done(order[static_cast<size_t>(place)], std::move(found));
   });

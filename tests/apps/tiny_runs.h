@@ -196,8 +196,8 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 
 /// Noise of 8 x 8 pixels with a brighter square in a corner: 0 north-west, 1 north-east, 2
 /// south-west.
-inline Picture corner_picture(int corner, const PhiloxKey& key) {
-  Picture picture{8, 8, 1, std::vector<uint8_t>(64)};
+inline TestPicture corner_picture(int corner, const PhiloxKey& key) {
+  TestPicture picture{8, 8, 1, std::vector<uint8_t>(64)};
   for (int at = 0; at < 64; ++at) {
     const int y = at / 8, x = at % 8, left = corner == 1 ? 4 : 1, top = corner == 2 ? 4 : 1;
     const bool bright = y >= top && y < top + 3 && x >= left && x < left + 3;
@@ -310,6 +310,16 @@ class TinyRunFolder {
     return entries;
   }
 
+  /// The lines of samples.jsonl, but for pictures: each start shows them once.
+  std::vector<nlohmann::json> samples(const std::string& run) const {
+    std::vector<nlohmann::json> entries;
+    for (const std::string& line : lines_of(read_file(path(concat(run, "/samples.jsonl"))))) {
+      entries.push_back(nlohmann::json::parse(line));
+      entries.back().erase("png");
+    }
+    return entries;
+  }
+
  private:
   Outcome run_shell(const std::string& before, const std::string& arguments,
                     const std::string& input) const {
@@ -382,7 +392,7 @@ class TinyRunFolder {
   void write_images(const std::string& name, uint32_t count, uint64_t seed) const {
     std::vector<uint8_t> pixels, labels;
     for (uint32_t i = 0; i < count; ++i) {
-      const Picture picture = corner_picture(i % 3, {seed, i, 1});
+      const TestPicture picture = corner_picture(i % 3, {seed, i, 1});
       pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
       labels.push_back(static_cast<uint8_t>(i % 3));
     }

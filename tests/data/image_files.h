@@ -19,20 +19,20 @@ inline std::string idx_file(const std::vector<uint32_t>& sizes,
   return bytes + std::string(elements.begin(), elements.end());
 }
 
-struct Picture {
+struct TestPicture {
   int height = 0, width = 0, channels = 1;
   std::vector<uint8_t> pixels;  ///< row by row
 };
 
 /// A binary PGM (1 channel) or PPM (3).
-inline std::string pnm_file(const Picture& picture) {
+inline std::string pnm_file(const TestPicture& picture) {
   return (picture.channels == 1 ? "P5\n" : "P6\n") + std::to_string(picture.width) + ' ' +
          std::to_string(picture.height) + "\n255\n" +
          std::string(picture.pixels.begin(), picture.pixels.end());
 }
 
 /// 1 to 4 channels; 2 and 4 end with transparency.
-inline std::string png_file(const Picture& picture) {
+inline std::string png_file(const TestPicture& picture) {
   std::string bytes;
   stbi_write_png_to_func(
       [](void* out, void* data, int size) {

@@ -120,8 +120,8 @@ TEST_F(Images, BrokenIdxFilesAreNamed) {
                                     "[0-9]+\\."));
 }
 
-const Picture kGrey{2, 3, 1, {0, 50, 100, 150, 200, 250}};
-const Picture kColour{1, 2, 3, {255, 0, 0, 10, 20, 30}};
+const TestPicture kGrey{2, 3, 1, {0, 50, 100, 150, 200, 250}};
+const TestPicture kColour{1, 2, 3, {255, 0, 0, 10, 20, 30}};
 
 TEST_F(Images, PngAndPnmFilesAreRead) {
   for (const std::string& bytes : {png_file(kGrey), pnm_file(kGrey)}) {
@@ -143,6 +143,15 @@ TEST_F(Images, PngAndPnmFilesAreRead) {
   EXPECT_THAT(read_image(folder_.write("a", png_file({1, 1, 4, {7, 8, 9, 0}})), size),
               ElementsAre(7, 8, 9));
   EXPECT_EQ(size.channels, 3);
+}
+
+TEST_F(Images, PngIsReadBack) {
+  for (const int64_t channels : {1, 3}) {
+    const Picture picture{{2, 3, channels}, counting(static_cast<size_t>(6 * channels), 40)};
+    ImageSize size;
+    EXPECT_EQ(read_image(folder_.write("own.png", png_of(picture)), size), picture.pixels);
+    EXPECT_EQ(size, picture.size);
+  }
 }
 
 TEST_F(Images, ChannelsAreThoseAskedFor) {
@@ -181,7 +190,7 @@ TEST_F(Images, PnmFilesHoldWhatTheyPromise) {
     ImageSize size;
     return error_of(ErrorKind::kData, [&] { read_image(folder_.write("a.pnm", bytes), size); });
   };
-  for (const Picture& picture : {kGrey, kColour}) {
+  for (const TestPicture& picture : {kGrey, kColour}) {
     const std::string whole = pnm_file(picture);
     for (size_t length = 3; length < whole.size(); ++length) {
       EXPECT_THAT(message(whole.substr(0, length)), HasSubstr("a.pnm must h")) << length;
@@ -209,7 +218,7 @@ TEST_F(Images, OtherFormatsAreRefused) {
 
 TEST_F(Images, AListNamesLabelsAndFiles) {
   folder_.write("one.png", png_file(kGrey));
-  Picture other = kGrey;
+  TestPicture other = kGrey;
   other.pixels[0] = 9;
   folder_.write("two.pgm", pnm_file(other));
   const ImageCorpus corpus =

@@ -24,7 +24,8 @@ class BeamSearch : public ::testing::TestWithParam<Penalty> {
     return {.num_beams = beams,
             .n_best = n_best,
             .length_penalty = GetParam().alpha,
-            .length_penalty_type = GetParam().type};
+            .length_penalty_type = GetParam().type,
+            .early_stopping = EarlyStopping::kNever};
   }
 };
 
@@ -162,7 +163,9 @@ TEST(BeamSearchLimits, StopsWhenDecided) {
     int steps = 0;
   } model;
   const auto found = beam_search(model, task_of({1000}),
-                                 {.num_beams = 4, .length_penalty_type = LengthPenalty::kNone});
+                                 {.num_beams = 4,
+                                  .length_penalty_type = LengthPenalty::kNone,
+                                  .early_stopping = EarlyStopping::kNever});
   EXPECT_EQ(found.at(0).at(0).tokens, Tokens{4});
   EXPECT_EQ(model.steps, 2);
 }

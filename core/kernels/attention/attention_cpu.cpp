@@ -282,6 +282,7 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
   const AttentionShape shape = shape_of(whole, b);
   const int64_t size = shape.head_size, value_size = shape.value_size;
   const int64_t shared = shape.heads / shape.kv_heads, heads = last - first;
+  const int64_t left_of_group = shared - first % shared;  // heads that read the first group
   const VisibleKeys visible(shape, b);
   const bool biased = args.bias.any();
   const T scale = biased ? T{1} : static_cast<T>(shape.scale);
@@ -295,8 +296,9 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
     const int64_t seen = keys.last - keys.first;
     const T* const q = at(args.q, b, t, first, size);
     for (int64_t j = keys.first; j < keys.last; ++j) {
-      for (int64_t h = 0; h < heads; ++h) {
-        const T* const key = at(args.k, b, key_row(shape, b, j), (first + h) / shared, size);
+      const T* key = at(args.k, b, key_row(shape, b, j), first / shared, size);
+      for (int64_t h = 0, left = left_of_group; h < heads; ++h, --left) {
+        if (left == 0) key += size, left = shared;
         scores[h * shape.keys + j] = dot(q + h * size, key, size);
       }
     }
@@ -320,9 +322,9 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
     }
     T* const out = at(args.out, b, t, first, value_size);
     for (int64_t j = keys.first; j < keys.last; ++j) {
-      for (int64_t h = 0; h < heads; ++h) {
-        const T* const value =
-            at(args.v, b, key_row(shape, b, j), (first + h) / shared, value_size);
+      const T* value = at(args.v, b, key_row(shape, b, j), first / shared, value_size);
+      for (int64_t h = 0, left = left_of_group; h < heads; ++h, --left) {
+        if (left == 0) value += value_size, left = shared;
         add_scaled(value, scores[h * shape.keys + j], out + h * value_size, value_size);
       }
     }

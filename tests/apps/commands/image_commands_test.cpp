@@ -30,7 +30,7 @@ class ImageCommandsTest : public testing::Test {
     std::string list;
     std::filesystem::create_directories(folder_->path("pictures"));
     for (uint32_t i = 0; i < 60; ++i) {
-      const Picture picture = corner_picture(static_cast<int>(i % 3), {2, i, 1});
+      const TestPicture picture = corner_picture(static_cast<int>(i % 3), {2, i, 1});
       const std::string name = concat("pictures/", i, i % 2 == 0 ? ".png" : ".pgm");
       folder_->write(name, i % 2 == 0 ? png_file(picture) : pnm_file(picture));
       paths.push_back(name);
@@ -83,7 +83,7 @@ TEST_F(ImageCommandsTest, ClassifyShowsWhatTheModelLooksAt) {
     EXPECT_EQ(page.at("axes").at(1).at("tokens"),
               Json::parse(R"(["CLS", "row 1, column 1", "row 1, column 2", "row 2, column 1",
                               "row 2, column 2"])"));
-    const Picture picture =
+    const TestPicture picture =
         corner_picture(static_cast<int>(i % 3), {2, static_cast<uint32_t>(i), 1});
     EXPECT_EQ(page.at("image").at("pixels").get<std::vector<uint8_t>>(), picture.pixels);
     EXPECT_EQ(page["image"].at("patch_size"), 4);

@@ -73,6 +73,51 @@ TEST_F(LogTest, MetricsAreOneObjectALine) {
               ElementsAre(R"({"step":5,"kind":"train","loss":0.1,"ppl":null})"));
 }
 
+// Reporters draw metrics of updates; one that changed nothing has none.
+TEST_F(LogTest, ASkippedUpdateIsALineOfItsOwn) {
+  RunLog(folder_, 0).skipped(7, {{"loss", NAN}, {"grad_norm", INFINITY}});
+  EXPECT_THAT(lines_of("metrics.jsonl"),
+              ElementsAre(R"({"step":7,"kind":"skipped","loss":null,"grad_norm":null})"));
+}
+
+TEST_F(LogTest, ExamplesAndStartsAreKeptUpToTheCheckpoint) {
+  const auto showing = [](const std::string& output) {
+    Showing result;
+    result.samples.push_back({.given = {{"class", "cat"}},
+                              .picture = Picture{{1, 1, 1}, {9}},
+                              .output = output,
+                              .guesses = {{"cat", 0.75}}});
+    result.length_metric = "bleu";
+    result.lengths = {{1, 5, 20, 31.5}};
+    result.confusion = Confusion{{"cat", "dog"}, {{3, 1}, {0, 2}}};
+    return result;
+  };
+  {
+    RunLog log(folder_, 0);
+    log.started(0, {{"processor", "a"}});
+    log.show(10, showing("ca"));
+    log.show(20, showing("cat"));
+  }
+  {
+    RunLog log(folder_, 10);
+    log.started(10, {{"processor", "b"}});
+    log.show(20, showing("cats"));
+  }
+  const std::vector<std::string> lines = lines_of("samples.jsonl");
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_THAT(lines[0], HasSubstr(R"({"step":10,"kind":"sample","example":0,"class":"cat",)"
+                                  R"("output":"ca","guesses":[["cat",0.75]],"png":"iVBOR)"));
+  EXPECT_EQ(lines[1], R"({"step":10,"kind":"lengths","metric":"bleu","groups":[{"from":1,"to":5,)"
+                      R"("sentences":20,"score":31.5}]})");
+  EXPECT_EQ(lines[2],
+            R"({"step":10,"kind":"confusion","classes":["cat","dog"],"counts":[[3,1],[0,2]]})");
+  EXPECT_THAT(lines[3], HasSubstr(R"("output":"cats")"));
+  const std::vector<std::string> starts = lines_of("starts.jsonl");
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_THAT(starts[1], HasSubstr(R"({"step":10,"time":"20)"));
+  EXPECT_THAT(starts[1], HasSubstr(R"("processor":"b"})"));
+}
+
 TEST_F(LogTest, ResumingCutsWhatIsWrittenAgain) {
   std::ofstream(folder_ / "metrics.jsonl") << R"({"step":10,"kind":"train","loss":2.0})"
                                            << "\n"

@@ -40,6 +40,7 @@ class EveryTaskTest : public testing::TestWithParam<std::string> {
   void expect_equal_runs(const std::string& a, const std::string& b) const {
     expect_equal(folder_.result(a), folder_.result(b));
     EXPECT_EQ(folder_.metrics(a), folder_.metrics(b));
+    EXPECT_EQ(folder_.samples(a), folder_.samples(b));
   }
 
   TinyRunFolder folder_{"every-task"};
@@ -47,7 +48,8 @@ class EveryTaskTest : public testing::TestWithParam<std::string> {
 
 TEST_P(EveryTaskTest, LearnsAndLeavesACompleteRunFolder) {
   ASSERT_EQ(train("run"), 0) << folder_.messages();
-  for (const char* file : {"config.yaml", "train.log", "metrics.jsonl", "best", "last"}) {
+  for (const char* file : {"config.yaml", "train.log", "metrics.jsonl", "samples.jsonl",
+                           "starts.jsonl", "report.html", "best", "last"}) {
     EXPECT_TRUE(fs::exists(folder_.path("run") + "/" + file)) << file;
   }
   const CheckpointFiles files = read_checkpoint(folder_.path("run/last"));
@@ -62,6 +64,33 @@ TEST_P(EveryTaskTest, LearnsAndLeavesACompleteRunFolder) {
   EXPECT_LT(entries[13]["nll"].get<double>(), 0.8 * entries[0]["nll"].get<double>());
   ASSERT_EQ(entries[14]["kind"], "valid");
   EXPECT_GT(entries[14]["accuracy"].get<double>(), 0);
+}
+
+// The same examples at each validation, and what the model makes of them.
+TEST_P(EveryTaskTest, ShowsExamplesOfTheValidation) {
+  ASSERT_EQ(train("run", {"training.samples=3"}), 0) << folder_.messages();
+  EXPECT_EQ(folder_.messages().find("no samples"), std::string::npos) << folder_.messages();
+  std::vector<Json> samples;
+  std::set<std::string> kinds;
+  for (const Json& line : folder_.samples("run")) {
+    kinds.insert(line.at("kind"));
+    if (line["kind"] == "sample") samples.push_back(line);
+  }
+  ASSERT_EQ(samples.size(), 9u);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    EXPECT_EQ(samples[i].at("step"), 20 * (1 + i / 3));
+    EXPECT_EQ(samples[i].at("example"), i % 3);
+    const char* const reference = samples[i].contains("class") ? "class" : "reference";
+    EXPECT_NE(samples[i].at(reference), "");
+    EXPECT_EQ(samples[i].at(reference), samples[i % 3].at(reference));
+    EXPECT_TRUE(samples[i].at("output").is_string());
+  }
+  EXPECT_EQ(kinds.contains("lengths"), GetParam() == "translation");
+  EXPECT_EQ(kinds.contains("confusion"), GetParam() == "images" || GetParam() == "classification");
+  ASSERT_EQ(train("none", {"training.samples=0"}), 0) << folder_.messages();
+  for (const Json& line : folder_.samples("none")) EXPECT_NE(line.at("kind"), "sample");
+  // They change nothing else.
+  expect_equal(folder_.result("run"), folder_.result("none"));
 }
 
 TEST_P(EveryTaskTest, OneAndTwoThreadsGiveTheSameBits) {

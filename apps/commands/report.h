@@ -1,0 +1,21 @@
+// One page about one run or several.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/commands/run_record.h"
+
+namespace tapestry {
+
+/// The name of the report that a training leaves in its folder.
+inline constexpr const char* kReportFile = "report.html";
+
+/// The page as HTML.
+std::string report_html(std::vector<RunRecord> runs);
+
+/// Reads the runs, says on stderr what is damaged in them, and writes the page. Throws as
+/// read_run() and OutputFile do.
+void write_report(const std::vector<std::string>& folders, const std::string& output);
+
+}  // namespace tapestry

@@ -1,0 +1,100 @@
+#include "apps/commands/web_page.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace tapestry {
+namespace {
+
+// A file that the build forgot is found by any test that writes a page.
+std::string_view file(std::string_view name) {
+  const std::string_view bytes = web_file(name);
+  check(!bytes.empty(), "page", "the program has no file '", name, "'.");
+  return bytes;
+}
+
+// JSON inside a script element must not contain "</".
+std::string inside_script(const std::string& json) {
+  std::string text;
+  text.reserve(json.size());
+  for (const char c : json) c == '<' ? text += "\\u003c" : text += c;
+  return text;
+}
+
+// Without the comment that names a file for debuggers: nothing else is loaded.
+std::string without_source_map(std::string_view file) {
+  std::string text(file);
+  for (const auto& [begin, end] :
+       {std::pair("//# sourceMappingURL=", "\n"), std::pair("/*# sourceMappingURL=", "*/")}) {
+    const size_t at = text.find(begin);
+    if (at == std::string::npos) continue;
+    const size_t behind = text.find(end, at);
+    text.erase(at, behind == std::string::npos ? behind : behind + std::string(end).size() - at);
+  }
+  return text;
+}
+
+std::string head(const std::string& title, std::initializer_list<const char*> styles) {
+  std::string html =
+      concat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+             "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>",
+             escaped(title), "</title>\n<style>\n", file("page.css"));
+  for (const char* name : styles) html += without_source_map(file(name));
+  return html + "</style></head>\n<body>\n";
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string html;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      case '&':
+        html += "&amp;";
+        break;
+      case '"':
+        html += "&quot;";
+        break;
+      default:
+        html += c;
+    }
+  }
+  return html;
+}
+
+std::string html_of(const WebPage& page) {
+  std::string html = head(page.title, page.styles);
+  html += concat("<script type=\"application/json\" id=\"data\">", inside_script(page.data),
+                 "</script>\n");
+  if (!page.licence.empty()) {
+    html += concat("<script type=\"text/plain\" id=\"licence\">",
+                   inside_script(std::string(page.licence)), "</script>\n");
+  }
+  for (const char* name : page.scripts) {
+    html += concat("<script>\n", without_source_map(file(name)), "</script>\n");
+  }
+  return html + "</body></html>\n";
+}
+
+std::string html_around(const std::string& title, const std::string& body) {
+  // Without a script nobody asks the browser which colours it prefers.
+  std::string html = head(title, {});
+  const std::string light = ":root {", dark = ":root.dark {";
+  const size_t at = html.find(dark), end = html.find('}', at);
+  check(at != std::string::npos, "page", "page.css has no colours for dark screens.");
+  const std::string colours = html.substr(at + dark.size(), end - at - dark.size());
+  html.insert(html.find("</style>"),
+              concat("@media screen and (prefers-color-scheme: dark) { ", light, colours, "} }\n"));
+  return concat(html, "<main>\n", body, "</main></body></html>\n");
+}
+
+}  // namespace tapestry
