@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are named and not there yet. Does nothing, and needs no rights, when
 # all are.
-#   cmake/install-packages.sh build|test|quickstart|format|lint|ci
+#   cmake/install-packages.sh build|test|quickstart|format|lint|fuzz|ci
 set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
   libyaml-cpp-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev libicu-dev libonig-dev
-  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libstb-dev libjs-dygraphs"
+  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libpng-dev
+  libjpeg62-turbo-dev libjs-dygraphs"
 case "${1:-}" in
   build) packages=$build ;;
   test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin" ;;
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-14" ;;
-  ci) packages="ccache chromium" ;;
-  *) echo "usage: $0 build|test|quickstart|format|lint|ci" >&2; exit 2 ;;
+  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libpng-dev
+  libjpeg62-turbo-dev libjs-dygraphs"
 esac
 
 missing=()

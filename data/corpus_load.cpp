@@ -199,19 +199,29 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
     key.add(specs);
   }
   // A table without rows: the models stand among its facts.
-  TokenizerPair made;
-  const auto table = cached_table("tokenizer", 1, key, context, [&](TableBuilder&) {
+  TokenizerPair made, kept;
+  const auto make = [&](TableBuilder&) {
     if (!made.source) made = learn_tokenizers(options, specs, seed, context);
     CorpusFacts facts;
     facts.texts.push_back(made.source->serialized());
     if (!made.one()) facts.texts.push_back(made.target->serialized());
     return facts;
-  });
-  if (made.source) return made;
-  const std::vector<std::string>& models = table->facts().texts;
-  const auto source = load_tokenizer(models.at(0), "the tokenizer of the cache");
-  if (models.size() == 1) return {source, source};
-  return {source, load_tokenizer(models.at(1), "the tokenizer of the cache")};
+  };
+  const auto is_sound = [&](const TokenTable& table) {
+    const std::vector<std::string>& models = table.facts().texts;
+    if (models.empty() || models.size() > 2) return false;
+    try {
+      kept.source = load_tokenizer(models.front(), "the tokenizer of the cache");
+      kept.target = models.size() == 1
+                        ? kept.source
+                        : load_tokenizer(models.back(), "the tokenizer of the cache");
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  };
+  cached_table("tokenizer", 1, key, context, make, is_sound);
+  return made.source ? made : kept;
 }
 
 }  // namespace tapestry

@@ -148,6 +148,16 @@ CorpusFacts encode_corpora(const TableRequest& request, const LoadContext& conte
   return facts;
 }
 
+// Whether each corpus has rows, and they are those of the table.
+bool are_rows_of(const TokenTable& table, int64_t corpora) {
+  int64_t rest = table.rows();
+  for (const int64_t rows : table.facts().parts) {
+    if (rows < 1 || rows > rest) return false;
+    rest -= rows;
+  }
+  return rest == 0 && std::ssize(table.facts().parts) == corpora;
+}
+
 std::string path_of(const char* kind, uint64_t key, const LoadContext& context) {
   if (!context.cache_is_shared) return context.cache;
   std::ostringstream name;
@@ -158,11 +168,14 @@ std::string path_of(const char* kind, uint64_t key, const LoadContext& context) 
 // Found or made.
 std::shared_ptr<const TokenTable> table_of(
     const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
-    const std::function<CorpusFacts(TableBuilder& table)>& make) {
+    const std::function<CorpusFacts(TableBuilder& table)>& make,
+    const std::function<bool(const TokenTable& table)>& is_sound) {
   const std::optional<uint64_t> number = key.value();
   if (!context.cache.empty() && number) {
     const std::string path = path_of(kind, *number, context);
-    if (auto table = TokenTable::open(path, *number, columns)) return table;
+    if (auto table = TokenTable::open(path, *number, columns); table && is_sound(*table)) {
+      return table;
+    }
     try {
       TableBuilder builder(columns, path, *number);
       CorpusFacts facts = make(builder);
@@ -219,8 +232,9 @@ void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
 
 std::shared_ptr<const TokenTable> cached_table(
     const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
-    const std::function<CorpusFacts(TableBuilder& table)>& make) {
-  auto table = table_of(kind, columns, key, context, make);
+    const std::function<CorpusFacts(TableBuilder& table)>& make,
+    const std::function<bool(const TokenTable& table)>& is_sound) {
+  auto table = table_of(kind, columns, key, context, make, is_sound);
   if (context.loaded) context.loaded(table->facts().checksum);
   return table;
 }
@@ -236,12 +250,20 @@ std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
     key.add(concat(rule.max_length, ' ', rule.overlong, ' ', rule.specials, ' ', rule.one_row));
     key.add(request.specs);
   }
-  return cached_table(request.kind, request.columns, key, context, [&](TableBuilder& table) {
+  const auto make = [&](TableBuilder& table) {
     request.begin();
     CorpusFacts facts = encode_corpora(request, context, table);
     request.end(facts);
     return facts;
-  });
+  };
+  const auto is_sound = [&](const TokenTable& table) {
+    const Tokenizer* const target = request.target_tokenizer;
+    return are_rows_of(table, std::ssize(request.specs)) &&
+           table.ids_are_below(0, request.source_tokenizer.vocab_size()) &&
+           (target == nullptr || table.ids_are_below(1, target->vocab_size())) &&
+           request.is_sound(table);
+  };
+  return cached_table(request.kind, request.columns, key, context, make, is_sound);
 }
 
 }  // namespace tapestry

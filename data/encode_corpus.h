@@ -42,6 +42,9 @@ struct TableRequest {
   std::function<void(const EncodedPair& pair, TableBuilder& table)> add;
   /// Before the first pair: the table may be made anew.
   std::function<void()> begin = [] {};
+  /// Whether a table of a file makes sense beyond the ids of texts, which are always looked at: a
+  /// checksum tells damage, but not who wrote the file.
+  std::function<bool(const TokenTable& table)> is_sound = [](const TokenTable&) { return true; };
   /// Adds what else is known, behind the last pair.
   std::function<void(CorpusFacts& facts)> end = [](CorpusFacts&) {};
 };
@@ -52,10 +55,12 @@ struct TableRequest {
 std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
                                              const LoadContext& context);
 
-/// What make(builder) puts into a table with the key: of the cache, or made now.
+/// What make(builder) puts into a table with the key: of the cache, where that is sound, or made
+/// now.
 std::shared_ptr<const TokenTable> cached_table(
     const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
-    const std::function<CorpusFacts(TableBuilder& table)>& make);
+    const std::function<CorpusFacts(TableBuilder& table)>& make,
+    const std::function<bool(const TokenTable& table)>& is_sound);
 
 /// Tells how far the reading of these corpora is.
 class ProgressMeter {

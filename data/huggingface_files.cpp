@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "data/files.h"
+#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
@@ -56,6 +57,9 @@ std::vector<std::string> lines_of(const std::string& path) {
     const size_t end = std::min(text.find('\n', at), text.size());
     lines.push_back(text.substr(at, end - at));
     if (lines.back().ends_with('\r')) lines.back().pop_back();
+    if (find_invalid_utf8(lines.back()) != std::string::npos) {
+      fail(ErrorKind::kData, "[tokenizer] ", path, ':', lines.size(), " is not UTF-8.");
+    }
     at = end + 1;
   }
   return lines;

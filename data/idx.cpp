@@ -61,29 +61,45 @@ Header parse_header(const std::string& file, const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+/// Appends what is there, up to `size` bytes in all.
+void read_to(UnpackedFile& file, std::string& bytes, size_t size) {
+  while (bytes.size() < size) {
+    const size_t before = bytes.size();
+    bytes.resize(std::min(size, before + kFileBufferBytes));
+    const size_t count =
+        file.read(bytes.data() + before, bytes.size() - before, UnpackedFile::kNoLine);
+    bytes.resize(before + count);
+    if (count == 0) return;
+  }
+}
+
+constexpr size_t kLongestHeader = kMagicBytes + 4 * 255;
+
+}  // namespace
+
 IdxBytes read_idx_bytes(const std::string& path) {
+  UnpackedFile file(path);
   IdxBytes idx;
-  idx.file = read_unpacked(path);
+  read_to(file, idx.file, kLongestHeader);
   Header header = parse_header(idx.file, path);
   idx.sizes = std::move(header.sizes);
   idx.header = header.bytes;
-  const int64_t behind = std::ssize(idx.file) - static_cast<int64_t>(idx.header);
-  if (header.elements != behind) {
+  const auto all = idx.header + static_cast<size_t>(header.elements);
+  read_to(file, idx.file, all + 1);  // one byte more tells that there is more
+  if (idx.file.size() != all) {
     fail(ErrorKind::kData, "[data] ", path, " must hold ", header.product,
-         " bytes behind its header of ", idx.header, ", got ", behind, '.');
+         " bytes behind its header of ", idx.header, ", got ",
+         idx.file.size() > all ? "more" : std::to_string(idx.file.size() - idx.header), '.');
   }
   return idx;
 }
 
 std::vector<int64_t> read_idx_sizes(const std::string& path) {
-  constexpr size_t kLongestHeader = kMagicBytes + 4 * 255;
   UnpackedFile file(path);
-  std::string bytes(kLongestHeader, '\0');
-  size_t size = 0;
-  for (size_t count = 1; count > 0 && size < bytes.size(); size += count) {
-    count = file.read(bytes.data() + size, bytes.size() - size, UnpackedFile::kNoLine);
-  }
-  bytes.resize(size);
+  std::string bytes;
+  read_to(file, bytes, kLongestHeader);
   return parse_header(bytes, path).sizes;
 }
 

@@ -1,19 +1,15 @@
 #include "data/images.h"
 
-#include <stb_image.h>
-#include <stb_image_write.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 
 #include "core/error.h"
 #include "data/class_names.h"
 #include "data/encode_corpus.h"
 #include "data/idx.h"
+#include "data/image_decoder.h"
 #include "data/image_size.h"
-#include "data/pnm.h"
 #include "data/text.h"
 #include "data/unpacked_file.h"
 #include "data/utf8.h"
@@ -172,61 +168,46 @@ ImageCorpus load_images(const std::vector<CorpusSpec>& specs, ImageSize size,
 
 namespace {
 
-// The formula that stb has for PNG files.
+constexpr const ImageDecoder* kDecoders[] = {&kPnmDecoder, &kPngDecoder, &kJpegDecoder};
+// A small file can claim more than memory holds.
+constexpr int64_t kMostPixels = int64_t{1} << 26;
+constexpr int64_t kMostBytes = 4 * kMostPixels;
+
+const ImageDecoder& decoder_of(std::string_view file, const std::string& path) {
+  for (const ImageDecoder* decoder : kDecoders) {
+    if (decoder->begins(file)) return *decoder;
+  }
+  fail(ErrorKind::kData, "[data] ", path,
+       " cannot be read as a PNG, PNM or JPEG image: it begins as none of them.");
+}
+
+// ITU-R BT.601, in 256ths.
 uint8_t grey_of(const uint8_t* colour) {
   return static_cast<uint8_t>((77 * colour[0] + 150 * colour[1] + 29 * colour[2]) >> 8);
 }
 
-// stb takes a file that is cut for whole, and reads beyond the pixels of one with 16 bits.
-std::vector<uint8_t> read_pnm(std::string_view file, const std::string& path, ImageSize& size) {
-  const PnmImage image = parse_pnm(file, path);
-  demand_size(path, {image.height, image.width, size.known() ? size.channels : image.channels},
-              size);
-  std::vector<uint8_t> pixels(image.pixels.begin(), image.pixels.end());
-  if (size.channels == image.channels) return pixels;
-  std::vector<uint8_t> converted(static_cast<size_t>(size.bytes()));
-  for (size_t i = 0; i < converted.size(); ++i) {
-    converted[i] = size.channels == 1 ? grey_of(&pixels[3 * i]) : pixels[i / 3];
+std::vector<uint8_t> converted(DecodedImage image, const ImageSize& size) {
+  if (size.channels == image.channels) return std::move(image.pixels);
+  std::vector<uint8_t> out(static_cast<size_t>(size.bytes()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = size.channels == 1 ? grey_of(&image.pixels[3 * i]) : image.pixels[i / 3];
   }
-  return converted;
-}
-
-// Its other formats are less tried, and no manual of ours names them.
-bool is_png_or_jpeg(std::string_view file) {
-  return file.starts_with("\x89PNG\r\n\x1a\n") || file.starts_with("\xff\xd8\xff");
+  return out;
 }
 
 }  // namespace
 
 std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
-  constexpr int64_t kMostPixels = int64_t{1}
-                                  << 28;  // a small file can claim more than memory holds
-  const std::string file = read_unpacked(path);
-  if (is_pnm(file)) return read_pnm(file, path, size);
-  if (!is_png_or_jpeg(file)) {
-    fail(ErrorKind::kData, "[data] ", path,
-         " cannot be read as a PNG, PNM or JPEG image: it begins as none of them.");
-  }
-  const auto* const bytes = reinterpret_cast<const stbi_uc*>(file.data());
-  const int length = static_cast<int>(std::min<size_t>(file.size(), 1u << 30));
-  int width = 0, height = 0, channels = 0;
-  std::unique_ptr<stbi_uc, void (*)(void*)> pixels(nullptr, stbi_image_free);
-  if (stbi_info_from_memory(bytes, length, &width, &height, &channels) != 0) {
-    if (int64_t{width} * height > kMostPixels) {
-      fail(ErrorKind::kData, "[data] ", path, " must have at most 2^28 pixels, got ", width, " x ",
-           height, '.');
+  const std::string file = read_unpacked(path, kMostBytes);
+  const auto check_header = [&](const DecodedImage& image) {
+    if (image.width * image.height > kMostPixels) {
+      fail(ErrorKind::kData, "[data] ", path, " must have at most 2^26 pixels, got ", image.width,
+           " x ", image.height, '.');
     }
-    // With 2 or 4 channels the last one is transparency.
-    const int64_t own = channels <= 2 ? 1 : 3;
-    demand_size(path, {height, width, size.known() ? size.channels : own}, size);
-    pixels.reset(stbi_load_from_memory(bytes, length, &width, &height, &channels,
-                                       static_cast<int>(size.channels)));
-  }
-  if (pixels == nullptr) {
-    fail(ErrorKind::kData, "[data] ", path,
-         " cannot be read as a PNG, PNM or JPEG image: ", stbi_failure_reason(), '.');
-  }
-  return {pixels.get(), pixels.get() + size.bytes()};
+    demand_size(path, {image.height, image.width, size.known() ? size.channels : image.channels},
+                size);
+  };
+  return converted(decoder_of(file, path).decode(file, path, check_header), size);
 }
 
 ImageSize size_of_first_image(const CorpusSpec& spec) {
@@ -277,20 +258,6 @@ Tensor normalised(std::span<const uint8_t> pixels, const ImageFormat& format) {
     for (size_t c = 0; c < channels; ++c) *element++ = value[c][pixels[i + c]];
   }
   return out;
-}
-
-std::string png_of(const Picture& picture) {
-  std::string file;
-  const auto append = [](void* to, void* bytes, int count) {
-    static_cast<std::string*>(to)->append(static_cast<const char*>(bytes),
-                                          static_cast<size_t>(count));
-  };
-  const ImageSize& size = picture.size;
-  const auto width = static_cast<int>(size.width), channels = static_cast<int>(size.channels);
-  const int done = stbi_write_png_to_func(append, &file, width, static_cast<int>(size.height),
-                                          channels, picture.pixels.data(), width * channels);
-  check(done != 0, "data", "no PNG can be made of ", size.str(), '.');
-  return file;
 }
 
 }  // namespace tapestry

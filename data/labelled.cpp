@@ -50,6 +50,14 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
                         numbers.clear();
                         names_and_places.clear();
                       },
+                  .is_sound =
+                      [](const TokenTable& found) {
+                        const int64_t texts = std::ssize(found.facts().texts);
+                        for (int64_t row = 0; row < found.rows(); ++row) {
+                          if (found.length(row, 1) != 1) return false;
+                        }
+                        return texts % 2 == 0 && found.ids_are_below(1, texts / 2);
+                      },
                   .end = [&](CorpusFacts& facts) { facts.texts = names_and_places; }},
                  context);
   const CorpusFacts& facts = table->facts();

@@ -1,8 +1,8 @@
-#include "data/pnm.h"
-
+// PNM images: binary PGM and PPM.
 #include <charconv>
 
 #include "core/error.h"
+#include "data/image_decoder.h"
 
 namespace tapestry {
 namespace {
@@ -42,29 +42,32 @@ class Header {
   const std::string& path_;
 };
 
-}  // namespace
-
-bool is_pnm(std::string_view file) {
+bool begins(std::string_view file) {
   return file.size() > 2 && file[0] == 'P' && (file[1] == '5' || file[1] == '6') &&
          (kSpace.find(file[2]) != std::string_view::npos || file[2] == '#');
 }
 
-PnmImage parse_pnm(std::string_view file, const std::string& path) {
-  constexpr int64_t kMostPixels = 1 << 16, kLargest = 255;
+DecodedImage decode(std::string_view file, const std::string& path, const HeaderCheck& check) {
+  constexpr int64_t kLongestSide = 1 << 16, kLargest = 255;
   Header header(file.substr(2), path);
-  PnmImage image;
+  DecodedImage image;
   image.channels = file[1] == '5' ? 1 : 3;
-  image.width = header.number("width", kMostPixels);
-  image.height = header.number("height", kMostPixels);
+  image.width = header.number("width", kLongestSide);
+  image.height = header.number("height", kLongestSide);
   header.number("largest value", kLargest);
-  image.pixels = header.pixels();
+  check(image);
+  const std::string_view pixels = header.pixels();
   const int64_t bytes = image.height * image.width * image.channels;
-  if (std::ssize(image.pixels) < bytes) {
+  if (std::ssize(pixels) < bytes) {
     fail(ErrorKind::kData, "[data] ", path, " must hold ", image.width, " x ", image.height, " x ",
-         image.channels, " bytes behind its header, got ", image.pixels.size(), '.');
+         image.channels, " bytes behind its header, got ", pixels.size(), '.');
   }
-  image.pixels = image.pixels.substr(0, static_cast<size_t>(bytes));
+  image.pixels.assign(pixels.begin(), pixels.begin() + bytes);
   return image;
 }
+
+}  // namespace
+
+const ImageDecoder kPnmDecoder{begins, decode};
 
 }  // namespace tapestry

@@ -106,6 +106,24 @@ std::shared_ptr<const std::vector<PlacedToken>> placed_tokens(std::span<const in
   return tokens;
 }
 
+// Whether a table holds tokens of a vocabulary, and their places in the contexts.
+bool are_rows_of(const TokenTable& table, const std::vector<Question>& questions,
+                 int64_t vocab_size) {
+  if (table.rows() != std::ssize(questions) || !table.ids_are_below(kQuestion, vocab_size)) {
+    return false;
+  }
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const auto numbers = table.list(static_cast<int64_t>(i), kContext);
+    if (numbers.size() % 3 != 0) return false;
+    for (const PlacedToken& token : *placed_tokens(numbers)) {
+      const bool fits = token.id >= 0 && token.id < vocab_size && token.begin >= 0 &&
+                        token.begin <= token.end && token.end <= std::ssize(*questions[i].context);
+      if (!fits) return false;
+    }
+  }
+  return true;
+}
+
 // Drops what does not fit, and cuts the rest into windows. `ends`: behind the questions of each
 // corpus.
 QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& table,
@@ -195,13 +213,15 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
     std::move(more.begin(), more.end(), std::back_inserter(questions));
     ends.push_back(questions.size());
   }
-  const auto table = cached_table("questions", kColumns, key, context, [&](TableBuilder& builder) {
+  const auto make = [&](TableBuilder& builder) {
     add_rows(questions, tokenizer, builder);
     return CorpusFacts{};
-  });
-  if (table->rows() != std::ssize(questions)) {
-    fail(ErrorKind::kData, "[data] ", specs.front().str(), " changed while it was read.");
-  }
+  };
+  // Another number of rows: the texts changed behind the key.
+  const auto table =
+      cached_table("questions", kColumns, key, context, make, [&](const TokenTable& found) {
+        return are_rows_of(found, questions, tokenizer.vocab_size());
+      });
   QuestionCorpus corpus = cut_questions(std::move(questions), *table, tokenizer.special(), options,
                                         /*labelled=*/true, std::move(counts), ends);
   for (size_t i = 0; i < specs.size(); ++i) {

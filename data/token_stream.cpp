@@ -44,24 +44,25 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
   const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
   const std::vector<int32_t> border = tokenizer.special().border();
   std::vector<int32_t> document;
-  const auto table =
-      load_table({.kind = "stream",
-                  .columns = 1,
-                  .specs = specs,
-                  .source_tokenizer = tokenizer,
-                  .target_tokenizer = nullptr,
-                  .rule = whole,
-                  .add =
-                      [&](const EncodedPair& pair, TableBuilder& rows) {
-                        document.clear();
-                        if (rows.rows() > 0) document = border;
-                        document.insert(document.end(), pair.source.begin(), pair.source.end());
-                        rows.add({document});
-                        characters += count_code_points(pair.text.source);
-                      },
-                  .begin = [&] { characters = 0; },
-                  .end = [&](CorpusFacts& facts) { facts.numbers = {characters}; }},
-                 context);
+  const auto table = load_table(
+      {.kind = "stream",
+       .columns = 1,
+       .specs = specs,
+       .source_tokenizer = tokenizer,
+       .target_tokenizer = nullptr,
+       .rule = whole,
+       .add =
+           [&](const EncodedPair& pair, TableBuilder& rows) {
+             document.clear();
+             if (rows.rows() > 0) document = border;
+             document.insert(document.end(), pair.source.begin(), pair.source.end());
+             rows.add({document});
+             characters += count_code_points(pair.text.source);
+           },
+       .begin = [&] { characters = 0; },
+       .is_sound = [](const TokenTable& found) { return found.facts().numbers.size() == 1; },
+       .end = [&](CorpusFacts& facts) { facts.numbers = {characters}; }},
+      context);
   return TokenStream(table, {.characters = table->facts().numbers.at(0),
                              .documents = table->rows(),
                              .counts = table->facts().counts,

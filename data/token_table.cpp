@@ -1,7 +1,6 @@
 #include "data/token_table.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -16,6 +15,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/atomic_file.h"
+#include "data/mapped_file.h"
 
 namespace tapestry {
 namespace {
@@ -170,26 +170,6 @@ void visit(CorpusFacts& facts, Visitor& visitor) {
   visitor(facts.checksum);
 }
 
-// A file mapped read-only.
-class Mapping {
- public:
-  Mapping(int file, int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
-    void* const data = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
-    if (data != MAP_FAILED) data_ = static_cast<const char*>(data);
-  }
-  ~Mapping() {
-    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), bytes_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const char* data() const { return data_; }
-
- private:
-  const char* data_ = nullptr;
-  size_t bytes_;
-};
-
 // A descriptor that closes itself.
 class OpenFile {
  public:
@@ -257,7 +237,7 @@ std::shared_ptr<const TokenTable> TokenTable::open(const std::string& path, uint
     return nullptr;
   }
   std::string facts(static_cast<size_t>(header.facts_bytes), '\0');
-  const auto mapping = std::make_shared<const Mapping>(file.descriptor(), file.size());
+  const auto mapping = std::make_shared<const MappedFile>(file.descriptor(), file.size(), path);
   if (mapping->data() == nullptr ||
       !read_at(file.descriptor(), layout.facts, facts.data(), facts.size())) {
     return nullptr;
@@ -269,11 +249,33 @@ std::shared_ptr<const TokenTable> TokenTable::open(const std::string& path, uint
   table->ids_ = reinterpret_cast<const int32_t*>(mapping->data() + kAlignment);
   table->offsets_ = reinterpret_cast<const int64_t*>(mapping->data() + layout.offsets);
   if (!are_offsets(table->offsets_, header)) return nullptr;
-  table->owner_ = mapping;
+  table->owner_ = table->mapping_ = mapping;
   table->rows_ = header.rows;
   table->columns_ = columns;
   table->from_cache_ = true;
   return table;
+}
+
+bool TokenTable::ids_are_below(int64_t column, int64_t limit) const {
+  constexpr int64_t kGrain = int64_t{1} << 14;
+  constexpr size_t kPart = size_t{1} << 20;
+  std::atomic<bool> below{true};
+  parallel_ranges(rows_, kGrain, [&](int64_t begin, int64_t end) {
+    const int32_t* kept = list(begin, column).data();  // pages from here on are in memory
+    for (int64_t row = begin; row < end && below; ++row) {
+      for (std::span<const int32_t> rest = list(row, column); !rest.empty();) {
+        const std::span<const int32_t> part = rest.first(std::min(rest.size(), kPart));
+        bool all = true;
+        for (const int32_t id : part) all &= id >= 0 && id < limit;
+        if (!all) return below.store(false);
+        rest = rest.subspan(part.size());
+        if (mapping_ == nullptr || static_cast<size_t>(rest.data() - kept) < kPart) continue;
+        mapping_->release(kept, rest.data());
+        kept = rest.data();
+      }
+    }
+  });
+  return below;
 }
 
 struct TableBuilder::File {
@@ -402,7 +404,8 @@ std::vector<int32_t> ids_of_text(std::string_view text) {
 std::string_view text_of_ids(std::span<const int32_t> ids) {
   const char* const bytes = reinterpret_cast<const char*>(ids.data());
   const size_t all = ids.size_bytes();
-  return {bytes, all - static_cast<size_t>(bytes[all - 1])};
+  const size_t rest = all == 0 ? 0 : static_cast<unsigned char>(bytes[all - 1]);
+  return {bytes, all - std::min(rest, all)};  // a file may hold anything
 }
 
 }  // namespace tapestry

@@ -21,6 +21,8 @@
 
 namespace tapestry {
 
+class MappedFile;
+
 /// What is known about an encoded corpus besides its rows.
 struct CorpusFacts {
   FilterCounts counts;
@@ -46,6 +48,8 @@ class TokenTable {
   std::span<const int32_t> ids() const {
     return {ids_, static_cast<size_t>(offsets_[rows_ * columns_])};
   }
+  /// Whether the ids of a column lie in [0, limit). Reads them all, and keeps no page of a file.
+  bool ids_are_below(int64_t column, int64_t limit) const;
   const CorpusFacts& facts() const { return facts_; }
   /// Whether it comes from a file that was there before.
   bool from_cache() const { return from_cache_; }
@@ -59,6 +63,7 @@ class TokenTable {
   friend class TableBuilder;
 
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const MappedFile> mapping_;  // null: in memory
   const int32_t* ids_ = nullptr;
   const int64_t* offsets_ = nullptr;  // rows * columns + 1
   int64_t rows_ = 0;

@@ -76,7 +76,7 @@ void UnpackedFile::fail_compressed(int64_t line, const std::string& what) const 
                                  line == kNoLine ? "" : concat(", after line ", line), '.'));
 }
 
-std::string read_unpacked(const std::string& path) {
+std::string read_unpacked(const std::string& path, int64_t most) {
   UnpackedFile source(path);
   std::string bytes;
   for (size_t count = 1; count > 0;) {
@@ -84,6 +84,9 @@ std::string read_unpacked(const std::string& path) {
     bytes.resize(size + kFileBufferBytes);
     count = source.read(bytes.data() + size, kFileBufferBytes, UnpackedFile::kNoLine);
     bytes.resize(size + count);
+    if (std::ssize(bytes) > most) {
+      fail_file(path, concat("must have at most ", most, " bytes when it is unpacked."));
+    }
   }
   return bytes;
 }

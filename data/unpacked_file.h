@@ -35,7 +35,9 @@ class UnpackedFile {
   bool inside_stream_ = false;
 };
 
-/// All bytes of a file, unpacked where it is compressed. Throws as UnpackedFile does.
-std::string read_unpacked(const std::string& path);
+/// All bytes of a file, unpacked where it is compressed. Throws as UnpackedFile does, and where
+/// there are more than `most`: a small file can unpack to more than memory holds.
+constexpr int64_t kMostUnpackedBytes = int64_t{1} << 29;
+std::string read_unpacked(const std::string& path, int64_t most = kMostUnpackedBytes);
 
 }  // namespace tapestry

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/shapes_only.h"
+
 namespace tapestry {
 
 Linear::Linear(const Options& options, const ParamScope& scope)
@@ -85,6 +87,7 @@ Residual::Residual(const Options& options, const ParamScope& scope)
 
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device) {
   Tensor table = Tensor::empty({length, size}, DType::kFloat64);
+  if (!ShapesOnly::has_memory(table.bytes())) return table.to(dtype).to(device);
   double* element = table.data<double>();
   for (int64_t p = 0; p < length; ++p) {
     for (int64_t i = 0; i < size; ++i, ++element) {
@@ -98,6 +101,7 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
 Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType dtype,
                   Device device) {
   Tensor table = Tensor::empty({length, size}, DType::kFloat64);
+  if (!ShapesOnly::has_memory(table.bytes())) return table.to(wider(dtype)).to(device);
   for (int64_t p = 0; p < length; ++p) {
     double* const row = table.data<double>() + p * size;
     for (int64_t i = 0; i < size / 2; ++i) {

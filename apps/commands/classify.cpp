@@ -2,13 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iostream>
 #include <numeric>
+#include <optional>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/line_filter.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
 #include "core/parallel.h"
+#include "core/printable.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -31,10 +34,12 @@ std::string classes_text(const std::vector<std::string>& labels,
   return text;
 }
 
+// Those of each line that is not blank; none where it cannot be classified.
+using Answers = std::vector<std::optional<ClassProbabilities>>;
+
 // Texts go through the model in batches.
-std::vector<ClassProbabilities> classify_all(const TextClassifier& model,
-                                             const std::vector<std::string>& lines, int64_t number,
-                                             AttentionBook& book) {
+Answers classify_all(const TextClassifier& model, const std::vector<std::string>& lines,
+                     int64_t number, AttentionBook& book) {
   std::vector<std::vector<int32_t>> texts;
   for (const std::string& line : lines) {
     ++number;
@@ -44,18 +49,26 @@ std::vector<ClassProbabilities> classify_all(const TextClassifier& model,
       book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()));
     }
   }
-  return texts.empty() ? std::vector<ClassProbabilities>() : classify(model, texts);
+  if (texts.empty()) return {};
+  auto found = classify(model, texts);
+  return {found.begin(), found.end()};
 }
 
-// Images are read one after the other.
-std::vector<ClassProbabilities> classify_all(const ImageModel& model,
-                                             const std::vector<std::string>& lines, int64_t,
-                                             AttentionBook& book) {
-  std::vector<ClassProbabilities> all;
+// Images are read one after the other. One that cannot be read must not cost those behind it.
+Answers classify_all(const ImageModel& model, const std::vector<std::string>& lines, int64_t number,
+                     AttentionBook& book) {
+  Answers all;
   for (const std::string& path : lines) {
+    ++number;
     if (is_blank(path)) continue;
-    if (book.wants()) book.add(attention_page(model, path));
-    all.push_back(classify(model, path));
+    try {
+      all.push_back(classify(model, path));
+      if (book.wants()) book.add(attention_page(model, path));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kData) throw;
+      all.push_back(std::nullopt);
+      std::cerr << printable(concat("warning: line ", number, ": ", error.what())) + '\n';
+    }
   }
   return all;
 }
@@ -64,19 +77,27 @@ template <class Model>
 int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& filter) {
   AttentionBook book(arguments.attention);
   const bool images = reads_images(model.config);
-  filter.run(images ? 1 : arguments.files.batch_size,
-             [&](const std::vector<std::string>& lines, int64_t number) {
-               const auto found = classify_all(model, lines, number, book);
-               auto next = found.begin();
-               for (const std::string& line : lines) {
-                 if (!is_blank(line)) {
-                   filter.out() << classes_text(model.config.data.labels, *next++, arguments.top_k);
-                 }
-                 filter.out() << '\n';
-               }
-             });
+  int64_t failures = 0;
+  filter.run(images ? 1 : arguments.files.batch_size, [&](const std::vector<std::string>& lines,
+                                                          int64_t number) {
+    const auto found = classify_all(model, lines, number, book);
+    auto next = found.begin();
+    for (const std::string& line : lines) {
+      if (!is_blank(line)) {
+        const std::optional<ClassProbabilities>& answer = *next++;
+        failures += answer ? 0 : 1;
+        filter.out() << (answer ? classes_text(model.config.data.labels, *answer, arguments.top_k)
+                                : "");
+      }
+      filter.out() << '\n';
+    }
+  });
   book.write();
   filter.finish();
+  if (failures > 0) {
+    fail(ErrorKind::kData, "[classify] ", failures, failures == 1 ? " line" : " lines",
+         " could not be classified and got an empty answer.");
+  }
   return 0;
 }
 

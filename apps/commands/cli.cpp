@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
@@ -293,6 +295,10 @@ int run_guarded(const Run& run, Ranks& ranks) {
     return report(error.what(), error.kind());
   } catch (const std::bad_alloc&) {
     return report("out of memory.", ErrorKind::kOutOfMemory);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const bool name = error.code() == std::errc::filename_too_long;
+    return report(concat("[file] ", error.path1().string(), ": ", error.code().message(), '.'),
+                  name ? ErrorKind::kData : ErrorKind::kRuntime);
   } catch (const std::exception& error) {
     return report(error.what(), ErrorKind::kRuntime);
   }

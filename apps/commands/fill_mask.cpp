@@ -6,6 +6,7 @@
 #include "apps/commands/filter.h"
 #include "apps/commands/line_filter.h"
 #include "apps/tasks/language_modelling.h"
+#include "apps/tasks/long_line.h"
 #include "core/parallel.h"
 #include "data/denoising.h"
 #include "data/special_words.h"
@@ -27,13 +28,11 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   const auto with_masks = with_special_words(model->tokenizers.source);
   AttentionBook book(arguments.attention);
   filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {
-    const std::vector<int32_t> ids =
-        in_frame(tokenizer.special().masked(), with_masks->encode(lines[0]));
-    const auto positions = static_cast<size_t>(model->config.model.longest_sequence());
-    if (ids.size() > positions) {
-      fail(ErrorKind::kData, "[fill-mask] line ", number + 1, " has ", ids.size(),
-           " tokens, the model's positions end at ", positions, '.');
-    }
+    const TextFrame frame = tokenizer.special().masked();
+    std::vector<int32_t> text = with_masks->encode(lines[0]);
+    cut_long_line(text, model->config.model.longest_sequence() - frame.size(),
+                  place_of_line(number + 1));
+    const std::vector<int32_t> ids = in_frame(frame, text);
     std::string answer;
     for (const std::vector<Fill>& guesses : fill_masks(*model, ids, top_k)) {
       if (!answer.empty()) answer += " | ";
@@ -81,9 +80,11 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   AttentionBook book(arguments.attention);
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     Sentences sentences{.rows = models.rows(), .first_id = first};
+    int64_t number = first;
     for (const std::string& line : lines) {
+      ++number;
       if (is_blank(line)) continue;
-      sentences.sources.push_back(models.encode_source(line));
+      sentences.sources.push_back(models.encode_source(line, number));
       if (by_spans) number_masks(sentences.sources.back(), vocabulary);
     }
     const auto results = translate(models.models(), sentences, options, arguments.files.batch_size);

@@ -6,6 +6,7 @@
 #include "apps/commands/filter.h"
 #include "apps/commands/line_filter.h"
 #include "apps/tasks/language_modelling.h"
+#include "apps/tasks/long_line.h"
 #include "apps/tasks/prompt_answering.h"
 #include "core/parallel.h"
 #include "data/utf8.h"
@@ -69,14 +70,19 @@ class Generator {
                  arguments.detail.empty() && arguments.files.output == "-" &&
                  isatty(STDOUT_FILENO) != 0) {}
 
-  Request request(const std::string& text, int64_t number) const {
-    Request request{.text = text, .prompt = {}, .number = number};
+  Request request(const std::string& text, const std::string& place) const {
+    Request request{.text = text, .prompt = {}};
     const SpecialIds& special = tokenizer().special();
-    const std::vector<int32_t> ids = tokenizer().encode(text);
+    std::vector<int32_t> ids = tokenizer().encode(text);
     if (begins_with_eos(config())) {
       // As in training, where every example of prompts begins like a document.
       const bool document = ids.empty() || reads_prompts(config());
       request.prompt = document ? special.document() : special.prompt();
+    }
+    const int64_t begin = std::ssize(request.prompt);
+    if (begin + std::ssize(ids) > most_of_a_prompt()) {
+      cut_long_line(ids, std::max<int64_t>(1, most_of_a_prompt() - room() - begin), place,
+                    Kept::kLast);
     }
     request.prompt.insert(request.prompt.end(), ids.begin(), ids.end());
     if (request.prompt.empty()) {
@@ -142,6 +148,15 @@ class Generator {
     return attention_page(models_.trunks(), tokenizer(), ids);
   }
 
+  // Beyond the positions of the training nothing is generated unless it is asked for.
+  int64_t most_of_a_prompt() const {
+    return options_.max_new_tokens > 0 ? models_.longest() : models_.positions();
+  }
+  // What a prompt that is cut leaves free for its continuation.
+  int64_t room() const {
+    const int64_t half = most_of_a_prompt() / 2;
+    return options_.max_new_tokens > 0 ? std::min(options_.max_new_tokens, half) : half;
+  }
   int64_t limit_after(const Request& request) const {
     return generation_limit(std::ssize(request.prompt), models_.positions(), models_.longest(),
                             options_);
@@ -214,10 +229,12 @@ int run_generate(const GenerateArguments& arguments) {
         filter.out() << '\n';
         continue;
       }
+      const int64_t line = first + static_cast<int64_t>(i);
+      const Request of_line = generator.request(
+          prompt_of(lines[i], line + 1), arguments.prompt ? "the prompt" : place_of_line(line + 1));
       for (int64_t s = 0; s < arguments.samples; ++s) {
-        const int64_t line = first + static_cast<int64_t>(i);
-        Request request =
-            generator.request(prompt_of(lines[i], line + 1), line * arguments.samples + s);
+        Request request = of_line;
+        request.number = line * arguments.samples + s;
         batch.push_back(std::move(request));
         if (static_cast<int64_t>(batch.size()) == arguments.files.batch_size) flush();
       }

@@ -9,6 +9,7 @@
 #include "apps/commands/commands.h"
 #include "apps/tasks/stand_ins.h"
 #include "apps/tasks/task.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 namespace {
@@ -91,9 +92,12 @@ void print_shapes(const Config& config, const TokenizerPair& tokenizers) {
 void print_model(Config config, const TokenizerPair& tokenizers, bool shapes) {
   const Config trained = config;
   config.device = "cpu";
-  const auto store = task_of(config).parameters(config, tokenizers);
-  print_parameters(*store, trained_type(trained));
-  print_training_memory(*store, trained);
+  {
+    const ShapesOnly no_memory;  // the model may be larger than this machine
+    const auto store = task_of(config).parameters(config, tokenizers);
+    print_parameters(*store, trained_type(trained));
+    print_training_memory(*store, trained);
+  }
   print_cache(config);
   if (shapes) print_shapes(config, tokenizers);
 }

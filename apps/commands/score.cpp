@@ -1,3 +1,5 @@
+#include <iostream>
+
 #include "apps/commands/attention_page.h"
 #include "apps/commands/line_filter.h"
 #include "apps/tasks/language_modelling.h"
@@ -20,11 +22,16 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
   spec.target = arguments.files.input == "-" ? "/dev/stdin" : arguments.files.input;
   CorpusOptions options;
   options.max_length = models.longest();
-  options.overlong = "error";
+  options.overlong = "truncate";
   const ParallelCorpus pairs = load_parallel({spec}, models.tokenizers(), options);
   if (pairs.counts.kept != pairs.counts.read) {
     fail(ErrorKind::kData, "[score] every line needs a score, but not every pair can be used: ",
          pairs.counts.summary());
+  }
+  if (pairs.counts.truncated > 0) {
+    std::cerr << concat("warning: ", pairs.counts.truncated,
+                        pairs.counts.truncated == 1 ? " pair is" : " pairs are", " cut to ",
+                        options.max_length, " tokens a side.\n");
   }
   for (int64_t i = 0; i < pairs.size() && book.wants(); ++i) {
     const auto source = pairs.source[i], target = pairs.target[i];
@@ -35,11 +42,13 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
 }
 
 // Lines of a text, of which `first` come before.
-std::vector<Score> score_texts(const TextModels& models, const std::vector<std::string>& lines,
+std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines,
                                int64_t first, AttentionBook& book) {
-  std::vector<Score> scores = score_lines(models, lines, first);
-  for (size_t i = 0; i < lines.size() && book.wants(); ++i) {
-    std::vector<int32_t> ids = ids_to_score(models, lines[i]);
+  std::vector<std::vector<int32_t>> texts;
+  for (const std::string& line : lines) texts.push_back(ids_to_score(models, line, ++first));
+  std::vector<Score> scores = score_texts(models, texts);
+  for (std::vector<int32_t>& ids : texts) {
+    if (!book.wants()) break;
     if (ids.size() < 2) continue;
     ids.pop_back();  // the last is only predicted
     book.add(attention_page(models.trunks(), models.tokenizer(), ids));
@@ -57,7 +66,7 @@ int run_score(const ScoreArguments& arguments) {
     LineFilter filter("score", arguments.files);
     const TextModels models(arguments.models, device, "score without --source", kContinuesText);
     filter.run(1, [&](const std::vector<std::string>& lines, int64_t first) {
-      print(score_texts(models, lines, first, book), filter.out());
+      print(score_lines(models, lines, first, book), filter.out());
     });
     book.write();
     filter.finish();

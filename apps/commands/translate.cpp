@@ -196,9 +196,9 @@ class Command {
       if (!answer.blank) {
         answer.sentence = places.size();
         places.push_back(answers.size());
-        sentences.sources.push_back(models_.encode_source(answer.source));
+        const int64_t number = first + std::ssize(answers) + 1;
+        sentences.sources.push_back(models_.encode_source(answer.source, number));
         if (prefixes_.any()) {
-          const int64_t number = first + std::ssize(answers) + 1;
           sentences.prefixes.push_back(encode_prefix(answer.prefix, number));
         }
       }

@@ -88,7 +88,7 @@ int Ranks::fail(const std::string& message, int code) {
   const int rank = is_alone() && launched_with_others() ? rank_of_launcher() : this->rank();
   if (rank > 0) wait_for_rank_0();
   std::cout.flush();  // results come before the error, even if both go to one file
-  tell(concat("error: ", prefix(), message));
+  tell(concat("error: ", prefix(), with_short_words(message)));
   communicator_->end_job(code);
   return code;
 }

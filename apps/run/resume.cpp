@@ -101,6 +101,10 @@ std::vector<std::string> labels_of(const TrainingTask& task) {
 // What a resumed run is to do otherwise than before, for its log. Its tokenizer cannot change: the
 // model knows the ids of the one it began with.
 std::string changes_between(const Config& old, const Config& config) {
+  if (old.task != config.task) {
+    fail(ErrorKind::kConfig, "[train] the config's task is ", config.task->name,
+         ", the checkpoint's ", old.task->name, ". Choose another output_dir to start anew.");
+  }
   const auto before = flat_keys(old), after = flat_keys(config);
   std::string changes;
   const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "data/mapped_file.h"
 
 namespace tapestry {
 namespace {
@@ -45,6 +46,25 @@ void handle(int signal) {
   first_signal.compare_exchange_strong(none, signal);
 }
 
+void write_to_stderr(const char* text) {
+  // Where stderr is gone the exit code still tells.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
+
+// The page of a mapped file that is not there any more. Nobody can go on from here.
+void handle_lost_page(int, siginfo_t* info, void*) {
+  const char* const path = mapped_file_of(info->si_addr);
+  if (path == nullptr) {  // another cause, which a core dump should show
+    std::signal(SIGBUS, SIG_DFL);
+    return;
+  }
+  write_to_stderr("error: [data] ");
+  write_to_stderr(path);
+  write_to_stderr(
+      " was cut, or cannot be read, while it was in use; the next start makes it again.\n");
+  _exit(static_cast<int>(ErrorKind::kData));
+}
+
 bool is_ignored(int signal) {
   struct sigaction action;
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -62,6 +82,11 @@ void install_signal_handlers() {
     check(sigaction(signal, &action, nullptr) == 0, "signals", "cannot handle signal ", signal,
           '.');
   }
+  struct sigaction lost;
+  std::memset(&lost, 0, sizeof lost);
+  lost.sa_sigaction = handle_lost_page;
+  lost.sa_flags = SA_SIGINFO;
+  check(sigaction(SIGBUS, &lost, nullptr) == 0, "signals", "cannot handle SIGBUS.");
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -6,7 +6,8 @@ namespace tapestry {
 
 /// After this call these signals set the flag instead of ending the process. A second one, but
 /// SIGUSR1, ends it at once, with exit code 128 and its number, and without saving. SIGHUP stays
-/// ignored where it was (nohup), and a reader of stdout or stderr that goes away ends nothing.
+/// ignored where it was (nohup), and a reader of stdout or stderr that goes away ends nothing. A
+/// mapped file that somebody cuts ends the process with the exit code of bad data, and its name.
 void install_signal_handlers();
 
 /// The signal that asked the process to stop (the first one), or 0.

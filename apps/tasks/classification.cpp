@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iostream>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/long_line.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
@@ -364,18 +364,11 @@ extern const Task kClassification{{.name = "classification",
 
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line) {
-  const std::vector<int32_t> tokens = model.tokenizers.source->encode(text);
+  std::vector<int32_t> tokens = model.tokenizers.source->encode(text);
   // Truncated like the lines of a validation set, so that its accuracy holds here too.
   const TextFrame frame = model.tokenizers.source->special().classified();
-  const auto longest = static_cast<size_t>(model.config.data.corpus.max_length - frame.size());
-  if (tokens.size() > longest) {
-    std::cerr << "warning: line " << line << " of " << tokens.size() << " tokens is cut to "
-              << longest << '\n';
-  }
-  std::vector<int32_t> ids = frame.before;
-  ids.insert(ids.end(), tokens.begin(), tokens.begin() + std::min(tokens.size(), longest));
-  ids.insert(ids.end(), frame.after.begin(), frame.after.end());
-  return ids;
+  cut_long_line(tokens, model.config.data.corpus.max_length - frame.size(), place_of_line(line));
+  return in_frame(frame, tokens);
 }
 
 std::vector<ClassProbabilities> classify(const TextClassifier& model,

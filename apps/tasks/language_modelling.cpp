@@ -8,6 +8,7 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/long_line.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
@@ -89,7 +90,7 @@ std::vector<Sample> continuations(const TextModel& model, const TokenStream& tex
                                  {"reference", tokenizer.decode({tokens.begin() + given, end})}}});
   }
   task.sentences = std::ssize(samples);
-  LanguageModelSteps steps(model.model, task.sentences);
+  LanguageModelSteps steps(model.model);
   const std::vector<Hypothesis> found = generate(steps, task, search);
   for (size_t i = 0; i < samples.size(); ++i) {
     samples[i].output = tokenizer.decode(found[i].tokens);
@@ -345,7 +346,8 @@ std::vector<const Trunk*> TextModels::trunks() const {
   return all;
 }
 
-std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line) {
+std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line,
+                                  int64_t number) {
   std::vector<int32_t> ids = models.tokenizer().encode(line);
   if (begins_with_eos(models.first().config)) {
     const SpecialIds& special = models.tokenizer().special();
@@ -353,20 +355,18 @@ std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& l
     ids.insert(ids.begin(), begin.begin(), begin.end());
     ids.push_back(special.eos);
   }
+  // The last one is only predicted.
+  const int64_t longest = models.longest();
+  if (std::ssize(ids) - 1 > longest) cut_long_line(ids, longest + 1, place_of_line(number));
   return ids;
 }
 
-std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines,
-                               int64_t first) {
+std::vector<Score> score_texts(const TextModels& models,
+                               const std::vector<std::vector<int32_t>>& texts) {
   std::vector<Score> scores;
-  for (const std::string& line : lines) {
-    const std::vector<int32_t> ids = ids_to_score(models, line);
+  for (const std::vector<int32_t>& ids : texts) {
     const auto count = static_cast<int64_t>(ids.size()) - 1;
     Score score{.tokens = std::max<int64_t>(0, count)};
-    if (count > models.longest()) {
-      fail(ErrorKind::kData, "[score] line ", first + std::ssize(scores) + 1, " has ", count,
-           " tokens, the model's positions end at ", models.longest(), '.');
-    }
     if (count > 0) {
       const Tensor in = Tensor::from(std::vector(ids.begin(), ids.end() - 1), {1, count});
       const Tensor out = Tensor::from(std::vector(ids.begin() + 1, ids.end()), {1, count});

@@ -50,14 +50,16 @@ struct TextModels {
   std::vector<double> weights;  ///< add up to 1
 };
 
-/// The ids that score_lines() reads for a line.
-std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line);
+/// The ids of line `number`, from 1, each of which is a document. One that is too long is cut, with
+/// a warning.
+std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line,
+                                  int64_t number);
 
-/// One score per line: of its tokens and the final eos. Each line is a document. A model that was
-/// trained on one long document does not know eos: then the score covers neither the first token,
-/// which has no context, nor the end. `first` lines came before, for messages.
-std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines,
-                               int64_t first = 0);
+/// One score for each of what ids_to_score() gives: of its tokens and the final eos. A model that
+/// was trained on one long document does not know eos: then the score covers neither the first
+/// token, which has no context, nor the end.
+std::vector<Score> score_texts(const TextModels& models,
+                               const std::vector<std::vector<int32_t>>& texts);
 
 /// A prediction for one masked position.
 struct Fill {

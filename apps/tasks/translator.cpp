@@ -1,11 +1,11 @@
 #include "apps/tasks/translator.h"
 
 #include <algorithm>
-#include <iostream>
 #include <numeric>
 #include <utility>
 
 #include "apps/tasks/encoder_decoder_task.h"
+#include "apps/tasks/long_line.h"
 #include "data/special_words.h"
 
 namespace tapestry {
@@ -96,14 +96,9 @@ const Config& Translator::config() const {
                     bundles_.at(0));
 }
 
-std::vector<int32_t> Translator::encode_source(const std::string& line) const {
+std::vector<int32_t> Translator::encode_source(const std::string& line, int64_t number) const {
   std::vector<int32_t> ids = tokenizers_.source->encode(line);
-  const auto most = static_cast<size_t>(longest_ - rows_.source.size());
-  if (ids.size() > most) {
-    std::cerr << "warning: a line of " << ids.size() << " tokens is cut to " << most << ": "
-              << line.substr(0, 60) << "...\n";
-    ids.resize(most);
-  }
+  cut_long_line(ids, longest_ - rows_.source.size(), place_of_line(number));
   return ids;
 }
 

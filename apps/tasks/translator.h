@@ -30,8 +30,8 @@ class Translator {
   const TokenizerPair& tokenizers() const { return tokenizers_; }
   /// Tokens that a source or target may have, with eos.
   int64_t longest() const { return longest_; }
-  /// The ids of a line. One that is too long is cut, with a warning.
-  std::vector<int32_t> encode_source(const std::string& line) const;
+  /// The ids of line `number`, from 1. One that is too long is cut, with a warning.
+  std::vector<int32_t> encode_source(const std::string& line, int64_t number) const;
 
  private:
   using Bundle = std::variant<std::unique_ptr<TranslationModel<EncoderDecoder>>,

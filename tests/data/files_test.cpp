@@ -38,7 +38,9 @@ TEST(WholeFiles, AreNeitherPipesNorDevices) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read_file(pipe); }),
               HasSubstr("pipe is a pipe, expected a file."));
-  for (const auto& read : {read_file, read_unpacked}) {
+  const auto unpacked = [](const std::string& path) { return read_unpacked(path); };
+  for (const std::function<std::string(const std::string&)>& read :
+       {std::function(read_file), std::function<std::string(const std::string&)>(unpacked)}) {
     EXPECT_THAT(error_of(ErrorKind::kData, [&] { read("/dev/zero"); }),
                 HasSubstr("/dev/zero is a device, expected a file."));
     EXPECT_EQ(read("/dev/null"), "");

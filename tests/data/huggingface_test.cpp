@@ -228,6 +228,21 @@ TEST(HuggingFaceFiles, OlderOnesMakeTheSameTokenizer) {
   fs::remove_all(folder);
 }
 
+TEST(HuggingFaceFiles, LinesThatAreNoTextAreNamed) {
+  const std::string folder = concat(testing::TempDir(), "/ill_formed_tokenizer.", getpid());
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  write_file(folder + "/vocab.txt", "[PAD]\n[UNK]\n\xff\n");
+  EXPECT_EQ(error_of(ErrorKind::kData, [&] { load(folder); }),
+            concat("[tokenizer] ", folder, "/vocab.txt:3 is not UTF-8."));
+  fs::remove(folder + "/vocab.txt");
+  write_file(folder + "/vocab.json", R"({"<s>": 0, "</s>": 1, "a": 2})");
+  write_file(folder + "/merges.txt", "#version: 0.2\na \x80\n");
+  EXPECT_EQ(error_of(ErrorKind::kData, [&] { load(folder); }),
+            concat("[tokenizer] ", folder, "/merges.txt:2 is not UTF-8."));
+  fs::remove_all(folder);
+}
+
 TEST(HuggingFaceFiles, TheTokensThatFilesNameGoFirst) {
   const std::string folder = concat(testing::TempDir(), "/named_tokenizer.", getpid());
   fs::remove_all(folder);

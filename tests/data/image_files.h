@@ -1,11 +1,17 @@
 // The bytes of image files for tests.
 #pragma once
 
-#include <stb/stb_image_write.h>
+#include <png.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
+
+// Wants <cstddef> and <cstdio> before it.
+#include <jpeglib.h>
 
 namespace tapestry {
 
@@ -33,14 +39,51 @@ inline std::string pnm_file(const TestPicture& picture) {
 
 /// 1 to 4 channels; 2 and 4 end with transparency.
 inline std::string png_file(const TestPicture& picture) {
-  std::string bytes;
-  stbi_write_png_to_func(
-      [](void* out, void* data, int size) {
-        static_cast<std::string*>(out)->append(static_cast<const char*>(data),
-                                               static_cast<size_t>(size));
-      },
-      &bytes, picture.width, picture.height, picture.channels, picture.pixels.data(),
-      picture.width * picture.channels);
+  constexpr png_uint_32 kFormats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB,
+                                      PNG_FORMAT_RGBA};
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(picture.width);
+  image.height = static_cast<png_uint_32>(picture.height);
+  image.format = kFormats[picture.channels - 1];
+  std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t size = bytes.size();
+  png_image_write_to_memory(&image, bytes.data(), &size, 0, picture.pixels.data(), 0, nullptr);
+  bytes.resize(size);
+  return bytes;
+}
+
+/// 1 channel, 3, or 4: inks as Adobe's programs keep them.
+inline std::string jpeg_file(const TestPicture& picture, bool progressive = false) {
+  jpeg_compress_struct jpeg{};
+  jpeg_error_mgr errors{};
+  jpeg.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&jpeg);
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&jpeg, &out, &size);
+  jpeg.image_width = static_cast<JDIMENSION>(picture.width);
+  jpeg.image_height = static_cast<JDIMENSION>(picture.height);
+  jpeg.input_components = picture.channels;
+  jpeg.in_color_space = picture.channels == 1   ? JCS_GRAYSCALE
+                        : picture.channels == 3 ? JCS_RGB
+                                                : JCS_CMYK;
+  jpeg_set_defaults(&jpeg);
+  jpeg_set_quality(&jpeg, 100, TRUE);
+  for (int i = 0; i < jpeg.num_components; ++i) {  // no colour is smeared over its neighbours
+    jpeg.comp_info[i].h_samp_factor = jpeg.comp_info[i].v_samp_factor = 1;
+  }
+  if (progressive) jpeg_simple_progression(&jpeg);
+  jpeg_start_compress(&jpeg, TRUE);
+  for (int row = 0; row < picture.height; ++row) {
+    auto* at = const_cast<unsigned char*>(picture.pixels.data()) +
+               static_cast<ptrdiff_t>(row) * picture.width * picture.channels;
+    jpeg_write_scanlines(&jpeg, &at, 1);
+  }
+  jpeg_finish_compress(&jpeg);
+  jpeg_destroy_compress(&jpeg);
+  std::string bytes(reinterpret_cast<const char*>(out), size);
+  std::free(out);
   return bytes;
 }
 

@@ -1,6 +1,7 @@
 // What is kept of encoded corpora: the same rows again, whatever happened to the file.
 #include "data/token_table.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -16,6 +17,7 @@
 
 #include "core/parallel.h"
 #include "data/labelled.h"
+#include "data/mapped_file.h"
 #include "data/prompts.h"
 #include "data/questions.h"
 #include "tests/data/files.h"
@@ -150,6 +152,43 @@ TEST_F(Tables, ThatMakeNoSenseAreMadeAgainWhateverTheirChecksum) {
     }
   }
   EXPECT_GE(refused, 14);  // but ids and counts may be anything
+}
+
+// Each of them would end in memory that is not the table's, or in an embedding that is not there.
+TEST_F(Tables, OfOtherIdsThanTheVocabularyHasAreMadeAgain) {
+  load(/*text=*/true);
+  std::ifstream in(cache_, std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  constexpr size_t kHeader = 64, kSums = kHeader - 16, kWord = 8;
+  int refused = 0, taken = 0;
+  const auto ids = static_cast<int64_t>(good.size()) / 4;
+  int64_t all = 0;
+  std::memcpy(&all, good.data() + 32, sizeof all);  // the header's number of ids
+  ASSERT_LT(all, ids);
+  for (int64_t i = 0; i < all; ++i) {
+    for (const int32_t value : {-1, 1000000, 5}) {
+      std::string bytes = good;
+      std::memcpy(bytes.data() + kHeader + static_cast<size_t>(4 * i), &value, sizeof value);
+      const size_t end = bytes.size() - kWord;
+      const auto put = [&bytes](size_t at, uint64_t sum) {
+        std::memcpy(bytes.data() + at, &sum, sizeof sum);
+      };
+      put(end, XXH3_64bits(bytes.data() + kHeader, end - kHeader));
+      put(kSums, XXH3_64bits(bytes.data() + end, kWord));
+      put(kSums + kWord, XXH3_64bits(bytes.data(), kSums + kWord));
+      std::ofstream(cache_, std::ios::binary | std::ios::trunc) << bytes;
+      const ParallelCorpus corpus = load(/*text=*/true);
+      ++(corpus.from_cache ? taken : refused);
+      for (int64_t row = 0; row < corpus.size(); ++row) {
+        for (const auto& list : {corpus.source[row], corpus.target[row]}) {
+          for (const int32_t id : list) ASSERT_LT(static_cast<uint32_t>(id), 8u);
+        }
+        ASSERT_LE(corpus.source_text[row].size(), 20u);
+      }
+    }
+  }
+  EXPECT_EQ(refused, 2 * 11);  // the ids of both sides at two values; texts are what they are
+  EXPECT_EQ(taken, 3 * all - refused);
 }
 
 TEST_F(Tables, InASharedFolderHaveTheirKeysForNames) {
@@ -309,6 +348,27 @@ TEST_F(Tables, KeepTokenizersToo) {
   options.vocab_size = 41;
   EXPECT_EQ(train_tokenizers(options, {spec_}, 1, {.cache = cache_}).source->vocab_size(), 41);
   EXPECT_NE(std::filesystem::last_write_time(cache_), written);
+}
+
+// A signal handler asks.
+TEST(MappedFiles, AreKnownByTheirAddresses) {
+  const TempFolder folder;
+  const std::string path = folder.write("mapped", std::string(10000, 'x'));
+  const int file = ::open(path.c_str(), O_RDONLY);
+  ASSERT_GE(file, 0);
+  const char* begin = nullptr;
+  {
+    const MappedFile mapped(file, 10000, path);
+    begin = mapped.data();
+    ASSERT_NE(begin, nullptr);
+    EXPECT_STREQ(mapped_file_of(begin), path.c_str());
+    EXPECT_STREQ(mapped_file_of(begin + 9999), path.c_str());
+    EXPECT_EQ(mapped_file_of(begin + 10000), nullptr);
+    mapped.release(begin + 100, begin + 9000);
+    EXPECT_EQ(begin[500], 'x');
+  }
+  EXPECT_EQ(mapped_file_of(begin), nullptr);
+  ::close(file);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <thread>
 
+#include "core/shapes_only.h"
+
 #include "tests/nn/models.h"
 
 namespace tapestry {
@@ -47,6 +49,14 @@ TEST(PositionTable, GrowsOneTokenAtATimeInFewSteps) {
   });
   for (int64_t count = 1; count <= 1000; ++count) table.rows(count);
   EXPECT_LE(made, 11);
+}
+
+// A plan asks for any size: 2^38 cosines would take an hour.
+TEST(PositionTable, ShapesTakeNoTime) {
+  const ShapesOnly dry;
+  const int64_t length = 1 << 14, size = 1 << 24;
+  EXPECT_EQ(sinusoidal_positions(length, size, DType::kFloat32).shape(), (Shape{length, size}));
+  EXPECT_EQ(rope_table(length, size, 10000.0, DType::kFloat32).shape(), (Shape{length, size}));
 }
 
 TEST(PositionTable, LearnedRowsEnd) {

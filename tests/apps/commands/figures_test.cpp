@@ -36,6 +36,18 @@ TEST_F(FiguresTest, BenchPrintsDigitsThatMeanSomething) {
   }
 }
 
+// More weights than any machine holds, counted without any.
+TEST_F(FiguresTest, InspectNeedsNoMemory) {
+  const auto outcome = folder_.run(
+      "inspect clm.yaml model.hidden_size=1048576 model.intermediate_size=4194304 "
+      "model.num_attention_heads=4 model.num_key_value_heads=4 model.num_hidden_layers=2");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(" parameters in "));
+  const size_t at = outcome.out.find(" parameters in ");
+  const size_t line = outcome.out.rfind('\n', at) + 1;
+  EXPECT_GT(std::stoll(outcome.out.substr(line, at - line)), 10'000'000'000'000);
+}
+
 TEST_F(FiguresTest, InspectCountsTheStateOfTheOptimizer) {
   const auto said = [&](const std::string& overrides) {
     const std::string out =

@@ -106,6 +106,18 @@ TEST_F(ImageCommandsTest, ClassifyRefusesWhatIsNoSuchImage) {
   outcome = folder_->run("classify --model run", "none.png\n");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("none.png cannot be opened"));
+  // Those behind it are answered all the same.
+  folder_->write("good.png", png_file({8, 8, 1, std::vector<uint8_t>(64)}));
+  outcome = folder_->run("classify --model run", "good.png\nnone.png\n\ngood.png\n");
+  EXPECT_EQ(outcome.code, 3);
+  const Lines lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_NE(lines[0], "");
+  EXPECT_EQ(lines[1], "");
+  EXPECT_EQ(lines[2], "");
+  EXPECT_EQ(lines[3], lines[0]);
+  EXPECT_THAT(outcome.err, HasSubstr("warning: line 2: [data] none.png cannot be opened"));
+  EXPECT_THAT(outcome.err, HasSubstr("[classify] 1 line could not be classified"));
 }
 
 TEST_F(ImageCommandsTest, EvaluateAgreesWithTheValidation) {

@@ -320,14 +320,37 @@ TEST_F(LanguageCommandsTest, FillMaskGivesAllOfTheProbability) {
   EXPECT_NEAR(sum, 1, 40 * 0.5e-4);
 }
 
-TEST_F(LanguageCommandsTest, FillMaskRefusesWhatDoesNotFit) {
+// One long line must not cost those behind it: all commands cut it, and say so.
+TEST_F(LanguageCommandsTest, FillMaskCutsLongLinesAndSaysSo) {
   std::string longer = "ba <mask>";
   for (int i = 0; i < 20; ++i) longer += " ce";
-  const auto outcome = folder_->run(concat("fill-mask ", model("mlm")), "ba <mask>\n" + longer);
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(lines_of(outcome.out).size(), 1u);
-  EXPECT_THAT(outcome.err, StartsWith("error: [fill-mask] line 2 has "));
-  EXPECT_THAT(outcome.err, HasSubstr(" tokens, the model's positions end at 16.\n"));
+  const auto outcome =
+      folder_->run(concat("fill-mask ", model("mlm")), "ba <mask>\n" + longer + "\nba <mask>\n");
+  EXPECT_EQ(outcome.code, 0);
+  const Lines lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], lines[2]);
+  EXPECT_NE(lines[1], "");
+  EXPECT_THAT(outcome.err, StartsWith("warning: line 2 of "));
+  EXPECT_THAT(outcome.err, HasSubstr(" tokens is cut to its first "));
+}
+
+TEST_F(LanguageCommandsTest, GenerateCutsTheBeginningOfLongPrompts) {
+  std::string longer;
+  for (int i = 0; i < 20; ++i) longer += "ce ";
+  const std::string input = "ba\n" + longer + "ba\nba\n";
+  for (const std::string options : {"", "--max-new-tokens 4 ", "--samples 2 "}) {
+    const auto outcome = folder_->run(concat("generate ", options, model("clm")), input);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Lines lines = lines_of(outcome.out);
+    ASSERT_EQ(lines.size(), options.starts_with("--samples") ? 6u : 3u);
+    const std::string& answer = lines[lines.size() / 3];
+    EXPECT_THAT(answer, StartsWith(longer + "ba"));
+    EXPECT_GT(answer.size(), longer.size() + 2) << "no room was left for a continuation";
+    EXPECT_THAT(outcome.err, StartsWith("warning: line 2 of "));
+    EXPECT_THAT(outcome.err, HasSubstr(" tokens is cut to its last "));
+    EXPECT_EQ(outcome.err.find("warning", 1), std::string::npos) << "told once";
+  }
 }
 
 // classify
@@ -371,7 +394,7 @@ TEST_F(LanguageCommandsTest, ClassifyCutsLongLinesAndSaysSo) {
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2);
   EXPECT_THAT(outcome.err, StartsWith("warning: line 1 of "));
-  EXPECT_THAT(outcome.err, HasSubstr(" tokens is cut to 14\n"));
+  EXPECT_THAT(outcome.err, HasSubstr(" tokens is cut to its first 14.\n"));
 }
 
 // score
@@ -421,14 +444,21 @@ TEST_F(LanguageCommandsTest, ScoreOfOneDocumentIsWhatEvaluateSums) {
   EXPECT_NEAR(scores[0].first, -10 * quality.at("nll").get<double>(), 1e-4);
 }
 
-TEST_F(LanguageCommandsTest, ScoreRefusesWhatDoesNotFit) {
+TEST_F(LanguageCommandsTest, ScoreCutsLongLinesAndSaysSo) {
   folder_->write("long", "ba\nba ce di fo gu ha\n");
   const auto outcome = folder_->run(concat("score ", model("characters"), "--target long"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;  // 17 characters, 16 of them predicted
-  folder_->write("long", "ba\nba ce di fo gu ha \n");
+  folder_->write("long", "ba\nba ce di fo gu ha je\nba\n");
   const auto longer = folder_->run(concat("score ", model("characters"), "--target long"));
-  EXPECT_EQ(longer.code, 3);
-  EXPECT_EQ(longer.err, "error: [score] line 2 has 17 tokens, the model's positions end at 16.\n");
+  EXPECT_EQ(longer.code, 0);
+  const Lines lines = lines_of(longer.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], lines[2]);
+  EXPECT_EQ(lines[1], lines_of(outcome.out)[1]);
+  EXPECT_EQ(longer.err, "warning: line 2 of 20 tokens is cut to its first 17.\n");
+  folder_->write("bad", "ba\n\xff\n");
+  EXPECT_EQ(folder_->run(concat("score ", model("characters"), "--target bad")).err,
+            "error: [score] line 2 is not UTF-8 at byte 1.\n");
 }
 
 // evaluate

@@ -1,11 +1,15 @@
 #include "apps/run/signals.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <functional>
+
+#include "data/mapped_file.h"
+#include "tests/data/files.h"
 
 namespace tapestry {
 namespace {
@@ -96,6 +100,30 @@ TEST(Signals, AReaderThatGoesAwayEndsNothing) {
               return write(ends[1], "x", 1) == -1 ? 0 : 2;
             }),
             0);
+}
+
+// Somebody cuts the cache of a training.
+TEST(Signals, ALostPageOfAMappedFileIsAnErrorOfTheData) {
+  const TempFolder folder;
+  const std::string path = folder.write("tokens-train.bin", std::string(1 << 16, 'x'));
+  const auto read_cut = [&path] {
+    const int file = open(path.c_str(), O_RDWR);
+    const MappedFile mapped(file, 1 << 16, path);
+    if (ftruncate(file, 0) != 0) return 1;
+    return static_cast<int>(*static_cast<const volatile char*>(mapped.data() + 5000));
+  };
+  const auto child = [&] {
+    install_signal_handlers();
+    _exit(read_cut());
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(3), "tokens-train.bin was cut");
+  // Another cause is not hidden.
+  const auto other = [] {
+    install_signal_handlers();
+    raise(SIGBUS);
+    raise(SIGBUS);
+  };
+  EXPECT_EXIT(other(), testing::KilledBySignal(SIGBUS), "");
 }
 
 }  // namespace

@@ -1,0 +1,21 @@
+#include "apps/tasks/long_line.h"
+
+#include <iostream>
+
+#include "core/error.h"
+
+namespace tapestry {
+
+std::string place_of_line(int64_t number) { return concat("line ", number); }
+
+void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& place, Kept kept) {
+  const int64_t tokens = std::ssize(ids);
+  if (tokens <= most) return;
+  const bool first = kept == Kept::kFirst;
+  // In one write: another thread may have something to say, too.
+  std::cerr << concat("warning: ", place, " of ", tokens, " tokens is cut to its ",
+                      first ? "first " : "last ", most, ".\n");
+  ids.erase(first ? ids.begin() + most : ids.begin(), first ? ids.end() : ids.end() - most);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,20 @@
+// Lines with more tokens than a model can read: one behaviour of all commands that answer lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tapestry {
+
+/// "line 7"
+std::string place_of_line(int64_t number);
+
+/// Which of the tokens stay: what is continued needs its end.
+enum class Kept { kFirst, kLast };
+
+/// Cuts the tokens of a line to `most`, and warns on stderr, where there are more.
+void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& place,
+                   Kept kept = Kept::kFirst);
+
+}  // namespace tapestry

@@ -1,0 +1,32 @@
+// What the decoders of image files have in common: each is a row in data/images.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapestry {
+
+struct DecodedImage {
+  int64_t height = 0, width = 0;
+  int64_t channels = 0;         ///< 1: grey, 3: colour; transparency is left out
+  std::vector<uint8_t> pixels;  ///< (height, width, channels) row-major
+};
+
+/// Gets an image without pixels as soon as the header is read; throws where it is not wanted. So
+/// no pixel is decoded of an image that is too large.
+using HeaderCheck = std::function<void(const DecodedImage& header)>;
+
+struct ImageDecoder {
+  bool (*begins)(std::string_view file);  ///< whether a file begins as one of this format
+  /// Throws Error(kData), naming `path`, where the file is cut or damaged.
+  DecodedImage (*decode)(std::string_view file, const std::string& path, const HeaderCheck& check);
+};
+
+extern const ImageDecoder kPnmDecoder;   ///< binary PGM (grey) and PPM (colour), of 8 bits
+extern const ImageDecoder kPngDecoder;   ///< of 16 bits the upper 8 are taken
+extern const ImageDecoder kJpegDecoder;  ///< baseline and progressive
+
+}  // namespace tapestry
