@@ -49,7 +49,7 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
                              const ParamScope& scope)
     : options(options),
       vocabulary(vocabulary),
-      table(embedding_table(options, vocabulary.size, scope / "embedding")),
+      table(word_table(options, vocabulary.size, scope / "embedding")),
       output(classifier(classifier_options(options, causal), vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
   if (causal) return;
@@ -90,7 +90,7 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
   Tensor prefixes;
   if (model_.options.prefix_lm && histories_[0].empty()) {
     prefixes = Tensor::full({static_cast<int64_t>(rows)}, static_cast<double>(count), DType::kInt32,
-                            model_.table.value().device());
+                            model_.table.device());
   }
   for (size_t row = 0; row < rows; ++row) {
     const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(row * count);
@@ -110,7 +110,7 @@ Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
   for (const auto& history : histories_) {
     fed.insert(fed.end(), history.end() - static_cast<std::ptrdiff_t>(count), history.end());
   }
-  const Device device = model_.table.value().device();
+  const Device device = model_.table.device();
   return model_.step(
       Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)}, device), caches_,
       prefixes);
@@ -120,15 +120,14 @@ void LanguageModelSteps::select(const std::vector<int32_t>&, const std::vector<i
   std::vector<std::vector<int32_t>> kept;
   for (const int32_t row : rows) kept.push_back(histories_[static_cast<size_t>(row)]);
   histories_ = std::move(kept);
-  const Tensor ids =
-      Tensor::from(rows, {static_cast<int64_t>(rows.size())}, model_.table.value().device());
+  const Tensor ids = Tensor::from(rows, {static_cast<int64_t>(rows.size())}, model_.table.device());
   for (KeyValueCache& cache : caches_) cache.select(ids);
 }
 
 SequenceClassifier::SequenceClassifier(const ModelOptions& o,
                                        const LanguageModel::Vocabulary& vocabulary, int64_t classes,
                                        const ParamScope& scope)
-    : trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
+    : trunk(o, word_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
       head(o, classes, /*pooled=*/true, scope) {}
 
 Var SequenceClassifier::operator()(const Tensor& ids, const Tensor& lengths,

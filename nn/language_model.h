@@ -54,7 +54,7 @@ struct LanguageModel {
 
   ModelOptions options;
   Vocabulary vocabulary;
-  Var table;
+  WeightMatrix table;
   Linear output;  ///< a masked model's has the head's bias
   Trunk trunk;
   std::optional<MaskedHead> head;

@@ -3,7 +3,9 @@
 #include "core/cpu_traits.h"
 #include "core/error.h"
 #include "core/kernels/packed/packed_tile.h"
+#include "core/kernels/packed/packed_top_logits.h"
 #include "core/kernels/packed/quantize.h"
+#include "core/kernels/top_logits.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
@@ -231,6 +233,35 @@ TEST(PackedLinearTest, BiasAndActivation) {
       positive[i] = std::max(0.0F, with[i]);
     }
     EXPECT_EQ(p.run(format, /*with_bias=*/true, Activation::kRelu), positive);
+  }
+}
+
+// Vocabularies whose logits are few at a time, and many.
+TEST(PackedLinearTest, TopLogitsAreThoseOfAllLogits) {
+  constexpr int64_t kCount = 5, kWidth = 1 + 2 * kCount;
+  for (const auto& [rows, vocab] :
+       {std::pair{1, 257}, {14, 33}, {15, 257}, {113, 4}, {57, 257}, {60, 20000}}) {
+    const Problem p(rows, 16, vocab);
+    const Values<int32_t> banned = random_ints((vocab + 31) / 32, 5, 1 << 30);
+    Values<int32_t> numbers;
+    for (int32_t r = 0; r < rows; ++r) numbers.push_back(r);
+    for (const WeightFormat format : kWeightFormats) {
+      SCOPED_TRACE(testing::Message() << name_of(format) << ' ' << rows << " rows of " << vocab);
+      Values<double> expected(static_cast<size_t>(rows * kWidth));
+      kernels::top_logits(Cpu{}, {rows, vocab, kCount}, numbers.data(), p.run(format).data(),
+                          banned.data(), expected.data());
+      const PackedMatrix packed(format, p.w.data(), p.out, p.in);
+      expect_same_for_any_threads([&] {
+        Values<double> top(expected.size() + 1, -77);
+        kernels::packed_top_logits(
+            Cpu{}, {.rows = rows, .x = p.x.data(), .weight = packed, .bias = p.bias.data()}, kCount,
+            banned.data(), top.data());
+        EXPECT_EQ(top.back(), -77);
+        top.pop_back();
+        EXPECT_EQ(top, expected);
+        return top;
+      });
+    }
   }
 }
 
