@@ -85,8 +85,10 @@ Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& mo
   }
   return {.answer =
               [&model, task](const SearchOptions& options) {
-                LanguageModelSteps steps(model, task.sentences * options.num_beams);
-                search(steps, task, options);
+                const auto steps = [&] { return std::make_unique<LanguageModelSteps>(model); };
+                search_together(
+                    steps, task, options, {}, [](int64_t, std::vector<Hypothesis>) {},
+                    model.table.device());
               },
           .read_bytes = store.multiplied_bytes(),
           .model = std::move(owner)};
