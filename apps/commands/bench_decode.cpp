@@ -64,34 +64,37 @@ struct Answerer {
   std::shared_ptr<const void> model = {};            ///< whatever `answer` needs
 };
 
+// Each thread searches some of them.
+int64_t rows_of_a_thread(const DecodeShape& shape) {
+  return (shape.rows + num_threads() - 1) / num_threads();
+}
+
 Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& models, int64_t vocab,
                        PairRows around, const DecodeShape& shape) {
   Sentences sentences{.rows = std::move(around)};
   for (int64_t row = 0; row < shape.rows; ++row) {
     sentences.sources.push_back(synthetic_tokens(shape.read, row, vocab));
   }
-  return {
-      .answer = [models, sentences, rows = shape.rows](
-                    const SearchOptions& options) { translate(models, sentences, options, rows); },
-      .model = std::move(owner)};
+  const auto answer = [=, each = rows_of_a_thread(shape)](const SearchOptions& options) {
+    translate(models, sentences, options, each);
+  };
+  return {.answer = answer, .model = std::move(owner)};
 }
 
 Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& model,
                       const ParamStore& store, const DecodeShape& shape) {
-  SearchTask task{.sentences = shape.rows, .force_eos = false};
+  SearchTask task{.sentences = shape.rows, .sentences_at_once = rows_of_a_thread(shape)};
+  task.force_eos = false;
   for (int64_t row = 0; row < shape.rows; ++row) {
     task.prompts.push_back(synthetic_tokens(shape.read, row, model.vocabulary.size));
     task.max_lengths.push_back(shape.written);
   }
-  return {.answer =
-              [&model, task](const SearchOptions& options) {
-                const auto steps = [&] { return std::make_unique<LanguageModelSteps>(model); };
-                search_together(
-                    steps, task, options, {}, [](int64_t, std::vector<Hypothesis>) {},
-                    model.table.device());
-              },
-          .read_bytes = store.multiplied_bytes(),
-          .model = std::move(owner)};
+  const auto answer = [&model, task](const SearchOptions& options) {
+    const auto steps = [&model] { return std::make_unique<LanguageModelSteps>(model); };
+    const auto done = [](int64_t, const std::vector<Hypothesis>&) {};
+    search_together(steps, task, options, {}, done, model.table.device());
+  };
+  return {.answer = answer, .read_bytes = store.multiplied_bytes(), .model = std::move(owner)};
 }
 
 // From a config: with fresh parameters, for a vocabulary of the size that it asks for.

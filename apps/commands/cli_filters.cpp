@@ -38,9 +38,9 @@ void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
     } else if (CLI::detail::lexical_cast(word, share)) {
       models.weights.push_back(share);
     } else {
-      throw CLI::ValidationError(concat("--weights: expected ",
-                                        join(names_of(kWeightFormats), ", "), " or numbers, got '",
-                                        word, "'"));
+      throw CLI::ValidationError("--weights",
+                                 concat("expected ", join(names_of(kWeightFormats), ", "),
+                                        " or numbers, got '", word, "'"));
     }
   }
 }

@@ -1,8 +1,5 @@
 #include "core/kernels/packed/packed_top_logits.h"
 
-#include <array>
-#include <numeric>
-
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/top_logits.h"
 #include "core/parallel.h"
@@ -24,16 +21,14 @@ void packed_top_logits(Cpu, const PackedLinear& logits, int64_t count, const int
   const int64_t vocab = logits.weight.rows(), rows = logits.rows;
   const bool fit = kFewRows * vocab * static_cast<int64_t>(sizeof(float)) <= kLogitBytes;
   const Cut blocks{rows, fit ? kFewRows : kManyRows};
-  std::array<int32_t, kManyRows> numbers;
-  std::iota(numbers.begin(), numbers.end(), 0);
   const auto run = [&](int64_t block) {
     const Range range = blocks[block];
     Scratch<float> z(range.size() * vocab);
     PackedLinear part = logits;
     part.rows = range.size(), part.x += range.begin * logits.weight.cols(), part.y = z.data();
     packed_linear(Cpu{}, part);
-    top_logits(Cpu{}, {.rows = range.size(), .vocab = vocab, .count = count}, numbers.data(),
-               z.data(), banned, top + range.begin * (1 + 2 * count));
+    top_logits(Cpu{}, {.rows = range.size(), .vocab = vocab, .count = count}, z.data(), banned,
+               top + range.begin * (1 + 2 * count));
   };
   // Few blocks share their work among the threads.
   if (blocks.count() >= 2 * num_threads()) {

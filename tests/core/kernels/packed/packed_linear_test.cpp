@@ -243,13 +243,11 @@ TEST(PackedLinearTest, TopLogitsAreThoseOfAllLogits) {
        {std::pair{1, 257}, {14, 33}, {15, 257}, {113, 4}, {57, 257}, {60, 20000}}) {
     const Problem p(rows, 16, vocab);
     const Values<int32_t> banned = random_ints((vocab + 31) / 32, 5, 1 << 30);
-    Values<int32_t> numbers;
-    for (int32_t r = 0; r < rows; ++r) numbers.push_back(r);
     for (const WeightFormat format : kWeightFormats) {
       SCOPED_TRACE(testing::Message() << name_of(format) << ' ' << rows << " rows of " << vocab);
       Values<double> expected(static_cast<size_t>(rows * kWidth));
-      kernels::top_logits(Cpu{}, {rows, vocab, kCount}, numbers.data(), p.run(format).data(),
-                          banned.data(), expected.data());
+      kernels::top_logits(Cpu{}, {rows, vocab, kCount}, p.run(format).data(), banned.data(),
+                          expected.data());
       const PackedMatrix packed(format, p.w.data(), p.out, p.in);
       expect_same_for_any_threads([&] {
         Values<double> top(expected.size() + 1, -77);
