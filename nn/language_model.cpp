@@ -49,7 +49,7 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
                              const ParamScope& scope)
     : options(options),
       vocabulary(vocabulary),
-      table(embedding_table(options, vocabulary.size, scope / "embedding")),
+      table(word_table(options, vocabulary.size, scope / "embedding")),
       output(classifier(classifier_options(options, causal), vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
   if (causal) return;
@@ -83,8 +83,7 @@ void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, 
   const int64_t first = state.tokens.sequences();
   const DecodingStep step = state.tokens.add(lengths, ids.shape()[1], device);
   if (ids.numel() == 0) return;
-  const Tensor prefixes =
-      prefix ? Tensor::from(lengths, {count}, device) : Tensor();
+  const Tensor prefixes = prefix ? Tensor::from(lengths, {count}, device) : Tensor();
   trunk.step(ids, state.layers, step, {.prefix_lengths = prefixes});
   // Fed again, the last token gets the same values: it sees all of the prefix either way.
   if (prefix) state.tokens.drop_last(first);
@@ -168,7 +167,7 @@ void LanguageModelSteps::select(const std::vector<int32_t>& rows) {
 SequenceClassifier::SequenceClassifier(const ModelOptions& o,
                                        const LanguageModel::Vocabulary& vocabulary, int64_t classes,
                                        const ParamScope& scope)
-    : trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
+    : trunk(o, word_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
       head(o, classes, /*pooled=*/true, scope) {}
 
 Var SequenceClassifier::operator()(const Tensor& ids, const Tensor& lengths,

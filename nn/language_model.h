@@ -52,15 +52,16 @@ struct LanguageModel {
     std::vector<KeyValueCache> layers;
     CacheRows tokens;
   };
-  /// New sequences behind those of the state, which begin with the ids (B, T) up to lengths[b]. As a
-  /// `prefix` they see each other, and the last one's place is left for a step that feeds it again.
+  /// New sequences behind those of the state, which begin with the ids (B, T) up to lengths[b]. As
+  /// a `prefix` they see each other, and the last one's place is left for a step that feeds it
+  /// again.
   void add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix, State& state) const;
   /// Feeds one token to each sequence (R) int32 and returns the logits of the next one (R, V).
   Tensor step(const Tensor& tokens, State& state) const;
 
   ModelOptions options;
   Vocabulary vocabulary;
-  Var table;
+  WeightMatrix table;
   Linear output;  ///< a masked model's has the head's bias
   Trunk trunk;
   std::optional<MaskedHead> head;
@@ -80,7 +81,7 @@ class LanguageModelSteps : public NextToken {
   void read(const std::vector<Tokens>& histories, bool prefix);
   bool shorten(Tokens& history) const;
   void read_again();
-  Device device() const { return model_.table.value().device(); }
+  Device device() const { return model_.table.device(); }
 
   const LanguageModel& model_;
   std::vector<Tokens> histories_;  ///< per row, the tokens that the state has

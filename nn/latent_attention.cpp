@@ -16,8 +16,13 @@ Options resolved(Options o) {
 }
 
 Linear projection(const Options& o, int64_t in, int64_t out, const ParamScope& scope,
-                  bool adaptable = true) {
-  return Linear({.in = in, .out = out, .bias = false, .init = o.in_init, .adaptable = adaptable},
+                  bool only_multiplies = true) {
+  return Linear({.in = in,
+                 .out = out,
+                 .bias = false,
+                 .init = o.in_init,
+                 .adaptable = only_multiplies,
+                 .packable = only_multiplies},
                 scope);
 }
 
@@ -61,9 +66,9 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
       kv_down(projection(options, options.hidden_size, options.kv_latent_size, scope / "kv_down")),
       kv_norm(latent_norm(options, options.kv_latent_size, scope / "kv_norm")),
       k_up(projection(options, options.kv_latent_size, options.heads * options.head_size,
-                      scope / "k_up", /*adaptable=*/false)),
+                      scope / "k_up", /*only_multiplies=*/false)),
       v_up(projection(options, options.kv_latent_size, options.heads * options.value_head_size,
-                      scope / "v_up", /*adaptable=*/false)),
+                      scope / "v_up", /*only_multiplies=*/false)),
       out({.in = options.heads * options.value_head_size,
            .out = options.hidden_size,
            .bias = options.bias,

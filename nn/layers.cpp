@@ -6,20 +6,29 @@
 
 namespace tapestry {
 
+namespace {
+
+WeightMatrix make_weight(const Linear::Options& o, const ParamScope& scope) {
+  const Shape shape{o.out, o.in};
+  const auto init = o.init.of_parts(o.parts.empty() ? std::vector{o.out} : o.parts, o.in);
+  if (!o.packable) return scope.create("weight", shape, init);
+  return scope.create_matrix("weight", shape, init);
+}
+
+}  // namespace
+
 Linear::Linear(const Options& options, const ParamScope& scope)
-    : weight(scope.create(
-          "weight", {options.out, options.in},
-          options.init.of_parts(options.parts.empty() ? std::vector{options.out} : options.parts,
-                                options.in))),
+    : weight(make_weight(options, scope)),
       bias(options.bias ? scope.create("bias", {options.out}, Init::zeros()) : Var()),
       activation(options.activation),
       precision(scope.precision()) {
+  weight.will_multiply();
   if (options.adaptable && scope.has_adapter()) adapter.emplace(options.in, options.out, scope);
 }
 
 Var Linear::operator()(const Var& x) const {
-  if (!adapter) return linear(x, weight, bias, {activation, precision});
-  const Var sum = linear(x, weight, bias, {.precision = precision}) + (*adapter)(x);
+  if (!adapter) return weight.multiply(x, bias, {activation, precision});
+  const Var sum = weight.multiply(x, bias, {.precision = precision}) + (*adapter)(x);
   return activation == Activation::kNone ? sum : activate(activation, sum);
 }
 

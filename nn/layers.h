@@ -20,11 +20,14 @@ struct Linear {
     MatrixInit init = {};             ///< of W
     std::vector<int64_t> parts = {};  ///< rows of each projection that W packs; empty: it is one
     bool adaptable = true;  ///< false where others read the matrix: it never has an adapter
+    bool packable = true;   ///< false where others read its values
   };
 
   Linear(const Options& options, const ParamScope& scope);
   /// With a matrix that is there already and no bias: a classifier that shares an embedding.
-  Linear(const Var& weight, Precision precision) : weight(weight), precision(precision) {}
+  Linear(const WeightMatrix& weight, Precision precision) : weight(weight), precision(precision) {
+    weight.will_multiply();
+  }
 
   Var operator()(const Var& x) const;
   /// The layer as a classifier: the loss of its logits, which are never stored at once.
@@ -33,7 +36,8 @@ struct Linear {
     return linear_cross_entropy(x, weight, bias, targets, options);
   }
 
-  Var weight, bias;
+  WeightMatrix weight;
+  Var bias;
   Activation activation = Activation::kNone;
   Precision precision;  ///< the store's
   std::optional<Adapter> adapter;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/allocator.h"
 #include "core/dispatch.h"
 #include "core/kernels/convert.h"
 #include "core/shapes_only.h"
@@ -69,8 +70,13 @@ void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end,
 }  // namespace
 
 ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision,
-                       const LoraOptions& lora)
-    : seed_(seed), dtype_(dtype), device_(device), precision_(precision), lora_(lora) {
+                       const LoraOptions& lora, Start start)
+    : seed_(seed),
+      dtype_(dtype),
+      device_(device),
+      precision_(precision),
+      lora_(lora),
+      start_(start) {
   check_precision(precision, device);
   lora.validate();
 }
@@ -92,8 +98,28 @@ NamedVars ParamStore::named() const {
 int64_t ParamStore::elements() const {
   int64_t total = 0;
   for (const Parameter& parameter : parameters_) {
-    if (parameter.trained) total += parameter.var.value().numel();
+    if (parameter.trained && parameter.var.defined()) total += parameter.var.value().numel();
   }
+  return total;
+}
+
+void ParamStore::pack(WeightFormat format) {
+  if (!device_.is_cpu() || dtype_ != DType::kFloat32 || precision_ != Precision::kFull) {
+    if (format == WeightFormat::kFloat32) return;
+    fail(ErrorKind::kConfig, "[weights] ", name_of(format),
+         " needs a model of float32 on a CPU, got ", dtype_, " on ", device_, '.');
+  }
+  for (const auto& [matrix, place] : matrices_) {
+    if (matrix.packed() || (format == WeightFormat::kFloat32 && !matrix.multiplies())) continue;
+    parameters_[place].var = Var();
+    matrix.pack(format);
+  }
+  release_free_memory();
+}
+
+int64_t ParamStore::multiplied_bytes() const {
+  int64_t total = 0;
+  for (const auto& [matrix, place] : matrices_) total += matrix.multiplies() ? matrix.bytes() : 0;
   return total;
 }
 
@@ -105,7 +131,8 @@ Parameter& ParamStore::create(const std::string& name, const Shape& shape,
   const int64_t rows = rows_of(shape), row = rows > 0 ? value.numel() / rows : 0;
   int64_t begin = 0;
   for (const InitRows& part : init) {
-    if (!ShapesOnly::is_on()) draw(part.init, key, begin * row, (begin + part.rows) * row, value);
+    if (start_ == Start::kDrawn && !ShapesOnly::is_on())
+      draw(part.init, key, begin * row, (begin + part.rows) * row, value);
     begin += part.rows;
   }
   check(begin == rows, "parameters", "'", name, "' has ", rows, " rows, ", begin,
@@ -127,6 +154,13 @@ Var ParamScope::create(std::string_view name, const Shape& shape, const Init& in
 Var ParamScope::create(std::string_view name, const Shape& shape,
                        const std::vector<InitRows>& init) const {
   return store_->create((*this / name).prefix_, shape, init, dtype()).var;
+}
+
+WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape,
+                                       const std::vector<InitRows>& init) const {
+  const WeightMatrix matrix(create(name, shape, init));
+  store_->matrices_.emplace_back(matrix, store_->parameters_.size() - 1);
+  return matrix;
 }
 
 Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,

@@ -12,6 +12,7 @@
 #include "core/enumerators.h"
 #include "core/precision.h"
 #include "nn/adapter.h"
+#include "nn/weight_matrix.h"
 
 namespace tapestry {
 
@@ -87,10 +88,16 @@ class ParamScope;
 
 class ParamStore {
  public:
+  /// What parameters are before anybody writes to them.
+  enum class Start {
+    kDrawn,  ///< by their Init
+    kEmpty,  ///< uninitialised: for who loads them all
+  };
   /// `precision` is that of the model's dense layers, `lora` says which of them have adapters.
   /// Throws Error(kConfig) when the device does not have the precision.
   explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {},
-                      Precision precision = Precision::kFull, const LoraOptions& lora = {});
+                      Precision precision = Precision::kFull, const LoraOptions& lora = {},
+                      Start start = Start::kDrawn);
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -110,6 +117,15 @@ class ParamStore {
   Precision precision() const { return precision_; }
   const LoraOptions& lora() const { return lora_; }
 
+  /// Packs the matrices of create_matrix() for inference: int8 all of them, float32 those that
+  /// layers multiply by. Their parameters have no values afterwards, and their memory is free. Of a
+  /// model on a GPU, or of another type than float32, float32 packs nothing, and int8 throws
+  /// Error(kConfig).
+  void pack(WeightFormat format);
+  /// Memory of the matrices that layers multiply by, packed or not: what one token of a language
+  /// model reads.
+  int64_t multiplied_bytes() const;
+
  private:
   friend class ParamScope;
   Parameter& create(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
@@ -120,8 +136,10 @@ class ParamStore {
   Device device_;
   Precision precision_;
   LoraOptions lora_;
+  Start start_;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
+  std::vector<std::pair<WeightMatrix, size_t>> matrices_;  // and their places in parameters_
 };
 
 /// A prefix in a store: scope / "encoder" / 0 names "encoder.0".
@@ -134,6 +152,9 @@ class ParamScope {
   Var create(std::string_view name, const Shape& shape, const Init& init) const;
   /// Likewise with rows that start in different ways; together they are all rows.
   Var create(std::string_view name, const Shape& shape, const std::vector<InitRows>& init) const;
+  /// Likewise for a matrix that is read by WeightMatrix only, and so can be packed.
+  WeightMatrix create_matrix(std::string_view name, const Shape& shape,
+                             const std::vector<InitRows>& init) const;
   /// Likewise for state that is not trained. A bfloat16 model's is float32: small steps of a
   /// running average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;

@@ -122,10 +122,10 @@ RnnAttention::RnnAttention(const ModelOptions& o, const Vocabulary& v, const Par
   }
 }
 
-Var RnnAttention::embed(const Tensor& ids, const Var& table) const {
+Var RnnAttention::embed(const Tensor& ids, const WeightMatrix& table) const {
   const double scale =
       options.scale_embeddings ? std::sqrt(static_cast<double>(options.hidden_size)) : 1.0;
-  return embedding(ids, table, {}, {.scale = scale, .dropout = options.dropout});
+  return table.look_up(ids, {}, {.scale = scale, .dropout = options.dropout});
 }
 
 Var RnnAttention::initial_states(const Var& memory) const {

@@ -114,7 +114,7 @@ struct RnnAttention {
   Linear readout;
 
  private:
-  Var embed(const Tensor& ids, const Var& table) const;
+  Var embed(const Tensor& ids, const WeightMatrix& table) const;
   /// (B, L*D) for the L layers of the decoder, from a memory.
   Var initial_states(const Var& memory) const;
   /// All (..., D), only the context (..., E).

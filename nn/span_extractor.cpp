@@ -41,7 +41,7 @@ Tensor smoothing_factors(const Shape& shape, const std::vector<int32_t>& lengths
 
 SpanExtractor::SpanExtractor(const ModelOptions& o, const LanguageModel::Vocabulary& vocabulary,
                              const ParamScope& scope)
-    : trunk(o, embedding_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
+    : trunk(o, word_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
       head({.in = o.hidden_size, .out = 2, .bias = false, .init = matrix_init(o)},
            scope / "span_head") {}
 

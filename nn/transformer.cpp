@@ -34,9 +34,9 @@ Var DecoderLayer::step(const Var& x, DecoderLayerCache& cache, const DecodingSte
 
 WordTables::WordTables(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope)
     : one(o.tie_word_embeddings && v.shared),
-      source(embedding_table(o, v.source_size,
-                             one ? scope / "embedding" : scope / "encoder" / "embedding")),
-      target(one ? source : embedding_table(o, v.target_size, scope / "decoder" / "embedding")),
+      source(word_table(o, v.source_size,
+                        one ? scope / "embedding" : scope / "encoder" / "embedding")),
+      target(one ? source : word_table(o, v.target_size, scope / "decoder" / "embedding")),
       output(classifier(o, v.target_size, target, scope)) {}
 
 namespace {

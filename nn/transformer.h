@@ -43,7 +43,7 @@ struct WordTables {
   WordTables(const ModelOptions& options, const Vocabulary& vocabulary, const ParamScope& scope);
 
   bool one;  ///< source and target have one vocabulary and one table
-  Var source, target;
+  WeightMatrix source, target;
   Linear output;
 };
 

@@ -22,7 +22,8 @@ PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
   return {};
 }
 
-InputEmbedding::InputEmbedding(const ModelOptions& o, const Var& table, const ParamScope& scope)
+InputEmbedding::InputEmbedding(const ModelOptions& o, const WeightMatrix& table,
+                               const ParamScope& scope)
     : table(table),
       positions(position_table(o, scope)),
       options{.scale = o.scale_embeddings ? std::sqrt(double(o.hidden_size)) : 1.0,
@@ -42,9 +43,9 @@ Var InputEmbedding::operator()(const Tensor& ids, const Positions& at,
   at_offset.position_offset = at.first;
   at_offset.position_offsets = at.firsts;
   const Var rows = positions.rows(at.first + ids.shape()[1]);
-  if (!segment_table.defined() && norm.empty()) return embedding(ids, table, rows, at_offset);
+  if (!segment_table.defined() && norm.empty()) return table.look_up(ids, rows, at_offset);
   at_offset.dropout = 0;  // dropout comes last, after the sum
-  Var x = embedding(ids, table, rows, at_offset);
+  Var x = table.look_up(ids, rows, at_offset);
   if (segment_table.defined()) {
     x = x + (segments.defined() ? embedding(segments, segment_table)
                                 : reshape(slice(segment_table, 0, 0, 1), {x.shape()[2]}));
@@ -96,7 +97,8 @@ Var EncoderStack::operator()(Var x, const Tensor& lengths, AttentionContext cont
   return x;
 }
 
-Trunk::Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope)
+Trunk::Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal,
+             const ParamScope& scope)
     : embedding(options, table, scope), stack(options, causal, scope) {}
 
 Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments,

@@ -18,12 +18,13 @@ PositionTable position_table(const ModelOptions& options, const ParamScope& scop
 
 /// Token embedding with positions, segments, norm and dropout.
 struct InputEmbedding {
-  InputEmbedding(const ModelOptions& options, const Var& table, const ParamScope& scope);
+  InputEmbedding(const ModelOptions& options, const WeightMatrix& table, const ParamScope& scope);
   /// ids (B, T); segments (B, T) in [0, type_vocab_size), or undefined: all 0 -> (B, T, D).
   Var operator()(const Tensor& ids, const Positions& positions = 0,
                  const Tensor& segments = {}) const;
 
-  Var table, segment_table;
+  WeightMatrix table;
+  Var segment_table;
   PositionTable positions;
   EmbeddingOptions options;
   std::vector<Norm> norm;  ///< one with embedding_norm, else none
@@ -61,7 +62,8 @@ struct EncoderStack {
 
 struct Trunk {
   /// A stack over the embedding `table` (V, D).
-  Trunk(const ModelOptions& options, const Var& table, bool causal, const ParamScope& scope);
+  Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal,
+        const ParamScope& scope);
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
   Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
                  const AttentionContext& context = {}) const;

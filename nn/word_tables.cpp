@@ -4,14 +4,26 @@
 
 namespace tapestry {
 
-Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
-  const Init init = o.chosen_initializer() == Initializer::kXavierPacked
-                        ? Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size)))
-                        : matrix_init(o).of(rows, o.hidden_size);
-  return scope.create("weight", {rows, o.hidden_size}, init);
+namespace {
+
+Init table_init(const ModelOptions& o, int64_t rows) {
+  return o.chosen_initializer() == Initializer::kXavierPacked
+             ? Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size)))
+             : matrix_init(o).of(rows, o.hidden_size);
 }
 
-Linear classifier(const ModelOptions& o, int64_t vocab, const Var& table, const ParamScope& scope) {
+}  // namespace
+
+Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
+  return scope.create("weight", {rows, o.hidden_size}, table_init(o, rows));
+}
+
+WeightMatrix word_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
+  return scope.create_matrix("weight", {rows, o.hidden_size}, {{rows, table_init(o, rows)}});
+}
+
+Linear classifier(const ModelOptions& o, int64_t vocab, const WeightMatrix& table,
+                  const ParamScope& scope) {
   const ParamScope output = scope / "output";
   if (!o.tie_word_embeddings) {
     return {{.in = o.hidden_size,

@@ -96,14 +96,17 @@ template <class Model>
 std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::string& device,
                                                              const std::string& who,
-                                                             Ability ability) {
+                                                             Ability ability,
+                                                             std::optional<WeightFormat> format) {
   if (!files.config.task->can(ability)) {
     fail(ErrorKind::kData, '[', who, "] expected a model of task ", tasks_that_can(ability), ", ",
          files.folder, " holds one of task ", files.config.task->name, '.');
   }
   files.config.device = device;
-  auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers));
+  auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers),
+                                              Precision::kFull, ParamStore::Start::kEmpty);
   load_parameters(bundle->store, files.tensors);
+  if (format) bundle->store.pack(*format);
   return bundle;
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,22 +41,26 @@ template <class Model>
 struct ModelBundle {
   /// With fresh parameters, drawn from the config's seed. Who trains it gives its precision.
   ModelBundle(const Config& config, TokenizerPair tokenizers,
-              Precision precision = Precision::kFull)
+              Precision precision = Precision::kFull,
+              ParamStore::Start start = ParamStore::Start::kDrawn)
       : config(config),
         tokenizers(std::move(tokenizers)),
         store(config.seed, tensor_dtype(config, parse_device(config.device)),
-              parse_device(config.device), precision, config.lora),
+              parse_device(config.device), precision, config.lora, start),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
   /// From a checkpoint folder or run folder; `who` stands in the message about a model that does
-  /// not have the ability. Throws Error(kData) also naming the file and the parameter that is
-  /// missing, unknown or has another shape.
+  /// not have the ability. With a format the model is packed (ParamStore::pack): it gives answers,
+  /// but no losses. Throws Error(kData) also naming the file and the parameter that is missing,
+  /// unknown or has another shape, and as pack().
   static std::unique_ptr<ModelBundle> load(const std::string& path, const std::string& device,
-                                           const std::string& who, Ability ability) {
-    return load(read_model_files(path), device, who, ability);
+                                           const std::string& who, Ability ability,
+                                           std::optional<WeightFormat> format = {}) {
+    return load(read_model_files(path), device, who, ability, format);
   }
   static std::unique_ptr<ModelBundle> load(ModelFiles files, const std::string& device,
-                                           const std::string& who, Ability ability);
+                                           const std::string& who, Ability ability,
+                                           std::optional<WeightFormat> format = {});
 
   Device device() const { return store.device(); }
   /// What a checkpoint holds of it besides tensors: config.json and the tokenizers.

@@ -3,13 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "core/kernels/packed/packed_matrix.h"
+
 namespace tapestry {
 
 /// Models that answer together, by checkpoint or run folder, and the weights of their
 /// probabilities (nn/ensemble.h).
 struct ModelChoice {
   std::vector<std::string> paths;
-  std::vector<double> weights = {};  ///< none: all the same
+  std::vector<double> weights = {};              ///< none: all the same
+  WeightFormat format = WeightFormat::kFloat32;  ///< of their matrices
 };
 
 }  // namespace tapestry

@@ -96,8 +96,8 @@ class Answerer {
 int run_answer(const AnswerArguments& arguments) {
   LineFilter filter("answer", arguments.files);
   set_num_threads(arguments.compute.threads);
-  const auto model =
-      SpanModel::load(arguments.model, arguments.compute.device, "answer", kFindsAnswers);
+  const auto model = SpanModel::load(arguments.model, arguments.compute.device, "answer",
+                                     kFindsAnswers, arguments.weights);
   const Answerer answerer(*model, arguments, filter.out());
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     answerer.answer(lines, first);

@@ -96,7 +96,7 @@ AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Toke
   for (size_t i = 0; i < trunks.size(); ++i) {
     const Trunk& trunk = *trunks[i];
     AttentionRecorder recorder;
-    trunk(one_row(ids, trunk.embedding.table.value().device()));
+    trunk(one_row(ids, trunk.embedding.table.device()));
     Maps maps(recorder, prefix_of(i, trunks.size()), page);
     for (size_t layer = 1; layer <= trunk.stack.layers.size(); ++layer) {
       maps.take(concat("layer ", layer, ", self-attention"), 0, 0);

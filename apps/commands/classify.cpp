@@ -109,7 +109,8 @@ int run_classify(const ClassifyArguments& arguments) {
   ModelFiles files = read_model_files(arguments.model);
   const bool images = reads_images(files.config);
   const auto load = [&]<class Model>() {
-    return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies);
+    return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies,
+                       arguments.weights);
   };
   if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
   return answer(*load.operator()<TextClassifier>(), arguments, filter);

@@ -18,6 +18,7 @@
 #include "core/nearest_name.h"
 #include "core/text.h"
 #include "data/corpus.h"
+#include "nn/decoding.h"
 
 namespace tapestry {
 namespace {
@@ -168,13 +169,22 @@ void add_export(CLI::App& app, Run& run) {
 }
 
 void add_bench(CLI::App& app, Run& run, Ranks& ranks) {
-  auto* command = app.add_subcommand("bench", "Time training steps");
+  auto* command = app.add_subcommand(
+      "bench", "Time training steps, or with --decode the answers of a config's model or of a run");
   auto arguments = std::make_shared<BenchArguments>();
   add_config(command, arguments->config, arguments->overrides);
   command->add_option("--shape", arguments->shape,
                       "BxSxT, or BxT for a language model: synthetic tokens (default: the config's "
-                      "data)");
-  command->add_option("--steps", arguments->steps, "timed steps")
+                      "data); with --decode BxSxT for all: answers, tokens of each source or "
+                      "prompt, tokens of each answer");
+  auto* decode = command->add_flag(
+      "--decode", arguments->decode,
+      "greedy search and beam search, with float32 and int8 weights; of one prompt also the share "
+      "of what the memory's bandwidth allows");
+  command->add_option("--beam-size", arguments->beam_size, "of --decode (default: the config's)")
+      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams))
+      ->needs(decode);
+  command->add_option("--steps", arguments->steps, "timed steps, or rounds of --decode")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--warmup-steps", arguments->warmup_steps, "steps before those")
@@ -182,7 +192,9 @@ void add_bench(CLI::App& app, Run& run, Ranks& ranks) {
       ->capture_default_str();
   command->add_option("--json", arguments->json, "also write the figures to this file");
   command->callback([&run, &ranks, arguments] {
-    run = [&ranks, arguments] { return run_bench(*arguments, ranks); };
+    run = [&ranks, arguments] {
+      return arguments->decode ? bench_decoding(*arguments) : run_bench(*arguments, ranks);
+    };
   });
 }
 

@@ -10,13 +10,53 @@ void add_model(CLI::App* command, std::string& model, ComputeArguments& compute)
   add_compute(command, compute);
 }
 
+constexpr const char* kFormatHelp =
+    "float32 | int8: the matrices of the model (on a CPU); int8 takes a quarter of the memory";
+
+std::optional<WeightFormat> format_of(const std::string& word) {
+  for (const WeightFormat format : kWeightFormats) {
+    if (word == name_of(format)) return format;
+  }
+  return std::nullopt;
+}
+
+void add_format(CLI::App* command, WeightFormat& format) {
+  command
+      ->add_option_function<std::string>(
+          "--weights", [&format](const std::string& word) { format = *format_of(word); },
+          kFormatHelp)
+      ->check(CLI::IsMember(names_of(kWeightFormats)))
+      ->default_str(name_of(format));
+}
+
+// A share of an ensemble, or what add_format() takes.
+void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
+  for (const std::string& word : words) {
+    double share = 0;
+    if (const auto format = format_of(word)) {
+      models.format = *format;
+    } else if (CLI::detail::lexical_cast(word, share)) {
+      models.weights.push_back(share);
+    } else {
+      throw CLI::ValidationError("--weights",
+                                 concat("expected ", join(names_of(kWeightFormats), ", "),
+                                        " or numbers, got '", word, "'"));
+    }
+  }
+}
+
 void add_models(CLI::App* command, ModelChoice& models, ComputeArguments& compute) {
   command
       ->add_option("--model", models.paths,
                    "checkpoint or run folder; given again: models over one vocabulary, whose "
                    "probabilities are averaged (the config is the first one's)")
       ->required();
-  command->add_option("--weights", models.weights, "of the models, as in .6,.4 (default: equal)")
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--weights",
+          [&models](const std::vector<std::string>& words) { read_weights(words, models); },
+          concat(kFormatHelp,
+                 "; of several models also their shares, as in .6,.4 (default: equal)"))
       ->delimiter(',');
   add_compute(command, compute);
 }
@@ -187,6 +227,7 @@ void add_fill_mask(CLI::App& app, Run& run) {
       "model the lines with <mask> or <extra_id_0>, ... restored");
   auto arguments = std::make_shared<FillMaskArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_format(command, arguments->weights);
   add_files(command, arguments->files);
   add_batch_size(command, arguments->files, "lines restored at a time; denoising models");
   command
@@ -205,6 +246,7 @@ void add_classify(CLI::App& app, Run& run) {
       "classify", "The class of each line of standard input, or of a file, with its probability");
   auto arguments = std::make_shared<ClassifyArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_format(command, arguments->weights);
   add_files(command, arguments->files);
   add_batch_size(command, arguments->files, "texts classified at a time");
   command
@@ -222,6 +264,7 @@ void add_answer(CLI::App& app, Run& run) {
       "The answer to each line \"context<TAB>question\" of standard input, cut out of it");
   auto arguments = std::make_shared<AnswerArguments>();
   add_model(command, arguments->model, arguments->compute);
+  add_format(command, arguments->weights);
   command->add_flag("--jsonl", arguments->jsonl,
                     "lines are JSON objects with the fields context and question");
   command->add_option("--n-best", arguments->n_best, "answers to each question, best first")

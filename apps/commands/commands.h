@@ -98,6 +98,7 @@ struct GenerateArguments {
 /// restores it.
 struct FillMaskArguments {
   std::string model;
+  WeightFormat weights = WeightFormat::kFloat32;
   ComputeArguments compute;
   FilterArguments files;             ///< a batch is of lines that are restored
   std::optional<int64_t> top_k;      ///< words for each <mask>; 5 if unset. Of a masked model
@@ -109,6 +110,7 @@ struct FillMaskArguments {
 /// probabilities.
 struct ClassifyArguments {
   std::string model;
+  WeightFormat weights = WeightFormat::kFloat32;
   ComputeArguments compute;
   FilterArguments files;
   int64_t top_k = 1;      ///< classes in a line, the most probable first
@@ -118,6 +120,7 @@ struct ClassifyArguments {
 /// Prints the span of a context that answers a question, for each line `context<TAB>question`.
 struct AnswerArguments {
   std::string model;
+  WeightFormat weights = WeightFormat::kFloat32;
   ComputeArguments compute;
   FilterArguments files;
   int64_t n_best = 1;  ///< lines for each question, best first
@@ -179,11 +182,13 @@ struct BenchArguments {
   std::string config;
   std::vector<std::string> overrides;
   /// "128x32x32" (sentences, source and target tokens), "12x64" (rows and tokens of a language
-  /// model) or empty: the data
+  /// model) or empty: the data. With `decode` always three numbers, the second one of the prompt
   std::string shape;
   int64_t steps = 10;
   int64_t warmup_steps = 2;
-  std::string json;  ///< file to write, or empty
+  std::string json;                  ///< file to write, or empty
+  bool decode = false;               ///< times answers instead of training; `config` may be a run
+  std::optional<int64_t> beam_size;  ///< then: of the beam search; unset: the config's
 };
 
 int run_help(const HelpArguments& arguments);
@@ -205,5 +210,7 @@ int run_average(const AverageArguments& arguments);
 int run_report(const ReportArguments& arguments);
 /// Likewise.
 int run_bench(const BenchArguments& arguments, Ranks& ranks);
+/// The part of it that has --decode.
+int bench_decoding(const BenchArguments& arguments);
 
 }  // namespace tapestry

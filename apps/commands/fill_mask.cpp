@@ -20,8 +20,8 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   if (arguments.beam_size) {
     fail(ErrorKind::kConfig, "[fill-mask] --beam-size needs a denoising model.");
   }
-  const auto model =
-      TextModel::load(std::move(files), arguments.compute.device, "fill-mask", kFillsMasks);
+  const auto model = TextModel::load(std::move(files), arguments.compute.device, "fill-mask",
+                                     kFillsMasks, arguments.weights);
   constexpr int64_t kGuesses = 5;
   const int64_t top_k = arguments.top_k.value_or(kGuesses);
   const Tokenizer& tokenizer = *model->tokenizers.source;
@@ -69,7 +69,8 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.top_k) {
     fail(ErrorKind::kConfig, "[fill-mask] --top-k needs a masked model.");
   }
-  const Translator models({{arguments.model}}, arguments.compute.device, "fill-mask", kFillsMasks);
+  const Translator models({.paths = {arguments.model}, .format = arguments.weights},
+                          arguments.compute.device, "fill-mask", kFillsMasks);
   const Tokenizer& tokenizer = *models.tokenizers().target;
   const DenoisingOptions& noise = models.config().denoising;
   const DenoisingVocabulary vocabulary(tokenizer, noise);

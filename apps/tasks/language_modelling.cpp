@@ -301,7 +301,7 @@ TextModels::TextModels(const ModelChoice& choice, const std::string& device, con
     : weights(ensemble_weights(choice.weights, choice.paths.size())) {
   for (ModelFiles& files : read_model_files(choice.paths)) {
     const std::string folder = files.folder;
-    members.push_back(TextModel::load(std::move(files), device, who, ability));
+    members.push_back(TextModel::load(std::move(files), device, who, ability, choice.format));
     if (begins_with_eos(members.back()->config) != begins_with_eos(first().config)) {
       fail(ErrorKind::kData, '[', who, "] ", choice.paths[0], " and ", folder,
            " must both have learnt from one long document, or both from several.");

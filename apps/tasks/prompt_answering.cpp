@@ -55,13 +55,12 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   }
   greedy.max_new_tokens = 0;
   std::vector<std::string> answers(examples.size());
-  search_together([&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy,
-                  {},
-                  [&](int64_t i, const std::vector<Hypothesis>& found) {
-                    answers[static_cast<size_t>(i)] =
-                        model.tokenizers.source->decode(found.at(0).tokens);
-                  },
-                  model.model.table.value().device());
+  search_together(
+      [&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy, {},
+      [&](int64_t i, const std::vector<Hypothesis>& found) {
+        answers[static_cast<size_t>(i)] = model.tokenizers.source->decode(found.at(0).tokens);
+      },
+      model.model.table.device());
   return answers;
 }
 

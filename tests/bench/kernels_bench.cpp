@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   Table table = attention_length_rows();
+  for (Row& row : packed_rows()) table.push_back(std::move(row));
   for (const ModelShape& model : kModels) {
     for (const auto rows : {product_rows, attention_rows, row_wise_rows}) {
       for (Row& row : rows(model)) table.push_back(std::move(row));

@@ -48,6 +48,34 @@ TEST_F(FiguresTest, InspectNeedsNoMemory) {
   EXPECT_GT(std::stoll(outcome.out.substr(line, at - line)), 10'000'000'000'000);
 }
 
+TEST_F(FiguresTest, BenchTimesAnswers) {
+  const auto decoding = [&](const std::string& arguments) {
+    folder_.output(concat("bench --decode --steps 1 --warmup-steps 0 --json figures ", arguments));
+    return Json::parse(read_file(folder_.path("figures"))).at("decoding");
+  };
+  for (const std::string config : {"clm.yaml", "translation.yaml"}) {
+    const Json rows = decoding(config + " --shape 3x4x5 --beam-size 2");
+    ASSERT_EQ(rows.size(), 4u) << config;
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(rows[i].at("weights"), i < 2 ? "float32" : "int8");
+      EXPECT_EQ(rows[i].at("beams"), i % 2 == 0 ? 1 : 2);
+      const double seconds = rows[i].at("median_s").get<double>();
+      EXPECT_DOUBLE_EQ(rows[i].at("tokens_per_s").get<double>(), 15 / seconds);
+      EXPECT_DOUBLE_EQ(rows[i].at("ms_per_step").get<double>(), 200 * seconds);
+      EXPECT_FALSE(rows[i].contains("share_of_bandwidth"));
+    }
+  }
+  // Of one prompt.
+  for (const Json& row : decoding("clm.yaml --shape 1x4x5 --beam-size 1")) {
+    EXPECT_GT(row.at("share_of_bandwidth").get<double>(), 0);
+  }
+  ASSERT_EQ(folder_.train("clm", "run"), 0) << folder_.messages();
+  EXPECT_EQ(decoding("run --shape 1x4x5").size(), 4u);
+  const auto outcome = folder_.run("bench --decode --shape 4x5 clm.yaml", "");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--shape must be ANSWERSxREADxWRITTEN with --decode"));
+}
+
 TEST_F(FiguresTest, InspectCountsTheStateOfTheOptimizer) {
   const auto said = [&](const std::string& overrides) {
     const std::string out =

@@ -84,6 +84,27 @@ TEST_F(TranslateTest, AModelTwiceIsTheModel) {
             translate(concat("--model ", two())));
 }
 
+// The tiny models leave no doubt about these translations, so that rounding does not change them.
+TEST_F(TranslateTest, MatricesMayBeRounded) {
+  const std::string model = concat("--model ", one());
+  EXPECT_EQ(translate(model + " --weights float32"), translate(model));
+  EXPECT_EQ(translate(model + " --weights int8"), translate(model));
+  const auto log_probability = [&](const std::string& options) {
+    return objects(model + options)[0].at("translations")[0].at("log_probability").get<double>();
+  };
+  const double exact = log_probability(""), rounded = log_probability(" --weights int8");
+  EXPECT_NE(rounded, exact) << "nothing was rounded";
+  EXPECT_NEAR(rounded, exact, 0.2);
+  // The format stands beside the shares of several models.
+  const std::string both = concat("--model ", one(), " --model ", two());
+  for (const char* options : {" --weights int8,1,0", " --weights 1,0 --weights int8"}) {
+    EXPECT_EQ(translate(both + options), translate(model + " --weights int8"));
+  }
+  const auto outcome = folder_->run(concat("translate --weights int4 ", model), kInput);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--weights: expected float32, int8 or numbers, got 'int4'"));
+}
+
 TEST_F(TranslateTest, EnsemblesMayMixModels) {
   const std::string models = concat("--model ", one(), " --model ", recurrent(), " --model ", two(),
                                     " --weights .5,.2,.3");

@@ -1,0 +1,254 @@
+// tapestry bench --decode: how fast a model answers. Sources and prompts are synthetic, and every
+// answer has the length that --shape asks for, so that models of all qualities do the same work.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/commands.h"
+#include "apps/tasks/language_modelling.h"
+#include "apps/tasks/translator.h"
+#include "core/blas.h"
+#include "core/clock.h"
+#include "core/device_runtime.h"
+#include "core/parallel.h"
+#include "core/philox.h"
+#include "core/read_rate.h"
+#include "data/files.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Answers, the tokens of what each one reads, and those of each answer.
+struct DecodeShape {
+  int64_t rows = 0, read = 0, written = 0;
+};
+
+DecodeShape shape_of(const BenchArguments& arguments, bool translates) {
+  std::string text = arguments.shape;
+  if (text.empty()) text = translates ? "64x24x24" : "1x8x128";
+  DecodeShape shape;
+  char rest = 0;
+  const bool read = std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &shape.rows, &shape.read,
+                                &shape.written, &rest) == 3;
+  if (!read || shape.rows < 1 || shape.read < 1 || shape.written < 1) {
+    fail(ErrorKind::kConfig, "[bench] --shape must be ANSWERSxREADxWRITTEN with --decode, got '",
+         text, "'.");
+  }
+  return shape;
+}
+
+std::vector<int32_t> synthetic_tokens(int64_t count, int64_t row, int64_t vocab) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t draw = philox_below({7, static_cast<uint32_t>(row), 3}, static_cast<uint64_t>(i),
+                                       static_cast<uint64_t>(vocab - 4));
+    tokens.push_back(static_cast<int32_t>(4 + draw));
+  }
+  return tokens;
+}
+
+// A model that answers the same questions each time.
+struct Answerer {
+  std::string weights;                               ///< the format
+  std::function<void(const SearchOptions&)> answer;  ///< all rows once
+  int64_t read_bytes = 0;                            ///< of weights, for each token of one prompt
+  std::shared_ptr<const void> model = {};            ///< whatever `answer` needs
+};
+
+// Each thread searches some of them.
+int64_t rows_of_a_thread(const DecodeShape& shape) {
+  return (shape.rows + num_threads() - 1) / num_threads();
+}
+
+Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& models, int64_t vocab,
+                       PairRows around, const DecodeShape& shape) {
+  Sentences sentences{.rows = std::move(around)};
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    sentences.sources.push_back(synthetic_tokens(shape.read, row, vocab));
+  }
+  const auto answer = [=, each = rows_of_a_thread(shape)](const SearchOptions& options) {
+    translate(models, sentences, options, each);
+  };
+  return {.answer = answer, .model = std::move(owner)};
+}
+
+Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& model,
+                      const ParamStore& store, const DecodeShape& shape) {
+  SearchTask task{.sentences = shape.rows, .sentences_at_once = rows_of_a_thread(shape)};
+  task.force_eos = false;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    task.prompts.push_back(synthetic_tokens(shape.read, row, model.vocabulary.size));
+    task.max_lengths.push_back(shape.written);
+  }
+  const auto answer = [&model, task](const SearchOptions& options) {
+    const auto steps = [&model] { return std::make_unique<LanguageModelSteps>(model); };
+    const auto done = [](int64_t, const std::vector<Hypothesis>&) {};
+    search_together(steps, task, options, {}, done, model.table.device());
+  };
+  return {.answer = answer, .read_bytes = store.multiplied_bytes(), .model = std::move(owner)};
+}
+
+// From a config: with fresh parameters, for a vocabulary of the size that it asks for.
+struct FreshModel {
+  FreshModel(const Config& config, WeightFormat format)
+      : store(config.seed, tensor_dtype(config, parse_device(config.device)),
+              parse_device(config.device), Precision::kFull, config.lora) {
+    const int64_t vocab = config.tokenizer.vocab_size;
+    if (config.model_type == ModelType::kDecoder) {
+      text.emplace(config.model, LanguageModel::Vocabulary{.size = vocab}, /*causal=*/true,
+                   store.root());
+    } else {
+      pairs.emplace(
+          config.model,
+          Vocabulary{.source_size = vocab, .target_size = vocab, .shared = config.tokenizer.share},
+          store.root());
+    }
+    store.pack(format);
+  }
+
+  ParamStore store;
+  std::optional<LanguageModel> text;
+  std::optional<EncoderDecoder> pairs;
+};
+
+Answerer fresh_answerer(const Config& config, WeightFormat format, const DecodeShape& shape) {
+  const auto model = std::make_shared<const FreshModel>(config, format);
+  if (model->text) return generator_of(model, *model->text, model->store, shape);
+  return translator_of(model, {{&*model->pairs}}, config.tokenizer.vocab_size, {}, shape);
+}
+
+Answerer trained_answerer(const BenchArguments& arguments, const Config& config,
+                          WeightFormat format, const DecodeShape& shape) {
+  const ModelChoice choice{.paths = {arguments.config}, .format = format};
+  if (config.model_type == ModelType::kDecoder) {
+    const auto models =
+        std::make_shared<const TextModels>(choice, config.device, "bench", kContinuesText);
+    return generator_of(models, models->first().model, models->first().store, shape);
+  }
+  const auto models =
+      std::make_shared<const Translator>(choice, config.device, "bench", kTranslates);
+  return translator_of(models, models->models(), models->tokenizers().source->vocab_size(),
+                       models->rows(), shape);
+}
+
+SearchOptions options_of(const SearchOptions& config, int64_t beams, const DecodeShape& shape) {
+  SearchOptions options;
+  options.num_beams = beams;
+  options.length_penalty = config.length_penalty;
+  options.length_penalty_type = config.length_penalty_type;
+  options.max_new_tokens = shape.written;
+  options.min_new_tokens = shape.written - 1;  // the last token may be eos
+  return options;
+}
+
+struct Timed {
+  const Answerer* answerer;
+  SearchOptions options;
+  std::vector<double> seconds = {};
+};
+
+Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gigabytes_per_s) {
+  std::vector<double>& all = timed.seconds;
+  std::nth_element(all.begin(), all.begin() + std::ssize(all) / 2, all.end());
+  const double seconds = all[all.size() / 2];
+  const auto rows = static_cast<double>(shape.rows), steps = static_cast<double>(shape.written);
+  Json figures{{"weights", timed.answerer->weights},
+               {"beams", timed.options.num_beams},
+               {"median_s", seconds},
+               {"tokens_per_s", rows * steps / seconds},
+               {"answers_per_s", rows / seconds},
+               {"ms_per_step", 1e3 * seconds / steps}};
+  if (gigabytes_per_s && shape.rows == 1 && timed.answerer->read_bytes > 0) {
+    const auto bytes = static_cast<double>(timed.answerer->read_bytes);
+    figures["weights_mb"] = 1e-6 * bytes;
+    figures["share_of_bandwidth"] = 1e-9 * bytes * steps / seconds / *gigabytes_per_s;
+  }
+  return figures;
+}
+
+void print(const Json& rows) {
+  for (const Json& row : rows) {
+    fmt::print("{:<7} {}  {:>8.0f} tokens/s {:>8.1f} answers/s {:>8.3f} ms/step",
+               row["weights"].get<std::string>(),
+               row["beams"] == 1 ? "greedy " : fmt::format("beam {:<2}", row["beams"].get<int>()),
+               row["tokens_per_s"].get<double>(), row["answers_per_s"].get<double>(),
+               row["ms_per_step"].get<double>());
+    if (row.contains("share_of_bandwidth")) {
+      fmt::print("  {:.3f} of reading {:.0f} MB for each token",
+                 row["share_of_bandwidth"].get<double>(), row["weights_mb"].get<double>());
+    }
+    fmt::print("\n");
+  }
+}
+
+}  // namespace
+
+int bench_decoding(const BenchArguments& arguments) {
+  const bool trained = std::filesystem::is_directory(arguments.config);
+  if (trained && !arguments.overrides.empty()) {
+    fail(ErrorKind::kConfig, "[bench] a run has its config: got '", arguments.overrides[0], "'.");
+  }
+  Config config = trained ? read_model_files(arguments.config).config
+                          : load_config(arguments.config, arguments.overrides,
+                                        /*check_files=*/false);
+  const bool translates = config.model_type == ModelType::kEncoderDecoder ||
+                          config.model_type == ModelType::kRnnAttention;
+  const bool fits = translates || config.model_type == ModelType::kDecoder;
+  if (!fits || (!trained && config.model_type == ModelType::kRnnAttention)) {
+    fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
+         " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");
+  }
+  set_num_threads(config.threads);
+  if (trained) config.device = "auto";
+  const Device device = parse_device(config.device);
+  const DecodeShape shape = shape_of(arguments, translates);
+
+  std::vector<Answerer> answerers;
+  for (const WeightFormat format : kWeightFormats) {
+    if (format == WeightFormat::kInt8 &&
+        (!device.is_cpu() || tensor_dtype(config, device) != DType::kFloat32))
+      continue;
+    answerers.push_back(trained ? trained_answerer(arguments, config, format, shape)
+                                : fresh_answerer(config, format, shape));
+    answerers.back().weights = name_of(format);
+  }
+  std::vector<Timed> all;
+  const int64_t beams = arguments.beam_size.value_or(config.generation.num_beams);
+  for (const Answerer& answerer : answerers) {
+    all.push_back({&answerer, options_of(config.generation, 1, shape)});
+    if (beams > 1) all.push_back({&answerer, options_of(config.generation, beams, shape)});
+  }
+  // In turn, so that what disturbs the machine disturbs all alike.
+  for (int64_t round = -arguments.warmup_steps; round < arguments.steps; ++round) {
+    for (Timed& timed : all) {
+      const double start = steady_seconds();
+      timed.answerer->answer(timed.options);
+      synchronize(device);
+      if (round >= 0) timed.seconds.push_back(steady_seconds() - start);
+    }
+  }
+  const std::optional<double> rate =
+      device.is_cpu() ? std::optional(read_rate()) : std::optional<double>();
+  Json figures{{"config", arguments.config},
+               {"shape", fmt::format("{}x{}x{}", shape.rows, shape.read, shape.written)},
+               {"threads", num_threads()},
+               {"rounds", arguments.steps}};
+  if (rate) figures["memory_gb_per_s"] = *rate;
+  for (const auto& [name, value] : figures.items()) fmt::print("{:<17} {}\n", name, value.dump());
+  figures["decoding"] = Json::array();
+  for (Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
+  print(figures["decoding"]);
+  if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
+  return 0;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,83 @@
+// The innermost products with packed matrices, for packed_linear_cpu.cpp and for tests.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/kernels/cpu/tile_grid.h"
+#include "core/kernels/packed/packed_matrix.h"
+
+namespace tapestry::kernels {
+
+/// y = x W^T + bias for some rows and panels, all on one thread.
+struct PackedTile {
+  const PackedMatrix& weight;
+  Range panels;
+  int64_t rows = 0;
+  const float* x = nullptr;       ///< of float32 weights; ldx between rows
+  const uint8_t* q = nullptr;     ///< of int8 weights: quantize_row()'s, K rounded up to groups
+  const float* scales = nullptr;  ///< of these
+  int64_t ldx = 0;
+  const float* bias = nullptr;  ///< (N) or null
+  float* y = nullptr;           ///< (rows, N), ldy between rows
+  int64_t ldy = 0;
+
+  /// Columns of y in a panel.
+  int64_t columns(int64_t panel) const {
+    return std::min(PackedMatrix::kPanel, weight.rows() - panel * PackedMatrix::kPanel);
+  }
+};
+
+using PackedTileFunction = void (*)(const PackedTile& tile);
+
+/// Of this processor.
+PackedTileFunction packed_float32_tile();
+
+enum class Int8Kernel {
+  kPlain,  ///< products of 16 bits, on every processor
+  kVnni,   ///< VPDPBUSD of AVX512-VNNI
+};
+struct Int8Tile {
+  PackedTileFunction run;
+  uint8_t flip;  ///< for quantize_row()
+};
+Int8Tile packed_int8_tile(Int8Kernel kernel);
+/// The faster one of this processor.
+Int8Kernel int8_kernel();
+
+// The functions of the kinds; of VNNI only for processors that have it.
+PackedTileFunction packed_int8_plain_tile();
+PackedTileFunction packed_int8_vnni_tile();
+
+/// A strip of some height: by one panel, and by several.
+struct StripFunctions {
+  void (*wide)(const PackedTile& tile, int64_t row, int64_t panel);
+  int64_t wide_panels;
+  void (*one)(const PackedTile& tile, int64_t row, int64_t panel);
+};
+
+/// Runs a tile in strips of rows of nearly equal height, none above kMost; strips[h - 1] is for
+/// height h. A panel passes all strips before the next one comes. A lone strip of few rows takes
+/// several panels at a time, so that there are enough sums to hide the latency of an addition.
+template <size_t kMost>
+inline void run_strips(const PackedTile& tile, const std::array<StripFunctions, kMost>& strips) {
+  constexpr auto kHighest = static_cast<int64_t>(kMost);
+  const int64_t count = (tile.rows + kHighest - 1) / kHighest;
+  const auto begin = [&](int64_t strip) { return tile.rows * strip / count; };
+  const auto of_height = [&](int64_t height) { return strips[static_cast<size_t>(height - 1)]; };
+  int64_t panel = tile.panels.begin;
+  if (count == 1) {
+    const StripFunctions strip = of_height(tile.rows);
+    for (; panel + strip.wide_panels <= tile.panels.end; panel += strip.wide_panels) {
+      strip.wide(tile, 0, panel);
+    }
+  }
+  for (; panel < tile.panels.end; ++panel) {
+    for (int64_t s = 0; s < count; ++s) {
+      of_height(begin(s + 1) - begin(s)).one(tile, begin(s), panel);
+    }
+  }
+}
+
+}  // namespace tapestry::kernels

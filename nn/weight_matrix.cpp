@@ -1,0 +1,95 @@
+#include "nn/weight_matrix.h"
+
+#include <numeric>
+#include <optional>
+
+#include "core/kernels/packed/packed_linear.h"
+#include "core/parallel.h"
+
+namespace tapestry {
+
+struct WeightMatrix::State {
+  Var var;
+  std::optional<PackedMatrix> packed;
+  Device device;
+  DType dtype;
+  bool multiplies = false;
+};
+
+namespace {
+
+void check_no_gradient(const Var& x, const Var& other) {
+  check(!Tape::records(x, other), "weights",
+        "packed matrices are for inference, but a tape "
+        "records.");
+}
+
+}  // namespace
+
+WeightMatrix::WeightMatrix(const Var& var)
+    : state_(std::make_shared<State>(var, std::nullopt, var.value().device(), var.dtype())) {}
+
+const Var& WeightMatrix::var() const {
+  check(defined() && !packed(), "weights", "expected a matrix with values, got ",
+        defined() ? "a packed one." : "none.");
+  return state_->var;
+}
+
+Device WeightMatrix::device() const { return state_->device; }
+DType WeightMatrix::dtype() const { return state_->dtype; }
+void WeightMatrix::will_multiply() const { state_->multiplies = true; }
+bool WeightMatrix::multiplies() const { return state_->multiplies; }
+
+bool WeightMatrix::packed() const { return defined() && state_->packed.has_value(); }
+
+int64_t WeightMatrix::bytes() const {
+  return packed() ? state_->packed->bytes() : state_->var.value().bytes();
+}
+
+void WeightMatrix::pack(WeightFormat format) const {
+  const Tensor& w = value();
+  check(w.shape().rank() == 2 && w.device().is_cpu(), "weights",
+        "expected a matrix in host memory, got ", w.shape(), " on ", w.device(), '.');
+  state_->packed.emplace(format, w.data<float>(), w.shape()[0], w.shape()[1]);
+  state_->var = Var();
+}
+
+Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& options) const {
+  if (!packed()) return linear(x, var(), bias, options);
+  const PackedMatrix& w = *state_->packed;
+  check_no_gradient(x, bias);
+  check(x.shape().rank() >= 1 && x.shape()[-1] == w.cols() &&
+            (!bias.defined() || bias.shape() == Shape{w.rows()}),
+        "linear", "x is ", x.shape(), ", the packed weight (", w.rows(), ", ", w.cols(), "), bias ",
+        bias.shape(), '.');
+  const Tensor y = Tensor::empty(x.shape().with(-1, w.rows()));
+  kernels::packed_linear(Cpu{}, {.rows = x.shape().rows(),
+                                 .x = x.value().data<float>(),
+                                 .weight = w,
+                                 .bias = bias.defined() ? bias.value().data<float>() : nullptr,
+                                 .activation = options.activation,
+                                 .y = y.data<float>()});
+  return y;
+}
+
+Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
+                          const EmbeddingOptions& options) const {
+  if (!packed()) return embedding(ids, var(), positions, options);
+  const PackedMatrix& w = *state_->packed;
+  check_no_gradient(positions, positions);
+  const int64_t count = ids.numel();
+  const Tensor rows = Tensor::empty({count, w.cols()}), places = Tensor::empty_like(ids);
+  std::iota(places.data<int32_t>(), places.data<int32_t>() + count, 0);
+  constexpr int64_t kGrain = 16;
+  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t id = ids.data<int32_t>()[i];
+      check(id >= 0 && id < w.rows(), "embedding", "ids must be in [0, ", w.rows(), "), got ", id,
+            '.');
+      w.read_row(id, rows.data<float>() + i * w.cols());
+    }
+  });
+  return embedding(places, rows, positions, options);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,51 @@
+// A matrix of parameters by which layers multiply, or in which they look up rows. For inference it
+// may be packed.
+#pragma once
+
+#include <memory>
+
+#include "autograd/ops.h"
+#include "core/kernels/packed/packed_matrix.h"
+
+namespace tapestry {
+
+/// W (N, K). Copies are the same matrix, so that packing reaches every layer that has one: a packed
+/// matrix has given up the values that its parameter had.
+class WeightMatrix {
+ public:
+  WeightMatrix() = default;      ///< undefined
+  WeightMatrix(const Var& var);  // NOLINT: matrices that others hold convert on purpose
+
+  bool defined() const { return state_ != nullptr; }
+  /// The parameter. Throws Error(kRuntime) where it is packed.
+  const Var& var() const;
+  operator const Var&() const { return var(); }  // NOLINT: it stands for its parameter
+  const Tensor& value() const { return var().value(); }
+  Tensor grad() const { return var().grad(); }
+  Device device() const;
+  DType dtype() const;
+
+  /// act(x W^T + bias), as linear(). Where the matrix is packed there is no gradient: throws
+  /// Error(kRuntime) if a tape asks for one.
+  Var multiply(const Var& x, const Var& bias, const LinearOptions& options = {}) const;
+  /// Rows of the matrix with positions, as embedding(); likewise.
+  Var look_up(const Tensor& ids, const Var& positions = {},
+              const EmbeddingOptions& options = {}) const;
+
+  bool packed() const;
+  /// Of its memory.
+  int64_t bytes() const;
+
+  /// Says that a layer multiplies by it, which is what packing float32 is for.
+  void will_multiply() const;
+  bool multiplies() const;
+  /// Packs a float32 matrix in host memory, and gives up the parameter here. To be called while no
+  /// other thread uses it.
+  void pack(WeightFormat format) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tapestry

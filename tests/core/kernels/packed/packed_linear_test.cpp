@@ -1,0 +1,267 @@
+#include "core/kernels/packed/packed_linear.h"
+
+#include "core/cpu_traits.h"
+#include "core/error.h"
+#include "core/kernels/packed/packed_tile.h"
+#include "core/kernels/packed/packed_top_logits.h"
+#include "core/kernels/packed/quantize.h"
+#include "core/kernels/top_logits.h"
+#include "tests/core/kernels/kernel_testing.h"
+
+namespace tapestry {
+namespace {
+
+struct Problem {
+  Problem(int64_t rows, int64_t in, int64_t out)
+      : rows(rows),
+        in(in),
+        out(out),
+        x(random_values<float>(rows * in, 1)),
+        w(random_values<float>(out * in, 2)),
+        bias(random_values<float>(out, 3)) {}
+
+  Values<float> run(WeightFormat format, bool with_bias = true,
+                    Activation activation = Activation::kNone) const {
+    const PackedMatrix packed(format, w.data(), out, in);
+    // One element more, to see what is written behind the last row.
+    Values<float> y(static_cast<size_t>(rows * out + 1), -77);
+    kernels::packed_linear(Cpu{}, {.rows = rows,
+                                   .x = x.data(),
+                                   .weight = packed,
+                                   .bias = with_bias ? bias.data() : nullptr,
+                                   .activation = activation,
+                                   .y = y.data()});
+    EXPECT_EQ(y.back(), -77);
+    y.pop_back();
+    return y;
+  }
+
+  int64_t rows, in, out;
+  Values<float> x, w, bias;
+};
+
+std::vector<double> exact(const Problem& p) {
+  std::vector<double> y;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    for (int64_t c = 0; c < p.out; ++c) {
+      double sum = p.bias[static_cast<size_t>(c)];
+      for (int64_t k = 0; k < p.in; ++k) {
+        sum += double{p.x[static_cast<size_t>(r * p.in + k)]} *
+               double{p.w[static_cast<size_t>(c * p.in + k)]};
+      }
+      y.push_back(sum);
+    }
+  }
+  return y;
+}
+
+// What int8 promises, to the bit: rounded rows, exact sums.
+Values<float> rounded_product(const Problem& p) {
+  std::vector<uint8_t> q(static_cast<size_t>(p.in)), v(q);
+  Values<float> y;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const float scale = kernels::quantize_row(p.x.data() + r * p.in, p.in, 0, q.data());
+    for (int64_t c = 0; c < p.out; ++c) {
+      const float w_scale = kernels::quantize_row(p.w.data() + c * p.in, p.in, 0, v.data());
+      int64_t sum = 0;
+      for (size_t k = 0; k < q.size(); ++k) {
+        sum += static_cast<int8_t>(q[k]) * static_cast<int8_t>(v[k]);
+      }
+      y.push_back(static_cast<float>(sum) * scale * w_scale + p.bias[static_cast<size_t>(c)]);
+    }
+  }
+  return y;
+}
+
+Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
+  const kernels::Int8Tile tile = kernels::packed_int8_tile(kernel);
+  const PackedMatrix packed(WeightFormat::kInt8, p.w.data(), p.out, p.in);
+  const int64_t stride = p.in + 7;
+  std::vector<uint8_t> q(static_cast<size_t>(p.rows * stride), 0x33);
+  Values<float> scales, y(static_cast<size_t>(p.rows * p.out));
+  for (int64_t r = 0; r < p.rows; ++r) {
+    scales.push_back(
+        kernels::quantize_row(p.x.data() + r * p.in, p.in, tile.flip, q.data() + r * stride));
+  }
+  kernels::PackedTile work{.weight = packed, .panels = {0, packed.panels()}};
+  work.rows = p.rows;
+  work.q = q.data(), work.scales = scales.data(), work.ldx = stride;
+  work.bias = p.bias.data();
+  work.y = y.data(), work.ldy = p.out;
+  tile.run(work);
+  return y;
+}
+
+constexpr int64_t kRows[] = {1, 2, 3, 14, 15, 29};
+constexpr int64_t kSizes[] = {1, 4, 31, 33, 257};
+
+template <class F>
+void for_each_problem(F body) {
+  for (const int64_t rows : kRows) {
+    for (const int64_t in : kSizes) {
+      for (const int64_t out : {1, 31, 32, 33, 64, 129, 257}) {
+        SCOPED_TRACE(testing::Message() << rows << " rows, W (" << out << ", " << in << ")");
+        body(Problem(rows, in, out));
+      }
+    }
+  }
+}
+
+TEST(PackedMatrixTest, RowsComeBack) {
+  for (const int64_t in : kSizes) {
+    for (const int64_t out : kSizes) {
+      const auto w = random_values<float>(out * in, 2);
+      const PackedMatrix plain(WeightFormat::kFloat32, w.data(), out, in);
+      const PackedMatrix rounded(WeightFormat::kInt8, w.data(), out, in);
+      Values<float> row(static_cast<size_t>(in)), expected(row);
+      std::vector<uint8_t> q(row.size());
+      for (int64_t r = 0; r < out; ++r) {
+        const float* const values = w.data() + r * in;
+        plain.read_row(r, row.data());
+        EXPECT_EQ(row, Values<float>(values, values + in));
+        const float scale = kernels::quantize_row(values, in, 0, q.data());
+        for (size_t k = 0; k < q.size(); ++k) expected[k] = scale * static_cast<int8_t>(q[k]);
+        rounded.read_row(r, row.data());
+        EXPECT_EQ(row, expected);
+      }
+    }
+  }
+}
+
+TEST(PackedMatrixTest, Int8TakesAQuarterOfTheMemory) {
+  const auto w = random_values<float>(256 * 256, 2);
+  const PackedMatrix plain(WeightFormat::kFloat32, w.data(), 256, 256);
+  const PackedMatrix rounded(WeightFormat::kInt8, w.data(), 256, 256);
+  EXPECT_EQ(plain.bytes(), 4 * 256 * 256);
+  EXPECT_EQ(rounded.bytes(), 256 * 256 + 8 * 256);
+}
+
+TEST(PackedMatrixTest, SumsThatCouldOverflowAreRefused) {
+  constexpr int64_t kCols = PackedMatrix::kMostInt8Columns + 1;
+  const Values<float> w(kCols);
+  try {
+    const PackedMatrix packed(WeightFormat::kInt8, w.data(), 1, kCols);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[weights] int8 needs matrices of at most 65536 columns, got (1, 65537).");
+  }
+}
+
+TEST(PackedLinearTest, Float32EqualsDoubles) {
+  on_every_target([] {
+    for_each_problem([](const Problem& p) {
+      expect_close(p.run(WeightFormat::kFloat32), exact(p), 4.0 + static_cast<double>(p.in));
+    });
+  });
+}
+
+TEST(PackedLinearTest, Int8HasExactSums) {
+  for_each_problem(
+      [](const Problem& p) { EXPECT_EQ(p.run(WeightFormat::kInt8), rounded_product(p)); });
+}
+
+TEST(PackedLinearTest, PlainInt8HasExactSums) {
+  on_every_target([] {
+    for_each_problem([](const Problem& p) {
+      EXPECT_EQ(run_tile(kernels::Int8Kernel::kPlain, p), rounded_product(p));
+    });
+  });
+}
+
+TEST(PackedLinearTest, Int8KernelsHaveTheSameBits) {
+  if (!cpu_traits().avx512_vnni) GTEST_SKIP() << "this processor has no AVX512-VNNI";
+  for_each_problem([](const Problem& p) {
+    EXPECT_EQ(run_tile(kernels::Int8Kernel::kVnni, p), run_tile(kernels::Int8Kernel::kPlain, p));
+  });
+}
+
+// The largest products there are, in rows as long as there may be.
+TEST(PackedLinearTest, TheLargestSumsDoNotOverflow) {
+  Problem p(2, PackedMatrix::kMostInt8Columns, 33);
+  std::fill_n(p.x.begin(), p.in, 1.0F);
+  std::fill_n(p.x.begin() + p.in, p.in, -1.0F);
+  std::fill(p.w.begin(), p.w.end(), 1.0F);
+  const float most = 127.0F * 127 * static_cast<float>(p.in), scale = 1.0F / 127;
+  const Values<float> y = p.run(WeightFormat::kInt8, /*with_bias=*/false);
+  for (size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(y[i], (i < 33 ? most : -most) * scale * scale) << i;
+  }
+  EXPECT_EQ(run_tile(kernels::Int8Kernel::kPlain, p), p.run(WeightFormat::kInt8));
+}
+
+TEST(PackedLinearTest, NothingHidesANan) {
+  Problem p(3, 33, 40);
+  p.x[33 + 5] = std::nanf("");
+  for (const WeightFormat format : kWeightFormats) {
+    const Values<float> y = p.run(format);
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 40 == 1) << i;
+  }
+}
+
+// Sizes at which rows are moved apart, are cut into several tiles, and go to several threads.
+TEST(PackedLinearTest, ARowDoesNotDependOnTheOthers) {
+  for (const WeightFormat format : kWeightFormats) {
+    for (const int64_t in : {33, 128, 1024}) {
+      SCOPED_TRACE(testing::Message() << name_of(format) << ", in " << in);
+      const Problem all(150, in, 321);
+      const Values<float> together = all.run(format);
+      for (const int64_t row : {0, 1, 77, 149}) {
+        Problem one(1, in, 321);
+        std::copy_n(all.x.begin() + row * in, in, one.x.begin());
+        const auto begin = together.begin() + row * 321;
+        EXPECT_EQ(one.run(format), Values<float>(begin, begin + 321)) << row;
+      }
+    }
+  }
+}
+
+TEST(PackedLinearTest, BitsDoNotDependOnThreads) {
+  const Problem p(70, 512, 1300);
+  for (const WeightFormat format : kWeightFormats) {
+    expect_same_for_any_threads([&] { return p.run(format); });
+  }
+}
+
+TEST(PackedLinearTest, BiasAndActivation) {
+  const Problem p(15, 33, 70);
+  for (const WeightFormat format : kWeightFormats) {
+    const Values<float> with = p.run(format), without = p.run(format, /*with_bias=*/false);
+    Values<float> positive = with;
+    for (size_t i = 0; i < with.size(); ++i) {
+      EXPECT_EQ(with[i], without[i] + p.bias[i % 70]);
+      positive[i] = std::max(0.0F, with[i]);
+    }
+    EXPECT_EQ(p.run(format, /*with_bias=*/true, Activation::kRelu), positive);
+  }
+}
+
+// Vocabularies whose logits are few at a time, and many.
+TEST(PackedLinearTest, TopLogitsAreThoseOfAllLogits) {
+  constexpr int64_t kCount = 5, kWidth = 1 + 2 * kCount;
+  for (const auto& [rows, vocab] :
+       {std::pair{1, 257}, {14, 33}, {15, 257}, {113, 4}, {57, 257}, {60, 20000}}) {
+    const Problem p(rows, 16, vocab);
+    const Values<int32_t> banned = random_ints((vocab + 31) / 32, 5, 1 << 30);
+    for (const WeightFormat format : kWeightFormats) {
+      SCOPED_TRACE(testing::Message() << name_of(format) << ' ' << rows << " rows of " << vocab);
+      Values<double> expected(static_cast<size_t>(rows * kWidth));
+      kernels::top_logits(Cpu{}, {rows, vocab, kCount}, p.run(format).data(), banned.data(),
+                          expected.data());
+      const PackedMatrix packed(format, p.w.data(), p.out, p.in);
+      expect_same_for_any_threads([&] {
+        Values<double> top(expected.size() + 1, -77);
+        kernels::packed_top_logits(
+            Cpu{}, {.rows = rows, .x = p.x.data(), .weight = packed, .bias = p.bias.data()}, kCount,
+            banned.data(), top.data());
+        EXPECT_EQ(top.back(), -77);
+        top.pop_back();
+        EXPECT_EQ(top, expected);
+        return top;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tapestry

@@ -1,0 +1,184 @@
+// Models whose matrices are packed for inference, against the same models as they were trained.
+#include <gtest/gtest.h>
+
+#include "core/allocator.h"
+#include "nn/weight_matrix.h"
+#include "tests/nn/models.h"
+
+namespace tapestry {
+namespace {
+
+using namespace test;  // NOLINT: the small models
+
+Tensor some_ids(int64_t rows, int64_t length) {
+  Tensor ids = Tensor::empty({rows, length}, DType::kInt32);
+  for (int64_t i = 0; i < ids.numel(); ++i) {
+    ids.data<int32_t>()[i] = static_cast<int32_t>(4 + (7 * i + i / length) % (kVocabulary - 4));
+  }
+  return ids;
+}
+
+// Logits of a batch.
+template <class Model>
+std::vector<float> pair_logits_of(const Model& model) {
+  const PairInput input{some_ids(3, 6), Tensor::from<int32_t>({6, 4, 1}, {3}), some_ids(3, 5)};
+  return pair_logits(&model, input).value().template to_vector<float>();
+}
+
+std::vector<float> text_logits_of(const LanguageModel& model) {
+  return model.logits(model.hidden(some_ids(3, 7))).value().to_vector<float>();
+}
+
+// |a - b| / |b|
+double relative(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += std::pow(double{a[i]} - double{b[i]}, 2);
+    size += std::pow(double{b[i]}, 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+constexpr double kFloat32 = 2e-6;
+// Each layer rounds rows to 1/127 of their largest numbers, twice.
+constexpr double kInt8 = 0.05;
+
+template <class Model, class Logits>
+void expect_packed_like_plain(Model& model, Logits logits) {
+  const std::vector<float> plain = logits(model.model);
+  model.store.pack(WeightFormat::kFloat32);
+  EXPECT_LT(relative(logits(model.model), plain), kFloat32);
+}
+
+template <class Model, class Logits>
+void expect_rounded_near_plain(Model& model, Logits logits) {
+  const std::vector<float> plain = logits(model.model);
+  model.store.pack(WeightFormat::kInt8);
+  const double error = relative(logits(model.model), plain);
+  EXPECT_LT(error, kInt8);
+  EXPECT_GT(error, 1e-4) << "nothing was rounded";
+}
+
+TEST(PackedWeights, EncoderDecoders) {
+  for (const ModelOptions& options : {post_norm_options(), pre_norm_options()}) {
+    SmallModel plain(options, DType::kFloat32), rounded(options, DType::kFloat32);
+    expect_packed_like_plain(plain, pair_logits_of<EncoderDecoder>);
+    expect_rounded_near_plain(rounded, pair_logits_of<EncoderDecoder>);
+  }
+}
+
+TEST(PackedWeights, RecurrentModels) {
+  SmallModelOf<RnnAttention> plain(post_norm_options(), DType::kFloat32);
+  SmallModelOf<RnnAttention> rounded(post_norm_options(), DType::kFloat32);
+  expect_packed_like_plain(plain, pair_logits_of<RnnAttention>);
+  expect_rounded_near_plain(rounded, pair_logits_of<RnnAttention>);
+}
+
+TEST(PackedWeights, LanguageModels) {
+  ModelOptions latent = llama_options();  // whose keys and values are read as matrices
+  latent.num_key_value_heads = 0;
+  latent.kv_latent_size = 8;
+  for (const ModelOptions& options : {gpt2_options(), llama_options(), latent}) {
+    SmallLanguageModel plain(options, true, DType::kFloat32);
+    SmallLanguageModel rounded(options, true, DType::kFloat32);
+    expect_packed_like_plain(plain, text_logits_of);
+    expect_rounded_near_plain(rounded, text_logits_of);
+  }
+  SmallLanguageModel masked(bert_options(), false, DType::kFloat32);
+  expect_packed_like_plain(masked, text_logits_of);
+}
+
+// Several steps of decoding go through the packed matrices, too.
+TEST(PackedWeights, HypothesesAreTheSame) {
+  SmallModel model(post_norm_options(), DType::kFloat32);
+  const TranslationInput input{.source = some_ids(3, 6),
+                               .lengths = Tensor::from<int32_t>({6, 4, 1}, {3})};
+  SearchOptions options;
+  options.num_beams = 3;
+  const auto before = translate({{&model.model}}, input, options);
+  model.store.pack(WeightFormat::kFloat32);
+  const auto after = translate({{&model.model}}, input, options);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].at(0).tokens, before[i].at(0).tokens);
+    EXPECT_NEAR(after[i].at(0).log_probability, before[i].at(0).log_probability, 1e-4);
+  }
+}
+
+TEST(PackedWeights, AdaptersStayBesideThem) {
+  const LoraOptions lora{.rank = 2, .alpha = 4, .target = {"*up"}};
+  ParamStore store(7, DType::kFloat32, Device{}, Precision::kFull, lora);
+  const FeedForward layer({.hidden_size = 16, .intermediate_size = 40}, store.root());
+  disturb(store);
+  const Var x = uniform({3, 16}, 9, -1, 1).to(DType::kFloat32);
+  const auto plain = layer(x).value().to_vector<float>();
+  store.pack(WeightFormat::kFloat32);
+  EXPECT_LT(relative(layer(x).value().to_vector<float>(), plain), kFloat32);
+}
+
+// A classifier of its own leaves the embedding to be looked up in: float32 gains nothing there.
+TEST(PackedWeights, TheParametersGiveUpTheirMemory) {
+  for (const WeightFormat format : kWeightFormats) {
+    ParamStore store(1, DType::kFloat32);
+    const int64_t before = host_memory().bytes_in_use;
+    const Linear layer({.in = 512, .out = 512, .bias = false}, store.root());
+    const int64_t plain = host_memory().bytes_in_use - before;
+    EXPECT_EQ(store.multiplied_bytes(), 512 * 512 * 4);
+    store.pack(format);
+    const int64_t packed = host_memory().bytes_in_use - before;
+    if (format == WeightFormat::kInt8) {
+      EXPECT_LT(packed, plain * 3 / 10);
+      EXPECT_EQ(store.multiplied_bytes(), 512 * 512 + 8 * 512);
+    } else {
+      EXPECT_LT(packed, plain + 1000);
+      EXPECT_EQ(store.multiplied_bytes(), 512 * 512 * 4);
+    }
+    EXPECT_FALSE(store.at("weight").var.defined());
+  }
+  ParamStore store(1, DType::kFloat32);
+  const WeightMatrix table = word_table(post_norm_options(), 40, store.root());
+  store.pack(WeightFormat::kFloat32);
+  EXPECT_FALSE(table.packed());
+  store.pack(WeightFormat::kInt8);
+  EXPECT_TRUE(table.packed());
+}
+
+TEST(PackedWeights, HaveNoValuesAndNoGradient) {
+  ParamStore store(1, DType::kFloat32);
+  const Linear layer({.in = 4, .out = 3}, store.root());
+  store.pack(WeightFormat::kInt8);
+  EXPECT_THROW(static_cast<void>(layer.weight.value()), Error);
+  const Tape tape;
+  try {
+    layer(Tensor::zeros({2, 4}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[weights] packed matrices are for inference, but a tape records.");
+  }
+}
+
+TEST(PackedWeights, IdsMustBeInTheTable) {
+  ParamStore store(1, DType::kFloat32);
+  const WeightMatrix table = word_table(post_norm_options(), 40, store.root());
+  store.pack(WeightFormat::kInt8);
+  for (const int32_t id : {-1, 40}) {
+    EXPECT_THROW(table.look_up(Tensor::from<int32_t>({3, id}, {1, 2})), Error) << id;
+  }
+}
+
+TEST(PackedWeights, OtherTypesAreNotPacked) {
+  ParamStore store(1, DType::kFloat64);
+  const Linear layer({.in = 4, .out = 3}, store.root());
+  store.pack(WeightFormat::kFloat32);
+  EXPECT_FALSE(layer.weight.packed());
+  try {
+    store.pack(WeightFormat::kInt8);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_STREQ(error.what(),
+                 "[weights] int8 needs a model of float32 on a CPU, got float64 on cpu.");
+  }
+}
+
+}  // namespace
+}  // namespace tapestry
