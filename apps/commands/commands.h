@@ -119,9 +119,10 @@ struct AnswerArguments {
   std::string model;
   ComputeArguments compute;
   FilterArguments files;
-  int64_t n_best = 1;  ///< lines for each question, best first
-  std::string detail;  ///< "" or "jsonl"
-  bool jsonl = false;  ///< lines are JSON objects with context and question
+  int64_t n_best = 1;          ///< lines for each question, best first
+  std::string detail;          ///< "" or "jsonl"
+  bool jsonl = false;          ///< lines are JSON objects with context and question
+  std::string attention = {};  ///< as in TranslateArguments
 };
 
 /// Prints y for each line of the input, an x.
