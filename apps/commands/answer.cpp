@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
 #include "apps/commands/line_filter.h"
 #include "apps/tasks/question_answering.h"
@@ -49,8 +50,9 @@ void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& argum
 // Answers consecutive lines, of which blank ones get an empty line.
 class Answerer {
  public:
-  Answerer(const SpanModel& model, const AnswerArguments& arguments, std::ostream& out)
-      : model_(model), arguments_(arguments), out_(out) {}
+  Answerer(const SpanModel& model, const AnswerArguments& arguments, AttentionBook& book,
+           std::ostream& out)
+      : model_(model), arguments_(arguments), book_(book), out_(out) {}
 
   void answer(const std::vector<std::string>& lines, int64_t first) const {
     std::vector<Question> questions;
@@ -64,6 +66,11 @@ class Answerer {
                          question_options(model_.config), /*labelled=*/false);
     warn(corpus.counts);
     const auto found = find_answers(model_, corpus, arguments_.n_best);
+    // Of each question the first window: most have no other.
+    for (size_t w = 0; w < corpus.windows.size() && book_.wants(); ++w) {
+      const bool further = w > 0 && corpus.windows[w].question == corpus.windows[w - 1].question;
+      if (!further) book_.add(attention_page(model_, corpus, static_cast<int64_t>(w)));
+    }
     size_t next = 0;
     for (size_t i = 0; i < lines.size(); ++i) {
       if (is_blank(lines[i])) {  // a filter answers an empty line with one
@@ -88,6 +95,7 @@ class Answerer {
 
   const SpanModel& model_;
   const AnswerArguments& arguments_;
+  AttentionBook& book_;
   std::ostream& out_;
 };
 
@@ -98,10 +106,12 @@ int run_answer(const AnswerArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const auto model = SpanModel::load(arguments.model, arguments.compute.device, "answer",
                                      kFindsAnswers, arguments.weights);
-  const Answerer answerer(*model, arguments, filter.out());
+  AttentionBook book(arguments.attention);
+  const Answerer answerer(*model, arguments, book, filter.out());
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     answerer.answer(lines, first);
   });
+  book.write();
   filter.finish();
   return 0;
 }

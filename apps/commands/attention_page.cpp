@@ -1,5 +1,7 @@
 #include "apps/commands/attention_page.h"
 
+#include <span>
+
 #include "core/text.h"
 
 namespace tapestry {
@@ -101,6 +103,24 @@ AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Toke
     for (size_t layer = 1; layer <= trunk.stack.layers.size(); ++layer) {
       maps.take(concat("layer ", layer, ", self-attention"), 0, 0);
     }
+  }
+  return page;
+}
+
+AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& questions,
+                             int64_t window) {
+  const QuestionBatch batch = make_question_batch(questions, std::span(&window, 1));
+  AttentionPage page;
+  page.axes = {{"text", pieces_of(*model.tokenizers.source, batch.ids.to_vector<int32_t>())}};
+  const auto& found = questions.windows.at(static_cast<size_t>(window));
+  page.title = questions.questions.at(static_cast<size_t>(found.question)).question;
+  const bool two = model.config.model.type_vocab_size > 1;
+  AttentionRecorder recorder;
+  model.model(batch.ids.to(model.device()), batch.lengths,
+              two ? batch.segments.to(model.device()) : Tensor());
+  Maps maps(recorder, "", page);
+  for (size_t layer = 1; layer <= model.model.trunk.stack.layers.size(); ++layer) {
+    maps.take(concat("layer ", layer, ", self-attention"), 0, 0);
   }
   return page;
 }

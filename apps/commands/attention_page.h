@@ -6,6 +6,7 @@
 
 #include "apps/commands/attention_file.h"
 #include "apps/tasks/translator.h"
+#include "data/questions.h"
 
 namespace tapestry {
 
@@ -19,6 +20,10 @@ AttentionPage attention_page(const Translator& models, const std::vector<int32_t
 /// models and of classifiers.
 AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Tokenizer& tokenizer,
                              const std::vector<int32_t>& ids);
+
+/// The same while a model of answers reads a window of a question's context.
+AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& questions,
+                             int64_t window);
 
 /// How much of the image in a file the CLS token sees in every layer. Throws Error(kConfig) if the
 /// model is not a Vision Transformer.

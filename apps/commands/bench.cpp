@@ -22,6 +22,7 @@
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "core/profile.h"
+#include "core/progress.h"
 #include "data/files.h"
 #include "optim/optimizer.h"
 
@@ -124,7 +125,10 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   // CUDA graphs are made in the third step.
   const int64_t warmup_steps =
       std::max<int64_t>(arguments.warmup_steps, config.cuda_graphs ? 3 : 0);
+  std::optional<Progress> progress;
+  if (ranks.is_first()) progress.emplace("timing", warmup_steps + arguments.steps, "steps");
   for (int64_t step = 0; step < warmup_steps + arguments.steps; ++step) {
+    if (progress) progress->to(step);
     if (step == warmup_steps) measured.system_calls = memory_of(store.device()).system_calls;
     const double start = steady_seconds();
     double tokens = 0;

@@ -276,6 +276,7 @@ void add_answer(CLI::App& app, Run& run) {
       ->add_option("--detail", arguments->detail,
                    "jsonl: places and probabilities, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
+  add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_answer(*arguments); }; });
 }
 

@@ -123,9 +123,10 @@ struct AnswerArguments {
   WeightFormat weights = WeightFormat::kFloat32;
   ComputeArguments compute;
   FilterArguments files;
-  int64_t n_best = 1;  ///< lines for each question, best first
-  std::string detail;  ///< "" or "jsonl"
-  bool jsonl = false;  ///< lines are JSON objects with context and question
+  int64_t n_best = 1;          ///< lines for each question, best first
+  std::string detail;          ///< "" or "jsonl"
+  bool jsonl = false;          ///< lines are JSON objects with context and question
+  std::string attention = {};  ///< as in TranslateArguments
 };
 
 /// Prints y for each line of the input, an x.

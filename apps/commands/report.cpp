@@ -1,6 +1,7 @@
 // tapestry report: the curves of runs, their examples and their configs on one page.
 #include "apps/commands/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "apps/commands/web_page.h"
 #include "apps/tasks/task.h"
 #include "core/build_info.h"
+#include "core/error.h"
 #include "core/printable.h"
 
 namespace tapestry {

@@ -161,7 +161,8 @@ std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
   in_order.batch_size = batch_sentences;
   in_order.shuffle = false;
   const EpochPlan plan(pairs, in_order, 0);
-  for (int64_t i = 0; i < plan.batches(); ++i) {
+  Progress progress("scoring", plan.batches(), "batches");
+  for (int64_t i = 0; i < plan.batches(); ++i, progress.add()) {
     const TranslationBatch batch = make_translation_batch(pairs, plan.batch(i));
     const EncoderDecoder::Batch inputs = on_device(batch, device);
     std::vector<std::vector<double>> members;

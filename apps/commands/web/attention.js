@@ -4,6 +4,10 @@
 // only row is that of its CLS token, column 0 is that token itself, and the others are patches, row by row.
 
 const inputs = page;
+// Pieces in a row are hard to read: where they say where words begin, the words.
+for (const input of inputs) {
+  if (input.title.includes('▁')) input.title = input.title.split(' ').join('').replaceAll('▁', ' ').trim();
+}
 const state = {input: 0, map: 0, head: 'mean', size: 22};
 
 const current = () => inputs[state.input];

@@ -180,7 +180,9 @@ class Chart {
       },
       highlightCallback: (event, place) => this.tell(place),
       unhighlightCallback: () => this.tell(null),
-      underlayCallback: (context, area, graph) => this.mark(context, area, graph, shown),
+      // The marks lie over the grid, which is drawn after the underlay on the same canvas.
+      underlayCallback: context => { this.context = context; },
+      drawCallback: graph => this.mark(this.context, graph.getArea(), graph, shown),
     });
   }
 
@@ -276,6 +278,12 @@ const lastOf = (table, name) => {
   return column && column.length > 0 ? column[column.length - 1] : null;
 };
 
+function medianOf(table, name) {
+  const column = table.columns[table.names.indexOf(name)] || [];
+  const sorted = column.filter(value => value !== null).sort((a, b) => a - b);
+  return sorted.length > 0 ? sorted[sorted.length >> 1] : null;
+}
+
 function durationText(seconds) {
   if (seconds === null) return '–';
   const minutes = Math.round(seconds / 60);
@@ -296,7 +304,7 @@ function tiles(run) {
       tile(steps.toLocaleString('en'), 'updates'),
       tile(durationText(lastOf(run.train, 'seconds')), 'of training'),
       tile(train('tokens'), 'tokens read'),
-      tile(train('tokens_per_s'), 'tokens per second'),
+      tile(short(medianOf(run.train, 'tokens_per_s')), 'tokens per second, median'),
       tile(run.skipped.length > 0 ? String(run.skipped.length) : '–', 'updates skipped'));
 }
 
@@ -387,7 +395,9 @@ function exampleNode(run, example, all) {
     const best = run.best && run.best.step === one.step;
     const cell = el('td', {class: 'text'}, one.output);
     if (one.guesses) {
-      cell.replaceChildren(one.guesses.map(([name, share]) => name + ' ' + (100 * share).toFixed(1) + ' %').join('   '));
+      const truth = (example.given.find(([name]) => name === 'class') || [])[1];
+      cell.replaceChildren(...one.guesses.map(([name, share]) =>
+          el('span', {class: 'guess' + (name === truth ? ' right' : '')}, name + ' ' + (100 * share).toFixed(1) + ' %')));
     }
     body.append(el('tr', {class: best ? 'best' : null}, el('th', {class: 'when', scope: 'row'}, one.step.toLocaleString('en') + (best ? ' (best)' : '')), cell));
   }

@@ -140,6 +140,18 @@ TEST_F(AnswerCommandsTest, AnswersAreCutOutOfTheContext) {
     EXPECT_LE(sum, 1 + 1e-9);
   }
   EXPECT_EQ(lines_of(answer("--n-best 3", tsv)).size(), 60u);
+  // What it looked at: question and context as one text, in the first layer.
+  EXPECT_EQ(answer("--attention looked.json", tsv), text);
+  const Json pages = Json::parse(read_file(folder_->path("looked.json"))).at("pages");
+  ASSERT_EQ(pages.size(), 20u);
+  EXPECT_EQ(pages[0].at("title"),
+            squad["data"][0]["paragraphs"][0]["qas"][0].at("question").get<std::string>());
+  const size_t tokens = pages[0].at("axes")[0].at("tokens").size();
+  const Json& head = pages[0].at("maps").at(0).at("heads").at(1);
+  ASSERT_EQ(head.size(), tokens);
+  double sum = 0;
+  for (const Json& weight : head[0]) sum += weight.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-4);
 }
 
 TEST_F(AnswerCommandsTest, AContextMayHoldNoAnswer) {
