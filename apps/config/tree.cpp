@@ -304,10 +304,16 @@ ConfigNode parse_config_file(const std::string& path) {
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(ErrorKind::kConfig, path, ": cannot be read: ", std::strerror(errno), '.');
-  std::ostringstream text;
-  text << file.rdbuf();
+  // Nobody writes so much by hand, and a device has no end.
+  constexpr size_t kMostBytes = size_t{4} << 20;
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostBytes) {
+    fail(ErrorKind::kConfig, path, ": must have at most ", kMostBytes, " bytes.");
+  }
   const std::string directory = std::filesystem::path(path).parent_path().string();
-  return parse_config_text(text.str(), path, directory);
+  return parse_config_text(text, path, directory);
 }
 
 bool apply_override(ConfigNode& root, const std::string& override_text, int index,
