@@ -10,33 +10,51 @@
 namespace tapestry {
 namespace {
 
+const char* name_of(Unary f) {
+  switch (f) {
+    case Unary::kTanh:
+      return "tanh";
+    case Unary::kSigmoid:
+      return "sigmoid";
+    case Unary::kExp:
+      return "exp";
+    case Unary::kLog:
+      return "log";
+    case Unary::kSqrt:
+      return "sqrt";
+  }
+  return "unary";
+}
+
 // y = f(x).  dx = f'(x) dy. Only that of x and y is kept from which f' is computed.
 template <class F>
-Var element_wise(F f, const Var& x) {
+Var element_wise(F f, const Var& x, const char* name) {
   Var y = Tensor::empty_like(x.value());
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);
     kernels::unary(device, f, x.value().data<T>(), y.value().data<T>(), y.value().numel());
   });
   const functors::Needs needs = derivative_needs(f);
-  Tape::record({&x}, y,
-               [f, vx = needs == functors::Needs::kInput ? x.value() : Tensor(),
-                vy = needs == functors::Needs::kOutput ? y.value() : Tensor(),
-                dx = gradient_of(x)](Tensor dy) {
-                 const auto [target, write] = dx->target();
-                 dispatch(dy, [&, target = target, write = write](auto device, auto type) {
-                   using T = decltype(type);
-                   kernels::unary_backward(device, f, data_or_null<T>(vx), data_or_null<T>(vy),
-                                           dy.data<T>(), target.data<T>(), dy.numel(), write);
-                 });
-               });
+  Tape::record(
+      {&x}, y,
+      [f, vx = needs == functors::Needs::kInput ? x.value() : Tensor(),
+       vy = needs == functors::Needs::kOutput ? y.value() : Tensor(),
+       dx = gradient_of(x)](Tensor dy) {
+        const auto [target, write] = dx->target();
+        dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+          using T = decltype(type);
+          kernels::unary_backward(device, f, data_or_null<T>(vx), data_or_null<T>(vy), dy.data<T>(),
+                                  target.data<T>(), dy.numel(), write);
+        });
+      },
+      name);
   return y;
 }
 
 }  // namespace
 
-Var unary(Unary f, const Var& x) { return element_wise(f, x); }
-Var activate(Activation f, const Var& x) { return element_wise(f, x); }
+Var unary(Unary f, const Var& x) { return element_wise(f, x, name_of(f)); }
+Var activate(Activation f, const Var& x) { return element_wise(f, x, name_of(f)); }
 
 // y = f(a) b with x = [a | b].  da = f'(a) b dy, db = f(a) dy.
 Var glu(Activation f, const Var& x) {

@@ -19,30 +19,31 @@ Var binary(const char* who, Binary op, const Var& a, const Var& b) {
   });
   // Sums need no operand in backward.
   const bool linear = op == Binary::kAdd || op == Binary::kSub;
-  Tape::record({&a, &b}, y,
-               [op, plan, linear, va = linear ? Tensor() : a.value(),
-                vb = linear ? Tensor() : b.value(), da = gradient_of(a), db = gradient_of(b),
-                same_a = a.shape() == y.shape(), same_b = b.shape() == y.shape()](Tensor dy) {
-                 auto write_operand = [&](int wrt, const GradientRef& gradient) {
-                   const auto [target, write] = gradient->target();
-                   dispatch(dy, [&, target = target, write = write](auto device, auto type) {
-                     using T = decltype(type);
-                     kernels::binary_backward(device, op, wrt, plan, data_or_null<T>(va),
-                                              data_or_null<T>(vb), dy.data<T>(), target.data<T>(),
-                                              write);
-                   });
-                 };
-                 if (db && op == Binary::kAdd && same_b) {
-                   db->accept(dy);
-                 } else if (db) {
-                   write_operand(1, db);
-                 }
-                 if (da && linear && same_a) {
-                   da->accept(std::move(dy));
-                 } else if (da) {
-                   write_operand(0, da);
-                 }
-               });
+  Tape::record(
+      {&a, &b}, y,
+      [op, plan, linear, va = linear ? Tensor() : a.value(), vb = linear ? Tensor() : b.value(),
+       da = gradient_of(a), db = gradient_of(b), same_a = a.shape() == y.shape(),
+       same_b = b.shape() == y.shape()](Tensor dy) {
+        auto write_operand = [&](int wrt, const GradientRef& gradient) {
+          const auto [target, write] = gradient->target();
+          dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+            using T = decltype(type);
+            kernels::binary_backward(device, op, wrt, plan, data_or_null<T>(va),
+                                     data_or_null<T>(vb), dy.data<T>(), target.data<T>(), write);
+          });
+        };
+        if (db && op == Binary::kAdd && same_b) {
+          db->accept(dy);
+        } else if (db) {
+          write_operand(1, db);
+        }
+        if (da && linear && same_a) {
+          da->accept(std::move(dy));
+        } else if (da) {
+          write_operand(0, da);
+        }
+      },
+      who);
   return y;
 }
 

@@ -66,14 +66,17 @@ void reduce(const Tensor& x, const Tensor& y, const AxisView& view, double scale
 Var scaled_sum(const Var& x, const AxisView& view, const Shape& shape, double scale) {
   Var y = Tensor::empty(shape, x.dtype(), x.value().device());
   reduce(x.value(), y.value(), view, scale);
-  Tape::record({&x}, y, [view, scale, dx = gradient_of(x)](Tensor dy) {
-    const auto [target, write] = dx->target();
-    dispatch(dy, [&, target = target, write = write](auto device, auto type) {
-      using T = decltype(type);
-      kernels::broadcast_axis(device, dy.data<T>(), target.data<T>(), view.outer, view.size,
-                              view.inner, scale, write);
-    });
-  });
+  Tape::record(
+      {&x}, y,
+      [view, scale, dx = gradient_of(x)](Tensor dy) {
+        const auto [target, write] = dx->target();
+        dispatch(dy, [&, target = target, write = write](auto device, auto type) {
+          using T = decltype(type);
+          kernels::broadcast_axis(device, dy.data<T>(), target.data<T>(), view.outer, view.size,
+                                  view.inner, scale, write);
+        });
+      },
+      scale == 1 ? "sum" : "mean");
   return y;
 }
 

@@ -68,9 +68,29 @@ void Tape::backward(const Var& output, const Tensor& gradient) {
 void Tape::walk() {
   while (!nodes_.empty()) {
     nodes_.back().run(nodes_.back().closure);
+    if (!watched_.empty()) tell_observers();
     pop();
     release_uses(/*walked=*/true);
   }
+}
+
+void Tape::note_operation(OperationName name, std::span<const Var* const> inputs,
+                          std::span<const Var* const> outputs, bool recorded) {
+  const TapeOperation operation = TapeObserver::begin(name);
+  TapeObserver::tell_computed(operation, inputs, outputs, recorded);
+  if (!recorded || !TapeObserver::looks_back()) return;
+  Watched& watched = recording->watched_.emplace_back(
+      Watched{.node = recording->nodes_.size() - 1, .operation = operation, .gradients = {}});
+  for (const Var* input : inputs) {
+    if (input->needs_grad()) watched.gradients.push_back(input->gradient());
+  }
+}
+
+void Tape::tell_observers() {
+  const Watched& last = watched_.back();
+  if (last.node + 1 != nodes_.size()) return;
+  TapeObserver::tell_walked_back(last.operation, last.gradients);
+  watched_.pop_back();
 }
 
 void Tape::note_use(const Var& input) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/trace.h"
+#include "autograd/observer.h"
 #include "autograd/var.h"
 #include "core/allocator.h"
 
@@ -49,21 +49,24 @@ class Tape {
   /// Records an operation: gives `output` a gradient and keeps `backward`, which is called with
   /// output's gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive
   /// and one of the inputs needs a gradient.
+  /// Observers hear of it either way: call it after the outputs are computed.
   template <class F>
-  static void record(std::initializer_list<const Var*> inputs, Var& output, F backward) {
+  static void record(std::initializer_list<const Var*> inputs, Var& output, F backward,
+                     OperationName name = std::source_location::current()) {
     record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&output},
-                   std::move(backward));
+                   std::move(backward), name);
   }
   template <class F>
-  static void record(std::span<const Var* const> inputs, Var& output, F backward) {
-    record_outputs(inputs, std::array{&output}, std::move(backward));
+  static void record(std::span<const Var* const> inputs, Var& output, F backward,
+                     OperationName name = std::source_location::current()) {
+    record_outputs(inputs, std::array{&output}, std::move(backward), name);
   }
   /// With two outputs: an argument of `backward` is undefined when no gradient reached that output.
   template <class F>
-  static void record(std::initializer_list<const Var*> inputs, Var& first, Var& second,
-                     F backward) {
+  static void record(std::initializer_list<const Var*> inputs, Var& first, Var& second, F backward,
+                     OperationName name = std::source_location::current()) {
     record_outputs(std::span(inputs.begin(), inputs.size()), std::array{&first, &second},
-                   std::move(backward));
+                   std::move(backward), name);
   }
   /// Whether an operation on these inputs would be recorded, so that it must save what backward
   /// needs.
@@ -104,12 +107,19 @@ class Tape {
 
   template <size_t N, class F>
   static void record_outputs(std::span<const Var* const> inputs, const std::array<Var*, N>& outputs,
-                             F backward) {
-    if (!records(inputs)) return;
-    current()->note_uses(inputs);
-    current()->add_node(outputs, std::move(backward));
-    OperationTrace::note(inputs, *outputs[0]);
+                             F backward, OperationName name) {
+    const bool recorded = records(inputs);
+    if (recorded) {
+      current()->note_uses(inputs);
+      current()->add_node(outputs, std::move(backward));
+    }
+    if (TapeObserver::looks_on()) {
+      const std::array<const Var*, 2> both{outputs[0], outputs[N - 1]};
+      note_operation(name, inputs, std::span(both).first(N), recorded);
+    }
   }
+  static void note_operation(OperationName name, std::span<const Var* const> inputs,
+                             std::span<const Var* const> outputs, bool recorded);
 
   template <size_t N, class F>
   void add_node(const std::array<Var*, N>& outputs, F backward) {
@@ -152,13 +162,22 @@ class Tape {
   /// listeners hear of it.
   void release_uses(bool walked);
 
+  // What observers hear of a node when it has run.
+  struct Watched {
+    size_t node;
+    TapeOperation operation;
+    std::vector<std::shared_ptr<Gradient>> gradients;
+  };
+
   bool holds(const Var& value) const;
   /// Walks the tape from its end. Some of its outputs already have gradients.
   void walk();
+  void tell_observers();
   void pop();
 
   std::vector<Node, HostAllocator<Node>> nodes_;
   std::vector<Use, HostAllocator<Use>> uses_;  // their nodes ascend
+  std::vector<Watched> watched_;               // likewise
   PhiloxKey random_;
   Tape* outer_;
   bool paused_ = false;   // recompute() runs a function whose operations are not recorded

@@ -1,28 +1,16 @@
 #include "autograd/trace.h"
 
-#include "core/error.h"
-
 namespace tapestry {
-namespace {
 
-thread_local OperationTrace* trace = nullptr;
-
-}  // namespace
-
-OperationTrace::OperationTrace() {
-  check(trace == nullptr, "trace", "another trace is alive on this thread.");
-  trace = this;
-}
-
-OperationTrace::~OperationTrace() { trace = nullptr; }
-
-void OperationTrace::note(std::span<const Var* const> inputs, const Var& output) {
-  if (trace == nullptr) return;
-  Call& call = trace->calls_.emplace_back();
+void OperationTrace::computed(const TapeOperation& /*operation*/,
+                              std::span<const Var* const> inputs,
+                              std::span<const Var* const> outputs, bool recorded) {
+  if (!recorded) return;
+  Call& call = calls_.emplace_back();
   for (const Var* input : inputs) {
     if (input->defined()) call.inputs.push_back(*input);
   }
-  call.output = output;
+  call.output = *outputs.front();
 }
 
 }  // namespace tapestry

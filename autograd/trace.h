@@ -4,28 +4,23 @@
 #include <span>
 #include <vector>
 
-#include "autograd/var.h"
+#include "autograd/observer.h"
 
 namespace tapestry {
 
 /// While it lives, every operation that a tape records on its thread is noted here, in order. It
 /// keeps all values alive.
-class OperationTrace {
+class OperationTrace : public TapeObserver {
  public:
   struct Call {
     std::vector<Var> inputs;  ///< parameters among them; undefined ones are left out
     Var output;               ///< the first one, where there are two
   };
 
-  OperationTrace();
-  ~OperationTrace();
-  OperationTrace(const OperationTrace&) = delete;
-  OperationTrace& operator=(const OperationTrace&) = delete;
-
   const std::vector<Call>& calls() const { return calls_; }
 
-  /// The tape calls it. It does nothing without a living trace.
-  static void note(std::span<const Var* const> inputs, const Var& output);
+  void computed(const TapeOperation& operation, std::span<const Var* const> inputs,
+                std::span<const Var* const> outputs, bool recorded) override;
 
  private:
   std::vector<Call> calls_;

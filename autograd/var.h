@@ -49,6 +49,9 @@ class Gradient {
   Tensor take();
   /// Forgets the contributions; the next one reuses the memory.
   void clear() { filled_ = false; }
+  /// Takes the memory before the first contribution comes: what lives on stands apart from what a
+  /// pass takes and frees.
+  void reserve() { own(); }
 
   bool enabled = true;    ///< false: frozen, takes no gradient
   bool retained = false;  ///< true: an intermediate whose gradient stays readable after backward

@@ -6,17 +6,19 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "core/memory_pool.h"
+#include "core/range_heap.h"
 
 namespace tapestry {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kPage = 4096;
+constexpr int64_t kPage = 4096, kHugePage = int64_t{2} << 20;
 constexpr int64_t kLeastMapped = int64_t{1} << 16;
 // Larger blocks share one range of addresses: what the host still writes to them goes nowhere.
 constexpr int64_t kLargestRealBlock = int64_t{1} << 20;
@@ -55,9 +57,16 @@ struct DryRun {
   explicit DryRun(const MemoryPool::Source& source) : pool(source) {}
 
   SharedRange range;
-  MemoryPool pool;                             // of the same size classes as the real one
-  std::unordered_map<void*, int64_t> touched;  // the most that was asked of each block
+  MemoryPool pool;  // gives addresses; of the same size classes as the real one
+  std::unordered_map<void*, int64_t> touched;           // the most that was asked of each block
+  RangeHeap heap{std::numeric_limits<int64_t>::max()};  // as the real one
+  std::unordered_map<void*, int64_t> offsets;           // of blocks that would be its
+  int64_t in_use = 0;
 };
+
+bool is_of_heap(int64_t bytes) { return bytes > kMostPooledBytes && host_has_heap(); }
+
+int64_t rounded(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 thread_local DryRun* dry_run = nullptr;
 
@@ -82,16 +91,27 @@ void give_back(void* block, int64_t block_bytes) {
   munmap(block, static_cast<size_t>(block_bytes));
 }
 
-void note(void* block, int64_t bytes, int64_t /*block_bytes*/) {
+void note(void* block, int64_t bytes, int64_t block_bytes) {
   int64_t& most = dry_run->touched[block];
   most = std::max(most, bytes);
+  if (is_of_heap(bytes)) {
+    dry_run->offsets[block] = dry_run->heap.take(bytes);
+    dry_run->in_use += rounded(bytes, RangeHeap::kGrain);
+  } else {
+    dry_run->in_use += block_bytes;
+  }
+}
+
+void forget(void* block, int64_t block_bytes) {
+  if (dry_run->offsets.contains(block)) return;  // free_shape() knows the size
+  dry_run->in_use -= block_bytes;
 }
 
 }  // namespace
 
 ShapesOnly::ShapesOnly() {
   check(dry_run == nullptr, "plan", "a dry run cannot stand in another.");
-  dry_run = new DryRun({"dry run", take, give_back, note, nullptr});
+  dry_run = new DryRun({"dry run", take, give_back, note, forget});
 }
 
 ShapesOnly::~ShapesOnly() {
@@ -103,12 +123,13 @@ ShapesOnly::~ShapesOnly() {
 bool ShapesOnly::is_on() { return dry_run != nullptr; }
 bool ShapesOnly::has_memory(int64_t bytes) { return !is_on() || bytes <= kLargestRealBlock; }
 
-int64_t ShapesOnly::bytes_in_use() const { return dry_run->pool.stats().bytes_in_use; }
+int64_t ShapesOnly::bytes_in_use() const { return dry_run->in_use; }
 
 int64_t ShapesOnly::resident_bytes() const {
-  int64_t total = 0;
+  int64_t total = rounded(dry_run->heap.top(), kHugePage);
   for (const auto& [block, bytes] : dry_run->touched) {
-    total += bytes < kPage ? bytes : (bytes + kPage - 1) / kPage * kPage;
+    if (is_of_heap(bytes)) continue;
+    total += bytes < kPage ? bytes : rounded(bytes, kPage);
   }
   return total;
 }
@@ -117,6 +138,13 @@ void* internal::allocate_shape(int64_t bytes) { return dry_run->pool.allocate(by
 
 bool internal::free_shape(void* block, int64_t bytes) noexcept {
   if (dry_run == nullptr || !dry_run->touched.contains(block)) return false;
+  if (const auto found = dry_run->offsets.find(block); found != dry_run->offsets.end()) {
+    dry_run->heap.give(found->second, bytes);
+    dry_run->in_use -= rounded(bytes, RangeHeap::kGrain);
+    dry_run->pool.free(block, bytes);
+    dry_run->offsets.erase(block);
+    return true;
+  }
   dry_run->pool.free(block, bytes);
   return true;
 }

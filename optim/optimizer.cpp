@@ -63,6 +63,7 @@ void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gra
   check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
         learning_rate, '.');
   check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
+  if (squares.defined() && !figures_.empty()) sum_of_squares();
   const Tensor squared = squares.defined() ? squares.clone() : sum_of_squares();
   // Not finite when one of the others is not.
   for (const Tensor& numbers : also_finite) {
@@ -94,7 +95,12 @@ StepResult Optimizer::outcome() {
   return {norm, finite};
 }
 
-Tensor Optimizer::sum_of_squares() const {
+void Optimizer::count_figures() {
+  if (slots_.empty() || !slots_.front().var.value().device().is_cpu()) return;
+  for (const Slot& slot : slots_) figures_.push_back({.name = slot.name});
+}
+
+Tensor Optimizer::sum_of_squares() {
   if (slots_.empty()) return Tensor::zeros({}, DType::kFloat64);
   Tensor sum = Tensor::empty({}, DType::kFloat64, slots_.front().var.value().device());
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
@@ -108,9 +114,27 @@ Tensor Optimizer::sum_of_squares() const {
             " is ", gradient.shape(), ", the parameter ", slot.var.shape(), '.');
       gradients.push_back({gradient.data<T>(), gradient.numel()});
     }
+    if constexpr (std::is_same_v<decltype(device), Cpu> && std::is_floating_point_v<T>) {
+      if (!figures_.empty()) return sum_and_count(gradients, sum.data<double>());
+    }
     kernels::sum_squares<T>(device, gradients, sum.data<double>());
   });
   return sum;
+}
+
+template <class T>
+void Optimizer::sum_and_count(const std::vector<ElementSpan<T>>& gradients, double* sum) {
+  std::vector<kernels::TensorSquares> each(gradients.size());
+  kernels::sum_squares<T>(Cpu{}, gradients, sum, each);
+  size_t next = 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    GradientFigures& figures = figures_[i];
+    figures.elements = 0;
+    if (!gradient_of(slots_[i].var).defined()) continue;
+    figures.squares = each[next].squares;
+    figures.zeros = each[next].zeros;
+    figures.elements = gradients[next++].n;
+  }
 }
 
 void Optimizer::update(double learning_rate, const GradientTransform& transform) {

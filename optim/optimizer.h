@@ -17,6 +17,8 @@
 namespace tapestry {
 
 struct GradientTransform;
+template <class T>
+struct ElementSpan;
 
 enum class OptimizerType {
   kSgd,
@@ -115,6 +117,14 @@ struct StepResult {
   bool finite;       ///< false: a gradient is not finite, and the update was skipped
 };
 
+/// Of the gradient of one parameter, before clipping.
+struct GradientFigures {
+  std::string name;
+  double squares = 0;  ///< the sum of them, of the gradient as it is (gradient_scale 1)
+  int64_t zeros = 0;
+  int64_t elements = 0;  ///< 0 where no gradient reached it
+};
+
 class Optimizer {
  public:
   /// Allocates the state of all parameters. Throws Error(kConfig) on impossible options and like
@@ -144,6 +154,12 @@ class Optimizer {
   StepResult outcome();
 
   void zero_grad() const;
+
+  /// From here on each launch counts figures of the gradients, in the pass that sums their squares
+  /// (where that was done elsewhere, in one of its own). On a CPU only; else nothing happens.
+  void count_figures();
+  /// Of the last launch, parameter by parameter; empty where none are counted.
+  const std::vector<GradientFigures>& figures() const { return figures_; }
 
   /// The state for checkpoints, sharing storage with this object: "exp_avg/<parameter>" and so on,
   /// named as in PyTorch; "step/<parameter>" counts Adam's applied updates.
@@ -177,12 +193,15 @@ class Optimizer {
   };
 
   // The sum of squares of the gradients, where they are.
-  Tensor sum_of_squares() const;
+  Tensor sum_of_squares();
+  template <class T>
+  void sum_and_count(const std::vector<ElementSpan<T>>& gradients, double* sum);
   void update(double learning_rate, const GradientTransform& transform);
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;
   std::optional<Launched> launched_;
+  std::vector<GradientFigures> figures_;
 };
 
 }  // namespace tapestry

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/checkpoint/file_names.h"
 #include "data/files.h"
 
 namespace tapestry {
@@ -34,21 +35,11 @@ int64_t step_of(const std::string& name) {
   return error == std::errc() && rest == end ? step : -1;
 }
 
-// Steps with a checkpoint folder, ascending.
-std::vector<int64_t> steps_in(const std::string& run_folder) {
-  std::vector<int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(run_folder)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory()) steps.push_back(step);
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
 // True for what only an interrupted commit leaves behind.
 bool is_left_over(const std::string& name) {
-  const bool ours = name.starts_with(kPrefix) || name.starts_with("best.") ||
-                    name.starts_with("last.") || name.starts_with("config.yaml.");
+  const bool ours = name.starts_with(kPrefix) || name.starts_with(kIncidentPrefix) ||
+                    name.starts_with("best.") || name.starts_with("last.") ||
+                    name.starts_with("config.yaml.");
   return ours && name.find(".tmp-") != std::string::npos;
 }
 
@@ -61,13 +52,23 @@ int64_t linked_step(const std::string& link) {
 
 }  // namespace
 
+std::vector<int64_t> checkpoint_steps(const std::string& run_folder) {
+  std::vector<int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(run_folder)) {
+    const int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0 && entry.is_directory()) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
 std::string resolve_checkpoint(const std::string& path) {
   if (is_checkpoint(path)) return path;
   for (const char* link : {"/best", "/last"}) {
     if (is_checkpoint(path + link)) return path + link;
   }
   if (fs::is_directory(path)) {  // links lost, as when the folder was copied without them
-    const std::vector<int64_t> steps = steps_in(path);
+    const std::vector<int64_t> steps = checkpoint_steps(path);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       const std::string folder = concat(path, '/', kPrefix, *step);
       if (is_checkpoint(folder)) return folder;
@@ -111,7 +112,7 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) close(lock_);
 }
 
-std::vector<int64_t> RunFolder::steps() const { return steps_in(path_); }
+std::vector<int64_t> RunFolder::steps() const { return checkpoint_steps(path_); }
 
 std::string RunFolder::checkpoint_path(int64_t step) const {
   return file(kPrefix + std::to_string(step));

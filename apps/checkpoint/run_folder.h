@@ -15,6 +15,9 @@ namespace tapestry {
 /// checkpoint is taken, else its newest one.
 std::string resolve_checkpoint(const std::string& path);
 
+/// The steps of the checkpoints in a run folder, ascending, whole or not.
+std::vector<int64_t> checkpoint_steps(const std::string& run_folder);
+
 /// output_dir of one training. Holds a lock: a second training in the same folder is refused.
 class RunFolder {
  public:

@@ -118,6 +118,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   const std::vector<ParamGroup> groups =
       decay_groups(config.training, trained_parameters(store.named(), config), store.named());
   Optimizer optimizer(config.optimizer, groups);
+  for (const ParamGroup& group : groups) reserve_gradients(group.params);
   Measured measured;
   ranks.communicator().doing("measuring steps alone");
   ranks.communicator().all_gather("");  // all are as busy

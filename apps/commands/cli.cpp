@@ -10,6 +10,7 @@
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
 #include "apps/commands/plan.h"
+#include "apps/commands/replay.h"
 #include "apps/commands/watch.h"
 #include "apps/run/program_facts.h"
 #include "apps/run/progress_line.h"
@@ -103,10 +104,35 @@ void add_inspect(CLI::App& app, Run& run) {
 
 void add_plan(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand(
-      "plan", "The memory that a training will take; exit code 5 when it is not there");
+      "plan",
+      "The memory, time and disk that a training will take; exit code 5 when the memory "
+      "is not there");
   auto arguments = std::make_shared<PlanArguments>();
   add_config(command, arguments->config, arguments->overrides);
+  command->add_option("--ranks", arguments->ranks, "that share it: figures of one of them")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->callback([&run, arguments] { run = [arguments] { return run_plan(*arguments); }; });
+}
+
+void add_replay(CLI::App& app, Run& run, Ranks& ranks) {
+  auto* command = app.add_subcommand(
+      "replay",
+      "An update of a run once more: the same bits, the first number that is none, texts");
+  auto arguments = std::make_shared<ReplayArguments>();
+  command->add_option("run", arguments->run, "run folder")->required();
+  command
+      ->add_option("--step", arguments->step,
+                   "the update, 1 for the first; without it the last records are listed")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--texts", arguments->texts, "rows shown of each micro-batch; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", arguments->threads, "0: as the config says")
+      ->check(CLI::NonNegativeNumber);
+  command->callback([&run, &ranks, arguments] {
+    run = [&ranks, arguments] { return run_replay(*arguments, ranks); };
+  });
 }
 
 void add_average(CLI::App& app, Run& run) {
@@ -330,6 +356,7 @@ int run_command_line(int argc, char** argv, const char* commit) {
   add_evaluate(app, run);
   add_gradcheck(app, run);
   add_plan(app, run);
+  add_replay(app, run, ranks);
   add_inspect(app, run);
   add_report(app, run);
   add_watch(app, run);

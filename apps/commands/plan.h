@@ -1,6 +1,7 @@
 // The command line of `tapestry plan`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace tapestry {
 struct PlanArguments {
   std::string config;
   std::vector<std::string> overrides;
+  int64_t ranks = 1;  ///< that share the training
 };
 int run_plan(const PlanArguments& arguments);
 

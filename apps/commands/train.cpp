@@ -54,6 +54,24 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (!few.empty()) log.warn_of_machine(few);
 }
 
+// Where there is a budget and no choice was made before.
+void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, RunLog& log) {
+  if (config.training.memory_budget.empty()) return;
+  if (resume.keeps_budget()) {
+    log.info(concat("training.memory_budget: as before, training.splits ", config.training.splits,
+                    ", recompute ", config.model.recompute ? "true" : "false"));
+    return;
+  }
+  Config sized = config;  // classes and images may be open still
+  const TokenizerPair stand_in = stand_ins(sized, [](const std::string&) {});
+  const bool may_split = ranks.is_alone() && config.distributed.parts <= 1;
+  const std::string chosen =
+      keep_to_budget(sized, resume.tokenizers().source ? resume.tokenizers() : stand_in, may_split);
+  config.training.splits = sized.training.splits;
+  config.model.recompute = sized.model.recompute;
+  log.info(chosen);
+}
+
 // Before the data is read, which may take longer than all the rest.
 void expect_room(const Config& given, const Resume& resume, RunLog& log) {
   if (!parse_device(given.device).is_cpu()) return;
@@ -114,6 +132,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
                                           .keys = flat_keys(config),
                                           .metric = config.training.metric_for_best_model}));
     }
+    keep_to_budget(config, *resume, ranks, *log);
     folder->write("config.yaml", to_yaml(config));
     tell_start(config, *resume, *log);
   } else {

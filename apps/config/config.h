@@ -45,9 +45,11 @@ struct TrainingOptions {
   static constexpr const char* kReporters[] = {"tensorboard"};
 
   int64_t gradient_accumulation_steps = 1;  ///< batches per update
-  int64_t max_steps = 0;                    ///< updates; 0: num_train_epochs decides
-  double num_train_epochs = 0;              ///< times through the data; 0: max_steps decides
-  double max_hours = 0;                     ///< saves and stops after this long; 0: no limit
+  int64_t splits = 1;           ///< parts of a batch that go through the model one after the other
+  std::string memory_budget;    ///< "4GB"; empty: none
+  int64_t max_steps = 0;        ///< updates; 0: num_train_epochs decides
+  double num_train_epochs = 0;  ///< times through the data; 0: max_steps decides
+  double max_hours = 0;         ///< saves and stops after this long; 0: no limit
   double label_smoothing = 0.0;
   double max_grad_norm = 0;  ///< clips the global norm; 0: off
   double clip_value = 0;     ///< clips each element; 0: off
@@ -60,8 +62,11 @@ struct TrainingOptions {
   int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   int64_t divergence_patience = 100;    ///< updates in a row with a useless loss; 0: any number
-  std::string metric_for_best_model;    ///< one of the task's; empty: its first
-  std::vector<std::string> report_to;   ///< some of kReporters
+  int64_t flight_records = 1000;        ///< updates that the flight recorder knows; 0: none
+  double loss_jump = 10;  ///< deviations above the usual loss that are an incident; 0: none are
+  int64_t incidents = 3;  ///< most that a run folder keeps
+  std::string metric_for_best_model;         ///< one of the task's; empty: its first
+  std::vector<std::string> report_to;        ///< some of kReporters
   std::vector<std::string> modules_to_save;  ///< with adapters: what learns besides, as in `freeze`
   std::string lr_metric;                     ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "apps/config/byte_count.h"
 #include "apps/config/sections.h"
 #include "data/scores/metrics.h"
 
@@ -129,6 +130,40 @@ void bind_plateau(ConfigSection& s, Config& config,
             "Validations after a fall that do not count.", at_least(0));
 }
 
+// What keeps a run inside its memory, and what tells afterwards why an update went wrong.
+void bind_memory_and_flight(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
+  const bool points = config.task->reads_points;
+  const bool batch_norm = config.model.norm == NormKind::kBatch;
+  const std::string why = points ? "with task: regression" : "with model.norm: batch";
+  s.read_if(
+      !points && !batch_norm, why, "splits", training.splits,
+      "Parts of a batch, by rows, that go through the model one after the other: less memory, "
+      "the same update but for rounding and the draws of dropout.",
+      between(1, 1 << 16));
+  s.read_if(
+      !points, why, "memory_budget", training.memory_budget,
+      "The most memory that the training may take, \"4GB\" or \"600 MiB\": chooses splits and "
+      "recompute where they are not given, so that its plan stays below. A run that goes on "
+      "keeps the choice. Exit code 5 where nothing does. Empty: no limit.");
+  if (!training.memory_budget.empty() && !byte_count(training.memory_budget)) {
+    s.complain("memory_budget", "'training.memory_budget' must be a size such as 4GB, got '",
+               training.memory_budget, "'.");
+  }
+  s.read("flight_records", training.flight_records,
+         "Updates that flight.jsonl in the run folder knows, for tapestry replay; 0: no such file, "
+         "and no incidents.",
+         between(0, 1 << 20));
+  s.read("loss_jump", training.loss_jump,
+         "Standard deviations by which a loss must be above the usual one, and a tenth of it, to "
+         "count as an incident; 0: none counts.",
+         at_least(0));
+  s.read("incidents", training.incidents,
+         "Most folders incident-STEP of a run: the weights that an update began with whose loss "
+         "jumped, or which was not finite.",
+         between(0, 1 << 20));
+}
+
 }  // namespace
 
 void bind_training(ConfigSection& s, Config& config) {
@@ -222,6 +257,7 @@ void bind_training(ConfigSection& s, Config& config) {
             concat("with type: ", name_of(config.model_type)), "recompute", config.model.recompute,
             "Keeps only the input of each layer and computes the rest again in the backward pass: "
             "less memory, about a third more time, the same bits.");
+  bind_memory_and_flight(s, config);
 }
 
 void bind_generation(ConfigSection& s, Config& config) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "apps/config/byte_count.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/task.h"
@@ -51,20 +52,27 @@ int64_t bytes_of(const NamedTensors& tensors) {
   return bytes;
 }
 
-// An update as Trainer makes it.
+// An update as Trainer makes it, of one batch. Its parts are alike: the first sets gradients, the
+// second adds to them, and others change nothing of the memory.
 void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& training,
-                const BatchSizes& batch, Optimizer& optimizer, MemoryPlan& plan) {
+                BatchSizes batch, Optimizer& optimizer, MemoryPlan& plan) {
   const CrossEntropyOptions options{.label_smoothing = config.training.label_smoothing,
                                     .normalizer = 1};
   const int64_t before = dry.bytes_in_use();
-  const bool first = plan.gradients == 0;  // those that come later take the memory of these
-  {
+  const bool first = plan.activations == 0;
+  const int64_t parts = std::clamp<int64_t>(config.training.splits, 1, batch.rows);
+  batch.rows = (batch.rows + parts - 1) / parts;
+  for (int64_t part = 0; part < std::min<int64_t>(parts, 2); ++part) {
+    std::optional<CostCounter> counter;
+    if (first && part == 0) counter.emplace();
     Tape tape({.seed = config.seed, .step = 0, .stream = 0});
     const CrossEntropy result = training.loss(batch, options);
-    if (first) plan.activations = dry.bytes_in_use() - before;
+    if (counter) plan.activations = dry.bytes_in_use() - before;
     tape.backward(result.loss);
+    if (!counter) continue;
+    const auto times = static_cast<double>(parts * config.training.gradient_accumulation_steps);
+    plan.cost = {.flops = times * counter->cost().flops, .bytes = times * counter->cost().bytes};
   }
-  if (first) plan.gradients = dry.bytes_in_use() - before;
   optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                           .clip_value = config.training.clip_value});
   optimizer.outcome();
@@ -127,15 +135,18 @@ int64_t available_on_machine() {
   return kUnlimited;
 }
 
-// What a training still has to take of the system.
-int64_t still_needed(const MemoryPlan& plan) { return plan.peak() - own_bytes("VmRSS"); }
-
 // Whether the config alone says how large a batch is.
 bool knows_batches(const Config& config) {
   return !reads_text(config) || reads_blocks(config) || config.batch.batch_type == "tokens";
 }
 
+bool can_recompute(const Config& config) {
+  return config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
+}
+
 }  // namespace
+
+int64_t still_needed(const MemoryPlan& plan) { return plan.peak() - own_bytes("VmRSS"); }
 
 std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& tokenizers) {
   const Progress progress("planning the memory");
@@ -159,12 +170,18 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
     plan.averages = bytes_of(ema->state());
   }
   plan.checkpoint = plan.weights + plan.optimizer + plan.averages;
+  const int64_t before_gradients = dry.bytes_in_use();
+  reserve_gradients(learning);
+  plan.gradients = dry.bytes_in_use() - before_gradients;
   if (!learning.empty()) {
     for (const BatchSizes& batch : batches_of(config)) {
       run_update(config, dry, training, batch, optimizer, plan);
       if (ema) ema->update();
     }
   }
+  // Reading weights and gradients, reading and writing the state and the weights.
+  plan.cost.bytes +=
+      static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does
   plan.tensors = dry.resident_bytes();
   return plan;
@@ -188,22 +205,29 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
     return plan && still_needed(*plan) <= free.bytes;
   };
   Config changed = config;
-  const bool can_recompute =
-      config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
-  if (!config.model.recompute && can_recompute) {
+  if (!config.model.recompute && can_recompute(config)) {
     changed.model.recompute = true;
     if (fits(changed, "training.recompute=true")) return found;
     changed = config;
   }
+  // Parts of a batch leave the update as it is; with batch norm only smaller batches help.
+  const bool may_split = config.model.norm != NormKind::kBatch;
   const bool by_tokens = config.batch.batch_type == "tokens";
-  const int64_t least = by_tokens ? batches_of(config).front().target : 1;
-  for (int halvings = 1; halvings <= kMostHalvings; ++halvings) {
+  const BatchSizes largest = batches_of(config).front();
+  const int64_t least = by_tokens ? largest.target : 1;
+  for (int64_t halvings = 1; halvings <= kMostHalvings; ++halvings) {
     const int64_t times = int64_t{1} << halvings, size = config.batch.batch_size / times;
-    if (size < least) break;
-    changed.batch.batch_size = size;
-    const std::string change =
-        concat("training.batch_size=", size, " training.gradient_accumulation_steps=",
-               config.training.gradient_accumulation_steps * times);
+    std::string change;
+    if (may_split) {
+      if (config.training.splits * times > largest.rows) break;
+      changed.training.splits = config.training.splits * times;
+      change = concat("training.splits=", changed.training.splits);
+    } else {
+      if (size < least) break;
+      changed.batch.batch_size = size;
+      change = concat("training.batch_size=", size, " training.gradient_accumulation_steps=",
+                      config.training.gradient_accumulation_steps * times);
+    }
     if (fits(changed, change)) return found;
     if (halvings > 1) found.erase(found.end() - 2);  // only the last one that does not fit
   }
@@ -225,6 +249,75 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
   return MemoryShortage{concat("[plan] the training needs ", bytes_text(still_needed(*plan)), ", ",
                                bytes_text(free.bytes), " are free on ", free.limit, others, '.'),
                         knows_batches(config) || fixed > free.bytes};
+}
+
+namespace {
+
+std::string choice_text(const Config& config) {
+  std::string text;
+  if (config.model.recompute) text = "training.recompute=true";
+  if (config.training.splits > 1) {
+    text += concat(text.empty() ? "" : " ", "training.splits=", config.training.splits);
+  }
+  return text.empty() ? "nothing of it had to be changed" : text;
+}
+
+// The choices that a budget has, the cheapest first.
+std::vector<Config> choices(const Config& config, bool may_split) {
+  constexpr int64_t kLargeParts = 256;  // tokens: smaller ones make small products
+  const BatchSizes batch = batches_of(config).front();
+  const int64_t tokens = std::max<int64_t>(1, std::max(batch.source, batch.target));
+  may_split = may_split && config.model.norm != NormKind::kBatch;
+  std::vector<Config> found;
+  const auto add = [&](bool recompute, int64_t from, int64_t least_tokens) {
+    int64_t splits = from;
+    do {
+      Config& choice = found.emplace_back(config);
+      choice.model.recompute = recompute;
+      choice.training.splits = splits;
+      splits *= 2;
+    } while (may_split && splits <= batch.rows && batch.rows / splits * tokens >= least_tokens);
+  };
+  const int64_t given = config.training.splits;
+  add(config.model.recompute, given, kLargeParts);
+  if (!config.model.recompute && can_recompute(config)) add(true, given, kLargeParts);
+  const bool all = config.model.recompute || can_recompute(config);
+  const int64_t smaller = 2 * found.back().training.splits;
+  if (may_split && smaller <= batch.rows) add(all, smaller, 1);
+  return found;
+}
+
+}  // namespace
+
+std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool may_split) {
+  const std::optional<int64_t> budget = byte_count(config.training.memory_budget);
+  if (!budget) return "";
+  const std::optional<MemoryPlan> plain = plan_memory(config, tokenizers);
+  if (!plain) {
+    fail(ErrorKind::kConfig, "[plan] task ", config.task->name,
+         " has no plan, and so no training.memory_budget.");
+  }
+  int64_t least = plain->peak();
+  std::string least_choice;
+  for (const Config& choice : choices(config, may_split)) {
+    const MemoryPlan plan = *plan_memory(choice, tokenizers);
+    if (plan.peak() < least) least = plan.peak(), least_choice = choice_text(choice);
+    if (plan.peak() > *budget) continue;
+    const auto more = [](double now, double before) { return 100 * (now / before - 1); };
+    const std::string text = fmt::format(
+        "training.memory_budget {}: {}; the plan takes {} instead of {}, with {:.0f} % more "
+        "products and {:.0f} % more traffic of memory",
+        config.training.memory_budget, choice_text(choice), bytes_text(plan.peak()),
+        bytes_text(plain->peak()), more(plan.cost.flops, plain->cost.flops),
+        more(plan.cost.bytes, plain->cost.bytes));
+    config.training.splits = choice.training.splits;
+    config.model.recompute = choice.model.recompute;
+    return text;
+  }
+  fail(ErrorKind::kOutOfMemory, "[plan] training.memory_budget is ", config.training.memory_budget,
+       ", the training needs ", bytes_text(plain->peak()),
+       least_choice.empty() ? "" : concat(", and ", bytes_text(least), " with ", least_choice),
+       '.');
 }
 
 std::string bytes_text(int64_t bytes) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "apps/run/update_cost.h"
 #include "data/tokenizer.h"
 
 namespace tapestry {
@@ -22,6 +23,7 @@ struct MemoryPlan {
   int64_t tensors = 0;      ///< all that tensors and kernels hold of the system, at the end
   int64_t program = 0;      ///< the program with its libraries and their buffers
   int64_t checkpoint = 0;   ///< on the disk
+  UpdateCost cost;          ///< of an update whose batches are all as large as they may be
   /// What is resident at most. A save takes no more: tensors go from their memory into the file.
   int64_t peak() const { return tensors + program; }
 };
@@ -31,6 +33,9 @@ struct MemoryPlan {
 /// config and the parameters do not go together.
 std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers);
 
+/// What the process still has to take of the system for it.
+int64_t still_needed(const MemoryPlan& plan);
+
 /// Bytes that this process may still take: the least of what the machine has, its cgroup, and its
 /// limits (ulimit -v, -d) leave; and which one that is.
 struct FreeMemory {
@@ -39,8 +44,8 @@ struct FreeMemory {
 };
 FreeMemory free_memory();
 
-/// Changes of a config that does not fit, most gentle first, each with what it needs: recompute,
-/// and smaller batches with as many more in an update.
+/// Changes of a config that does not fit, each with what it needs: recompute, and parts of a batch
+/// one after the other (with batch norm smaller batches, as many more in an update).
 struct Remedy {
   std::string change;  ///< "training.recompute=true"
   int64_t bytes = 0;
@@ -59,6 +64,13 @@ struct MemoryShortage {
 /// Nothing where it fits, and for a training on a GPU.
 std::optional<MemoryShortage> memory_shortage(const Config& config,
                                               const TokenizerPair& tokenizers);
+
+/// training.memory_budget: sets training.splits and recompute so that the plan stays below it, the
+/// cheapest choice first: as it is, splits down to parts of some hundred tokens, recompute, smaller
+/// parts. Returns what was chosen and what it costs, for the log; "" where there is no budget.
+/// Throws Error(kOutOfMemory) where nothing fits, with the least that was found. With several ranks
+/// or parts of an update (`may_split` false) only recompute is tried.
+std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool may_split);
 
 /// "9.7 GB", "12 MB"
 std::string bytes_text(int64_t bytes);

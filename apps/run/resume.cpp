@@ -170,12 +170,23 @@ void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
 }  // namespace
 
 Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) {
-  if (std::optional<Checkpoint> found = find_checkpoint(how, folder, passed_over_)) {
-    check_whole(*found);
+  std::optional<Checkpoint> found = find_checkpoint(how, folder, passed_over_);
+  const std::string path = found ? found->folder() : "";
+  if (found) check_whole(*found);
+  begin(std::move(found), config);
+  if (!path.empty() && how != "auto") check_latest(folder, state_.step, path);
+}
+
+Resume::Resume(std::optional<Checkpoint> found, Config& config) {
+  if (found && !found->contains(kIncidentFile)) check_whole(*found);
+  begin(std::move(found), config);
+}
+
+void Resume::begin(std::optional<Checkpoint> found, Config& config) {
+  if (found) {
     const ByteSource& state = found->open(kTrainerStateFile);
     state_ = parse_trainer_state(bytes_of(state), state.name);
     check_step(*found, state_);
-    if (how != "auto") check_latest(folder, state_.step, found->folder());
     go_on(*std::move(found), config);
   } else if (!config.init_from.empty()) {
     const std::string& path = config.init_from;
@@ -206,9 +217,17 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
   const ByteSource& json = checkpoint.open(kConfigFile);
   const Config before = load_checkpoint_config(bytes_of(json), json.name);
   if (config.task->has_classes) keep_classes(before.data, config);
+  // The same budget means the same choice, whatever a plan would say today: the bits stay.
+  if (!config.training.memory_budget.empty() &&
+      config.training.memory_budget == before.training.memory_budget) {
+    config.training.splits = before.training.splits;
+    config.model.recompute = before.model.recompute;
+    keeps_budget_ = true;
+  }
   changes_ = changes_between(before, config);
   model_ = TensorReader(checkpoint.open(kModelFile));
-  training_ = TensorReader(checkpoint.open(kOptimizerFile));
+  weights_only_ = checkpoint.contains(kIncidentFile);
+  if (!weights_only_) training_ = TensorReader(checkpoint.open(kOptimizerFile));
 }
 
 void Resume::begin_with(ModelFiles pretrained, Config& config) {

@@ -26,6 +26,10 @@ class Resume {
   /// it does not go with the config or the run folder.
   Resume(const std::string& how, const RunFolder& folder, Config& config);
 
+  /// From this checkpoint, or an incident, which has weights and a place only; from the beginning
+  /// where there is none. Throws as the other one.
+  Resume(std::optional<Checkpoint> found, Config& config);
+
   /// What other ranks must know of it; they read no checkpoint. Tensors travel apart from this.
   std::vector<std::string> facts() const;
   /// From those.
@@ -33,6 +37,10 @@ class Resume {
 
   /// Whether a training goes on. Else it begins.
   bool goes_on() const { return goes_on_; }
+  /// Whether it is an incident's: no state of an optimizer.
+  bool has_weights_only() const { return weights_only_; }
+  /// Whether the choice of training.memory_budget is the checkpoint's.
+  bool keeps_budget() const { return keeps_budget_; }
   /// Of the checkpoint, or of a beginning.
   const TrainerState& state() const { return state_; }
   /// Empty where the task is to make its own.
@@ -57,10 +65,11 @@ class Resume {
   const TensorReader& training() const { return training_; }
 
  private:
+  void begin(std::optional<Checkpoint> found, Config& config);
   void go_on(Checkpoint checkpoint, Config& config);
   void begin_with(ModelFiles pretrained, Config& config);
 
-  bool goes_on_ = false;
+  bool goes_on_ = false, weights_only_ = false, keeps_budget_ = false;
   TrainerState state_;
   TokenizerPair tokenizers_;
   std::string passed_over_, changes_;

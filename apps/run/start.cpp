@@ -59,6 +59,10 @@ void settle_parts(Config& config, const Resume& resume, int64_t ranks) {
     const int64_t before = resume.goes_on() ? resume.state().parts : ranks;
     parts = parts_fit(before, ranks) && steps % before == 0 ? before : ranks;
   }
+  if ((parts > 1 || ranks > 1) && config.training.splits > 1) {
+    fail(ErrorKind::kConfig, "[train] training.splits needs one rank and distributed.parts=1, got ",
+         ranks, " and ", parts, "; gradient_accumulation_steps makes batches smaller, too.");
+  }
   if (parts > 1 && config.cuda_graphs) {
     fail(ErrorKind::kConfig, "[train] cuda_graphs needs distributed.parts=1, got ", parts, '.');
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "apps/run/activation_watch.h"
 #include "apps/run/signals.h"
 #include "apps/run/updates.h"
 #include "core/clock.h"
@@ -65,6 +66,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
       exchange_(make_exchange(config, ranks, decay_groups(config.training, trained_, params_))),
       optimizer_(config.optimizer, exchange_ ? exchange_->groups()
                                              : decay_groups(config.training, trained_, params_)) {
+  if (!exchange_) reserve_gradients(trained_);
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);
   state_ = resume.state();
@@ -80,6 +82,11 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
   }
   state_.parts = std::max<int64_t>(1, config.distributed.parts);
   if (!ranks.is_alone() && config.model.norm == NormKind::kBatch) defer_statistics();
+  if (const int64_t records = config.training.flight_records; folder != nullptr && records > 0) {
+    recorder_ =
+        std::make_unique<FlightRecorder>(folder->file(FlightRecorder::kFile), records, state_.step);
+    optimizer_.count_figures();
+  }
   expect_equal_parameters();
 }
 
@@ -98,9 +105,10 @@ bool Trainer::launch_update() {
   ranks_.communicator().doing("computing an update");
   Launched launched{
       .step = state_.step + 1,
+      .start = state_.position,
       .size = agree_on(task_.next_update(training.gradient_accumulation_steps / ranks_.size())),
       .sums = {}};
-  std::vector<Tensor> sums = compute_gradients(launched.size);
+  std::vector<Tensor> sums = compute_gradients(launched.size, &launched.largest_activation);
   if (sums.empty()) {
     optimizer_.zero_grad();
     return false;
@@ -109,6 +117,7 @@ bool Trainer::launch_update() {
   for (const Tensor& of_one : sums) launched.sums.emplace_back(of_one);
   // Now the device has enough to do: time to hear of the update before.
   finish_update();
+  watch_for_jump(launched, sums);
   optimizer_.launch(rate_of(launched.step),
                     {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
                     /*gradient_scale=*/1, /*also_finite=*/sums,
@@ -127,12 +136,14 @@ bool Trainer::can_leave_update() const {
   return ranks_.is_alone() && exchange_ == nullptr && config_.model.norm != NormKind::kBatch;
 }
 
-std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size) {
+std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size, double* largest) {
   const CrossEntropyOptions options{.label_smoothing = config_.training.label_smoothing,
                                     .normalizer = static_cast<double>(size.targets)};
   const Device device = task_.parameters().device();
   const int64_t of_part = exchange_ ? size.micro_batches / exchange_->local_parts() : 0;
   const int64_t first = size.micro_batches * ranks_.rank();
+  std::optional<ActivationWatch> watch;
+  if (recorder_ && device.is_cpu()) watch.emplace(state_.step);
   std::vector<Tensor> sums;
   for (int64_t i = 0; i < size.micro_batches; ++i) {
     if (i > 0 && can_leave_update() && pending_signal() != 0) return {};
@@ -155,6 +166,7 @@ std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size) {
     }
     if (ends_part) exchange_->close_part();
   }
+  if (watch && largest != nullptr) *largest = watch->largest();
   return sums;
 }
 
@@ -169,6 +181,7 @@ void Trainer::finish_update() {
     update.nll += sums[1] / targets;
   }
   window_.targets += result.finite ? launched_->size.targets : 0;
+  remember(*launched_, update, result.finite);
   launched_.reset();
   if (!result.finite) return report_skipped(update);
   if (ema_) ema_->update();

@@ -9,12 +9,14 @@
 
 #include "apps/checkpoint/run_folder.h"
 #include "apps/config/config.h"
+#include "apps/run/flight_recorder.h"
 #include "apps/run/log.h"
 #include "apps/run/ranks.h"
 #include "apps/run/reporter.h"
 #include "apps/run/resume.h"
 #include "apps/run/trainer_state.h"
 #include "apps/tasks/task.h"
+#include "autograd/first_not_finite.h"
 #include "autograd/running_statistics.h"
 #include "core/host_copy.h"
 #include "optim/ema.h"
@@ -22,6 +24,13 @@
 #include "optim/optimizer.h"
 
 namespace tapestry {
+
+/// An update that was computed again.
+struct Replayed {
+  UpdateRecord record;
+  std::optional<FirstNotFinite::Finding> finding;  ///< nothing where all numbers are finite
+  std::vector<std::vector<std::string>> texts;     ///< of each micro-batch, row by row
+};
 
 class Trainer {
  public:
@@ -38,11 +47,17 @@ class Trainer {
   /// the end where the last update or validation was not finite. Nothing is saved meanwhile.
   int run();
 
+  /// Computes the updates up to this one, and of it the gradients, as run() does or did. Nothing is
+  /// written, and training cannot go on behind it. Throws as run().
+  Replayed replay(int64_t step);
+
  private:
   /// An update that was launched, and what is on its way to the host.
   struct Launched {
-    int64_t step = 0;            ///< 1 for the first update of a run
-    UpdateSize size;             ///< of all ranks
+    int64_t step = 0;    ///< 1 for the first update of a run
+    DataPosition start;  ///< in the data, before it
+    UpdateSize size;     ///< of all ranks
+    double largest_activation = 0;
     std::vector<HostCopy> sums;  ///< of each micro-batch: CrossEntropy::sums
   };
   /// What came of it.
@@ -66,9 +81,10 @@ class Trainer {
   bool can_leave_update() const;
   /// Running statistics wait for the moments of all ranks.
   void defer_statistics();
-  /// The gradients of this rank's micro-batches. Returns their CrossEntropy::sums; none where a
+  /// The gradients of this rank's micro-batches. `largest` becomes their largest activation where
+  /// it is recorded. Returns their CrossEntropy::sums; none where a
   /// signal came before the last.
-  std::vector<Tensor> compute_gradients(const UpdateSize& size);
+  std::vector<Tensor> compute_gradients(const UpdateSize& size, double* largest = nullptr);
 
   // Of several ranks. All of them call each of these, and whether they do follows from what all
   // know: nothing is decided by a clock, a signal or a file of one rank.
@@ -87,6 +103,16 @@ class Trainer {
   std::string ranks_and_parts() const;
   /// "  exchange 3.1 %  slowest rank 2, hostb +1.4 %", and the numbers for metrics.jsonl.
   std::string report_ranks(MetricValues& line) const;
+
+  // What is kept for those who ask later (trainer_incident.cpp).
+
+  /// A line of the ring, and an incident where the update is the first of a row that is not finite.
+  void remember(const Launched& launched, const Update& update, bool finite);
+  UpdateRecord record_of(const Launched& launched, const Update& update);
+  /// On a CPU the weights are still those of the loss.
+  void watch_for_jump(const Launched& launched, const std::vector<Tensor>& sums);
+  /// incident-STEP in the run folder: the weights, and where the update stands in the data.
+  void write_incident(const Launched& launched, const std::string& what);
 
   /// Waits for the update that was launched last, if any: counts it, and warns when it was skipped.
   void finish_update();
@@ -143,6 +169,8 @@ class Trainer {
   Optimizer optimizer_;
   std::unique_ptr<Ema> ema_;
   std::optional<DeferredStatistics> statistics_;  ///< of batch norms, on several ranks
+  std::unique_ptr<FlightRecorder> recorder_;      ///< of rank 0
+  bool recorder_failed_ = false;
   TrainerState state_;
   Window window_;
   std::optional<Launched> launched_;

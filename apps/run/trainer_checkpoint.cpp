@@ -51,7 +51,8 @@ void Trainer::load_training_tensors(const Resume& resume) {
     load_those_of(resume.model(), masters);
     load_tensors(trained, parameters_in(trained), Types::kThatFit);
     load_those_of(trained, masters);
-    load_tensors(state, optimizer_state, Types::kSame);
+    // The weights of an incident come without: its update is computed, not applied.
+    if (!resume.has_weights_only()) load_tensors(state, optimizer_state, Types::kSame);
   }
   for (const auto& [name, var] : params_) ranks_.broadcast(var.value());
   share(masters);

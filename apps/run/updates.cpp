@@ -43,6 +43,12 @@ NamedVars trained_parameters(const NamedVars& params, const Config& config) {
   return trained;
 }
 
+void reserve_gradients(const NamedVars& learning) {
+  for (const auto& [name, var] : learning) {
+    if (var.needs_grad()) var.gradient()->reserve();
+  }
+}
+
 int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch) {
   constexpr double kRounding = 1e-6;  // 0.1 * 30 is a little more than 3
   const int64_t steps =

@@ -18,6 +18,10 @@ int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch)
 /// pattern matches no name, or where nothing is left.
 NamedVars trained_parameters(const NamedVars& params, const Config& config);
 
+/// Takes the memory of their gradients, which stays: before the first pass, so that it does not lie
+/// among what passes take and free.
+void reserve_gradients(const NamedVars& learning);
+
 /// Those that learn by their weight decay, as `training.optimizer` says. Throws Error(kConfig)
 /// where a pattern of decay_exclude matches no name of `all`.
 std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,

@@ -8,6 +8,7 @@
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/long_line.h"
+#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
@@ -84,6 +85,9 @@ struct TextData {
     return sample_of(model.config.data.labels, classify(model, {in_frame(frame, text)}).at(0),
                      {{"text", model.tokenizers.source->decode(text)}}, corpus.label(i));
   }
+  static std::vector<std::string> texts(const Model& model, const LabelledBatch& batch) {
+    return texts_of(batch, *model.tokenizers.source, model.config.data.labels);
+  }
 
   Corpus train;
   OfHeldOut<Corpus> held_out;
@@ -145,6 +149,9 @@ struct ImageData {
                               corpus.labels[static_cast<size_t>(i)]);
     sample.picture = {corpus.size, {pixels.begin(), pixels.end()}};
     return sample;
+  }
+  static std::vector<std::string> texts(const Model& model, const ImageBatch& batch) {
+    return texts_of(batch, model.config.data.labels);
   }
 
   Corpus train;
@@ -260,17 +267,22 @@ class ClassificationTask : public TrainingTask {
   ParamStore& parameters() override { return model_.store; }
 
   UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
     update_.clear();
     for (int64_t i = 0; i < micro_batches; ++i) {
-      update_.push_back(loader_.next().batch);
-      size.tokens += Kind::tokens(model_, update_.back());
-      size.targets += update_.back().rows;
+      append_in_parts(loader_.next().batch, model_.config.training.splits, update_);
+    }
+    UpdateSize size{.micro_batches = std::ssize(update_)};
+    for (const auto& batch : update_) {
+      size.tokens += Kind::tokens(model_, batch);
+      size.targets += batch.rows;
     }
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
     return loss_of<Kind>(model_, update_.at(static_cast<size_t>(i)), options);
+  }
+  std::vector<std::string> texts(int64_t i) const override {
+    return Kind::texts(model_, update_.at(static_cast<size_t>(i)));
   }
   DataPosition position() const override { return loader_.position(); }
   int64_t batches_in_epoch() const override {

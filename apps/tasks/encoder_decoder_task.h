@@ -8,6 +8,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/dry_training.h"
+#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/task.h"
 #include "data/loader.h"
 
@@ -48,17 +49,22 @@ class EncoderDecoderTask : public TrainingTask {
   ParamStore& parameters() override { return model_->store; }
 
   UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
     update_.clear();
     for (int64_t i = 0; i < micro_batches; ++i) {
-      update_.push_back(loader_->next().batch);
-      size.tokens += update_.back().source_tokens + update_.back().target_tokens;
-      size.targets += update_.back().target_tokens;
+      append_in_parts(loader_->next().batch, model_->config.training.splits, update_);
+    }
+    UpdateSize size{.micro_batches = std::ssize(update_)};
+    for (const TranslationBatch& batch : update_) {
+      size.tokens += batch.source_tokens + batch.target_tokens;
+      size.targets += batch.target_tokens;
     }
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
     return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
+  }
+  std::vector<std::string> texts(int64_t i) const override {
+    return texts_of(update_.at(static_cast<size_t>(i)), model_->tokenizers);
   }
   DataPosition position() const override { return loader_->position(); }
   double guess_nll() const override {

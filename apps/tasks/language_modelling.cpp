@@ -9,6 +9,7 @@
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/long_line.h"
+#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
@@ -166,20 +167,25 @@ class LanguageModellingTask : public TrainingTask {
   ParamStore& parameters() override { return model_->store; }
 
   UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
     update_.clear();
     for (int64_t i = 0; i < micro_batches; ++i) {
       auto [batch, position] = next_();
+      append_in_parts(std::move(batch), model_->config.training.splits, update_);
+      position_ = position;
+    }
+    UpdateSize size{.micro_batches = std::ssize(update_)};
+    for (const BlockBatch& batch : update_) {
       size.tokens += batch.ids.numel();
       size.targets += batch.tokens;
-      update_.push_back(std::move(batch));
-      position_ = position;
     }
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
     return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), model_->device()),
                               options);
+  }
+  std::vector<std::string> texts(int64_t i) const override {
+    return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
   }
   DataPosition position() const override { return position_; }
   int64_t batches_in_epoch() const override {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "apps/tasks/micro_batches.h"
 #include "data/loader.h"
 #include "data/utf8.h"
 
@@ -136,17 +137,22 @@ class PromptTask : public TrainingTask {
   ParamStore& parameters() override { return model_->store; }
 
   UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
     update_.clear();
     for (int64_t i = 0; i < micro_batches; ++i) {
-      update_.push_back(loader_->next().batch);
-      size.tokens += update_.back().tokens;
-      size.targets += update_.back().answer_tokens;
+      append_in_parts(loader_->next().batch, model_->config.training.splits, update_);
+    }
+    UpdateSize size{.micro_batches = std::ssize(update_)};
+    for (const PromptBatch& batch : update_) {
+      size.tokens += batch.tokens;
+      size.targets += batch.answer_tokens;
     }
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
     return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), *model_), options);
+  }
+  std::vector<std::string> texts(int64_t i) const override {
+    return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
   }
   DataPosition position() const override { return loader_->position(); }
   int64_t batches_in_epoch() const override {

@@ -9,6 +9,7 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/answer_scores.h"
 #include "data/loader.h"
@@ -159,17 +160,22 @@ class QuestionTask : public TrainingTask {
   ParamStore& parameters() override { return model_->store; }
 
   UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
     update_.clear();
     for (int64_t i = 0; i < micro_batches; ++i) {
-      update_.push_back(loader_->next().batch);
-      size.tokens += update_.back().tokens;
-      size.targets += 2 * update_.back().rows;  // the loss is the mean over both ends
+      append_in_parts(loader_->next().batch, model_->config.training.splits, update_);
+    }
+    UpdateSize size{.micro_batches = std::ssize(update_)};
+    for (const QuestionBatch& batch : update_) {
+      size.tokens += batch.tokens;
+      size.targets += 2 * batch.rows;  // the loss is the mean over both ends
     }
     return size;
   }
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
     return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
+  }
+  std::vector<std::string> texts(int64_t i) const override {
+    return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
   }
   DataPosition position() const override { return loader_->position(); }
   int64_t batches_in_epoch() const override {

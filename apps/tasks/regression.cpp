@@ -92,6 +92,14 @@ class RegressionTask : public TrainingTask {
     return squared_error(model_.pooling(model_.column(x), model_.keys, model_.values, mask),
                          model_.column(y), options);
   }
+  std::vector<std::string> texts(int64_t i) const override {
+    std::vector<std::string> points;
+    for (const int64_t row : update_.at(static_cast<size_t>(i))) {
+      const auto at = static_cast<size_t>(row);
+      points.push_back(concat(row + 1, ": ", model_.points.x[at], ", ", model_.points.y[at]));
+    }
+    return points;
+  }
   DataPosition position() const override { return walk_.position(); }
   int64_t batches_in_epoch() const override { return walk_.batches_in_epoch(); }
 

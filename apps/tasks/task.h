@@ -65,11 +65,14 @@ class TrainingTask {
   virtual ~TrainingTask() = default;
 
   virtual ParamStore& parameters() = 0;
-  /// Takes the next micro-batches from the data: as many as the share of an update has, where
-  /// others have one, too.
+  /// Takes the next batches from the data: as many as the share of an update has, where others have
+  /// one, too. With training.splits each becomes several micro-batches.
   virtual UpdateSize next_update(int64_t micro_batches) = 0;
   /// The loss of micro-batch `i` of the current update.
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
+  /// Micro-batch `i` of the current update for people: a text for each row, with its number in the
+  /// corpus where it has one.
+  virtual std::vector<std::string> texts(int64_t i) const = 0;
   /// The place in the data: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
   /// Batches of the first epoch; others may have a few more or less.

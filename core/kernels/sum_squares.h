@@ -24,6 +24,16 @@ void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result);
 template <class T>
 void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result);
 
+/// What one tensor has of the sum, and how many of its elements are 0.
+struct TensorSquares {
+  double squares = 0;
+  int64_t zeros = 0;
+};
+/// The same pass, the same bits, and what each tensor has of them, in `each`.
+template <class T>
+void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result,
+                 std::span<TensorSquares> each);
+
 // The two halves of it for one array, of which each rank of several may have a part: the sums of
 // the chunks are functions of their elements, wherever they are computed.
 

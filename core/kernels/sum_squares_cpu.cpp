@@ -25,13 +25,16 @@ HWY_INLINE hn::Vec<D> load_double(D d, const float* x) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), x));
 }
 
-// Four running sums hide the latency of the addition.
-template <class T>
-double sum_squares_piece(const T* x, int64_t n) {
+// Four running sums hide the latency of the addition. Zeros are counted where `zeros` is given.
+template <bool kCounts, class T>
+double sum_squares_piece(const T* x, int64_t n, [[maybe_unused]] int64_t* zeros) {
   const hn::ScalableTag<double> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t lanes = hn::Lanes(d);
-  V a = hn::Zero(d), b = a, c = a, e = a;
+  V a = hn::Zero(d), b = a, c = a, e = a, counted = a;
+  const auto count = [&](V v) {
+    counted = hn::Add(counted, hn::IfThenElseZero(hn::Eq(v, hn::Zero(d)), hn::Set(d, 1)));
+  };
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const V xa = load_double(d, x + i), xb = load_double(d, x + i + lanes);
@@ -40,14 +43,29 @@ double sum_squares_piece(const T* x, int64_t n) {
     b = hn::MulAdd(xb, xb, b);
     c = hn::MulAdd(xc, xc, c);
     e = hn::MulAdd(xe, xe, e);
+    if constexpr (kCounts) count(xa), count(xb), count(xc), count(xe);
   }
   double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
-  for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  if constexpr (kCounts) *zeros = static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(d, counted)));
+  for (; i < n; ++i) {
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    if constexpr (kCounts) *zeros += x[i] == T(0) ? 1 : 0;
+  }
   return sum;
 }
 
-double sum_squares_float(const float* x, int64_t n) { return sum_squares_piece(x, n); }
-double sum_squares_double(const double* x, int64_t n) { return sum_squares_piece(x, n); }
+double sum_squares_float(const float* x, int64_t n) {
+  return sum_squares_piece<false>(x, n, nullptr);
+}
+double sum_squares_double(const double* x, int64_t n) {
+  return sum_squares_piece<false>(x, n, nullptr);
+}
+double count_squares_float(const float* x, int64_t n, int64_t* zeros) {
+  return sum_squares_piece<true>(x, n, zeros);
+}
+double count_squares_double(const double* x, int64_t n, int64_t* zeros) {
+  return sum_squares_piece<true>(x, n, zeros);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tapestry::kernels
@@ -59,12 +77,21 @@ namespace {
 
 HWY_EXPORT(sum_squares_float);
 HWY_EXPORT(sum_squares_double);
+HWY_EXPORT(count_squares_float);
+HWY_EXPORT(count_squares_double);
 
 double sum_squares_piece(const float* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(sum_squares_float)(x, n);
 }
 double sum_squares_piece(const double* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(sum_squares_double)(x, n);
+}
+
+double count_squares_piece(const float* x, int64_t n, int64_t* zeros) {
+  return HWY_DYNAMIC_DISPATCH(count_squares_float)(x, n, zeros);
+}
+double count_squares_piece(const double* x, int64_t n, int64_t* zeros) {
+  return HWY_DYNAMIC_DISPATCH(count_squares_double)(x, n, zeros);
 }
 
 }  // namespace
@@ -78,6 +105,32 @@ void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result) {
     partial[chunk] += sum_squares_piece(tensors[tensor].x + begin, end - begin);
   });
   add_chunks(Cpu{}, partial.data(), list.chunks(), result);
+}
+
+// A piece begins with a chunk or with a tensor: chunk + tensor is a number of its own.
+template <class T>
+void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result,
+                 std::span<TensorSquares> each) {
+  const ProfileScope profile(Part::kOptimizer);
+  const TensorList list(tensors);
+  struct Piece {
+    size_t tensor = 0;
+    TensorSquares has;
+  };
+  std::vector<double> partial(list.chunks(), 0.0);
+  std::vector<Piece> pieces(list.chunks() + tensors.size());
+  list.for_each_piece([&](int64_t chunk, size_t tensor, int64_t begin, int64_t end) {
+    Piece& piece = pieces[chunk + tensor];
+    piece.tensor = tensor;
+    piece.has.squares =
+        count_squares_piece(tensors[tensor].x + begin, end - begin, &piece.has.zeros);
+    partial[chunk] += piece.has.squares;
+  });
+  add_chunks(Cpu{}, partial.data(), list.chunks(), result);
+  for (const Piece& piece : pieces) {
+    each[piece.tensor].squares += piece.has.squares;
+    each[piece.tensor].zeros += piece.has.zeros;
+  }
 }
 
 template <class T>
@@ -95,6 +148,10 @@ void add_chunks(Cpu, const double* sums, int64_t count, double* result) {
 
 template void sum_squares(Cpu, std::span<const ElementSpan<float>>, double*);
 template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*);
+template void sum_squares(Cpu, std::span<const ElementSpan<float>>, double*,
+                          std::span<TensorSquares>);
+template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*,
+                          std::span<TensorSquares>);
 template void chunk_squares(Cpu, const float*, int64_t, double*);
 template void chunk_squares(Cpu, const double*, int64_t, double*);
 

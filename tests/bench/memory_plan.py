@@ -14,7 +14,7 @@ import tempfile
 
 def planned(tapestry, arguments):
     text = subprocess.run([tapestry, "plan", *arguments], check=True, capture_output=True, text=True).stdout
-    rows = {line[:34].strip(): line[34:].split() for line in text.splitlines()}
+    rows = {line[:38].strip(): line[38:].split() for line in text.splitlines()}
     return float(rows["most memory, a save included"][0]) * 1e6
 
 

@@ -275,6 +275,17 @@ HWY_INLINE void add_scaled(const T* x, T factor, T* y, int64_t n) {
   });
 }
 
+constexpr int64_t kRowsAhead = 3;
+
+// Of key j, the part of `heads` heads from `head` on.
+template <class T>
+HWY_INLINE void prefetch_row(const AttentionShape& shape, const Rows<const T>& rows, int64_t b,
+                             int64_t j, int64_t head, int64_t size, int64_t heads) {
+  const T* const row = at(rows, b, key_row(shape, b, j), head, size);
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < heads * size; i += kLine) __builtin_prefetch(row + i);
+}
+
 // Reads whole rows of keys and values in order, for all heads at once, because memory is the limit.
 template <class T>
 void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>& args, int64_t b,
@@ -283,6 +294,7 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
   const int64_t size = shape.head_size, value_size = shape.value_size;
   const int64_t shared = shape.heads / shape.kv_heads, heads = last - first;
   const int64_t left_of_group = shared - first % shared;  // heads that read the first group
+  const int64_t groups = (last - 1) / shared - first / shared + 1;
   const VisibleKeys visible(shape, b);
   const bool biased = args.bias.any();
   const T scale = biased ? T{1} : static_cast<T>(shape.scale);
@@ -296,6 +308,11 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
     const int64_t seen = keys.last - keys.first;
     const T* const q = at(args.q, b, t, first, size);
     for (int64_t j = keys.first; j < keys.last; ++j) {
+      if (shape.key_rows != nullptr) {  // the processor does not know which row is next
+        const int64_t ahead = std::min(j + kRowsAhead, keys.last - 1);
+        prefetch_row(shape, args.k, b, ahead, first / shared, size, groups);
+        prefetch_row(shape, args.v, b, j, first / shared, value_size, groups);
+      }
       const T* key = at(args.k, b, key_row(shape, b, j), first / shared, size);
       for (int64_t h = 0, left = left_of_group; h < heads; ++h, --left) {
         if (left == 0) key += size, left = shared;

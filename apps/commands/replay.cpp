@@ -1,0 +1,155 @@
+// tapestry replay: an update of a run once more, and where its numbers stop to be numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/run_folder.h"
+#include "apps/commands/replay.h"
+#include "apps/run/start.h"
+#include "apps/run/trainer.h"
+#include "core/parallel.h"
+#include "core/printable.h"
+
+namespace tapestry {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kListed = 20;  // records
+
+// The weights that come nearest before an update.
+struct Source {
+  std::string path;  ///< of an incident or a checkpoint; "" where the run begins anew
+  std::optional<Checkpoint> files;
+};
+
+// The newest whole one from before the step.
+Source source_of(const std::string& run, int64_t step) {
+  const std::string incident = concat(run, '/', kIncidentPrefix, step);
+  if (is_checkpoint(incident)) return {incident, Checkpoint(incident)};
+  std::vector<int64_t> steps = checkpoint_steps(run);
+  std::erase_if(steps, [&](int64_t of) { return of >= step; });
+  for (auto of = steps.rbegin(); of != steps.rend(); ++of) {
+    const std::string path = concat(run, "/checkpoint-", *of);
+    try {
+      Checkpoint checkpoint(path);
+      checkpoint.open_all();
+      return {path, std::move(checkpoint)};
+    } catch (const Error& error) {
+      std::cerr << "warning: " << path << " is passed over: " << error.what() << '\n';
+    }
+  }
+  return {};
+}
+
+Config config_of(Source& source, const std::string& run) {
+  Config config = source.files ? load_checkpoint_config(source.files->read(kConfigFile),
+                                                        source.path + "/" + kConfigFile)
+                               : load_config(run + "/config.yaml");
+  config.output_dir = fs::absolute(run);  // a run may have moved
+  return config;
+}
+
+std::string place_text(const UpdateRecord& record) {
+  return fmt::format("seed {}, epoch {}, from batch {} on: {} micro-batches, {} tokens, {} targets",
+                     record.seed, record.start.epoch, record.start.batch, record.micro_batches,
+                     record.tokens, record.targets);
+}
+
+std::string health_text(const UpdateRecord& record) {
+  std::string text = fmt::format("loss {:.6g}  nll {:.6g}  gradient norm {:.6g}  clip {:.4g}",
+                                 record.loss, record.nll, record.grad_norm, record.clip);
+  if (record.zero_gradients) {
+    text += fmt::format("  zero gradients {:.2f} %", 100 * *record.zero_gradients);
+  }
+  if (record.largest_activation) {
+    text += fmt::format("  largest activation {:.4g}", *record.largest_activation);
+  }
+  return text;
+}
+
+int list(const std::string& run, const std::vector<UpdateRecord>& records) {
+  if (records.empty()) {
+    fail(ErrorKind::kData, "[replay] ", run, " has no ", FlightRecorder::kFile, '.');
+  }
+  for (size_t i = records.size() - std::min(records.size(), kListed); i < records.size(); ++i) {
+    fmt::print("update {:>8}  {}\n", records[i].step, health_text(records[i]));
+  }
+  for (const UpdateRecord& record : records) {
+    const std::string incident = concat(run, '/', kIncidentPrefix, record.step);
+    if (!is_checkpoint(incident)) continue;
+    fmt::print("{}{}: {}", kIncidentPrefix, record.step, Checkpoint(incident).read(kIncidentFile));
+  }
+  return 0;
+}
+
+void print_texts(const Replayed& replayed, int64_t most) {
+  for (size_t i = 0; i < replayed.texts.size(); ++i) {
+    const std::vector<std::string>& rows = replayed.texts[i];
+    const int64_t shown = most == 0 ? std::ssize(rows) : std::min(most, std::ssize(rows));
+    fmt::print("micro-batch {}, {} of {} rows:\n", i, shown, rows.size());
+    for (int64_t row = 0; row < shown; ++row) {
+      std::string text = printable(rows[static_cast<size_t>(row)]);
+      for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) {
+        text.replace(at, 1, "\\n");
+      }
+      fmt::print("  {}\n", text);
+    }
+  }
+}
+
+void print(const Replayed& replayed, const std::vector<UpdateRecord>& records, int64_t most) {
+  const UpdateRecord& now = replayed.record;
+  fmt::print("{}\n{}\n", place_text(now), health_text(now));
+  for (const auto& [layer, norm] : now.layers) fmt::print("  {:<32} {:.4g}\n", layer, norm);
+  const auto before = std::ranges::find(records, now.step, &UpdateRecord::step);
+  if (before == records.end()) {
+    fmt::print("the run has no record of this update to compare with\n");
+  } else if (before->same_bits(now)) {
+    fmt::print("loss and gradient norm have the bits that the run recorded\n");
+  } else {
+    fmt::print("NOT the bits that the run recorded: {}\n", health_text(*before));
+  }
+  fmt::print("first number that is none: {}\n",
+             replayed.finding ? replayed.finding->str() : "all are finite");
+  print_texts(replayed, most);
+}
+
+}  // namespace
+
+int run_replay(const ReplayArguments& arguments, Ranks& ranks) {
+  if (!fs::is_directory(arguments.run)) {
+    fail(ErrorKind::kConfig, "[replay] ", arguments.run, " is no run folder.");
+  }
+  const std::vector<UpdateRecord> records =
+      FlightRecorder::read(arguments.run + "/" + FlightRecorder::kFile);
+  if (arguments.step == 0) return list(arguments.run, records);
+
+  Source source = source_of(arguments.run, arguments.step);
+  Config config = config_of(source, arguments.run);
+  config.device = ranks.device(config.device);
+  set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
+  RunLog log;
+  Resume resume(std::move(source.files), config);
+  settle_parts(config, resume, ranks.size());
+  const std::string kernels = compare_kernels(ranks, config, resume, log);
+  const Report report([](const std::string&) {});
+  const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, resume, report);
+  resume.take_over(*task, config);
+  const int64_t before = resume.state().step;
+  fmt::print("update {} of {}, from {}{}\n", arguments.step, arguments.run,
+             source.path.empty() ? "the beginning" : source.path,
+             before + 1 < arguments.step
+                 ? concat(" by way of ", arguments.step - 1 - before,
+                          arguments.step - 1 - before == 1 ? " update" : " updates")
+                 : "");
+  std::cout.flush();
+  Trainer trainer(config, *task, ranks, nullptr, log, std::move(resume));
+  print(trainer.replay(arguments.step), records, arguments.texts);
+  return 0;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,49 @@
+// What an update computes and moves, and how long a machine takes for that.
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/observer.h"
+#include "core/precision.h"
+
+namespace tapestry {
+
+/// Work of an update.
+struct UpdateCost {
+  double flops = 0;  ///< of matrix products, 2 a multiply-add
+  double bytes = 0;  ///< that all else reads and writes
+
+  UpdateCost& operator+=(const UpdateCost& other) {
+    flops += other.flops, bytes += other.bytes;
+    return *this;
+  }
+};
+
+/// Adds up the work of a pass and of its way back from the shapes of its operations (a dry run's,
+/// say). Attention counts in full, whatever a mask hides.
+class CostCounter : public TapeObserver {
+ public:
+  const UpdateCost& cost() const { return cost_; }
+
+  void computed(const TapeOperation& operation, std::span<const Var* const> inputs,
+                std::span<const Var* const> outputs, bool recorded) override;
+
+ private:
+  UpdateCost cost_;
+};
+
+/// What this machine reaches with the threads of the process, from a probe of a fifth of a second.
+struct MachineRates {
+  double flops_per_s = 0;  ///< of products
+  double bytes_per_s = 0;  ///< of reading and writing memory
+};
+MachineRates measure_rates(Precision precision);
+
+/// Seconds: products at four fifths of the rate of large square ones, then the bytes.
+struct UpdateSeconds {
+  double products = 0, memory = 0;
+  double total() const { return products + memory; }
+};
+UpdateSeconds seconds_of(const UpdateCost& cost, const MachineRates& rates);
+
+}  // namespace tapestry
