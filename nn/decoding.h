@@ -120,6 +120,13 @@ class NextToken {
   virtual void add(const std::vector<NewSentence>& sentences) = 0;
   /// Appends a token to each of the R rows, and returns the logits (R, V) of the one after it.
   virtual Tensor step(const std::vector<int32_t>& tokens) = 0;
+  /// As step(), but finds only the `count` best tokens of each row that are not banned: (R, 1 + 2 *
+  /// count) float64 in host memory, as top_logits() gives them (core/kernels/top_logits.h). A model
+  /// that cannot do so appends nothing and returns an undefined tensor.
+  virtual Tensor best(const std::vector<int32_t>& /*tokens*/, int64_t /*count*/,
+                      const std::vector<int32_t>& /*banned*/) {
+    return {};
+  }
   /// New row i is old row rows[i].
   virtual void select(const std::vector<int32_t>& rows) = 0;
 };

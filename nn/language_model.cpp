@@ -89,11 +89,11 @@ void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, 
   if (prefix) state.tokens.drop_last(first);
 }
 
-Tensor LanguageModel::step(const Tensor& tokens, State& state) const {
+Var LanguageModel::advance(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel();
   const DecodingStep step = state.tokens.next(tokens.device());
   const Var x = trunk.step(tokens.reshape({rows, 1}), state.layers, step);
-  return logits(reshape(x, {rows, options.hidden_size})).value();
+  return reshape(x, {rows, options.hidden_size});
 }
 
 // Reads sequences from their beginning, behind the rows that are there.
@@ -136,11 +136,22 @@ void LanguageModelSteps::add(const std::vector<NewSentence>& sentences) {
 }
 
 Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
+  return model_.step(feed(tokens), state_);
+}
+
+Tensor LanguageModelSteps::best(const std::vector<int32_t>& tokens, int64_t count,
+                                const std::vector<int32_t>& banned) {
+  if (!model_.output.has_best()) return {};
+  return model_.output.best(model_.advance(feed(tokens), state_), count, banned);
+}
+
+// The tokens that the state gets, which the histories have then.
+Tensor LanguageModelSteps::feed(const std::vector<int32_t>& tokens) {
   check(tokens.size() == histories_.size() && !tokens.empty(), "decoding",
         "expected a token for each of ", histories_.size(), " rows, got ", tokens.size(), '.');
   read_again();
   for (size_t row = 0; row < tokens.size(); ++row) histories_[row].push_back(tokens[row]);
-  return model_.step(Tensor::from(tokens, {std::ssize(tokens)}, device()), state_);
+  return Tensor::from(tokens, {std::ssize(tokens)}, device());
 }
 
 // Rows whose positions end begin anew.

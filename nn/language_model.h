@@ -56,8 +56,12 @@ struct LanguageModel {
   /// a `prefix` they see each other, and the last one's place is left for a step that feeds it
   /// again.
   void add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix, State& state) const;
-  /// Feeds one token to each sequence (R) int32 and returns the logits of the next one (R, V).
-  Tensor step(const Tensor& tokens, State& state) const;
+  /// Feeds one token to each sequence (R) int32 and returns the hidden states (R, D) ...
+  Var advance(const Tensor& tokens, State& state) const;
+  /// ... or the logits of the next one (R, V).
+  Tensor step(const Tensor& tokens, State& state) const {
+    return logits(advance(tokens, state)).value();
+  }
 
   ModelOptions options;
   Vocabulary vocabulary;
@@ -74,6 +78,8 @@ class LanguageModelSteps : public NextToken {
   explicit LanguageModelSteps(const LanguageModel& model) : model_(model) {}
   void add(const std::vector<NewSentence>& sentences) override;
   Tensor step(const std::vector<int32_t>& tokens) override;
+  Tensor best(const std::vector<int32_t>& tokens, int64_t count,
+              const std::vector<int32_t>& banned) override;
   void select(const std::vector<int32_t>& rows) override;
 
  private:
@@ -81,6 +87,7 @@ class LanguageModelSteps : public NextToken {
   void read(const std::vector<Tokens>& histories, bool prefix);
   bool shorten(Tokens& history) const;
   void read_again();
+  Tensor feed(const std::vector<int32_t>& tokens);
   Device device() const { return model_.table.device(); }
 
   const LanguageModel& model_;

@@ -96,7 +96,7 @@ Residual::Residual(const Options& options, const ParamScope& scope)
 
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device) {
   Tensor table = Tensor::empty({length, size}, DType::kFloat64);
-  if (!ShapesOnly::has_memory(table.bytes())) return table.to(dtype).to(device);
+  if (!ShapesOnly::has_memory(table.bytes())) return Tensor::empty({length, size}, dtype, device);
   double* element = table.data<double>();
   for (int64_t p = 0; p < length; ++p) {
     for (int64_t i = 0; i < size; ++i, ++element) {
@@ -110,7 +110,9 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
 Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType dtype,
                   Device device) {
   Tensor table = Tensor::empty({length, size}, DType::kFloat64);
-  if (!ShapesOnly::has_memory(table.bytes())) return table.to(wider(dtype)).to(device);
+  if (!ShapesOnly::has_memory(table.bytes())) {
+    return Tensor::empty({length, size}, wider(dtype), device);
+  }
   for (int64_t p = 0; p < length; ++p) {
     double* const row = table.data<double>() + p * size;
     for (int64_t i = 0; i < size / 2; ++i) {

@@ -248,7 +248,7 @@ void RnnAttention::add(const Tensor& source, const Tensor& source_lengths, State
   }
 }
 
-Tensor RnnAttention::step(const Tensor& tokens, State& state) const {
+Var RnnAttention::advance(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel(), size = options.hidden_size;
   const Var word = reshape(embed(tokens.reshape({rows, 1}), words.target), {rows, size});
   const auto [context, weights] = first_layer.attend(state.layers[0], state.memory,
@@ -260,7 +260,7 @@ Tensor RnnAttention::step(const Tensor& tokens, State& state) const {
     state.layers[i + 1] = x.value();
   }
   state.weights = weights.value();
-  return logits(hidden(x, context, word)).value();
+  return hidden(x, context, word);
 }
 
 void RnnAttention::State::select(std::span<const int32_t> sequences) {

@@ -101,8 +101,12 @@ struct RnnAttention {
   };
   /// B sequences without tokens behind those of the state, one for each source.
   void add(const Tensor& source, const Tensor& source_lengths, State& state) const;
-  /// Feeds one token to each sequence (R) int32 and returns the logits of the next one (R, V).
-  Tensor step(const Tensor& tokens, State& state) const;
+  /// Feeds one token to each sequence (R) int32 and returns the hidden states (R, D) ...
+  Var advance(const Tensor& tokens, State& state) const;
+  /// ... or the logits of the next one (R, V).
+  Tensor step(const Tensor& tokens, State& state) const {
+    return logits(advance(tokens, state)).value();
+  }
 
   ModelOptions options;
   Vocabulary vocabulary;

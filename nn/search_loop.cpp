@@ -39,12 +39,13 @@ class Loop {
 
   void run() {
     for (join(); !live_.empty(); join()) {
-      const Tensor logits = model_.step(tokens_);
       std::vector<SearchRow> rows;
       for (const LiveSentence& s : live_) {
         for (size_t b = 0; b < s.beams.size(); ++b) rows.push_back(row_of(s, b));
       }
-      find_candidates(logits, rows, task_, options_, count_, candidates_);
+      if (!find_best(model_, tokens_, rows, task_, options_, count_, candidates_)) {
+        find_candidates(model_.step(tokens_), rows, task_, options_, count_, candidates_);
+      }
       go_on();
     }
   }

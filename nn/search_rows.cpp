@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/scratch.h"
 #include "nn/sampling.h"
+#include "nn/weight_matrix.h"
 
 namespace tapestry {
 namespace {
@@ -31,16 +32,16 @@ void take_pairs(const double* pairs, int64_t number, double shift, int32_t beam,
   }
 }
 
-// As top_logits() reads them. A model with more rows than its tokenizer has tokens bans many.
-Tensor set_of(const std::vector<int32_t>& tokens, int64_t vocab) {
-  Tensor set = Tensor::zeros({(vocab + 31) / 32}, DType::kInt32);
-  int32_t* const words = set.data<int32_t>();
-  for (const int32_t token : tokens) {
-    if (token < 0 || token >= vocab) continue;
-    int32_t& word = words[token / 32];
-    word = static_cast<int32_t>(static_cast<uint32_t>(word) | uint32_t{1} << (token % 32));
+// What top_logits() found of each row.
+void take_top(const Tensor& top, const std::vector<SearchRow>& rows,
+              std::vector<std::vector<Candidate>>& candidates) {
+  const int64_t width = top.shape()[1], pairs = (width - 1) / 2;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const SearchRow& row = rows[r];
+    const double* const result = top.data<double>() + static_cast<int64_t>(r) * width;
+    const double shift = row.log_probability - checked(result[0], row);
+    if (row.only < 0) take_pairs(result + 1, pairs, shift, row.beam, candidates[r]);
   }
-  return set;
 }
 
 // Without rules and draws the device finds the tokens.
@@ -50,7 +51,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   const int64_t vocab = logits.shape()[1];
   const int64_t pairs = std::min(vocab, static_cast<int64_t>(count));
   const bool bans = !task.banned.empty();
-  const Tensor banned = bans ? set_of(task.banned, vocab).to(logits.device()) : Tensor();
+  const Tensor banned = bans ? token_set(task.banned, vocab).to(logits.device()) : Tensor();
   const TopLogitsShape shape{std::ssize(rows), vocab, pairs};
   const Tensor top = Tensor::empty({shape.rows, 1 + 2 * pairs}, DType::kFloat64, logits.device());
   dispatch(logits, [&](auto device, auto type) {
@@ -59,13 +60,12 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
                         bans ? banned.data<int32_t>() : nullptr, top.data<double>());
   });
   const Tensor host = top.to(Device{});
+  take_top(host, rows, candidates);
   for (int64_t r = 0; r < shape.rows; ++r) {
     const SearchRow& row = rows[static_cast<size_t>(r)];
     std::vector<Candidate>& found = candidates[static_cast<size_t>(r)];
-    const double* const result = host.data<double>() + r * (1 + 2 * pairs);
-    const double shift = row.log_probability - checked(result[0], row);
-    if (row.only < 0) take_pairs(result + 1, pairs, shift, row.beam, found);
     if (!found.empty()) continue;
+    const double shift = row.log_probability - host.data<double>()[r * (1 + 2 * pairs)];
     const int32_t token = row.only < 0 ? task.eos_id : row.only;
     const int64_t at = r * vocab + token;
     const Tensor logit = logits.reshape({logits.numel()}).slice(at, at + 1);
@@ -133,6 +133,25 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
                       candidates[r]);
     });
   });
+}
+
+bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
+               const std::vector<SearchRow>& rows, const SearchTask& task,
+               const SearchOptions& options, size_t count,
+               std::vector<std::vector<Candidate>>& candidates) {
+  // A token that is forced, and eos where nothing else is left, may be any; its logit must be known.
+  const bool plain = !options.do_sample && !has_rules(options) &&
+                     std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; }) &&
+                     std::ranges::find(task.banned, task.eos_id) == task.banned.end();
+  if (!plain) return false;
+  const Tensor top = model.best(tokens, static_cast<int64_t>(count), task.banned);
+  if (!top.defined()) return false;
+  candidates.assign(rows.size(), {});
+  take_top(top, rows, candidates);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (candidates[r].empty()) candidates[r].push_back({kImpossible, rows[r].beam, task.eos_id});
+  }
+  return true;
 }
 
 Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {

@@ -99,7 +99,7 @@ void EncoderDecoder::add(const Tensor& source, const Tensor& source_lengths, Sta
   }
 }
 
-Tensor EncoderDecoder::step(const Tensor& tokens, State& state) const {
+Var EncoderDecoder::advance(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel();
   const Device device = tokens.device();
   const DecodingStep step = state.tokens.next(device), memory = state.memories.held(device);
@@ -110,7 +110,7 @@ Tensor EncoderDecoder::step(const Tensor& tokens, State& state) const {
     x = decoder_layers[i].step(x, state.layers[i], step, memory, context);
   }
   for (const Norm& norm : decoder_norm) x = norm(x);
-  return logits(reshape(x, {rows, options.hidden_size})).value();
+  return reshape(x, {rows, options.hidden_size});
 }
 
 void EncoderDecoder::State::select(std::span<const int32_t> sequences) {

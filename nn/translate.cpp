@@ -47,12 +47,22 @@ class ModelSteps : public NextToken {
   }
 
   Tensor step(const std::vector<int32_t>& tokens) override {
-    return model_.step(Tensor::from(tokens, {std::ssize(tokens)}, sources_.device), state_);
+    return model_.step(ids(tokens), state_);
+  }
+
+  Tensor best(const std::vector<int32_t>& tokens, int64_t count,
+              const std::vector<int32_t>& banned) override {
+    if (!model_.words.output.has_best()) return {};
+    return model_.words.output.best(model_.advance(ids(tokens), state_), count, banned);
   }
 
   void select(const std::vector<int32_t>& rows) override { state_.select(rows); }
 
  private:
+  Tensor ids(const std::vector<int32_t>& tokens) const {
+    return Tensor::from(tokens, {std::ssize(tokens)}, sources_.device);
+  }
+
   const Model& model_;
   const Sources& sources_;
   typename Model::State state_;

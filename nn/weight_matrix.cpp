@@ -3,7 +3,7 @@
 #include <numeric>
 #include <optional>
 
-#include "core/kernels/packed/packed_linear.h"
+#include "core/kernels/packed/packed_top_logits.h"
 #include "core/parallel.h"
 
 namespace tapestry {
@@ -72,6 +72,22 @@ Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& o
   return y;
 }
 
+Tensor WeightMatrix::best(const Var& x, const Var& bias, int64_t count,
+                          const std::vector<int32_t>& banned) const {
+  check_no_gradient(x, bias);
+  const PackedMatrix& w = state_->packed.value();
+  const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
+  const Tensor top = Tensor::empty({x.shape().rows(), 1 + 2 * count}, DType::kFloat64);
+  kernels::packed_top_logits(Cpu{},
+                             {.rows = x.shape().rows(),
+                              .x = x.value().data<float>(),
+                              .weight = w,
+                              .bias = bias.defined() ? bias.value().data<float>() : nullptr},
+                             count, set.defined() ? set.data<int32_t>() : nullptr,
+                             top.data<double>());
+  return top;
+}
+
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
                           const EmbeddingOptions& options) const {
   if (!packed()) return embedding(ids, var(), positions, options);
@@ -90,6 +106,17 @@ Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
     }
   });
   return embedding(places, rows, positions, options);
+}
+
+Tensor token_set(const std::vector<int32_t>& tokens, int64_t vocab) {
+  Tensor set = Tensor::zeros({(vocab + 31) / 32}, DType::kInt32);
+  int32_t* const words = set.data<int32_t>();
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocab) continue;
+    int32_t& word = words[token / 32];
+    word = static_cast<int32_t>(static_cast<uint32_t>(word) | uint32_t{1} << (token % 32));
+  }
+  return set;
 }
 
 }  // namespace tapestry

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "core/kernels/packed/packed_matrix.h"
@@ -28,6 +29,10 @@ class WeightMatrix {
   /// act(x W^T + bias), as linear(). Where the matrix is packed there is no gradient: throws
   /// Error(kRuntime) if a tape asks for one.
   Var multiply(const Var& x, const Var& bias, const LinearOptions& options = {}) const;
+  /// What top_logits() finds of each row of x W^T + bias, x (R, K): (R, 1 + 2 * count) float64.
+  /// Packed matrices only; their logits are never stored at once.
+  Tensor best(const Var& x, const Var& bias, int64_t count,
+              const std::vector<int32_t>& banned) const;
   /// Rows of the matrix with positions, as embedding(); likewise.
   Var look_up(const Tensor& ids, const Var& positions = {},
               const EmbeddingOptions& options = {}) const;
@@ -47,5 +52,9 @@ class WeightMatrix {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+/// A set of tokens as top_logits() reads it (core/kernels/top_logits.h), in host memory. A model
+/// with more rows than its tokenizer has tokens bans many.
+Tensor token_set(const std::vector<int32_t>& tokens, int64_t vocab);
 
 }  // namespace tapestry
