@@ -97,7 +97,7 @@ std::vector<int32_t> words_of(const std::vector<int32_t>& ids, int64_t row, int6
 }  // namespace
 
 Device device_of(const PairModels& models) {
-  return std::visit([](const auto* m) { return m->words.target.value().device(); },
+  return std::visit([](const auto* m) { return m->words.target.device(); },
                     models.models.at(0));
 }
 

@@ -121,7 +121,7 @@ class Generator {
                     [&](int64_t i, std::vector<Hypothesis> found) {
                       results[static_cast<size_t>(i)] = std::move(found);
                     },
-                    models_.first().model.table.value().device());
+                    models_.first().model.table.device());
     for (size_t i = 0; i < requests.size(); ++i) {
       print(requests[i], results[i], shown);
       if (book_.wants()) book_.add(page_of(requests[i], results[i].at(0)));
