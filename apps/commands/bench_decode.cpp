@@ -58,10 +58,10 @@ std::vector<int32_t> synthetic_tokens(int64_t count, int64_t row, int64_t vocab)
 
 // A model that answers the same questions each time.
 struct Answerer {
-  std::string weights = {};                          ///< the format
-  std::function<void(const SearchOptions&)> answer;  ///< all rows once
-  int64_t read_bytes = 0;                            ///< of weights, for each token of one prompt
-  std::shared_ptr<const void> model = {};            ///< whatever `answer` needs
+  std::string weights = {};                               ///< the format
+  std::function<void(const SearchOptions&)> answer = {};  ///< all rows once
+  int64_t read_bytes = 0;                  ///< of weights, for each token of one prompt
+  std::shared_ptr<const void> model = {};  ///< whatever `answer` needs
 };
 
 // Each thread searches some of them.

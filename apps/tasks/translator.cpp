@@ -71,7 +71,8 @@ Translator::Translator(const ModelChoice& choice, const std::string& device, con
                        Ability ability) {
   models_.weights = ensemble_weights(choice.weights, choice.paths.size());
   const auto load = [&]<class Model>(ModelFiles files) {
-    auto bundle = TranslationModel<Model>::load(std::move(files), device, who, ability, choice.format);
+    auto bundle =
+        TranslationModel<Model>::load(std::move(files), device, who, ability, choice.format);
     const int64_t longest = bundle->config.model.longest_sequence();
     longest_ = bundles_.empty() ? longest : std::min(longest_, longest);
     if (bundles_.empty()) {

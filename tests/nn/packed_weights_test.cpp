@@ -97,6 +97,7 @@ TEST(PackedWeights, HypothesesAreTheSame) {
   options.num_beams = 3;
   const auto before = translate({{&model.model}}, input, options);
   model.store.pack(WeightFormat::kFloat32);
+  EXPECT_TRUE(device_of({{&model.model}}).is_cpu());
   const auto after = translate({{&model.model}}, input, options);
   for (size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(after[i].at(0).tokens, before[i].at(0).tokens);
