@@ -89,7 +89,7 @@ std::vector<Sample> continuations(const TextModel& model, const TokenStream& tex
                                  {"reference", tokenizer.decode({tokens.begin() + given, end})}}});
   }
   task.sentences = std::ssize(samples);
-  LanguageModelSteps steps(model.model, task.sentences);
+  LanguageModelSteps steps(model.model);
   const std::vector<Hypothesis> found = generate(steps, task, search);
   for (size_t i = 0; i < samples.size(); ++i) {
     samples[i].output = tokenizer.decode(found[i].tokens);
@@ -329,11 +329,11 @@ bool TextModels::reads_prefixes() const {
                              [](const auto& model) { return model->config.model.prefix_lm; });
 }
 
-std::unique_ptr<NextToken> TextModels::steps(int64_t rows) const {
+std::unique_ptr<NextToken> TextModels::steps() const {
   std::vector<std::unique_ptr<NextToken>> each;
   each.reserve(members.size());
   for (const auto& model : members) {
-    each.push_back(std::make_unique<LanguageModelSteps>(model->model, rows));
+    each.push_back(std::make_unique<LanguageModelSteps>(model->model));
   }
   return ensemble_of(std::move(each), weights);
 }
