@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kCurvePoints = 240;
 constexpr size_t kMostRows = 100, kMostColumns = 200;
-constexpr double kWidth = 720, kHeight = 420, kMargin = 45;
+constexpr double kWidth = 720, kHeight = 420, kMargin = 52;
 
 struct Range {
   double low, high;
@@ -132,7 +132,7 @@ std::string fit_page(const RegressionModel& model, const std::vector<double>& x)
   if (!x.empty()) {
     page +=
         "<h2>Weights</h2>\n<p>Each row is an x, each column a point, in the order of its place. "
-        "Dark is much, by the most of the row.</p>\n";
+        "The stronger the colour, the more, by the most of the row.</p>\n";
     add_weights(page, model, x, weights.to_vector<double>());
   }
   return html_around("Regression", page);

@@ -99,7 +99,10 @@ void ProgressDisplay::look() {
     return;
   }
   if (line_.on_terminal()) {
-    return line_.draw(work->done, work->total, concat(work->what, "  ", status_of(*work)));
+    const bool counts = work->total > 0 || work->done > 0;
+    return line_.draw(work->done, work->total,
+                      counts ? concat(status_of(*work), "  ", work->what)
+                             : concat(work->what, "  ", status_of(*work)));
   }
   constexpr double kFirst = 10, kThen = 30;
   if (work->seconds < told_) told_ = 0;  // another one

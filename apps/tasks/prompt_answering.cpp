@@ -95,7 +95,6 @@ std::vector<Sample> samples_of(const TextModel& model, const PromptCorpus& corpu
   std::vector<Sample> samples;
   for (const int64_t i : shown_examples(wanted, corpus.size())) {
     const auto prompt = corpus.prompts[i];
-    // One at a time: a search has prefixes of one length.
     samples.push_back({.given = {{"prompt", tokenizer.decode({prompt.begin(), prompt.end()})},
                                  {"reference", std::string(corpus.answer_text[i])}},
                        .output = greedy_answers(model, corpus, std::span(&i, 1)).at(0)});
