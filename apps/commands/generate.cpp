@@ -123,12 +123,11 @@ class Generator {
       return stop != std::string::npos;
     }};
     std::vector<std::vector<Hypothesis>> results(requests.size());
-    search_together(
-        [&] { return models_.steps(); }, task, options_, hooks,
-        [&](int64_t i, std::vector<Hypothesis> found) {
-          results[static_cast<size_t>(i)] = std::move(found);
-        },
-        models_.first().model.table.value().device());
+    search_together([&] { return models_.steps(); }, task, options_, hooks,
+                    [&](int64_t i, std::vector<Hypothesis> found) {
+                      results[static_cast<size_t>(i)] = std::move(found);
+                    },
+                    models_.first().model.table.value().device());
     for (size_t i = 0; i < requests.size(); ++i) {
       print(requests[i], results[i], shown);
       if (book_.wants()) book_.add(page_of(requests[i], results[i].at(0)));
