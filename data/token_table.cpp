@@ -174,7 +174,8 @@ void visit(CorpusFacts& facts, Visitor& visitor) {
 class OpenFile {
  public:
   explicit OpenFile(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+      // Not waiting for a writer, where it is a pipe.
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~OpenFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }

@@ -1,6 +1,7 @@
 #include "apps/run/appended_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,10 +12,18 @@
 namespace tapestry {
 
 AppendedFile::AppendedFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (descriptor_ >= 0) return;
-  fail(ErrorKind::kRuntime, "[log] cannot write ", path_, ": ",
-       errno == ELOOP ? "it is a link" : std::strerror(errno), '.');
+  // Not waiting for a reader, where it is a pipe.
+  constexpr int kMode = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  descriptor_ = open(path_.c_str(), kMode, 0644);
+  struct stat status {};
+  const bool opened = descriptor_ >= 0 && fstat(descriptor_, &status) == 0;
+  if (opened && S_ISREG(status.st_mode)) return;
+  const char* const reason = opened           ? "it is no ordinary file"
+                             : errno == ELOOP ? "it is a link"
+                             : errno == ENXIO ? "it is no ordinary file"
+                                              : std::strerror(errno);
+  if (descriptor_ >= 0) close(descriptor_);
+  fail(ErrorKind::kRuntime, "[log] cannot write ", path_, ": ", reason, '.');
 }
 
 AppendedFile::~AppendedFile() {

@@ -187,7 +187,7 @@ TEST_F(Dirt, OfAWholeFileIsTold) {
 }
 
 // Two faults that make up for each other: the numbers of lines are the same, and no reader can know
-// which line belongs to which. data/corpus.h says so; `tapestry score` finds such pairs.
+// which line belongs to which. The README says so; `tapestry score` finds such pairs.
 TEST_F(Dirt, ThatShiftsAPartOfAFileIsNotSeen) {
   const Outcome outcome =
       read(parallel(numbered("s", 1, 3) + "new\n" + numbered("s", 4, 8), numbered("t", 1, 9)));
