@@ -121,6 +121,9 @@ struct EmbeddingOptions {
   double scale = 1;
   double dropout = 0;
   int64_t position_offset = 0;  ///< position of the first column of ids
+  /// (B) int32 or undefined: the position of each row's first column; position_offset is then the
+  /// largest of them, and no gradient flows.
+  Tensor position_offsets = {};
 };
 /// dropout(scale * table[ids] + positions): ids (B, T) int32, table (V, D), positions
 /// (>= offset + T, D) or undefined -> (B, T, D).
@@ -131,6 +134,7 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
 struct RopeOptions {
   int64_t heads = 1;  ///< to rotate; the columns behind them are copied
   int64_t position_offset = 0;
+  Tensor position_offsets = {};  ///< as in EmbeddingOptions
   RopeLayout layout = RopeLayout::kHalf;
 };
 /// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other
@@ -148,8 +152,10 @@ struct AttentionOptions {
   double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
   /// Kv, the size of a head's values, where a packed qkv does not tell it; 0: K.
   int64_t value_size = 0;
-  /// S, where k and v have room for more rows, as a cache has (no gradient flows then); 0: all.
-  int64_t used_keys = 0;
+  /// (B, S) int32 or undefined, for a step of decoding: T is 1, k and v are the rows of a cache,
+  /// (1, N, width), and key j of b is row key_rows[b][j]. b has the first key_lengths[b] of them,
+  /// and its query stands at the last. No gradient flows then.
+  Tensor key_rows = {};
   /// Query t sees keys with |d| < window (Beltagy et al. 2020); 0: all. The cost is linear in S.
   int64_t window = 0;
   /// (B) int32 or undefined: under a causal mask all queries see the keys before prefix_lengths[b],
@@ -206,9 +212,12 @@ Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions
 /// Additive attention (Bahdanau et al. 2015, A.1.2) of projected queries and keys: scores v .
 /// tanh(query + key_j), masked softmax, weighted sum of the values. query (B, A) or (B, T, A), keys
 /// (B, S, A), values (B, S, E), v (A), lengths (B) int32 or undefined -> out (B, E) or (B, T, E);
-/// its `weights` (B, S) or (B, T, S) are constants. A query that sees no key gives 0.
+/// its `weights` (B, S) or (B, T, S) are constants. A query that sees no key gives 0. With
+/// `memories` (R) int32 the query is (R, A) and row r reads batch element memories[r] of the others
+/// (no gradient flows then).
 AttentionWeights additive_attention(const Var& query, const Var& keys, const Var& values,
-                                    const Var& v, const Tensor& lengths = {});
+                                    const Var& v, const Tensor& lengths = {},
+                                    const Tensor& memories = {});
 /// The same composed of the operations above; it stores B x T x S x A numbers, and its weights are
 /// differentiable.
 AttentionWeights additive_attention_reference(const Var& query, const Var& keys, const Var& values,

@@ -63,18 +63,17 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
   const int64_t kv_heads = kv_heads_of(options), rows = k.shape()[1];
   check(options.heads % kv_heads == 0, "attention", "key/value heads must divide heads, got ",
         kv_heads, " and ", options.heads, '.');
-  check(q.shape()[0] == k.shape()[0], "attention", "batch sizes differ: q is ", q.shape(),
-        ", k is ", k.shape(), '.');
+  const Tensor& key_rows = options.key_rows;
+  check(key_rows.defined() || q.shape()[0] == k.shape()[0], "attention",
+        "batch sizes differ: q is ", q.shape(), ", k is ", k.shape(), '.');
   check(options.dropout >= 0 && options.dropout < 1, "attention",
         "the dropout probability must be in [0, 1), got ", options.dropout, '.');
-  check(options.used_keys >= 0 && options.used_keys <= rows, "attention",
-        "used_keys must be at most ", rows, ", got ", options.used_keys, '.');
   check(options.window >= 0, "attention", "the window must be at least 0, got ", options.window,
         '.');
   AttentionShape shape;
   shape.batch = q.shape()[0];
   shape.queries = q.shape()[1];
-  shape.keys = options.used_keys > 0 ? options.used_keys : rows;
+  shape.keys = rows;
   shape.heads = options.heads;
   shape.kv_heads = kv_heads;
   shape.head_size = head_size;
@@ -85,6 +84,17 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
   shape.window = options.window;
   shape.key_lengths = lengths_of(options.key_lengths, "key_lengths", shape.batch);
   shape.prefix_lengths = lengths_of(options.prefix_lengths, "prefix_lengths", shape.batch);
+  if (key_rows.defined()) {
+    check(key_rows.shape().rank() == 2 && key_rows.shape()[0] == shape.batch &&
+              shape.queries == 1 && k.shape()[0] == 1 && options.key_lengths.defined() &&
+              !options.prefix_lengths.defined() && !options.mask.defined(),
+          "attention", "with key_rows expected one query per batch element, their lengths, and keys ",
+          "of one batch element, got q ", q.shape(), ", k ", k.shape(), " and key_rows ",
+          key_rows.shape(), '.');
+    check(!Tape::records(q, k), "attention", "no gradient flows through key_rows.");
+    shape.key_rows = key_rows.data<int32_t>();
+    shape.keys = shape.key_rows_stride = key_rows.shape()[1];
+  }
   if (options.mask.defined()) check_mask(options.mask, q, shape);
   if (options.relative_bias.defined()) {
     const Shape& table = options.relative_bias.shape();
@@ -147,9 +157,6 @@ Var fused(const std::array<Var, 3>& operands, const Layout& layout, const Attent
   Var y = Tensor::empty({shape.batch, shape.queries, shape.heads * shape.value_size}, q.dtype(),
                         q.device());
   const bool recording = Tape::records(inputs[0], inputs[1], inputs[2], inputs[3]);
-  check(!recording || shape.keys == operand(layout.k).shape()[1], "attention",
-        "no gradient flows through used_keys, got ", shape.keys, " of ",
-        operand(layout.k).shape()[1], " keys.");
   const Tensor lse = recording ? Tensor::empty({shape.batch, shape.heads, shape.queries},
                                                wider(q.dtype()), q.device())
                                : Tensor();
@@ -159,6 +166,7 @@ Var fused(const std::array<Var, 3>& operands, const Layout& layout, const Attent
     args.q = rows_of<const T>(q, layout.q.column);
     args.k = rows_of<const T>(operand(layout.k), layout.k.column);
     args.v = rows_of<const T>(operand(layout.v), layout.v.column);
+    if (shape.key_rows != nullptr) args.k.batch_stride = args.v.batch_stride = 0;
     args.out = rows_of<T>(y.value(), 0);
     args.log_sum_exp = data_or_null<Wider<T>>(lse);
     args.bias = score_bias<T>(masks.mask, relative);

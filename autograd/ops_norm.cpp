@@ -213,8 +213,10 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
         '.');
   check(options.dropout >= 0 && options.dropout < 1, "embedding",
         "the dropout probability must be in [0, 1), got ", options.dropout, '.');
-  const EmbeddingShape shape{ids.numel(),    table.shape()[1],        table.shape()[0],
-                             ids.shape()[1], options.position_offset, options.scale};
+  EmbeddingShape shape{ids.numel(),    table.shape()[1],        table.shape()[0],
+                       ids.shape()[1], options.position_offset, options.scale};
+  shape.position_offsets =
+      offsets_of("embedding", options.position_offsets, ids.shape()[0], table, positions);
   if (positions.defined()) {
     check(positions.shape().rank() == 2 && positions.shape()[1] == shape.cols &&
               positions.shape()[0] >= shape.position_offset + shape.length,

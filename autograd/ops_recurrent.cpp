@@ -291,7 +291,7 @@ Var masked_softmax(const Var& scores, const Tensor& lengths) {
 namespace {
 
 AdditiveAttentionShape additive_shape(const Var& query, const Var& keys, const Var& values,
-                                      const Var& v, const Tensor& lengths) {
+                                      const Var& v, const Tensor& lengths, const Tensor& memories) {
   const char* const who = "additive_attention";
   for (const Var* input : {&keys, &values, &v}) {
     check_same_kind(who, query, *input);
@@ -299,25 +299,31 @@ AdditiveAttentionShape additive_shape(const Var& query, const Var& keys, const V
   }
   const Shape &q = query.shape(), &k = keys.shape(), &e = values.shape();
   const bool fits = (q.rank() == 2 || q.rank() == 3) && k.rank() == 3 && e.rank() == 3 &&
-                    v.shape().rank() == 1 && q[0] == k[0] && q[0] == e[0] && k[1] == e[1] &&
-                    q[-1] == k[2] && v.shape()[0] == k[2];
+                    v.shape().rank() == 1 && (memories.defined() || q[0] == k[0]) &&
+                    k[0] == e[0] && k[1] == e[1] && q[-1] == k[2] && v.shape()[0] == k[2];
   check(fits, who,
         "expected query (B, A) or (B, T, A), keys (B, S, A), values (B, S, E), v (A), got ", q,
         ", ", k, ", ", e, ", ", v.shape(), '.');
-  check(!lengths.defined() || lengths.shape() == Shape{q[0]}, who, "lengths must be (", q[0],
+  check(!lengths.defined() || lengths.shape() == Shape{k[0]}, who, "lengths must be (", k[0],
         "), got ", lengths.shape(), '.');
+  if (memories.defined()) {
+    check(q.rank() == 2 && memories.shape() == Shape{q[0]}, who, "expected a memory for each of the ",
+          "queries ", q, ", got ", memories.shape(), '.');
+    check(!Tape::records(query, keys, values, v), who, "no gradient flows through memories.");
+  }
   AdditiveAttentionShape s;
   s.batch = q[0], s.queries = q.rank() == 2 ? 1 : q[1], s.keys = k[1];
   s.size = k[2], s.value_size = e[2];
   s.key_lengths = lengths.defined() ? lengths.data<int32_t>() : nullptr;
+  s.memories = memories.defined() ? memories.data<int32_t>() : nullptr;
   return s;
 }
 
 }  // namespace
 
 AttentionWeights additive_attention(const Var& query, const Var& keys, const Var& values,
-                                    const Var& v, const Tensor& lengths) {
-  const AdditiveAttentionShape s = additive_shape(query, keys, values, v, lengths);
+                                    const Var& v, const Tensor& lengths, const Tensor& memories) {
+  const AdditiveAttentionShape s = additive_shape(query, keys, values, v, lengths, memories);
   const Shape& q = query.shape();
   const Device device = query.value().device();
   Var y = Tensor::empty(q.with(-1, s.value_size), query.dtype(), device);
@@ -355,7 +361,7 @@ AttentionWeights additive_attention(const Var& query, const Var& keys, const Var
 
 AttentionWeights additive_attention_reference(const Var& query, const Var& keys, const Var& values,
                                               const Var& v, const Tensor& lengths) {
-  const AdditiveAttentionShape s = additive_shape(query, keys, values, v, lengths);
+  const AdditiveAttentionShape s = additive_shape(query, keys, values, v, lengths, {});
   const Tensor all = Tensor::full({s.batch}, static_cast<double>(s.keys), DType::kInt32);
   const Var sums =
       reshape(query, {s.batch, s.queries, 1, s.size}) + reshape(keys, {s.batch, 1, s.keys, s.size});

@@ -28,6 +28,8 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
                         .head_size = table.shape()[1],
                         .length = length,
                         .position_offset = options.position_offset,
+                        .position_offsets =
+                            offsets_of("rope", options.position_offsets, x.shape()[0], x),
                         .layout = options.layout,
                         .inverse = false};
   Var y = Tensor::empty_like(x.value());

@@ -66,4 +66,15 @@ inline void check_same_kind(const char* who, const Var& a, const Var& b) {
         b.dtype(), " on ", b.value().device(), '.');
 }
 
+/// The elements of position_offsets, null if it is undefined: (batch) int32, without gradients.
+template <std::same_as<Var>... V>
+const int32_t* offsets_of(const char* who, const Tensor& offsets, int64_t batch,
+                          const V&... inputs) {
+  if (!offsets.defined()) return nullptr;
+  check(offsets.shape() == Shape{batch}, who, "position_offsets must be (", batch, "), got ",
+        offsets.shape(), '.');
+  check(!Tape::records(inputs...), who, "no gradient flows through position_offsets.");
+  return offsets.data<int32_t>();
+}
+
 }  // namespace tapestry

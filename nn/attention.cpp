@@ -77,12 +77,13 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
                       : PositionTable()) {}
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
-Var SelfAttention::project(const Var& x, int64_t position_offset) const {
+Var SelfAttention::project(const Var& x, const Positions& positions) const {
   Var packed = qkv(x);
   if (!rope_angles.defined()) return packed;
-  return rope(packed, rope_angles.rows(position_offset + x.shape()[1]).value(),
+  return rope(packed, rope_angles.rows(positions.first + x.shape()[1]).value(),
               {.heads = options.heads + options.groups(),
-               .position_offset = position_offset,
+               .position_offset = positions.first,
+               .position_offsets = positions.firsts,
                .layout = options.rope_layout});
 }
 
@@ -104,11 +105,11 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
   return out(attention(packed, how));
 }
 
-Var SelfAttention::step(const Var& x, KeyValueCache& cache, const AttentionContext& context) const {
-  const int64_t width = options.hidden_size, count = x.shape()[1];
-  const Var packed = project(x, cache.length);
-  const bool first = cache.length == 0;
-  cache.append(slice(packed, 2, width, width + options.kv_width()).value());
+Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+                        const AttentionContext& context) const {
+  const int64_t width = options.hidden_size;
+  const Var packed = project(x, step.positions);
+  cache.write(packed.value(), width, options.kv_width(), step);
   AttentionOptions how{.heads = options.heads,
                        .kv_heads = options.kv_heads,
                        .causal = true,
@@ -116,13 +117,12 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache, const AttentionConte
                        .window = options.window,
                        .precision = qkv.precision,
                        .relative_bias = context.relative_bias};
-  if (first) {
+  if (step.reads_prompts()) {
     how.prefix_lengths = context.prefix_lengths;
     return out(attention(packed, how));
   }
-  check(count == 1, "attention", "expected one token per step after the first, got ", count, '.');
-  // The cache has room for more tokens than it holds.
-  how.used_keys = cache.length;
+  how.key_rows = step.key_rows;
+  how.key_lengths = step.lengths;
   return out(attention(slice(packed, 2, 0, width), cache.kv, how));
 }
 
@@ -158,6 +158,17 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
   const Var query = q(x);
   record_packed(query, 0, memory_kv, 0, options, how);
   return out(attention(query, memory_kv, how));
+}
+
+Var CrossAttention::step(const Var& x, const KeyValueCache& memory,
+                         const DecodingStep& held) const {
+  return out(attention(q(x), memory.kv,
+                       {.heads = options.heads,
+                        .kv_heads = options.kv_heads,
+                        .key_lengths = held.lengths,
+                        .value_size = options.value_head_size,
+                        .key_rows = held.key_rows,
+                        .precision = q.precision}));
 }
 
 }  // namespace tapestry

@@ -5,7 +5,6 @@
 #include "core/option_report.h"
 #include "nn/key_value_cache.h"
 #include "nn/layers.h"
-#include "nn/position_table.h"
 
 namespace tapestry {
 
@@ -76,17 +75,17 @@ struct SelfAttention {
 
   Var operator()(const Var& x, const Tensor& lengths, bool causal,
                  const AttentionContext& context = {}) const;
-  /// n more tokens x (R, n, D) after those in the cache, n > 1 only while it is empty. Causal; of
-  /// the context a prefix counts for the first tokens and a mask is not read. For decoding only: no
-  /// gradient flows into the cache.
-  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const;
+  /// What a step of decoding feeds, x (R, n, D), n = 1 but for first tokens. Causal; of the context
+  /// a prefix counts for first tokens and a mask is not read. No gradient flows into the cache.
+  Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+           const AttentionContext& context = {}) const;
 
   Options options;
   Linear qkv, out;
   PositionTable rope_angles;  ///< (positions, K) or undefined
 
  private:
-  Var project(const Var& x, int64_t position_offset) const;
+  Var project(const Var& x, const Positions& positions) const;
 };
 
 /// Queries come from x (B, T, D), keys and values from a memory (B, S, D).
@@ -101,6 +100,8 @@ struct CrossAttention {
   /// With the memory's keys and values, kv(memory), computed before.
   Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
              const Tensor& mask = {}) const;
+  /// One token of each sequence, x (R, 1, D), with the memories that a cache holds.
+  Var step(const Var& x, const KeyValueCache& memory, const DecodingStep& held) const;
 
   Options options;
   Linear q, kv, out;

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,28 @@ constexpr const char* name_of(LengthPenalty penalty) {
 }
 inline constexpr auto kLengthPenalties = enumerators<LengthPenalty>();
 
+/// When a beam search has enough of a sentence, once it has as many finished hypotheses as it
+/// returns (kNever) or as it has beams.
+enum class EarlyStopping {
+  kTrue,   ///< at once
+  kFalse,  ///< when the best live beam, if it ended here, would not be among them
+  kNever,  ///< when no live beam can still win, however long it becomes
+};
+
+/// "true", "false", "never".
+constexpr const char* name_of(EarlyStopping stopping) {
+  switch (stopping) {
+    case EarlyStopping::kTrue:
+      return "true";
+    case EarlyStopping::kFalse:
+      return "false";
+    case EarlyStopping::kNever:
+      return "never";
+  }
+  return nullptr;
+}
+inline constexpr auto kEarlyStoppings = enumerators<EarlyStopping>();
+
 /// How the next token is chosen. Each step works on the logits in this order: penalties; bans
 /// (SearchTask::banned, repeated n-grams, eos before min_new_tokens); for sampling also
 /// temperature, top-k, top-p and the draw. Every strategy reports and compares the same
@@ -49,6 +73,7 @@ struct SearchOptions {
   int64_t n_best = 1;     ///< hypotheses to return, at most num_beams
   double length_penalty = 1.0;
   LengthPenalty length_penalty_type = LengthPenalty::kAverage;
+  EarlyStopping early_stopping = EarlyStopping::kNever;  ///< of a beam search
   double max_length_ratio = 1.5;  ///< translations have at most ratio * source tokens + 10 tokens
 
   bool do_sample = false;  ///< draws tokens; num_beams must be 1
@@ -80,26 +105,34 @@ struct Hypothesis {
   std::vector<double> token_log_probabilities = {};
 };
 
-/// The model as the search sees it: R = sentences * beams rows, each with its own history.
+/// A sentence that joins a search.
+struct NewSentence {
+  int64_t index;                    ///< in the task
+  std::span<const int32_t> prompt;  ///< never empty; its last token is the first that is fed
+};
+
+/// The model as the search sees it: rows, each with a history of its own.
 class NextToken {
  public:
   virtual ~NextToken() = default;
-  /// Appends n >= 1 tokens to each row, tokens (R, n) row by row, and returns the logits (R, V) of
-  /// the token after the last of them. n is 1 except in the first step, which reads the prompts.
+  /// A row for each sentence behind the rows that are there. Its history is the prompt without the
+  /// last token, which the next step feeds.
+  virtual void add(const std::vector<NewSentence>& sentences) = 0;
+  /// Appends a token to each of the R rows, and returns the logits (R, V) of the one after it.
   virtual Tensor step(const std::vector<int32_t>& tokens) = 0;
-  /// New sentence i is old sentence sentences[i], new row i is old row rows[i].
-  virtual void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) = 0;
+  /// New row i is old row rows[i].
+  virtual void select(const std::vector<int32_t>& rows) = 0;
 };
 
 struct SearchTask {
   int64_t sentences = 1;
+  /// The most that are searched at once. When some are done, the next ones join. 0: all.
+  int64_t sentences_at_once = 0;
   int32_t bos_id = 2;
   int32_t eos_id = 3;
   std::vector<int32_t> banned = {};       ///< never generated: padding, bos, unknown
   std::vector<int64_t> max_lengths = {};  ///< per sentence, >= 1: generated tokens with eos
-  /// Per sentence, what the decoder reads before it generates; none: only bos. All rows are at the
-  /// same position: the first step reads as many tokens as the shortest prompt has. Longer prompts
-  /// are read on token by token while that sentence generates.
+  /// Per sentence, what the decoder reads before it generates; none: only bos.
   std::vector<std::vector<int32_t>> prompts = {};
   /// Per sentence, the tokens that its output must begin with, shorter than its limit; none: no
   /// output is forced. They count as generated tokens in everything: the log-probability, the
@@ -123,6 +156,15 @@ struct GenerationHooks {
   std::function<bool(int64_t sentence, const std::vector<int32_t>& generated)> on_token = {};
 };
 
+/// Where a search takes its sentences from, and what hears of those that are done; several searches
+/// may share one task. Without `next` it takes them all, in their order; without `done` they are
+/// only returned.
+struct SearchQueue {
+  /// The next sentences, at most `most` >= 1 of them; none: no more will come.
+  std::function<std::vector<int64_t>(int64_t most)> next = {};
+  std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)> done = {};
+};
+
 /// One sequence per sentence. Greedy search: always the most probable token, the lowest id on a
 /// tie. Sampling (do_sample): a token drawn from softmax(logits / temperature), cut to top-k and
 /// top-p; the draw depends on the seed, the sentence's sequence id and the number of tokens it has,
@@ -131,18 +173,31 @@ struct GenerationHooks {
 /// if the parts of the task do not fit together or logits are not finite.
 std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
                                  const SearchOptions& options, const GenerationHooks& hooks = {});
+void generate(NextToken& model, const SearchTask& task, const SearchOptions& options,
+              const GenerationHooks& hooks, const SearchQueue& queue);
 
-/// Beam search: finished hypotheses compete by normalised score, and a sentence is done when no
-/// live beam can still win. Returns the n best of each sentence, best first. Ties go to the lower
+/// Beam search: finished hypotheses compete by normalised score, until early_stopping ends it or
+/// no beam is left. Returns the n best of each sentence, best first. Ties go to the lower
 /// beam, then the lower id. Rules apply to each beam's own history. Limits, bans and errors are
 /// those of generate(). Throws if do_sample is set.
 std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchTask& task,
                                                  const SearchOptions& options);
+void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
+                 const SearchQueue& queue);
 
 /// beam_search() if `options` have several beams, else generate(). Returns the hypotheses of each
 /// sentence, best first.
 std::vector<std::vector<Hypothesis>> search(NextToken& model, const SearchTask& task,
                                             const SearchOptions& options);
+
+/// The same by up to num_threads() searches at once, each on a thread and a model of its own, which
+/// share the sentences of the task: on a CPU that is faster than sharing each step. Hears `done`
+/// and the hooks from one thread at a time. One search alone runs on the calling thread.
+void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
+                     const SearchTask& task, const SearchOptions& options,
+                     const GenerationHooks& hooks,
+                     const std::function<void(int64_t, std::vector<Hypothesis>)>& done,
+                     Device device = {});
 
 /// How many tokens, with eos, may follow a prompt: max_new_tokens if set, else as many as there is
 /// room for in the `positions` of the training (the last one is never fed). Throws Error(kData) if

@@ -24,6 +24,10 @@ class Ensemble : public NextToken {
   Ensemble(std::vector<std::unique_ptr<NextToken>> members, std::vector<double> weights)
       : members_(std::move(members)), weights_(std::move(weights)) {}
 
+  void add(const std::vector<NewSentence>& sentences) override {
+    for (const auto& member : members_) member->add(sentences);
+  }
+
   Tensor step(const std::vector<int32_t>& tokens) override {
     Var sum;
     for (size_t i = 0; i < members_.size(); ++i) {
@@ -40,8 +44,8 @@ class Ensemble : public NextToken {
     return log(sum).value();
   }
 
-  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
-    for (const auto& member : members_) member->select(sentences, rows);
+  void select(const std::vector<int32_t>& rows) override {
+    for (const auto& member : members_) member->select(rows);
   }
 
  private:

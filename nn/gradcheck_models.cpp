@@ -399,12 +399,12 @@ void add_recurrence(Cases& cases, const Inputs& in) {
   cases.push_back(layer_case<GruLayer>(
       in, "GruLayer, step", GruLayer::Options{.in = 4, .hidden_size = 4}, {row, states},
       [=](const GruLayer& f) { return f.step(f.input(row), states); }));
-  // Two rows per sentence.
-  const Var remembered = in.normal({3, 4, 6}, 8);
+  const Var remembered = in.normal({6, 4, 6}, 8);
+  const Tensor memory_lengths = in.lengths({4, 1, 3, 2, 4, 1});
   cases.push_back(layer_case<AttentiveGru>(
       in, "AttentiveGru", AttentiveGru::Options{.hidden_size = 4, .memory_size = 6},
       {row, states, remembered}, [=](const AttentiveGru& f) {
-        const AttentiveGru::Memory keys = f.remember(remembered, step_lengths);
+        const AttentiveGru::Memory keys = f.remember(remembered, memory_lengths);
         return f.step(f.word(row), f.attend(states, keys).out, states);
       }));
   cases.push_back(rnn_attention_case(in, "RnnAttention, tied", small_options()));

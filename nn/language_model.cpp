@@ -74,55 +74,95 @@ CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_op
   return output.loss((*head)(x), places.targets, loss_options);
 }
 
-Tensor LanguageModel::step(const Tensor& ids, std::vector<KeyValueCache>& caches,
-                           const Tensor& prefix_lengths) const {
-  const Var x = trunk.step(ids, caches, {.prefix_lengths = prefix_lengths});
-  const int64_t rows = ids.shape()[0], count = ids.shape()[1];
-  return logits(reshape(slice(x, 1, count - 1, count), {rows, options.hidden_size})).value();
+void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix,
+                        State& state) const {
+  const Device device = ids.device();
+  const auto count = static_cast<int64_t>(lengths.size());
+  check(ids.shape().rank() == 2 && ids.shape()[0] == count, "language_model", "expected ids of ",
+        count, " sequences, got ", ids.shape(), '.');
+  const int64_t first = state.tokens.sequences();
+  const DecodingStep step = state.tokens.add(lengths, ids.shape()[1], device);
+  if (ids.numel() == 0) return;
+  const Tensor prefixes =
+      prefix ? Tensor::from(lengths, {count}, device) : Tensor();
+  trunk.step(ids, state.layers, step, {.prefix_lengths = prefixes});
+  // Fed again, the last token gets the same values: it sees all of the prefix either way.
+  if (prefix) state.tokens.drop_last(first);
+}
+
+Tensor LanguageModel::step(const Tensor& tokens, State& state) const {
+  const int64_t rows = tokens.numel();
+  const DecodingStep step = state.tokens.next(tokens.device());
+  const Var x = trunk.step(tokens.reshape({rows, 1}), state.layers, step);
+  return logits(reshape(x, {rows, options.hidden_size})).value();
+}
+
+// Reads sequences from their beginning, behind the rows that are there.
+void LanguageModelSteps::read(const std::vector<Tokens>& histories, bool prefix) {
+  std::vector<int32_t> lengths;
+  size_t width = 0;
+  for (const Tokens& history : histories) {
+    lengths.push_back(static_cast<int32_t>(history.size()));
+    width = std::max(width, history.size());
+  }
+  std::vector<int32_t> ids(histories.size() * width);
+  for (size_t i = 0; i < histories.size(); ++i) {
+    std::copy(histories[i].begin(), histories[i].end(),
+              ids.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
+  const Shape shape{std::ssize(histories), static_cast<int64_t>(width)};
+  model_.add(Tensor::from(ids, shape, device()), lengths, prefix, state_);
+}
+
+// Where the positions end before the next token, the last half remains, that token included.
+bool LanguageModelSteps::shorten(Tokens& history) const {
+  const auto positions = static_cast<size_t>(model_.options.longest_sequence());
+  if (history.size() < positions) return false;
+  const auto kept = static_cast<std::ptrdiff_t>(std::max<size_t>(1, positions / 2) - 1);
+  history.erase(history.begin(), history.end() - kept);
+  return true;
+}
+
+void LanguageModelSteps::add(const std::vector<NewSentence>& sentences) {
+  const bool prefix = model_.options.prefix_lm;
+  std::vector<Tokens> fresh;
+  for (const NewSentence& sentence : sentences) {
+    const auto& prompt = sentence.prompt;
+    Tokens& history = histories_.emplace_back(prompt.begin(), prompt.end() - 1);
+    shorten(history);
+    fresh.push_back(history);
+    if (prefix) fresh.back().push_back(prompt.back());
+  }
+  read(fresh, prefix);
 }
 
 Tensor LanguageModelSteps::step(const std::vector<int32_t>& tokens) {
-  const size_t rows = histories_.size();
-  check(rows > 0 && !tokens.empty() && tokens.size() % rows == 0, "decoding",
-        "expected the same number of tokens for each of ", rows, " rows, got ", tokens.size(),
-        " tokens.");
-  size_t count = tokens.size() / rows;
-  Tensor prefixes;
-  if (model_.options.prefix_lm && histories_[0].empty()) {
-    prefixes = Tensor::full({static_cast<int64_t>(rows)}, static_cast<double>(count), DType::kInt32,
-                            model_.table.value().device());
-  }
-  for (size_t row = 0; row < rows; ++row) {
-    const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(row * count);
-    histories_[row].insert(histories_[row].end(), first,
-                           first + static_cast<std::ptrdiff_t>(count));
-  }
-  const auto positions = static_cast<size_t>(model_.options.longest_sequence());
-  if (histories_[0].size() > positions) {
-    const size_t kept = std::max<size_t>(1, positions / 2);
-    for (auto& history : histories_) {
-      history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(kept));
-    }
-    caches_.clear();
-    count = kept;
-  }
-  std::vector<int32_t> fed;
-  for (const auto& history : histories_) {
-    fed.insert(fed.end(), history.end() - static_cast<std::ptrdiff_t>(count), history.end());
-  }
-  const Device device = model_.table.value().device();
-  return model_.step(
-      Tensor::from(fed, {static_cast<int64_t>(rows), static_cast<int64_t>(count)}, device), caches_,
-      prefixes);
+  check(tokens.size() == histories_.size() && !tokens.empty(), "decoding",
+        "expected a token for each of ", histories_.size(), " rows, got ", tokens.size(), '.');
+  read_again();
+  for (size_t row = 0; row < tokens.size(); ++row) histories_[row].push_back(tokens[row]);
+  return model_.step(Tensor::from(tokens, {std::ssize(tokens)}, device()), state_);
 }
 
-void LanguageModelSteps::select(const std::vector<int32_t>&, const std::vector<int32_t>& rows) {
-  std::vector<std::vector<int32_t>> kept;
+// Rows whose positions end begin anew.
+void LanguageModelSteps::read_again() {
+  std::vector<int32_t> order;
+  std::vector<Tokens> shorter;
+  for (size_t row = 0; row < histories_.size(); ++row) {
+    const size_t place = shorten(histories_[row]) ? histories_.size() + shorter.size() : row;
+    if (place != row) shorter.push_back(histories_[row]);
+    order.push_back(static_cast<int32_t>(place));
+  }
+  if (shorter.empty()) return;
+  read(shorter, /*prefix=*/false);
+  state_.tokens.select(order);
+}
+
+void LanguageModelSteps::select(const std::vector<int32_t>& rows) {
+  std::vector<Tokens> kept;
   for (const int32_t row : rows) kept.push_back(histories_[static_cast<size_t>(row)]);
   histories_ = std::move(kept);
-  const Tensor ids =
-      Tensor::from(rows, {static_cast<int64_t>(rows.size())}, model_.table.value().device());
-  for (KeyValueCache& cache : caches_) cache.select(ids);
+  state_.tokens.select(rows);
 }
 
 SequenceClassifier::SequenceClassifier(const ModelOptions& o,

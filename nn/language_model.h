@@ -47,10 +47,16 @@ struct LanguageModel {
   /// hidden (..., D) -> logits (..., V).
   Var logits(const Var& hidden) const { return output(hidden); }
 
-  /// Feeds n tokens to each row: ids (R, n) -> logits (R, V) of the next one. Causal models only. A
-  /// prefix (R) or undefined counts for the first tokens, which must hold it whole.
-  Tensor step(const Tensor& ids, std::vector<KeyValueCache>& caches,
-              const Tensor& prefix_lengths = {}) const;
+  /// What decoding keeps of R sequences. Causal models only.
+  struct State {
+    std::vector<KeyValueCache> layers;
+    CacheRows tokens;
+  };
+  /// New sequences behind those of the state, which begin with the ids (B, T) up to lengths[b]. As a
+  /// `prefix` they see each other, and the last one's place is left for a step that feeds it again.
+  void add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix, State& state) const;
+  /// Feeds one token to each sequence (R) int32 and returns the logits of the next one (R, V).
+  Tensor step(const Tensor& tokens, State& state) const;
 
   ModelOptions options;
   Vocabulary vocabulary;
@@ -61,19 +67,24 @@ struct LanguageModel {
 };
 
 /// Feeds a causal model for a search (nn/decoding.h). When a sequence outgrows learned positions,
-/// its last half is read again and it goes on from there. With prefix_lm the tokens of the first
-/// step are the prompt, so that prompts must be equally long.
+/// its last half is read again and it goes on from there. With prefix_lm its prompt is the prefix.
 class LanguageModelSteps : public NextToken {
  public:
-  LanguageModelSteps(const LanguageModel& model, int64_t rows)
-      : model_(model), histories_(static_cast<size_t>(rows)) {}
+  explicit LanguageModelSteps(const LanguageModel& model) : model_(model) {}
+  void add(const std::vector<NewSentence>& sentences) override;
   Tensor step(const std::vector<int32_t>& tokens) override;
-  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override;
+  void select(const std::vector<int32_t>& rows) override;
 
  private:
+  using Tokens = std::vector<int32_t>;
+  void read(const std::vector<Tokens>& histories, bool prefix);
+  bool shorten(Tokens& history) const;
+  void read_again();
+  Device device() const { return model_.table.value().device(); }
+
   const LanguageModel& model_;
-  std::vector<std::vector<int32_t>> histories_;  ///< per row, the tokens in the caches
-  std::vector<KeyValueCache> caches_;
+  std::vector<Tokens> histories_;  ///< per row, the tokens that the state has
+  LanguageModel::State state_;
 };
 
 /// A trunk with a classifier of its first token (Devlin et al. 2019).

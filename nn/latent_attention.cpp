@@ -82,17 +82,20 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
   }
 }
 
-Var LatentAttention::turn(const Var& x, int64_t heads, int64_t position) const {
-  return rope(x, rope_angles.rows(position + x.shape()[1]).value(),
-              {.heads = heads, .position_offset = position, .layout = options.rope_layout});
+Var LatentAttention::turn(const Var& x, int64_t heads, const Positions& at) const {
+  return rope(x, rope_angles.rows(at.first + x.shape()[1]).value(),
+              {.heads = heads,
+               .position_offset = at.first,
+               .position_offsets = at.firsts,
+               .layout = options.rope_layout});
 }
 
-LatentAttention::Queries LatentAttention::queries(const Var& x, int64_t position) const {
+LatentAttention::Queries LatentAttention::queries(const Var& x, const Positions& position) const {
   const Var source = q_down ? (*q_norm)((*q_down)(x)) : x;
   return {q(source), q_rope ? turn((*q_rope)(source), options.heads, position) : Var()};
 }
 
-LatentAttention::Latents LatentAttention::compress(const Var& x, int64_t position) const {
+LatentAttention::Latents LatentAttention::compress(const Var& x, const Positions& position) const {
   return {kv_norm(kv_down(x)), k_rope ? turn((*k_rope)(x), 1, position) : Var()};
 }
 
@@ -108,7 +111,7 @@ Var LatentAttention::operator()(const Var& x, const Tensor& lengths, bool causal
                  .relative_bias = context.relative_bias});
 }
 
-Var LatentAttention::attend(const Var& x, int64_t position, const Latents& latents,
+Var LatentAttention::attend(const Var& x, const Positions& position, const Latents& latents,
                             AttentionOptions attention_options) const {
   const int64_t heads = options.heads;
   attention_options.heads = heads;
@@ -126,7 +129,8 @@ Var LatentAttention::attend(const Var& x, int64_t position, const Latents& laten
   return out(attention(query, key, v_up(latents.latent), attention_options));
 }
 
-Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& packed,
+Var LatentAttention::attend_absorbed(const Var& x, const Positions& position,
+                                     const Var& packed,
                                      AttentionOptions attention_options) const {
   const int64_t batch = x.shape()[0], length = x.shape()[1], rows = batch * length;
   const int64_t heads = options.heads, latent_size = options.kv_latent_size;
@@ -151,21 +155,20 @@ Var LatentAttention::attend_absorbed(const Var& x, int64_t position, const Var& 
   return out(reshape(permute(values, {1, 0, 2}), {batch, length, heads * options.value_head_size}));
 }
 
-Var LatentAttention::step(const Var& x, KeyValueCache& cache,
+Var LatentAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
                           const AttentionContext& context) const {
-  const int64_t count = x.shape()[1], position = cache.length;
-  const Latents latents = compress(x, position);
-  cache.append(latents.packed().value());
+  const Latents latents = compress(x, step.positions);
+  const Tensor packed = latents.packed().value();
+  cache.write(packed, 0, packed.shape()[2], step);
   AttentionOptions how{
       .causal = true, .window = options.window, .relative_bias = context.relative_bias};
-  if (position == 0) {
+  if (step.reads_prompts()) {
     how.prefix_lengths = context.prefix_lengths;
-    return attend(x, 0, latents, how);
+    return attend(x, step.positions, latents, how);
   }
-  check(count == 1, "attention", "expected one token per step after the first, got ", count, '.');
-  // The cache has room for more tokens than it holds.
-  how.used_keys = cache.length;
-  return attend_absorbed(x, position, cache.kv, how);
+  how.key_rows = step.key_rows;
+  how.key_lengths = step.lengths;
+  return attend_absorbed(x, step.positions, cache.kv, how);
 }
 
 }  // namespace tapestry

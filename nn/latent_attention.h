@@ -46,7 +46,8 @@ struct LatentAttention {
   Var operator()(const Var& x, const Tensor& lengths, bool causal,
                  const AttentionContext& context = {}) const;
   /// As SelfAttention::step().
-  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const;
+  Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+           const AttentionContext& context = {}) const;
 
   /// The source of keys and values.
   struct Latents {
@@ -56,15 +57,15 @@ struct LatentAttention {
     Var packed() const { return rope_key.defined() ? concat({rope_key, latent}, 2) : latent; }
   };
   /// x (B, S, D), its first token at `position`.
-  Latents compress(const Var& x, int64_t position) const;
+  Latents compress(const Var& x, const Positions& position) const;
   /// x (B, T, D), from `position` on, attends to keys and values that are computed in full. Used in
   /// training.
-  Var attend(const Var& x, int64_t position, const Latents& latents,
+  Var attend(const Var& x, const Positions& position, const Latents& latents,
              AttentionOptions attention) const;
   /// The same with the up-projections absorbed: q . W_uk c = (W_uk^T q) . c, and W_uv is applied to
   /// the weighted sum of latents. All heads read `packed` (B, S, R + C) directly, so for one query
   /// only memory is the limit.
-  Var attend_absorbed(const Var& x, int64_t position, const Var& packed,
+  Var attend_absorbed(const Var& x, const Positions& position, const Var& packed,
                       AttentionOptions attention) const;
 
   Options options;  ///< with sizes of 0 replaced by their meaning
@@ -82,8 +83,8 @@ struct LatentAttention {
     Var content;  ///< (B, T, H * K)
     Var rotary;   ///< (B, T, H * R), rotated; undefined if R = 0
   };
-  Queries queries(const Var& x, int64_t position) const;
-  Var turn(const Var& x, int64_t heads, int64_t position) const;
+  Queries queries(const Var& x, const Positions& position) const;
+  Var turn(const Var& x, int64_t heads, const Positions& position) const;
 };
 
 }  // namespace tapestry

@@ -17,9 +17,10 @@ struct LayerAttention {
                  const AttentionContext& context = {}) const {
     return std::visit([&](const auto& f) { return f(x, lengths, causal, context); }, kind);
   }
-  /// n more tokens x (R, n, D) after those in the cache.
-  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const {
-    return std::visit([&](const auto& f) { return f.step(x, cache, context); }, kind);
+  /// What a step of decoding feeds, x (R, n, D).
+  Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+           const AttentionContext& context = {}) const {
+    return std::visit([&](const auto& f) { return f.step(x, cache, step, context); }, kind);
   }
 
   std::variant<SelfAttention, LatentAttention> kind;

@@ -34,6 +34,16 @@ class PositionTable {
   std::shared_ptr<State> state_;
 };
 
+/// Where the first tokens of a batch stand.
+struct Positions {
+  Positions(int64_t first = 0) : first(first) {}  // NOLINT: a number stands for all rows
+  /// `firsts` (B) int32, each at most `most`.
+  Positions(Tensor firsts, int64_t most) : first(most), firsts(std::move(firsts)) {}
+
+  int64_t first;       ///< of all rows, or the last of them
+  Tensor firsts = {};  ///< (B) of each row, or undefined
+};
+
 /// The table of rope() for heads of `size` (nn/layers.h, rope_table), on the device of `scope`.
 PositionTable rotary_positions(int64_t rows, int64_t size, const RopeFrequencies& w,
                                const ParamScope& scope);

@@ -87,19 +87,6 @@ AttentiveGru::AttentiveGru(const Options& o, const ParamScope& scope)
       score((scope / "attention" / "score")
                 .create("weight", {o.hidden_size}, Init::xavier(1, o.hidden_size))) {}
 
-AttentionWeights AttentiveGru::attend(const Var& h, const Memory& memory) const {
-  const int64_t rows = h.shape()[0], sentences = memory.keys.shape()[0];
-  if (rows == sentences) {
-    return additive_attention(query(h), memory.keys, memory.values, score, memory.lengths);
-  }
-  // The beams of a sentence are the queries of one attention, so its memory is not repeated.
-  const Var beams = reshape(query(h), {sentences, rows / sentences, h.shape()[1]});
-  const auto [out, weights] =
-      additive_attention(beams, memory.keys, memory.values, score, memory.lengths);
-  return {reshape(out, {rows, memory.values.shape()[2]}),
-          reshape(weights, {rows, memory.keys.shape()[1]})};
-}
-
 namespace {
 
 const ModelOptions& validated(const ModelOptions& o) {
@@ -197,39 +184,75 @@ CrossEntropy RnnAttention::loss(const Batch& batch, CrossEntropyOptions options)
   return words.output.loss(states, batch.target_out, options);
 }
 
-RnnAttention::State RnnAttention::start(const Tensor& source, const Tensor& source_lengths) const {
-  const Var memory = encode(source, source_lengths);
-  State state;
-  state.memory = first_layer.remember(memory, source_lengths);
-  const Var starts = initial_states(memory);
-  const int64_t size = options.hidden_size;
-  for (int64_t i = 0; i < options.decoder_layers; ++i) {
-    state.layers.push_back(slice(starts, 1, i * size, (i + 1) * size).value());
-  }
-  return state;
-}
-
 namespace {
 
-// Each of the rows `repeat` times, side by side.
-Tensor repeat_rows(const Tensor& x, int64_t repeat) {
-  const int64_t rows = x.shape()[0];
-  std::vector<int32_t> parents(static_cast<size_t>(rows * repeat));
-  for (size_t i = 0; i < parents.size(); ++i) {
-    parents[i] = static_cast<int32_t>(static_cast<int64_t>(i) / repeat);
+// (B, S, E) with zeros up to `length` on its second axis.
+Var lengthened(const Var& x, int64_t length) {
+  const int64_t missing = length - x.shape()[1];
+  if (missing == 0) return x;
+  const Var zeros = Tensor::zeros(x.shape().with(1, missing), x.dtype(), x.value().device());
+  return concat({x, zeros}, 1);
+}
+
+Tensor ids_on(Device device, const std::vector<int32_t>& values) {
+  return Tensor::from(values, {static_cast<int64_t>(values.size())}, device);
+}
+
+// Leaves out what no sequence reads any more.
+void forget_unread(AttentiveGru::Memory& memory, std::vector<int32_t>& memories) {
+  std::vector<int32_t> number(static_cast<size_t>(memory.keys.shape()[0]), -1), kept;
+  for (int32_t& m : memories) {
+    int32_t& place = number[static_cast<size_t>(m)];
+    if (place < 0) {
+      place = static_cast<int32_t>(kept.size());
+      kept.push_back(m);
+    }
+    m = place;
   }
-  return gather_rows(x, Tensor::from<int32_t>(parents, {rows * repeat}, x.device()));
+  const Tensor rows = ids_on(memory.keys.value().device(), kept);
+  memory.values = gather_rows(memory.values.value(), rows);
+  memory.keys = gather_rows(memory.keys.value(), rows);
+  const std::vector<int32_t> lengths = memory.lengths.to_vector<int32_t>();
+  for (int32_t& m : kept) m = lengths[static_cast<size_t>(m)];
+  memory.lengths = ids_on(rows.device(), kept);
 }
 
 }  // namespace
 
+void RnnAttention::add(const Tensor& source, const Tensor& source_lengths, State& state) const {
+  const Var values = encode(source, source_lengths), starts = initial_states(values);
+  const int64_t size = options.hidden_size;
+  AttentiveGru::Memory fresh = first_layer.remember(values, source_lengths);
+  const bool joins = !state.memories.empty();
+  auto before = static_cast<int32_t>(0);
+  if (joins) {
+    AttentiveGru::Memory& memory = state.memory;
+    forget_unread(memory, state.memories);
+    before = static_cast<int32_t>(memory.keys.shape()[0]);
+    const int64_t length = std::max(memory.keys.shape()[1], fresh.keys.shape()[1]);
+    const auto together = [length](const Var& a, const Var& b) {
+      return concat({lengthened(a, length), lengthened(b, length)}, 0);
+    };
+    std::vector<int32_t> lengths = memory.lengths.to_vector<int32_t>();
+    for (const int32_t more : fresh.lengths.to_vector<int32_t>()) lengths.push_back(more);
+    fresh = {together(memory.values, fresh.values), together(memory.keys, fresh.keys),
+             ids_on(source.device(), lengths)};
+  }
+  state.memory = fresh;
+  for (int32_t b = 0; b < source.shape()[0]; ++b) state.memories.push_back(before + b);
+  state.layers.resize(static_cast<size_t>(options.decoder_layers));
+  for (int64_t i = 0; i < options.decoder_layers; ++i) {
+    Tensor& h = state.layers[static_cast<size_t>(i)];
+    const Var start = slice(starts, 1, i * size, (i + 1) * size);
+    h = joins ? concat({h, start}, 0).value() : start.value();
+  }
+}
+
 Tensor RnnAttention::step(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel(), size = options.hidden_size;
-  if (state.position == 0) {  // the first step shows the number of beams
-    for (Tensor& h : state.layers) h = repeat_rows(h, rows / h.shape()[0]);
-  }
   const Var word = reshape(embed(tokens.reshape({rows, 1}), words.target), {rows, size});
-  const auto [context, weights] = first_layer.attend(state.layers[0], state.memory);
+  const auto [context, weights] = first_layer.attend(state.layers[0], state.memory,
+                                                     ids_on(tokens.device(), state.memories));
   Var x = first_layer.step(first_layer.word(word), context, state.layers[0]);
   state.layers[0] = x.value();
   for (size_t i = 0; i < upper_layers.size(); ++i) {
@@ -237,20 +260,17 @@ Tensor RnnAttention::step(const Tensor& tokens, State& state) const {
     state.layers[i + 1] = x.value();
   }
   state.weights = weights.value();
-  ++state.position;
   return logits(hidden(x, context, word)).value();
 }
 
-void RnnAttention::State::select_rows(const Tensor& rows) {
+void RnnAttention::State::select(std::span<const int32_t> sequences) {
+  std::vector<int32_t> selected;
+  for (const int32_t i : sequences) selected.push_back(memories.at(static_cast<size_t>(i)));
+  memories = std::move(selected);
+  if (layers.empty() || memories.empty()) return;
+  const Tensor rows = Tensor::from(std::vector<int32_t>(sequences.begin(), sequences.end()),
+                                   {std::ssize(sequences)}, layers[0].device());
   for (Tensor& h : layers) h = gather_rows(h, rows);
-  if (weights.defined()) weights = gather_rows(weights, rows);
-}
-
-void RnnAttention::State::select(const Tensor& sentences, const Tensor& rows) {
-  select_rows(rows);
-  memory.values = gather_rows(memory.values.value(), sentences);
-  memory.keys = gather_rows(memory.keys.value(), sentences);
-  memory.lengths = gather_ids(memory.lengths, sentences);
 }
 
 }  // namespace tapestry

@@ -52,9 +52,11 @@ struct AttentiveGru {
   Memory remember(const Var& values, const Tensor& lengths) const {
     return {values, key(values), lengths};
   }
-  /// Attends with the states h (R, D), R a multiple of B, the rows of a sentence side by side ->
-  /// context (R, E), weights (R, S).
-  AttentionWeights attend(const Var& h, const Memory& memory) const;
+  /// Attends with the states h (R, D), row r to batch element rows[r] of the memory, or to its own
+  /// if `rows` is undefined -> context (R, E), weights (R, S).
+  AttentionWeights attend(const Var& h, const Memory& memory, const Tensor& rows = {}) const {
+    return additive_attention(query(h), memory.keys, memory.values, score, memory.lengths, rows);
+  }
   /// word_gates (R, 3D) = word(x) -> the next states (R, D).
   Var step(const Var& word_gates, const Var& context_drawn, const Var& h) const {
     return recurrence.step(word_gates + context(context_drawn), h);
@@ -87,20 +89,19 @@ struct RnnAttention {
   /// Cross-entropy of target_out; padding is ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
-  /// Decoding state of B sentences, R = B * beams rows.
+  /// What decoding keeps of R target sequences.
   struct State {
-    std::vector<Tensor> layers;  ///< (R, D) each; before the first step (B, D)
+    std::vector<Tensor> layers;  ///< (R, D) each
     AttentiveGru::Memory memory;
-    Tensor weights;  ///< (R, S): attention weights of the last step
-    int64_t position = 0;
+    std::vector<int32_t> memories;  ///< (R): the batch element of the memory that each reads
+    Tensor weights;                 ///< (R, S): attention weights of the last step
 
-    Device device() const { return memory.values.value().device(); }
-    /// New sentence i is old sentence sentences[i], new row i is old row rows[i].
-    void select(const Tensor& sentences, const Tensor& rows);
-    void select_rows(const Tensor& rows);
+    /// New sequence i is old sequence sequences[i].
+    void select(std::span<const int32_t> sequences);
   };
-  State start(const Tensor& source, const Tensor& source_lengths) const;
-  /// Feeds one token to each row (R) int32 and returns the logits of the next one (R, V).
+  /// B sequences without tokens behind those of the state, one for each source.
+  void add(const Tensor& source, const Tensor& source_lengths, State& state) const;
+  /// Feeds one token to each sequence (R) int32 and returns the logits of the next one (R, V).
   Tensor step(const Tensor& tokens, State& state) const;
 
   ModelOptions options;

@@ -46,30 +46,23 @@ Tensor set_of(const std::vector<int32_t>& tokens, int64_t vocab) {
 // Without rules and draws the device finds the tokens.
 void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const SearchTask& task,
                 size_t count, std::vector<std::vector<Candidate>>& candidates) {
-  std::vector<int32_t> wanted;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    if (!rows[r].idle) wanted.push_back(static_cast<int32_t>(r));
-  }
-  if (wanted.empty()) return;
+  if (rows.empty()) return;
   const int64_t vocab = logits.shape()[1];
   const int64_t pairs = std::min(vocab, static_cast<int64_t>(count));
   const bool bans = !task.banned.empty();
   const Tensor banned = bans ? set_of(task.banned, vocab).to(logits.device()) : Tensor();
-  const TopLogitsShape shape{std::ssize(wanted), vocab, pairs};
-  const Tensor numbers = Tensor::empty({shape.rows}, DType::kInt32, logits.device());
-  numbers.copy_from_host(wanted.data());
+  const TopLogitsShape shape{std::ssize(rows), vocab, pairs};
   const Tensor top = Tensor::empty({shape.rows, 1 + 2 * pairs}, DType::kFloat64, logits.device());
   dispatch(logits, [&](auto device, auto type) {
     using T = decltype(type);
-    kernels::top_logits(device, shape, numbers.data<int32_t>(), logits.data<T>(),
+    kernels::top_logits(device, shape, logits.data<T>(),
                         bans ? banned.data<int32_t>() : nullptr, top.data<double>());
   });
   const Tensor host = top.to(Device{});
-  for (int64_t i = 0; i < shape.rows; ++i) {
-    const int32_t r = wanted[static_cast<size_t>(i)];
-    const SearchRow& row = rows[r];
-    std::vector<Candidate>& found = candidates[r];
-    const double* const result = host.data<double>() + i * (1 + 2 * pairs);
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    const SearchRow& row = rows[static_cast<size_t>(r)];
+    std::vector<Candidate>& found = candidates[static_cast<size_t>(r)];
+    const double* const result = host.data<double>() + r * (1 + 2 * pairs);
     const double shift = row.log_probability - checked(result[0], row);
     if (row.only < 0) take_pairs(result + 1, pairs, shift, row.beam, found);
     if (!found.empty()) continue;
@@ -84,10 +77,9 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
 void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask& task,
                      const SearchOptions& options, size_t count, std::vector<Candidate>& found) {
   const auto vocab = std::ssize(z), pairs = std::min(vocab, static_cast<int64_t>(count));
-  const int32_t only_row = 0;
   Scratch<double> top(1 + 2 * pairs);
   const auto find = [&](int64_t number) {
-    kernels::top_logits(Cpu{}, {1, vocab, number}, &only_row, z.data(), nullptr, top.data());
+    kernels::top_logits(Cpu{}, {1, vocab, number}, z.data(), nullptr, top.data());
   };
   apply_penalties(z, row.context, options);
   find(1);
@@ -133,7 +125,6 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
   }
   const Tensor host = logits.to(Device{}).to(wider(logits.dtype()));
   parallel_for(static_cast<int64_t>(rows.size()), [&](int64_t r) {
-    if (rows[r].idle) return;
     dispatch_floating(Cpu{}, host.dtype(), [&](auto type) {
       const auto* z = host.data<decltype(type)>() + r * vocab;
       Scratch<double> copy(vocab);
@@ -175,7 +166,6 @@ std::span<const int32_t> Prompts::source(int64_t sentence) const {
 }
 
 int32_t Prompts::only(int64_t sentence, int64_t length) const {
-  if (length < 1) return -1;
   if (!task_.prefixes.empty() && length <= std::ssize(task_.prefixes[sentence])) {
     return task_.prefixes[sentence][length - 1];
   }
@@ -184,12 +174,6 @@ int32_t Prompts::only(int64_t sentence, int64_t length) const {
 
 int64_t Prompts::sequence_id(int64_t sentence) const {
   return task_.sequence_ids.empty() ? sentence : task_.sequence_ids[sentence];
-}
-
-int64_t Prompts::shortest() const {
-  size_t tokens = (*this)[0].size();
-  for (int64_t i = 1; i < task_.sentences; ++i) tokens = std::min(tokens, (*this)[i].size());
-  return static_cast<int64_t>(tokens);
 }
 
 }  // namespace tapestry

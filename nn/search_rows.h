@@ -33,7 +33,6 @@ struct SearchRow {
   int32_t beam = 0;
   int64_t sequence_id = 0;
   int32_t only = -1;  ///< the one token that may follow; -1: any
-  bool idle = false;  ///< still reads its prompt, or is impossible: no candidates
 };
 
 /// The candidates of each row of logits (R, V), best first: the `count` most probable allowed
@@ -55,10 +54,8 @@ class Prompts {
   std::span<const int32_t> source(int64_t sentence) const;
   int64_t sequence_id(int64_t sentence) const;
   /// The one token that may be number `length`, from 1, of a sentence's output: the prefix's, or
-  /// eos where the limit forces it. -1: any may, or the prompt is still read (length < 1).
+  /// eos where the limit forces it. -1: any may.
   int32_t only(int64_t sentence, int64_t length) const;
-  /// The number of tokens that the first step reads.
-  int64_t shortest() const;
 
  private:
   const SearchTask& task_;

@@ -23,16 +23,12 @@ Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memo
   return feed_forward_norm(c, feed_forward);
 }
 
-Var DecoderLayer::step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache,
-                       const AttentionContext& context) const {
+Var DecoderLayer::step(const Var& x, DecoderLayerCache& cache, const DecodingStep& step,
+                       const DecodingStep& memory, const AttentionContext& context) const {
   const Var h = self_attention_norm(
-      x, [&](const Var& x) { return self_attention.step(x, cache.self, context); });
-  // The beams of a sentence are the queries of one attention, so its memory is not repeated.
-  const int64_t sentences = memory_lengths.numel(), rows = x.shape()[0], size = x.shape()[2];
-  const Var c = cross_attention_norm(h, [&](const Var& h) {
-    const Var beams = reshape(h, {sentences, rows / sentences, size});
-    return reshape(cross_attention.attend(beams, cache.memory_kv, memory_lengths), {rows, 1, size});
-  });
+      x, [&](const Var& x) { return self_attention.step(x, cache.self, step, context); });
+  const Var c = cross_attention_norm(
+      h, [&](const Var& h) { return cross_attention.step(h, cache.memory, memory); });
   return feed_forward_norm(c, feed_forward);
 }
 
@@ -89,39 +85,37 @@ CrossEntropy EncoderDecoder::loss(const Batch& batch, CrossEntropyOptions option
   return words.output.loss(hidden, batch.target_out, options);
 }
 
-EncoderDecoder::State EncoderDecoder::start(const Tensor& source,
-                                            const Tensor& source_lengths) const {
+void EncoderDecoder::add(const Tensor& source, const Tensor& source_lengths, State& state) const {
+  const Device device = source.device();
+  const int64_t width = source.shape()[1];
+  const std::vector<int32_t> lengths = source_lengths.to_vector<int32_t>();
+  const DecodingStep memories = state.memories.add(lengths, width, device);
+  state.tokens.add(std::vector<int32_t>(lengths.size(), 0), 0, device);
+  state.layers.resize(decoder_layers.size());
   const Var memory = encode(source, source_lengths);
-  State state;
-  state.memory_lengths = source_lengths;
-  for (const DecoderLayer& layer : decoder_layers) {
-    state.layers.push_back({{}, layer.cross_attention.kv(memory)});
+  for (size_t i = 0; i < decoder_layers.size(); ++i) {
+    const Tensor kv = decoder_layers[i].cross_attention.kv(memory).value();
+    state.layers[i].memory.write(kv, 0, kv.shape()[2], memories);
   }
-  return state;
 }
 
 Tensor EncoderDecoder::step(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel();
-  Var x = target_embedding(tokens.reshape({rows, 1}), state.position);
-  const AttentionContext context{.relative_bias = decoder_positions.bias(state.position + 1)};
+  const Device device = tokens.device();
+  const DecodingStep step = state.tokens.next(device), memory = state.memories.held(device);
+  Var x = target_embedding(tokens.reshape({rows, 1}), step.positions);
+  const AttentionContext context{.relative_bias =
+                                     decoder_positions.bias(step.positions.first + 1)};
   for (size_t i = 0; i < decoder_layers.size(); ++i) {
-    x = decoder_layers[i].step(x, state.memory_lengths, state.layers[i], context);
+    x = decoder_layers[i].step(x, state.layers[i], step, memory, context);
   }
   for (const Norm& norm : decoder_norm) x = norm(x);
-  ++state.position;
   return logits(reshape(x, {rows, options.hidden_size})).value();
 }
 
-void EncoderDecoder::State::select_rows(const Tensor& rows) {
-  for (DecoderLayerCache& layer : layers) layer.self.select(rows);
-}
-
-void EncoderDecoder::State::select(const Tensor& sentences, const Tensor& rows) {
-  select_rows(rows);
-  for (DecoderLayerCache& layer : layers) {
-    layer.memory_kv = gather_rows(layer.memory_kv.value(), sentences);
-  }
-  memory_lengths = gather_ids(memory_lengths, sentences);
+void EncoderDecoder::State::select(std::span<const int32_t> sequences) {
+  tokens.select(sequences);
+  memories.select(sequences);
 }
 
 }  // namespace tapestry

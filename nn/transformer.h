@@ -17,8 +17,7 @@ struct Vocabulary {
 
 /// The state of a decoder layer between two steps of decoding.
 struct DecoderLayerCache {
-  KeyValueCache self;
-  Var memory_kv;  ///< (B, S, 2G * K)
+  KeyValueCache self, memory;
 };
 
 struct DecoderLayer {
@@ -26,9 +25,9 @@ struct DecoderLayer {
   /// The context is that of the self-attention.
   Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
                  const AttentionContext& context = {}) const;
-  /// One more token of each row: x (R, 1, D), R = B * beams, the rows of a sentence side by side.
-  Var step(const Var& x, const Tensor& memory_lengths, DecoderLayerCache& cache,
-           const AttentionContext& context = {}) const;
+  /// One more token of each sequence: x (R, 1, D), with the memory that each has.
+  Var step(const Var& x, DecoderLayerCache& cache, const DecodingStep& step,
+           const DecodingStep& memory, const AttentionContext& context = {}) const;
 
   LayerAttention self_attention;
   Residual self_attention_norm;
@@ -70,18 +69,17 @@ struct EncoderDecoder {
   /// Cross-entropy of target_out; what has no target is ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
-  /// Decoding state of B sentences, R = B * beams rows.
+  /// What decoding keeps of R target sequences: their tokens and their sources.
   struct State {
     std::vector<DecoderLayerCache> layers;
-    Tensor memory_lengths;  ///< (B)
-    int64_t position = 0;
+    CacheRows tokens, memories;
 
-    /// New sentence i is old sentence sentences[i], new row i is old row rows[i].
-    void select(const Tensor& sentences, const Tensor& rows);
-    void select_rows(const Tensor& rows);
+    /// New sequence i is old sequence sequences[i].
+    void select(std::span<const int32_t> sequences);
   };
-  State start(const Tensor& source, const Tensor& source_lengths) const;
-  /// Feeds one token to each row (R) int32 and returns the logits of the next one (R, V).
+  /// B sequences without tokens behind those of the state, one for each source.
+  void add(const Tensor& source, const Tensor& source_lengths, State& state) const;
+  /// Feeds one token to each sequence (R) int32 and returns the logits of the next one (R, V).
   Tensor step(const Tensor& tokens, State& state) const;
 
   ModelOptions options;

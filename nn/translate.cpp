@@ -9,45 +9,59 @@
 namespace tapestry {
 namespace {
 
-Device device_of(const EncoderDecoder::State& state) { return state.memory_lengths.device(); }
-Device device_of(const RnnAttention::State& state) { return state.device(); }
+// The sentences of an input in host memory.
+struct Sources {
+  std::vector<int32_t> ids, lengths;
+  int64_t width;
+  Device device;
 
-// A model of source and target that decodes by start() and step().
+  explicit Sources(const TranslationInput& input)
+      : ids(input.source.to_vector<int32_t>()),
+        lengths(input.lengths.to_vector<int32_t>()),
+        width(input.source.shape()[1]),
+        device(input.source.device()) {}
+};
+
+// A model of source and target that decodes by add() and step(). A translation starts from only
+// bos, so it reads no prompt.
 template <class Model>
 class ModelSteps : public NextToken {
  public:
-  ModelSteps(const Model& model, const Tensor& source, const Tensor& lengths)
-      : model_(model), state_(model.start(source, lengths)), sentences_(lengths.numel()) {}
+  ModelSteps(const Model& model, const Sources& sources) : model_(model), sources_(sources) {}
 
-  // One token per row: a translation starts from only bos.
-  Tensor step(const std::vector<int32_t>& tokens) override {
-    return model_.step(ids(tokens), state_);
-  }
-
-  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
-    const Tensor row_ids = ids(rows);
-    if (static_cast<int64_t>(sentences.size()) == sentences_) {
-      state_.select_rows(row_ids);  // no sentence has left: the memory stays
-    } else {
-      state_.select(ids(sentences), row_ids);
+  void add(const std::vector<NewSentence>& sentences) override {
+    std::vector<int32_t> lengths;
+    int64_t width = 1;
+    for (const NewSentence& s : sentences) {
+      lengths.push_back(sources_.lengths.at(static_cast<size_t>(s.index)));
+      width = std::max<int64_t>(width, lengths.back());
     }
-    sentences_ = static_cast<int64_t>(sentences.size());
+    std::vector<int32_t> ids;
+    for (const NewSentence& s : sentences) {
+      const auto first = sources_.ids.begin() + s.index * sources_.width;
+      ids.insert(ids.end(), first, first + width);
+    }
+    const int64_t count = std::ssize(sentences);
+    model_.add(Tensor::from(ids, {count, width}, sources_.device),
+               Tensor::from(lengths, {count}, sources_.device), state_);
   }
+
+  Tensor step(const std::vector<int32_t>& tokens) override {
+    return model_.step(Tensor::from(tokens, {std::ssize(tokens)}, sources_.device), state_);
+  }
+
+  void select(const std::vector<int32_t>& rows) override { state_.select(rows); }
 
  private:
-  Tensor ids(const std::vector<int32_t>& values) const {
-    return Tensor::from(values, {static_cast<int64_t>(values.size())}, device_of(state_));
-  }
-
   const Model& model_;
+  const Sources& sources_;
   typename Model::State state_;
-  int64_t sentences_;
 };
 
-std::unique_ptr<NextToken> steps_of(const PairModel& model, const TranslationInput& input) {
+std::unique_ptr<NextToken> steps_of(const PairModel& model, const Sources& sources) {
   return std::visit(
       [&]<class Model>(const Model* m) -> std::unique_ptr<NextToken> {
-        return std::make_unique<ModelSteps<Model>>(*m, input.source, input.lengths);
+        return std::make_unique<ModelSteps<Model>>(*m, sources);
       },
       model);
 }
@@ -96,36 +110,49 @@ int64_t longest_sequence(const PairModels& models) {
   return longest;
 }
 
-std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
-                                               const TranslationInput& input,
-                                               const SearchOptions& options) {
+void translate(const PairModels& models, const TranslationInput& input,
+               const SearchOptions& options, const TranslationDone& done) {
   options.validate();
   check(!models.models.empty(), "translate", "expected a model, got none.");
+  const Sources sources(input);
   SearchTask task;
   task.sentences = input.source.shape()[0];
+  task.sentences_at_once = input.sentences_at_once;
   task.bos_id = input.ids.start;
   task.eos_id = input.ids.eos;
   task.banned = input.ids.banned;
   task.sequence_ids = input.sequence_ids;
   task.prefixes = input.prefixes;
   task.token_log_probabilities = input.token_log_probabilities;
-  const int64_t longest = longest_sequence(models), width = input.source.shape()[1];
-  const std::vector<int32_t> lengths = input.lengths.to_vector<int32_t>();
+  const int64_t longest = longest_sequence(models);
+  const std::vector<int32_t>& lengths = sources.lengths;
   for (size_t i = 0; i < lengths.size(); ++i) {
     const int64_t prefix = input.prefixes.empty() ? 0 : std::ssize(input.prefixes.at(i));
     task.max_lengths.push_back(length_limit(lengths[i], prefix, longest, options));
   }
   if (options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared) {
-    const std::vector<int32_t> ids = input.source.to_vector<int32_t>();
     for (size_t i = 0; i < lengths.size(); ++i) {
-      task.sources.push_back(
-          words_of(ids, static_cast<int64_t>(i), width, lengths[i], input.ids.eos));
+      task.sources.push_back(words_of(sources.ids, static_cast<int64_t>(i), sources.width,
+                                      lengths[i], input.ids.eos));
     }
   }
-  std::vector<std::unique_ptr<NextToken>> members;
-  members.reserve(models.models.size());
-  for (const PairModel& model : models.models) members.push_back(steps_of(model, input));
-  return search(*ensemble_of(std::move(members), models.weights), task, options);
+  const auto model = [&] {
+    std::vector<std::unique_ptr<NextToken>> members;
+    members.reserve(models.models.size());
+    for (const PairModel& model : models.models) members.push_back(steps_of(model, sources));
+    return ensemble_of(std::move(members), models.weights);
+  };
+  search_together(model, task, options, {}, done, sources.device);
+}
+
+std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
+                                               const TranslationInput& input,
+                                               const SearchOptions& options) {
+  std::vector<std::vector<Hypothesis>> results(static_cast<size_t>(input.source.shape()[0]));
+  translate(models, input, options, [&](int64_t sentence, std::vector<Hypothesis> hypotheses) {
+    results[static_cast<size_t>(sentence)] = std::move(hypotheses);
+  });
+  return results;
 }
 
 Var pair_logits(const PairModel& model, const PairInput& input) {

@@ -41,7 +41,11 @@ struct TranslationInput {
   std::vector<int64_t> sequence_ids = {};           ///< as in SearchTask
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
   bool token_log_probabilities = false;             ///< as in SearchTask
+  int64_t sentences_at_once = 0;  ///< of each thread that translates, as in SearchTask
 };
+
+/// Hears a sentence as soon as it is translated, of one thread at a time.
+using TranslationDone = std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)>;
 
 /// The n best hypotheses of each sentence. With one vocabulary for both sides the repetition
 /// penalty counts the source's tokens, but for eos. A prefix raises the limit of its sentence where
@@ -49,6 +53,8 @@ struct TranslationInput {
 std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
                                                const TranslationInput& input,
                                                const SearchOptions& options);
+void translate(const PairModels& models, const TranslationInput& input,
+               const SearchOptions& options, const TranslationDone& done);
 
 /// A batch of pairs.
 struct PairInput {

@@ -36,10 +36,12 @@ InputEmbedding::InputEmbedding(const ModelOptions& o, const Var& table, const Pa
   }
 }
 
-Var InputEmbedding::operator()(const Tensor& ids, int64_t offset, const Tensor& segments) const {
+Var InputEmbedding::operator()(const Tensor& ids, const Positions& at,
+                               const Tensor& segments) const {
   EmbeddingOptions at_offset = options;
-  at_offset.position_offset = offset;
-  const Var rows = positions.rows(offset + ids.shape()[1]);
+  at_offset.position_offset = at.first;
+  at_offset.position_offsets = at.firsts;
+  const Var rows = positions.rows(at.first + ids.shape()[1]);
   if (!segment_table.defined() && norm.empty()) return embedding(ids, table, rows, at_offset);
   at_offset.dropout = 0;  // dropout comes last, after the sum
   Var x = embedding(ids, table, rows, at_offset);
@@ -64,9 +66,10 @@ Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal,
   return feed_forward_norm(h, feed_forward);
 }
 
-Var EncoderLayer::step(const Var& x, KeyValueCache& cache, const AttentionContext& context) const {
-  const Var h =
-      self_attention_norm(x, [&](const Var& x) { return self_attention.step(x, cache, context); });
+Var EncoderLayer::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+                       const AttentionContext& context) const {
+  const Var h = self_attention_norm(
+      x, [&](const Var& x) { return self_attention.step(x, cache, step, context); });
   return feed_forward_norm(h, feed_forward);
 }
 
@@ -101,14 +104,13 @@ Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& se
   return stack(embedding(ids, 0, segments), lengths, context);
 }
 
-Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches,
+Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,
                 AttentionContext context) const {
   check(stack.causal, "trunk", "only a causal model can be fed step by step.");
   caches.resize(stack.layers.size());
-  const int64_t before = caches.empty() ? 0 : caches[0].length;
-  context.relative_bias = stack.relative_positions.bias(before + ids.shape()[1]);
-  Var x = embedding(ids, before);
-  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i], context);
+  context.relative_bias = stack.relative_positions.bias(step.positions.first + ids.shape()[1]);
+  Var x = embedding(ids, step.positions);
+  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i], step, context);
   for (const Norm& f : stack.norm) x = f(x);
   return x;
 }

@@ -19,9 +19,9 @@ PositionTable position_table(const ModelOptions& options, const ParamScope& scop
 /// Token embedding with positions, segments, norm and dropout.
 struct InputEmbedding {
   InputEmbedding(const ModelOptions& options, const Var& table, const ParamScope& scope);
-  /// ids (B, T), the first column at position `offset`; segments (B, T) in [0, type_vocab_size), or
-  /// undefined: all 0 -> (B, T, D).
-  Var operator()(const Tensor& ids, int64_t offset = 0, const Tensor& segments = {}) const;
+  /// ids (B, T); segments (B, T) in [0, type_vocab_size), or undefined: all 0 -> (B, T, D).
+  Var operator()(const Tensor& ids, const Positions& positions = 0,
+                 const Tensor& segments = {}) const;
 
   Var table, segment_table;
   PositionTable positions;
@@ -35,8 +35,9 @@ struct EncoderLayer {
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
   Var operator()(const Var& x, const Tensor& lengths, bool causal = false,
                  const AttentionContext& context = {}) const;
-  /// n more tokens of each row: x (R, n, D). Causal, decoding only.
-  Var step(const Var& x, KeyValueCache& cache, const AttentionContext& context = {}) const;
+  /// What a step of decoding feeds, x (R, n, D). Causal.
+  Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+           const AttentionContext& context = {}) const;
 
   LayerAttention self_attention;
   Residual self_attention_norm;
@@ -64,9 +65,9 @@ struct Trunk {
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
   Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
                  const AttentionContext& context = {}) const;
-  /// n more tokens of each row: ids (R, n) -> (R, n, D). One cache per layer. Causal trunks only;
-  /// of the context only the prefix of the first tokens counts.
-  Var step(const Tensor& ids, std::vector<KeyValueCache>& caches,
+  /// What a step of decoding feeds: ids (R, n) -> (R, n, D). One cache per layer. Causal trunks
+  /// only; of the context only the prefix of first tokens counts.
+  Var step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,
            AttentionContext context = {}) const;
 
   InputEmbedding embedding;

@@ -65,6 +65,10 @@ void add_search(CLI::App* command, SearchArguments& search) {
       ->add_option("--length-penalty-type", search.length_penalty_type,
                    join(names_of(kLengthPenalties), " | "))
       ->check(CLI::IsMember(names_of(kLengthPenalties)));
+  command
+      ->add_option("--early-stopping", search.early_stopping,
+                   "when a beam search ends: " + join(names_of(kEarlyStoppings), " | "))
+      ->check(CLI::IsMember(names_of(kEarlyStoppings)));
   command->add_option("--n-best", search.n_best, "results of each line, best first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

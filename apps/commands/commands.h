@@ -44,6 +44,7 @@ struct SearchArguments {
   std::optional<int64_t> beam_size;
   std::optional<double> length_penalty;
   std::optional<std::string> length_penalty_type;  ///< average | gnmt | none
+  std::optional<std::string> early_stopping;       ///< true | false | never
   std::optional<bool> do_sample;
   std::optional<double> temperature;
   std::optional<int64_t> top_k;

@@ -26,6 +26,11 @@ SearchOptions search_options(SearchOptions options, const SearchArguments& argum
       if (*arguments.length_penalty_type == name_of(type)) options.length_penalty_type = type;
     }
   }
+  if (arguments.early_stopping) {
+    for (const EarlyStopping stopping : kEarlyStoppings) {
+      if (*arguments.early_stopping == name_of(stopping)) options.early_stopping = stopping;
+    }
+  }
   options.do_sample = arguments.do_sample.value_or(options.do_sample);
   // --do-sample and --beam-size override each other's default from the config.
   if (arguments.do_sample.value_or(false) && !arguments.beam_size) options.num_beams = 1;

@@ -100,7 +100,6 @@ class Generator {
       task.max_lengths.push_back(limit_after(request));
     }
     task.token_log_probabilities = arguments_.detail == "jsonl";
-    const auto steps = models_.steps(task.sentences * options_.num_beams);
     size_t shown = 0;
     if (streams_) out_ << requests[0].text << std::flush;
     const GenerationHooks hooks{[&](int64_t i, const std::vector<int32_t>& generated) {
@@ -117,14 +116,13 @@ class Generator {
       }
       return stop != std::string::npos;
     }};
-    std::vector<std::vector<Hypothesis>> results;
-    if (options_.num_beams > 1) {
-      results = beam_search(*steps, task, options_);
-    } else {
-      for (Hypothesis& result : generate(*steps, task, options_, hooks)) {
-        results.push_back({std::move(result)});
-      }
-    }
+    std::vector<std::vector<Hypothesis>> results(requests.size());
+    search_together(
+        [&] { return models_.steps(); }, task, options_, hooks,
+        [&](int64_t i, std::vector<Hypothesis> found) {
+          results[static_cast<size_t>(i)] = std::move(found);
+        },
+        models_.first().model.table.value().device());
     for (size_t i = 0; i < requests.size(); ++i) {
       print(requests[i], results[i], shown);
       if (book_.wants()) book_.add(page_of(requests[i], results[i].at(0)));
@@ -220,10 +218,6 @@ int run_generate(const GenerateArguments& arguments) {
         const int64_t line = first + static_cast<int64_t>(i);
         Request request =
             generator.request(prompt_of(lines[i], line + 1), line * arguments.samples + s);
-        if (models.reads_prefixes() && !batch.empty() &&
-            batch.back().prompt.size() != request.prompt.size()) {
-          flush();
-        }
         batch.push_back(std::move(request));
         if (static_cast<int64_t>(batch.size()) == arguments.files.batch_size) flush();
       }

@@ -52,8 +52,8 @@ class LineFilter {
   double started_ = 0, shown_ = 0;
 };
 
-/// Lines that are answered together: sorted by length within such a window, so that little of a
-/// batch is padding. A longer one would hardly be faster, but keep the first lines waiting.
-constexpr int64_t window_of(int64_t batch_size) { return batch_size == 1 ? 1 : 8 * batch_size; }
+/// Lines that are answered together: the longest first, and others join those that are searched as
+/// soon as some are done. Only the last ones of a window leave places empty.
+constexpr int64_t window_of(int64_t batch_size) { return batch_size == 1 ? 1 : 32 * batch_size; }
 
 }  // namespace tapestry

@@ -70,22 +70,22 @@ class Aligner {
   bool wanted() const { return !arguments_.alignments.empty(); }
   bool inline_with_text() const { return arguments_.alignments == "-"; }
 
-  // Of the results of the sources with these numbers, in their order.
+  // Of the results of each source.
   std::vector<std::vector<Alignment>> align(
-      const std::vector<std::vector<int32_t>>& sources, const std::vector<size_t>& indices,
+      const std::vector<std::vector<int32_t>>& sources,
       const std::vector<std::vector<Hypothesis>>& results) const {
     std::vector<std::vector<int32_t>> from, to;
-    for (size_t i = 0; i < indices.size(); ++i) {
+    for (size_t i = 0; i < sources.size(); ++i) {
       for (const Hypothesis& hypothesis : results[i]) {
-        from.push_back(sources[indices[i]]);
+        from.push_back(sources[i]);
         to.push_back(hypothesis.tokens);
       }
     }
     const auto weights = source_attention(models_.models(), from, to, arguments_.alignment_layer,
                                           arguments_.files.batch_size, models_.rows());
-    std::vector<std::vector<Alignment>> alignments(indices.size());
+    std::vector<std::vector<Alignment>> alignments(sources.size());
     size_t next = 0;
-    for (size_t i = 0; i < indices.size(); ++i) {
+    for (size_t i = 0; i < sources.size(); ++i) {
       for (size_t n = 0; n < results[i].size(); ++n, ++next) {
         alignments[i].push_back(hard_alignment(weights[next],
                                                units(*models_.tokenizers().source, from[next]),
@@ -218,18 +218,26 @@ class Command {
     };
     print_those_done();  // blank ones in front
     translate(models_.models(), sentences, options_, arguments_.files.batch_size,
-              [&](const std::vector<size_t>& indices, std::vector<std::vector<Hypothesis>> found) {
-                std::vector<std::vector<Alignment>> alignments;
-                if (aligner_.wanted())
-                  alignments = aligner_.align(sentences.sources, indices, found);
-                for (size_t row = 0; row < indices.size(); ++row) {
-                  Answer& answer = answers[places[indices[row]]];
-                  answer.hypotheses = std::move(found[row]);
-                  if (aligner_.wanted()) answer.alignments = std::move(alignments[row]);
-                  answer.done = true;
-                }
+              [&](size_t sentence, std::vector<Hypothesis> found) {
+                Answer& answer = answers[places[sentence]];
+                answer.hypotheses = std::move(found);
+                answer.done = !aligner_.wanted();
                 print_those_done();
               });
+    if (!aligner_.wanted()) return;
+    align(sentences, places, answers);
+    print_those_done();
+  }
+
+  void align(const Sentences& sentences, const std::vector<size_t>& places,
+             std::vector<Answer>& answers) const {
+    std::vector<std::vector<Hypothesis>> found;
+    for (const size_t place : places) found.push_back(answers[place].hypotheses);
+    auto alignments = aligner_.align(sentences.sources, found);
+    for (size_t i = 0; i < places.size(); ++i) {
+      answers[places[i]].alignments = std::move(alignments[i]);
+      answers[places[i]].done = true;
+    }
   }
 
   std::vector<int32_t> encode_prefix(const std::string& text, int64_t line) const {

@@ -264,6 +264,10 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read_choice("length_penalty_type", search.length_penalty_type, named(kLengthPenalties),
                 "Divides the log-probability of a hypothesis: by its length, by GNMT's formula, or "
                 "not at all.");
+  s.read_choice("early_stopping", search.early_stopping, named(kEarlyStoppings),
+                "When a beam search ends. true: with num_beams finished hypotheses. false: also, "
+                "once the best live one would not be among them at its present length. never: when "
+                "no live one can win at any length.");
   s.read("max_length_ratio", search.max_length_ratio,
          "Longest translation: so many tokens for each of the source, and 10 more.",
          above_up_to(0, SearchOptions::kMostLengthRatio));

@@ -114,6 +114,11 @@ Json generation_config(const ModelFiles& model, const Json& config) {
   if (!banned.empty()) generation["bad_words_ids"] = banned;  // theirs takes no empty list
   if (model.config.model_type == ModelType::kEncoderDecoder) {
     generation["num_beams"] = search.num_beams;
+    if (search.early_stopping == EarlyStopping::kNever) {
+      generation["early_stopping"] = "never";
+    } else {
+      generation["early_stopping"] = search.early_stopping == EarlyStopping::kTrue;
+    }
     generation["max_length"] = std::min<int64_t>(model.config.model.max_position_embeddings, 512);
     if (search.length_penalty_type != LengthPenalty::kGnmt) {
       const bool average = search.length_penalty_type == LengthPenalty::kAverage;

@@ -256,11 +256,11 @@ bool TextModels::reads_prefixes() const {
                              [](const auto& model) { return model->config.model.prefix_lm; });
 }
 
-std::unique_ptr<NextToken> TextModels::steps(int64_t rows) const {
+std::unique_ptr<NextToken> TextModels::steps() const {
   std::vector<std::unique_ptr<NextToken>> each;
   each.reserve(members.size());
   for (const auto& model : members) {
-    each.push_back(std::make_unique<LanguageModelSteps>(model->model, rows));
+    each.push_back(std::make_unique<LanguageModelSteps>(model->model));
   }
   return ensemble_of(std::move(each), weights);
 }

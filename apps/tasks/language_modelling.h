@@ -40,10 +40,10 @@ struct TextModels {
   int64_t positions() const;
   /// ... and of the longest that all can read.
   int64_t longest() const;
-  /// Whether one of them has prefix_lm: then the prompts of a search must be equally long.
+  /// Whether one of them has prefix_lm.
   bool reads_prefixes() const;
-  /// For a search among so many rows.
-  std::unique_ptr<NextToken> steps(int64_t rows) const;
+  /// For a search.
+  std::unique_ptr<NextToken> steps() const;
   std::vector<const Trunk*> trunks() const;
 
   std::vector<std::unique_ptr<TextModel>> members;

@@ -55,27 +55,27 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
                                                 sizes.longest_sequence(), greedy));
   }
   greedy.max_new_tokens = 0;
-  LanguageModelSteps steps(model.model, task.sentences);
-  std::vector<std::string> answers;
-  for (const Hypothesis& answer : generate(steps, task, greedy)) {
-    answers.push_back(model.tokenizers.source->decode(answer.tokens));
-  }
+  std::vector<std::string> answers(examples.size());
+  search_together([&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy,
+                  {},
+                  [&](int64_t i, const std::vector<Hypothesis>& found) {
+                    answers[static_cast<size_t>(i)] =
+                        model.tokenizers.source->decode(found.at(0).tokens);
+                  },
+                  model.model.table.value().device());
   return answers;
 }
 
 double exact_match(const TextModel& model, const PromptCorpus& corpus, const Crew& crew) {
   std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
-  // A search reads as many tokens at once as its shortest prompt has.
+  // Prompts that are read together are padded to one length.
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
   std::vector<int64_t> equal;  // in each of this rank's batches
   int64_t batches = 0;
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
-  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    end = std::min(begin + rows, order.size());
-    if (model.config.model.prefix_lm) {  // a search has prefixes of one length
-      while (corpus.prompts.length(order[end - 1]) > corpus.prompts.length(order[begin])) --end;
-    }
+  for (size_t begin = 0; begin < order.size(); begin += rows) {
+    const size_t end = std::min(begin + rows, order.size());
     if (!crew.owns(batches++)) continue;
     const auto examples = std::span(order).subspan(begin, end - begin);
     const std::vector<std::string> answers = greedy_answers(model, corpus, examples);

@@ -36,30 +36,28 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
 std::vector<std::string> translations_of(const Config& config, const TokenizerPair& tokenizers,
                                          const PairModels& models, const ParallelCorpus& pairs,
                                          const Crew& crew) {
-  Sentences sentences{.rows = pairs.rows};
-  sentences.crew = crew;
-  for (int64_t i = 0; i < pairs.size(); ++i) {
-    sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
-  }
   SearchOptions search = config.generation;
   search.num_beams = config.evaluation.num_beams;
   search.do_sample = false;
+  const int64_t size = config.training.eval_batch_size;
+  const int64_t batches = (pairs.size() + size - 1) / size;
+  Sentences sentences{.rows = pairs.rows};
+  for (int64_t i = 0; i < pairs.size(); ++i) {
+    if (!crew.owns(i / size)) continue;
+    sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
+  }
+  const auto found = translate(models, sentences, search, size);
   std::vector<std::string> own;
-  const auto numbers =
-      translate(models, sentences, search, config.training.eval_batch_size,
-                [&](const std::vector<size_t>&, const std::vector<std::vector<Hypothesis>>& batch) {
-                  std::vector<std::string> lines;
-                  for (const auto& best : batch)
-                    lines.push_back(tokenizers.target->decode(best.at(0).tokens));
-                  own.push_back(pack(lines));
-                });
-  const std::vector<std::string> batches = crew.in_order(own, std::ssize(numbers));
-  std::vector<std::string> hypotheses(sentences.sources.size());
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    std::vector<std::string> lines = unpack(batches[i]);
-    for (size_t row = 0; row < lines.size(); ++row) {
-      hypotheses[numbers[i][row]] = std::move(lines[row]);
+  for (size_t begin = 0; begin < found.size(); begin += static_cast<size_t>(size)) {
+    std::vector<std::string> lines;
+    for (size_t i = begin; i < std::min(begin + static_cast<size_t>(size), found.size()); ++i) {
+      lines.push_back(tokenizers.target->decode(found[i].at(0).tokens));
     }
+    own.push_back(pack(lines));
+  }
+  std::vector<std::string> hypotheses;
+  for (const std::string& batch : crew.in_order(own, batches)) {
+    for (std::string& line : unpack(batch)) hypotheses.push_back(std::move(line));
   }
   return hypotheses;
 }

@@ -107,56 +107,51 @@ std::vector<int32_t> Translator::encode_source(const std::string& line) const {
   return ids;
 }
 
-std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,
-                                               const SearchOptions& options,
-                                               int64_t batch_sentences) {
-  std::vector<std::vector<Hypothesis>> results(sentences.sources.size());
-  translate(models, sentences, options, batch_sentences,
-            [&](const std::vector<size_t>& indices, std::vector<std::vector<Hypothesis>> found) {
-              for (size_t row = 0; row < found.size(); ++row) {
-                results[indices[row]] = std::move(found[row]);
-              }
-            });
-  return results;
+void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
+               int64_t sentences_at_once, const SentenceDone& done) {
+  if (sentences.sources.empty()) return;
+  const PairRows& around = sentences.rows;
+  // Those that are searched together are alike, and the last ones to join are done soon.
+  std::vector<size_t> order(sentences.sources.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](size_t i) { return sentences.sources[i].size(); });
+  std::vector<std::vector<int32_t>> rows;
+  std::vector<int32_t> lengths;
+  TranslationInput input;
+  input.ids = {around.start, around.eos, around.banned};
+  input.token_log_probabilities = sentences.token_log_probabilities;
+  input.sentences_at_once = sentences_at_once;
+  for (const size_t i : order) {
+    rows.push_back(in_frame(around.source, sentences.sources[i]));
+    lengths.push_back(static_cast<int32_t>(rows.back().size()));
+    input.sequence_ids.push_back(sentences.first_id + static_cast<int64_t>(i));
+    const std::vector<int32_t>& begin = around.target.before;
+    if (sentences.prefixes.empty() && begin.empty()) continue;
+    input.prefixes.push_back(begin);
+    if (sentences.prefixes.empty()) continue;
+    const std::vector<int32_t>& more = sentences.prefixes.at(i);
+    input.prefixes.back().insert(input.prefixes.back().end(), more.begin(), more.end());
+  }
+  const Device device = device_of(models);
+  input.source = padded(rows, around.source_filler).to(device);
+  input.lengths = Tensor::from(lengths, {std::ssize(lengths)}).to(device);
+  const int64_t forced = std::ssize(around.target.before);
+  tapestry::translate(models, input, options, [&](int64_t place, std::vector<Hypothesis> found) {
+    for (Hypothesis& hypothesis : found) drop_front(hypothesis, forced);
+    done(order[static_cast<size_t>(place)], std::move(found));
+  });
 }
 
-std::vector<std::vector<size_t>> translate(const PairModels& models, const Sentences& sentences,
-                                           const SearchOptions& options, int64_t batch_sentences,
-                                           const BatchDone& done) {
-  const PairRows& around = sentences.rows;
-  std::vector<SourceBatch> batches =
-      batches_of(sentences.sources, around, batch_sentences, device_of(models));
-  const auto first_of = [](const SourceBatch& batch) {
-    return *std::min_element(batch.indices.begin(), batch.indices.end());
-  };
-  std::sort(batches.begin(), batches.end(),
-            [&](const SourceBatch& a, const SourceBatch& b) { return first_of(a) < first_of(b); });
-  std::vector<std::vector<size_t>> numbers;
-  for (const SourceBatch& batch : batches) {
-    numbers.push_back(batch.indices);
-    if (!sentences.crew.owns(std::ssize(numbers) - 1)) continue;
-    TranslationInput input{.source = batch.ids,
-                           .lengths = batch.lengths,
-                           .ids = {around.start, around.eos, around.banned},
-                           .token_log_probabilities = sentences.token_log_probabilities};
-    for (const size_t i : batch.indices) {
-      input.sequence_ids.push_back(sentences.first_id + static_cast<int64_t>(i));
-      const std::vector<int32_t>& begin = around.target.before;
-      if (sentences.prefixes.empty() && begin.empty()) continue;
-      input.prefixes.push_back(begin);
-      if (sentences.prefixes.empty()) continue;
-      const std::vector<int32_t>& more = sentences.prefixes.at(i);
-      input.prefixes.back().insert(input.prefixes.back().end(), more.begin(), more.end());
-    }
-    auto found = tapestry::translate(models, input, options);
-    if (const int64_t forced = std::ssize(around.target.before); forced > 0) {
-      for (auto& hypotheses : found) {
-        for (Hypothesis& hypothesis : hypotheses) drop_front(hypothesis, forced);
-      }
-    }
-    done(batch.indices, std::move(found));
-  }
-  return numbers;
+std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,
+                                               const SearchOptions& options,
+                                               int64_t sentences_at_once) {
+  std::vector<std::vector<Hypothesis>> results(sentences.sources.size());
+  translate(models, sentences, options, sentences_at_once,
+            [&](size_t sentence, std::vector<Hypothesis> found) {
+              results[sentence] = std::move(found);
+            });
+  return results;
 }
 
 std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,

@@ -51,23 +51,19 @@ struct Sentences {
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
   int64_t first_id = 0;  ///< number of the first in the whole input: sampling draws by it
   bool token_log_probabilities = false;  ///< as in SearchTask
-  Crew crew = {};                        ///< only its own batches are translated
 };
 
-/// The n best translations of each source, best first, in the order of the input. They are batched
-/// by length.
+/// The n best translations of each source, best first, in the order of the input. A thread searches
+/// so many sentences at once.
 std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,
                                                const SearchOptions& options,
-                                               int64_t batch_sentences);
+                                               int64_t sentences_at_once);
 
-/// Hears a batch as soon as it is translated: the numbers of its sentences, and their translations.
-using BatchDone = std::function<void(const std::vector<size_t>& sentences,
-                                     std::vector<std::vector<Hypothesis>> translations)>;
-/// The same; batches come in the order of the first sentence of each. Returns the numbers of the
-/// sentences of all batches, of those of the others in the crew, too.
-std::vector<std::vector<size_t>> translate(const PairModels& models, const Sentences& sentences,
-                                           const SearchOptions& options, int64_t batch_sentences,
-                                           const BatchDone& done);
+/// Hears a sentence as soon as it is translated, of one thread at a time: its number, and its
+/// translations.
+using SentenceDone = std::function<void(size_t sentence, std::vector<Hypothesis> translations)>;
+void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
+               int64_t sentences_at_once, const SentenceDone& done);
 
 /// One score per pair: of the target and eos, given the source.
 std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,

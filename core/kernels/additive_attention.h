@@ -2,6 +2,7 @@
 // to a common size A. No array of size T x S x A is stored.
 #pragma once
 
+#include "core/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {
@@ -14,6 +15,12 @@ struct AdditiveAttentionShape {
   int64_t value_size = 0;  ///< E
   /// (B): keys at or after key_lengths[b] are masked; null masks none.
   const int32_t* key_lengths = nullptr;
+  /// (B), forward only: the batch element of k, values and key_lengths that b reads; null: b.
+  const int32_t* memories = nullptr;
+
+  TAPESTRY_HOST_DEVICE int64_t memory(int64_t b) const {
+    return memories == nullptr ? b : memories[b];
+  }
 };
 
 /// q (B, T, A), k (B, S, A), values (B, S, E), v (A), out (B, T, E), weights (B, T, S).

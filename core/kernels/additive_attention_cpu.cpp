@@ -150,7 +150,7 @@ void additive_attention(Cpu, const AdditiveAttentionShape& s,
                         const AdditiveAttentionForward<T>& args) {
   const AdditiveFunctions<T>& f = functions<T>();
   parallel_for(s.batch * s.queries, [&](int64_t row) {
-    const int64_t b = row / s.queries, real = real_keys(s, b);
+    const int64_t b = s.memory(row / s.queries), real = real_keys(s, b);
     const T *const q = args.q + row * s.size, *const k = args.k + b * s.keys * s.size;
     const T* const values = args.values + b * s.keys * s.value_size;
     T *const w = args.weights + row * s.keys, *const out = args.out + row * s.value_size;

@@ -32,7 +32,7 @@ template <class T>
 __global__ void forward(AdditiveAttentionShape s, AdditiveAttentionForward<T> args) {
   using W = Wider<T>;
   W* const weights = dynamic_shared<W>();  // (S)
-  const int64_t row = blockIdx.x, b = row / s.queries, real = real_keys(s, b);
+  const int64_t row = blockIdx.x, b = s.memory(row / s.queries), real = real_keys(s, b);
   const T *const q = args.q + row * s.size, *const k = args.k + b * s.keys * s.size;
   each_key_of_warp(real, [&](int64_t j) {
     const W score = warp_sum_of<W>(s.size, [&](int64_t i) {

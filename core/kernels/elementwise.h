@@ -76,5 +76,14 @@ template <class T>
 void copy_block(Cuda, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows,
                 int64_t cols, Write write);
 
+/// y[rows[r] * cols + c] = x[r * x_stride + c] for r in [0, count), c in [0, cols); rows below 0
+/// are left out. No row comes twice.
+template <class T>
+void scatter_rows(Cpu, const T* x, int64_t x_stride, const int32_t* rows, int64_t count, T* y,
+                  int64_t cols);
+template <class T>
+void scatter_rows(Cuda, const T* x, int64_t x_stride, const int32_t* rows, int64_t count, T* y,
+                  int64_t cols);
+
 }  // namespace kernels
 }  // namespace tapestry

@@ -313,6 +313,18 @@ void copy_block(Cpu, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64
   });
 }
 
+template <class T>
+void scatter_rows(Cpu, const T* x, int64_t x_stride, const int32_t* rows, int64_t count, T* y,
+                  int64_t cols) {
+  constexpr int64_t kElementsPerTask = 1 << 14;
+  parallel_ranges(count, std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, cols)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t r = begin; r < end; ++r) {
+                      if (rows[r] >= 0) std::copy_n(x + r * x_stride, cols, y + rows[r] * cols);
+                    }
+                  });
+}
+
 #define TAPESTRY_INSTANTIATE(T)                                                                   \
   template void binary(Cpu, Binary, const BroadcastPlan&, const T*, const T*, T*);                \
   template void binary_backward(Cpu, Binary, int, const BroadcastPlan&, const T*, const T*,       \
@@ -322,7 +334,8 @@ void copy_block(Cpu, const T* x, int64_t x_stride, T* y, int64_t y_stride, int64
   template void masked_fill(Cpu, const T*, const int32_t*, int64_t, int64_t, double, T*, int64_t, \
                             Write);                                                               \
   template void broadcast_axis(Cpu, const T*, T*, int64_t, int64_t, int64_t, double, Write);      \
-  template void copy_block(Cpu, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);
+  template void copy_block(Cpu, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);          \
+  template void scatter_rows(Cpu, const T*, int64_t, const int32_t*, int64_t, T*, int64_t);
 TAPESTRY_INSTANTIATE(float)
 TAPESTRY_INSTANTIATE(double)
 #undef TAPESTRY_INSTANTIATE

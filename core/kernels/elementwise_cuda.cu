@@ -225,6 +225,18 @@ __global__ void copy_block_kernel(const Pack<T, N>* x, int64_t x_stride, Pack<T,
 }
 
 template <class T, int N>
+__global__ void scatter_kernel(const T* x, int64_t x_stride, const int32_t* rows, int64_t count,
+                               T* y, int64_t cols) {
+  const int64_t row_packs = cols / N, packs = count * row_packs;
+  for (int64_t i = global_thread(); i < packs; i += global_threads()) {
+    const int64_t row = i / row_packs, col = i % row_packs * N;
+    if (rows[row] < 0) continue;
+    *reinterpret_cast<Pack<T, N>*>(y + rows[row] * cols + col) =
+        *reinterpret_cast<const Pack<T, N>*>(x + row * x_stride + col);
+  }
+}
+
+template <class T, int N>
 void copy_packs(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t cols,
                 Write write) {
   const int64_t packs = rows * (cols / N);
@@ -315,6 +327,17 @@ void copy_block(Cuda, const T* x, int64_t x_stride, T* y, int64_t y_stride, int6
   copy(x, x_stride, y, y_stride, rows, cols, write);
 }
 
+template <class T>
+void scatter_rows(Cuda, const T* x, int64_t x_stride, const int32_t* rows, int64_t count, T* y,
+                  int64_t cols) {
+  if (count == 0) return;
+  const bool packed = can_pack<T>(cols, x, y) && can_pack<T>(x_stride);
+  launch({.kernel = "scatter_rows",
+          .grid = blocks_for(count * (packed ? cols / kPack<T> : cols))},
+         packed ? scatter_kernel<T, kPack<T>> : scatter_kernel<T, 1>, x, x_stride, rows, count, y,
+         cols);
+}
+
 #define TAPESTRY_ELEMENTWISE(T)                                                                    \
   template void binary(Cuda, Binary, const BroadcastPlan&, const T*, const T*, T*);                \
   template void binary_backward(Cuda, Binary, int, const BroadcastPlan&, const T*, const T*,       \
@@ -324,7 +347,8 @@ void copy_block(Cuda, const T* x, int64_t x_stride, T* y, int64_t y_stride, int6
   template void masked_fill(Cuda, const T*, const int32_t*, int64_t, int64_t, double, T*, int64_t, \
                             Write);                                                                \
   template void broadcast_axis(Cuda, const T*, T*, int64_t, int64_t, int64_t, double, Write);      \
-  template void copy_block(Cuda, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);
+  template void copy_block(Cuda, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);         \
+  template void scatter_rows(Cuda, const T*, int64_t, const int32_t*, int64_t, T*, int64_t);
 TAPESTRY_ELEMENTWISE(float)
 TAPESTRY_ELEMENTWISE(double)
 TAPESTRY_ELEMENTWISE(BFloat16)

@@ -1,11 +1,12 @@
 // Token embedding, fused with scale, positions and dropout.
 #pragma once
 
+#include "core/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {
 
-/// ids (rows) int32 in [0, vocab). Row r stands at position position_offset + r % length.
+/// ids (rows) int32 in [0, vocab), sequences of `length`.
 struct EmbeddingShape {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -13,6 +14,13 @@ struct EmbeddingShape {
   int64_t length = 1;
   int64_t position_offset = 0;
   double scale = 1;
+  /// (rows / length): the position of each sequence's first row; null: position_offset is.
+  const int32_t* position_offsets = nullptr;
+
+  TAPESTRY_HOST_DEVICE int64_t position(int64_t row) const {
+    return row % length +
+           (position_offsets == nullptr ? position_offset : position_offsets[row / length]);
+  }
 };
 
 namespace kernels {

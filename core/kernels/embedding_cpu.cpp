@@ -146,7 +146,7 @@ void embedding(Cpu, const EmbeddingShape& shape, const int32_t* ids, const T* ta
   parallel_ranges(shape.rows, kRowGrain, [&](int64_t begin, int64_t end) {
     Scratch<T> memory(cols + functions.factor_padding);
     for (int64_t r = begin; r < end; ++r) {
-      const int64_t position = shape.position_offset + r % shape.length;
+      const int64_t position = shape.position(r);
       const T* const factor =
           dropout.p > 0 ? functions.factors(dropout, r * cols, cols, memory.data()) : nullptr;
       functions.combine(table + ids[r] * cols, shape.scale,
@@ -168,7 +168,7 @@ void embedding_backward(Cpu, const EmbeddingShape& shape, const int32_t* ids, co
   if (d_positions != nullptr) {
     Groups groups(shape.rows, position_rows);
     groups.build(shape.rows, position_rows,
-                 [&](int64_t r) { return shape.position_offset + r % shape.length; });
+                 [&](int64_t r) { return shape.position(r); });
     scatter(shape, dy, dropout, 1.0, groups, position_rows, d_positions, d_positions_write);
   }
 }

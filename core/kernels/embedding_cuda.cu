@@ -20,7 +20,7 @@ __global__ void forward(EmbeddingShape shape, const int32_t* ids, const T* table
   const int64_t r = global_thread() / kWarp, cols = shape.cols;
   if (r >= shape.rows) return;
   const T* const from = table + ids[r] * cols;
-  const int64_t position = shape.position_offset + r % shape.length;
+  const int64_t position = shape.position(r);
   const W scale = static_cast<W>(shape.scale);
   const int64_t warp = static_cast<int64_t>(blockIdx.y), warps = static_cast<int64_t>(gridDim.y);
   for (int64_t c = (warp * kWarp + threadIdx.x % kWarp) * N; c < cols; c += warps * kWarp * N) {

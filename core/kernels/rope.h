@@ -2,6 +2,7 @@
 // angle p * theta_i, theta_i = base^(-2i / K), so that q_m . k_n depends only on m - n.
 #pragma once
 
+#include "core/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {
@@ -13,7 +14,7 @@ enum class RopeLayout {
 };
 
 /// Rows of `width` columns. The first heads * head_size of them are heads to rotate, the rest is
-/// copied. Row r stands at position position_offset + r % length.
+/// copied. They are sequences of `length`.
 struct RopeShape {
   int64_t rows = 0;
   int64_t width = 0;
@@ -21,8 +22,15 @@ struct RopeShape {
   int64_t head_size = 0;
   int64_t length = 1;
   int64_t position_offset = 0;
+  /// (rows / length): the position of each sequence's first row; null: position_offset is.
+  const int32_t* position_offsets = nullptr;
   RopeLayout layout = RopeLayout::kHalf;
   bool inverse = false;  ///< rotates back, as backward does
+
+  TAPESTRY_HOST_DEVICE int64_t position(int64_t row) const {
+    return row % length +
+           (position_offsets == nullptr ? position_offset : position_offsets[row / length]);
+  }
 };
 
 namespace kernels {

@@ -90,7 +90,7 @@ void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, 
   const int64_t grain = std::max<int64_t>(1, kTileElements / shape.width);
   parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = shape.position_offset + row % shape.length;
+      const int64_t position = shape.position(row);
       apply(shape, x + row * shape.width, table + position * shape.head_size, y + row * shape.width,
             write);
     }

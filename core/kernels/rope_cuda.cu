@@ -40,7 +40,7 @@ __global__ void rope_kernel(const RopeShape shape, int64_t copied, const T* x,
     const int64_t pair = unit % head_units * N, head = unit / head_units * shape.head_size;
     const int64_t first = head + (kLayout == RopeLayout::kHalf ? pair : 2 * pair);
     const int64_t second = first + (kLayout == RopeLayout::kHalf ? half : N);
-    const int64_t position = shape.position_offset + row % shape.length;
+    const int64_t position = shape.position(row);
     Wider<T> cosine[N], sine[N];
     load_angles(table + position * shape.head_size + pair, cosine);
     load_angles(table + position * shape.head_size + half + pair, sine);

@@ -20,16 +20,16 @@ TAPESTRY_HOST_DEVICE inline bool has_token(const int32_t* set, int64_t token) {
 
 namespace kernels {
 
-/// For each r < R, with z the row rows[r] of `logits`: top[r * (1 + 2 K)] = log(sum(exp(z))), then
+/// For each row z of logits (R, V): top[r * (1 + 2 K)] = log(sum(exp(z))), then
 /// K pairs of a token and its logit, the largest logit first, of equal ones the lower token first.
 /// Tokens in the set `banned` count in the sum, but are in no pair: bit v % 32 of banned[v / 32] is
 /// token v; null: none are. The token is -1 if only -inf is left. If a logit is NaN or +inf the sum
 /// is not finite, and the pairs mean nothing.
 template <class T>
-void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
+void top_logits(Cpu, const TopLogitsShape& shape, const T* logits,
                 const int32_t* banned, double* top);
 template <class T>
-void top_logits(Cuda, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
+void top_logits(Cuda, const TopLogitsShape& shape, const T* logits,
                 const int32_t* banned, double* top);
 
 }  // namespace kernels

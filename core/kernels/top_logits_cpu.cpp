@@ -97,11 +97,11 @@ HWY_EXPORT(passes);
 namespace kernels {
 
 template <class T>
-void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
+void top_logits(Cpu, const TopLogitsShape& shape, const T* logits,
                 const int32_t* banned, double* top) {
   const auto& passes = HWY_DYNAMIC_DISPATCH(passes)()->template of<T>();
   parallel_for(shape.rows, [&](int64_t r) {
-    const T* const z = logits + rows[r] * shape.vocab;
+    const T* const z = logits + r * shape.vocab;
     double* const result = top + r * (1 + 2 * shape.count);
     const PieceStats<T> stats =
         cross_entropy_passes<T>().exponentials(z, nullptr, shape.vocab, nullptr);
@@ -111,10 +111,8 @@ void top_logits(Cpu, const TopLogitsShape& shape, const int32_t* rows, const T* 
   });
 }
 
-template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const float*, const int32_t*,
-                         double*);
-template void top_logits(Cpu, const TopLogitsShape&, const int32_t*, const double*, const int32_t*,
-                         double*);
+template void top_logits(Cpu, const TopLogitsShape&, const float*, const int32_t*, double*);
+template void top_logits(Cpu, const TopLogitsShape&, const double*, const int32_t*, double*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -14,12 +14,12 @@ struct LessOf {
 // One block per row. It reads the row once for the maximum, once for the sum and once for each
 // pair, which is the next largest logit. K is small, and the row stays in the cache.
 template <class T>
-__global__ void top_logits_kernel(TopLogitsShape shape, const int32_t* rows, const T* logits,
+__global__ void top_logits_kernel(TopLogitsShape shape, const T* logits,
                                   const int32_t* banned, double* top) {
   using W = Wider<T>;
   constexpr int32_t kNone = INT32_MAX;
   const W infinity = static_cast<W>(INFINITY);
-  const T* const z = logits + rows[blockIdx.x] * shape.vocab;
+  const T* const z = logits + static_cast<int64_t>(blockIdx.x) * shape.vocab;
   double* const result = top + blockIdx.x * (1 + 2 * shape.count);
   const auto vocab = static_cast<int32_t>(shape.vocab), step = static_cast<int32_t>(blockDim.x);
   const auto first = static_cast<int32_t>(threadIdx.x);
@@ -58,18 +58,15 @@ __global__ void top_logits_kernel(TopLogitsShape shape, const int32_t* rows, con
 namespace kernels {
 
 template <class T>
-void top_logits(Cuda, const TopLogitsShape& shape, const int32_t* rows, const T* logits,
+void top_logits(Cuda, const TopLogitsShape& shape, const T* logits,
                 const int32_t* banned, double* top) {
   launch({.kernel = "top_logits", .grid = static_cast<unsigned>(shape.rows)}, top_logits_kernel<T>,
-         shape, rows, logits, banned, top);
+         shape, logits, banned, top);
 }
 
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const float*, const int32_t*,
-                         double*);
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const double*, const int32_t*,
-                         double*);
-template void top_logits(Cuda, const TopLogitsShape&, const int32_t*, const BFloat16*,
-                         const int32_t*, double*);
+template void top_logits(Cuda, const TopLogitsShape&, const float*, const int32_t*, double*);
+template void top_logits(Cuda, const TopLogitsShape&, const double*, const int32_t*, double*);
+template void top_logits(Cuda, const TopLogitsShape&, const BFloat16*, const int32_t*, double*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -169,28 +169,43 @@ INSTANTIATE_TEST_SUITE_P(
                 .dropout = 0.2}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Rows of a cache behind `used_keys` are not read, and the last of the used keys is the place of
-// the last query.
-TEST(AttentionCache, UsedKeysAreTheFirstOnes) {
-  const Problem p({.name = "", .queries = 2, .keys = 9, .causal = true, .window = 3, .reach = 4});
-  const auto used = [](const Var& x) { return slice(x, 1, 0, 6); };
-  const Tensor expected = attention(p.q, used(p.k), used(p.v), p.options).value();
-  AttentionOptions options = p.options;
-  options.used_keys = 6;
-  for (const Tensor& x : {p.k.value(), p.v.value()}) {
-    for (int64_t b = 0; b < kBatch; ++b) {
-      for (int64_t i = 6 * kHeads * kSize; i < 9 * kHeads * kSize; ++i) {
-        x.data<double>()[b * 9 * kHeads * kSize + i] = NAN;
+// Each query has its own number of keys, anywhere in the rows of a cache, and stands at the last.
+TEST(AttentionCache, KeyRowsSayWhereTheKeysAre) {
+  const Problem p({.name = "", .queries = 1, .keys = 9, .causal = true, .window = 4, .reach = 4});
+  const std::vector<int32_t> lengths = {7, 2};
+  static_assert(kBatch == 2);
+  // Key j of element b is row 10 + 2 j of b = 0 and row 29 - 2 j of b = 1; the others are not read.
+  const int64_t width = p.k.shape()[2];
+  Tensor k = Tensor::full({1, 30, width}, NAN, DType::kFloat64), v = k.clone();
+  std::vector<int32_t> rows;
+  for (int32_t b = 0; b < 2; ++b) {
+    for (int32_t j = 0; j < 9; ++j) {
+      rows.push_back(j >= lengths[b] ? 0 : b == 0 ? 10 + 2 * j : 29 - 2 * j);
+      if (j >= lengths[b]) continue;
+      for (int64_t i = 0; i < width; ++i) {
+        const int64_t from = (b * 9 + j) * width + i, to = rows.back() * width + i;
+        k.data<double>()[to] = p.k.value().data<double>()[from];
+        v.data<double>()[to] = p.v.value().data<double>()[from];
       }
     }
   }
-  EXPECT_TRUE(test::same_bits(attention(p.q, p.k, p.v, options).value(), expected));
-  EXPECT_LT(distance(attention_reference(p.q, p.k, p.v, options).out.value(), expected), 1e-12);
+  AttentionOptions options = p.options;
+  options.key_rows = test::ints(rows, {2, 9});
+  options.key_lengths = test::ints(lengths, {2});
+  const Tensor found = attention(p.q, k, v, options).value();
+  for (int64_t b = 0; b < 2; ++b) {
+    const auto own = [&](const Var& x, int64_t count) {
+      return slice(Var(x.value().slice(b, b + 1)), 1, 0, count);
+    };
+    const Tensor expected =
+        attention(own(p.q, 1), own(p.k, lengths[b]), own(p.v, lengths[b]), p.options).value();
+    EXPECT_LT(distance(found.slice(b, b + 1), expected), 1e-14) << b;
+  }
   EXPECT_EQ(test::error_of([&] {
               const Tape tape;
-              attention(p.q, p.k, p.v, options);
+              attention(p.q, k, v, options);
             }),
-            "[attention] no gradient flows through used_keys, got 6 of 9 keys.");
+            "[attention] no gradient flows through key_rows.");
 }
 
 }  // namespace

@@ -78,12 +78,35 @@ TEST(AdditiveAttention, EqualsTheReference) {
         }
         return results;
       };
-      const auto fused = run(additive_attention), composed = run(additive_attention_reference);
+      const auto fused = run([](const auto&... x) { return additive_attention(x...); });
+      const auto composed = run(additive_attention_reference);
       for (size_t i = 0; i < fused.size(); ++i) {
         EXPECT_LT(distance(fused[i], composed[i]), 1e-13) << i;
       }
     }
   }
+}
+
+// Rows of any number read the memories that they are told.
+TEST(AdditiveAttention, QueriesMayShareAMemory) {
+  const Var q = parameter({4, 7}, 1), k = parameter({3, 4, 7}, 2), v = parameter({7}, 3);
+  const Var values = parameter({3, 4, 5}, 4);
+  const std::vector<int32_t> memories = {2, 0, 0, 2};
+  const AttentionWeights y =
+      additive_attention(q, k, values, v, kLengths, test::ints(memories, {4}));
+  for (int64_t r = 0; r < 4; ++r) {
+    const int32_t m = memories[static_cast<size_t>(r)];
+    const auto own = [](const Var& x, int64_t i) { return Var(x.value().slice(i, i + 1)); };
+    const AttentionWeights alone = additive_attention(own(q, r), own(k, m), own(values, m), v,
+                                                      kLengths.slice(m, m + 1));
+    EXPECT_TRUE(test::same_bits(own(y.out, r).value(), alone.out.value()));
+    EXPECT_TRUE(test::same_bits(own(y.weights, r).value(), alone.weights.value()));
+  }
+  EXPECT_EQ(error_of([&] {
+              const Tape tape;
+              additive_attention(q, k, values, v, kLengths, test::ints(memories, {4}));
+            }),
+            "[additive_attention] no gradient flows through memories.");
 }
 
 // Sentence 1 has no key: output, weights and gradients are 0, and nothing is NaN.

@@ -39,19 +39,44 @@ class AttentionKinds : public ::testing::TestWithParam<Variant> {
 
 TEST_P(AttentionKinds, StepsEqualTheWholeSequence) {
   const Tensor expected = whole();
-  for (const int64_t first : {1, 7}) {
-    std::vector<KeyValueCache> caches;
+  for (const int64_t first : {0, 1, 7}) {
     test::poison_free_memory();
-    for (int64_t begin = 0, end = first; end <= 20; begin = end++) {
-      const Tensor logits = model_.step(test::columns(ids_, begin, end), caches);
-      ASSERT_LT(distance(logits, at(expected, end - 1)), 1e-10) << "token " << end;
+    LanguageModel::State state = test::started(model_, ids_, first);
+    for (int64_t t = first; t < 20; ++t) {
+      const Tensor logits = test::step_of(model_, ids_, t, state);
+      ASSERT_LT(distance(logits, at(expected, t)), 1e-10) << "token " << t;
+    }
+  }
+}
+
+// Rows of one batch that begin at different places, and one that joins later.
+TEST_P(AttentionKinds, StepsOfRowsAtDifferentPlacesEqualTheWholeSequences) {
+  const Tensor expected = whole();
+  LanguageModel::State state;
+  test::poison_free_memory();
+  model_.add(test::columns(ids_.slice(0, 2), 0, 9), {9, 2}, false, state);
+  std::vector<int64_t> places = {9, 2};
+  const auto id = [&](size_t row) { return ids_.data<int32_t>()[20 * row + places[row]]; };
+  for (int step = 0; step < 11; ++step) {
+    if (step == 4) {
+      model_.add(test::columns(ids_.slice(2, 3), 0, 5), {5}, false, state);
+      places.push_back(5);
+    }
+    std::vector<int32_t> fed;
+    for (size_t row = 0; row < places.size(); ++row) fed.push_back(id(row));
+    const Tensor logits = model_.step(test::ints(fed, {std::ssize(fed)}), state);
+    for (int64_t row = 0; row < std::ssize(places); ++row) {
+      const Tensor wanted = at(expected, places[row]++).slice(row, row + 1);
+      ASSERT_LT(distance(logits.slice(row, row + 1), wanted), 1e-10)
+          << "step " << step << ", row " << row;
     }
   }
 }
 
 TEST_P(AttentionKinds, GenerationFollowsTheLikeliestTokens) {
-  LanguageModelSteps steps(model_, 1);
-  std::vector<int32_t> tokens = {4, 9, 5}, fed = tokens;
+  LanguageModelSteps steps(model_);
+  std::vector<int32_t> tokens = {4, 9, 5}, fed = {5};
+  steps.add({{0, tokens}});
   for (int i = 0; i < 12; ++i) {
     const auto logits = steps.step(fed).to_vector<double>();
     const auto likeliest = [](const std::vector<double>& x) {
@@ -87,13 +112,23 @@ TEST_P(AttentionKinds, PrefixesAreSeenByAll) {
   }
 }
 
+// The last token of a prefix is fed again.
 TEST_P(AttentionKinds, PrefixedStepsEqualTheWholeSequence) {
-  const Tensor prefixes = test::ints({5, 0, 7}, {3});
-  const Tensor expected = whole({.prefix_lengths = prefixes});
-  std::vector<KeyValueCache> caches;
-  for (int64_t begin = 0, end = 7; end <= 20; begin = end++) {
-    const Tensor logits = model_.step(test::columns(ids_, begin, end), caches, prefixes);
-    ASSERT_LT(distance(logits, at(expected, end - 1)), 1e-10) << "token " << end;
+  const std::vector<int32_t> lengths = {5, 1, 7};
+  const Tensor expected = whole({.prefix_lengths = test::ints(lengths, {3})});
+  LanguageModel::State state;
+  model_.add(test::columns(ids_, 0, 7), lengths, true, state);
+  for (int64_t step = 0; step < 13; ++step) {
+    std::vector<int32_t> fed;
+    for (int64_t row = 0; row < 3; ++row) {
+      fed.push_back(ids_.data<int32_t>()[20 * row + lengths[row] - 1 + step]);
+    }
+    const Tensor logits = model_.step(test::ints(fed, {3}), state);
+    for (int64_t row = 0; row < 3; ++row) {
+      const Tensor wanted = at(expected, lengths[row] - 1 + step).slice(row, row + 1);
+      ASSERT_LT(distance(logits.slice(row, row + 1), wanted), 1e-10)
+          << "step " << step << ", row " << row;
+    }
   }
 }
 

@@ -161,10 +161,10 @@ TEST_P(BatchNormModel, LearnsAndDecodesStepByStepAsAtOnce) {
   EXPECT_LT(last, 0.8 * first);
   const Tensor ids = test::uniform_ids({2, 9}, 5, 1, 19);
   const Tensor all = built.model.logits(built.model.hidden(ids)).value();
-  std::vector<KeyValueCache> caches;
-  for (int64_t begin = 0, end = 3; end <= 9; begin = end++) {
-    const Tensor logits = built.model.step(test::columns(ids, begin, end), caches);
-    EXPECT_LT(distance(logits, test::columns(all, end - 1, end).reshape({2, 19})), 1e-10);
+  LanguageModel::State state = test::started(built.model, ids, 3);
+  for (int64_t t = 3; t < 9; ++t) {
+    const Tensor logits = test::step_of(built.model, ids, t, state);
+    EXPECT_LT(distance(logits, test::columns(all, t, t + 1).reshape({2, 19})), 1e-10);
   }
 }
 

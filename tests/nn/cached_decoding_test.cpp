@@ -1,4 +1,6 @@
 // Decoding with key/value caches against teacher forcing and against decoding without caches.
+#include <set>
+
 #include "tests/nn/models.h"
 
 namespace tapestry {
@@ -32,92 +34,90 @@ class CachedDecoding : public ::testing::TestWithParam<Variant> {
   const Tensor source_lengths_ = test::lengths_tensor(lengths_);
 };
 
-// 20 steps: the cache grows past its first 16 tokens.
+// 40 steps: the cache grows past its first 64 rows.
 TEST_P(CachedDecoding, StepsEqualTeacherForcing) {
-  const int64_t steps = 20;
+  const int64_t steps = 40;
   const Tensor target = test::uniform_ids({3, steps}, 8, 2, test::kVocabulary);
   const Tensor expected = teacher_forcing(source_, source_lengths_, target);
   poison_free_memory();
-  EncoderDecoder::State state = model_.start(source_, source_lengths_);
+  EncoderDecoder::State state = test::started(model_, source_, source_lengths_);
   for (int64_t t = 0; t < steps; ++t) {
     const Tensor logits = model_.step(test::columns(target, t, t + 1).reshape({3}), state);
     ASSERT_EQ(logits.shape(), (Shape{3, test::kVocabulary}));
     const Tensor wanted = slice(Var(expected), 1, t, t + 1).value().reshape(logits.shape());
     ASSERT_LT(distance(logits, wanted), GetParam().tolerance) << "step " << t;
   }
-  EXPECT_EQ(state.position, steps);
+  EXPECT_EQ(state.tokens.length(2), steps);
 }
 
-// Beams follow random parents, and sentences leave one after the other.
-TEST_P(CachedDecoding, RowsFollowTheirParents) {
-  const int64_t beams = 3;
-  std::vector<int32_t> alive = {0, 1, 2};
-  std::vector<std::vector<int32_t>> histories(alive.size() * beams);
-  poison_free_memory();
-  EncoderDecoder::State state = model_.start(source_, source_lengths_);
+// Sequences follow random parents, some leave, and new ones join while others are on their way.
+TEST_P(CachedDecoding, SequencesFollowTheirParentsLeaveAndJoin) {
+  struct Sequence {
+    int32_t sentence;
+    std::vector<int32_t> history;
+  };
+  std::vector<Sequence> live;
   const auto draw = [](uint64_t index, uint64_t bound) {
     return static_cast<int32_t>(philox_below({.seed = 4, .step = 1, .stream = 9}, index, bound));
   };
-  for (int step = 0; step < 9; ++step) {
+  poison_free_memory();
+  EncoderDecoder::State state;
+  const auto join = [&](int32_t first, int32_t last) {
+    model_.add(source_.slice(first, last), source_lengths_.slice(first, last), state);
+    for (int32_t s = first; s < last; ++s) live.push_back({s, {}});
+  };
+  join(0, 2);
+  for (int step = 0; step < 14; ++step) {
+    if (step % 4 == 3) join(step % 3, 3);
     std::vector<int32_t> tokens;
-    for (size_t row = 0; row < histories.size(); ++row) {
+    for (size_t row = 0; row < live.size(); ++row) {
       tokens.push_back(2 + draw(1000 * step + row, test::kVocabulary - 2));
-      histories[row].push_back(tokens.back());
+      live[row].history.push_back(tokens.back());
     }
     const auto rows = static_cast<int64_t>(tokens.size());
     const Tensor logits = model_.step(Tensor::from<int32_t>(tokens, {rows}), state);
     for (int64_t row = 0; row < rows; ++row) {
-      const int32_t s = alive[row / beams];
-      const Tensor expected = teacher_forcing(
-          source_.slice(s, s + 1), source_lengths_.slice(s, s + 1),
-          Tensor::from<int32_t>(histories[row], {1, static_cast<int64_t>(histories[row].size())}));
+      const auto& [s, history] = live[row];
+      const auto length = static_cast<int64_t>(history.size());
+      const Tensor expected =
+          teacher_forcing(source_.slice(s, s + 1), source_lengths_.slice(s, s + 1),
+                          Tensor::from<int32_t>(history, {1, length}));
       ASSERT_LT(distance(logits.slice(row, row + 1),
-                         expected.reshape({step + 1, test::kVocabulary}).slice(step, step + 1)),
+                         expected.reshape({length, test::kVocabulary}).slice(length - 1, length)),
                 GetParam().tolerance)
           << "step " << step << ", row " << row;
     }
-    // After steps 2, 5 and so on one sentence leaves; in every step parents are drawn.
-    std::vector<int32_t> kept;
-    for (size_t i = 0; i < alive.size(); ++i) kept.push_back(static_cast<int32_t>(i));
-    const bool one_leaves = step % 3 == 2 && alive.size() > 1;
-    if (one_leaves) kept.erase(kept.begin() + draw(step, alive.size()));
-    std::vector<int32_t> parents, still_alive;
-    std::vector<std::vector<int32_t>> next;
-    for (const int32_t i : kept) {
-      still_alive.push_back(alive[i]);
-      for (int64_t b = 0; b < beams; ++b) {
-        parents.push_back(static_cast<int32_t>(i * beams) +
-                          draw(500 + 100 * step + parents.size(), beams));
-        next.push_back(histories[parents.back()]);
-      }
+    // All but one in seven of the rows are parents of the next ones, some of several.
+    std::vector<int32_t> parents;
+    std::vector<Sequence> next;
+    for (size_t i = 0; i < live.size() + 1; ++i) {
+      if (i > 0 && draw(700 * step + i, 7) == 0) continue;
+      parents.push_back(draw(500 + 100 * step + i, live.size()));
+      next.push_back(live[parents.back()]);
     }
-    const Tensor rows_tensor = test::lengths_tensor(parents);
-    if (one_leaves) {
-      state.select(test::lengths_tensor(kept), rows_tensor);
-    } else {
-      state.select_rows(rows_tensor);
-    }
-    alive = std::move(still_alive);
-    histories = std::move(next);
+    state.select(parents);
+    live = std::move(next);
   }
-  EXPECT_EQ(alive.size(), 1u);
+  state.select({});
+  live.clear();
+  join(0, 3);
+  EXPECT_EQ(model_.step(test::ints({4, 5, 6}, {3}), state).shape(), (Shape{3, test::kVocabulary}));
 }
 
 // The model without any cache: every step decodes the whole histories again.
 class Uncached : public NextToken {
  public:
-  Uncached(const EncoderDecoder& model, const Tensor& source, const Tensor& lengths, int64_t beams)
-      : model_(model), source_(source), lengths_(lengths), beams_(beams) {
-    for (int32_t s = 0; s < lengths.numel(); ++s) alive_.push_back(s);
-    histories_.resize(alive_.size() * beams);
+  Uncached(const EncoderDecoder& model, const Tensor& source, const Tensor& lengths)
+      : model_(model), source_(source), lengths_(lengths) {}
+  void add(const std::vector<NewSentence>& sentences) override {
+    for (const NewSentence& s : sentences) rows_.push_back({s.index, {}});
   }
   Tensor step(const std::vector<int32_t>& tokens) override {
     Tensor logits = Tensor::empty({static_cast<int64_t>(tokens.size()), test::kVocabulary},
                                   model_.words.target.dtype());
     for (size_t row = 0; row < tokens.size(); ++row) {
-      auto& history = histories_[row];
+      auto& [s, history] = rows_[row];
       history.push_back(tokens[row]);
-      const int32_t s = alive_[row / beams_];
       const Tensor lengths = lengths_.slice(s, s + 1);
       const auto length = static_cast<int64_t>(history.size());
       const Tensor all =
@@ -131,21 +131,20 @@ class Uncached : public NextToken {
     }
     return logits;
   }
-  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
-    std::vector<int32_t> alive;
-    std::vector<std::vector<int32_t>> histories;
-    for (const int32_t s : sentences) alive.push_back(alive_.at(s));
-    for (const int32_t row : rows) histories.push_back(histories_.at(row));
-    alive_ = std::move(alive);
-    histories_ = std::move(histories);
+  void select(const std::vector<int32_t>& rows) override {
+    std::vector<Row> next;
+    for (const int32_t row : rows) next.push_back(rows_.at(row));
+    rows_ = std::move(next);
   }
 
  private:
+  struct Row {
+    int64_t sentence;
+    std::vector<int32_t> history;
+  };
   const EncoderDecoder& model_;
   Tensor source_, lengths_;
-  size_t beams_;
-  std::vector<int32_t> alive_;
-  std::vector<std::vector<int32_t>> histories_;
+  std::vector<Row> rows_;
 };
 
 TEST_P(CachedDecoding, TranslateEqualsSearchWithoutCaches) {
@@ -153,7 +152,7 @@ TEST_P(CachedDecoding, TranslateEqualsSearchWithoutCaches) {
   for (const int64_t beams : {1, 4}) {
     const SearchOptions options{.num_beams = beams, .n_best = beams, .max_length_ratio = 0.5};
     const auto found = translate({{&model_}}, {source_, source_lengths_, ids}, options);
-    Uncached uncached(model_, source_, source_lengths_, beams);
+    Uncached uncached(model_, source_, source_lengths_);
     const SearchTask task{.sentences = 3,
                           .bos_id = ids.start,
                           .eos_id = ids.eos,
@@ -229,14 +228,44 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"latent_float32", latent_options(), DType::kFloat32, 1e-5}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Rows are used again once nobody points to them, and what sequences share is held once.
+TEST(CacheRows, AreSharedAndUsedAgain) {
+  CacheRows rows;
+  rows.add(std::vector<int32_t>{20, 0}, 20, {});
+  for (int step = 0; step < 500; ++step) {
+    const DecodingStep next = rows.next({});
+    EXPECT_LE(next.capacity, 256) << "step " << step;  // far fewer than 1,000 tokens
+    if (step == 0) {
+      EXPECT_EQ(next.positions.firsts.to_vector<int32_t>(), (std::vector<int32_t>{20, 0}));
+    }
+    std::vector<int32_t> keys = next.key_rows.to_vector<int32_t>();
+    const auto width = static_cast<size_t>(next.key_rows.shape()[1]);
+    const auto lengths = next.lengths.to_vector<int32_t>();
+    std::set<int32_t> first(keys.begin(), keys.begin() + lengths[0]);
+    EXPECT_EQ(std::ssize(first), lengths[0]);
+    for (int32_t j = 0; j < lengths[1]; ++j) {
+      const bool shared = first.count(keys[width + static_cast<size_t>(j)]) > 0;
+      EXPECT_EQ(shared, step > 0 && j < lengths[1] - 1) << "step " << step << ", token " << j;
+    }
+    // Both go on from the second one, which is forgotten now and then.
+    rows.select(std::vector<int32_t>{1, 1});
+    if (step % 50 == 49) {
+      rows.select({});
+      rows.add(std::vector<int32_t>{3}, 3, {});
+      rows.select(std::vector<int32_t>{0, 0});
+    }
+  }
+}
+
 TEST(KeyValueCache, RefusesTokensOfAnotherShape) {
   KeyValueCache cache;
-  cache.append(Tensor::zeros({2, 1, 6}));
-  EXPECT_EQ(test::error_of([&] {
-              cache.append(Tensor::zeros({3, 1, 6}));
-            }),
-            "[cache] the cache is (2, 16, 6), the tokens (3, 1, 6).");
-  EXPECT_EQ(cache.length, 1);
+  CacheRows rows;
+  const DecodingStep step = rows.add(std::vector<int32_t>{2, 2}, 2, {});
+  cache.write(Tensor::zeros({2, 2, 8}), 2, 6, step);
+  EXPECT_EQ(cache.kv.shape(), (Shape{1, 64, 6}));
+  EXPECT_EQ(test::error_of([&] { cache.write(Tensor::zeros({3, 2, 6}), 0, 6, step); }),
+            "[cache] the cache is (1, 64, 6), the tokens (3, 2, 6) with 6 columns from 0 on for (4) "
+            "rows.");
 }
 
 TEST(Translate, LimitStopsAtTheLastPosition) {

@@ -8,7 +8,7 @@ namespace {
 
 using namespace test;  // NOLINT: the table and the plain searches
 
-// Lengths 3, 1, 6, 2 and 3: the first step reads one token of each.
+// Lengths 3, 1, 6, 2 and 3.
 const std::vector<Tokens> kPrompts = {
     {kBos, 4, 5}, {kBos}, {kBos, 6, 6, 4, 5, 6}, {5, 4}, {kBos, kEos, 4}};
 const std::vector<int64_t> kLimits = {6, 4, 3, 8, 1};
@@ -81,7 +81,7 @@ class Prompts : public ::testing::TestWithParam<Strategy> {
 TEST_P(Prompts, OfDifferentLengthsAreContinuedAsIfAlone) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const Table table(seed, seed % 2 == 0 ? 3 : 1);
-    TableModel model(table, 5, GetParam().options.num_beams);
+    TableModel model(table);
     const auto found = search(model, task(), GetParam().options);
     for (int32_t s = 0; s < 5; ++s) {
       SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));
@@ -99,7 +99,7 @@ TEST_P(Prompts, AndPrefixesAndSourcesAreThoseOfEachSentence) {
   for (const bool with_prompts : {false, true}) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       const Table table(seed, seed % 2 == 0 ? 3 : 1);
-      TableModel model(table, 5, GetParam().options.num_beams);
+      TableModel model(table);
       SearchTask task = task_of(limits);
       if (with_prompts) task.prompts = kPrompts;
       task.prefixes = kPrefixes;
@@ -126,15 +126,15 @@ TEST_P(Prompts, AndPrefixesAndSourcesAreThoseOfEachSentence) {
 
 TEST_P(Prompts, TokenLogProbabilitiesAreThereOnRequestOnly) {
   const Table table(3);
-  TableModel model(table, 5, GetParam().options.num_beams);
+  TableModel model(table);
   for (const auto& hypotheses : search(model, task(), GetParam().options)) {
     for (const Hypothesis& h : hypotheses) EXPECT_TRUE(h.token_log_probabilities.empty());
   }
 }
 
-TEST_P(Prompts, OfOneLengthAreReadInOneStep) {
+TEST_P(Prompts, AreReadBeforeTheFirstStep) {
   const Table table(3);
-  TableModel model(table, 2, GetParam().options.num_beams);
+  TableModel model(table);
   SearchTask task = task_of({1, 1});
   task.prompts = {{kBos, 4, 5, 6, 4, 4}, {kBos, 6, 5, 4, 4, 5}};
   search(model, task, GetParam().options);
@@ -144,7 +144,6 @@ TEST_P(Prompts, OfOneLengthAreReadInOneStep) {
 // Only the sequence ids matter: batches of any order and size give the same.
 TEST_P(Prompts, TheOrderAndTheSizeOfBatchesDoNotMatter) {
   const Table table(5, 1.5);
-  const int64_t beams = GetParam().options.num_beams;
   const auto run = [&](const std::vector<size_t>& order) {
     SearchTask batch;
     batch.sentences = std::ssize(order);
@@ -155,7 +154,7 @@ TEST_P(Prompts, TheOrderAndTheSizeOfBatchesDoNotMatter) {
       batch.max_lengths.push_back(kLimits[i]);
       batch.sequence_ids.push_back(100 + static_cast<int64_t>(i));
     }
-    TableModel model(table, batch.sentences, beams, /*alike=*/true);
+    TableModel model(table, /*alike=*/true);
     return search(model, batch, GetParam().options);
   };
   const auto together = run({0, 1, 2, 3, 4});
@@ -171,7 +170,7 @@ TEST_P(Prompts, ThreadsDoNotMatter) {
   std::vector<std::vector<std::vector<Hypothesis>>> results;
   for (const int count : {1, 2, 5}) {
     set_num_threads(count);
-    TableModel model(table, 5, GetParam().options.num_beams);
+    TableModel model(table);
     results.push_back(search(model, task(), GetParam().options));
   }
   set_num_threads(threads);
@@ -187,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Prompts, ::testing::ValuesIn(kStrategies),
 TEST(Seeds, GiveOtherTexts) {
   const Table table(2, 0.5);
   const auto text = [&](uint64_t seed) {
-    TableModel model(table, 1, 1);
+    TableModel model(table);
     SearchTask task = task_of({40});
     task.banned.push_back(kEos);
     return generate(model, task, {.do_sample = true, .seed = seed}).at(0).tokens;
@@ -200,7 +199,7 @@ TEST(Hooks, SeeEachTokenOfEachSentence) {
   const Table table(7);
   SearchTask task = task_of({6, 4, 3, 8, 1});
   task.prompts = kPrompts;
-  TableModel plain(table, 5, 1), watched(table, 5, 1);
+  TableModel plain(table), watched(table);
   const auto expected = generate(plain, task, {});
   std::vector<Tokens> streamed(5);
   const auto found =
@@ -217,7 +216,7 @@ TEST(Hooks, StopTheirSentenceAlone) {
   const Table table(7, 1);
   SearchTask task = task_of({20, 20, 20});
   task.banned.push_back(kEos);
-  TableModel plain(table, 3, 1), stopped(table, 3, 1);
+  TableModel plain(table), stopped(table);
   const auto full = generate(plain, task, {.do_sample = true});
   const auto found = generate(stopped, task, {.do_sample = true},
                               {.on_token = [](int64_t sentence, const Tokens& generated) {
@@ -228,7 +227,7 @@ TEST(Hooks, StopTheirSentenceAlone) {
   EXPECT_EQ(found[1].tokens, Tokens(full[1].tokens.begin(), full[1].tokens.begin() + 3));
   EXPECT_FALSE(found[1].has_eos);
   EXPECT_DOUBLE_EQ(found[1].score, found[1].log_probability / 3);
-  EXPECT_EQ(stopped.live_sentences(), 2);
+  EXPECT_EQ(stopped.rows(), 0);
 }
 
 TEST(GenerationLimit, IsMaxNewTokensOrWhatThePositionsHaveRoomFor) {
@@ -295,7 +294,7 @@ TEST(SearchTasks, ThatDoNotFitTogetherAreRefused) {
     const auto error = [&](auto&& spoil) {
       SearchTask task = task_of({4, 4});
       spoil(task);
-      TableModel model(table, 2, beams);
+      TableModel model(table);
       return error_of([&] { search(model, task, {.num_beams = beams}); });
     };
     EXPECT_EQ(error([](SearchTask&) {}), "");
@@ -328,7 +327,7 @@ TEST(SearchTasks, ThatDoNotFitTogetherAreRefused) {
     EXPECT_EQ(error([](SearchTask& t) { t.eos_id = 7; }),
               "[search] eos is 7, the vocabulary has 7 tokens.");
   }
-  TableModel model(table, 1, 1);
+  TableModel model(table);
   EXPECT_EQ(
       error_of([&] { beam_search(model, task_of({4}), {.num_beams = 1, .do_sample = true}); }),
       "[beam_search] expected a search without do_sample.");

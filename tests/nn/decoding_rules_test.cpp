@@ -56,7 +56,7 @@ TEST_P(DecodingRules, WideBeamIsExhaustive) {
       const Table table(seed);
       SearchTask task = task_of(limits);
       task.force_eos = force_eos;
-      TableModel model(table, 3, 350);
+      TableModel model(table);
       const auto found = search(model, task, options(350, 10));
       for (int32_t s = 0; s < 3; ++s) {
         SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));
@@ -75,7 +75,7 @@ TEST_P(DecodingRules, NarrowBeamsFollowThePlainSearch) {
       for (const bool force_eos : {true, false}) {
         SearchTask task = task_of(limits);
         task.force_eos = force_eos;
-        TableModel model(table, 5, beams);
+        TableModel model(table);
         const auto found = beam_search(model, task, options(beams, beams));
         for (int32_t s = 0; s < 5; ++s) {
           SCOPED_TRACE(concat("seed ", seed, ", ", beams, " beams, sentence ", s));
@@ -94,7 +94,7 @@ TEST_P(DecodingRules, GreedySearchFollowsThePlainSearch) {
       const Table table(seed, seed % 2 == 0 ? 3 : 1);
       SearchTask task = task_of(limits);
       task.force_eos = force_eos;
-      TableModel model(table, 5, 1);
+      TableModel model(table);
       const auto found = generate(model, task, options(1, 1));
       for (int32_t s = 0; s < 5; ++s) {
         SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));
@@ -123,7 +123,8 @@ class Stutter : public NextToken {
     }
     return logits;
   }
-  void select(const std::vector<int32_t>&, const std::vector<int32_t>&) override {}
+  void add(const std::vector<NewSentence>&) override {}
+    void select(const std::vector<int32_t>&) override {}
 
  private:
   double eos_logit_;
@@ -226,7 +227,8 @@ TEST(Search, ForbiddenLogitsAreNeverChosen) {
       for (int64_t r = 0; r < rows; ++r) z.data<double>()[r * kTableVocab + 5] = 1;
       return z;
     }
-    void select(const std::vector<int32_t>&, const std::vector<int32_t>&) override {}
+    void add(const std::vector<NewSentence>&) override {}
+    void select(const std::vector<int32_t>&) override {}
   } model;
   SearchTask task = task_of({3});
   task.force_eos = false;
@@ -245,7 +247,8 @@ TEST(Search, LogitsThatAreNotFiniteAreRefused) {
       if (++steps_ == 3) z.data<float>()[6] = static_cast<float>(value_);
       return z;
     }
-    void select(const std::vector<int32_t>&, const std::vector<int32_t>&) override {}
+    void add(const std::vector<NewSentence>&) override {}
+    void select(const std::vector<int32_t>&) override {}
 
    private:
     double value_;

@@ -2,6 +2,7 @@
 // random table over whole histories.
 #include "nn/decoding.h"
 
+#include "core/parallel.h"
 #include "tests/nn/table_model.h"
 
 namespace tapestry {
@@ -33,7 +34,7 @@ TEST_P(BeamSearch, WideBeamIsExhaustive) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const Table table(seed);
     const SearchOptions wide = options(120, 12);
-    TableModel model(table, 5, wide.num_beams);
+    TableModel model(table);
     const auto found = beam_search(model, task_of(limits), wide);
     ASSERT_EQ(found.size(), limits.size());
     for (int32_t s = 0; s < 5; ++s) expect_same(found[s], exhaustive({table, s, limits[s]}, wide));
@@ -48,7 +49,7 @@ TEST_P(BeamSearch, NarrowBeamsFollowThePlainSearch) {
     for (const int64_t beams : {1, 2, 3, 5, 8}) {
       for (const int64_t n_best : {int64_t{1}, beams}) {
         const SearchOptions narrow = options(beams, n_best);
-        TableModel model(table, 7, beams);
+        TableModel model(table);
         const auto found = beam_search(model, task_of(limits), narrow);
         for (int32_t s = 0; s < 7; ++s) {
           SCOPED_TRACE(concat("seed ", seed, ", ", beams, " beams, sentence ", s));
@@ -62,7 +63,7 @@ TEST_P(BeamSearch, NarrowBeamsFollowThePlainSearch) {
 TEST_P(BeamSearch, Float32LogitsFindTheSame) {
   const Table table(5, 2, DType::kFloat32);
   const SearchOptions narrow = options(4, 4);
-  TableModel model(table, 3, 4);
+  TableModel model(table);
   const auto found = beam_search(model, task_of({8, 8, 8}), narrow);
   for (int32_t s = 0; s < 3; ++s) {
     expect_same(found[s], plain_beam_search({table, s, 8}, narrow), 1e-5);
@@ -73,11 +74,37 @@ TEST_P(BeamSearch, EachSentenceIsSearchedAsIfAlone) {
   const std::vector<int64_t> limits = {10, 2, 6};
   const Table table(8);
   const SearchOptions narrow = options(3, 2);
-  TableModel together(table, 3, 3);
+  TableModel together(table);
   const auto found = beam_search(together, task_of(limits), narrow);
   EXPECT_LE(together.steps, 10);
   for (int32_t s = 0; s < 3; ++s)
     expect_same(found[s], plain_beam_search({table, s, limits[s]}, narrow));
+}
+
+// Each rule of stopping finds what the plain search with that rule finds, and true saves steps.
+TEST_P(BeamSearch, StopsEarlyAsTheOptionSays) {
+  const std::vector<int64_t> limits = {9, 3, 12, 1, 7, 30, 30};
+  int steps_true = 0, steps_never = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Table table(seed, seed % 2 == 0 ? 3 : 1);
+    for (const int64_t beams : {2, 3, 5}) {
+      for (const EarlyStopping stopping : {EarlyStopping::kTrue, EarlyStopping::kFalse}) {
+        SearchOptions narrow = options(beams, beams);
+        narrow.early_stopping = stopping;
+        TableModel model(table);
+        const auto found = beam_search(model, task_of(limits), narrow);
+        for (int32_t s = 0; s < 7; ++s) {
+          SCOPED_TRACE(concat("seed ", seed, ", ", beams, " beams, sentence ", s));
+          expect_same(found[s], plain_beam_search({table, s, limits[s]}, narrow));
+        }
+        if (stopping == EarlyStopping::kTrue) steps_true += model.steps;
+      }
+      TableModel patient(table);
+      beam_search(patient, task_of(limits), options(beams, beams));
+      steps_never += patient.steps;
+    }
+  }
+  EXPECT_LE(steps_true, steps_never);
 }
 
 INSTANTIATE_TEST_SUITE_P(Penalties, BeamSearch,
@@ -98,7 +125,7 @@ TEST(BeamSearchTies, GoToTheLowerBeamThenTheLowerId) {
   const Table flat(1, 0);
   const SearchOptions options{
       .num_beams = 3, .n_best = 3, .length_penalty_type = LengthPenalty::kNone};
-  TableModel model(flat, 1, 3);
+  TableModel model(flat);
   const auto found = beam_search(model, task_of({4}), options).at(0);
   expect_same(found, plain_beam_search({flat, 0, 4}, options));
   EXPECT_EQ(found.at(0).tokens, Tokens{});  // eos has the lowest id of those that are not banned
@@ -109,7 +136,7 @@ TEST(BeamSearchLimits, OnlyEosFollowsAtTheLimit) {
   const Table table(3);
   for (const int64_t limit : {1, 2, 5}) {
     const SearchOptions options{.num_beams = 3, .n_best = 3};
-    TableModel model(table, 1, 3);
+    TableModel model(table);
     const auto found = beam_search(model, task_of({limit}), options).at(0);
     ASSERT_FALSE(found.empty());
     EXPECT_LE(model.steps, limit);
@@ -130,7 +157,8 @@ TEST(BeamSearchLimits, StopsWhenDecided) {
         logits.data<double>()[r * kTableVocab + likely] = 20;
       return logits;
     }
-    void select(const std::vector<int32_t>&, const std::vector<int32_t>&) override {}
+    void add(const std::vector<NewSentence>&) override {}
+    void select(const std::vector<int32_t>&) override {}
     int steps = 0;
   } model;
   const auto found = beam_search(model, task_of({1000}),
@@ -142,7 +170,7 @@ TEST(BeamSearchLimits, StopsWhenDecided) {
 TEST(BeamSearchLimits, BannedTokensNeverAppear) {
   const Table table(4, 3);
   const SearchOptions options{.num_beams = 5, .n_best = 5};
-  TableModel model(table, 1, 5);
+  TableModel model(table);
   const auto found = beam_search(model, task_of({10}), options);
   ASSERT_EQ(found.at(0).size(), 5u);
   for (const Hypothesis& h : found[0]) {
@@ -152,7 +180,7 @@ TEST(BeamSearchLimits, BannedTokensNeverAppear) {
 
 TEST(BeamSearchLimits, BadOptionsAreRefused) {
   const Table table(4);
-  TableModel model(table, 1, 2);
+  TableModel model(table);
   EXPECT_EQ(
       test::error_of([&] { beam_search(model, task_of({4}), {.num_beams = 2, .n_best = 3}); }),
       "[search] n_best must be in [1, num_beams], got 3 and num_beams 2.");
@@ -162,7 +190,7 @@ TEST(GreedySearch, TakesTheMostProbableTokenOfEachStep) {
   const std::vector<int64_t> limits = {12, 1, 5, 12, 3, 12};
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     const Table table(seed, seed % 2 == 0 ? 3 : 1);
-    TableModel model(table, 6, 1);
+    TableModel model(table);
     const SearchOptions options{.num_beams = 1, .length_penalty = 0.7};
     const auto found = generate(model, task_of(limits), options);
     for (int32_t s = 0; s < 6; ++s) {
@@ -173,12 +201,91 @@ TEST(GreedySearch, TakesTheMostProbableTokenOfEachStep) {
 
 TEST(GreedySearch, FinishedSentencesLeaveTheBatch) {
   const Table table(2, 3);
-  TableModel model(table, 8, 1);
+  TableModel model(table);
   const auto found = generate(model, task_of({1, 2, 3, 4, 5, 6, 7, 20}), {.num_beams = 1});
   size_t longest = 0;
   for (const Hypothesis& h : found) longest = std::max(longest, h.tokens.size());
   EXPECT_EQ(model.steps, static_cast<int>(longest) + 1);
-  EXPECT_LT(model.live_sentences(), 8);
+  EXPECT_EQ(model.rows(), 0);
+}
+
+// A sentence joins when another leaves, and what it finds is what it finds alone.
+TEST(SentencesAtOnce, JoinWhenOthersAreDone) {
+  const std::vector<int64_t> limits = {12, 1, 5, 12, 3, 12, 7, 2, 9, 12, 1};
+  const auto count = static_cast<int32_t>(limits.size());
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const Table table(seed, seed % 2 == 0 ? 3 : 1);
+    for (const int64_t beams : {1, 3}) {
+      const SearchOptions options{.num_beams = beams, .n_best = beams};
+      for (const int64_t most : {1, 2, 4, 11, 20}) {
+        SCOPED_TRACE(concat("seed ", seed, ", ", beams, " beams, ", most, " at once"));
+        SearchTask task = task_of(limits);
+        task.sentences_at_once = most;
+        TableModel model(table);
+        const auto found = search(model, task, options);
+        EXPECT_EQ(model.joined, count);
+        EXPECT_LE(model.most_rows, static_cast<size_t>(most * beams));
+        EXPECT_EQ(model.rows(), 0);
+        for (int32_t s = 0; s < count; ++s) {
+          if (beams > 1) {
+            expect_same(found[s], plain_beam_search({table, s, limits[s]}, options));
+          } else {
+            expect_same({found[s]}, {plain_generate({table, s, limits[s]}, options)});
+          }
+        }
+      }
+    }
+  }
+}
+
+// Full places save steps: one sentence after the other would take the sum of their lengths.
+TEST(SentencesAtOnce, KeepThePlacesFull) {
+  const Table flat(1, 0);
+  SearchTask task = task_of({8, 2, 2, 2, 2, 8, 2, 2, 2, 2});
+  task.banned.push_back(kEos);
+  task.force_eos = false;
+  task.sentences_at_once = 2;
+  TableModel model(flat);
+  generate(model, task, {});
+  EXPECT_EQ(model.steps, 16);  // half of 32 tokens
+}
+
+TEST(SearchTogether, FindsWhatOneSearchFindsAndTellsEachSentenceOnce) {
+  const std::vector<int64_t> limits = {12, 1, 5, 12, 3, 12, 7, 2, 9, 12, 1};
+  const Table table(4, 1);
+  const int threads = num_threads();
+  for (const int64_t beams : {1, 3}) {
+    const SearchOptions options{.num_beams = beams};
+    TableModel alone(table);
+    const auto expected = search(alone, task_of(limits), options);
+    for (const int count : {1, 2, 3, 16}) {
+      set_num_threads(count);
+      SearchTask task = task_of(limits);
+      task.sentences_at_once = 2;
+      std::vector<std::vector<Hypothesis>> found(limits.size());
+      search_together([&] { return std::make_unique<TableModel>(table); }, task, options, {},
+                      [&](int64_t sentence, std::vector<Hypothesis> hypotheses) {
+                        EXPECT_TRUE(found.at(sentence).empty());
+                        found.at(sentence) = std::move(hypotheses);
+                      });
+      for (size_t s = 0; s < limits.size(); ++s) expect_same(found[s], expected[s], 0);
+    }
+  }
+  set_num_threads(threads);
+}
+
+TEST(SearchTogether, AFailureEndsAll) {
+  class Broken : public NextToken {
+   public:
+    void add(const std::vector<NewSentence>&) override {}
+    Tensor step(const std::vector<int32_t>&) override { fail(ErrorKind::kRuntime, "broken"); }
+    void select(const std::vector<int32_t>&) override {}
+  };
+  EXPECT_EQ(test::error_of([] {
+              search_together([] { return std::make_unique<Broken>(); }, task_of({3, 3, 3}), {}, {},
+                              [](int64_t, const std::vector<Hypothesis>&) { FAIL(); });
+            }),
+            "broken");
 }
 
 TEST(NormalizedScore, FollowsItsFormulas) {

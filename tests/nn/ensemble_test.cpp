@@ -25,8 +25,8 @@ std::vector<double> normalised(std::vector<double> z) {
   return z;
 }
 
-std::unique_ptr<NextToken> table_steps(const Table& table, int64_t sentences, int64_t beams) {
-  return std::make_unique<TableModel>(table, sentences, beams);
+std::unique_ptr<NextToken> table_steps(const Table& table) {
+  return std::make_unique<TableModel>(table);
 }
 
 // Greedy search by the mean of the tables' probabilities, with a repetition penalty.
@@ -70,7 +70,7 @@ TEST(Ensemble, TakesTheWeightedMeanOfProbabilities) {
     const Table a(seed, 2), b(seed + 100, 1), c(seed + 200, 300);
     for (const double rho : {1.0, 1.5}) {
       std::vector<std::unique_ptr<NextToken>> members;
-      for (const Table* table : {&a, &b, &c}) members.push_back(table_steps(*table, 3, 1));
+      for (const Table* table : {&a, &b, &c}) members.push_back(table_steps(*table));
       const auto ensemble = ensemble_of(std::move(members), given);
       const auto found = generate(*ensemble, task_of(limits), {.repetition_penalty = rho});
       for (int32_t s = 0; s < 3; ++s) {
@@ -86,9 +86,9 @@ TEST(Ensemble, OfAModelWithItselfIsTheModel) {
         SearchOptions{.num_beams = 1, .do_sample = true, .top_k = 3, .top_p = 0.9}}) {
     const Table table(5);
     std::vector<std::unique_ptr<NextToken>> members;
-    for (int i = 0; i < 2; ++i) members.push_back(table_steps(table, 2, options.num_beams));
+    for (int i = 0; i < 2; ++i) members.push_back(table_steps(table));
     const auto ensemble = ensemble_of(std::move(members), {0.3, 0.7});
-    const auto alone = table_steps(table, 2, options.num_beams);
+    const auto alone = table_steps(table);
     const auto found = search(*ensemble, task_of({6, 9}), options);
     const auto expected = search(*alone, task_of({6, 9}), options);
     for (size_t s = 0; s < 2; ++s) expect_same(found[s], expected[s], 1e-12);
@@ -98,7 +98,7 @@ TEST(Ensemble, OfAModelWithItselfIsTheModel) {
 TEST(Ensemble, OfOneModelIsThatModel) {
   const Table table(5);
   std::vector<std::unique_ptr<NextToken>> members;
-  members.push_back(table_steps(table, 2, 1));
+  members.push_back(table_steps(table));
   const NextToken* const model = members[0].get();
   EXPECT_EQ(ensemble_of(std::move(members), {2}).get(), model);
 }
@@ -295,7 +295,7 @@ TEST(SourceAttention, OfARecurrentModelIsThatOfItsSteps) {
   const Tensor found =
       source_attention(&built.model, {batch.source, batch.source_lengths, batch.target_in}, 0);
   ASSERT_EQ(found.shape(), (Shape{2, 5, 5}));
-  RnnAttention::State state = built.model.start(batch.source, batch.source_lengths);
+  RnnAttention::State state = test::started(built.model, batch.source, batch.source_lengths);
   const auto ids = batch.target_in.to_vector<int32_t>();
   for (int64_t t = 0; t < 5; ++t) {
     built.model.step(ints({ids[size_t(t)], ids[size_t(5 + t)]}, {2}), state);

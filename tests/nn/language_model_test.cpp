@@ -424,7 +424,7 @@ INSTANTIATE_TEST_SUITE_P(
              std::string(name_of(std::get<DType>(info.param)));
     });
 
-// 40 tokens: the cache grows past its first 16.
+// 40 tokens: the cache grows past its first 64 rows.
 TEST_P(CachedSteps, EqualTheUncachedModel) {
   const SmallLanguageModel built(options_, /*causal=*/true, dtype_);
   const int64_t length = 40;
@@ -432,18 +432,17 @@ TEST_P(CachedSteps, EqualTheUncachedModel) {
   const Tensor wanted = built.model.logits(built.model.hidden(ids)).value();
   for (const int64_t first : {1, 2, 7, 16, 17, 39, 40}) {
     test::poison_free_memory();
-    std::vector<KeyValueCache> caches;
-    for (int64_t begin = 0, end = first; end <= length; begin = end++) {
-      const Tensor logits = built.model.step(columns(ids, begin, end), caches);
-      ASSERT_LT(distance(logits, columns(wanted, end - 1, end).reshape({3, kVocabulary})),
-                tolerance_)
-          << "token " << end << " after " << first << " at first";
+    LanguageModel::State state = test::started(built.model, ids, first - 1);
+    for (int64_t t = first - 1; t < length; ++t) {
+      const Tensor logits = test::step_of(built.model, ids, t, state);
+      ASSERT_LT(distance(logits, columns(wanted, t, t + 1).reshape({3, kVocabulary})), tolerance_)
+          << "token " << t << " after a prompt of " << first;
     }
   }
 }
 
-// What a search reads first is the prompt, all of whose tokens see each other.
-TEST(LanguageModelSteps, ReadTheFirstTokensAsAPrefix) {
+// All tokens of a prompt see each other.
+TEST(LanguageModelSteps, ReadThePromptAsAPrefix) {
   ModelOptions options = test::gpt2_options();
   options.prefix_lm = true;
   const test::SmallLanguageModel built(options, /*causal=*/true);
@@ -454,11 +453,13 @@ TEST(LanguageModelSteps, ReadTheFirstTokensAsAPrefix) {
   const Tensor expected = logits_of({.prefix_lengths = test::ints({4, 4}, {2})});
   EXPECT_GT(test::distance(test::columns(expected, 5, 6), test::columns(logits_of({}), 5, 6)),
             1e-3);
-  LanguageModelSteps steps(built.model, 2);
-  for (int64_t begin = 0, end = 4; end <= 6; begin = end++) {
-    const Tensor logits = steps.step(test::columns(ids, begin, end).to_vector<int32_t>());
-    const Tensor wanted = test::columns(expected, end - 1, end);
-    EXPECT_LT(test::distance(logits.reshape(wanted.shape()), wanted), 1e-10) << end;
+  LanguageModelSteps steps(built.model);
+  const std::vector<int32_t> one = {4, 5, 6, 7}, other = {9, 8, 7, 6};
+  steps.add({{0, one}, {1, other}});
+  for (int64_t t = 3; t < 6; ++t) {
+    const Tensor logits = steps.step(test::columns(ids, t, t + 1).to_vector<int32_t>());
+    const Tensor wanted = test::columns(expected, t, t + 1);
+    EXPECT_LT(test::distance(logits.reshape(wanted.shape()), wanted), 1e-10) << t;
   }
 }
 
@@ -502,7 +503,7 @@ TEST_P(CachedSteps, OfASearchEqualTheUncachedModel) {
     options.max_position_embeddings = positions;
     const SmallLanguageModel built(options, /*causal=*/true, dtype_);
     for (const int64_t prompt : {1, 5, 60}) {
-      LanguageModelSteps steps(built.model, 2);
+      LanguageModelSteps steps(built.model);
       Uncached uncached(built.model, 2);
       test::poison_free_memory();
       size_t rows = 2;
@@ -511,12 +512,20 @@ TEST_P(CachedSteps, OfASearchEqualTheUncachedModel) {
         const auto fed = test::uniform_ids({static_cast<int64_t>(rows), count},
                                            static_cast<uint32_t>(100 + step), 2, kVocabulary)
                              .to_vector<int32_t>();
-        ASSERT_LT(distance(steps.step(fed), uncached.step(fed)), tolerance_)
+        const Tensor wanted = uncached.step(fed);
+        std::vector<int32_t> last;
+        for (size_t row = 0; row < rows; ++row) {
+          const std::span tokens(&fed[row * static_cast<size_t>(count)],
+                                 static_cast<size_t>(count));
+          if (step == 0) steps.add({{static_cast<int64_t>(row), tokens}});
+          last.push_back(tokens.back());
+        }
+        ASSERT_LT(distance(steps.step(last), wanted), tolerance_)
             << positions << " positions, prompt of " << prompt << ", step " << step;
         if (step % 3 != 1) continue;
         const std::vector<int32_t> kept =
             rows == 2 ? std::vector<int32_t>{1, 0, 1} : std::vector<int32_t>{2, 0};
-        steps.select(kept, kept);
+        steps.select(kept);
         uncached.select(kept);
         rows = kept.size();
       }
@@ -524,18 +533,13 @@ TEST_P(CachedSteps, OfASearchEqualTheUncachedModel) {
   }
 }
 
-TEST_P(CachedSteps, RefuseSeveralTokensAfterTheFirstStep) {
+TEST_P(CachedSteps, RefuseAnotherNumberOfTokens) {
   const SmallLanguageModel built(options_, /*causal=*/true, dtype_);
-  std::vector<KeyValueCache> caches;
-  const Tensor ids = test::uniform_ids({2, 3}, 8, 2, kVocabulary);
-  built.model.step(ids, caches);
-  EXPECT_EQ(test::error_of([&] { built.model.step(ids, caches); }),
-            "[attention] expected one token per step after the first, got 3.");
-  LanguageModelSteps steps(built.model, 2);
-  EXPECT_EQ(test::error_of([&] {
-              steps.step({4, 5, 6});
-            }),
-            "[decoding] expected the same number of tokens for each of 2 rows, got 3 tokens.");
+  LanguageModelSteps steps(built.model);
+  const std::vector<int32_t> prompt = {4, 5};
+  steps.add({{0, prompt}, {1, prompt}});
+  EXPECT_EQ(test::error_of([&] { steps.step({4, 5, 6}); }),
+            "[decoding] expected a token for each of 2 rows, got 3.");
 }
 
 // ---- Rotary positions

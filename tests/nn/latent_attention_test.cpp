@@ -165,24 +165,28 @@ TEST_P(LatentAttentionTest, AbsorbedEqualsExplicit) {
 
 // Also when the cache outgrows its first capacity.
 TEST_P(LatentAttentionTest, StepsEqualTheFullPass) {
-  const Tensor x = test::uniform({2, 20, 12}, 32, -2, 2);
+  const Tensor x = test::uniform({2, 40, 12}, 32, -2, 2);
   const Tensor all = layer_(x, {}, /*causal=*/true).value();
-  for (const int64_t first : {1, 6}) {
+  for (const int32_t first : {1, 6}) {
     KeyValueCache cache;
-    for (int64_t begin = 0, end = first; end <= 20; begin = end++) {
-      const Tensor y = layer_.step(test::columns(x, begin, end), cache).value();
-      EXPECT_LT(distance(y, test::columns(all, begin, end)), 1e-10) << "token " << end;
+    CacheRows rows;
+    const DecodingStep prompt = rows.add(std::vector<int32_t>{first, first}, first, {});
+    const Tensor read = layer_.step(test::columns(x, 0, first), cache, prompt).value();
+    EXPECT_LT(distance(read, test::columns(all, 0, first)), 1e-10);
+    for (int64_t t = first; t < 40; ++t) {
+      const Tensor y = layer_.step(test::columns(x, t, t + 1), cache, rows.next({})).value();
+      EXPECT_LT(distance(y, test::columns(all, t, t + 1)), 1e-10) << "token " << t;
     }
-    EXPECT_EQ(cache.length, 20);
   }
 }
 
 TEST_P(LatentAttentionTest, CacheHoldsTheLatentAndTheRotaryKeyAlone) {
   KeyValueCache cache;
-  layer_.step(x_, cache);
+  CacheRows rows;
+  layer_.step(x_, cache, rows.add(std::vector<int32_t>{9, 9}, 9, {}));
   const Options& o = layer_.options;
   EXPECT_EQ(cache.kv.shape()[2], o.kv_latent_size + o.rope_head_size);
-  EXPECT_EQ(cache.kv.bytes() / (2 * cache.kv.shape()[1]),
+  EXPECT_EQ(cache.kv.bytes() / cache.kv.shape()[1],
             (o.kv_latent_size + o.rope_head_size) * size_of(DType::kFloat64));
 }
 
@@ -281,13 +285,13 @@ TEST(LatentModel, CachedStepsEqualTheFullPass) {
   const LanguageModel model(model_options(), {.size = 19}, /*causal=*/true, store.root());
   const Tensor ids = test::uniform_ids({2, 20}, 5, 1, 19);
   const Tensor all = model.logits(model.hidden(ids)).value();
-  std::vector<KeyValueCache> caches;
-  for (int64_t begin = 0, end = 4; end <= 20; begin = end++) {
-    const Tensor logits = model.step(test::columns(ids, begin, end), caches);
-    EXPECT_LT(distance(logits, test::columns(all, end - 1, end).reshape({2, 19})), 1e-10);
+  LanguageModel::State state = test::started(model, ids, 4);
+  for (int64_t t = 4; t < 20; ++t) {
+    const Tensor logits = test::step_of(model, ids, t, state);
+    EXPECT_LT(distance(logits, test::columns(all, t, t + 1).reshape({2, 19})), 1e-10);
   }
-  for (const KeyValueCache& cache : caches) {
-    EXPECT_EQ(cache.kv.bytes() / (2 * cache.kv.shape()[1]),
+  for (const KeyValueCache& cache : state.layers) {
+    EXPECT_EQ(cache.kv.bytes() / cache.kv.shape()[1],
               cache_bytes_per_token(model_options(), DType::kFloat64));
   }
 }
@@ -299,8 +303,10 @@ int64_t measured_bytes(const ModelOptions& options, DType dtype) {
   ParamStore store(3, dtype);
   const LayerAttention layer(options, 2, store.root());
   KeyValueCache cache;
-  layer.step(test::uniform({3, 5, 16}, 1).to(dtype), cache);
-  return cache.kv.bytes() / (3 * cache.kv.shape()[1]);
+  CacheRows rows;
+  layer.step(test::uniform({3, 5, 16}, 1).to(dtype), cache,
+             rows.add(std::vector<int32_t>{5, 5, 5}, 5, {}));
+  return cache.kv.bytes() / cache.kv.shape()[1];
 }
 
 TEST(CacheBytesPerToken, AreWhatTheCacheTakes) {

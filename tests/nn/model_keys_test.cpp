@@ -58,10 +58,10 @@ TEST(FinalNorm, NormalizesWhatAPostNormStackGives) {
   const Tensor wanted = layer_norm_of(plain.model.hidden(ids).value(), normed.store, "norm");
   EXPECT_LT(distance(normed.model.hidden(ids).value(), wanted), 1e-12);
   // Token by token.
-  std::vector<KeyValueCache> caches;
+  LanguageModel::State state = test::started(normed.model, ids, 0);
   const Tensor logits = normed.model.logits(normed.model.hidden(ids)).value();
   for (int64_t t = 0; t < 9; ++t) {
-    const Tensor step = normed.model.step(test::columns(ids, t, t + 1), caches);
+    const Tensor step = test::step_of(normed.model, ids, t, state);
     EXPECT_LT(distance(step, test::columns(logits, t, t + 1).reshape(step.shape())), 1e-12);
   }
 }
@@ -81,7 +81,7 @@ TEST(FinalNorm, NormalizesBothSidesOfAnEncoderDecoder) {
                                       normed.store, "decoder.norm");
   EXPECT_LT(distance(normed.model.decode(target, memory, lengths).value(), hidden), 1e-12);
   const Tensor wanted = normed.model.logits(hidden).value();
-  EncoderDecoder::State state = normed.model.start(source, lengths);
+  EncoderDecoder::State state = test::started(normed.model, source, lengths);
   for (int64_t t = 0; t < 5; ++t) {
     const Tensor logits = normed.model.step(test::columns(target, t, t + 1).reshape({2}), state);
     EXPECT_LT(distance(logits, test::columns(wanted, t, t + 1).reshape(logits.shape())), 1e-12);
@@ -125,8 +125,8 @@ TEST(OutputBias, IsAddedToTheLogitsOfACausalModel) {
     const Tensor ids = some_ids(9, 1);
     const Tensor wanted = biased(plain.model.logits(plain.model.hidden(ids)).value(), 0.1);
     EXPECT_LT(distance(built.model.logits(built.model.hidden(ids)).value(), wanted), 1e-12);
-    std::vector<KeyValueCache> caches;
-    const Tensor last = built.model.step(ids, caches);
+    LanguageModel::State state = test::started(built.model, ids, 8);
+    const Tensor last = test::step_of(built.model, ids, 8, state);
     EXPECT_LT(distance(last, test::columns(wanted, 8, 9).reshape(last.shape())), 1e-12);
     // The fused loss is that of the logits.
     const double loss = built.model.loss({.ids = ids, .targets = ids}, {}).loss.value().item();
@@ -151,7 +151,7 @@ void expect_bias_in_translation(bool tied) {
   EXPECT_LT(
       distance(built.model.logits(built.model.decode(target, memory, lengths)).value(), wanted),
       1e-12);
-  typename Model::State state = built.model.start(source, lengths);
+  typename Model::State state = test::started(built.model, source, lengths);
   for (int64_t t = 0; t < 5; ++t) {
     const Tensor logits = built.model.step(test::columns(target, t, t + 1).reshape({2}), state);
     EXPECT_LT(distance(logits, test::columns(wanted, t, t + 1).reshape(logits.shape())), 1e-12);

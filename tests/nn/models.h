@@ -231,4 +231,27 @@ inline LanguageModel::Batch text_batch(const std::vector<int32_t>& lengths, int6
   return batch;
 }
 
+/// The state of a decoding of these sources, before its first token.
+template <class Model>
+typename Model::State started(const Model& model, const Tensor& source, const Tensor& lengths) {
+  typename Model::State state;
+  model.add(source, lengths, state);
+  return state;
+}
+
+/// The state of a decoding that has read the first `count` tokens of each row of ids (B, T).
+inline LanguageModel::State started(const LanguageModel& model, const Tensor& ids, int64_t count) {
+  LanguageModel::State state;
+  const std::vector<int32_t> lengths(static_cast<size_t>(ids.shape()[0]),
+                                     static_cast<int32_t>(count));
+  model.add(columns(ids, 0, count), lengths, /*prefix=*/false, state);
+  return state;
+}
+
+/// Logits (B, V) after column t, of a decoding that has read the ones before.
+inline Tensor step_of(const LanguageModel& model, const Tensor& ids, int64_t t,
+                      LanguageModel::State& state) {
+  return model.step(columns(ids, t, t + 1).reshape({ids.shape()[0]}), state);
+}
+
 }  // namespace tapestry::test

@@ -112,7 +112,9 @@ TEST_P(BeyondThePositions, ALanguageModelIsThatOfMorePositions) {
 TEST_P(BeyondThePositions, CachedStepsGoOn) {
   const test::SmallLanguageModel built(options(6), /*causal=*/true);
   const Tensor wanted = built.model.logits(built.model.hidden(ids_)).value();
-  LanguageModelSteps steps(built.model, 2);
+  LanguageModelSteps steps(built.model);
+  const std::vector<int32_t> first = {0};  // it is not read
+  steps.add({{0, first}, {1, first}});
   for (int64_t t = 0; t < 23; ++t) {
     const Tensor logits = steps.step(test::columns(ids_, t, t + 1).to_vector<int32_t>());
     ASSERT_LT(distance(logits, test::columns(wanted, t, t + 1).reshape(logits.shape())), 1e-12)

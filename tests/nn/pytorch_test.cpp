@@ -4,6 +4,7 @@
 #include "nn/rnn_attention.h"
 #include "nn/transformer.h"
 #include "nn/vision_transformer.h"
+#include "tests/nn/models.h"
 #include "tests/nn/pytorch_fixture.h"
 
 namespace tapestry {
@@ -48,7 +49,7 @@ class PyTorchTranslation : public test::PyTorchFixture {
   void expect_cached_decoding() {
     const int64_t count = batch_.target_in.shape()[0], steps = batch_.target_in.shape()[1];
     const Var wanted = doubles_of("logits");
-    typename Model::State state = model_.start(batch_.source, batch_.source_lengths);
+    typename Model::State state = test::started(model_, batch_.source, batch_.source_lengths);
     for (int64_t t = 0; t < steps; ++t) {
       const Tensor column = test::columns(batch_.target_in, t, t + 1).reshape({count});
       const Tensor logits = model_.step(column, state);
@@ -127,23 +128,21 @@ TEST_P(PyTorchLanguageModel, LossAndAllGradientsWithLengths) {
   expect_loss_and_gradients();
 }
 
-// Each split of the tokens into a first step of several and steps of one.
+// Each split of the tokens into those of a prompt and steps.
 TEST_P(PyTorchLanguageModel, CachedDecoding) {
   if (!model_.trunk.stack.causal) {
-    std::vector<KeyValueCache> caches;
-    EXPECT_EQ(test::error_of([&] { model_.step(batch_.ids, caches); }),
+    EXPECT_EQ(test::error_of([&] { test::started(model_, batch_.ids, 2); }),
               "[trunk] only a causal model can be fed step by step.");
     return;
   }
   const int64_t length = batch_.ids.shape()[1];
   const Var wanted = doubles_of("logits");
-  for (int64_t first = 1; first <= length; ++first) {
-    std::vector<KeyValueCache> caches;
-    for (int64_t begin = 0, end = first; end <= length; begin = end++) {
-      const Tensor logits = model_.step(test::columns(batch_.ids, begin, end), caches);
-      EXPECT_LT(distance(logits, slice(wanted, 1, end - 1, end).value().reshape(logits.shape())),
-                1e-10)
-          << "token " << end << " after " << first << " at first";
+  for (int64_t first = 0; first < length; ++first) {
+    LanguageModel::State state = test::started(model_, batch_.ids, first);
+    for (int64_t t = first; t < length; ++t) {
+      const Tensor logits = test::step_of(model_, batch_.ids, t, state);
+      EXPECT_LT(distance(logits, slice(wanted, 1, t, t + 1).value().reshape(logits.shape())), 1e-10)
+          << "token " << t << " after " << first << " at first";
     }
   }
 }

@@ -202,7 +202,7 @@ TEST_P(RnnAttentionModel, StepsEqualTeacherForcing) {
   const int64_t steps = 12;
   const Tensor target = test::uniform_ids({3, steps}, 8, 2, kVocabulary);
   const Var expected = teacher_forcing(source_, source_lengths_, target);
-  RnnAttention::State state = model_.start(source_, source_lengths_);
+  RnnAttention::State state = test::started(model_, source_, source_lengths_);
   for (int64_t t = 0; t < steps; ++t) {
     const Tensor logits = model_.step(test::columns(target, t, t + 1).reshape({3}), state);
     ASSERT_EQ(logits.shape(), (Shape{3, kVocabulary}));
@@ -219,15 +219,14 @@ TEST_P(RnnAttentionModel, StepsEqualTeacherForcing) {
       EXPECT_NEAR(sum, 1, 1e-6);
     }
   }
-  EXPECT_EQ(state.position, steps);
 }
 
-// Beams follow other rows, and a sentence leaves.
-TEST_P(RnnAttentionModel, RowsFollowTheirParents) {
+// Sequences follow others, one leaves, and a shorter sentence joins behind the others.
+TEST_P(RnnAttentionModel, SequencesFollowTheirParentsLeaveAndJoin) {
   const auto check_rows = [&](const Tensor& logits, const std::vector<int32_t>& sentences,
                               const std::vector<std::vector<int32_t>>& histories) {
     for (size_t row = 0; row < histories.size(); ++row) {
-      const int32_t s = sentences[row / 2];
+      const int32_t s = sentences[row];
       const auto length = static_cast<int64_t>(histories[row].size());
       const Tensor all = teacher_forcing(source_.slice(s, s + 1), source_lengths_.slice(s, s + 1),
                                          Tensor::from<int32_t>(histories[row], {1, length}))
@@ -236,16 +235,20 @@ TEST_P(RnnAttentionModel, RowsFollowTheirParents) {
       EXPECT_LT(distance(logits.slice(r, r + 1), all.slice(length - 1, length)), tolerance_) << row;
     }
   };
-  RnnAttention::State state = model_.start(source_, source_lengths_);
+  RnnAttention::State state;
   const auto feed = [&](const std::vector<int32_t>& tokens) {
     return model_.step(lengths_tensor(tokens), state);
   };
-  check_rows(feed({2, 4, 5, 6, 7, 8}), {0, 1, 2}, {{2}, {4}, {5}, {6}, {7}, {8}});
-  state.select_rows(lengths_tensor({1, 0, 2, 2, 5, 4}));
-  check_rows(feed({9, 10, 11, 12, 13, 14}), {0, 1, 2},
-             {{4, 9}, {2, 10}, {5, 11}, {5, 12}, {8, 13}, {7, 14}});
-  state.select(lengths_tensor({0, 2}), lengths_tensor({1, 1, 4, 5}));
-  check_rows(feed({15, 16, 17, 18}), {0, 2}, {{2, 10, 15}, {2, 10, 16}, {8, 13, 17}, {7, 14, 18}});
+  model_.add(source_, source_lengths_, state);
+  check_rows(feed({2, 4, 5}), {0, 1, 2}, {{2}, {4}, {5}});
+  state.select(std::vector<int32_t>{1, 1, 2, 0, 2});
+  check_rows(feed({9, 10, 11, 12, 13}), {1, 1, 2, 0, 2},
+             {{4, 9}, {4, 10}, {5, 11}, {2, 12}, {5, 13}});
+  state.select(std::vector<int32_t>{4, 2, 1});
+  model_.add(test::columns(source_.slice(1, 3), 0, 3), source_lengths_.slice(1, 3), state);
+  EXPECT_EQ(state.memory.keys.shape()[0], 4);  // sentence 0 is forgotten
+  check_rows(feed({14, 15, 16, 2, 4}), {2, 2, 1, 1, 2},
+             {{5, 13, 14}, {5, 11, 15}, {4, 10, 16}, {2}, {4}});
 }
 
 // Greedy search by teacher forcing: the most probable token that is allowed, again and again.

@@ -234,7 +234,7 @@ TEST_P(Sampling, SequencesFollowTheExactDistribution) {
     task.force_eos = false;
     SearchOptions options = GetParam().options;
     options.seed = 100 + seed;
-    TableModel model(table, draws, 1, /*alike=*/true);
+    TableModel model(table, /*alike=*/true);
     const auto found = generate(model, task, options);
 
     const Question question{table, 0, 3, {kBos, 5}, false};
@@ -267,7 +267,7 @@ TEST_P(Sampling, EqualsPlainSampling) {
       options.seed = seed;
       SearchTask task = task_of(limits);
       task.force_eos = force_eos;
-      TableModel model(table, 6, 1);
+      TableModel model(table);
       const auto found = generate(model, task, options);
       for (int32_t s = 0; s < 6; ++s) {
         SCOPED_TRACE(concat("seed ", seed, ", sentence ", s));

@@ -40,51 +40,47 @@ class Table {
   DType dtype_;
 };
 
-// The table as the search sees it; checks that rows and sentences are kept in step.
+// The table as the search sees it.
 class TableModel : public NextToken {
  public:
   /// `alike`: every sentence is sentence 0 of the table.
-  TableModel(const Table& table, int64_t sentences, int64_t beams, bool alike = false)
-      : table_(table), beams_(static_cast<size_t>(beams)) {
-    for (int32_t s = 0; s < sentences; ++s) {
-      sentences_.push_back(alike ? 0 : s);
-      for (int64_t b = 0; b < beams; ++b) rows_.push_back({sentences_.back(), {}});
+  explicit TableModel(const Table& table, bool alike = false) : table_(table), alike_(alike) {}
+
+  void add(const std::vector<NewSentence>& sentences) override {
+    EXPECT_FALSE(sentences.empty());
+    for (const NewSentence& s : sentences) {
+      EXPECT_FALSE(s.prompt.empty());
+      rows_.push_back({alike_ ? 0 : static_cast<int32_t>(s.index),
+                       Tokens(s.prompt.begin(), s.prompt.end() - 1)});
+      ++joined;
     }
+    most_rows = std::max(most_rows, rows_.size());
   }
 
   Tensor step(const std::vector<int32_t>& tokens) override {
     ++steps;
-    const size_t n = tokens.size() / rows_.size();
-    EXPECT_GE(n, 1u);
-    EXPECT_EQ(tokens.size(), rows_.size() * n);
-    EXPECT_TRUE(n == 1 || steps == 1) << n << " tokens in step " << steps;
+    EXPECT_EQ(tokens.size(), rows_.size());
     std::vector<double> all;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      auto& history = rows_[i].history;
-      history.insert(history.end(), tokens.begin() + i * n, tokens.begin() + (i + 1) * n);
-      const auto z = table_.logits(rows_[i].sentence, history);
+      rows_[i].history.push_back(tokens[i]);
+      const auto z = table_.logits(rows_[i].sentence, rows_[i].history);
       all.insert(all.end(), z.begin(), z.end());
     }
     return Tensor::from<double>(all, {static_cast<int64_t>(rows_.size()), kTableVocab})
         .to(table_.dtype());
   }
 
-  void select(const std::vector<int32_t>& sentences, const std::vector<int32_t>& rows) override {
-    EXPECT_EQ(rows.size(), sentences.size() * beams_);
-    std::vector<int32_t> kept;
+  void select(const std::vector<int32_t>& rows) override {
     std::vector<Row> next;
-    for (const int32_t s : sentences) kept.push_back(sentences_.at(s));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      next.push_back(rows_.at(rows[i]));
-      EXPECT_EQ(next.back().sentence, kept.at(i / beams_)) << "row " << i << " changed sentence";
-    }
-    for (size_t i = 1; i < sentences.size(); ++i) EXPECT_LT(sentences[i - 1], sentences[i]);
-    sentences_ = std::move(kept);
+    for (const int32_t row : rows) next.push_back(rows_.at(static_cast<size_t>(row)));
     rows_ = std::move(next);
+    most_rows = std::max(most_rows, rows_.size());
   }
 
-  int64_t live_sentences() const { return static_cast<int64_t>(sentences_.size()); }
+  int64_t rows() const { return std::ssize(rows_); }
   int steps = 0;
+  int joined = 0;  ///< sentences
+  size_t most_rows = 0;
 
  private:
   struct Row {
@@ -92,8 +88,7 @@ class TableModel : public NextToken {
     Tokens history;
   };
   const Table& table_;
-  size_t beams_;
-  std::vector<int32_t> sentences_;
+  bool alike_;
   std::vector<Row> rows_;
 };
 
@@ -188,8 +183,9 @@ inline std::vector<Hypothesis> exhaustive(const Question& q, const SearchOptions
   return all;
 }
 
-/// Textbook beam search without any early stop: each round keeps the k most probable continuations;
-/// those among the k best of all that end in eos are finished.
+/// Textbook beam search: each round keeps the k most probable continuations; those among the k best
+/// of all that end in eos are finished. early_stopping: never searches to the end; the others stop
+/// when k are finished, false only if the best live one has no better score than the worst of them.
 inline std::vector<Hypothesis> plain_beam_search(const Question& q, const SearchOptions& options) {
   struct Beam {
     Tokens generated;
@@ -225,9 +221,12 @@ inline std::vector<Hypothesis> plain_beam_search(const Question& q, const Search
       }
     }
     beams = std::move(survivors);
+    std::stable_sort(finished.begin(), finished.end(),
+                     [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    if (options.early_stopping == EarlyStopping::kNever || finished.size() < k) continue;
+    if (options.early_stopping == EarlyStopping::kTrue || beams.empty()) break;
+    if (finished[k - 1].score >= normalized_score(beams[0].log_probability, length, options)) break;
   }
-  std::stable_sort(finished.begin(), finished.end(),
-                   [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
   finished.resize(std::min(finished.size(), static_cast<size_t>(options.n_best)));
   return finished;
 }

@@ -175,7 +175,8 @@ class GreedyTable : public NextToken {
     }
     return logits;
   }
-  void select(const std::vector<int32_t>&, const std::vector<int32_t>&) override {}
+  void add(const std::vector<NewSentence>&) override {}
+    void select(const std::vector<int32_t>&) override {}
 
   std::vector<int32_t> fed;
 
@@ -213,7 +214,8 @@ TEST(WorkedExamples, BeamSearchFindsTheGreedySequence) {
       for (int64_t r = 0; r < logits.shape()[0]; ++r) logits.slice(r, r + 1).copy_from(row);
       return logits;
     }
-    void select(const std::vector<int32_t>&, const std::vector<int32_t>&) override {}
+    void add(const std::vector<NewSentence>&) override {}
+    void select(const std::vector<int32_t>&) override {}
 
    private:
     GreedyTable& table_;

@@ -38,6 +38,11 @@ struct AttentionShape {
   /// (B): under a causal mask all queries see the keys before prefix_lengths[b], too, as far as the
   /// window lets them (prefix language model, Raffel et al. 2020, 3.2.1); may be null.
   const int32_t* prefix_lengths = nullptr;
+  /// (B, S) for a step of decoding: T is 1, batch element b has the first key_lengths[b] keys, its
+  /// query stands at the last of them, and key j is row key_rows[b * S + j] of k and v, which have
+  /// no batches. Null: every batch element has its own S rows, in order.
+  const int32_t* key_rows = nullptr;
+  int64_t key_rows_stride = 0;  ///< S of key_rows
   /// kBfloat16: on a CPU whose bfloat16 products run on tiles (bfloat16_kernel.h), the factors of
   /// all products are rounded, weights included, once there are more than a few queries.
   Precision precision = Precision::kFull;

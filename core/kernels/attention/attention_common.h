@@ -16,6 +16,19 @@ TAPESTRY_HOST_DEVICE T* at(const Rows<T>& rows, int64_t b, int64_t row, int64_t 
   return rows.data + b * rows.batch_stride + row * rows.row_stride + head * size;
 }
 
+/// The shape of batch element b by itself: with key_rows each has its own number of keys.
+TAPESTRY_HOST_DEVICE inline AttentionShape shape_of(AttentionShape shape, int64_t b) {
+  if (shape.key_rows == nullptr) return shape;
+  shape.keys = shape.key_lengths[b];
+  shape.key_lengths = nullptr;
+  return shape;
+}
+
+/// The row of k and v, within those of batch element b, that is its key j.
+TAPESTRY_HOST_DEVICE inline int64_t key_row(const AttentionShape& shape, int64_t b, int64_t j) {
+  return shape.key_rows == nullptr ? j : shape.key_rows[b * shape.key_rows_stride + j];
+}
+
 /// [first, last)
 struct IndexRange {
   int64_t first, last;

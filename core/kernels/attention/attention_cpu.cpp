@@ -277,8 +277,9 @@ HWY_INLINE void add_scaled(const T* x, T factor, T* y, int64_t n) {
 
 // Reads whole rows of keys and values in order, for all heads at once, because memory is the limit.
 template <class T>
-void forward_few_queries(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
+void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>& args, int64_t b,
                          int64_t first, int64_t last) {
+  const AttentionShape shape = shape_of(whole, b);
   const int64_t size = shape.head_size, value_size = shape.value_size;
   const int64_t shared = shape.heads / shape.kv_heads, heads = last - first;
   const VisibleKeys visible(shape, b);
@@ -295,7 +296,7 @@ void forward_few_queries(const AttentionShape& shape, const AttentionForward<T>&
     const T* const q = at(args.q, b, t, first, size);
     for (int64_t j = keys.first; j < keys.last; ++j) {
       for (int64_t h = 0; h < heads; ++h) {
-        const T* const key = at(args.k, b, j, (first + h) / shared, size);
+        const T* const key = at(args.k, b, key_row(shape, b, j), (first + h) / shared, size);
         scores[h * shape.keys + j] = dot(q + h * size, key, size);
       }
     }
@@ -320,7 +321,8 @@ void forward_few_queries(const AttentionShape& shape, const AttentionForward<T>&
     T* const out = at(args.out, b, t, first, value_size);
     for (int64_t j = keys.first; j < keys.last; ++j) {
       for (int64_t h = 0; h < heads; ++h) {
-        const T* const value = at(args.v, b, j, (first + h) / shared, value_size);
+        const T* const value =
+            at(args.v, b, key_row(shape, b, j), (first + h) / shared, value_size);
         add_scaled(value, scores[h * shape.keys + j], out + h * value_size, value_size);
       }
     }

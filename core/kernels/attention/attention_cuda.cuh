@@ -47,9 +47,8 @@ template <class T>
 void attention_backward_relative(const AttentionShape& shape, const AttentionBackward<T>& args,
                                  const Wider<T>* deltas);
 
-/// The kernel for one query per sequence. Returns false and does nothing if it does not fit: more
-/// queries, dropout, a bias, values of another size than keys, rows that are not aligned, heads
-/// larger than a warp reads in one access.
+/// The kernel for one query per sequence, the only one that knows key_rows. Returns false and does
+/// nothing if there are more queries, or dropout.
 template <class T>
 bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args);
 
