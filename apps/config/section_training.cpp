@@ -135,7 +135,7 @@ void bind_memory_and_flight(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
   const bool points = config.task->reads_points;
   const bool batch_norm = config.model.norm == NormKind::kBatch;
-  const std::string why = points ? "with task: regression" : "with model.norm: batch";
+  const std::string why = points ? "with task: regression" : "with model.norm: batchnorm";
   s.read_if(
       !points && !batch_norm, why, "splits", training.splits,
       "Parts of a batch, by rows, that go through the model one after the other: less memory, "
