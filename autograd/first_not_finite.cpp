@@ -15,6 +15,17 @@ int64_t count_not_finite(const Tensor& tensor) {
   return std::ranges::count_if(values, [](double value) { return !std::isfinite(value); });
 }
 
+// A mask fills in infinity on purpose: of it only what is not a number counts.
+std::optional<int64_t> first_wrong(const TapeOperation& operation, const Tensor& value) {
+  if (operation.name.str() != "masked_fill" || !first_not_finite(value)) {
+    return first_not_finite(value);
+  }
+  const std::vector<double> values = value.to_vector<double>();
+  const auto found = std::ranges::find_if(values, [](double x) { return std::isnan(x); });
+  if (found == values.end()) return std::nullopt;
+  return found - values.begin();
+}
+
 // (2, 17, 5)
 std::string place_of(int64_t element, const Shape& shape) {
   std::string text;
@@ -61,7 +72,7 @@ void FirstNotFinite::computed(const TapeOperation& operation, std::span<const Va
   if (recorded) parameters_of_[operation.number] = names_of(inputs);
   for (const Var* output : outputs) {
     if (!output->defined()) continue;
-    const auto element = first_not_finite(output->value());
+    const auto element = first_wrong(operation, output->value());
     if (!element) continue;
     finding_ = Finding{.backward = false,
                        .operation = operation.name.str(),

@@ -135,7 +135,7 @@ void bind_memory_and_flight(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
   const bool points = config.task->reads_points;
   const bool batch_norm = config.model.norm == NormKind::kBatch;
-  const std::string why = points ? "with task: regression" : "with model.norm: batch";
+  const std::string why = points ? "with task: regression" : "with model.norm: batchnorm";
   s.read_if(
       !points && !batch_norm, why, "splits", training.splits,
       "Parts of a batch, by rows, that go through the model one after the other: less memory, "
@@ -146,7 +146,8 @@ void bind_memory_and_flight(ConfigSection& s, Config& config) {
       "The most memory that the training may take, \"4GB\" or \"600 MiB\": chooses splits and "
       "recompute where they are not given, so that its plan stays below. A run that goes on "
       "keeps the choice. Exit code 5 where nothing does. Empty: no limit.");
-  if (!training.memory_budget.empty() && !byte_count(training.memory_budget)) {
+  constexpr int64_t kLeast = 1000000;  // a smaller one is a missing unit
+  if (!training.memory_budget.empty() && byte_count(training.memory_budget).value_or(0) < kLeast) {
     s.complain("memory_budget", "'training.memory_budget' must be a size such as 4GB, got '",
                training.memory_budget, "'.");
   }

@@ -47,7 +47,11 @@ void Trainer::load_training_tensors(const Resume& resume) {
   const NamedTensors optimizer_state = whole_state();
   const NamedTensors masters = whole_masters();
   if (ranks_.is_first()) {
-    load_parameters(task_.parameters(), resume.model());
+    if (resume.has_weights_only()) {  // which need not be finite: that is what an incident is about
+      for (const auto& [name, var] : params_) resume.model().read(name, var.value());
+    } else {
+      load_parameters(task_.parameters(), resume.model());
+    }
     load_those_of(resume.model(), masters);
     load_tensors(trained, parameters_in(trained), Types::kThatFit);
     load_those_of(trained, masters);

