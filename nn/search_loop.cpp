@@ -159,6 +159,15 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
                      const GenerationHooks& hooks,
                      const std::function<void(int64_t, std::vector<Hypothesis>)>& done,
                      Device device) {
+  const int64_t searches =
+      device.is_cpu() ? std::min<int64_t>(num_threads(), task.sentences) : 1;
+  if (searches == 0) return;
+  // None takes what another one would wait for.
+  SearchTask shared = task;
+  const int64_t share = (task.sentences + searches - 1) / searches;
+  if (task.sentences_at_once == 0 || task.sentences_at_once > share) {
+    shared.sentences_at_once = share;
+  }
   std::mutex mutex;
   std::atomic<int64_t> first{0};
   SearchQueue queue = queue_of_all(task, first);
@@ -176,13 +185,11 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
   const auto one = [&](int64_t) {
     const std::unique_ptr<NextToken> own = model();
     if (options.num_beams > 1) {
-      beam_search(*own, task, options, queue);
+      beam_search(*own, shared, options, queue);
     } else {
-      generate(*own, task, options, one_at_a_time, queue);
+      generate(*own, shared, options, one_at_a_time, queue);
     }
   };
-  const int64_t searches =
-      device.is_cpu() ? std::min<int64_t>(num_threads(), task.sentences) : task.sentences > 0;
   parallel_for(searches, one);
 }
 

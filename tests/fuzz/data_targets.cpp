@@ -26,8 +26,8 @@ const std::string kText =
 
 // ---- Pictures.
 
-Picture picture(int channels) {
-  Picture made{7, 9, channels, {}};
+TestPicture picture(int channels) {
+  TestPicture made{7, 9, channels, {}};
   for (int i = 0; i < 63 * channels; ++i) made.pixels.push_back(static_cast<uint8_t>(37 * i));
   return made;
 }

@@ -2,7 +2,9 @@
 // random table over whole histories.
 #include "nn/decoding.h"
 
+#include "core/kernels/top_logits.h"
 #include "core/parallel.h"
+#include "nn/weight_matrix.h"
 #include "tests/nn/table_model.h"
 
 namespace tapestry {
@@ -251,6 +253,49 @@ TEST(SentencesAtOnce, KeepThePlacesFull) {
   TableModel model(flat);
   generate(model, task, {});
   EXPECT_EQ(model.steps, 16);  // half of 32 tokens
+}
+
+// A model that finds the best tokens by itself.
+class BestOfTable : public TableModel {
+ public:
+  using TableModel::TableModel;
+  Tensor best(const Tokens& tokens, int64_t count, const Tokens& banned) override {
+    ++found;
+    const Tensor logits = TableModel::step(tokens), set = token_set(banned, kTableVocab);
+    const Tensor top = Tensor::empty({logits.shape()[0], 1 + 2 * count}, DType::kFloat64);
+    kernels::top_logits(Cpu{}, {logits.shape()[0], kTableVocab, count}, logits.data<double>(),
+                        set.data<int32_t>(), top.data<double>());
+    return top;
+  }
+  int found = 0;
+};
+
+TEST(BestTokens, AreThoseOfTheLogits) {
+  const std::vector<int64_t> limits = {12, 1, 5, 12, 3, 12, 7, 2, 9, 12, 1};
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const Table table(seed, seed % 2 == 0 ? 3 : 1);
+    for (const int64_t beams : {1, 3, 6}) {
+      const SearchOptions options{.num_beams = beams, .n_best = beams};
+      for (const bool eos_is_banned : {false, true}) {
+        SearchTask task = task_of(limits);
+        task.sentences_at_once = 4;
+        task.force_eos = !eos_is_banned;
+        if (eos_is_banned) task.banned.push_back(kEos);
+        TableModel plain(table);
+        BestOfTable model(table);
+        const auto expected = search(plain, task, options), found = search(model, task, options);
+        for (size_t s = 0; s < limits.size(); ++s) expect_same(found[s], expected[s], 0);
+        // Where eos is forced, or may be the last resort, its logit is needed.
+        EXPECT_EQ(model.found > 0, !eos_is_banned);
+        EXPECT_LT(model.found, model.steps + 1);
+      }
+      BestOfTable model(table);
+      SearchOptions rules = options;
+      rules.repetition_penalty = 1.5;
+      search(model, task_of(limits), rules);
+      EXPECT_EQ(model.found, 0);
+    }
+  }
 }
 
 TEST(SearchTogether, FindsWhatOneSearchFindsAndTellsEachSentenceOnce) {
