@@ -107,8 +107,7 @@ std::vector<int32_t> words_of(const std::vector<int32_t>& ids, int64_t row, int6
 }  // namespace
 
 Device device_of(const PairModels& models) {
-  return std::visit([](const auto* m) { return m->words.target.device(); },
-                    models.models.at(0));
+  return std::visit([](const auto* m) { return m->words.target.device(); }, models.models.at(0));
 }
 
 int64_t longest_sequence(const PairModels& models) {
@@ -142,8 +141,8 @@ void translate(const PairModels& models, const TranslationInput& input,
   }
   if (options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared) {
     for (size_t i = 0; i < lengths.size(); ++i) {
-      task.sources.push_back(words_of(sources.ids, static_cast<int64_t>(i), sources.width,
-                                      lengths[i], input.ids.eos));
+      task.sources.push_back(
+          words_of(sources.ids, static_cast<int64_t>(i), sources.width, lengths[i], input.ids.eos));
     }
   }
   const auto model = [&] {
