@@ -26,6 +26,7 @@ Outcome read(const CorpusSpec& spec) {
   } catch (const Error& error) {
     EXPECT_EQ(static_cast<int>(error.kind()), static_cast<int>(ErrorKind::kData)) << error.what();
     outcome.said = error.what();
+    outcome.pairs.clear();  // nobody uses those before the error
   }
   return outcome;
 }
@@ -210,8 +211,8 @@ TEST_F(Dirt, OfTablesIsToldToo) {
       {"csv", "only one\n", "1 missing_column (first "},
       {"csv", "a,b,c\n", "1 malformed (first "},
       {"csv", "\"a\nb\",c\n", "3 read, 3 kept"},
-      {"csv", "\"a,b\n", "table:"},  // the quote is open to the end
-      {"csv", "a\"b,c\n", "table:"},
+      {"csv", "\"a,b\n", "table:"},           // the quote is open to the end
+      {"csv", "a\"b,c\n", "3 read, 3 kept"},  // a quote inside of a field is a character
       {"jsonl", "{\"s\": \"a\"\n", "table:2"},
       {"jsonl", "{\"s\": \"a\"}\n", "table:2"},
       {"jsonl", "{\"s\": [\"a\"], \"t\": \"b\"}\n", "table:2"},
