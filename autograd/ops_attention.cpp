@@ -88,7 +88,8 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
     check(key_rows.shape().rank() == 2 && key_rows.shape()[0] == shape.batch &&
               shape.queries == 1 && k.shape()[0] == 1 && options.key_lengths.defined() &&
               !options.prefix_lengths.defined() && !options.mask.defined(),
-          "attention", "with key_rows expected one query per batch element, their lengths, and keys ",
+          "attention",
+          "with key_rows expected one query per batch element, their lengths, and keys ",
           "of one batch element, got q ", q.shape(), ", k ", k.shape(), " and key_rows ",
           key_rows.shape(), '.');
     check(!Tape::records(q, k), "attention", "no gradient flows through key_rows.");

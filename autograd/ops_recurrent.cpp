@@ -299,16 +299,16 @@ AdditiveAttentionShape additive_shape(const Var& query, const Var& keys, const V
   }
   const Shape &q = query.shape(), &k = keys.shape(), &e = values.shape();
   const bool fits = (q.rank() == 2 || q.rank() == 3) && k.rank() == 3 && e.rank() == 3 &&
-                    v.shape().rank() == 1 && (memories.defined() || q[0] == k[0]) &&
-                    k[0] == e[0] && k[1] == e[1] && q[-1] == k[2] && v.shape()[0] == k[2];
+                    v.shape().rank() == 1 && (memories.defined() || q[0] == k[0]) && k[0] == e[0] &&
+                    k[1] == e[1] && q[-1] == k[2] && v.shape()[0] == k[2];
   check(fits, who,
         "expected query (B, A) or (B, T, A), keys (B, S, A), values (B, S, E), v (A), got ", q,
         ", ", k, ", ", e, ", ", v.shape(), '.');
   check(!lengths.defined() || lengths.shape() == Shape{k[0]}, who, "lengths must be (", k[0],
         "), got ", lengths.shape(), '.');
   if (memories.defined()) {
-    check(q.rank() == 2 && memories.shape() == Shape{q[0]}, who, "expected a memory for each of the ",
-          "queries ", q, ", got ", memories.shape(), '.');
+    check(q.rank() == 2 && memories.shape() == Shape{q[0]}, who,
+          "expected a memory for each of the ", "queries ", q, ", got ", memories.shape(), '.');
     check(!Tape::records(query, keys, values, v), who, "no gradient flows through memories.");
   }
   AdditiveAttentionShape s;

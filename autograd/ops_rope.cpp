@@ -22,16 +22,16 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
   check(options.position_offset >= 0 && options.position_offset + length <= table.shape()[0],
         "rope", "expected positions below ", table.shape()[0], ", got ", length, " from ",
         options.position_offset, " on.");
-  const RopeShape shape{.rows = x.shape()[0] * length,
-                        .width = width,
-                        .heads = options.heads,
-                        .head_size = table.shape()[1],
-                        .length = length,
-                        .position_offset = options.position_offset,
-                        .position_offsets =
-                            offsets_of("rope", options.position_offsets, x.shape()[0], x),
-                        .layout = options.layout,
-                        .inverse = false};
+  const RopeShape shape{
+      .rows = x.shape()[0] * length,
+      .width = width,
+      .heads = options.heads,
+      .head_size = table.shape()[1],
+      .length = length,
+      .position_offset = options.position_offset,
+      .position_offsets = offsets_of("rope", options.position_offsets, x.shape()[0], x),
+      .layout = options.layout,
+      .inverse = false};
   Var y = Tensor::empty_like(x.value());
   dispatch(y.value(), [&](auto device, auto type) {
     using T = decltype(type);

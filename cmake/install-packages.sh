@@ -14,8 +14,9 @@ case "${1:-}" in
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-14" ;;
-  zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libpng-dev
-  libjpeg62-turbo-dev libjs-dygraphs"
+  fuzz) packages="$build libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev" ;;
+  ci) packages="ccache chromium" ;;
+  *) echo "usage: $0 build|test|quickstart|format|lint|fuzz|ci" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -45,9 +45,8 @@ bool is_decided(const LiveSentence& sentence, double best_live, int64_t length,
 
 // Sorts the candidates of a sentence's beams into finished hypotheses and the beams of the next
 // step, best first. `length` counts the tokens, including the candidate's. None: it is decided.
-std::vector<Candidate> advance(LiveSentence& sentence,
-                               std::span<const std::vector<Candidate>> rows, int64_t length,
-                               const SearchTask& task,
+std::vector<Candidate> advance(LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
+                               int64_t length, const SearchTask& task,
                                const SearchOptions& options) {
   std::vector<Candidate> candidates, next;
   for (const auto& row : rows) candidates.insert(candidates.end(), row.begin(), row.end());
@@ -57,7 +56,10 @@ std::vector<Candidate> advance(LiveSentence& sentence,
     const Candidate& c = candidates[rank];
     const bool in_beam = static_cast<int64_t>(rank) < options.num_beams;
     if (at_limit || (c.token == task.eos_id && in_beam)) {
-      add_finished(sentence, hypothesis_of(sentence.beams[static_cast<size_t>(c.beam)], c, length, task, options), options);
+      add_finished(
+          sentence,
+          hypothesis_of(sentence.beams[static_cast<size_t>(c.beam)], c, length, task, options),
+          options);
     } else if (c.token != task.eos_id && static_cast<int64_t>(next.size()) < options.num_beams) {
       next.push_back(c);
     }
@@ -84,8 +86,7 @@ void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& 
 
 std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchTask& task,
                                                  const SearchOptions& options) {
-  return collect(task,
-                 [&](const SearchQueue& queue) { beam_search(model, task, options, queue); });
+  return collect(task, [&](const SearchQueue& queue) { beam_search(model, task, options, queue); });
 }
 
 }  // namespace tapestry

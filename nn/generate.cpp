@@ -27,9 +27,8 @@ void generate(NextToken& model, const SearchTask& task, const SearchOptions& opt
 
 std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,
                                  const SearchOptions& options, const GenerationHooks& hooks) {
-  const auto found = collect(task, [&](const SearchQueue& queue) {
-    generate(model, task, options, hooks, queue);
-  });
+  const auto found = collect(
+      task, [&](const SearchQueue& queue) { generate(model, task, options, hooks, queue); });
   std::vector<Hypothesis> results;
   for (const auto& hypotheses : found) results.push_back(hypotheses.at(0));
   return results;

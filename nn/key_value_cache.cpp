@@ -117,8 +117,7 @@ void KeyValueCache::write(const Tensor& tokens, int64_t first, int64_t width,
         " rows.");
   const int64_t held = kv.defined() ? kv.shape()[1] : 0;
   if (held < step.capacity) {
-    const Tensor grown =
-        Tensor::empty({1, step.capacity, width}, tokens.dtype(), tokens.device());
+    const Tensor grown = Tensor::empty({1, step.capacity, width}, tokens.dtype(), tokens.device());
     const auto flat = [width](const Tensor& x) { return x.reshape({x.shape()[1], width}); };
     if (held > 0) flat(grown).slice(0, held).copy_from(flat(kv));
     kv = grown;

@@ -52,8 +52,8 @@ class CacheRows {
   int32_t capacity_ = 0;
 };
 
-/// The rows of one layer, W numbers each: 2G * K, or in latent attention (nn/latent_attention.h) the
-/// latent and the rotary key.
+/// The rows of one layer, W numbers each: 2G * K, or in latent attention (nn/latent_attention.h)
+/// the latent and the rotary key.
 struct KeyValueCache {
   Tensor kv;  ///< (1, N, W)
 

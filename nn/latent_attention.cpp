@@ -134,8 +134,7 @@ Var LatentAttention::attend(const Var& x, const Positions& position, const Laten
   return out(attention(query, key, v_up(latents.latent), attention_options));
 }
 
-Var LatentAttention::attend_absorbed(const Var& x, const Positions& position,
-                                     const Var& packed,
+Var LatentAttention::attend_absorbed(const Var& x, const Positions& position, const Var& packed,
                                      AttentionOptions attention_options) const {
   const int64_t batch = x.shape()[0], length = x.shape()[1], rows = batch * length;
   const int64_t heads = options.heads, latent_size = options.kv_latent_size;

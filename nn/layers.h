@@ -35,9 +35,7 @@ struct Linear {
   Tensor best(const Var& x, int64_t count, const std::vector<int32_t>& banned) const {
     return weight.best(x, bias, count, banned);
   }
-  bool has_best() const {
-    return weight.packed() && !adapter && activation == Activation::kNone;
-  }
+  bool has_best() const { return weight.packed() && !adapter && activation == Activation::kNone; }
   /// The layer as a classifier: the loss of its logits, which are never stored at once.
   CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {
     options.precision = precision;

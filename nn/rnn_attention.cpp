@@ -251,8 +251,8 @@ void RnnAttention::add(const Tensor& source, const Tensor& source_lengths, State
 Var RnnAttention::advance(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel(), size = options.hidden_size;
   const Var word = reshape(embed(tokens.reshape({rows, 1}), words.target), {rows, size});
-  const auto [context, weights] = first_layer.attend(state.layers[0], state.memory,
-                                                     ids_on(tokens.device(), state.memories));
+  const auto [context, weights] =
+      first_layer.attend(state.layers[0], state.memory, ids_on(tokens.device(), state.memories));
   Var x = first_layer.step(first_layer.word(word), context, state.layers[0]);
   state.layers[0] = x.value();
   for (size_t i = 0; i < upper_layers.size(); ++i) {

@@ -159,8 +159,7 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
                      const GenerationHooks& hooks,
                      const std::function<void(int64_t, std::vector<Hypothesis>)>& done,
                      Device device) {
-  const int64_t searches =
-      device.is_cpu() ? std::min<int64_t>(num_threads(), task.sentences) : 1;
+  const int64_t searches = device.is_cpu() ? std::min<int64_t>(num_threads(), task.sentences) : 1;
   if (searches == 0) return;
   // None takes what another one would wait for.
   SearchTask shared = task;

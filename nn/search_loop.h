@@ -1,5 +1,5 @@
-// The loop that every search runs: sentences join, a step feeds a token to each row, and a rule says
-// which rows go on.
+// The loop that every search runs: sentences join, a step feeds a token to each row, and a rule
+// says which rows go on.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ struct LiveSentence {
 };
 
 /// Says how a sentence goes on: candidates[b] are those of its beam b, and `length` counts the
-/// tokens of a hypothesis with one of them. Returns the candidates that become its beams, or none if
-/// it is done.
+/// tokens of a hypothesis with one of them. Returns the candidates that become its beams, or none
+/// if it is done.
 using Advance = std::function<std::vector<Candidate>(
     LiveSentence& sentence, std::span<const std::vector<Candidate>> candidates, int64_t length)>;
 
@@ -35,8 +35,8 @@ void run_search(NextToken& model, const SearchTask& task, const SearchOptions& o
                 size_t count, const SearchQueue& queue, const Advance& advance);
 
 /// run_search() on all sentences of the task, whose hypotheses are returned in their order.
-std::vector<std::vector<Hypothesis>> collect(
-    const SearchTask& task, const std::function<void(const SearchQueue&)>& search);
+std::vector<std::vector<Hypothesis>> collect(const SearchTask& task,
+                                             const std::function<void(const SearchQueue&)>& search);
 
 /// The log-probabilities of a beam's tokens when it goes on with this candidate; empty unless the
 /// task asks for them.

@@ -56,8 +56,8 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   const Tensor top = Tensor::empty({shape.rows, 1 + 2 * pairs}, DType::kFloat64, logits.device());
   dispatch(logits, [&](auto device, auto type) {
     using T = decltype(type);
-    kernels::top_logits(device, shape, logits.data<T>(),
-                        bans ? banned.data<int32_t>() : nullptr, top.data<double>());
+    kernels::top_logits(device, shape, logits.data<T>(), bans ? banned.data<int32_t>() : nullptr,
+                        top.data<double>());
   });
   const Tensor host = top.to(Device{});
   take_top(host, rows, candidates);
@@ -139,10 +139,12 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const std::vector<SearchRow>& rows, const SearchTask& task,
                const SearchOptions& options, size_t count,
                std::vector<std::vector<Candidate>>& candidates) {
-  // A token that is forced, and eos where nothing else is left, may be any; its logit must be known.
-  const bool plain = !options.do_sample && !has_rules(options) &&
-                     std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; }) &&
-                     std::ranges::find(task.banned, task.eos_id) == task.banned.end();
+  // A token that is forced, and eos where nothing else is left, may be any; its logit must be
+  // known.
+  const bool plain =
+      !options.do_sample && !has_rules(options) &&
+      std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; }) &&
+      std::ranges::find(task.banned, task.eos_id) == task.banned.end();
   if (!plain) return false;
   const Tensor top = model.best(tokens, static_cast<int64_t>(count), task.banned);
   if (!top.defined()) return false;

@@ -104,8 +104,7 @@ Var EncoderDecoder::advance(const Tensor& tokens, State& state) const {
   const Device device = tokens.device();
   const DecodingStep step = state.tokens.next(device), memory = state.memories.held(device);
   Var x = target_embedding(tokens.reshape({rows, 1}), step.positions);
-  const AttentionContext context{.relative_bias =
-                                     decoder_positions.bias(step.positions.first + 1)};
+  const AttentionContext context{.relative_bias = decoder_positions.bias(step.positions.first + 1)};
   for (size_t i = 0; i < decoder_layers.size(); ++i) {
     x = decoder_layers[i].step(x, state.layers[i], step, memory, context);
   }

@@ -334,7 +334,7 @@ void scatter_rows(Cpu, const T* x, int64_t x_stride, const int32_t* rows, int64_
   template void masked_fill(Cpu, const T*, const int32_t*, int64_t, int64_t, double, T*, int64_t, \
                             Write);                                                               \
   template void broadcast_axis(Cpu, const T*, T*, int64_t, int64_t, int64_t, double, Write);      \
-  template void copy_block(Cpu, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);          \
+  template void copy_block(Cpu, const T*, int64_t, T*, int64_t, int64_t, int64_t, Write);         \
   template void scatter_rows(Cpu, const T*, int64_t, const int32_t*, int64_t, T*, int64_t);
 TAPESTRY_INSTANTIATE(float)
 TAPESTRY_INSTANTIATE(double)

@@ -332,8 +332,7 @@ void scatter_rows(Cuda, const T* x, int64_t x_stride, const int32_t* rows, int64
                   int64_t cols) {
   if (count == 0) return;
   const bool packed = can_pack<T>(cols, x, y) && can_pack<T>(x_stride);
-  launch({.kernel = "scatter_rows",
-          .grid = blocks_for(count * (packed ? cols / kPack<T> : cols))},
+  launch({.kernel = "scatter_rows", .grid = blocks_for(count * (packed ? cols / kPack<T> : cols))},
          packed ? scatter_kernel<T, kPack<T>> : scatter_kernel<T, 1>, x, x_stride, rows, count, y,
          cols);
 }

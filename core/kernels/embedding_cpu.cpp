@@ -167,8 +167,7 @@ void embedding_backward(Cpu, const EmbeddingShape& shape, const int32_t* ids, co
   }
   if (d_positions != nullptr) {
     Groups groups(shape.rows, position_rows);
-    groups.build(shape.rows, position_rows,
-                 [&](int64_t r) { return shape.position(r); });
+    groups.build(shape.rows, position_rows, [&](int64_t r) { return shape.position(r); });
     scatter(shape, dy, dropout, 1.0, groups, position_rows, d_positions, d_positions_write);
   }
 }

@@ -26,11 +26,11 @@ namespace kernels {
 /// token v; null: none are. The token is -1 if only -inf is left. If a logit is NaN or +inf the sum
 /// is not finite, and the pairs mean nothing.
 template <class T>
-void top_logits(Cpu, const TopLogitsShape& shape, const T* logits,
-                const int32_t* banned, double* top);
+void top_logits(Cpu, const TopLogitsShape& shape, const T* logits, const int32_t* banned,
+                double* top);
 template <class T>
-void top_logits(Cuda, const TopLogitsShape& shape, const T* logits,
-                const int32_t* banned, double* top);
+void top_logits(Cuda, const TopLogitsShape& shape, const T* logits, const int32_t* banned,
+                double* top);
 
 }  // namespace kernels
 }  // namespace tapestry

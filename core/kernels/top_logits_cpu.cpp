@@ -97,8 +97,8 @@ HWY_EXPORT(passes);
 namespace kernels {
 
 template <class T>
-void top_logits(Cpu, const TopLogitsShape& shape, const T* logits,
-                const int32_t* banned, double* top) {
+void top_logits(Cpu, const TopLogitsShape& shape, const T* logits, const int32_t* banned,
+                double* top) {
   const auto& passes = HWY_DYNAMIC_DISPATCH(passes)()->template of<T>();
   parallel_for(shape.rows, [&](int64_t r) {
     const T* const z = logits + r * shape.vocab;

@@ -14,8 +14,8 @@ struct LessOf {
 // One block per row. It reads the row once for the maximum, once for the sum and once for each
 // pair, which is the next largest logit. K is small, and the row stays in the cache.
 template <class T>
-__global__ void top_logits_kernel(TopLogitsShape shape, const T* logits,
-                                  const int32_t* banned, double* top) {
+__global__ void top_logits_kernel(TopLogitsShape shape, const T* logits, const int32_t* banned,
+                                  double* top) {
   using W = Wider<T>;
   constexpr int32_t kNone = INT32_MAX;
   const W infinity = static_cast<W>(INFINITY);
@@ -58,8 +58,8 @@ __global__ void top_logits_kernel(TopLogitsShape shape, const T* logits,
 namespace kernels {
 
 template <class T>
-void top_logits(Cuda, const TopLogitsShape& shape, const T* logits,
-                const int32_t* banned, double* top) {
+void top_logits(Cuda, const TopLogitsShape& shape, const T* logits, const int32_t* banned,
+                double* top) {
   launch({.kernel = "top_logits", .grid = static_cast<unsigned>(shape.rows)}, top_logits_kernel<T>,
          shape, logits, banned, top);
 }

@@ -186,12 +186,13 @@ TEST(Errors, AttentionEmbeddingAndLosses) {
               attention(zeros({2, 3, 8}), zeros({2, 3, 14}), {.heads = 2, .value_size = 4});
             }),
             "[attention] expected values of 2 x 4, got 6 columns.");
-  EXPECT_EQ(error_of([&] {
-              attention(zeros({2, 3, 8}), zeros({1, 9, 16}),
-                        {.heads = 2, .key_lengths = ints({1, 2}, {2}), .key_rows = ints({0, 1}, {2, 1})});
-            }),
-            "[attention] with key_rows expected one query per batch element, their lengths, and keys "
-            "of one batch element, got q (2, 3, 8), k (1, 9, 16) and key_rows (2, 1).");
+  EXPECT_EQ(
+      error_of([&] {
+        attention(zeros({2, 3, 8}), zeros({1, 9, 16}),
+                  {.heads = 2, .key_lengths = ints({1, 2}, {2}), .key_rows = ints({0, 1}, {2, 1})});
+      }),
+      "[attention] with key_rows expected one query per batch element, their lengths, and keys "
+      "of one batch element, got q (2, 3, 8), k (1, 9, 16) and key_rows (2, 1).");
   EXPECT_EQ(error_of([&] {
               embedding(ints({0, 1}, {2, 1}), zeros({5, 4}), zeros({6, 4}),
                         {.position_offset = 5, .position_offsets = ints({5}, {1})});

@@ -97,8 +97,8 @@ TEST(AdditiveAttention, QueriesMayShareAMemory) {
   for (int64_t r = 0; r < 4; ++r) {
     const int32_t m = memories[static_cast<size_t>(r)];
     const auto own = [](const Var& x, int64_t i) { return Var(x.value().slice(i, i + 1)); };
-    const AttentionWeights alone = additive_attention(own(q, r), own(k, m), own(values, m), v,
-                                                      kLengths.slice(m, m + 1));
+    const AttentionWeights alone =
+        additive_attention(own(q, r), own(k, m), own(values, m), v, kLengths.slice(m, m + 1));
     EXPECT_TRUE(test::same_bits(own(y.out, r).value(), alone.out.value()));
     EXPECT_TRUE(test::same_bits(own(y.weights, r).value(), alone.weights.value()));
   }

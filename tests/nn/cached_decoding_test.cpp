@@ -263,9 +263,12 @@ TEST(KeyValueCache, RefusesTokensOfAnotherShape) {
   const DecodingStep step = rows.add(std::vector<int32_t>{2, 2}, 2, {});
   cache.write(Tensor::zeros({2, 2, 8}), 2, 6, step);
   EXPECT_EQ(cache.kv.shape(), (Shape{1, 64, 6}));
-  EXPECT_EQ(test::error_of([&] { cache.write(Tensor::zeros({3, 2, 6}), 0, 6, step); }),
-            "[cache] the cache is (1, 64, 6), the tokens (3, 2, 6) with 6 columns from 0 on for (4) "
-            "rows.");
+  EXPECT_EQ(
+      test::error_of([&] {
+        cache.write(Tensor::zeros({3, 2, 6}), 0, 6, step);
+      }),
+      "[cache] the cache is (1, 64, 6), the tokens (3, 2, 6) with 6 columns from 0 on for (4) "
+      "rows.");
 }
 
 TEST(Translate, LimitStopsAtTheLastPosition) {

@@ -124,7 +124,7 @@ class Stutter : public NextToken {
     return logits;
   }
   void add(const std::vector<NewSentence>&) override {}
-    void select(const std::vector<int32_t>&) override {}
+  void select(const std::vector<int32_t>&) override {}
 
  private:
   double eos_logit_;

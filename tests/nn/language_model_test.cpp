@@ -538,7 +538,9 @@ TEST_P(CachedSteps, RefuseAnotherNumberOfTokens) {
   LanguageModelSteps steps(built.model);
   const std::vector<int32_t> prompt = {4, 5};
   steps.add({{0, prompt}, {1, prompt}});
-  EXPECT_EQ(test::error_of([&] { steps.step({4, 5, 6}); }),
+  EXPECT_EQ(test::error_of([&] {
+              steps.step({4, 5, 6});
+            }),
             "[decoding] expected a token for each of 2 rows, got 3.");
 }
 

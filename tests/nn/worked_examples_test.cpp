@@ -176,7 +176,7 @@ class GreedyTable : public NextToken {
     return logits;
   }
   void add(const std::vector<NewSentence>&) override {}
-    void select(const std::vector<int32_t>&) override {}
+  void select(const std::vector<int32_t>&) override {}
 
   std::vector<int32_t> fed;
 

@@ -6,7 +6,7 @@ namespace tapestry {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kAhead = 4;  // keys and values that are loaded at a time
+constexpr int kAhead = 4;              // keys and values that are loaded at a time
 constexpr int64_t kMostColumns = 256;  // of a head
 
 // A block per (b, head). kLanes neighbouring lanes are a group: each has kN columns of a head, with

@@ -15,8 +15,8 @@ Values<double> top_of(const Values<T>& logits, int64_t vocab, int64_t count,
                       const Values<int32_t>& banned = {}) {
   const auto rows = static_cast<int64_t>(logits.size()) / vocab;
   Values<double> top(static_cast<size_t>(rows * (1 + 2 * count)), -7);
-  kernels::top_logits(TestDevice{}, {rows, vocab, count}, logits.data(), banned.empty() ? nullptr : banned.data(),
-                      top.data());
+  kernels::top_logits(TestDevice{}, {rows, vocab, count}, logits.data(),
+                      banned.empty() ? nullptr : banned.data(), top.data());
   return top;
 }
 
