@@ -70,7 +70,7 @@ TEST_F(FiguresTest, BenchTimesAnswers) {
     EXPECT_GT(row.at("share_of_bandwidth").get<double>(), 0);
   }
   ASSERT_EQ(folder_.train("clm", "run"), 0) << folder_.messages();
-  EXPECT_EQ(decoding("run --shape 1x4x5").size(), 4u);
+  EXPECT_EQ(decoding("run --shape 1x4x5 --beam-size 3").size(), 4u);
   const auto outcome = folder_.run("bench --decode --shape 4x5 clm.yaml", "");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("--shape must be ANSWERSxREADxWRITTEN with --decode"));
