@@ -115,7 +115,8 @@ bool are_rows_of(const TokenTable& table, const std::vector<Question>& questions
   for (size_t i = 0; i < questions.size(); ++i) {
     const auto numbers = table.list(static_cast<int64_t>(i), kContext);
     if (numbers.size() % 3 != 0) return false;
-    for (const PlacedToken& token : *placed_tokens(numbers)) {
+    const auto tokens = placed_tokens(numbers);
+    for (const PlacedToken& token : *tokens) {
       const bool fits = token.id >= 0 && token.id < vocab_size && token.begin >= 0 &&
                         token.begin <= token.end && token.end <= std::ssize(*questions[i].context);
       if (!fits) return false;
