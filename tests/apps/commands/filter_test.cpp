@@ -106,8 +106,8 @@ read -r -t 60 answer <&${T[0]} || exit 1
   EXPECT_EQ(std::system(concat("cd '", folder_.path(""), "' && bash long").c_str()), 0);
 }
 
-// A terminal behind stderr shows how far work of more than two seconds is, unless somebody types the
-// lines or reads answers.
+// A terminal behind stderr shows how far work of more than two seconds is, unless somebody types
+// the lines or reads answers.
 TEST_F(FilterTest, ATerminalShowsHowFarItIs) {
   ASSERT_EQ(folder_.train("translation", "run", {"training.max_steps=5"}), 0) << folder_.messages();
   std::string input;
