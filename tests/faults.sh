@@ -3,11 +3,11 @@
 # warning must tell, the checkpoints before must be whole, and the same command must then end with the bits, the
 # links and the metrics of an undisturbed run.
 #   tests/faults.sh TAPESTRY CONFIG [section.key=value ...]
-# CALLS="write fsync rename symlink open mkdir", HOWS="5 28 122 short kill" (EIO, ENOSPC, EDQUOT), EVERY=1 (each N-th
+# CALLS="write fsync rename symlink open mkdir unlink", HOWS="5 28 122 short kill" (EIO, ENOSPC, EDQUOT), EVERY=1 (each N-th
 # call only).
 set -euo pipefail
 tapestry=$(realpath "$1"); config=$2; shift 2
-read -ra calls <<<"${CALLS:-write fsync rename symlink open mkdir}"
+read -ra calls <<<"${CALLS:-write fsync rename symlink open mkdir unlink}"
 read -ra hows <<<"${HOWS:-5 28 122 short kill}"
 every=${EVERY:-1}
 work=$(realpath "$(mktemp -d)")

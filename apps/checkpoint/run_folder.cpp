@@ -151,7 +151,8 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
   rename_path(temporary, file(name));
 }
 
-void RunFolder::commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep) {
+void RunFolder::commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep,
+                       const std::function<void(const std::string&)>& report) {
   write_checkpoint(checkpoint_path(step), content);
   if (best) point("best", step);
   point("last", step);
@@ -167,9 +168,12 @@ void RunFolder::commit(int64_t step, const CheckpointContent& content, bool best
     const std::string doomed = concat(checkpoint_path(old), ".tmp-", getpid());
     fs::rename(checkpoint_path(old), doomed, error);
     reached("out of sight");
-    fs::remove_all(doomed, error);
+    if (!error) fs::remove_all(doomed, error);
     reached("deleted");
     --excess;
+    if (error && report && undeleted_.insert(old).second) {
+      report(concat(checkpoint_path(old), " cannot be deleted: ", error.message()));
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,10 @@ class RunFolder {
 
   /// Commits checkpoint-<step>, moves `last` (and `best`, if it is the best one), and only then
   /// deletes the oldest beyond `keep` (0: keep all), never one that a link names or that is
-  /// protected.
-  void commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep);
+  /// protected. `report` hears once of each that cannot be deleted; the next commit or the next
+  /// start tries again.
+  void commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep,
+              const std::function<void(const std::string&)>& report = {});
 
   /// No commit deletes this one from here on, but the one that was protected before.
   void protect(int64_t step) { protected_step_ = step; }
@@ -64,6 +67,7 @@ class RunFolder {
   std::string path_;
   int lock_ = -1;
   int64_t protected_step_ = -1;
+  std::set<int64_t> undeleted_;  ///< that `report` heard of
 };
 
 }  // namespace tapestry

@@ -154,7 +154,8 @@ void Trainer::save(bool best) {
   content[kOptimizerFile] = [&](const ByteSink& sink) { write_safetensors(training, {}, sink); };
   content[kTrainerStateFile] = to_json(state_);
   folder_->protect(good_step_);
-  folder_->commit(state_.step, content, best, config_.training.save_total_limit);
+  folder_->commit(state_.step, content, best, config_.training.save_total_limit,
+                  [&](const std::string& problem) { log_.warn(problem); });
 }
 
 }  // namespace tapestry

@@ -1,7 +1,7 @@
 // Makes one call of the C library fail, so that tests see what a program does with it. For LD_PRELOAD.
 //
 //   FAULT_UNDER=FOLDER   only files below it count, and of renames and links the new name
-//   FAULT_CALL=NAME      write, fsync, rename, symlink, open (to write), mkdir
+//   FAULT_CALL=NAME      write, fsync, rename, symlink, open (to write), mkdir, unlink (of files and folders)
 //   FAULT_AT=N           the N-th such call, from 1; 0: none
 //   FAULT_HOW=...        the error's number; "short": half of the bytes; "kill": SIGKILL instead
 //   FAULT_LOG=FILE       at the end gets the number of calls that counted
@@ -92,6 +92,15 @@ int symlink(const char* target, const char* path) {
 
 int mkdir(const char* path, mode_t mode) {
   return verdict("mkdir", is_inside(path)) == kFail ? -1 : NEXT(mkdir)(path, mode);
+}
+
+int unlink(const char* path) {
+  return verdict("unlink", is_inside(path)) == kFail ? -1 : NEXT(unlink)(path);
+}
+
+int unlinkat(int folder, const char* path, int flags) {
+  const int inside = path[0] == '/' ? is_inside(path) : is_file_inside(folder);
+  return verdict("unlink", inside) == kFail ? -1 : NEXT(unlinkat)(folder, path, flags);
 }
 
 static int opens_to_write(int flags) { return (flags & O_ACCMODE) != O_RDONLY; }

@@ -97,6 +97,24 @@ TEST_F(RunFolderTest, KeepsBestAndLastWhenItDeletesTheOldest) {
   EXPECT_THAT(run.steps(), ElementsAre(11));
 }
 
+TEST_F(RunFolderTest, TellsOnceWhatItCannotDelete) {
+  RunFolder run(run_);
+  run.commit(1, content(1), false, 1);
+  // In the way of the new name, and not empty: the rename fails, whoever runs this.
+  const fs::path in_the_way = concat(run.checkpoint_path(1), ".tmp-", getpid());
+  fs::create_directories(in_the_way / "inside");
+  std::vector<std::string> told;
+  const auto report = [&](const std::string& problem) { told.push_back(problem); };
+  run.commit(2, content(2), false, 1, report);
+  run.commit(3, content(3), false, 1, report);
+  EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr(run.checkpoint_path(1) + " cannot be deleted: "),
+                                      HasSubstr("not empty"))));
+  fs::remove_all(in_the_way);
+  run.commit(4, content(4), false, 1, report);
+  EXPECT_THAT(run.steps(), ElementsAre(4));
+  EXPECT_EQ(told.size(), 1u);
+}
+
 TEST_F(RunFolderTest, StepsAreOrderedAsNumbers) {
   RunFolder run(run_);
   for (const int64_t step : {9, 10, 100}) run.commit(step, content(step), false, 0);
