@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,12 @@ int64_t most_bytes(const UpdateRecord& record) {
   int64_t bytes = kFixed;
   for (const auto& [name, norm] : record.layers) bytes += std::ssize(name) + kNumber;
   return bytes;
+}
+
+// A ring that does not begin with its first line has zeros before the first that it has.
+std::string without_zeros(std::string line) {
+  line.erase(0, std::min(line.find_first_not_of('\0'), line.size()));
+  return line;
 }
 
 // NaN is the same as NaN here.
@@ -158,7 +165,13 @@ FlightRecorder::FlightRecorder(std::string path, int64_t records, int64_t step)
   }
   std::ifstream in(path_);
   std::string first;
-  if (std::getline(in, first) && !in.eof()) line_bytes_ = std::ssize(first) + 1;
+  if (std::getline(in, first) && !in.eof()) {
+    line_bytes_ = std::ssize(without_zeros(std::move(first))) + 1;
+  }
+  // The lines of a longer ring would stay behind the end of this one.
+  std::error_code unknown;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path_, unknown));
+  if (!unknown && bytes > records_ * line_bytes_) line_bytes_ = 0;
   for (const UpdateRecord& record : read(path_)) {
     if (record.step <= step) losses_.jumps(record.loss, /*deviations=*/0);
   }
@@ -182,9 +195,8 @@ std::vector<UpdateRecord> FlightRecorder::read(const std::string& path) {
   std::vector<UpdateRecord> records;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
+    line = without_zeros(std::move(line));
     if (std::ssize(line) > kLongestLine) break;
-    // A ring that does not begin with its first line has zeros before it.
-    line.erase(0, std::min(line.find_first_not_of('\0'), line.size()));
     if (auto record = parse_update_record(line)) records.push_back(std::move(*record));
   }
   std::ranges::sort(records, {}, &UpdateRecord::step);

@@ -122,6 +122,26 @@ TEST_F(IncidentTest, TheRingKnowsTheLastUpdatesWhateverHappens) {
             read_file(folder_.path("run/flight.jsonl")));
 }
 
+// As after its file was lost: zeros stand before the first record.
+TEST_F(IncidentTest, TheRingNeedNotBeginWithItsFirstLine) {
+  const std::string path = folder_.path("flight.jsonl");
+  UpdateRecord record;
+  record.layers = {{"a", 2}};
+  for (const int64_t step : {7000, 7001}) {  // each by a start of its own
+    record.step = step;
+    FlightRecorder recorder(path, /*records=*/10000, step - 1);
+    EXPECT_TRUE(recorder.write(record));
+  }
+  EXPECT_GT(fs::file_size(path), 7000u * 100);
+  EXPECT_THAT(steps_of(FlightRecorder::read(path)), ElementsAre(7000, 7001));
+  {
+    FlightRecorder shorter(path, /*records=*/3, 7001);
+    record.step = 7002;
+    EXPECT_TRUE(shorter.write(record));
+  }
+  EXPECT_THAT(steps_of(FlightRecorder::read(path)), ElementsAre(7002));
+}
+
 TEST_F(IncidentTest, ItCanBeOff) {
   ASSERT_EQ(train({"training.flight_records=0", "training.max_steps=2"}), 0);
   EXPECT_FALSE(fs::exists(folder_.path("run/flight.jsonl")));
