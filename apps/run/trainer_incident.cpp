@@ -80,10 +80,6 @@ void Trainer::watch_for_jump(const Launched& launched, const std::vector<Tensor>
 void Trainer::write_incident(const Launched& launched, const std::string& what) {
   const std::string name = concat(kIncidentPrefix, launched.step);
   const std::string path = folder_->file(name);
-  if (std::filesystem::exists(path) ||
-      incidents_in(folder_->path()) >= config_.training.incidents) {
-    return;
-  }
   TrainerState before = state_;
   before.step = launched.step - 1;
   before.position = launched.start;
@@ -100,11 +96,15 @@ void Trainer::write_incident(const Launched& launched, const std::string& what) 
   content[kTrainerStateFile] = to_json(before);
   content[kIncidentFile] = what + "\n";
   try {
+    if (std::filesystem::exists(path) ||
+        incidents_in(folder_->path()) >= config_.training.incidents) {
+      return;
+    }
     write_checkpoint(path, content);
     log_.warn(concat(name, " keeps the weights and the place of update ", launched.step,
                      "; tapestry replay ", config_.output_dir, " --step ", launched.step,
                      " shows more"));
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // of the file system too: training goes on
     log_.warn(concat("no ", name, ": ", error.what()));
   }
 }

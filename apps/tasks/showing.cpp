@@ -36,7 +36,7 @@ void show_samples(Showing* showing, const std::function<std::vector<Sample>()>& 
   if (showing == nullptr || showing->wanted == 0) return;
   try {
     showing->samples = make();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     showing->problem = error.what();
   }
 }
