@@ -91,8 +91,8 @@ int run_plan(const PlanArguments& arguments) {
   const bool on_cpu = parse_device(config.device).is_cpu();
   const TokenizerPair tokenizers =
       stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
-  if (const std::string chosen = keep_to_budget(config, tokenizers, arguments.ranks == 1);
-      !chosen.empty()) {
+  const bool may_split = arguments.ranks == 1 && config.distributed.parts <= 1;
+  if (const std::string chosen = keep_to_budget(config, tokenizers, may_split); !chosen.empty()) {
     std::cerr << "note: " << chosen << '\n';
   }
   std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
