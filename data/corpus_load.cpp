@@ -13,13 +13,8 @@ namespace {
 // The texts of all corpora on the given sides, as one stream.
 class SideLines {
  public:
-  SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target,
-            const LoadContext& context)
-      : specs_(specs),
-        source_(source),
-        target_(target),
-        meter_(specs, context),
-        first_byte_(bytes_read()) {}
+  SideLines(const std::vector<CorpusSpec>& specs, bool source, bool target)
+      : specs_(specs), source_(source), target_(target), meter_(specs), first_byte_(bytes_read()) {}
 
   bool next(std::string& line) {
     if (pending_target_) {
@@ -162,11 +157,10 @@ TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& toke
 namespace {
 
 TokenizerPair learn_tokenizers(const TokenizerOptions& options,
-                               const std::vector<CorpusSpec>& specs, uint64_t seed,
-                               const LoadContext& context) {
+                               const std::vector<CorpusSpec>& specs, uint64_t seed) {
   const auto train = [&](bool source, bool target) {
-    SideLines lines(specs, source, target, context);
-    const Progress progress("training the tokenizer");
+    const Progress progress("training the tokenizer");  // shows instead of the reading
+    SideLines lines(specs, source, target);
     return train_tokenizer(
         options, [&](std::string& line) { return lines.next(line); }, seed);
   };
@@ -201,7 +195,7 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
   // A table without rows: the models stand among its facts.
   TokenizerPair made, kept;
   const auto make = [&](TableBuilder&) {
-    if (!made.source) made = learn_tokenizers(options, specs, seed, context);
+    if (!made.source) made = learn_tokenizers(options, specs, seed);
     CorpusFacts facts;
     facts.texts.push_back(made.source->serialized());
     if (!made.one()) facts.texts.push_back(made.target->serialized());

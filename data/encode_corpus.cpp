@@ -8,7 +8,6 @@
 #include <optional>
 #include <sstream>
 
-#include "core/clock.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/atomic_file.h"
@@ -18,7 +17,6 @@
 namespace tapestry {
 namespace {
 
-constexpr double kTellingSeconds = 0.25;
 constexpr size_t kBlockBytes = size_t{4} << 20;
 constexpr int64_t kBlockPairs = 1 << 14;
 constexpr int64_t kTilePairs = 64;
@@ -108,9 +106,8 @@ void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) 
   });
 }
 
-CorpusFacts encode_corpora(const TableRequest& request, const LoadContext& context,
-                           TableBuilder& table) {
-  ProgressMeter meter(request.specs, context);
+CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
+  ProgressMeter meter(request.specs);
   CorpusFacts facts;
   int64_t bytes_before = 0, read = 0;
   for (const CorpusSpec& spec : request.specs) {
@@ -196,8 +193,7 @@ constexpr int64_t kPercent = 100;
 
 }  // namespace
 
-ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context)
-    : context_(context), told_(steady_seconds()) {
+ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs) {
   const std::vector<std::string> files = files_of(specs);
   const std::string first = files.empty() ? "data" : std::filesystem::path(files[0]).filename();
   progress_.emplace(concat("reading ", first, files.size() > 1 ? " and others" : ""), kPercent,
@@ -214,12 +210,9 @@ ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadCon
 }
 
 void ProgressMeter::tell(int64_t read, int64_t bytes) {
-  if (steady_seconds() < told_ + kTellingSeconds) return;
-  told_ = steady_seconds();
   const double of_bytes = all_bytes_ > 0 ? static_cast<double>(bytes) / all_bytes_ : 0;
   const double share = std::max(of_bytes, static_cast<double>(read) / most_);
   progress_->to(static_cast<int64_t>(kPercent * std::min(1.0, share)));
-  if (context_.progress) context_.progress({.read = read, .share = std::min(1.0, share)});
 }
 
 void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
@@ -252,7 +245,7 @@ std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
   }
   const auto make = [&](TableBuilder& table) {
     request.begin();
-    CorpusFacts facts = encode_corpora(request, context, table);
+    CorpusFacts facts = encode_corpora(request, table);
     request.end(facts);
     return facts;
   };

@@ -62,19 +62,17 @@ std::shared_ptr<const TokenTable> cached_table(
     const std::function<CorpusFacts(TableBuilder& table)>& make,
     const std::function<bool(const TokenTable& table)>& is_sound);
 
-/// Tells how far the reading of these corpora is.
+/// Work that shows (core/progress.h): how far the reading of these corpora is.
 class ProgressMeter {
  public:
-  ProgressMeter(const std::vector<CorpusSpec>& specs, const LoadContext& context);
+  explicit ProgressMeter(const std::vector<CorpusSpec>& specs);
 
   /// `read` examples so far; of the files `bytes`, as bytes_read() (data/files.h) counts them.
   void tell(int64_t read, int64_t bytes);
 
  private:
-  const LoadContext& context_;
   double all_bytes_ = 0;
   double most_ = 0;  // examples that the limits let through; infinity without a limit
-  double told_;      // when
   std::optional<Progress> progress_;
 };
 

@@ -16,6 +16,8 @@
 #include <thread>
 
 #include "core/parallel.h"
+#include "core/progress.h"
+#include "data/encode_corpus.h"
 #include "data/labelled.h"
 #include "data/mapped_file.h"
 #include "data/prompts.h"
@@ -273,17 +275,21 @@ TEST_F(Tables, AreTheSameOnAnyNumberOfThreads) {
 }
 
 TEST_F(Tables, TellHowFarTheReadingIs) {
-  std::string text;
-  for (int i = 0; i < 300000; ++i) text += "x yy zzz\n";
-  spec_.source = spec_.target = folder_.write("many", text);
-  std::vector<LoadProgress> told;
-  load_parallel({spec_}, {words_, words_}, {},
-                {.progress = [&](const LoadProgress& progress) { told.push_back(progress); }});
-  for (size_t i = 0; i < told.size(); ++i) {
-    EXPECT_GT(told[i].read, i == 0 ? 0 : told[i - 1].read);
-    EXPECT_GT(told[i].share, i == 0 ? 0 : told[i - 1].share);
-    EXPECT_LE(told[i].share, 1);
+  const auto percent = [] { return ProgressNow::look()->done; };
+  spec_.source = folder_.write("half", std::string(100, 'x'));
+  spec_.target = folder_.write("other half", std::string(100, 'x'));
+  {
+    ProgressMeter meter({spec_});
+    EXPECT_EQ(ProgressNow::look()->what, "reading half and others");
+    meter.tell(7, 50);
+    EXPECT_EQ(percent(), 25);
+    meter.tell(14, 1000);  // the files grow meanwhile
+    EXPECT_EQ(percent(), 100);
   }
+  spec_.limit = 20;  // less than half of the files will be read
+  ProgressMeter meter({spec_});
+  meter.tell(10, 50);
+  EXPECT_EQ(percent(), 50);
 }
 
 TEST_F(Tables, OfLabelledTextsKeepTheirClasses) {
