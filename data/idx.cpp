@@ -59,10 +59,6 @@ Header parse_header(const std::string& file, const std::string& path) {
   return header;
 }
 
-}  // namespace
-
-namespace {
-
 /// Appends what is there, up to `size` bytes in all.
 void read_to(UnpackedFile& file, std::string& bytes, size_t size) {
   while (bytes.size() < size) {

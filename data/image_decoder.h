@@ -25,6 +25,16 @@ struct ImageDecoder {
   DecodedImage (*decode)(std::string_view file, const std::string& path, const HeaderCheck& check);
 };
 
+/// ImageDecoder::decode by a Reader(file, path) with header() and read(image).
+template <class Reader>
+DecodedImage decode_by(std::string_view file, const std::string& path, const HeaderCheck& check) {
+  Reader reader(file, path);
+  DecodedImage image = reader.header();
+  check(image);
+  reader.read(image);
+  return image;
+}
+
 extern const ImageDecoder kPnmDecoder;   ///< binary PGM (grey) and PPM (colour), of 8 bits
 extern const ImageDecoder kPngDecoder;   ///< of 16 bits the upper 8 are taken
 extern const ImageDecoder kJpegDecoder;  ///< baseline and progressive

@@ -116,16 +116,8 @@ class JpegReader {
 
 bool begins(std::string_view file) { return file.starts_with("\xff\xd8\xff"); }
 
-DecodedImage decode(std::string_view file, const std::string& path, const HeaderCheck& check) {
-  JpegReader reader(file, path);
-  DecodedImage image = reader.header();
-  check(image);
-  reader.read(image);
-  return image;
-}
-
 }  // namespace
 
-const ImageDecoder kJpegDecoder{begins, decode};
+const ImageDecoder kJpegDecoder{begins, decode_by<JpegReader>};
 
 }  // namespace tapestry

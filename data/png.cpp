@@ -87,17 +87,9 @@ class PngReader {
 
 bool begins(std::string_view file) { return file.starts_with("\x89PNG\r\n\x1a\n"); }
 
-DecodedImage decode(std::string_view file, const std::string& path, const HeaderCheck& check) {
-  PngReader reader(file, path);
-  DecodedImage image = reader.header();
-  check(image);
-  reader.read(image);
-  return image;
-}
-
 }  // namespace
 
-const ImageDecoder kPngDecoder{begins, decode};
+const ImageDecoder kPngDecoder{begins, decode_by<PngReader>};
 
 std::string png_of(const Picture& picture) {
   const ImageSize& size = picture.size;

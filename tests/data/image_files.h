@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,13 @@ inline std::string idx_file(const std::vector<uint32_t>& sizes,
     for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(size >> shift & 255);
   }
   return bytes + std::string(elements.begin(), elements.end());
+}
+
+/// first, first + 1, ...
+inline std::vector<uint8_t> counting(size_t count, uint8_t first = 0) {
+  std::vector<uint8_t> bytes(count);
+  std::iota(bytes.begin(), bytes.end(), first);
+  return bytes;
 }
 
 struct TestPicture {
