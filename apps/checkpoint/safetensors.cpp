@@ -1,19 +1,12 @@
 #include "apps/checkpoint/safetensors.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 
 #include "apps/checkpoint/made_file.h"
-#include "core/dispatch.h"
-#include "core/kernels/convert.h"
-#include "core/text.h"
 #include "data/little_endian.h"
 
 namespace tapestry {
@@ -23,35 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr uint64_t kAlignment = 64;
-
-struct TypeRow {
-  StoredType type;
-  const char* code;  ///< in a header
-  const char* name;
-  uint64_t bytes;
-  std::optional<DType> dtype = {};
-};
-
-constexpr TypeRow kTypes[] = {
-    {StoredType::kF32, "F32", "float32", 4, DType::kFloat32},
-    {StoredType::kF64, "F64", "float64", 8, DType::kFloat64},
-    {StoredType::kBF16, "BF16", "bfloat16", 2, DType::kBFloat16},
-    {StoredType::kI32, "I32", "int32", 4, DType::kInt32},
-    {StoredType::kF16, "F16", "float16", 2},
-    {StoredType::kI64, "I64", "int64", 8},
-    {StoredType::kU8, "U8", "uint8", 1},
-    {StoredType::kBool, "BOOL", "bool", 1},
-};
-
-const TypeRow& row_of(StoredType type) {
-  return *std::find_if(std::begin(kTypes), std::end(kTypes),
-                       [&](const TypeRow& row) { return row.type == type; });
-}
-
-const TypeRow& row_of(DType dtype) {
-  return *std::find_if(std::begin(kTypes), std::end(kTypes),
-                       [&](const TypeRow& row) { return row.dtype == dtype; });
-}
 
 template <class... Parts>
 [[noreturn]] void broken(const std::string& name, const Parts&... parts) {
@@ -92,18 +56,16 @@ StoredTensor parse_entry(const std::string& key, const Json& value, const std::s
                         value["data_offsets"][1].is_number_unsigned();
   if (!complete) broken(name, "'", key, "' needs dtype, shape and two data_offsets.");
   const std::string code = value["dtype"];
-  const auto* const row = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                       [&](const TypeRow& row) { return row.code == code; });
-  if (row == std::end(kTypes)) {
-    broken(name, "'", key, "' has dtype ", code, ", expected one of ",
-           join(std::views::transform(kTypes, &TypeRow::code), ", "), '.');
+  const std::optional<StoredType> type = stored_type(code);
+  if (!type) {
+    broken(name, "'", key, "' has dtype ", code, ", expected one of ", stored_codes(), '.');
   }
-  StoredTensor tensor{key, row->type, {}, 0, value["data_offsets"][0], value["data_offsets"][1]};
+  StoredTensor tensor{key, *type, {}, 0, value["data_offsets"][0], value["data_offsets"][1]};
   if (value["shape"].size() > Shape::kMaxRank) {
     broken(name, "'", key, "' has ", value["shape"].size(), " axes, at most 4 are supported.");
   }
   std::vector<int64_t> sizes;
-  uint64_t total = row->bytes;
+  uint64_t total = bytes_of(*type);
   for (const Json& size : value["shape"]) {
     constexpr uint64_t kMaxSize = uint64_t{1} << 62;
     if (!size.is_number_unsigned() || size.get<uint64_t>() > kMaxSize ||
@@ -169,72 +131,6 @@ std::vector<StoredTensor> parse_header(const ByteSource& file) {
   return tensors;
 }
 
-// IEEE 754 binary16, exactly.
-float half_value(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31,
-                 fraction = bits & 1023;
-  if (exponent == 0) {
-    const float value = std::ldexp(static_cast<float>(fraction), -24);
-    return sign != 0 ? -value : value;
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
-template <class From>
-void convert_floating(const char* from, const Tensor& to) {
-  const int64_t n = to.numel();
-  dispatch_dtype(to.dtype(), [&](auto type) {
-    kernels::convert(Cpu{}, reinterpret_cast<const From*>(from), to.data<decltype(type)>(), n);
-  });
-}
-
-// Converts elements of the file into those of `to`, in host memory; false when one has no place
-// there.
-bool convert_part(StoredType type, char* from, const Tensor& to) {
-  const int64_t n = to.numel();
-  const auto into_ints = [&](auto first, int64_t least, int64_t most) {
-    using From = decltype(first);
-    const auto* const values = reinterpret_cast<const From*>(from);
-    auto* const out = to.data<int32_t>();
-    for (int64_t i = 0; i < n; ++i) {
-      const auto value = static_cast<int64_t>(values[i]);
-      if (value < least || value > most) return false;
-      out[i] = static_cast<int32_t>(value);
-    }
-    return true;
-  };
-  using Int = std::numeric_limits<int32_t>;
-  switch (type) {
-    case StoredType::kF64:
-      convert_floating<double>(from, to);
-      return true;
-    case StoredType::kF32:
-      convert_floating<float>(from, to);
-      return true;
-    case StoredType::kBF16:
-      convert_floating<BFloat16>(from, to);
-      return true;
-    case StoredType::kF16:
-      dispatch_dtype(to.dtype(), [&](auto dtype) {
-        auto* const out = to.data<decltype(dtype)>();
-        const auto* const halves = reinterpret_cast<const uint16_t*>(from);
-        for (int64_t i = 0; i < n; ++i)
-          out[i] = element_cast<decltype(dtype)>(half_value(halves[i]));
-      });
-      return true;
-    case StoredType::kI64:
-      return into_ints(int64_t{}, Int::min(), Int::max());
-    case StoredType::kI32:
-      return into_ints(int32_t{}, Int::min(), Int::max());
-    case StoredType::kU8:
-      return into_ints(uint8_t{}, 0, 255);
-    case StoredType::kBool:
-      return into_ints(uint8_t{}, 0, 1);
-  }
-  return false;
-}
-
 // Calls f(rows of the flat tensor, elements before them) for parts whose elements take at most
 // kPartBytes in both types.
 template <class F>
@@ -261,20 +157,6 @@ void write_tensor(const TensorToWrite& entry, const ByteSink& sink) {
   });
 }
 
-}  // namespace
-
-const char* name_of(StoredType type) { return row_of(type).name; }
-
-bool fits(StoredType type, DType dtype) {
-  const bool floating = type == StoredType::kF64 || type == StoredType::kF32 ||
-                        type == StoredType::kF16 || type == StoredType::kBF16;
-  return floating == is_floating(dtype);
-}
-
-std::optional<DType> as_dtype(StoredType type) { return row_of(type).dtype; }
-
-namespace {
-
 // The length of the header, and the header.
 std::string header_of(const std::vector<TensorToWrite>& tensors,
                       const std::map<std::string, std::string>& metadata) {
@@ -283,12 +165,13 @@ std::string header_of(const std::vector<TensorToWrite>& tensors,
   uint64_t offset = 0;
   for (const TensorToWrite& tensor : tensors) {
     check(!header.contains(tensor.name), "safetensors", "'", tensor.name, "' is written twice.");
-    const TypeRow& type = row_of(tensor.dtype);
     Json shape = Json::array();
     for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
-    const uint64_t end = offset + static_cast<uint64_t>(tensor.shape.numel()) * type.bytes;
-    header[tensor.name] = {
-        {"dtype", type.code}, {"shape", std::move(shape)}, {"data_offsets", {offset, end}}};
+    const uint64_t end =
+        offset + static_cast<uint64_t>(tensor.shape.numel() * size_of(tensor.dtype));
+    header[tensor.name] = {{"dtype", code_of(tensor.dtype)},
+                           {"shape", std::move(shape)},
+                           {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
@@ -417,7 +300,7 @@ void TensorReader::read(const std::string& name, const Tensor& target) const {
   if (same && target.device().is_cpu()) {
     return file.read(tensor->begin, target.raw(), tensor->end - tensor->begin);
   }
-  const uint64_t size = row_of(tensor->type).bytes;
+  const uint64_t size = bytes_of(tensor->type);
   std::vector<double> buffer;  // aligned for every type
   for_parts(target, size, [&](const Tensor& part, uint64_t before) {
     const uint64_t bytes = static_cast<uint64_t>(part.numel()) * size;
@@ -426,7 +309,7 @@ void TensorReader::read(const std::string& name, const Tensor& target) const {
     file.read(tensor->begin + before * size, stored, bytes);
     if (same) return part.copy_from_host(stored);
     const Tensor host = part.device().is_cpu() ? part : Tensor::empty(part.shape(), part.dtype());
-    if (!convert_part(tensor->type, stored, host)) {
+    if (!convert_elements(tensor->type, stored, host)) {
       broken(file.name, "'", name, "' holds a number that ",
              tensor->type == StoredType::kBool ? "is no truth value." : "int32 cannot hold.");
     }

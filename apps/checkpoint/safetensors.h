@@ -4,12 +4,12 @@
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "apps/checkpoint/bytes.h"
+#include "apps/checkpoint/stored_type.h"
 #include "core/tensor.h"
 
 namespace tapestry {
@@ -33,16 +33,6 @@ struct TensorToWrite {
 /// Throws on a duplicate name, before anything is written.
 void write_safetensors(const std::vector<TensorToWrite>& tensors,
                        const std::map<std::string, std::string>& metadata, const ByteSink& sink);
-
-/// The types that are read.
-enum class StoredType { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool };
-/// "float16", in the words of DType.
-const char* name_of(StoredType type);
-/// Whether elements of `type` can be read into a tensor of `dtype`: floating types into each other,
-/// integers and truth values into int32.
-bool fits(StoredType type, DType dtype);
-/// The same type of Tensor, if it has it.
-std::optional<DType> as_dtype(StoredType type);
 
 /// What a file tells of a tensor, and where it is.
 struct StoredTensor {
