@@ -7,14 +7,17 @@
 namespace tapestry {
 namespace {
 
-Tensor part_of(const Tensor& tensor, int64_t begin, int64_t end) {
-  return tensor.defined() ? tensor.slice(begin, end) : tensor;
-}
-
-std::vector<int64_t> part_of(const std::vector<int64_t>& numbers, int64_t begin, int64_t end) {
-  if (numbers.empty()) return {};
-  return {numbers.begin() + begin, numbers.begin() + end};
-}
+// The same rows of each field of a batch, where it has them.
+struct Rows {
+  int64_t begin, end;
+  Tensor operator()(const Tensor& tensor) const {
+    return tensor.defined() ? tensor.slice(begin, end) : tensor;
+  }
+  std::vector<int64_t> operator()(const std::vector<int64_t>& numbers) const {
+    if (numbers.empty()) return {};
+    return {numbers.begin() + begin, numbers.begin() + end};
+  }
+};
 
 int64_t sum_of(const Tensor& lengths) {
   const auto* const values = lengths.data<int32_t>();
@@ -54,68 +57,74 @@ std::string label_of(const Tensor& labels, int64_t row, const std::vector<std::s
 }  // namespace
 
 TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t end) {
-  TranslationBatch part{.source = part_of(batch.source, begin, end),
-                        .source_lengths = part_of(batch.source_lengths, begin, end),
-                        .target_in = part_of(batch.target_in, begin, end),
-                        .target_out = part_of(batch.target_out, begin, end),
-                        .target_lengths = part_of(batch.target_lengths, begin, end),
+  const Rows rows{begin, end};
+  TranslationBatch part{.source = rows(batch.source),
+                        .source_lengths = rows(batch.source_lengths),
+                        .target_in = rows(batch.target_in),
+                        .target_out = rows(batch.target_out),
+                        .target_lengths = rows(batch.target_lengths),
                         .sentences = end - begin,
-                        .indices = part_of(batch.indices, begin, end)};
+                        .indices = rows(batch.indices)};
   part.source_tokens = sum_of(part.source_lengths);
   part.target_tokens = sum_of(part.target_lengths);
   return part;
 }
 
 BlockBatch rows_of(const BlockBatch& batch, int64_t begin, int64_t end) {
-  BlockBatch part{.ids = part_of(batch.ids, begin, end),
-                  .targets = part_of(batch.targets, begin, end),
-                  .lengths = part_of(batch.lengths, begin, end),
+  const Rows rows{begin, end};
+  BlockBatch part{.ids = rows(batch.ids),
+                  .targets = rows(batch.targets),
+                  .lengths = rows(batch.lengths),
                   .rows = end - begin};
   part.tokens = targets_in(part.targets);
   return part;
 }
 
 PromptBatch rows_of(const PromptBatch& batch, int64_t begin, int64_t end) {
-  PromptBatch part{.ids = part_of(batch.ids, begin, end),
-                   .targets = part_of(batch.targets, begin, end),
-                   .lengths = part_of(batch.lengths, begin, end),
-                   .prompt_lengths = part_of(batch.prompt_lengths, begin, end),
+  const Rows rows{begin, end};
+  PromptBatch part{.ids = rows(batch.ids),
+                   .targets = rows(batch.targets),
+                   .lengths = rows(batch.lengths),
+                   .prompt_lengths = rows(batch.prompt_lengths),
                    .rows = end - begin,
-                   .indices = part_of(batch.indices, begin, end)};
+                   .indices = rows(batch.indices)};
   part.tokens = sum_of(part.lengths);
   part.answer_tokens = targets_in(part.targets);
   return part;
 }
 
 LabelledBatch rows_of(const LabelledBatch& batch, int64_t begin, int64_t end) {
-  LabelledBatch part{.ids = part_of(batch.ids, begin, end),
-                     .lengths = part_of(batch.lengths, begin, end),
-                     .labels = part_of(batch.labels, begin, end),
+  const Rows rows{begin, end};
+  LabelledBatch part{.ids = rows(batch.ids),
+                     .lengths = rows(batch.lengths),
+                     .labels = rows(batch.labels),
                      .rows = end - begin,
-                     .indices = part_of(batch.indices, begin, end)};
+                     .indices = rows(batch.indices)};
   part.tokens = sum_of(part.lengths);
   return part;
 }
 
 ImageBatch rows_of(const ImageBatch& batch, int64_t begin, int64_t end) {
-  return {.pixels = part_of(batch.pixels, begin, end),
-          .labels = part_of(batch.labels, begin, end),
+  const Rows rows{begin, end};
+  return {.pixels = rows(batch.pixels),
+          .labels = rows(batch.labels),
           .rows = end - begin,
-          .indices = part_of(batch.indices, begin, end)};
+          .indices = rows(batch.indices)};
 }
 
 QuestionBatch rows_of(const QuestionBatch& batch, int64_t begin, int64_t end) {
+  const Rows rows{begin, end};
   std::vector<int32_t> labels;  // (2, B): columns
   for (int64_t side = 0; side < 2; ++side) {
     const auto* const all = batch.labels.data<int32_t>() + side * batch.rows;
     labels.insert(labels.end(), all + begin, all + end);
   }
-  QuestionBatch part{.ids = part_of(batch.ids, begin, end),
-                     .segments = part_of(batch.segments, begin, end),
-                     .lengths = part_of(batch.lengths, begin, end),
+  QuestionBatch part{.ids = rows(batch.ids),
+                     .segments = rows(batch.segments),
+                     .lengths = rows(batch.lengths),
                      .labels = Tensor::from(labels, {2, end - begin}),
                      .rows = end - begin,
-                     .windows = part_of(batch.windows, begin, end)};
+                     .windows = rows(batch.windows)};
   part.tokens = sum_of(part.lengths);
   return part;
 }
