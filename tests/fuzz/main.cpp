@@ -121,6 +121,7 @@ double seconds() {
 bool survives(const FuzzTarget& target, int64_t runs, uint64_t seed) {
   constexpr double kLongest = 10;  // of one input
   const std::vector<std::string> seeds = target.seeds();
+  fuzzed_folder();  // of this process, which removes it at its end
   auto* const number = static_cast<std::atomic<int64_t>*>(
       mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (number == MAP_FAILED) return false;
