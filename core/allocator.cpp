@@ -1,5 +1,6 @@
 #include "core/allocator.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -214,6 +215,7 @@ void reset_peak_bytes() {
 void release_free_memory() {
   pool().release();
   heap().release();
+  malloc_trim(0);
 }
 
 }  // namespace tapestry

@@ -11,6 +11,7 @@
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
 #include "apps/tasks/stand_ins.h"
+#include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
 #include "core/blas.h"
 #include "core/device_runtime.h"
@@ -95,7 +96,7 @@ void tell_report(const std::string& folder, RunLog& log) {
   try {
     write_report({folder}, path);
     log.info("report: " + path);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log.warn(concat("no report: ", error.what()));
   }
 }
@@ -152,6 +153,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
 
   if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
+  release_free_memory();  // a tokenizer that was trained here leaves much of it
   // With what the task found in the data: classes, the format of images.
   if (folder) {
     folder->write("config.yaml",
