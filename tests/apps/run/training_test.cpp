@@ -22,12 +22,25 @@ void sleep_milliseconds(int64_t count) {
   std::this_thread::sleep_for(std::chrono::milliseconds(count));
 }
 
-// Long enough to be killed several times; under the sanitizers fewer updates take as long.
+// Long enough to be killed or stopped several times; under the sanitizers fewer updates take as
+// long.
 #ifdef __SANITIZE_ADDRESS__
 const char* const kLongRun = "training.max_steps=150";
 #else
 const char* const kLongRun = "training.max_steps=500";
 #endif
+
+// A folder whose "run" is the experiment as it is. It is trained once for all tests of a process
+// that compare with it.
+const TinyRunFolder& plain(const std::string& task) {
+  static std::map<std::string, std::unique_ptr<TinyRunFolder>> folders;
+  std::unique_ptr<TinyRunFolder>& folder = folders[task];
+  if (folder == nullptr) {
+    folder = std::make_unique<TinyRunFolder>("plain-" + task);
+    EXPECT_EQ(folder->train(task, "run"), 0) << folder->messages();
+  }
+  return *folder;
+}
 
 class EveryTaskTest : public testing::TestWithParam<std::string> {
  protected:
@@ -37,28 +50,32 @@ class EveryTaskTest : public testing::TestWithParam<std::string> {
   int train(const std::string& run, const std::vector<std::string>& overrides = {}) const {
     return folder_.train(GetParam(), run, overrides);
   }
-  void expect_equal_runs(const std::string& a, const std::string& b) const {
-    expect_equal(folder_.result(a), folder_.result(b));
-    EXPECT_EQ(folder_.metrics(a), folder_.metrics(b));
-    EXPECT_EQ(folder_.samples(a), folder_.samples(b));
+  static void expect_equal_runs(const TinyRunFolder& a, const std::string& of_a,
+                                const TinyRunFolder& b, const std::string& of_b) {
+    expect_equal(a.result(of_a), b.result(of_b));
+    EXPECT_EQ(a.metrics(of_a), b.metrics(of_b));
+    EXPECT_EQ(a.samples(of_a), b.samples(of_b));
+  }
+  void expect_plain(const std::string& run) const {
+    expect_equal_runs(plain(GetParam()), "run", folder_, run);
   }
 
   TinyRunFolder folder_{"every-task"};
 };
 
 TEST_P(EveryTaskTest, LearnsAndLeavesACompleteRunFolder) {
-  ASSERT_EQ(train("run"), 0) << folder_.messages();
+  const TinyRunFolder& folder = plain(GetParam());
   for (const char* file : {"config.yaml", "train.log", "metrics.jsonl", "samples.jsonl",
                            "starts.jsonl", "report.html", "best", "last"}) {
-    EXPECT_TRUE(fs::exists(folder_.path("run") + "/" + file)) << file;
+    EXPECT_TRUE(fs::exists(folder.path("run") + "/" + file)) << file;
   }
-  const CheckpointFiles files = read_checkpoint(folder_.path("run/last"));
+  const CheckpointFiles files = read_checkpoint(folder.path("run/last"));
   for (const char* file :
        {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
     EXPECT_TRUE(files.contains(file)) << file;
   }
   EXPECT_EQ(files.contains("tokenizer.model"), has_tokenizer(GetParam()));
-  const std::vector<Json> entries = folder_.metrics("run");
+  const std::vector<Json> entries = folder.metrics("run");
   ASSERT_EQ(entries.size(), 12u + 3u);
   ASSERT_EQ(entries[13]["kind"], "train");
   EXPECT_LT(entries[13]["nll"].get<double>(), 0.8 * entries[0]["nll"].get<double>());
@@ -68,21 +85,21 @@ TEST_P(EveryTaskTest, LearnsAndLeavesACompleteRunFolder) {
 
 // The same examples at each validation, and what the model makes of them.
 TEST_P(EveryTaskTest, ShowsExamplesOfTheValidation) {
-  ASSERT_EQ(train("run", {"training.samples=3"}), 0) << folder_.messages();
-  EXPECT_EQ(folder_.messages().find("no samples"), std::string::npos) << folder_.messages();
+  const TinyRunFolder& folder = plain(GetParam());
+  EXPECT_EQ(folder.messages().find("no samples"), std::string::npos) << folder.messages();
   std::vector<Json> samples;
   std::set<std::string> kinds;
-  for (const Json& line : folder_.samples("run")) {
+  for (const Json& line : folder.samples("run")) {
     kinds.insert(line.at("kind"));
     if (line["kind"] == "sample") samples.push_back(line);
   }
-  ASSERT_EQ(samples.size(), 9u);
+  ASSERT_EQ(samples.size(), 12u);  // four at three validations
   for (size_t i = 0; i < samples.size(); ++i) {
-    EXPECT_EQ(samples[i].at("step"), 20 * (1 + i / 3));
-    EXPECT_EQ(samples[i].at("example"), i % 3);
+    EXPECT_EQ(samples[i].at("step"), 20 * (1 + i / 4));
+    EXPECT_EQ(samples[i].at("example"), i % 4);
     const char* const reference = samples[i].contains("class") ? "class" : "reference";
     EXPECT_NE(samples[i].at(reference), "");
-    EXPECT_EQ(samples[i].at(reference), samples[i % 3].at(reference));
+    EXPECT_EQ(samples[i].at(reference), samples[i % 4].at(reference));
     EXPECT_TRUE(samples[i].at("output").is_string());
   }
   EXPECT_EQ(kinds.contains("lengths"), GetParam() == "translation");
@@ -90,27 +107,24 @@ TEST_P(EveryTaskTest, ShowsExamplesOfTheValidation) {
   ASSERT_EQ(train("none", {"training.samples=0"}), 0) << folder_.messages();
   for (const Json& line : folder_.samples("none")) EXPECT_NE(line.at("kind"), "sample");
   // They change nothing else.
-  expect_equal(folder_.result("run"), folder_.result("none"));
+  expect_equal(folder.result("run"), folder_.result("none"));
 }
 
 TEST_P(EveryTaskTest, OneAndTwoThreadsGiveTheSameBits) {
-  ASSERT_EQ(train("one"), 0) << folder_.messages();
   ASSERT_EQ(train("two", {"threads=2"}), 0) << folder_.messages();
-  expect_equal_runs("one", "two");
+  expect_plain("two");
 }
 
 TEST_P(EveryTaskTest, RecomputedActivationsGiveTheSameBits) {
-  ASSERT_EQ(train("kept"), 0) << folder_.messages();
   ASSERT_EQ(train("again", {"training.recompute=true"}), 0) << folder_.messages();
-  expect_equal_runs("kept", "again");
+  expect_plain("again");
 }
 
 TEST_P(EveryTaskTest, ResumingGivesTheSameBits) {
-  ASSERT_EQ(train("whole"), 0) << folder_.messages();
   // 33 is neither a place of saving nor of validation, and stands in the middle of an epoch.
   ASSERT_EQ(train("parts", {"training.max_steps=33"}), 0) << folder_.messages();
   ASSERT_EQ(train("parts"), 0) << folder_.messages();
-  expect_equal(folder_.result("whole"), folder_.result("parts"));
+  expect_equal(plain(GetParam()).result("run"), folder_.result("parts"));
 }
 
 TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
@@ -129,12 +143,12 @@ TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
     ++kills;
   }
   EXPECT_GT(kills, 0u);
-  expect_equal_runs("whole", "killed");
+  expect_equal_runs(folder_, "whole", folder_, "killed");
 }
 
 TEST_P(EveryTaskTest, SignalsSaveAndTheRunGoesOn) {
-  const std::vector<std::string> overrides = {"training.max_steps=400", "training.eval_steps=0",
-                                              "training.save_steps=50"};
+  const std::vector<std::string> overrides = {kLongRun, "training.eval_steps=0",
+                                              "training.save_steps=20"};
   ASSERT_EQ(train("whole", overrides), 0) << folder_.messages();
   const fs::path last = folder_.path("parts/last");
   fs::path saved;  // where `last` points
@@ -320,14 +334,14 @@ class TrainingTest : public testing::Test {
   }
   std::string messages() const { return folder_.messages(); }
   CheckpointFiles result(const std::string& run) const { return folder_.result(run); }
+  static CheckpointFiles plain_result() { return plain("translation").result("run"); }
 
   TinyRunFolder folder_{"training"};
 };
 
 TEST_F(TrainingTest, AnotherSeedGivesOtherBits) {
-  ASSERT_EQ(train("one"), 0) << messages();
   ASSERT_EQ(train("two", {"seed=2"}), 0) << messages();
-  EXPECT_NE(result("one").at("model.safetensors"), result("two").at("model.safetensors"));
+  EXPECT_NE(plain_result().at("model.safetensors"), result("two").at("model.safetensors"));
 }
 
 // The mix itself is counted in data/mixture_test.cpp.
@@ -335,7 +349,7 @@ TEST_F(TrainingTest, WeightsOfCorporaSurviveAKill) {
   const std::vector<std::string> weighted = {
       "data.train=[{source: train.src, target: train.tgt, weight: 3}, {source: valid.src, target: "
       "valid.tgt, weight: 1}]",
-      "training.max_steps=60", "training.save_steps=7"};
+      "training.max_steps=30", "training.save_steps=7"};
   ASSERT_EQ(train("whole", weighted), 0) << messages();
   const pid_t killed = start("killed", weighted);
   while (!fs::exists(path("killed/last"))) sleep_milliseconds(1);
@@ -343,10 +357,10 @@ TEST_F(TrainingTest, WeightsOfCorporaSurviveAKill) {
   TinyRunFolder::wait(killed);
   ASSERT_EQ(train("killed", weighted), 0) << messages();
   expect_equal(result("whole"), result("killed"));
-  std::vector<std::string> one_thread = weighted;
-  one_thread.emplace_back("threads=1");
-  ASSERT_EQ(train("one", one_thread), 0) << messages();
-  expect_equal(result("whole"), result("one"));
+  std::vector<std::string> two_threads = weighted;
+  two_threads.emplace_back("threads=2");
+  ASSERT_EQ(train("two", two_threads), 0) << messages();
+  expect_equal(result("whole"), result("two"));
   ASSERT_EQ(train("even", {weighted[0].substr(0, weighted[0].find(", weight: 3")) +
                                ", weight: 1}, {source: valid.src, target: valid.tgt, weight: 1}]",
                            weighted[1], weighted[2]}),
@@ -394,7 +408,7 @@ TEST_F(TrainingTest, ASecondTrainingInTheSameFolderIsRefused) {
 }
 
 TEST_F(TrainingTest, ResumeNeverOverwritesNothing) {
-  ASSERT_EQ(train("run"), 0) << messages();
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
   const CheckpointFiles before = result("run");
   EXPECT_EQ(train("run", {"--resume", "never"}), 2);
   expect_equal(before, result("run"));
@@ -472,12 +486,11 @@ TEST_F(TrainingTest, AValidationThatIsNotFiniteIsNeitherBestNorSaved) {
 }
 
 TEST_F(TrainingTest, ADamagedCheckpointIsPassedOver) {
-  ASSERT_EQ(train("whole"), 0) << messages();
   ASSERT_EQ(train("run", {"training.max_steps=40"}), 0) << messages();
   std::ofstream(path("run") + "/checkpoint-40/model.safetensors") << "garbage";
   ASSERT_EQ(train("run"), 0) << messages();
   EXPECT_THAT(messages(), HasSubstr("checkpoint-40 is passed over: "));
-  expect_equal(result("whole"), result("run"));
+  expect_equal(plain_result(), result("run"));
 }
 
 TEST_F(TrainingTest, AChangedModelIsAClearErrorOnResume) {
@@ -494,7 +507,7 @@ TEST_F(TrainingTest, DivergenceIsExitCodeFour) {
 }
 
 TEST_F(TrainingTest, ScoreGivesOneLineAPair) {
-  ASSERT_EQ(train("run"), 0) << messages();
+  ASSERT_EQ(train("run", {"training.max_steps=5"}), 0) << messages();
   const std::string scores = output("score --model run --source valid.src --target valid.tgt");
   std::istringstream lines(scores);
   int count = 0;
@@ -556,12 +569,12 @@ TEST_F(TrainingTest, Bfloat16GivesTheSameBitsForAnyThreadsAndAfterResuming) {
   ASSERT_EQ(train("parts", {"dtype=bfloat16", "threads=2", "training.max_steps=33"}), 0);
   ASSERT_EQ(train("parts", {"dtype=bfloat16", "threads=2"}), 0) << messages();
   expect_equal(result("whole"), result("parts"));
-  ASSERT_EQ(train("full"), 0) << messages();
-  const auto nll = [&](const std::string& run) {
-    return folder_.metrics(run).back().at("nll").get<double>();
+  const auto nll = [](const TinyRunFolder& folder, const std::string& run) {
+    return folder.metrics(run).back().at("nll").get<double>();
   };
-  EXPECT_NE(nll("whole"), nll("full"));
-  EXPECT_NEAR(nll("whole"), nll("full"), 0.05 * nll("full"));
+  const double rounded = nll(folder_, "whole"), full = nll(plain("translation"), "run");
+  EXPECT_NE(rounded, full);
+  EXPECT_NEAR(rounded, full, 0.05 * full);
 }
 
 TEST_F(TrainingTest, BenchWritesItsFigures) {
