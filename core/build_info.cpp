@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "core/cuda/runtime.h"
+#include "core/error.h"
 #include "hwy/highway.h"
 
 namespace tapestry {
@@ -28,6 +30,10 @@ std::string cpu_name() {
   const std::string padded = name;
   const size_t begin = padded.find_first_not_of(' '), end = padded.find_last_not_of(' ');
   return begin == std::string::npos ? "" : padded.substr(begin, end - begin + 1);
+}
+
+std::string device_name(Device device) {
+  return device.is_cpu() ? device.str() : concat(device, ", ", cuda::description(device.index));
 }
 
 std::string vector_target() {

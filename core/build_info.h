@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/device.h"
+
 namespace tapestry {
 
 struct BuildInfo {
@@ -16,6 +18,10 @@ const BuildInfo& build_info();
 
 /// As the processor calls itself: "AMD EPYC 9654 96-Core Processor"; empty where it does not say.
 std::string cpu_name();
+
+/// What computes there: "cuda:0, NVIDIA H200, 132 SMs, compute capability 9.0, 139.8 GiB"; of a CPU
+/// only "cpu".
+std::string device_name(Device device);
 
 /// The vector instructions that the CPU kernels use here, in Highway's words: "AVX2", "AVX3".
 std::string vector_target();

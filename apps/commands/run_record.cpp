@@ -48,7 +48,7 @@ void each_line(const std::string& path, std::vector<std::string>& warnings, Take
       try {
         take(entry);
         continue;
-      } catch (const Json::exception& error) {
+      } catch (const std::exception& error) {
         problem = concat("is not as a run writes it (", error.what(), ')');
       }
     }
@@ -83,11 +83,33 @@ std::map<std::string, std::string> with_lists(const std::map<std::string, std::s
   return result;
 }
 
+// Reads everything that a page reads, so that a line of other types throws here and not in the
+// browser.
 void add_sample_line(RunRecord& record, const Json& line) {
   const std::string kind = line.value("kind", "");
-  if (kind == "sample" && line.at("example").is_number_integer()) record.samples.push_back(line);
-  if (kind == "lengths" && line.at("groups").is_array()) record.lengths.push_back(line);
-  if (kind == "confusion" && line.at("counts").is_array()) record.confusions.push_back(line);
+  if (kind == "sample") {
+    line.at("example").get<int64_t>();
+    line.at("output").get<std::string>();
+    line.value("png", std::string());
+    line.value("guesses", std::vector<std::pair<std::string, double>>());
+    record.samples.push_back(line);
+  } else if (kind == "lengths") {
+    line.at("metric").get<std::string>();
+    for (const Json& group : line.at("groups")) {
+      for (const char* const key : {"from", "to", "sentences", "score"}) {
+        group.at(key).get<double>();
+      }
+    }
+    record.lengths.push_back(line);
+  } else if (kind == "confusion") {
+    const auto classes = line.at("classes").get<std::vector<std::string>>();
+    const auto counts = line.at("counts").get<std::vector<std::vector<int64_t>>>();
+    const auto whole = [&](const auto& row) { return row.size() == classes.size(); };
+    if (!whole(counts) || !std::ranges::all_of(counts, whole)) {
+      fail(ErrorKind::kData, "counts must be ", classes.size(), " x ", classes.size());
+    }
+    record.confusions.push_back(line);
+  }
 }
 
 }  // namespace

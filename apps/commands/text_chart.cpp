@@ -130,8 +130,10 @@ size_t text_width(std::string_view line) {
 }
 
 std::string fit_width(const std::string& line, size_t width) {
+  const size_t whole = text_width(line);
+  if (whole <= width) return line + std::string(width - whole, ' ');
   std::string text;
-  size_t done = 0;
+  size_t done = 1;  // the sign at the end: a number without its last digits would be another one
   bool coloured = false;
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '\033') {
@@ -142,10 +144,10 @@ std::string fit_width(const std::string& line, size_t width) {
       i = end;
       continue;
     }
-    if ((line[i] & 0xC0) != 0x80 && done++ == width) return coloured ? text + "\033[0m" : text;
+    if ((line[i] & 0xC0) != 0x80 && done++ == width) break;
     text += line[i];
   }
-  return done < width ? text + std::string(width - done, ' ') : text;
+  return text + (coloured ? "\033[0m…" : "…");
 }
 
 std::vector<std::string> text_chart(const TextChart& chart, size_t width, size_t height,

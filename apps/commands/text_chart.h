@@ -34,7 +34,7 @@ std::string short_number(double value);
 /// Characters of a line on a terminal: escape sequences have none, and each character is one wide.
 size_t text_width(std::string_view line);
 
-/// Filled up, or cut, to so many; a cut line ends without colour.
+/// Filled up, or cut with a sign that it is, to so many; a cut line ends without colour.
 std::string fit_width(const std::string& line, size_t width);
 
 }  // namespace tapestry

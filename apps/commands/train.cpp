@@ -14,6 +14,7 @@
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
 #include "core/blas.h"
+#include "core/build_info.h"
 #include "core/device_runtime.h"
 #include "core/parallel.h"
 
@@ -48,7 +49,8 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
     log.warn_of_machine(concat("no GPU answers: ", why));
   }
   const bool rounded = training_precision(config, device) == Precision::kBfloat16;
-  log.info(concat("device ", device, ", ", num_threads(), " threads, ", blas_description(),
+  log.info(concat("device ", device_name(device), ", ", num_threads(), " threads, ",
+                  blas_description(),
                   rounded ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn_of_machine(warning);
   const std::string few = ranks.few_cores_warning();
@@ -90,7 +92,7 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
   log.warn(concat(shortage->text, " Shorter texts may need less, and it goes on"));
 }
 
-// A report that cannot be written must not fail a training that is done.
+// A report that cannot be written must not change how a training ends.
 void tell_report(const std::string& folder, RunLog& log) {
   const std::string path = concat(folder, '/', kReportFile);
   try {
@@ -145,7 +147,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   if (!ranks.is_first()) device = set_up_machine();
   tell_machine(config, device, ranks, *log);
   Facts facts = machine_facts(arguments.commit);
-  facts.emplace_back("device", concat(device));
+  facts.emplace_back("device", device_name(device));
   facts.emplace_back("threads", std::to_string(num_threads()));
   if (!ranks.is_alone()) facts.emplace_back("ranks", ranks.summary());
   log->started(resume->state().step, facts);
@@ -173,7 +175,14 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   if (resume->goes_on()) log->info(concat("resuming after update ", resume->state().step));
   resume->computed_by(kernels);
   Trainer trainer(config, *task, ranks, folder.get(), *log, std::move(*resume));
-  const int code = trainer.run();
+  int code = 0;
+  try {
+    code = trainer.run();
+  } catch (const Error& error) {
+    // A training that diverged is the one to look at.
+    if (error.kind() == ErrorKind::kDiverged && folder) tell_report(config.output_dir, *log);
+    throw;
+  }
   if (code == 0 && folder) tell_report(config.output_dir, *log);
   return code;
 }

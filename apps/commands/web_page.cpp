@@ -1,5 +1,6 @@
 #include "apps/commands/web_page.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
@@ -14,12 +15,12 @@ std::string_view file(std::string_view name) {
   return bytes;
 }
 
-// JSON inside a script element must not contain "</".
-std::string inside_script(const std::string& json) {
-  std::string text;
-  text.reserve(json.size());
-  for (const char c : json) c == '<' ? text += "\\u003c" : text += c;
-  return text;
+// JSON that a script of the page reads. Inside a script element it must not contain "</".
+std::string json_element(const char* id, const std::string& json) {
+  std::string html = concat("<script type=\"application/json\" id=\"", id, "\">");
+  html.reserve(html.size() + json.size());
+  for (const char c : json) c == '<' ? html += "\\u003c" : html += c;
+  return html + "</script>\n";
 }
 
 // Without the comment that names a file for debuggers: nothing else is loaded.
@@ -73,12 +74,8 @@ std::string escaped(std::string_view text) {
 
 std::string html_of(const WebPage& page) {
   std::string html = head(page.title, page.styles);
-  html += concat("<script type=\"application/json\" id=\"data\">", inside_script(page.data),
-                 "</script>\n");
-  if (!page.licence.empty()) {
-    html += concat("<script type=\"text/plain\" id=\"licence\">",
-                   inside_script(std::string(page.licence)), "</script>\n");
-  }
+  html += json_element("data", page.data);
+  if (!page.licence.empty()) html += json_element("licence", nlohmann::json(page.licence).dump());
   for (const char* name : page.scripts) {
     html += concat("<script>\n", without_source_map(file(name)), "</script>\n");
   }

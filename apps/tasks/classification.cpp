@@ -207,7 +207,6 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
     return cross_entropy(logits, batch.labels, options);
   });
   const std::vector<std::string> all = crew.in_order(own, count);
-  if (names.size() > Showing::kMostClasses) return sums.metrics();
   Confusion confusion{names, std::vector(names.size(), std::vector<int64_t>(names.size()))};
   for (const std::string& bytes : all) {
     std::vector<int32_t> classes(bytes.size() / sizeof(int32_t));
@@ -293,7 +292,6 @@ class ClassificationTask : public TrainingTask {
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
                                         Showing* showing) override {
     const auto& corpus = data_.held_out[set];
-    if (showing == nullptr) return loss_over<Kind>(model_, corpus, options, crew_).metrics();
     show_samples(showing, [&] {
       std::vector<Sample> samples;
       for (const int64_t i : shown_examples(showing->wanted, Kind::examples(corpus))) {
@@ -301,6 +299,9 @@ class ClassificationTask : public TrainingTask {
       }
       return samples;
     });
+    if (showing == nullptr || model_.config.data.labels.size() > Showing::kMostClasses) {
+      return loss_over<Kind>(model_, corpus, options, crew_).metrics();
+    }
     return measure_with_confusion<Kind>(model_, corpus, options, crew_, *showing);
   }
   double guess_nll() const override {

@@ -1,6 +1,7 @@
 #include "apps/tasks/showing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -80,6 +81,9 @@ std::vector<LengthScore> scores_by_length(
 std::vector<std::pair<std::string, double>> best_guesses(const std::vector<std::string>& classes,
                                                          const std::vector<double>& probabilities) {
   constexpr size_t kGuesses = 3;
+  for (const double probability : probabilities) {
+    check(std::isfinite(probability), "samples", "expected probabilities, got ", probability, '.');
+  }
   std::vector<size_t> order(classes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(

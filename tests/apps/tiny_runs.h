@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -409,6 +410,18 @@ inline void expect_equal(const CheckpointFiles& a, const CheckpointFiles& b) {
     ASSERT_TRUE(b.contains(name)) << name;
     EXPECT_TRUE(bytes == b.at(name)) << name << " differs";
   }
+}
+
+/// A folder whose "run" is the experiment as it is. It is trained once for all tests of a process
+/// that compare with it.
+inline const TinyRunFolder& plain(const std::string& task) {
+  static std::map<std::string, std::unique_ptr<TinyRunFolder>> folders;
+  std::unique_ptr<TinyRunFolder>& folder = folders[task];
+  if (folder == nullptr) {
+    folder = std::make_unique<TinyRunFolder>("plain-" + task);
+    EXPECT_EQ(folder->train(task, "run"), 0) << folder->messages();
+  }
+  return *folder;
 }
 
 }  // namespace tapestry

@@ -18,11 +18,12 @@ const axes = {
 
 // A number of a metric, with its unit.
 const units = {
-  peak_bytes: {scale: 1 / (1 << 20), label: 'memory, peak', unit: 'MB', fromZero: true},
+  peak_bytes: {scale: 1e-6, label: 'memory of tensors, peak', unit: 'MB', fromZero: true},
+  process_peak_bytes: {scale: 1e-6, label: 'memory of the process, peak', unit: 'MB', fromZero: true},
   learning_rate: {label: 'learning rate'},
   grad_norm: {label: 'gradient norm'},
   tokens_per_s: {label: 'tokens per second', fromZero: true},
-  ppl: {label: 'perplexity'},
+  ppl: {label: 'perplexity', log: true},  // the first one is a thousand times the last
   nll: {label: 'nll: loss without label smoothing'},
   exact_match: {label: 'exact match'},
   bleu: {label: 'BLEU'}, chrf: {label: 'chrF'}, 'chrf++': {label: 'chrF++'}, ter: {label: 'TER'},
@@ -35,7 +36,7 @@ const scaleOf = name => (units[name] && units[name].scale) || 1;
 // ---- Curves: a list of {run, part, name, x: {step, tokens, hours}, y} for each chart.
 
 const hidden = ['step', 'epoch', 'tokens', 'seconds', 'skipped_updates', 'ranks', 'slowest_rank', 'checkpoint'];
-const last = ['learning_rate', 'grad_norm', 'tokens_per_s', 'peak_bytes', 'exchange_share', 'slowest_over_mean'];
+const last = ['learning_rate', 'grad_norm', 'tokens_per_s', 'peak_bytes', 'process_peak_bytes', 'exchange_share', 'slowest_over_mean'];
 
 function curvesOf(run, index, part) {
   const table = run[part];
@@ -171,7 +172,7 @@ class Chart {
     this.graph = new Dygraph(this.plot, data, {
       labels: ['x', ...shown.map((_, i) => 's' + i)], series,
       legend: 'never', connectSeparatedPoints: true, digitsAfterDecimal: 4, labelsKMB: false,
-      logscale: state.log && data.every(row => row.slice(1).every(v => v === null || !(v <= 0))),
+      logscale: (state.log || Boolean(units[this.name] && units[this.name].log)) && data.every(row => row.slice(1).every(v => v === null || !(v <= 0))),
       axisLineColor: colour('line'), gridLineColor: colour('grid'), gridLineWidth: 1, pixelRatio: dotsPerPixel(),
       includeZero: Boolean(units[this.name] && units[this.name].fromZero), highlightCircleSize: 4, xRangePad: 6, yRangePad: 8, interactionModel: withoutTouch(),
       axes: {
@@ -530,4 +531,4 @@ for (const node of [lengthsNode(), perRun('Confusion of the classes', '', confus
 }
 document.body.append(el('footer', {}, el('p', {}, page.notice),
     el('details', {class: 'screen'}, el('summary', {}, 'The curves are drawn by dygraphs, under this licence'),
-        el('pre', {}, document.getElementById('licence').textContent))));
+        el('pre', {}, JSON.parse(document.getElementById('licence').textContent)))));

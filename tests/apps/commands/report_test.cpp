@@ -141,6 +141,25 @@ TEST_F(ReportTest, DamagedLinesAreLeftOutWithTheirPlace) {
   EXPECT_THAT(report_html({run}), HasSubstr("metrics.jsonl:14"));
 }
 
+// What the page would stumble over is found here, whoever wrote it.
+TEST_F(ReportTest, LinesOfOtherTypesAreLeftOut) {
+  const std::string bad[] = {
+      R"({"step":1,"kind":"sample","example":7,"output":5})",
+      R"({"step":1,"kind":"sample","example":7,"output":"","guesses":{"a":1}})",
+      R"({"step":1,"kind":"sample","example":7,"output":"","png":[]})",
+      R"({"step":1,"kind":"lengths","metric":"bleu","groups":[{"from":1}]})",
+      R"({"step":1,"kind":"confusion","classes":["x","y"],"counts":[[1,2],[3]]})",
+      R"({"step":1,"kind":"confusion","classes":["x"],"counts":[1]})"};
+  for (const std::string& line : bad) {
+    write("a/samples.jsonl", line + '\n');
+    const RunRecord run = read_run(path("a"));
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("samples.jsonl:1: this line is not as a run")))
+        << line;
+    EXPECT_TRUE(run.samples.empty() && run.lengths.empty() && run.confusions.empty()) << line;
+    report_html({run});
+  }
+}
+
 TEST_F(ReportTest, AFolderOfNoRunIsRefused) { EXPECT_THROW(read_run(path("nowhere")), Error); }
 
 // A long run: its curve is thinned, and the page says so.
@@ -236,6 +255,7 @@ TEST_F(ReportInBrowser, HoverAxisAndLegend) {
   EXPECT_EQ(browser_->value("charts[0].graph.numColumns()"), 3);
   EXPECT_THAT(text_of("#samples"), HasSubstr("ein <Haus>"));
   EXPECT_EQ(browser_->value("document.querySelectorAll('.confusion td').length"), 5);
+  EXPECT_THAT(text_of("footer pre"), HasSubstr("Dan Vanderkam <"));
   // Dark and light, and a narrow window, which nothing is wider than.
   browser_->prefer("dark");
   EXPECT_EQ(browser_->value(kClass), "dark");

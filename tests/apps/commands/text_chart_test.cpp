@@ -64,7 +64,9 @@ TEST(TextChart, NumbersAreShort) {
 }
 
 TEST(TextChart, CutLinesEndWithoutColour) {
-  EXPECT_EQ(fit_width("\033[1mabc\033[0m", 2), "\033[1mab\033[0m");
+  EXPECT_EQ(fit_width("\033[1mabc\033[0m", 2), "\033[1ma\033[0m…");
+  EXPECT_EQ(fit_width("at 1000", 6), "at 10…");
+  EXPECT_EQ(fit_width("at 1000", 7), "at 1000");
   EXPECT_EQ(fit_width("äb", 4), "äb  ");
 }
 

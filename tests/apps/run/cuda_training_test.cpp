@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/build_info.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/core/cuda/need_gpu.h"
 
@@ -43,6 +44,8 @@ TEST_P(CudaTrainingTest, TheLossCurveIsTheCpus) {
   ASSERT_EQ(train("cuda", {"device=cuda"}), 0) << folder_.messages();
   ASSERT_EQ(train("mixed", {"device=cuda", "dtype=bfloat16"}), 0) << folder_.messages();
   expect_near("cpu", "cuda", 1e-5);
+  EXPECT_THAT(read_file(folder_.path("cuda/starts.jsonl")),
+              testing::HasSubstr("\"device\":\"" + device_name(parse_device("cuda"))));
   expect_near("cpu", "mixed", 0.01);
 }
 

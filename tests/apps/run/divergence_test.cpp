@@ -59,6 +59,7 @@ TEST_F(DivergenceTest, AUselessLossIsDivergenceToo) {
                                               "training.divergence_patience=10"};
   EXPECT_EQ(train(exploding), 4) << folder_.messages();
   EXPECT_THAT(folder_.messages(), HasSubstr("the nll of 10 updates in a row is above "));
+  EXPECT_THAT(read_file(folder_.path("run/report.html")), HasSubstr("\"metric\":\"nll\""));
   fs::remove_all(folder_.path("run"));
   std::vector<std::string> patient = exploding;
   patient.back() = "training.divergence_patience=0";

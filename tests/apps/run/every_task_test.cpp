@@ -23,28 +23,32 @@ class EveryTaskTest : public testing::TestWithParam<std::string> {
   int train(const std::string& run, const std::vector<std::string>& overrides = {}) const {
     return folder_.train(GetParam(), run, overrides);
   }
-  void expect_equal_runs(const std::string& a, const std::string& b) const {
-    expect_equal(folder_.result(a), folder_.result(b));
-    EXPECT_EQ(folder_.metrics(a), folder_.metrics(b));
-    EXPECT_EQ(folder_.samples(a), folder_.samples(b));
+  static void expect_equal_runs(const TinyRunFolder& a, const std::string& of_a,
+                                const TinyRunFolder& b, const std::string& of_b) {
+    expect_equal(a.result(of_a), b.result(of_b));
+    EXPECT_EQ(a.metrics(of_a), b.metrics(of_b));
+    EXPECT_EQ(a.samples(of_a), b.samples(of_b));
+  }
+  void expect_plain(const std::string& run) const {
+    expect_equal_runs(plain(GetParam()), "run", folder_, run);
   }
 
   TinyRunFolder folder_{"every-task"};
 };
 
 TEST_P(EveryTaskTest, LearnsAndLeavesACompleteRunFolder) {
-  ASSERT_EQ(train("run"), 0) << folder_.messages();
+  const TinyRunFolder& folder = plain(GetParam());
   for (const char* file : {"config.yaml", "train.log", "metrics.jsonl", "samples.jsonl",
                            "starts.jsonl", "report.html", "best", "last"}) {
-    EXPECT_TRUE(fs::exists(folder_.path("run") + "/" + file)) << file;
+    EXPECT_TRUE(fs::exists(folder.path("run") + "/" + file)) << file;
   }
-  const CheckpointFiles files = read_checkpoint(folder_.path("run/last"));
+  const CheckpointFiles files = read_checkpoint(folder.path("run/last"));
   for (const char* file :
        {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
     EXPECT_TRUE(files.contains(file)) << file;
   }
   EXPECT_EQ(files.contains("tokenizer.model"), has_tokenizer(GetParam()));
-  const std::vector<Json> entries = folder_.metrics("run");
+  const std::vector<Json> entries = folder.metrics("run");
   ASSERT_EQ(entries.size(), 12u + 3u);
   ASSERT_EQ(entries[13]["kind"], "train");
   EXPECT_LT(entries[13]["nll"].get<double>(), 0.8 * entries[0]["nll"].get<double>());
@@ -54,21 +58,21 @@ TEST_P(EveryTaskTest, LearnsAndLeavesACompleteRunFolder) {
 
 // The same examples at each validation, and what the model makes of them.
 TEST_P(EveryTaskTest, ShowsExamplesOfTheValidation) {
-  ASSERT_EQ(train("run", {"training.samples=3"}), 0) << folder_.messages();
-  EXPECT_EQ(folder_.messages().find("no samples"), std::string::npos) << folder_.messages();
+  const TinyRunFolder& folder = plain(GetParam());
+  EXPECT_EQ(folder.messages().find("no samples"), std::string::npos) << folder.messages();
   std::vector<Json> samples;
   std::set<std::string> kinds;
-  for (const Json& line : folder_.samples("run")) {
+  for (const Json& line : folder.samples("run")) {
     kinds.insert(line.at("kind"));
     if (line["kind"] == "sample") samples.push_back(line);
   }
-  ASSERT_EQ(samples.size(), 9u);
+  ASSERT_EQ(samples.size(), 12u);  // four at three validations
   for (size_t i = 0; i < samples.size(); ++i) {
-    EXPECT_EQ(samples[i].at("step"), 20 * (1 + i / 3));
-    EXPECT_EQ(samples[i].at("example"), i % 3);
+    EXPECT_EQ(samples[i].at("step"), 20 * (1 + i / 4));
+    EXPECT_EQ(samples[i].at("example"), i % 4);
     const char* const reference = samples[i].contains("class") ? "class" : "reference";
     EXPECT_NE(samples[i].at(reference), "");
-    EXPECT_EQ(samples[i].at(reference), samples[i % 3].at(reference));
+    EXPECT_EQ(samples[i].at(reference), samples[i % 4].at(reference));
     EXPECT_TRUE(samples[i].at("output").is_string());
   }
   EXPECT_EQ(kinds.contains("lengths"), GetParam() == "translation");
@@ -76,27 +80,24 @@ TEST_P(EveryTaskTest, ShowsExamplesOfTheValidation) {
   ASSERT_EQ(train("none", {"training.samples=0"}), 0) << folder_.messages();
   for (const Json& line : folder_.samples("none")) EXPECT_NE(line.at("kind"), "sample");
   // They change nothing else.
-  expect_equal(folder_.result("run"), folder_.result("none"));
+  expect_equal(folder.result("run"), folder_.result("none"));
 }
 
 TEST_P(EveryTaskTest, OneAndTwoThreadsGiveTheSameBits) {
-  ASSERT_EQ(train("one"), 0) << folder_.messages();
   ASSERT_EQ(train("two", {"threads=2"}), 0) << folder_.messages();
-  expect_equal_runs("one", "two");
+  expect_plain("two");
 }
 
 TEST_P(EveryTaskTest, RecomputedActivationsGiveTheSameBits) {
-  ASSERT_EQ(train("kept"), 0) << folder_.messages();
   ASSERT_EQ(train("again", {"training.recompute=true"}), 0) << folder_.messages();
-  expect_equal_runs("kept", "again");
+  expect_plain("again");
 }
 
 TEST_P(EveryTaskTest, ResumingGivesTheSameBits) {
-  ASSERT_EQ(train("whole"), 0) << folder_.messages();
   // 33 is neither a place of saving nor of validation, and stands in the middle of an epoch.
   ASSERT_EQ(train("parts", {"training.max_steps=33"}), 0) << folder_.messages();
   ASSERT_EQ(train("parts"), 0) << folder_.messages();
-  expect_equal(folder_.result("whole"), folder_.result("parts"));
+  expect_equal(plain(GetParam()).result("run"), folder_.result("parts"));
 }
 
 TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
@@ -115,12 +116,12 @@ TEST_P(EveryTaskTest, KilledAtAnyMomentItResumesToTheSameBits) {
     ++kills;
   }
   EXPECT_GT(kills, 0u);
-  expect_equal_runs("whole", "killed");
+  expect_equal_runs(folder_, "whole", folder_, "killed");
 }
 
 TEST_P(EveryTaskTest, SignalsSaveAndTheRunGoesOn) {
-  const std::vector<std::string> overrides = {"training.max_steps=400", "training.eval_steps=0",
-                                              "training.save_steps=50"};
+  const std::vector<std::string> overrides = {kLongRun, "training.eval_steps=0",
+                                              "training.save_steps=20"};
   ASSERT_EQ(train("whole", overrides), 0) << folder_.messages();
   const fs::path last = folder_.path("parts/last");
   fs::path saved;  // where `last` points

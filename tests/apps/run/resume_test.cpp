@@ -17,10 +17,26 @@ using testing::HasSubstr;
 
 class ResumeTest : public testing::Test {
  protected:
-  void train(const std::string& task, const std::string& run,
-             std::vector<std::string> overrides = {}) const {
+  static void train(const TinyRunFolder& folder, const std::string& task, const std::string& run,
+                    std::vector<std::string> overrides = {}) {
     overrides.insert(overrides.begin(), "training.max_steps=20");
-    ASSERT_EQ(folder_.train(task, run, overrides), 0) << folder_.messages();
+    ASSERT_EQ(folder.train(task, run, overrides), 0) << folder.messages();
+  }
+  void train(const std::string& task, const std::string& run,
+             const std::vector<std::string>& overrides = {}) const {
+    train(folder_, task, run, overrides);
+  }
+  /// 20 updates in "run", which a process trains once for each experiment and copies then.
+  void begin(const std::string& task) const {
+    static std::map<std::string, std::unique_ptr<TinyRunFolder>> folders;
+    std::unique_ptr<TinyRunFolder>& trained = folders[task];
+    if (trained == nullptr) {
+      trained = std::make_unique<TinyRunFolder>("trained-" + task);
+      train(*trained, task, "run");
+    }
+    fs::remove_all(folder_.path("run"));
+    fs::copy(trained->path("run"), folder_.path("run"),
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
   /// Commits a checkpoint of `run` again with other files, so that its manifest verifies.
   void commit(const std::string& run, const std::function<void(CheckpointFiles&)>& change) const {
@@ -56,8 +72,7 @@ TEST_F(ResumeTest, OnlyATrainingOpensTheOptimizersFile) {
       {"images", {{"evaluate --model run --images valid-images.gz --labels valid-labels", ""}}},
   };
   for (const Use& use : uses) {
-    fs::remove_all(folder_.path("run"));
-    train(use.task, "run");
+    begin(use.task);
     std::vector<std::string> before;
     for (const auto& [command, input] : use.commands) {
       before.push_back(folder_.output(command, input));
@@ -87,7 +102,7 @@ TEST_F(ResumeTest, OnlyATrainingOpensTheOptimizersFile) {
 }
 
 TEST_F(ResumeTest, ADamagedModelIsRefusedByAll) {
-  train("translation", "run");
+  begin("translation");
   const std::string file = folder_.path("run/best/model.safetensors");
   std::string bytes = read_file(file);
   bytes[bytes.size() - 5] ^= 1;
@@ -105,8 +120,7 @@ TEST_F(ResumeTest, ADamagedModelIsRefusedByAll) {
 TEST_F(ResumeTest, ACheckpointThatLacksAFileIsNamed) {
   for (const char* name :
        {"trainer_state.json", "optimizer.safetensors", "model.safetensors", "config.json"}) {
-    fs::remove_all(folder_.path("run"));
-    train("translation", "run");
+    begin("translation");
     commit("run", [&](CheckpointFiles& files) { files.erase(name); });
     folder_.forget_messages();
     EXPECT_EQ(folder_.train("translation", "run", {"training.max_steps=30"}), 3);
@@ -118,8 +132,7 @@ TEST_F(ResumeTest, ACheckpointThatLacksAFileIsNamed) {
 TEST_F(ResumeTest, StateThatDoesNotFitIsNamed) {
   const std::string of_weights = "exp_avg/", file = "optimizer.safetensors";
   const auto error_after = [&](const std::function<void(NamedTensors&)>& change) {
-    fs::remove_all(folder_.path("run"));
-    train("translation", "run");
+    begin("translation");
     commit("run", [&](CheckpointFiles& files) {
       NamedTensors tensors = parse_safetensors(files.at(file), file);
       change(tensors);
@@ -148,7 +161,7 @@ TEST_F(ResumeTest, StateThatDoesNotFitIsNamed) {
 }
 
 TEST_F(ResumeTest, IsFoundOnceAndHoldsNoTensorInMemory) {
-  train("translation", "run");
+  begin("translation");
   Config config = load_config(folder_.path("translation.yaml"), {});
   const RunFolder run(folder_.path("run"));
   const int64_t before = host_memory().bytes_in_use;
@@ -190,7 +203,7 @@ TEST_F(ResumeTest, AnOldRunFolderIsNoChange) {
 }
 
 TEST_F(ResumeTest, AnotherModelIsToldHowToGoOn) {
-  train("translation", "run");
+  begin("translation");
   for (const char* change :
        {"model.hidden_size=32", "model.encoder_layers=2", "training.optimizer={name: sgd}"}) {
     folder_.forget_messages();
@@ -205,7 +218,7 @@ TEST_F(ResumeTest, AnotherModelIsToldHowToGoOn) {
 
 // As after a kill between the rename of a checkpoint and its links.
 TEST_F(ResumeTest, LinksThatWereLeftBehindAreMended) {
-  train("clm", "run");
+  begin("clm");
   const fs::path best = folder_.path("run/best"), last = folder_.path("run/last");
   ASSERT_EQ(fs::read_symlink(best), "checkpoint-20");
   for (const fs::path& link : {best, last}) {
@@ -218,7 +231,7 @@ TEST_F(ResumeTest, LinksThatWereLeftBehindAreMended) {
 }
 
 TEST_F(ResumeTest, NumbersThatAreNoneAreNamed) {
-  train("translation", "run");
+  begin("translation");
   const std::string file = "model.safetensors", name = "decoder.layers.0.feed_forward.";
   std::string planted;
   commit("run", [&](CheckpointFiles& files) {

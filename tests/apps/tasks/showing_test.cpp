@@ -58,6 +58,7 @@ TEST(Showing, LengthsWithFewSentencesAreJoined) {
 TEST(Showing, GuessesAreTheMostProbableClasses) {
   EXPECT_THAT(best_guesses({"a", "b", "c", "d"}, {0.1, 0.4, 0.2, 0.3}),
               ElementsAre(Pair("b", 0.4), Pair("d", 0.3), Pair("c", 0.2)));
+  EXPECT_THROW(best_guesses({"a", "b"}, {0.5, std::nan("")}), Error);
 }
 
 }  // namespace
