@@ -16,9 +16,9 @@ Shape::Shape(const int64_t* sizes, int rank) : rank_(rank) {
   std::copy(sizes, sizes + rank, sizes_);
   int64_t total = 1;
   for (int i = 0; i < rank; ++i) {
-    check(sizes[i] >= 0, "shape", "expected sizes >= 0, got ", str(), '.');
+    check(sizes[i] >= 0, "shape", "expected sizes >= 0, got ", *this, '.');
     check(!__builtin_mul_overflow(total, sizes[i], &total), "shape",
-          "the element count overflows 64 bits: ", str(), '.');
+          "the element count overflows 64 bits: ", *this, '.');
   }
 }
 
@@ -36,7 +36,7 @@ int64_t Shape::rows() const {
 
 int Shape::normalize_axis(int axis) const {
   const int index = axis < 0 ? axis + rank_ : axis;
-  check(index >= 0 && index < rank_, "shape", "axis ", axis, " is out of range for ", str(), '.');
+  check(index >= 0 && index < rank_, "shape", "axis ", axis, " is out of range for ", *this, '.');
   return index;
 }
 

@@ -127,6 +127,13 @@ class NextToken {
                       const std::vector<int32_t>& /*banned*/) {
     return {};
   }
+  /// The first token of best(), alone: (R) int32 in host memory, with kNoToken where all are banned
+  /// and kNotFinite where logits are not finite (core/kernels/packed/packed_top_logits.h). A model
+  /// that has no faster way to it appends nothing and returns an undefined tensor.
+  virtual Tensor largest(const std::vector<int32_t>& /*tokens*/,
+                         const std::vector<int32_t>& /*banned*/) {
+    return {};
+  }
   /// New row i is old row rows[i].
   virtual void select(const std::vector<int32_t>& rows) = 0;
 };
@@ -154,6 +161,8 @@ struct SearchTask {
   /// true: at the length limit only eos may follow (translation). false: any token may be the last,
   /// and the hypothesis ends without eos (open-ended generation).
   bool force_eos = true;
+  /// false: nobody reads them, and a greedy search may leave them out where that is faster.
+  bool log_probabilities = true;
   bool token_log_probabilities = false;  ///< fill Hypothesis::token_log_probabilities
 };
 

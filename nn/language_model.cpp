@@ -145,6 +145,12 @@ Tensor LanguageModelSteps::best(const std::vector<int32_t>& tokens, int64_t coun
   return model_.output.best(model_.advance(feed(tokens), state_), count, banned);
 }
 
+Tensor LanguageModelSteps::largest(const std::vector<int32_t>& tokens,
+                                   const std::vector<int32_t>& banned) {
+  if (!model_.output.has_largest()) return {};
+  return model_.output.largest(model_.advance(feed(tokens), state_), banned);
+}
+
 // The tokens that the state gets, which the histories have then.
 Tensor LanguageModelSteps::feed(const std::vector<int32_t>& tokens) {
   check(tokens.size() == histories_.size() && !tokens.empty(), "decoding",

@@ -80,6 +80,7 @@ class LanguageModelSteps : public NextToken {
   Tensor step(const std::vector<int32_t>& tokens) override;
   Tensor best(const std::vector<int32_t>& tokens, int64_t count,
               const std::vector<int32_t>& banned) override;
+  Tensor largest(const std::vector<int32_t>& tokens, const std::vector<int32_t>& banned) override;
   void select(const std::vector<int32_t>& rows) override;
 
  private:

@@ -30,11 +30,15 @@ struct Linear {
   }
 
   Var operator()(const Var& x) const;
-  /// The layer as the classifier of a search: NextToken::best() of hidden states (R, K), where
-  /// has_best().
+  /// The layer as the classifier of a search: NextToken::best() and largest() of hidden states
+  /// (R, K), where has_best() and has_largest().
   Tensor best(const Var& x, int64_t count, const std::vector<int32_t>& banned) const {
     return weight.best(x, bias, count, banned);
   }
+  Tensor largest(const Var& x, const std::vector<int32_t>& banned) const {
+    return weight.largest(x, bias, banned);
+  }
+  bool has_largest() const { return has_best() && weight.has_largest(); }
   bool has_best() const { return weight.packed() && !adapter && activation == Activation::kNone; }
   /// The layer as a classifier: the loss of its logits, which are never stored at once.
   CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {

@@ -6,6 +6,7 @@
 #include "core/dispatch.h"
 #include "core/dispatch_device.h"
 #include "core/error.h"
+#include "core/kernels/packed/packed_top_logits.h"
 #include "core/kernels/top_logits.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
@@ -15,10 +16,14 @@
 namespace tapestry {
 namespace {
 
+void check_finite(bool finite, const SearchRow& row) {
+  check(finite, "search", "the logits of sentence ", row.sequence_id, " after ",
+        row.context.generated.size(), " tokens are not finite.");
+}
+
 // The normaliser that is subtracted from logits. Throws if it is not finite.
 double checked(double log_sum_exp, const SearchRow& row) {
-  check(std::isfinite(log_sum_exp), "search", "the logits of sentence ", row.sequence_id, " after ",
-        row.context.generated.size(), " tokens are not finite.");
+  check_finite(std::isfinite(log_sum_exp), row);
   return log_sum_exp;
 }
 
@@ -47,6 +52,17 @@ void take_top(const Tensor& top, const std::vector<SearchRow>& rows,
     const double* const result = top.data<double>() + static_cast<int64_t>(r) * width;
     const double shift = row.log_probability - checked(result[0], row);
     if (row.only < 0) take_pairs(result + 1, pairs, shift, row.beam, candidates[r]);
+  }
+}
+
+// What NextToken::largest() found of each row.
+void take_largest(const Tensor& largest, const std::vector<SearchRow>& rows, const SearchTask& task,
+                  std::vector<std::vector<Candidate>>& candidates) {
+  candidates.resize(rows.size());
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const int32_t token = largest.data<int32_t>()[r];
+    check_finite(token != kernels::kNotFinite, rows[r]);
+    candidates[r].assign(1, {0, rows[r].beam, token == kernels::kNoToken ? task.eos_id : token});
   }
 }
 
@@ -148,6 +164,13 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
   const bool plain = !options.do_sample && !has_rules(options) &&
                      std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; });
   if (!plain) return false;
+  if (count == 1 && !task.log_probabilities) {
+    const Tensor largest = model.largest(tokens, task.banned);
+    if (largest.defined()) {
+      take_largest(largest, rows, task, candidates);
+      return true;
+    }
+  }
   const Tensor top = model.best(tokens, static_cast<int64_t>(count), task.banned);
   if (!top.defined()) return false;
   empty_lists(rows.size(), candidates);

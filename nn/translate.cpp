@@ -56,6 +56,11 @@ class ModelSteps : public NextToken {
     return model_.words.output.best(model_.advance(ids(tokens), state_), count, banned);
   }
 
+  Tensor largest(const std::vector<int32_t>& tokens, const std::vector<int32_t>& banned) override {
+    if (!model_.words.output.has_largest()) return {};
+    return model_.words.output.largest(model_.advance(ids(tokens), state_), banned);
+  }
+
   void select(const std::vector<int32_t>& rows) override { state_.select(rows); }
 
  private:
@@ -132,6 +137,7 @@ void translate(const PairModels& models, const TranslationInput& input,
   task.banned = input.ids.banned;
   task.sequence_ids = input.sequence_ids;
   task.prefixes = input.prefixes;
+  task.log_probabilities = input.log_probabilities;
   task.token_log_probabilities = input.token_log_probabilities;
   const int64_t longest = longest_sequence(models);
   const std::vector<int32_t>& lengths = sources.lengths;

@@ -1,8 +1,10 @@
 #include "nn/weight_matrix.h"
 
+#include <mutex>
 #include <numeric>
 #include <optional>
 
+#include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/packed/packed_top_logits.h"
 #include "core/parallel.h"
 
@@ -14,9 +16,19 @@ struct WeightMatrix::State {
   Device device;
   DType dtype;
   bool multiplies = false;
+  std::once_flag screened = {};
+  std::optional<LogitScreen> screen = {};
 };
 
 namespace {
+
+// x W^T + bias without its result.
+PackedLinear of_rows(const Var& x, const PackedMatrix& w, const Var& bias) {
+  return {.rows = x.shape().rows(),
+          .x = x.value().data<float>(),
+          .weight = w,
+          .bias = bias.defined() ? bias.value().data<float>() : nullptr};
+}
 
 void check_no_gradient(const Var& x, const Var& other) {
   check(!Tape::records(x, other), "weights",
@@ -63,12 +75,9 @@ Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& o
         "linear", "x is ", x.shape(), ", the packed weight (", w.rows(), ", ", w.cols(), "), bias ",
         bias.shape(), '.');
   const Tensor y = Tensor::empty(x.shape().with(-1, w.rows()));
-  kernels::packed_linear(Cpu{}, {.rows = x.shape().rows(),
-                                 .x = x.value().data<float>(),
-                                 .weight = w,
-                                 .bias = bias.defined() ? bias.value().data<float>() : nullptr,
-                                 .activation = options.activation,
-                                 .y = y.data<float>()});
+  PackedLinear product = of_rows(x, w, bias);
+  product.activation = options.activation, product.y = y.data<float>();
+  kernels::packed_linear(Cpu{}, product);
   return y;
 }
 
@@ -78,14 +87,27 @@ Tensor WeightMatrix::best(const Var& x, const Var& bias, int64_t count,
   const PackedMatrix& w = state_->packed.value();
   const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
   const Tensor top = Tensor::empty({x.shape().rows(), 1 + 2 * count}, DType::kFloat64);
-  kernels::packed_top_logits(Cpu{},
-                             {.rows = x.shape().rows(),
-                              .x = x.value().data<float>(),
-                              .weight = w,
-                              .bias = bias.defined() ? bias.value().data<float>() : nullptr},
-                             count, set.defined() ? set.data<int32_t>() : nullptr,
-                             top.data<double>());
+  kernels::packed_top_logits(Cpu{}, of_rows(x, w, bias), count,
+                             set.defined() ? set.data<int32_t>() : nullptr, top.data<double>());
   return top;
+}
+
+Tensor WeightMatrix::largest(const Var& x, const Var& bias,
+                             const std::vector<int32_t>& banned) const {
+  check_no_gradient(x, bias);
+  const PackedMatrix& w = state_->packed.value();
+  std::call_once(state_->screened, [&] { state_->screen.emplace(w); });
+  const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
+  const Tensor largest = Tensor::empty({x.shape().rows()}, DType::kInt32);
+  kernels::packed_largest(Cpu{}, of_rows(x, w, bias), *state_->screen,
+                          set.defined() ? set.data<int32_t>() : nullptr, largest.data<int32_t>());
+  return largest;
+}
+
+bool WeightMatrix::has_largest() const {
+  return packed() && state_->packed->format() == WeightFormat::kFloat32 &&
+         state_->packed->cols() <= PackedMatrix::kMostInt8Columns &&
+         kernels::int8_kernel() != kernels::Int8Kernel::kPlain;
 }
 
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,

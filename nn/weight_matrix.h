@@ -33,6 +33,11 @@ class WeightMatrix {
   /// Packed matrices only; their logits are never stored at once.
   Tensor best(const Var& x, const Var& bias, int64_t count,
               const std::vector<int32_t>& banned) const;
+  /// packed_largest() of each row of x W^T + bias: (R) int32. Where has_largest(); the first call
+  /// rounds the matrix.
+  Tensor largest(const Var& x, const Var& bias, const std::vector<int32_t>& banned) const;
+  /// Packed float32, on a processor where sums of integers are much faster.
+  bool has_largest() const;
   /// Rows of the matrix with positions, as embedding(); likewise.
   Var look_up(const Tensor& ids, const Var& positions = {},
               const EmbeddingOptions& options = {}) const;

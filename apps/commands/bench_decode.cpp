@@ -71,7 +71,7 @@ int64_t rows_of_a_thread(const DecodeShape& shape) {
 
 Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& models, int64_t vocab,
                        PairRows around, const DecodeShape& shape) {
-  Sentences sentences{.rows = std::move(around)};
+  Sentences sentences{.rows = std::move(around), .log_probabilities = false};
   for (int64_t row = 0; row < shape.rows; ++row) {
     sentences.sources.push_back(synthetic_tokens(shape.read, row, vocab));
   }
@@ -84,7 +84,7 @@ Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& mode
 Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& model,
                       const ParamStore& store, const DecodeShape& shape) {
   SearchTask task{.sentences = shape.rows, .sentences_at_once = rows_of_a_thread(shape)};
-  task.force_eos = false;
+  task.force_eos = task.log_probabilities = false;
   for (int64_t row = 0; row < shape.rows; ++row) {
     task.prompts.push_back(synthetic_tokens(shape.read, row, model.vocabulary.size));
     task.max_lengths.push_back(shape.written);

@@ -105,7 +105,7 @@ class Generator {
       task.sequence_ids.push_back(request.number);
       task.max_lengths.push_back(limit_after(request));
     }
-    task.token_log_probabilities = arguments_.detail == "jsonl";
+    task.log_probabilities = task.token_log_probabilities = arguments_.detail == "jsonl";
     size_t shown = 0;
     if (streams_) out_ << requests[0].text << std::flush;
     const GenerationHooks hooks{[&](int64_t i, const std::vector<int32_t>& generated) {

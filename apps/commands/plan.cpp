@@ -108,7 +108,7 @@ int run_plan(const PlanArguments& arguments) {
   row("activations of the largest batch", plan->activations);
   row("tensors and scratch together", plan->tensors);
   if (on_cpu) {
-    row("program, libraries, their buffers", plan->program);
+    row("program, libraries, their buffers", plan->resident + plan->buffers);
     row("most memory, a save included", plan->peak());
   } else {
     fmt::print(

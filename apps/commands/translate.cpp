@@ -187,8 +187,10 @@ class Command {
   void answer(const std::vector<std::string>& lines, int64_t first) {
     std::vector<Answer> answers;
     std::vector<size_t> places;  // of the sentences among the answers
-    Sentences sentences{
-        .rows = models_.rows(), .first_id = first, .token_log_probabilities = scores_tokens()};
+    Sentences sentences{.rows = models_.rows(),
+                        .first_id = first,
+                        .log_probabilities = scores_tokens(),
+                        .token_log_probabilities = scores_tokens()};
     for (const std::string& line : lines) {
       Answer answer{.source = line};
       answer.prefix = prefixes_.take(answer.source);

@@ -38,8 +38,6 @@ int64_t own_bytes(const std::string& name) {
 // of a small corpus, as they were measured.
 constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{5} << 20;
 
-int64_t program_bytes() { return own_bytes("VmRSS") + kBlasBytes * num_threads() + kRunBytes; }
-
 int64_t bytes_of(const ParamStore& store) {
   int64_t bytes = 0;
   for (const Parameter& parameter : store.parameters()) bytes += parameter.var.value().bytes();
@@ -146,16 +144,18 @@ bool can_recompute(const Config& config) {
 
 }  // namespace
 
-int64_t still_needed(const MemoryPlan& plan) { return plan.peak() - own_bytes("VmRSS"); }
+int64_t resident_bytes() { return own_bytes("VmRSS"); }
 
-std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& tokenizers) {
+std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& tokenizers,
+                                      int64_t resident) {
   const Progress progress("planning the memory");
   Config config = given;
   config.device = "cpu";
   const auto dry_training = task_of(config).dry;
   if (dry_training == nullptr) return std::nullopt;
   MemoryPlan plan;
-  plan.program = program_bytes();
+  plan.resident = resident;
+  plan.buffers = kBlasBytes * num_threads() + kRunBytes;
   const ShapesOnly dry;
   const DryTraining training = dry_training(config, tokenizers);
   const ParamStore& store = *training.store;
@@ -201,8 +201,8 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
   std::vector<Remedy> found;
   const auto fits = [&](const Config& changed, const std::string& change) {
     const std::optional<MemoryPlan> plan = plan_memory(changed, tokenizers);
-    found.push_back({change, plan ? still_needed(*plan) : 0});
-    return plan && still_needed(*plan) <= free.bytes;
+    found.push_back({change, plan ? plan->still_needed() : 0});
+    return plan && plan->still_needed() <= free.bytes;
   };
   Config changed = config;
   if (!config.model.recompute && can_recompute(config)) {
@@ -239,14 +239,14 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
   if (!parse_device(config.device).is_cpu()) return std::nullopt;
   const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
   const FreeMemory free = free_memory();
-  if (!plan || still_needed(*plan) <= free.bytes) return std::nullopt;
+  if (!plan || plan->still_needed() <= free.bytes) return std::nullopt;
   std::string others;
   for (const Remedy& remedy : remedies(config, tokenizers, free)) {
     others +=
         concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
   }
   const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
-  return MemoryShortage{concat("[plan] the training needs ", bytes_text(still_needed(*plan)), ", ",
+  return MemoryShortage{concat("[plan] the training needs ", bytes_text(plan->still_needed()), ", ",
                                bytes_text(free.bytes), " are free on ", free.limit, others, '.'),
                         knows_batches(config) || fixed > free.bytes};
 }
@@ -289,10 +289,11 @@ std::vector<Config> choices(const Config& config, bool may_split) {
 
 }  // namespace
 
-std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool may_split) {
+std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool may_split,
+                           int64_t resident) {
   const std::optional<int64_t> budget = byte_count(config.training.memory_budget);
   if (!budget) return "";
-  const std::optional<MemoryPlan> plain = plan_memory(config, tokenizers);
+  const std::optional<MemoryPlan> plain = plan_memory(config, tokenizers, resident);
   if (!plain) {
     fail(ErrorKind::kConfig, "[plan] task ", config.task->name,
          " has no plan, and so no training.memory_budget.");
@@ -300,7 +301,7 @@ std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool
   int64_t least = plain->peak();
   std::string least_choice;
   for (const Config& choice : choices(config, may_split)) {
-    const MemoryPlan plan = *plan_memory(choice, tokenizers);
+    const MemoryPlan plan = *plan_memory(choice, tokenizers, resident);
     if (plan.peak() < least) least = plan.peak(), least_choice = choice_text(choice);
     if (plan.peak() > *budget) continue;
     const auto more = [](double now, double before) { return 100 * (now / before - 1); };

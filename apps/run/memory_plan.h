@@ -21,20 +21,25 @@ struct MemoryPlan {
   int64_t averages = 0;     ///< training.ema_decay
   int64_t activations = 0;  ///< that backward needs, of the largest batch
   int64_t tensors = 0;      ///< all that tensors and kernels hold of the system, at the end
-  int64_t program = 0;      ///< the program with its libraries and their buffers
+  int64_t resident = 0;     ///< of the program with its libraries, when it was planned
+  int64_t buffers = 0;      ///< that libraries and the run will take besides
   int64_t checkpoint = 0;   ///< on the disk
   UpdateCost cost;          ///< of an update whose batches are all as large as they may be
   /// What is resident at most. A save takes no more: tensors go from their memory into the file.
-  int64_t peak() const { return tensors + program; }
+  int64_t peak() const { return still_needed() + resident; }
+  /// What the process still has to take of the system for it.
+  int64_t still_needed() const { return tensors + buffers; }
 };
+
+/// Bytes of this process that are in memory.
+int64_t resident_bytes();
 
 /// Nothing for a task without batches of one shape. `tokenizers` may be stand-ins of the right
 /// size. Takes milliseconds and a few MB, however large the model. Throws Error(kConfig) where the
-/// config and the parameters do not go together.
-std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers);
-
-/// What the process still has to take of the system for it.
-int64_t still_needed(const MemoryPlan& plan);
+/// config and the parameters do not go together. Plans that are compared need the same `resident`:
+/// planning itself leaves memory behind.
+std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers,
+                                      int64_t resident = resident_bytes());
 
 /// Bytes that this process may still take: the least of what the machine has, its cgroup, and its
 /// limits (ulimit -v, -d) leave; and which one that is.
@@ -70,7 +75,8 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
 /// parts. Returns what was chosen and what it costs, for the log; "" where there is no budget.
 /// Throws Error(kOutOfMemory) where nothing fits, with the least that was found. With several ranks
 /// or parts of an update (`may_split` false) only recompute is tried.
-std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool may_split);
+std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool may_split,
+                           int64_t resident = resident_bytes());
 
 /// "9.7 GB", "12 MB"
 std::string bytes_text(int64_t bytes);

@@ -116,6 +116,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   std::vector<int32_t> lengths;
   TranslationInput input;
   input.ids = {around.start, around.eos, around.banned};
+  input.log_probabilities = sentences.log_probabilities;
   input.token_log_probabilities = sentences.token_log_probabilities;
   input.sentences_at_once = sentences_at_once;
   for (const size_t i : order) {

@@ -49,7 +49,8 @@ struct Sentences {
   PairRows rows = {};  ///< what stands around them
   std::vector<std::vector<int32_t>> sources = {};
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
-  int64_t first_id = 0;  ///< number of the first in the whole input: sampling draws by it
+  int64_t first_id = 0;           ///< number of the first in the whole input: sampling draws by it
+  bool log_probabilities = true;  ///< as in SearchTask
   bool token_log_probabilities = false;  ///< as in SearchTask
 };
 

@@ -1,6 +1,7 @@
 #include "core/kernels/top_logits.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -66,14 +67,25 @@ namespace {
 template <class T>
 void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
   const Tag<T> d;
-  const int64_t lanes = lanes_of<T>(), block = 4 * lanes;
+  using V = hn::Vec<Tag<T>>;
+  constexpr int64_t kVectors = 4;
+  const int64_t lanes = lanes_of<T>(), block = kVectors * lanes;
   int64_t i = 0;
   for (; i + block <= n; i += block) {
-    const auto largest =
-        hn::Max(hn::Max(hn::LoadU(d, z + i), hn::LoadU(d, z + i + lanes)),
-                hn::Max(hn::LoadU(d, z + i + 2 * lanes), hn::LoadU(d, z + i + 3 * lanes)));
+    V vectors[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v) vectors[v] = hn::LoadU(d, z + i + v * lanes);
+    const V largest = hn::Max(hn::Max(vectors[0], vectors[1]), hn::Max(vectors[2], vectors[3]));
     if (hn::AllFalse(d, hn::Gt(largest, hn::Set(d, top.least())))) continue;
-    for (int64_t j = i; j < i + block; ++j) top.offer(j, z[j]);
+    for (int64_t v = 0; v < kVectors; ++v) {
+      const int64_t first = i + v * lanes;
+      uint64_t above = 0;
+      hn::StoreMaskBits(d, hn::Gt(vectors[v], hn::Set(d, top.least())),
+                        reinterpret_cast<uint8_t*>(&above));
+      for (; above != 0; above &= above - 1) {
+        const int64_t token = first + std::countr_zero(above);
+        top.offer(token, z[token]);
+      }
+    }
   }
   for (; i < n; ++i) top.offer(i, z[i]);
 }

@@ -105,6 +105,43 @@ TEST(PackedWeights, HypothesesAreTheSame) {
   }
 }
 
+// Without log-probabilities a greedy search looks for the largest logit only, by another way.
+TEST(PackedWeights, GreedyOutputsNeedNoLogProbabilities) {
+  SmallModel model(post_norm_options(), DType::kFloat32);
+  SmallLanguageModel text(gpt2_options(), true, DType::kFloat32);
+  model.store.pack(WeightFormat::kFloat32);
+  text.store.pack(WeightFormat::kFloat32);
+  TranslationInput input{.source = some_ids(3, 6),
+                         .lengths = Tensor::from<int32_t>({6, 4, 1}, {3})};
+  SearchTask task{.sentences = 2};
+  task.prompts = {{2, 5, 9}, {2}};
+  task.max_lengths = {6, 6};
+  task.banned = {0, 1};
+  task.force_eos = false;
+  SearchOptions options;
+  options.num_beams = 1;
+  const auto translations = [&] { return translate({{&model.model}}, input, options); };
+  const auto texts = [&] {
+    LanguageModelSteps steps(text.model);
+    return generate(steps, task, options);
+  };
+  const auto with = translations();
+  const auto texts_with = texts();
+  input.log_probabilities = task.log_probabilities = false;
+  const auto without = translations();
+  const auto texts_without = texts();
+  const auto expect_same = [&](const Hypothesis& a, const Hypothesis& b) {
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_EQ(a.has_eos, b.has_eos);
+    EXPECT_LT(a.log_probability, 0);
+    if (model.model.words.output.has_largest()) {
+      EXPECT_GT(b.log_probability, a.log_probability) << "nothing was left out";
+    }
+  };
+  for (size_t i = 0; i < with.size(); ++i) expect_same(with[i].at(0), without[i].at(0));
+  for (size_t i = 0; i < 2; ++i) expect_same(texts_with[i], texts_without[i]);
+}
+
 TEST(PackedWeights, AdaptersStayBesideThem) {
   const LoraOptions lora{.rank = 2, .alpha = 4, .target = {"*up"}};
   ParamStore store(7, DType::kFloat32, Device{}, Precision::kFull, lora);

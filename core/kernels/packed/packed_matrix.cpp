@@ -22,7 +22,7 @@ int64_t panel_bytes_of(WeightFormat format, int64_t cols) {
 
 }  // namespace
 
-PackedMatrix::PackedMatrix(WeightFormat format, const float* w, int64_t rows, int64_t cols)
+PackedMatrix::PackedMatrix(WeightFormat format, int64_t rows, int64_t cols)
     : format_(format),
       rows_(rows),
       cols_(cols),
@@ -34,8 +34,25 @@ PackedMatrix::PackedMatrix(WeightFormat format, const float* w, int64_t rows, in
     fail(ErrorKind::kConfig, "[weights] int8 needs matrices of at most ", kMostInt8Columns,
          " columns, got (", rows, ", ", cols, ").");
   }
-  parallel_for(panels(),
-               [&](int64_t panel) { is_int8() ? pack_int8(w, panel) : pack_float32(w, panel); });
+}
+
+PackedMatrix::PackedMatrix(WeightFormat format, const float* w, int64_t rows, int64_t cols)
+    : PackedMatrix(format, rows, cols) {
+  parallel_for(panels(), [&](int64_t panel) { pack(w + panel * kPanel * cols, panel); });
+}
+
+PackedMatrix::PackedMatrix(WeightFormat format, const PackedMatrix& w)
+    : PackedMatrix(format, w.rows(), w.cols()) {
+  parallel_for(panels(), [&](int64_t panel) {
+    Scratch<float> rows(kPanel * cols_);
+    const int64_t first = panel * kPanel, count = std::min(kPanel, rows_ - first);
+    for (int64_t r = 0; r < count; ++r) w.read_row(first + r, rows.data() + r * cols_);
+    pack(rows.data(), panel);
+  });
+}
+
+void PackedMatrix::pack(const float* w, int64_t panel) {
+  is_int8() ? pack_int8(w, panel) : pack_float32(w, panel);
 }
 
 int64_t PackedMatrix::bytes() const {
@@ -52,7 +69,7 @@ void PackedMatrix::pack_float32(const float* w, int64_t panel) {
   for (int64_t begin = 0; begin < cols_; begin += kBlock) {
     const int64_t end = std::min(begin + kBlock, cols_);
     for (int64_t r = 0; r < count; ++r) {
-      const float* const row = w + (first + r) * cols_;
+      const float* const row = w + r * cols_;
       for (int64_t k = begin; k < end; ++k) out[k * kPanel + r] = row[k];
     }
   }
@@ -68,7 +85,7 @@ void PackedMatrix::pack_int8(const float* w, int64_t panel) {
     int32_t& sum = sums_[first + r];
     scale = 0, sum = 0;
     if (first + r < rows_) {
-      scale = kernels::quantize_row(w + (first + r) * cols_, cols_, 0, row.data());
+      scale = kernels::quantize_row(w + r * cols_, cols_, 0, row.data());
     } else {
       std::fill_n(row.data(), cols_, uint8_t{0});
     }

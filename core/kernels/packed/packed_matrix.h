@@ -40,6 +40,8 @@ class PackedMatrix {
   /// Copies w (rows, cols), row-major. Throws Error(kConfig) for int8 with more than
   /// kMostInt8Columns columns.
   PackedMatrix(WeightFormat format, const float* w, int64_t rows, int64_t cols);
+  /// Another packed matrix in this format.
+  PackedMatrix(WeightFormat format, const PackedMatrix& w);
 
   WeightFormat format() const { return format_; }
   int64_t rows() const { return rows_; }
@@ -60,6 +62,9 @@ class PackedMatrix {
   const int32_t* sums() const { return sums_.data(); }
 
  private:
+  PackedMatrix(WeightFormat format, int64_t rows, int64_t cols);
+  // `w` holds the rows of the panel.
+  void pack(const float* w, int64_t panel);
   void pack_float32(const float* w, int64_t panel);
   void pack_int8(const float* w, int64_t panel);
   bool is_int8() const { return format_ == WeightFormat::kInt8; }

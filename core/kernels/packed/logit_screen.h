@@ -1,0 +1,34 @@
+// The largest logit without most of the work: integers of eight bits rule out nearly all tokens, and
+// float32 decides among those that are left.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "core/kernels/packed/packed_matrix.h"
+
+namespace tapestry {
+
+/// W (N, K) of a classifier in int8, with what rounding can change. Of x ~ x' and a row w ~ w',
+/// |x.w - x'.w'| <= |x - x'| |w| + |x'| |w - w'| in Euclidean norms (Cauchy and Schwarz), so that
+/// only a few logits can be the largest.
+class LogitScreen {
+ public:
+  /// `exact` holds float32.
+  explicit LogitScreen(const PackedMatrix& exact);
+
+  const PackedMatrix& rounded() const { return rounded_; }
+  /// Of its memory.
+  int64_t bytes() const { return rounded_.bytes() + 2 * 4 * rounded_.rows(); }
+
+  /// The tokens, ascending, that may have the largest of the logits (N) of x (K), of which `z` are
+  /// the rounded ones. Empty where that cannot be told: not all numbers are finite, the best one is
+  /// the lowest float, or more than `most` tokens are left.
+  std::vector<int32_t> candidates(const float* x, const float* z, int64_t most) const;
+
+ private:
+  PackedMatrix rounded_;
+  Scratch<float> norms_, errors_;  // |w| and |w - w'|, never below them
+};
+
+}  // namespace tapestry
