@@ -224,7 +224,7 @@ void RnnAttention::add(const Tensor& source, const Tensor& source_lengths, State
   const int64_t size = options.hidden_size;
   AttentiveGru::Memory fresh = first_layer.remember(values, source_lengths);
   const bool joins = !state.memories.empty();
-  auto before = static_cast<int32_t>(0);
+  int32_t before = 0;
   if (joins) {
     AttentiveGru::Memory& memory = state.memory;
     forget_unread(memory, state.memories);

@@ -182,11 +182,16 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
     };
   }
   const auto one = [&](int64_t) {
-    const std::unique_ptr<NextToken> own = model();
-    if (options.num_beams > 1) {
-      beam_search(*own, shared, options, queue);
-    } else {
-      generate(*own, shared, options, one_at_a_time, queue);
+    try {
+      const std::unique_ptr<NextToken> own = model();
+      if (options.num_beams > 1) {
+        beam_search(*own, shared, options, queue);
+      } else {
+        generate(*own, shared, options, one_at_a_time, queue);
+      }
+    } catch (...) {
+      first = task.sentences;  // nothing is left for the others
+      throw;
     }
   };
   parallel_for(searches, one);

@@ -37,6 +37,12 @@ void take_pairs(const double* pairs, int64_t number, double shift, int32_t beam,
   }
 }
 
+// One for each row, in the memory of the step before.
+void empty_lists(size_t rows, std::vector<std::vector<Candidate>>& candidates) {
+  candidates.resize(rows);
+  for (std::vector<Candidate>& found : candidates) found.clear();
+}
+
 // What top_logits() found of each row.
 void take_top(const Tensor& top, const std::vector<SearchRow>& rows,
               std::vector<std::vector<Candidate>>& candidates) {
@@ -134,8 +140,7 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
     check(row.only < vocab, "search", "a prefix has token ", row.only, ", the vocabulary has ",
           vocab, " tokens.");
   }
-  candidates.resize(rows.size());
-  for (std::vector<Candidate>& found : candidates) found.clear();
+  empty_lists(rows.size(), candidates);
   if (!options.do_sample && !has_rules(options)) {
     return find_plain(logits, rows, task, count, candidates);
   }
@@ -155,12 +160,9 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const std::vector<SearchRow>& rows, const SearchTask& task,
                const SearchOptions& options, size_t count,
                std::vector<std::vector<Candidate>>& candidates) {
-  // A token that is forced, and eos where nothing else is left, may be any; its logit must be
-  // known.
-  const bool plain =
-      !options.do_sample && !has_rules(options) &&
-      std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; }) &&
-      std::ranges::find(task.banned, task.eos_id) == task.banned.end();
+  // A token that is forced may be any, and its logit must be known.
+  const bool plain = !options.do_sample && !has_rules(options) &&
+                     std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; });
   if (!plain) return false;
   if (count == 1 && !task.log_probabilities) {
     const Tensor largest = model.largest(tokens, task.banned);
@@ -171,7 +173,7 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
   }
   const Tensor top = model.best(tokens, static_cast<int64_t>(count), task.banned);
   if (!top.defined()) return false;
-  candidates.assign(rows.size(), {});
+  empty_lists(rows.size(), candidates);
   take_top(top, rows, candidates);
   for (size_t r = 0; r < rows.size(); ++r) {
     if (candidates[r].empty()) candidates[r].push_back({kImpossible, rows[r].beam, task.eos_id});

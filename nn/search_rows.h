@@ -44,6 +44,7 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
 
 /// The same of the rows that the model has after these tokens, without their logits, where the
 /// model can do it and no logit is needed beside the best. Else returns false, and appends nothing.
+/// eos has log-probability -inf where it follows because all tokens are banned.
 bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const std::vector<SearchRow>& rows, const SearchTask& task,
                const SearchOptions& options, size_t count,

@@ -156,9 +156,11 @@ void add_translate(CLI::App& app, Run& run) {
                    "longest output in tokens for each source token, plus 10")
       ->check(CLI::PositiveNumber);
   add_files(command, arguments->files);
-  add_batch_size(command, arguments->files,
-                 "lines translated at a time, out of windows of 8 times as many that are sorted by "
-                 "length; 1: each line as soon as it is read");
+  add_batch_size(
+      command, arguments->files,
+      "lines that a thread translates at a time; others join as soon as some are done, out "
+      "of windows of 32 times as many that are sorted by length; 1: each line as soon "
+      "as it is read");
   auto* prefix = command->add_option(
       "--prefix", arguments->prefix,
       "file with a line for each line of the input: what its translation begins with; the "

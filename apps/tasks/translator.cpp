@@ -136,7 +136,6 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   const int64_t forced = std::ssize(around.target.before);
   Progress progress("translating", std::ssize(order), "sentences");
   tapestry::translate(models, input, options, [&](int64_t place, std::vector<Hypothesis> found) {
-    progress.add(1);
     for (Hypothesis& hypothesis : found) drop_front(hypothesis, forced);
     progress.add();
     done(order[static_cast<size_t>(place)], std::move(found));

@@ -2,6 +2,10 @@
 // random table over whole histories.
 #include "nn/decoding.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "core/kernels/top_logits.h"
 #include "core/parallel.h"
 #include "nn/weight_matrix.h"
@@ -285,9 +289,9 @@ TEST(BestTokens, AreThoseOfTheLogits) {
         BestOfTable model(table);
         const auto expected = search(plain, task, options), found = search(model, task, options);
         for (size_t s = 0; s < limits.size(); ++s) expect_same(found[s], expected[s], 0);
-        // Where eos is forced, or may be the last resort, its logit is needed.
-        EXPECT_EQ(model.found > 0, !eos_is_banned);
-        EXPECT_LT(model.found, model.steps + 1);
+        // Where eos is forced, its logit is needed.
+        EXPECT_GT(model.found, 0);
+        EXPECT_EQ(model.found == model.steps, eos_is_banned);
       }
       BestOfTable model(table);
       SearchOptions rules = options;
@@ -296,6 +300,18 @@ TEST(BestTokens, AreThoseOfTheLogits) {
       EXPECT_EQ(model.found, 0);
     }
   }
+}
+
+TEST(BestTokens, OnlyEosIsLeftWhereAllAreBanned) {
+  const Table table(4);
+  SearchTask task = task_of({5});
+  task.force_eos = false;
+  for (int32_t token = 0; token < kTableVocab; ++token) task.banned.push_back(token);
+  BestOfTable model(table);
+  const auto found = generate(model, task, {}).at(0);
+  EXPECT_EQ(model.found, 1);
+  EXPECT_TRUE(found.has_eos);
+  EXPECT_EQ(found.tokens, Tokens{});
 }
 
 TEST(SearchTogether, FindsWhatOneSearchFindsAndTellsEachSentenceOnce) {
@@ -334,6 +350,40 @@ TEST(SearchTogether, AFailureEndsAll) {
                               [](int64_t, const std::vector<Hypothesis>&) { FAIL(); });
             }),
             "broken");
+}
+
+// The others do not go on with what is left.
+TEST(SearchTogether, AFailureIsToldSoon) {
+  static std::atomic<bool> failed, two;  // there are two searches
+  failed = two = false;
+  class FailsAtTheFirst : public TableModel {
+   public:
+    using TableModel::TableModel;
+    void add(const std::vector<NewSentence>& sentences) override {
+      TableModel::add(sentences);
+      if (sentences[0].index == 0) {
+        while (!two) std::this_thread::yield();
+        failed = true;
+        fail(ErrorKind::kRuntime, "broken");
+      }
+      two = true;
+      while (!failed) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  const Table table(4);
+  const int threads = num_threads();
+  set_num_threads(2);
+  SearchTask task = task_of(std::vector<int64_t>(3000, 1));
+  task.sentences_at_once = 1;
+  std::atomic<int> done = 0;
+  EXPECT_EQ(test::error_of([&] {
+              search_together([&] { return std::make_unique<FailsAtTheFirst>(table); }, task, {},
+                              {}, [&](int64_t, const std::vector<Hypothesis>&) { ++done; });
+            }),
+            "broken");
+  EXPECT_LT(done, 1000);
+  set_num_threads(threads);
 }
 
 TEST(NormalizedScore, FollowsItsFormulas) {

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "core/kernels/packed/packed_tile.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,17 +12,12 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using kernels::PackedTile;
-using kernels::StripFunctions;
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<float>()));
 constexpr int kVectors = static_cast<int>(kPanel / kLanes);  // of a panel
 // As many rows as leave registers for a vector of x and, with AVX-512, one of a panel.
 constexpr int kMost = kVectors == 2 ? 14 : kVectors == 4 ? 3 : 1;
-// Sums that hide the latency of an addition.
-constexpr int kEnoughSums = 8;
-
-constexpr int wide_panels(int height) { return std::max(1, kEnoughSums / (height * kVectors)); }
 
 // The sums of a panel to a row of y.
 HWY_INLINE void deliver(const PackedTile& tile, int64_t row, int64_t panel, const float* sums) {
@@ -83,14 +76,9 @@ void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
   }
 }
 
-template <int... kHeightsLessOne>
-constexpr std::array<StripFunctions, kMost> strips(std::integer_sequence<int, kHeightsLessOne...>) {
-  return {StripFunctions{multiply<kHeightsLessOne + 1, wide_panels(kHeightsLessOne + 1)>,
-                         wide_panels(kHeightsLessOne + 1), multiply<kHeightsLessOne + 1, 1>}...};
-}
-
 void multiply_tile(const PackedTile& tile) {
-  static constexpr auto kStrips = strips(std::make_integer_sequence<int, kMost>());
+  static constexpr auto kStrips = kernels::strips_of<kMost, kVectors, kernels::kEnoughSums>(
+      []<int kHeight, int kPanels>() { return multiply<kHeight, kPanels>; });
   kernels::run_strips(tile, kStrips);
 }
 kernels::PackedTileFunction float32_tile() { return multiply_tile; }

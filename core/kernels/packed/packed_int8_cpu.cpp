@@ -1,6 +1,5 @@
 // Products of 16 bits (PMADDWD), which cannot overflow: for processors without VNNI.
 #include <cstring>
-#include <utility>
 
 #include "core/cpu_traits.h"
 #include "core/kernels/packed/packed_tile.h"
@@ -17,7 +16,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using kernels::PackedTile;
-using kernels::StripFunctions;
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kGroup = PackedMatrix::kGroup;
@@ -120,13 +118,10 @@ void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
   }
 }
 
-template <int... kHeightsLessOne>
-constexpr std::array<StripFunctions, kMost> strips(std::integer_sequence<int, kHeightsLessOne...>) {
-  return {StripFunctions{multiply<kHeightsLessOne + 1>, 1, multiply<kHeightsLessOne + 1>}...};
-}
-
 void multiply_tile(const PackedTile& tile) {
-  static constexpr auto kStrips = strips(std::make_integer_sequence<int, kMost>());
+  // The product is slower than its addition: no strip needs to be wide.
+  static constexpr auto kStrips =
+      kernels::strips_of<kMost, kVectors, 1>([]<int kHeight, int>() { return multiply<kHeight>; });
   kernels::run_strips(tile, kStrips);
 }
 kernels::PackedTileFunction int8_tile() { return multiply_tile; }

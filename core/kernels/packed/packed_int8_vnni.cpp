@@ -9,7 +9,6 @@
 #include <immintrin.h>
 
 #include <cstring>
-#include <utility>
 
 #include "core/kernels/packed/packed_tile.h"
 #include "hwy/base.h"
@@ -23,9 +22,6 @@ constexpr int64_t kGroup = PackedMatrix::kGroup;
 constexpr int64_t kLanes = 16;
 constexpr int kVectors = 2;  // of a panel
 constexpr int kMost = 14;    // rows: 28 of the 32 registers hold sums
-constexpr int kEnoughSums = 8;
-
-constexpr int wide_panels(int height) { return std::max(1, kEnoughSums / (height * kVectors)); }
 
 template <int kHeight, int kPanels>
 void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
@@ -80,14 +76,9 @@ void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
   }
 }
 
-template <int... kHeightsLessOne>
-constexpr std::array<StripFunctions, kMost> strips(std::integer_sequence<int, kHeightsLessOne...>) {
-  return {StripFunctions{multiply<kHeightsLessOne + 1, wide_panels(kHeightsLessOne + 1)>,
-                         wide_panels(kHeightsLessOne + 1), multiply<kHeightsLessOne + 1, 1>}...};
-}
-
 void multiply_tile(const PackedTile& tile) {
-  static constexpr auto kStrips = strips(std::make_integer_sequence<int, kMost>());
+  static constexpr auto kStrips = strips_of<kMost, kVectors, kEnoughSums>(
+      []<int kHeight, int kPanels>() { return multiply<kHeight, kPanels>; });
   run_strips(tile, kStrips);
 }
 

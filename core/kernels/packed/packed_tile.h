@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/packed/packed_matrix.h"
@@ -57,9 +58,27 @@ struct StripFunctions {
   void (*one)(const PackedTile& tile, int64_t row, int64_t panel);
 };
 
+/// Sums that hide the latency of an addition.
+inline constexpr int kEnoughSums = 8;
+
+/// The strips of heights 1 to kMost. of<height, panels>() gives the function of a height and a
+/// number of panels; a panel of one row makes kVectors sums, and a wide strip kSums or more.
+template <int kMost, int kVectors, int kSums, class Of>
+constexpr std::array<StripFunctions, kMost> strips_of(Of of) {
+  const auto strip = [of]<int kHeight>() {
+    constexpr int kWide = std::max(1, kSums / (kHeight * kVectors));
+    return StripFunctions{of.template operator()<kHeight, kWide>(), kWide,
+                          of.template operator()<kHeight, 1>()};
+  };
+  return [strip]<int... kLess>(std::integer_sequence<int, kLess...>) {
+    return std::array{strip.template operator()<kLess + 1>()...};
+  }
+  (std::make_integer_sequence<int, kMost>());
+}
+
 /// Runs a tile in strips of rows of nearly equal height, none above kMost; strips[h - 1] is for
-/// height h. A panel passes all strips before the next one comes. A lone strip of few rows takes
-/// several panels at a time, so that there are enough sums to hide the latency of an addition.
+/// height h. A panel passes all strips before the next one comes, but a lone strip takes several
+/// panels at a time.
 template <size_t kMost>
 inline void run_strips(const PackedTile& tile, const std::array<StripFunctions, kMost>& strips) {
   constexpr auto kHighest = static_cast<int64_t>(kMost);
