@@ -1,5 +1,5 @@
-// The largest logit without most of the work: integers of eight bits rule out nearly all tokens, and
-// float32 decides among those that are left.
+// The largest logit without most of the work: integers of eight bits rule out nearly all tokens,
+// and float32 decides among those that are left.
 #pragma once
 
 #include <limits>
