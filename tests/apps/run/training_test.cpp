@@ -35,13 +35,6 @@ class TrainingTest : public testing::Test {
   TinyRunFolder folder_{"training"};
 };
 
-// The tensors' memory is only a part of it.
-TEST_F(TrainingTest, TheMemoryOfTheProcessIsToldToo) {
-  const std::string metrics = read_file(plain("translation").path("run/metrics.jsonl"));
-  const Json line = Json::parse(lines_of(metrics).front());
-  EXPECT_GT(line.at("process_peak_bytes").get<double>(), line.at("peak_bytes").get<double>());
-}
-
 TEST_F(TrainingTest, AnotherSeedGivesOtherBits) {
   ASSERT_EQ(train("two", {"seed=2"}), 0) << messages();
   EXPECT_NE(plain_result().at("model.safetensors"), result("two").at("model.safetensors"));
