@@ -125,6 +125,7 @@ class BpeTokenizer : public Tokenizer {
   }
 
   int64_t vocab_size() const override { return vocabulary_.size(); }
+  void forget_words() const override { cache_.clear(); }
   std::string piece(int32_t id) const override {
     check_id(id);
     return vocabulary_.piece(id);

@@ -201,12 +201,6 @@ struct CorpusOptions {
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
-/// How far the reading of corpora is.
-struct LoadProgress {
-  int64_t read = 0;  ///< examples, of all corpora
-  double share = 0;  ///< of the bytes of the files, in [0, 1]
-};
-
 /// What a load keeps and tells besides its result. The functions may be empty; they are called by
 /// the thread that loads.
 struct LoadContext {
@@ -218,7 +212,6 @@ struct LoadContext {
   std::string cache = {};
   /// `cache` is a folder, and the key names the file: corpora of any runs share it.
   bool cache_is_shared = false;
-  std::function<void(const LoadProgress&)> progress = {};  ///< a few times a second
   std::function<void(const std::string&)> warn = {};
   /// Gets the checksum of the rows, whether they were encoded now or before.
   std::function<void(int64_t)> loaded = {};

@@ -246,6 +246,8 @@ std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
   const auto make = [&](TableBuilder& table) {
     request.begin();
     CorpusFacts facts = encode_corpora(request, table);
+    request.source_tokenizer.forget_words();
+    if (request.target_tokenizer != nullptr) request.target_tokenizer->forget_words();
     request.end(facts);
     return facts;
   };

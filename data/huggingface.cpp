@@ -74,6 +74,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   }
 
   int64_t vocab_size() const override { return std::ssize(tokens_); }
+  void forget_words() const override { cache_.clear(); }
   std::string piece(int32_t id) const override {
     check_id(id);
     const auto& token = tokens_[static_cast<size_t>(id)];

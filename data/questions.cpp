@@ -216,6 +216,7 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
   }
   const auto make = [&](TableBuilder& builder) {
     add_rows(questions, tokenizer, builder);
+    tokenizer.forget_words();
     return CorpusFacts{};
   };
   // Another number of rows: the texts changed behind the key.

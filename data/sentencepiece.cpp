@@ -83,6 +83,9 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+  void forget_words() const override {
+    if (words_) words_->clear();
+  }
 
   std::string piece(int32_t id) const override {
     check_id(id);

@@ -53,6 +53,7 @@ class SpecialWords : public Tokenizer {
   }
 
   int64_t vocab_size() const override { return plain_->vocab_size(); }
+  void forget_words() const override { plain_->forget_words(); }
   std::string piece(int32_t id) const override { return plain_->piece(id); }
   const std::string& serialized() const override { return plain_->serialized(); }
   bool starts_word(int32_t id) const override { return plain_->starts_word(id); }

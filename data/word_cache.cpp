@@ -1,5 +1,6 @@
 #include "data/word_cache.h"
 
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <atomic>
@@ -35,9 +36,17 @@ struct WordCache::Key {
   size_t slot;
 };
 
-WordCache::WordCache() : slots_(static_cast<Slot*>(std::calloc(kSlots, sizeof(Slot)))) {
-  if (slots_ == nullptr) throw std::bad_alloc();
+// Pages of zeros are free slots, and each slot lies in one page: clear() needs no lock.
+WordCache::WordCache() {
+  void* const memory = ::mmap(nullptr, kSlots * sizeof(Slot), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  slots_.reset(static_cast<Slot*>(memory));
 }
+
+void WordCache::Unmap::operator()(Slot* slots) const { ::munmap(slots, kSlots * sizeof(Slot)); }
+
+void WordCache::clear() { ::madvise(slots_.get(), kSlots * sizeof(Slot), MADV_DONTNEED); }
 
 bool WordCache::find(std::string_view word, uint8_t tag, Entry& entry) const {
   if (word.size() > kLongestWord) return false;

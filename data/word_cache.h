@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -38,6 +37,8 @@ class WordCache {
 
   /// False if the word is not known with this tag, which tells equal words apart.
   bool find(std::string_view word, uint8_t tag, Entry& entry) const;
+  /// Forgets all words, and gives their memory back. Who reads or writes meanwhile finds nothing.
+  void clear();
   /// Keeps the ids; does nothing for what has no room in a slot.
   void put(std::string_view word, uint8_t tag, std::span<const int32_t> ids, uint8_t note = 0);
 
@@ -68,13 +69,13 @@ class WordCache {
     std::array<uint64_t, kIdWords> ids;
   };
   static_assert(sizeof(Slot) == 128);
-  struct Free {
-    void operator()(Slot* slots) const { std::free(slots); }
+  struct Unmap {
+    void operator()(Slot* slots) const;
   };
 
   struct Key;
 
-  std::unique_ptr<Slot[], Free> slots_;
+  std::unique_ptr<Slot[], Unmap> slots_;
 };
 
 }  // namespace tapestry::tokenizers

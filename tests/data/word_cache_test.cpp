@@ -24,6 +24,19 @@ namespace {
 
 using tokenizers::WordCache;
 
+TEST(WordCaches, ForgetAllWordsAndLearnThemAgain) {
+  WordCache cache;
+  WordCache::Entry entry;
+  const std::vector<int32_t> ids = {3, 4};
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_FALSE(cache.find("word", 0, entry));
+    cache.put("word", 0, ids);
+    ASSERT_TRUE(cache.find("word", 0, entry));
+    EXPECT_EQ(std::vector<int32_t>(entry.ids().begin(), entry.ids().end()), ids);
+    cache.clear();
+  }
+}
+
 TEST(WordCaches, GiveBackWhatTheyKeep) {
   WordCache cache;
   WordCache::Entry entry;
