@@ -34,8 +34,8 @@ int64_t own_bytes(const std::string& name) {
   return 0;
 }
 
-// What OpenBLAS packs factors into, a buffer for each thread; and log, tokenizer and batches ahead
-// of a small corpus, as they were measured.
+// What OpenBLAS packs factors into at most, a buffer for each thread; and log, tokenizer and batches
+// ahead of a small corpus, as they were measured.
 constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{5} << 20;
 
 int64_t bytes_of(const ParamStore& store) {
@@ -69,7 +69,8 @@ void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& 
     tape.backward(result.loss);
     if (!counter) continue;
     const auto times = static_cast<double>(parts * config.training.gradient_accumulation_steps);
-    plan.cost = {.flops = times * counter->cost().flops, .bytes = times * counter->cost().bytes};
+    plan.cost = counter->cost();
+    plan.cost.flops *= times, plan.cost.bytes *= times;
   }
   optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
                                           .clip_value = config.training.clip_value});
@@ -155,7 +156,6 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
   if (dry_training == nullptr) return std::nullopt;
   MemoryPlan plan;
   plan.resident = resident;
-  plan.buffers = kBlasBytes * num_threads() + kRunBytes;
   const ShapesOnly dry;
   const DryTraining training = dry_training(config, tokenizers);
   const ParamStore& store = *training.store;
@@ -179,6 +179,8 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
       if (ema) ema->update();
     }
   }
+  const auto packed = static_cast<int64_t>(plan.cost.largest_factors);
+  plan.buffers = std::min(kBlasBytes, packed) * num_threads() + kRunBytes;
   // Reading weights and gradients, reading and writing the state and the weights.
   plan.cost.bytes +=
       static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);

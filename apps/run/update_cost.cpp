@@ -15,11 +15,13 @@ namespace {
 
 double size_of(const Var& var) { return static_cast<double>(var.value().numel()); }
 
+double bytes_of(const Var& value) {
+  return value.defined() ? static_cast<double>(value.value().bytes()) : 0;
+}
+
 double bytes_of(std::span<const Var* const> values) {
   double bytes = 0;
-  for (const Var* value : values) {
-    if (value->defined()) bytes += static_cast<double>(value->value().bytes());
-  }
+  for (const Var* value : values) bytes += bytes_of(*value);
   return bytes;
 }
 
@@ -54,6 +56,11 @@ void CostCounter::computed(const TapeOperation& operation, std::span<const Var* 
   const double passes = recorded ? 3 : 1;
   const double flops = flops_of(name, inputs, *outputs.front());
   cost_.flops += passes * flops;
+  if (flops > 0 && inputs.size() > 1) {  // forward, and each of the two products on the way back
+    const double a = bytes_of(*inputs[0]), b = bytes_of(*inputs[1]), c = bytes_of(*outputs.front());
+    cost_.largest_factors =
+        std::max(cost_.largest_factors, recorded ? a + b + c - std::min({a, b, c}) : a + b);
+  }
   if (name != "reshape") cost_.bytes += passes * (bytes_of(inputs) + bytes_of(outputs));
 }
 

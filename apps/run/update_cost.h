@@ -1,6 +1,7 @@
 // What an update computes and moves, and how long a machine takes for that.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "autograd/observer.h"
@@ -12,9 +13,11 @@ namespace tapestry {
 struct UpdateCost {
   double flops = 0;  ///< of matrix products, 2 a multiply-add
   double bytes = 0;  ///< that all else reads and writes
+  double largest_factors = 0;  ///< bytes of the two matrices of a product, at most
 
   UpdateCost& operator+=(const UpdateCost& other) {
     flops += other.flops, bytes += other.bytes;
+    largest_factors = std::max(largest_factors, other.largest_factors);
     return *this;
   }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "data/corpus_key.h"
 #include "data/image_size.h"
 
 namespace tapestry {
@@ -26,9 +27,9 @@ class UntrainedTokenizer : public Tokenizer {
 // Characters are counted in no time where the text is short and here.
 bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
   constexpr uintmax_t kMostBytes = 16 << 20;
-  return std::all_of(corpora.begin(), corpora.end(), [](const CorpusSpec& corpus) {
+  return std::ranges::all_of(files_of(corpora), [](const std::string& path) {
     std::error_code error;
-    const uintmax_t bytes = std::filesystem::file_size(corpus.text, error);
+    const uintmax_t bytes = std::filesystem::file_size(path, error);
     return !error && bytes <= kMostBytes;
   });
 }
