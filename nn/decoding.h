@@ -173,12 +173,11 @@ struct GenerationHooks {
 };
 
 /// Where a search takes its sentences from, and what hears of those that are done; several searches
-/// may share one task. Without `next` it takes them all, in their order; without `done` they are
-/// only returned.
+/// may share one task.
 struct SearchQueue {
   /// The next sentences, at most `most` >= 1 of them; none: no more will come.
-  std::function<std::vector<int64_t>(int64_t most)> next = {};
-  std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)> done = {};
+  std::function<std::vector<int64_t>(int64_t most)> next;
+  std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)> done;
 };
 
 /// One sequence per sentence. Greedy search: always the most probable token, the lowest id on a

@@ -103,8 +103,12 @@ int64_t ParamStore::elements() const {
   return total;
 }
 
+bool ParamStore::can_be_packed() const {
+  return device_.is_cpu() && dtype_ == DType::kFloat32 && precision_ == Precision::kFull;
+}
+
 void ParamStore::pack(WeightFormat format) {
-  if (!device_.is_cpu() || dtype_ != DType::kFloat32 || precision_ != Precision::kFull) {
+  if (!can_be_packed()) {
     if (format == WeightFormat::kFloat32) return;
     fail(ErrorKind::kConfig, "[weights] ", name_of(format),
          " needs a model of float32 on a CPU, got ", dtype_, " on ", device_, '.');
@@ -115,6 +119,15 @@ void ParamStore::pack(WeightFormat format) {
     matrix.pack(format);
   }
   release_free_memory();
+}
+
+PackedScope::PackedScope(const ParamStore& store) {
+  if (!store.can_be_packed()) return;
+  for (const auto& [matrix, place] : store.matrices_) {
+    if (matrix.packed() || !matrix.multiplies()) continue;
+    matrix.pack_beside();
+    packed_.emplace_back(&matrix);
+  }
 }
 
 int64_t ParamStore::multiplied_bytes() const {

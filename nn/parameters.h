@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -128,6 +129,8 @@ class ParamStore {
 
  private:
   friend class ParamScope;
+  friend class PackedScope;
+  bool can_be_packed() const;
   Parameter& create(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
                     DType dtype);
 
@@ -140,6 +143,20 @@ class ParamStore {
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
   std::vector<std::pair<WeightMatrix, size_t>> matrices_;  // and their places in parameters_
+};
+
+/// While it lives, the matrices that layers multiply by are packed beside their parameters, whose
+/// values must not change: for a search between two updates. Nothing happens where they are packed
+/// already, or where ParamStore::pack() would pack nothing.
+class PackedScope {
+ public:
+  explicit PackedScope(const ParamStore& store);
+
+ private:
+  struct Unpack {
+    void operator()(const WeightMatrix* matrix) const { matrix->unpack(); }
+  };
+  std::vector<std::unique_ptr<const WeightMatrix, Unpack>> packed_;
 };
 
 /// A prefix in a store: scope / "encoder" / 0 names "encoder.0".

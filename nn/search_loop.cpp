@@ -13,14 +13,13 @@ namespace {
 
 // All sentences of a task, in their order.
 SearchQueue queue_of_all(const SearchTask& task, std::atomic<int64_t>& first) {
-  SearchQueue queue;
-  queue.next = [&](int64_t most) {
+  const auto next = [&](int64_t most) {
     std::vector<int64_t> indices;
     const int64_t begin = first.fetch_add(most);
     for (int64_t i = begin; i < std::min(begin + most, task.sentences); ++i) indices.push_back(i);
     return indices;
   };
-  return queue;
+  return {.next = next, .done = {}};
 }
 
 class Loop {

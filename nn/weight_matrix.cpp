@@ -10,14 +10,21 @@
 
 namespace tapestry {
 
+struct WeightMatrix::Packed {
+  Packed(WeightFormat format, const Tensor& w)
+      : matrix(format, w.data<float>(), w.shape()[0], w.shape()[1]) {}
+
+  PackedMatrix matrix;
+  std::once_flag screened = {};
+  std::optional<LogitScreen> screen = {};
+};
+
 struct WeightMatrix::State {
   Var var;
-  std::optional<PackedMatrix> packed;
+  std::unique_ptr<Packed> packed;
   Device device;
   DType dtype;
   bool multiplies = false;
-  std::once_flag screened = {};
-  std::optional<LogitScreen> screen = {};
 };
 
 namespace {
@@ -39,10 +46,10 @@ void check_no_gradient(const Var& x, const Var& other) {
 }  // namespace
 
 WeightMatrix::WeightMatrix(const Var& var)
-    : state_(std::make_shared<State>(var, std::nullopt, var.value().device(), var.dtype())) {}
+    : state_(std::make_shared<State>(var, nullptr, var.value().device(), var.dtype())) {}
 
 const Var& WeightMatrix::var() const {
-  check(defined() && !packed(), "weights", "expected a matrix with values, got ",
+  check(defined() && state_->var.defined(), "weights", "expected a matrix with values, got ",
         defined() ? "a packed one." : "none.");
   return state_->var;
 }
@@ -52,23 +59,30 @@ DType WeightMatrix::dtype() const { return state_->dtype; }
 void WeightMatrix::will_multiply() const { state_->multiplies = true; }
 bool WeightMatrix::multiplies() const { return state_->multiplies; }
 
-bool WeightMatrix::packed() const { return defined() && state_->packed.has_value(); }
+bool WeightMatrix::packed() const { return defined() && state_->packed != nullptr; }
 
 int64_t WeightMatrix::bytes() const {
-  return packed() ? state_->packed->bytes() : state_->var.value().bytes();
+  return packed() ? state_->packed->matrix.bytes() : state_->var.value().bytes();
 }
 
 void WeightMatrix::pack(WeightFormat format) const {
+  pack_values(format);
+  state_->var = Var();
+}
+
+void WeightMatrix::pack_beside() const { pack_values(WeightFormat::kFloat32); }
+void WeightMatrix::unpack() const { state_->packed.reset(); }
+
+void WeightMatrix::pack_values(WeightFormat format) const {
   const Tensor& w = value();
   check(w.shape().rank() == 2 && w.device().is_cpu(), "weights",
         "expected a matrix in host memory, got ", w.shape(), " on ", w.device(), '.');
-  state_->packed.emplace(format, w.data<float>(), w.shape()[0], w.shape()[1]);
-  state_->var = Var();
+  state_->packed = std::make_unique<Packed>(format, w);
 }
 
 Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& options) const {
   if (!packed()) return linear(x, var(), bias, options);
-  const PackedMatrix& w = *state_->packed;
+  const PackedMatrix& w = state_->packed->matrix;
   check_no_gradient(x, bias);
   check(x.shape().rank() >= 1 && x.shape()[-1] == w.cols() &&
             (!bias.defined() || bias.shape() == Shape{w.rows()}),
@@ -84,7 +98,8 @@ Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& o
 Tensor WeightMatrix::best(const Var& x, const Var& bias, int64_t count,
                           const std::vector<int32_t>& banned) const {
   check_no_gradient(x, bias);
-  const PackedMatrix& w = state_->packed.value();
+  check(packed(), "weights", "expected a packed matrix.");
+  const PackedMatrix& w = state_->packed->matrix;
   const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
   const Tensor top = Tensor::empty({x.shape().rows(), 1 + 2 * count}, DType::kFloat64);
   kernels::packed_top_logits(Cpu{}, of_rows(x, w, bias), count,
@@ -95,25 +110,27 @@ Tensor WeightMatrix::best(const Var& x, const Var& bias, int64_t count,
 Tensor WeightMatrix::largest(const Var& x, const Var& bias,
                              const std::vector<int32_t>& banned) const {
   check_no_gradient(x, bias);
-  const PackedMatrix& w = state_->packed.value();
-  std::call_once(state_->screened, [&] { state_->screen.emplace(w); });
+  check(packed(), "weights", "expected a packed matrix.");
+  Packed& packed = *state_->packed;
+  const PackedMatrix& w = packed.matrix;
+  std::call_once(packed.screened, [&] { packed.screen.emplace(w); });
   const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
   const Tensor largest = Tensor::empty({x.shape().rows()}, DType::kInt32);
-  kernels::packed_largest(Cpu{}, of_rows(x, w, bias), *state_->screen,
+  kernels::packed_largest(Cpu{}, of_rows(x, w, bias), *packed.screen,
                           set.defined() ? set.data<int32_t>() : nullptr, largest.data<int32_t>());
   return largest;
 }
 
 bool WeightMatrix::has_largest() const {
-  return packed() && state_->packed->format() == WeightFormat::kFloat32 &&
-         state_->packed->cols() <= PackedMatrix::kMostInt8Columns &&
+  return packed() && state_->packed->matrix.format() == WeightFormat::kFloat32 &&
+         state_->packed->matrix.cols() <= PackedMatrix::kMostInt8Columns &&
          kernels::int8_kernel() != kernels::Int8Kernel::kPlain;
 }
 
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
                           const EmbeddingOptions& options) const {
-  if (!packed()) return embedding(ids, var(), positions, options);
-  const PackedMatrix& w = *state_->packed;
+  if (state_->var.defined()) return embedding(ids, var(), positions, options);
+  const PackedMatrix& w = state_->packed->matrix;
   check_no_gradient(positions, positions);
   const int64_t count = ids.numel();
   const Tensor rows = Tensor::empty({count, w.cols()}), places = Tensor::empty_like(ids);

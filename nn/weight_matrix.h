@@ -10,15 +10,14 @@
 
 namespace tapestry {
 
-/// W (N, K). Copies are the same matrix, so that packing reaches every layer that has one: a packed
-/// matrix has given up the values that its parameter had.
+/// W (N, K). Copies are the same matrix, so that packing reaches every layer that has one.
 class WeightMatrix {
  public:
   WeightMatrix() = default;      ///< undefined
   WeightMatrix(const Var& var);  // NOLINT: matrices that others hold convert on purpose
 
   bool defined() const { return state_ != nullptr; }
-  /// The parameter. Throws Error(kRuntime) where it is packed.
+  /// The parameter. Throws Error(kRuntime) where pack() has taken it.
   const Var& var() const;
   operator const Var&() const { return var(); }  // NOLINT: it stands for its parameter
   const Tensor& value() const { return var().value(); }
@@ -50,10 +49,16 @@ class WeightMatrix {
   void will_multiply() const;
   bool multiplies() const;
   /// Packs a float32 matrix in host memory, and gives up the parameter here. To be called while no
-  /// other thread uses it.
+  /// other thread uses it, as those below.
   void pack(WeightFormat format) const;
+  /// Packs its values as they are now, and keeps the parameter, until unpack().
+  void pack_beside() const;
+  void unpack() const;
 
  private:
+  void pack_values(WeightFormat format) const;
+
+  struct Packed;
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -72,6 +72,7 @@ int64_t rows_of_a_thread(const DecodeShape& shape) {
 Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& models, int64_t vocab,
                        PairRows around, const DecodeShape& shape) {
   Sentences sentences{.rows = std::move(around), .log_probabilities = false};
+  sentences.rows.banned.push_back(sentences.rows.eos);  // but at the end
   for (int64_t row = 0; row < shape.rows; ++row) {
     sentences.sources.push_back(synthetic_tokens(shape.read, row, vocab));
   }
@@ -85,6 +86,7 @@ Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& mo
                       const ParamStore& store, const DecodeShape& shape) {
   SearchTask task{.sentences = shape.rows, .sentences_at_once = rows_of_a_thread(shape)};
   task.force_eos = task.log_probabilities = false;
+  task.banned = {task.eos_id};
   for (int64_t row = 0; row < shape.rows; ++row) {
     task.prompts.push_back(synthetic_tokens(shape.read, row, model.vocabulary.size));
     task.max_lengths.push_back(shape.written);
@@ -146,7 +148,6 @@ SearchOptions options_of(const SearchOptions& config, int64_t beams, const Decod
   options.length_penalty = config.length_penalty;
   options.length_penalty_type = config.length_penalty_type;
   options.max_new_tokens = shape.written;
-  options.min_new_tokens = shape.written - 1;  // the last token may be eos
   return options;
 }
 

@@ -51,27 +51,33 @@ std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>&
   return whole.compare(0, before.size(), before) == 0 ? whole.substr(before.size()) : whole;
 }
 
+// A continuation that a line asks for, or a blank line.
 struct Request {
-  std::string text;
-  std::vector<int32_t> prompt;  ///< with the eos in front, if the model has one
-  int64_t number = 0;           ///< in the whole input: sampling draws by it
+  std::string text = {};
+  std::vector<int32_t> prompt = {};  ///< with the eos in front, if the model has one
+  int64_t number = 0;                ///< in the whole input: sampling draws by it
+  bool blank = false;
+  bool ends_line = true;  ///< no further sample follows
+  bool done = false;
+  std::vector<Hypothesis> results = {};
 };
 
 class Generator {
  public:
   Generator(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book,
-            std::ostream& out)
+            LineFilter& filter)
       : models_(models),
         arguments_(arguments),
         book_(book),
-        out_(out),
+        filter_(filter),
+        out_(filter.out()),
         options_(search_options(config().generation, arguments.search)),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
                  arguments.detail.empty() && arguments.files.output == "-" &&
                  isatty(STDOUT_FILENO) != 0) {}
 
   Request request(const std::string& text, const std::string& place) const {
-    Request request{.text = text, .prompt = {}};
+    Request request{.text = text};
     const SpecialIds& special = tokenizer().special();
     std::vector<int32_t> ids = tokenizer().encode(text);
     if (begins_with_eos(config())) {
@@ -92,26 +98,32 @@ class Generator {
     return request;
   }
 
-  void answer(const std::vector<Request>& requests) const {
+  // Prints the results in the order of the requests, each as soon as those before it are done.
+  void answer(std::vector<Request>& requests) const {
     SearchTask task;
-    task.sentences = static_cast<int64_t>(requests.size());
+    task.sentences_at_once = arguments_.files.batch_size;
     task.eos_id = tokenizer().special().eos;
     task.banned = tokenizer().special().banned();
     if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
     if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
     task.force_eos = false;
-    for (const Request& request : requests) {
+    std::vector<Request*> asked;
+    for (Request& request : requests) {
+      request.done = request.blank;
+      if (request.blank) continue;
+      asked.push_back(&request);
       task.prompts.push_back(request.prompt);
       task.sequence_ids.push_back(request.number);
       task.max_lengths.push_back(limit_after(request));
     }
+    task.sentences = std::ssize(asked);
     task.log_probabilities = task.token_log_probabilities = arguments_.detail == "jsonl";
     size_t shown = 0;
     if (streams_) out_ << requests[0].text << std::flush;
     const GenerationHooks hooks{[&](int64_t i, const std::vector<int32_t>& generated) {
       if (arguments_.stop.empty() && !streams_) return false;
       const std::string text =
-          continuation(tokenizer(), requests[static_cast<size_t>(i)].prompt, generated);
+          continuation(tokenizer(), asked[static_cast<size_t>(i)]->prompt, generated);
       const size_t stop = find_stop(text, arguments_.stop);
       if (streams_) {
         const size_t end = std::min(stop, settled(text, arguments_.stop));
@@ -122,16 +134,24 @@ class Generator {
       }
       return stop != std::string::npos;
     }};
-    std::vector<std::vector<Hypothesis>> results(requests.size());
+    auto next = requests.begin();
+    const auto print_those_done = [&] {
+      int64_t lines = 0;
+      for (; next != requests.end() && next->done; ++next) {
+        print(*next, shown);
+        if (next->ends_line) ++lines;
+      }
+      if (lines > 0) filter_.answered(lines);
+    };
+    print_those_done();  // blank ones in front
     search_together([&] { return models_.steps(); }, task, options_, hooks,
                     [&](int64_t i, std::vector<Hypothesis> found) {
-                      results[static_cast<size_t>(i)] = std::move(found);
+                      Request& request = *asked[static_cast<size_t>(i)];
+                      request.results = std::move(found);
+                      request.done = true;
+                      print_those_done();
                     },
                     models_.first().model.table.device());
-    for (size_t i = 0; i < requests.size(); ++i) {
-      print(requests[i], results[i], shown);
-      if (book_.wants()) book_.add(page_of(requests[i], results[i].at(0)));
-    }
   }
 
  private:
@@ -161,9 +181,14 @@ class Generator {
                             options_);
   }
 
-  void print(const Request& request, const std::vector<Hypothesis>& results, size_t shown) const {
+  void print(const Request& request, size_t shown) const {
+    if (request.blank) {  // a filter answers an empty line with one
+      out_ << '\n';
+      return;
+    }
+    if (book_.wants()) book_.add(page_of(request, request.results.at(0)));
     Json list = Json::array();
-    for (const Hypothesis& result : results) {
+    for (const Hypothesis& result : request.results) {
       std::string text = continuation(tokenizer(), request.prompt, result.tokens);
       text.resize(std::min(text.size(), find_stop(text, arguments_.stop)));
       if (arguments_.detail == "jsonl") {
@@ -191,6 +216,7 @@ class Generator {
   const TextModels& models_;
   const GenerateArguments& arguments_;
   AttentionBook& book_;
+  LineFilter& filter_;
   std::ostream& out_;
   SearchOptions options_;
   bool streams_;
@@ -209,7 +235,7 @@ int run_generate(const GenerateArguments& arguments) {
     fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
   }
   AttentionBook book(arguments.attention);
-  const Generator generator(models, arguments, book, filter.out());
+  const Generator generator(models, arguments, book, filter);
   const Template prompt =
       arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
   const auto prompt_of = [&](const std::string& line, int64_t number) {
@@ -217,33 +243,29 @@ int run_generate(const GenerateArguments& arguments) {
     return prompt.fill(parse_json_record(line, concat("line ", number)));
   };
   const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
-    std::vector<Request> batch;
-    const auto flush = [&] {
-      if (!batch.empty()) generator.answer(batch);
-      batch.clear();
-    };
+    std::vector<Request> requests;
     for (size_t i = 0; i < lines.size(); ++i) {
-      if (!arguments.prompt && is_blank(lines[i])) {  // a filter answers an empty line with one
-        flush();
-        filter.out() << '\n';
+      if (!arguments.prompt && is_blank(lines[i])) {
+        requests.push_back({.blank = true});
         continue;
       }
       const int64_t line = first + static_cast<int64_t>(i);
       const Request of_line = generator.request(
           prompt_of(lines[i], line + 1), arguments.prompt ? "the prompt" : place_of_line(line + 1));
       for (int64_t s = 0; s < arguments.samples; ++s) {
-        Request request = of_line;
+        Request& request = requests.emplace_back(of_line);
         request.number = line * arguments.samples + s;
-        batch.push_back(std::move(request));
-        if (static_cast<int64_t>(batch.size()) == arguments.files.batch_size) flush();
+        request.ends_line = s + 1 == arguments.samples;
       }
     }
-    flush();
+    generator.answer(requests);
   };
   if (arguments.prompt) {
     answer({*arguments.prompt}, 0);
   } else {
-    filter.run(arguments.files.batch_size, answer);
+    // As many requests as a window has lines.
+    const int64_t window = window_of(arguments.files.batch_size);
+    filter.run(std::max<int64_t>(1, window / arguments.samples), answer);
   }
   book.write();
   filter.finish();

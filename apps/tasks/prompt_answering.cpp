@@ -41,10 +41,11 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   greedy.min_new_tokens = 0;
   SearchTask task;
   task.sentences = static_cast<int64_t>(examples.size());
+  task.sentences_at_once = model.config.training.eval_batch_size;
   const SpecialIds& special = corpus.special;
   task.eos_id = special.eos;
   task.banned = special.banned();
-  task.force_eos = false;
+  task.force_eos = task.log_probabilities = false;
   for (const int64_t i : examples) {
     const auto prompt = corpus.prompts[i];
     std::vector<int32_t>& ids = task.prompts.emplace_back(special.document());
@@ -56,10 +57,13 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   }
   greedy.max_new_tokens = 0;
   std::vector<std::string> answers(examples.size());
+  const PackedScope packed(model.store);
+  Progress progress("answering prompts", task.sentences, "prompts");
   search_together(
       [&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy, {},
       [&](int64_t i, const std::vector<Hypothesis>& found) {
         answers[static_cast<size_t>(i)] = model.tokenizers.source->decode(found.at(0).tokens);
+        progress.add();
       },
       model.model.table.device());
   return answers;
@@ -70,20 +74,21 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Cre
   std::iota(order.begin(), order.end(), int64_t{0});
   // Prompts that are read together are padded to one length.
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
-  std::vector<int64_t> equal;  // in each of this rank's batches
-  int64_t batches = 0;
+  // Of each batch one rank answers all. Only the last batch may have fewer rows than the others.
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
-  Progress progress("answering the validation's prompts", corpus.size(), "prompts");
+  std::vector<int64_t> own;
+  int64_t batches = 0;
   for (size_t begin = 0; begin < order.size(); begin += rows) {
-    progress.to(static_cast<int64_t>(begin));
     const size_t end = std::min(begin + rows, order.size());
     if (!crew.owns(batches++)) continue;
-    const auto examples = std::span(order).subspan(begin, end - begin);
-    const std::vector<std::string> answers = greedy_answers(model, corpus, examples);
-    equal.push_back(0);
-    for (size_t i = 0; i < answers.size(); ++i) {
-      equal.back() += strip(answers[i]) == strip(corpus.answer_text[examples[i]]) ? 1 : 0;
-    }
+    own.insert(own.end(), order.begin() + static_cast<std::ptrdiff_t>(begin),
+               order.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  const std::vector<std::string> answers = greedy_answers(model, corpus, own);
+  std::vector<int64_t> equal;  // in each of this rank's batches
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (i % rows == 0) equal.push_back(0);
+    equal.back() += strip(answers[i]) == strip(corpus.answer_text[own[i]]) ? 1 : 0;
   }
   const std::vector<int64_t> all = crew.in_order(equal, batches);
   const int64_t sum = std::accumulate(all.begin(), all.end(), int64_t{0});
@@ -92,12 +97,14 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Cre
 
 std::vector<Sample> samples_of(const TextModel& model, const PromptCorpus& corpus, int64_t wanted) {
   const Tokenizer& tokenizer = *model.tokenizers.source;
+  const std::vector<int64_t> shown = shown_examples(wanted, corpus.size());
+  const std::vector<std::string> answers = greedy_answers(model, corpus, shown);
   std::vector<Sample> samples;
-  for (const int64_t i : shown_examples(wanted, corpus.size())) {
-    const auto prompt = corpus.prompts[i];
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const auto prompt = corpus.prompts[shown[i]];
     samples.push_back({.given = {{"prompt", tokenizer.decode({prompt.begin(), prompt.end()})},
-                                 {"reference", std::string(corpus.answer_text[i])}},
-                       .output = greedy_answers(model, corpus, std::span(&i, 1)).at(0)});
+                                 {"reference", std::string(corpus.answer_text[shown[i]])}},
+                       .output = answers[i]});
   }
   return samples;
 }

@@ -33,25 +33,27 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
   return load_parallel(corpora, tokenizers, whole, context);
 }
 
-std::vector<std::string> translations_of(const Config& config, const TokenizerPair& tokenizers,
-                                         const PairModels& models, const ParallelCorpus& pairs,
-                                         const Crew& crew) {
+template <class Model>
+std::vector<std::string> translations_of(const TranslationModel<Model>& model,
+                                         const ParallelCorpus& pairs, const Crew& crew) {
+  const Config& config = model.config;
+  const PackedScope packed(model.store);
   SearchOptions search = config.generation;
   search.num_beams = config.evaluation.num_beams;
   search.do_sample = false;
   const int64_t size = config.training.eval_batch_size;
   const int64_t batches = (pairs.size() + size - 1) / size;
-  Sentences sentences{.rows = pairs.rows};
+  Sentences sentences{.rows = pairs.rows, .log_probabilities = false};
   for (int64_t i = 0; i < pairs.size(); ++i) {
     if (!crew.owns(i / size)) continue;
     sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
   }
-  const auto found = translate(models, sentences, search, size);
+  const auto found = translate(PairModels{{&model.model}}, sentences, search, size);
   std::vector<std::string> own;
   for (size_t begin = 0; begin < found.size(); begin += static_cast<size_t>(size)) {
     std::vector<std::string> lines;
     for (size_t i = begin; i < std::min(begin + static_cast<size_t>(size), found.size()); ++i) {
-      lines.push_back(tokenizers.target->decode(found[i].at(0).tokens));
+      lines.push_back(model.tokenizers.target->decode(found[i].at(0).tokens));
     }
     own.push_back(pack(lines));
   }
@@ -99,8 +101,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
     }
     return metrics;
   }
-  const std::vector<std::string> hypotheses =
-      translations_of(config, model.tokenizers, PairModels{{&model.model}}, pairs, crew);
+  const std::vector<std::string> hypotheses = translations_of(model, pairs, crew);
   const std::vector<std::string> references = pairs.target_text.to_strings();
   const Translations translations = one_system("validation", hypotheses, references);
   const auto scores = validation_metrics(config.evaluation);

@@ -180,6 +180,46 @@ TEST(PackedWeights, TheParametersGiveUpTheirMemory) {
   EXPECT_TRUE(table.packed());
 }
 
+// A search between two updates: what it packs are the values of that moment, and training goes on.
+TEST(PackedScopeTest, PacksTheValuesOfNowAndKeepsTheParameters) {
+  SmallModel model(post_norm_options(), DType::kFloat32);
+  const auto loss = [&] {
+    return model.model.loss(batch_of({6, 4}, {5, 3}, 6, 6), {}).loss.value().item();
+  };
+  const WeightMatrix& table = model.model.words.target;  // of the classifier, too
+  for (int update = 0; update < 2; ++update) {
+    const std::vector<float> plain = pair_logits_of(model.model);
+    const double before = loss();
+    {
+      const PackedScope packed(model.store);
+      EXPECT_TRUE(table.packed());
+      EXPECT_TRUE(model.model.words.output.has_best());
+      EXPECT_LT(relative(pair_logits_of(model.model), plain), kFloat32);
+      EXPECT_NEAR(loss(), before, 1e-5);
+      const PackedScope inside(model.store);  // has nothing to do
+    }
+    EXPECT_FALSE(table.packed());
+    EXPECT_EQ(pair_logits_of(model.model), plain);
+    const Pass pass = train_pass(
+        model.store, [&] { return model.model.loss(batch_of({6, 4}, {5, 3}, 6, 6), {}).loss; });
+    EXPECT_TRUE(std::isfinite(pass.loss.item()));
+    disturb(model.store);
+    EXPECT_NE(loss(), before);
+  }
+}
+
+TEST(PackedScopeTest, LeavesAloneWhatIsPackedOrCannotBe) {
+  SmallModel doubles(post_norm_options(), DType::kFloat64);
+  const PackedScope none(doubles.store);
+  EXPECT_FALSE(doubles.model.words.target.packed());
+  SmallModel rounded(post_norm_options(), DType::kFloat32);
+  rounded.store.pack(WeightFormat::kInt8);
+  const std::vector<float> logits = pair_logits_of(rounded.model);
+  { const PackedScope packed(rounded.store); }
+  EXPECT_TRUE(rounded.model.words.target.packed());
+  EXPECT_EQ(pair_logits_of(rounded.model), logits);
+}
+
 TEST(PackedWeights, HaveNoValuesAndNoGradient) {
   ParamStore store(1, DType::kFloat32);
   const Linear layer({.in = 4, .out = 3}, store.root());
