@@ -34,8 +34,8 @@ int64_t own_bytes(const std::string& name) {
   return 0;
 }
 
-// What OpenBLAS packs factors into at most, a buffer for each thread; and log, tokenizer and batches
-// ahead of a small corpus, as they were measured.
+// What OpenBLAS packs factors into at most, a buffer for each thread; and log, tokenizer and
+// batches ahead of a small corpus, as they were measured.
 constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{5} << 20;
 
 int64_t bytes_of(const ParamStore& store) {

@@ -11,8 +11,8 @@ namespace tapestry {
 
 /// Work of an update.
 struct UpdateCost {
-  double flops = 0;  ///< of matrix products, 2 a multiply-add
-  double bytes = 0;  ///< that all else reads and writes
+  double flops = 0;            ///< of matrix products, 2 a multiply-add
+  double bytes = 0;            ///< that all else reads and writes
   double largest_factors = 0;  ///< bytes of the two matrices of a product, at most
 
   UpdateCost& operator+=(const UpdateCost& other) {

@@ -28,16 +28,16 @@ class CachedSteps : public ::testing::TestWithParam<std::tuple<Variant, DType>> 
   const double tolerance_ = dtype_ == DType::kFloat64 ? 1e-12 : 1e-5;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Variants, CachedSteps,
-    ::testing::Combine(::testing::Values(Variant{"gpt2", gpt2_options()},
-                                         Variant{"llama", llama_options()},
-                                         Variant{"interleaved", interleaved_options()}),
-                       ::testing::Values(DType::kFloat64, DType::kFloat32)),
-    [](const auto& info) {
-      return std::string(std::get<Variant>(info.param).name) + '_' +
-             std::string(name_of(std::get<DType>(info.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Variants, CachedSteps,
+                         ::testing::Combine(::testing::Values(Variant{"gpt2", gpt2_options()},
+                                                              Variant{"llama", llama_options()},
+                                                              Variant{"interleaved",
+                                                                      interleaved_options()}),
+                                            ::testing::Values(DType::kFloat64, DType::kFloat32)),
+                         [](const auto& info) {
+                           return std::string(std::get<Variant>(info.param).name) + '_' +
+                                  std::string(name_of(std::get<DType>(info.param)));
+                         });
 
 // 40 tokens: the cache grows past its first 64 rows.
 TEST_P(CachedSteps, EqualTheUncachedModel) {

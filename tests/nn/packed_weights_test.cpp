@@ -200,8 +200,9 @@ TEST(PackedScopeTest, PacksTheValuesOfNowAndKeepsTheParameters) {
     }
     EXPECT_FALSE(table.packed());
     EXPECT_EQ(pair_logits_of(model.model), plain);
-    const Pass pass = train_pass(
-        model.store, [&] { return model.model.loss(batch_of({6, 4}, {5, 3}, 6, 6), {}).loss; });
+    const Pass pass = train_pass(model.store, [&] {
+      return model.model.loss(batch_of({6, 4}, {5, 3}, 6, 6), {}).loss;
+    });
     EXPECT_TRUE(std::isfinite(pass.loss.item()));
     disturb(model.store);
     EXPECT_NE(loss(), before);
