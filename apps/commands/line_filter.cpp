@@ -3,9 +3,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "apps/run/progress_line.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "data/text.h"
 #include "data/utf8.h"
@@ -27,12 +30,11 @@ class InputLines {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     return true;
   }
-  // True if no line is available, after a short wait.
-  bool waits() const {
-    constexpr int kMilliseconds = 100;
+  // True if no line is available, after a wait of at most `seconds`.
+  bool waits(double seconds) const {
     if (ended_ || buffer_.find('\n', begin_) != std::string::npos) return false;
     pollfd input{STDIN_FILENO, POLLIN, 0};
-    return poll(&input, 1, kMilliseconds) == 0;
+    return poll(&input, 1, static_cast<int>(1000 * std::max(0.0, seconds))) == 0;
   }
 
  private:
@@ -74,7 +76,13 @@ class LineFilter::Lines {
     if (path != "-") file_.emplace(path);
   }
   bool next(std::string& line) { return file_ ? file_->next(line) : stdin_.next(line); }
-  bool waits() const { return !file_ && stdin_.waits(); }
+  // Whether lines that are there since `begun` should wait for no other: none comes for a while, or
+  // they come slowly for long.
+  bool enough(double begun) const {
+    constexpr double kPause = 0.1, kLongest = 0.5;  // seconds
+    const double left = kLongest - (steady_seconds() - begun);
+    return !file_ && stdin_.waits(std::min(kPause, left));
+  }
 
  private:
   std::optional<LineReader> file_;
@@ -98,6 +106,7 @@ LineFilter::~LineFilter() = default;
 void LineFilter::run(int64_t block_lines,
                      const std::function<void(const std::vector<std::string>&, int64_t)>& answer) {
   std::vector<std::string> block;
+  double begun = 0;  // of the block
   int64_t number = 0;
   const auto flush = [&] {
     if (block.empty()) return;
@@ -113,15 +122,19 @@ void LineFilter::run(int64_t block_lines,
       fail(ErrorKind::kData, '[', who_, "] line ", number, " is not UTF-8 at byte ", bad + 1, '.');
     }
     ++number;
+    if (block.empty()) begun = steady_seconds();
     block.push_back(std::move(text));
-    if (std::ssize(block) >= block_lines || lines_->waits()) flush();
+    if (std::ssize(block) >= block_lines || lines_->enough(begun)) flush();
   }
   flush();
 }
 
 void LineFilter::answered(int64_t lines) {
   answered_ += lines;
-  output_.flush();
+  {
+    const ProgressLine::Hidden hidden;  // answers may go to the same terminal
+    output_.flush();
+  }
   if (progress_) progress_->to(answered_);
 }
 

@@ -25,10 +25,10 @@ class LineFilter {
   std::ostream& out() { return output_.stream(); }
 
   /// Reads blocks of `block_lines` lines and calls answer(lines, number of the first one, from 0),
-  /// so that memory does not grow with the input. Where no further line comes for a while, a
-  /// shorter block is answered: somebody waits for it. A CR at the end of a line is dropped. Throws
-  /// Error(kData) naming a line that is not UTF-8, after those before it are answered; throws when
-  /// the output cannot be written.
+  /// so that memory does not grow with the input. Where no further line comes for a while, or they
+  /// come slowly, a shorter block is answered: somebody waits for it. A CR at the end of a line is
+  /// dropped. Throws Error(kData) naming a line that is not UTF-8, after those before it are
+  /// answered; throws when the output cannot be written.
   void run(int64_t block_lines,
            const std::function<void(const std::vector<std::string>&, int64_t)>& answer);
 

@@ -28,6 +28,24 @@ done
   EXPECT_EQ(std::system(concat("cd '", folder_.path(""), "' && bash ask").c_str()), 0);
 }
 
+// A window has 2,048 lines; nobody waits until slow lines fill it.
+TEST_F(FilterTest, LinesThatComeSlowlyDoNotWaitForAWindow) {
+  ASSERT_EQ(folder_.train("translation", "run", {"training.max_steps=5"}), 0) << folder_.messages();
+  folder_.write("ask", concat(R"(set -m
+mkfifo in
+')",
+                              tapestry_binary(), R"(' translate --model run <in >out &
+exec 9>in
+for i in $(seq 1000); do
+  echo 'ba ce' >&9
+  [ -s out ] && exit 0
+  sleep 0.05
+done
+exit 1
+)"));
+  EXPECT_EQ(std::system(concat("cd '", folder_.path(""), "' && bash ask").c_str()), 0);
+}
+
 // Each of them writes the same to a file as to standard output, whether it reads a file or not.
 TEST_F(FilterTest, FilesTakeThePlaceOfStandardInputAndOutput) {
   struct Use {
