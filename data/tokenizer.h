@@ -84,7 +84,8 @@ class Tokenizer {
   virtual bool starts_word(int32_t id) const;
   /// Whether encode() finds the names of special pieces in a text, so that "<mask>" is one token.
   virtual bool reads_special_words() const { return false; }
-  /// Gives back memory that makes texts faster which come again: a corpus is encoded.
+  /// Gives back memory that makes texts faster which come again: a corpus is encoded. To be called
+  /// while nobody encodes.
   virtual void forget_words() const {}
 
   /// Whether an id is the same piece in the other one, though the two may cut texts differently.

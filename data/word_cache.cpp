@@ -36,7 +36,7 @@ struct WordCache::Key {
   size_t slot;
 };
 
-// Pages of zeros are free slots, and each slot lies in one page: clear() needs no lock.
+// Pages of zeros are free slots.
 WordCache::WordCache() {
   void* const memory = ::mmap(nullptr, kSlots * sizeof(Slot), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -37,7 +37,7 @@ class WordCache {
 
   /// False if the word is not known with this tag, which tells equal words apart.
   bool find(std::string_view word, uint8_t tag, Entry& entry) const;
-  /// Forgets all words, and gives their memory back. Who reads or writes meanwhile finds nothing.
+  /// Forgets all words, and gives their memory back. To be called while nobody reads or writes.
   void clear();
   /// Keeps the ids; does nothing for what has no room in a slot.
   void put(std::string_view word, uint8_t tag, std::span<const int32_t> ids, uint8_t note = 0);
