@@ -205,6 +205,9 @@ void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& 
 std::vector<std::vector<Hypothesis>> search(NextToken& model, const SearchTask& task,
                                             const SearchOptions& options);
 
+/// How many of `rows` sentences at once each of the searches of search_together() takes.
+int64_t rows_of_a_search(int64_t rows, Device device);
+
 /// The same by up to num_threads() searches at once, each on a thread and a model of its own, which
 /// share the sentences of the task: on a CPU that is faster than sharing each step. Hears `done`
 /// and the hooks from one thread at a time. One search alone runs on the calling thread.

@@ -123,10 +123,15 @@ void ParamStore::pack(WeightFormat format) {
 
 PackedScope::PackedScope(const ParamStore& store) {
   if (!store.can_be_packed()) return;
-  for (const auto& [matrix, place] : store.matrices_) {
-    if (matrix.packed() || !matrix.multiplies()) continue;
-    matrix.pack_beside();
-    packed_.emplace_back(&matrix);
+  try {
+    for (const auto& [matrix, place] : store.matrices_) {
+      if (matrix.packed() || !matrix.multiplies()) continue;
+      matrix.pack_beside();
+      packed_.emplace_back(&matrix);
+    }
+  } catch (const Error& error) {  // it would only be faster
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    packed_.clear();
   }
 }
 

@@ -147,7 +147,7 @@ class ParamStore {
 
 /// While it lives, the matrices that layers multiply by are packed beside their parameters, whose
 /// values must not change: for a search between two updates. Nothing happens where they are packed
-/// already, or where ParamStore::pack() would pack nothing.
+/// already, where ParamStore::pack() would pack nothing, and where memory is short.
 class PackedScope {
  public:
   explicit PackedScope(const ParamStore& store);

@@ -153,6 +153,11 @@ std::vector<std::vector<Hypothesis>> collect(
   return results;
 }
 
+int64_t rows_of_a_search(int64_t rows, Device device) {
+  const int64_t searches = device.is_cpu() ? num_threads() : 1;
+  return (rows + searches - 1) / searches;
+}
+
 void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
                      const SearchTask& task, const SearchOptions& options,
                      const GenerationHooks& hooks,

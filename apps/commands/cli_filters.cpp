@@ -215,9 +215,8 @@ void add_generate(CLI::App& app, Run& run) {
   command->add_option("--stop", arguments->stop, "text that ends a continuation; may be repeated");
   add_files(command, arguments->files);
   command->get_option("--input")->excludes(prompt);
-  add_batch_size(
-      command, arguments->files,
-      "sequences that a thread continues at a time; others join as soon as some are done");
+  add_batch_size(command, arguments->files,
+                 "sequences that are continued at a time; others join as soon as some are done");
   command->add_option("--detail", arguments->detail, "jsonl: scores and tokens, one object a line")
       ->check(CLI::IsMember({"jsonl"}));
   add_attention(command, arguments->attention);

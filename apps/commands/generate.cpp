@@ -101,7 +101,8 @@ class Generator {
   // Prints the results in the order of the requests, each as soon as those before it are done.
   void answer(std::vector<Request>& requests) const {
     SearchTask task;
-    task.sentences_at_once = arguments_.files.batch_size;
+    const Device device = models_.first().model.table.device();
+    task.sentences_at_once = rows_of_a_search(arguments_.files.batch_size, device);
     task.eos_id = tokenizer().special().eos;
     task.banned = tokenizer().special().banned();
     if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
@@ -139,6 +140,7 @@ class Generator {
       int64_t lines = 0;
       for (; next != requests.end() && next->done; ++next) {
         print(*next, shown);
+        next->results = {};
         if (next->ends_line) ++lines;
       }
       if (lines > 0) filter_.answered(lines);
@@ -151,7 +153,7 @@ class Generator {
                       request.done = true;
                       print_those_done();
                     },
-                    models_.first().model.table.device());
+                    device);
   }
 
  private:
@@ -242,30 +244,43 @@ int run_generate(const GenerateArguments& arguments) {
     if (!arguments.jsonl) return line;
     return prompt.fill(parse_json_record(line, concat("line ", number)));
   };
+  // As many requests as a window has lines.
+  const int64_t window = window_of(arguments.files.batch_size);
+  std::vector<Request> requests;
+  const auto flush = [&] {
+    std::vector<Request> now;
+    now.swap(requests);
+    if (!now.empty()) generator.answer(now);
+  };
+  const auto add = [&](const std::string& text, int64_t line) {
+    if (!arguments.prompt && is_blank(text)) {
+      requests.push_back({.blank = true});
+      return;
+    }
+    const Request of_line = generator.request(
+        prompt_of(text, line + 1), arguments.prompt ? "the prompt" : place_of_line(line + 1));
+    for (int64_t s = 0; s < arguments.samples; ++s) {
+      Request& request = requests.emplace_back(of_line);
+      request.number = line * arguments.samples + s;
+      request.ends_line = s + 1 == arguments.samples;
+      if (std::ssize(requests) >= window) flush();
+    }
+  };
   const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
-    std::vector<Request> requests;
-    for (size_t i = 0; i < lines.size(); ++i) {
-      if (!arguments.prompt && is_blank(lines[i])) {
-        requests.push_back({.blank = true});
-        continue;
-      }
-      const int64_t line = first + static_cast<int64_t>(i);
-      const Request of_line = generator.request(
-          prompt_of(lines[i], line + 1), arguments.prompt ? "the prompt" : place_of_line(line + 1));
-      for (int64_t s = 0; s < arguments.samples; ++s) {
-        Request& request = requests.emplace_back(of_line);
-        request.number = line * arguments.samples + s;
-        request.ends_line = s + 1 == arguments.samples;
+    for (const std::string& line : lines) {
+      try {
+        add(line, first++);
+      } catch (const Error&) {
+        flush();  // the lines before it are good
+        throw;
       }
     }
-    generator.answer(requests);
+    flush();
   };
   if (arguments.prompt) {
     answer({*arguments.prompt}, 0);
   } else {
-    // As many requests as a window has lines.
-    const int64_t window = window_of(arguments.files.batch_size);
-    filter.run(std::max<int64_t>(1, window / arguments.samples), answer);
+    filter.run(window, answer);
   }
   book.write();
   filter.finish();

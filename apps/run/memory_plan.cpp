@@ -12,6 +12,7 @@
 #include "apps/config/byte_count.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/dry_training.h"
+#include "apps/tasks/packed_search.h"
 #include "apps/tasks/task.h"
 #include "core/device.h"
 #include "core/parallel.h"
@@ -185,6 +186,12 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
   plan.cost.bytes +=
       static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does
+  const bool searches =
+      std::string_view(config.task->name) == "translation" || reads_prompts(config);
+  std::optional<PackedScope> packed_weights;
+  if (searches && parse_device(given.device).is_cpu()) {
+    packed_weights = packed_for_search(config, store);
+  }
   plan.tensors = dry.resident_bytes();
   return plan;
 }

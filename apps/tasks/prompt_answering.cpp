@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "apps/tasks/micro_batches.h"
+#include "apps/tasks/packed_search.h"
 #include "data/loader.h"
 #include "data/utf8.h"
 
@@ -41,7 +42,8 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   greedy.min_new_tokens = 0;
   SearchTask task;
   task.sentences = static_cast<int64_t>(examples.size());
-  task.sentences_at_once = model.config.training.eval_batch_size;
+  const Device device = model.model.table.device();
+  task.sentences_at_once = rows_of_a_search(model.config.training.eval_batch_size, device);
   const SpecialIds& special = corpus.special;
   task.eos_id = special.eos;
   task.banned = special.banned();
@@ -57,7 +59,7 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   }
   greedy.max_new_tokens = 0;
   std::vector<std::string> answers(examples.size());
-  const PackedScope packed(model.store);
+  const auto packed = packed_for_search(model.config, model.store);
   Progress progress("answering prompts", task.sentences, "prompts");
   search_together(
       [&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy, {},
@@ -65,7 +67,7 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
         answers[static_cast<size_t>(i)] = model.tokenizers.source->decode(found.at(0).tokens);
         progress.add();
       },
-      model.model.table.device());
+      device);
   return answers;
 }
 

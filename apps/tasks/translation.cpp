@@ -5,6 +5,7 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/packed_search.h"
 #include "apps/tasks/translator.h"
 #include "data/scores/metrics.h"
 #include "data/scores/rouge.h"
@@ -37,7 +38,7 @@ template <class Model>
 std::vector<std::string> translations_of(const TranslationModel<Model>& model,
                                          const ParallelCorpus& pairs, const Crew& crew) {
   const Config& config = model.config;
-  const PackedScope packed(model.store);
+  const auto packed = packed_for_search(config, model.store);
   SearchOptions search = config.generation;
   search.num_beams = config.evaluation.num_beams;
   search.do_sample = false;

@@ -64,6 +64,9 @@ TEST_F(AnswerCommandsTest, RecordsAreAnsweredAsInTheValidation) {
   EXPECT_EQ(
       outcome.err,
       "error: [data] line 2: has the field txt; 'text' is none of them; did you mean 'txt'?\n");
+  outcome = folder_->run(concat("generate --jsonl ", model("prompts")), records + "{broken\n");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(lines_of(outcome.out), answers) << "those before a bad line";
   const Json figures = Json::parse(
       folder_->output(concat("evaluate --jsonl valid.jsonl --json ", model("prompts"))));
   EXPECT_EQ(figures.at("exact_match"), right);

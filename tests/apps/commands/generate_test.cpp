@@ -99,6 +99,13 @@ TEST_F(GenerateTest, SamplesDiffer) {
   EXPECT_GT(std::set<std::string>(lines.begin(), lines.begin() + 8).size(), 4u);
 }
 
+// Their memory is bounded: 32 times the batch size are made at once.
+TEST_F(GenerateTest, ManySamplesAreMadeInParts) {
+  const Lines all = lines_of(generate("--samples 150 --max-new-tokens 3", "ba\nce\n"));
+  ASSERT_EQ(all.size(), 300u);
+  EXPECT_EQ(lines_of(generate("--samples 150 --max-new-tokens 3 --batch-size 2", "ba\nce\n")), all);
+}
+
 TEST_F(GenerateTest, TheBatchSizeChangesNothing) {
   const std::string input = "ba ce\nfo\nki lo mu ba ce di fo\nba ce\nha\n";
   for (const char* options :

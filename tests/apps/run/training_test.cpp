@@ -66,7 +66,7 @@ TEST_F(TrainingTest, WeightsOfCorporaSurviveAKill) {
 }
 
 TEST_F(TrainingTest, ASignalDoesNotWaitForTheEndOfAnUpdate) {
-  const pid_t child = start("run", {"training.gradient_accumulation_steps=60000"});
+  const pid_t child = start("run", {"training.gradient_accumulation_steps=6000"});
   const auto log = [&] {
     return fs::exists(path("run/train.log")) ? read_file(path("run/train.log")) : "";
   };
