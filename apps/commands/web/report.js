@@ -411,43 +411,49 @@ function samplesNode(run, all) {
   return el('div', {}, ...run.samples.map(example => exampleNode(run, example, all)));
 }
 
-// Bars of the score by length, of all runs that have it.
-function lengthsNode() {
-  const having = runs.map((run, i) => ({run, i})).filter(({run}) => run.lengths);
-  if (having.length === 0) return null;
-  const holder = el('div', {class: 'scroll'});
-  const paint = () => {
-    const groups = having[0].run.lengths.groups, width = 760, height = 260, left = 44, bottom = 46, top = 14;
-    const most = Math.max(1, ...having.flatMap(({run}) => run.lengths.groups.map(group => group.score)));
-    const nice = [1, 2, 5, 10, 20, 25, 50, 100].find(step => most / step <= 5) || 100;
-    const ceiling = Math.ceil(most / nice) * nice;
-    const y = value => top + (height - top - bottom) * (1 - value / ceiling);
-    const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, class: 'bars', role: 'img', 'aria-label': 'Score by length of the sentences'});
-    for (let value = 0; value <= ceiling; value += nice) {
-      picture.append(svg('line', {x1: left, x2: width, y1: y(value), y2: y(value), stroke: colour('grid')}),
-          svg('text', {x: left - 7, y: y(value) + 4, 'text-anchor': 'end', class: 'soft'}, String(value)));
-    }
-    const column = (width - left) / groups.length, bar = Math.min(60, column * .8 / having.length);
-    groups.forEach((group, g) => {
-      const middle = left + column * (g + .5);
-      having.forEach(({run, i}, k) => {
-        const own = run.lengths.groups[g];
-        if (!own) return;
-        const x = middle + (k - having.length / 2) * bar;
-        const text = `${having.length > 1 ? run.name + ': ' : ''}${labelOf(run.lengths.metric)} ${own.score.toFixed(1)} on ${own.sentences} sentences of ${own.from} to ${own.to} words`;
-        picture.append(svg('rect', {x: x + 1, width: bar - 2, y: y(own.score), height: Math.max(0, y(0) - y(own.score)), fill: single ? colour('c0') : colourOf(i), rx: 2}, svg('title', {}, text)),
-            svg('text', {x: x + bar / 2, y: y(own.score) - 4, 'text-anchor': 'middle', style: bar < 30 ? 'font-size: 9px' : ''}, own.score.toFixed(bar < 30 ? 0 : 1)));
-      });
-      picture.append(svg('text', {x: middle, y: height - 27, 'text-anchor': 'middle'}, group.from === group.to ? String(group.from) : group.from + '–' + group.to),
-          svg('text', {x: middle, y: height - 12, 'text-anchor': 'middle', class: 'soft', style: 'font-size: 10px'}, group.sentences + ' sent.'));
+// Bars of the score by length, of runs with the same groups.
+function lengthsPicture(having) {
+  const groups = having[0].lengths.groups, width = 760, height = 260, left = 44, bottom = 46, top = 14;
+  const most = Math.max(1, ...having.flatMap(run => run.lengths.groups.map(group => group.score)));
+  const nice = [1, 2, 5, 10, 20, 25, 50, 100].find(step => most / step <= 5) || 100;
+  const ceiling = Math.ceil(most / nice) * nice;
+  const y = value => top + (height - top - bottom) * (1 - value / ceiling);
+  const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, class: 'bars', role: 'img', 'aria-label': 'Score by length of the sentences'});
+  for (let value = 0; value <= ceiling; value += nice) {
+    picture.append(svg('line', {x1: left, x2: width, y1: y(value), y2: y(value), stroke: colour('grid')}),
+        svg('text', {x: left - 7, y: y(value) + 4, 'text-anchor': 'end', class: 'soft'}, String(value)));
+  }
+  const column = (width - left) / groups.length, bar = Math.min(60, column * .8 / having.length);
+  groups.forEach((group, g) => {
+    const middle = left + column * (g + .5);
+    having.forEach((run, k) => {
+      const {score} = run.lengths.groups[g];
+      const x = middle + (k - having.length / 2) * bar;
+      const text = `${having.length > 1 ? run.name + ': ' : ''}${labelOf(run.lengths.metric)} ${score.toFixed(1)} on ${group.sentences} sentences of ${group.from} to ${group.to} words`;
+      picture.append(svg('rect', {x: x + 1, width: bar - 2, y: y(score), height: Math.max(0, y(0) - y(score)), fill: colourOf(runs.indexOf(run)), rx: 2}, svg('title', {}, text)),
+          svg('text', {x: x + bar / 2, y: y(score) - 4, 'text-anchor': 'middle', style: bar < 30 ? 'font-size: 9px' : ''}, score.toFixed(bar < 30 ? 0 : 1)));
     });
-    holder.replaceChildren(picture);
-  };
-  redraws.push(paint);
-  paint();
-  const step = having.map(({run}) => run.lengths.step.toLocaleString('en')).join(', ');
-  return el('section', {id: 'lengths'}, el('h2', {}, labelOf(having[0].run.lengths.metric) + ' by the length of the sentences'),
-      el('p', {class: 'soft'}, `Words of the reference, validation after update ${step}.`), holder);
+    picture.append(svg('text', {x: middle, y: height - 27, 'text-anchor': 'middle'}, group.from === group.to ? String(group.from) : group.from + '–' + group.to),
+        svg('text', {x: middle, y: height - 12, 'text-anchor': 'middle', class: 'soft', style: 'font-size: 10px'}, group.sentences + ' sent.'));
+  });
+  const step = having.map(run => run.lengths.step.toLocaleString('en')).join(', ');
+  return el('div', {}, el('p', {class: 'soft'}, `Words of the reference, validation after update ${step}.`), el('div', {class: 'scroll'}, picture));
+}
+
+// Side by side where all runs have the same groups of the same metric, else one run at a time: each
+// validation set is cut into groups of its own.
+function lengthsNode() {
+  const having = runs.filter(run => run.lengths);
+  if (having.length === 0) return null;
+  const cut = ({lengths}) => JSON.stringify([lengths.metric, lengths.groups.map(({from, to, sentences}) => [from, to, sentences])]);
+  const together = having.every(run => cut(run) === cut(having[0]));
+  const metric = new Set(having.map(run => run.lengths.metric)).size === 1 ? labelOf(having[0].lengths.metric) : 'Score';
+  const section = perRun(metric + ' by the length of the sentences', '', run => {
+    if (together) return run === having[0] ? lengthsPicture(having) : null;
+    return run.lengths ? lengthsPicture([run]) : null;
+  });
+  section.id = 'lengths';
+  return section;
 }
 
 function confusionNode(run) {

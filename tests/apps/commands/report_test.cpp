@@ -224,6 +224,10 @@ class ReportInBrowser : public ReportTest {
 
 constexpr const char* kLoss = ".chart[data-name=loss]";
 
+// What the bars of lengths say under the pointer.
+constexpr const char* kBars =
+    "[...document.querySelectorAll('#lengths rect title')].map(node => node.textContent)";
+
 // What the page has become of it when the browser has told it.
 constexpr const char* kClass =
     "new Promise(done => setTimeout(() => done(document.documentElement.className), 100))";
@@ -274,6 +278,32 @@ TEST_F(ReportInBrowser, RunsAreDrawnOverEachOther) {
             "a, training 0.5a, validation 0.6b, training 0.65b, validation 0.78");
   browser_->click("#runs label:nth-child(2) input");
   EXPECT_EQ(text_of(concat(kLoss, " .legend")), "a, traininga, validation");
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
+// Validation sets are cut into groups of their own: bars of the same groups stand side by side, of
+// others each run has its picture.
+TEST_F(ReportInBrowser, BarsOfLengthsShareTheirGroups) {
+  const auto lengths = [](const std::string& groups) {
+    return R"({"step":50,"kind":"lengths","metric":"bleu","groups":[)" + groups + "]}\n";
+  };
+  write("b/samples.jsonl", lengths(R"({"from":1,"to":5,"sentences":20,"score":12.5})"));
+  open_report({"a", "b"});
+  EXPECT_EQ(browser_->value(kBars), nlohmann::json::parse(R"([
+      "a: BLEU 31.5 on 20 sentences of 1 to 5 words",
+      "b: BLEU 12.5 on 20 sentences of 1 to 5 words"])"));
+  write("b/samples.jsonl", lengths(R"({"from":1,"to":3,"sentences":7,"score":12.5},)"
+                                   R"({"from":4,"to":9,"sentences":8,"score":11.5})"));
+  open_report({"a", "b"});
+  EXPECT_EQ(browser_->value(kBars),
+            nlohmann::json::parse(R"(["BLEU 31.5 on 20 sentences of 1 to 5 words"])"));
+  EXPECT_THAT(text_of("#lengths svg"), HasSubstr("20 sent."));
+  browser_->value(
+      "(() => { const choice = document.querySelector('#lengths select'); "
+      "choice.value = 1; choice.dispatchEvent(new Event('change')); })()");
+  EXPECT_EQ(browser_->value(kBars), nlohmann::json::parse(R"([
+      "BLEU 12.5 on 7 sentences of 1 to 3 words", "BLEU 11.5 on 8 sentences of 4 to 9 words"])"));
+  EXPECT_THAT(text_of("#lengths svg"), HasSubstr("7 sent."));
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
