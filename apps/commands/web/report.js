@@ -309,14 +309,26 @@ function tiles(run) {
       tile(run.skipped.length > 0 ? String(run.skipped.length) : '–', 'updates skipped'));
 }
 
+// What tells most about a run comes first; in the alphabet its data would.
+function byMeaning(keys) {
+  const parts = ['model.', 'training.', 'training.optimizer.'];
+  const place = key => {
+    const part = parts.findLastIndex(part => key.startsWith(part));
+    return part < 0 ? parts.length : part;
+  };
+  return [...keys].sort((a, b) => place(a) - place(b));
+}
+
 function runList() {
+  const differing = byMeaning(page.differing);
   const list = el('div', {class: 'runs panel', id: 'runs'});
   runs.forEach((run, i) => {
     const chip = el('i', {class: 'chip'});
     const paint = () => { chip.style.borderColor = colourOf(i); };
     redraws.push(paint);
     paint();
-    const keys = page.differing.map(key => key + '=' + (run.config[key] === undefined ? '(not set)' : run.config[key]));
+    const set = differing.filter(key => run.config[key] !== undefined);
+    const keys = set.length > 0 ? set.map(key => key + '=' + run.config[key]) : differing.map(key => key + '=(not set)');
     const shown = keys.length > 8 ? [...keys.slice(0, 8), 'and ' + (keys.length - 8) + ' more keys, below'] : keys;
     const box = el('input', {type: 'checkbox', onchange: event => {
       run.shown = event.currentTarget.checked;

@@ -307,6 +307,32 @@ TEST_F(ReportInBrowser, BarsOfLengthsShareTheirGroups) {
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
+// Ten keys of the model and of the training differ, and more of the data, which are first in the
+// alphabet.
+TEST_F(ReportInBrowser, TheListOfRunsShowsTheTellingKeys) {
+  std::filesystem::copy(path("a"), path("c"), std::filesystem::copy_options::recursive);
+  for (const std::string run : {"a", "b"}) {
+    std::string config = "data:\n";
+    for (int i = 0; i < 9; ++i) config += concat("  key_", i, ": ", run, '\n');
+    config += "model:\n  hidden_size: " + run + "\ntraining:\n  learning_rate: " + run +
+              "\n  metric_for_best_model: bleu\n  optimizer: {name: " + run + "}\n";
+    write(run + "/config.yaml", config);
+  }
+  open_report({"a", "b", "c"});
+  EXPECT_THAT(text_of("#runs label:nth-child(1) .keys"),
+              testing::MatchesRegex("model.hidden_size=a +training.learning_rate=a +"
+                                    "training.optimizer.name=a +data.key_0=a .*and 4 more keys.*"));
+  // What it has not is told by what it has.
+  EXPECT_THAT(text_of("#runs label:nth-child(3) .keys"),
+              testing::MatchesRegex("training.learning_rate=1 +training.note=.*"));
+  EXPECT_THAT(text_of("#runs"), Not(HasSubstr("(not set)")));
+  // On a telephone each key has room for its words.
+  browser_->resize(400, 800);
+  EXPECT_GE(browser_->value("document.querySelector('#config th[scope=row]').clientWidth"), 130);
+  EXPECT_EQ(browser_->value("document.documentElement.scrollWidth"), 400);
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
 // What the test itself would not see: that complaints are heard.
 TEST_F(ReportInBrowser, AnErrorOfThePageIsHeard) {
   write("broken.html", "<script>nothing();</script>");
