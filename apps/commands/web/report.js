@@ -196,15 +196,16 @@ class Chart {
     return single ? colour(curve.part === 'train' ? 'c0' : 'c1') : colourOf(curve.run);
   }
 
-  // Vertical lines where updates were skipped and the run was resumed, a ring around the best.
+  // Vertical lines where updates were skipped and the run was resumed, a ring around the best. Of
+  // several runs each has its colour, and what tells the lines apart are the dashes.
   mark(context, area, graph, shown) {
-    const line = (place, name) => {
+    const line = (place, name, dash, run) => {
       if (place === null) return;
       const x = Math.round(graph.toDomXCoord(place)) + .5;
       if (x < area.x || x > area.x + area.w) return;
-      context.strokeStyle = colour(name);
+      context.strokeStyle = single ? colour(name) : colourOf(run);
       context.lineWidth = 1;
-      context.setLineDash(name === 'skip' ? [2, 3] : [5, 4]);
+      context.setLineDash(dash);
       context.beginPath();
       context.moveTo(x, area.y);
       context.lineTo(x, area.y + area.h);
@@ -213,9 +214,9 @@ class Chart {
     context.save();
     runs.forEach((run, i) => {
       if (!run.shown) return;
-      resumesOf(run).forEach(start => line(placeOf(i, start.step), 'resume'));
-      run.skipped.slice(0, 500).forEach(step => line(placeOf(i, step), 'skip'));
-      if (run.best) line(placeOf(i, run.best.step), single ? 'best' : 'c' + i % 8);
+      resumesOf(run).forEach(start => line(placeOf(i, start.step), 'resume', [9, 3, 2, 3], i));
+      run.skipped.slice(0, 500).forEach(step => line(placeOf(i, step), 'skip', [2, 3], i));
+      if (run.best) line(placeOf(i, run.best.step), 'best', [5, 4], i);
     });
     context.setLineDash([]);
     for (const curve of shown) {
@@ -362,6 +363,12 @@ function controls() {
 
 function marksLegend() {
   const some = what => runs.some(what);
+  if (!single) {
+    const lines = [some(run => run.best) ? 'dashed: its best validation' : '',
+      some(run => run.skipped.length > 0) ? 'dotted: an update that was skipped, its gradient was not finite' : '',
+      some(run => resumesOf(run).length > 0) ? 'dashes and dots: it went on from a checkpoint' : ''].filter(text => text);
+    return el('div', {class: 'marks'}, lines.length > 0 ? 'Lines in the colour of a run. ' : '', ...lines.map(text => el('span', {}, text)));
+  }
   const item = (name, text) => {
     const sign = el('i', {});
     const paint = () => { sign.style.borderColor = colour(name); };
@@ -370,8 +377,7 @@ function marksLegend() {
     return el('span', {}, sign, text);
   };
   return el('div', {class: 'marks'},
-      single && runs[0].best ? item('best', 'best validation') : null,
-      !single && some(run => run.best) ? el('span', {}, 'a dashed line in the colour of a run: its best validation') : null,
+      runs[0].best ? item('best', 'best validation') : null,
       some(run => run.skipped.length > 0) ? item('skip', 'an update that was skipped: its gradient was not finite') : null,
       some(run => resumesOf(run).length > 0) ? item('resume', 'the run went on from a checkpoint') : null);
 }

@@ -333,6 +333,27 @@ TEST_F(ReportInBrowser, TheListOfRunsShowsTheTellingKeys) {
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
+// The colours and dashes of the marks, heard from a canvas that only notes them.
+TEST_F(ReportInBrowser, MarksHaveTheColourOfTheirRun) {
+  const std::string marks = R"((() => {
+      const seen = [], nothing = () => {}, chart = charts[0];
+      const context = {save: nothing, restore: nothing, beginPath: nothing, moveTo: nothing,
+                       lineTo: nothing, setLineDash(dash) { this.dash = dash; },
+                       stroke() { seen.push([this.strokeStyle, this.dash.join(' ')]); }};
+      chart.mark(context, chart.graph.getArea(), chart.graph, []);
+      const names = Object.fromEntries(['c0', 'c1', 'best', 'skip', 'resume'].map(
+          name => [colour(name), name]));
+      return seen.map(([style, dash]) => names[style] + ', ' + dash);
+  })())";
+  open_report({"a", "b"});
+  EXPECT_EQ(browser_->value(marks), nlohmann::json::parse(R"([
+      "c0, 9 3 2 3", "c0, 2 3", "c0, 5 4", "c1, 2 3", "c1, 5 4"])"));
+  EXPECT_THAT(text_of(".marks"), HasSubstr("in the colour of a run"));
+  open_report({"a"});
+  EXPECT_EQ(browser_->value(marks),
+            nlohmann::json::parse(R"(["resume, 9 3 2 3", "skip, 2 3", "best, 5 4"])"));
+}
+
 // What the test itself would not see: that complaints are heard.
 TEST_F(ReportInBrowser, AnErrorOfThePageIsHeard) {
   write("broken.html", "<script>nothing();</script>");
