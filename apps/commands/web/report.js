@@ -13,8 +13,20 @@ const state = {axis: 'step', smooth: 0, log: false};
 const axes = {
   step: {label: 'updates', text: value => Math.round(value).toLocaleString('en')},
   tokens: {label: 'tokens', text: short},
-  hours: {label: 'hours', text: value => value < 1 ? Math.round(value * 600) / 10 + ' min' : short(value) + ' h'},
+  hours: {label: 'hours', text: timeText, ticker: timeTicks},
 };
+
+function timeText(hours) {
+  if (hours < 2 / 60) return Math.round(hours * 36000) / 10 + ' s';
+  return hours < 1 ? Math.round(hours * 600) / 10 + ' min' : short(hours) + ' h';
+}
+
+// Round numbers of the unit that the axis ends in.
+function timeTicks(low, high, ...rest) {
+  const [parts, unit] = high < 2 / 60 ? [3600, ' s'] : high < 1 ? [60, ' min'] : [1, ' h'];
+  return Dygraph.numericTicks(low * parts, high * parts, ...rest).map(
+      tick => ({...tick, v: tick.v / parts, label: tick.label && short(tick.v) + unit}));
+}
 
 // A number of a metric, with its unit.
 const units = {
@@ -176,7 +188,7 @@ class Chart {
       axisLineColor: colour('line'), gridLineColor: colour('grid'), gridLineWidth: 1, pixelRatio: dotsPerPixel(),
       includeZero: Boolean(units[this.name] && units[this.name].fromZero), highlightCircleSize: 4, xRangePad: 6, yRangePad: 8, interactionModel: withoutTouch(),
       axes: {
-        x: {axisLabelFormatter: axis.text, valueFormatter: axis.text, axisLabelWidth: 64, pixelsPerLabel: this.plot.clientWidth < 420 ? 54 : 74},
+        x: {...(axis.ticker ? {ticker: axis.ticker} : {}), axisLabelFormatter: axis.text, valueFormatter: axis.text, axisLabelWidth: 64, pixelsPerLabel: this.plot.clientWidth < 420 ? 54 : 74},
         y: {axisLabelFormatter: short, axisLabelWidth: 58, pixelsPerLabel: 34},
       },
       highlightCallback: (event, place) => this.tell(place),

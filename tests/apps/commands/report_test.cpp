@@ -354,6 +354,25 @@ TEST_F(ReportInBrowser, MarksHaveTheColourOfTheirRun) {
             nlohmann::json::parse(R"(["resume, 9 3 2 3", "skip, 2 3", "best, 5 4"])"));
 }
 
+// A run of five seconds over its time.
+TEST_F(ReportInBrowser, AShortRunHasSecondsOnItsAxis) {
+  std::string metrics;
+  for (int step = 1; step <= 5; ++step) {
+    metrics += concat(R"({"step":)", step, R"(,"kind":"train","loss":)", 5. / step,
+                      R"(,"seconds":)", step, "}\n");
+  }
+  write("a/metrics.jsonl", metrics);
+  open_report({"a"});
+  browser_->click(".controls [data-value=hours]");
+  browser_->move_to(concat(kLoss, " .plot"), 0.97, 0.5);
+  EXPECT_EQ(text_of(concat(kLoss, " .at")), "5 s");
+  EXPECT_EQ(browser_->value("[...document.querySelectorAll('.dygraph-axis-label-x')].every("
+                            "node => /^[0-9] s$/.test(node.textContent))"),
+            true)
+      << browser_->value("document.querySelector('.plot').innerText");
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
 // What the test itself would not see: that complaints are heard.
 TEST_F(ReportInBrowser, AnErrorOfThePageIsHeard) {
   write("broken.html", "<script>nothing();</script>");
