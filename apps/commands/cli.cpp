@@ -163,7 +163,9 @@ void add_watch(CLI::App& app, Run& run) {
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command->add_flag("--once", arguments->once, "print what is there and end");
-  command->footer("q leaves it; the training does not notice.");
+  command->footer(
+      "n or space turns to the next page of charts, p to the one before. q leaves it; the training "
+      "does not notice.");
   command->callback([&run, arguments] { run = [arguments] { return run_watch(*arguments); }; });
 }
 

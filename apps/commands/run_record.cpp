@@ -149,6 +149,15 @@ std::optional<RunRecord::Best> RunRecord::best() const {
   return best;
 }
 
+size_t RunRecord::resumes() const {
+  const std::vector<double>* const steps = train.find("step");
+  if (steps == nullptr || steps->empty()) return 0;
+  return static_cast<size_t>(std::ranges::count_if(starts, [&](const Json& start) {
+    const auto step = start["step"].get<double>();
+    return step > 0 && step < steps->back();
+  }));
+}
+
 void MetricsReader::add(const std::string& line, RunRecord& record) {
   ++line_;
   if (line.empty()) return;
@@ -217,6 +226,12 @@ void read_run_config(RunRecord& record) {
   if (found != record.config.end()) record.metric = found->second;
 }
 
+void read_run_starts(RunRecord& record) {
+  record.starts.clear();
+  each_line(record.folder + "/starts.jsonl", record.warnings,
+            [&](const Json& line) { record.starts.push_back(line); });
+}
+
 RunRecord read_run(const std::string& folder) {
   const std::string path = folder + "/metrics.jsonl";
   if (!fs::is_regular_file(path)) {
@@ -234,8 +249,7 @@ RunRecord read_run(const std::string& folder) {
     record.warnings.push_back(concat(path, ": ", more, " more lines are left out"));
   }
   read_run_config(record);
-  each_line(folder + "/starts.jsonl", record.warnings,
-            [&](const Json& line) { record.starts.push_back(line); });
+  read_run_starts(record);
   each_line(folder + "/samples.jsonl", record.warnings,
             [&](const Json& line) { add_sample_line(record, line); });
   return record;

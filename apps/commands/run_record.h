@@ -42,6 +42,8 @@ struct RunRecord {
 
   /// As the trainer found it.
   std::optional<Best> best() const;
+  /// How often it went on from a checkpoint; a start of a run that was over is none.
+  size_t resumes() const;
 };
 
 /// Lines of metrics.jsonl as they come: what a run has written since the last call.
@@ -70,6 +72,9 @@ RunRecord read_run(const std::string& folder);
 
 /// The config.yaml of a run folder, by path; a warning goes to the record.
 void read_run_config(RunRecord& record);
+
+/// The starts.jsonl of a run folder, which may be missing; bad lines give warnings.
+void read_run_starts(RunRecord& record);
 
 /// Names that tell the runs apart: of the folders, or as much of their paths as that takes.
 void name_runs(std::vector<RunRecord>& runs);

@@ -84,15 +84,14 @@ class Screen {
     }
     write_out(frame + "\033[J");
   }
-  // Waits for so long, or for a key or another size. False where the reader wants to leave.
-  bool wait(double seconds) {
+  // Waits for so long, or for a key, which it returns, or another size. 'q' where the reader wants
+  // to leave, 0 for no key.
+  char wait(double seconds) {
     pollfd keys{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     const int ready = poll(&keys, 1, static_cast<int>(1000 * seconds));
-    if (ready > 0) {
-      char key = 0;
-      if (read(STDIN_FILENO, &key, 1) == 1 && (key == 'q' || key == 'Q' || key == 3)) return false;
-    }
-    return stopped == 0;
+    char key = 0;
+    if (ready > 0 && read(STDIN_FILENO, &key, 1) != 1) key = 0;
+    return stopped != 0 || key == 'Q' || key == 3 ? 'q' : key;
   }
 
  private:
@@ -117,7 +116,7 @@ double last_of(const MetricTable& table, const char* name) {
   return values == nullptr || values->empty() ? 0 : values->back();
 }
 
-// "update 1,200 of 4,000  14m 03s  best bleu 31.2 at 1000"
+// "run: update 1200 of 4000  14m 03s"
 std::string summary_of(const RunRecord& run) {
   const auto step =
       static_cast<int64_t>(std::max(last_of(run.train, "step"), last_of(run.valid, "step")));
@@ -130,11 +129,20 @@ std::string summary_of(const RunRecord& run) {
     const double left = seconds / static_cast<double>(step) * static_cast<double>(most - step);
     text += fmt::format(", {} left", duration_text(left));
   }
+  return text;
+}
+
+// "  best bleu 31.2 at 1000  2 skipped  1 resume", or less.
+std::string best_of(const RunRecord& run) {
+  std::string text;
   if (const auto best = run.best()) {
     text += fmt::format("  best {} {} at {}", printable(run.metric), short_number(best->value),
                         best->step);
   }
   if (!run.skipped.empty()) text += fmt::format("  {} skipped", run.skipped.size());
+  if (const size_t resumes = run.resumes(); resumes > 0) {
+    text += fmt::format("  {} resume{}", resumes, resumes == 1 ? "" : "s");
+  }
   return text;
 }
 
@@ -160,7 +168,7 @@ TextChart chart_of(const std::vector<Watched>& runs, const std::string& name) {
   return chart;
 }
 
-// The most telling ones first: a small terminal shows only those.
+// The most telling ones first: a small terminal shows the others on its next pages.
 std::vector<TextChart> charts_of(const std::vector<Watched>& runs) {
   std::vector<std::string> names = {"loss", runs.front().record.metric};
   for (const auto& watched : runs) {
@@ -183,21 +191,50 @@ std::vector<TextChart> charts_of(const std::vector<Watched>& runs) {
   return charts;
 }
 
-std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, bool colours) {
+// The first page of charts. With `page` it is that one, and the head tells the keys; one beyond the
+// ends comes from the other end, and `page` becomes its number.
+std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, bool colours,
+                                  int64_t* page) {
   std::vector<std::string> lines;
   for (const Watched& watched : runs) {
-    lines.push_back(fit_width(summary_of(watched.record), size.width));
+    // What was best and how it went stand below where the line has no room for both.
+    std::string line = summary_of(watched.record);
+    const std::string rest = best_of(watched.record);
+    if (text_width(line) + text_width(rest) > size.width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    lines.push_back(line + rest);
   }
   std::vector<TextChart> charts = charts_of(runs);
+  // The keys have a line of their own where the first run leaves them no room.
+  constexpr size_t kKeys = 30;
+  const bool own_line = page != nullptr && text_width(lines.front()) + kKeys > size.width;
+  const size_t columns = size.width >= kTwoColumns ? 2 : 1;
+  const size_t width = (size.width - 2 * (columns - 1)) / columns;
+  const size_t head = lines.size() + (own_line ? 1 : 0);
+  const size_t room = size.height > head ? size.height - head : kLeastChart;
+  const size_t most = std::max<size_t>(1, room / kLeastChart) * columns;
+  size_t first = 0;
+  if (page != nullptr) {
+    const auto pages = static_cast<int64_t>(std::max<size_t>(1, (charts.size() + most - 1) / most));
+    *page = (*page % pages + pages) % pages;
+    first = static_cast<size_t>(*page) * most;
+    const std::string keys =
+        pages == 1 ? "q: leave" : fmt::format("n, p: page {} of {}  q: leave", *page + 1, pages);
+    if (own_line) {
+      lines.insert(lines.begin(), keys);
+    } else {
+      lines.front() = fit_width(lines.front(), size.width - text_width(keys)) + keys;
+    }
+  }
+  for (std::string& line : lines) line = fit_width(line, size.width);
   if (charts.empty()) {
     lines.push_back(fit_width("no lines in metrics.jsonl yet", size.width));
     return lines;
   }
-  const size_t columns = size.width >= kTwoColumns ? 2 : 1;
-  const size_t width = (size.width - 2 * (columns - 1)) / columns;
-  const size_t room = size.height > lines.size() ? size.height - lines.size() : kLeastChart;
-  const size_t most_rows = std::max<size_t>(1, room / kLeastChart);
-  charts.resize(std::min(charts.size(), most_rows * columns));
+  charts.erase(charts.begin(), charts.begin() + static_cast<int64_t>(first));
+  charts.resize(std::min(charts.size(), most));
   const size_t rows = (charts.size() + columns - 1) / columns;
   for (size_t row = 0; row < rows; ++row) {
     const size_t height = room * (row + 1) / rows - room * row / rows;
@@ -235,23 +272,27 @@ int run_watch(const WatchArguments& arguments) {
   }
   const auto read = [&] {
     for (Watched& run : runs) {
-      run.reader.read(run.record);
+      if (run.reader.read(run.record)) read_run_starts(run.record);
       // A run that is about to begin has no config yet.
       if (run.record.config.empty()) read_run_config(run.record);
     }
   };
   read();
   if (arguments.once || isatty(STDOUT_FILENO) != 1) {
-    for (const std::string& line : frame_of(runs, terminal_size(), isatty(STDOUT_FILENO) == 1)) {
+    const bool colours = isatty(STDOUT_FILENO) == 1;
+    for (const std::string& line : frame_of(runs, terminal_size(), colours, /*page=*/nullptr)) {
       std::cout << line << '\n';
     }
     return 0;
   }
   Screen screen;
-  do {
+  int64_t page = 0;
+  for (char key = 0; key != 'q'; key = screen.wait(arguments.interval)) {
+    if (key == ' ' || key == 'n') ++page;
+    if (key == 'p') --page;
     read();
-    screen.show(frame_of(runs, terminal_size(), /*colours=*/true));
-  } while (screen.wait(arguments.interval));
+    screen.show(frame_of(runs, terminal_size(), /*colours=*/true, &page));
+  }
   return 0;
 }
 

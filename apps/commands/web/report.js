@@ -13,8 +13,20 @@ const state = {axis: 'step', smooth: 0, log: false};
 const axes = {
   step: {label: 'updates', text: value => Math.round(value).toLocaleString('en')},
   tokens: {label: 'tokens', text: short},
-  hours: {label: 'hours', text: value => value < 1 ? Math.round(value * 600) / 10 + ' min' : short(value) + ' h'},
+  hours: {label: 'hours', text: timeText, ticker: timeTicks},
 };
+
+function timeText(hours) {
+  if (hours < 2 / 60) return Math.round(hours * 36000) / 10 + ' s';
+  return hours < 1 ? Math.round(hours * 600) / 10 + ' min' : short(hours) + ' h';
+}
+
+// Round numbers of the unit that the axis ends in.
+function timeTicks(low, high, ...rest) {
+  const [parts, unit] = high < 2 / 60 ? [3600, ' s'] : high < 1 ? [60, ' min'] : [1, ' h'];
+  return Dygraph.numericTicks(low * parts, high * parts, ...rest).map(
+      tick => ({...tick, v: tick.v / parts, label: tick.label && short(tick.v) + unit}));
+}
 
 // A number of a metric, with its unit.
 const units = {
@@ -176,7 +188,7 @@ class Chart {
       axisLineColor: colour('line'), gridLineColor: colour('grid'), gridLineWidth: 1, pixelRatio: dotsPerPixel(),
       includeZero: Boolean(units[this.name] && units[this.name].fromZero), highlightCircleSize: 4, xRangePad: 6, yRangePad: 8, interactionModel: withoutTouch(),
       axes: {
-        x: {axisLabelFormatter: axis.text, valueFormatter: axis.text, axisLabelWidth: 64, pixelsPerLabel: this.plot.clientWidth < 420 ? 54 : 74},
+        x: {...(axis.ticker ? {ticker: axis.ticker} : {}), axisLabelFormatter: axis.text, valueFormatter: axis.text, axisLabelWidth: 64, pixelsPerLabel: this.plot.clientWidth < 420 ? 54 : 74},
         y: {axisLabelFormatter: short, axisLabelWidth: 58, pixelsPerLabel: 34},
       },
       highlightCallback: (event, place) => this.tell(place),
@@ -196,15 +208,16 @@ class Chart {
     return single ? colour(curve.part === 'train' ? 'c0' : 'c1') : colourOf(curve.run);
   }
 
-  // Vertical lines where updates were skipped and the run was resumed, a ring around the best.
+  // Vertical lines where updates were skipped and the run was resumed, a ring around the best. Of
+  // several runs each has its colour, and what tells the lines apart are the dashes.
   mark(context, area, graph, shown) {
-    const line = (place, name) => {
+    const line = (place, name, dash, run) => {
       if (place === null) return;
       const x = Math.round(graph.toDomXCoord(place)) + .5;
       if (x < area.x || x > area.x + area.w) return;
-      context.strokeStyle = colour(name);
+      context.strokeStyle = single ? colour(name) : colourOf(run);
       context.lineWidth = 1;
-      context.setLineDash(name === 'skip' ? [2, 3] : [5, 4]);
+      context.setLineDash(dash);
       context.beginPath();
       context.moveTo(x, area.y);
       context.lineTo(x, area.y + area.h);
@@ -213,9 +226,9 @@ class Chart {
     context.save();
     runs.forEach((run, i) => {
       if (!run.shown) return;
-      resumesOf(run).forEach(start => line(placeOf(i, start.step), 'resume'));
-      run.skipped.slice(0, 500).forEach(step => line(placeOf(i, step), 'skip'));
-      if (run.best) line(placeOf(i, run.best.step), single ? 'best' : 'c' + i % 8);
+      resumesOf(run).forEach(start => line(placeOf(i, start.step), 'resume', [9, 3, 2, 3], i));
+      run.skipped.slice(0, 500).forEach(step => line(placeOf(i, step), 'skip', [2, 3], i));
+      if (run.best) line(placeOf(i, run.best.step), 'best', [5, 4], i);
     });
     context.setLineDash([]);
     for (const curve of shown) {
@@ -309,14 +322,26 @@ function tiles(run) {
       tile(run.skipped.length > 0 ? String(run.skipped.length) : '–', 'updates skipped'));
 }
 
+// What tells most about a run comes first; in the alphabet its data would.
+function byMeaning(keys) {
+  const parts = ['model.', 'training.', 'training.optimizer.'];
+  const place = key => {
+    const part = parts.findLastIndex(part => key.startsWith(part));
+    return part < 0 ? parts.length : part;
+  };
+  return [...keys].sort((a, b) => place(a) - place(b));
+}
+
 function runList() {
+  const differing = byMeaning(page.differing);
   const list = el('div', {class: 'runs panel', id: 'runs'});
   runs.forEach((run, i) => {
     const chip = el('i', {class: 'chip'});
     const paint = () => { chip.style.borderColor = colourOf(i); };
     redraws.push(paint);
     paint();
-    const keys = page.differing.map(key => key + '=' + (run.config[key] === undefined ? '(not set)' : run.config[key]));
+    const set = differing.filter(key => run.config[key] !== undefined);
+    const keys = set.length > 0 ? set.map(key => key + '=' + run.config[key]) : differing.map(key => key + '=(not set)');
     const shown = keys.length > 8 ? [...keys.slice(0, 8), 'and ' + (keys.length - 8) + ' more keys, below'] : keys;
     const box = el('input', {type: 'checkbox', onchange: event => {
       run.shown = event.currentTarget.checked;
@@ -350,6 +375,12 @@ function controls() {
 
 function marksLegend() {
   const some = what => runs.some(what);
+  if (!single) {
+    const lines = [some(run => run.best) ? 'dashed: its best validation' : '',
+      some(run => run.skipped.length > 0) ? 'dotted: an update that was skipped, its gradient was not finite' : '',
+      some(run => resumesOf(run).length > 0) ? 'dashes and dots: it went on from a checkpoint' : ''].filter(text => text);
+    return el('div', {class: 'marks'}, lines.length > 0 ? 'Lines in the colour of a run. ' : '', ...lines.map(text => el('span', {}, text)));
+  }
   const item = (name, text) => {
     const sign = el('i', {});
     const paint = () => { sign.style.borderColor = colour(name); };
@@ -358,8 +389,7 @@ function marksLegend() {
     return el('span', {}, sign, text);
   };
   return el('div', {class: 'marks'},
-      single && runs[0].best ? item('best', 'best validation') : null,
-      !single && some(run => run.best) ? el('span', {}, 'a dashed line in the colour of a run: its best validation') : null,
+      runs[0].best ? item('best', 'best validation') : null,
       some(run => run.skipped.length > 0) ? item('skip', 'an update that was skipped: its gradient was not finite') : null,
       some(run => resumesOf(run).length > 0) ? item('resume', 'the run went on from a checkpoint') : null);
 }
@@ -411,43 +441,49 @@ function samplesNode(run, all) {
   return el('div', {}, ...run.samples.map(example => exampleNode(run, example, all)));
 }
 
-// Bars of the score by length, of all runs that have it.
-function lengthsNode() {
-  const having = runs.map((run, i) => ({run, i})).filter(({run}) => run.lengths);
-  if (having.length === 0) return null;
-  const holder = el('div', {class: 'scroll'});
-  const paint = () => {
-    const groups = having[0].run.lengths.groups, width = 760, height = 260, left = 44, bottom = 46, top = 14;
-    const most = Math.max(1, ...having.flatMap(({run}) => run.lengths.groups.map(group => group.score)));
-    const nice = [1, 2, 5, 10, 20, 25, 50, 100].find(step => most / step <= 5) || 100;
-    const ceiling = Math.ceil(most / nice) * nice;
-    const y = value => top + (height - top - bottom) * (1 - value / ceiling);
-    const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, class: 'bars', role: 'img', 'aria-label': 'Score by length of the sentences'});
-    for (let value = 0; value <= ceiling; value += nice) {
-      picture.append(svg('line', {x1: left, x2: width, y1: y(value), y2: y(value), stroke: colour('grid')}),
-          svg('text', {x: left - 7, y: y(value) + 4, 'text-anchor': 'end', class: 'soft'}, String(value)));
-    }
-    const column = (width - left) / groups.length, bar = Math.min(60, column * .8 / having.length);
-    groups.forEach((group, g) => {
-      const middle = left + column * (g + .5);
-      having.forEach(({run, i}, k) => {
-        const own = run.lengths.groups[g];
-        if (!own) return;
-        const x = middle + (k - having.length / 2) * bar;
-        const text = `${having.length > 1 ? run.name + ': ' : ''}${labelOf(run.lengths.metric)} ${own.score.toFixed(1)} on ${own.sentences} sentences of ${own.from} to ${own.to} words`;
-        picture.append(svg('rect', {x: x + 1, width: bar - 2, y: y(own.score), height: Math.max(0, y(0) - y(own.score)), fill: single ? colour('c0') : colourOf(i), rx: 2}, svg('title', {}, text)),
-            svg('text', {x: x + bar / 2, y: y(own.score) - 4, 'text-anchor': 'middle', style: bar < 30 ? 'font-size: 9px' : ''}, own.score.toFixed(bar < 30 ? 0 : 1)));
-      });
-      picture.append(svg('text', {x: middle, y: height - 27, 'text-anchor': 'middle'}, group.from === group.to ? String(group.from) : group.from + '–' + group.to),
-          svg('text', {x: middle, y: height - 12, 'text-anchor': 'middle', class: 'soft', style: 'font-size: 10px'}, group.sentences + ' sent.'));
+// Bars of the score by length, of runs with the same groups.
+function lengthsPicture(having) {
+  const groups = having[0].lengths.groups, width = 760, height = 260, left = 44, bottom = 46, top = 14;
+  const most = Math.max(1, ...having.flatMap(run => run.lengths.groups.map(group => group.score)));
+  const nice = [1, 2, 5, 10, 20, 25, 50, 100].find(step => most / step <= 5) || 100;
+  const ceiling = Math.ceil(most / nice) * nice;
+  const y = value => top + (height - top - bottom) * (1 - value / ceiling);
+  const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, class: 'bars', role: 'img', 'aria-label': 'Score by length of the sentences'});
+  for (let value = 0; value <= ceiling; value += nice) {
+    picture.append(svg('line', {x1: left, x2: width, y1: y(value), y2: y(value), stroke: colour('grid')}),
+        svg('text', {x: left - 7, y: y(value) + 4, 'text-anchor': 'end', class: 'soft'}, String(value)));
+  }
+  const column = (width - left) / groups.length, bar = Math.min(60, column * .8 / having.length);
+  groups.forEach((group, g) => {
+    const middle = left + column * (g + .5);
+    having.forEach((run, k) => {
+      const {score} = run.lengths.groups[g];
+      const x = middle + (k - having.length / 2) * bar;
+      const text = `${having.length > 1 ? run.name + ': ' : ''}${labelOf(run.lengths.metric)} ${score.toFixed(1)} on ${group.sentences} sentences of ${group.from} to ${group.to} words`;
+      picture.append(svg('rect', {x: x + 1, width: bar - 2, y: y(score), height: Math.max(0, y(0) - y(score)), fill: colourOf(runs.indexOf(run)), rx: 2}, svg('title', {}, text)),
+          svg('text', {x: x + bar / 2, y: y(score) - 4, 'text-anchor': 'middle', style: bar < 30 ? 'font-size: 9px' : ''}, score.toFixed(bar < 30 ? 0 : 1)));
     });
-    holder.replaceChildren(picture);
-  };
-  redraws.push(paint);
-  paint();
-  const step = having.map(({run}) => run.lengths.step.toLocaleString('en')).join(', ');
-  return el('section', {id: 'lengths'}, el('h2', {}, labelOf(having[0].run.lengths.metric) + ' by the length of the sentences'),
-      el('p', {class: 'soft'}, `Words of the reference, validation after update ${step}.`), holder);
+    picture.append(svg('text', {x: middle, y: height - 27, 'text-anchor': 'middle'}, group.from === group.to ? String(group.from) : group.from + '–' + group.to),
+        svg('text', {x: middle, y: height - 12, 'text-anchor': 'middle', class: 'soft', style: 'font-size: 10px'}, group.sentences + ' sent.'));
+  });
+  const step = having.map(run => run.lengths.step.toLocaleString('en')).join(', ');
+  return el('div', {}, el('p', {class: 'soft'}, `Words of the reference, validation after update ${step}.`), el('div', {class: 'scroll'}, picture));
+}
+
+// Side by side where all runs have the same groups of the same metric, else one run at a time: each
+// validation set is cut into groups of its own.
+function lengthsNode() {
+  const having = runs.filter(run => run.lengths);
+  if (having.length === 0) return null;
+  const cut = ({lengths}) => JSON.stringify([lengths.metric, lengths.groups.map(({from, to, sentences}) => [from, to, sentences])]);
+  const together = having.every(run => cut(run) === cut(having[0]));
+  const metric = new Set(having.map(run => run.lengths.metric)).size === 1 ? labelOf(having[0].lengths.metric) : 'Score';
+  const section = perRun(metric + ' by the length of the sentences', '', run => {
+    if (together) return run === having[0] ? lengthsPicture(having) : null;
+    return run.lengths ? lengthsPicture([run]) : null;
+  });
+  section.id = 'lengths';
+  return section;
 }
 
 function confusionNode(run) {

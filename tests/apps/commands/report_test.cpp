@@ -224,6 +224,10 @@ class ReportInBrowser : public ReportTest {
 
 constexpr const char* kLoss = ".chart[data-name=loss]";
 
+// What the bars of lengths say under the pointer.
+constexpr const char* kBars =
+    "[...document.querySelectorAll('#lengths rect title')].map(node => node.textContent)";
+
 // What the page has become of it when the browser has told it.
 constexpr const char* kClass =
     "new Promise(done => setTimeout(() => done(document.documentElement.className), 100))";
@@ -274,6 +278,98 @@ TEST_F(ReportInBrowser, RunsAreDrawnOverEachOther) {
             "a, training 0.5a, validation 0.6b, training 0.65b, validation 0.78");
   browser_->click("#runs label:nth-child(2) input");
   EXPECT_EQ(text_of(concat(kLoss, " .legend")), "a, traininga, validation");
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
+// Validation sets are cut into groups of their own: bars of the same groups stand side by side, of
+// others each run has its picture.
+TEST_F(ReportInBrowser, BarsOfLengthsShareTheirGroups) {
+  const auto lengths = [](const std::string& groups) {
+    return R"({"step":50,"kind":"lengths","metric":"bleu","groups":[)" + groups + "]}\n";
+  };
+  write("b/samples.jsonl", lengths(R"({"from":1,"to":5,"sentences":20,"score":12.5})"));
+  open_report({"a", "b"});
+  EXPECT_EQ(browser_->value(kBars), nlohmann::json::parse(R"([
+      "a: BLEU 31.5 on 20 sentences of 1 to 5 words",
+      "b: BLEU 12.5 on 20 sentences of 1 to 5 words"])"));
+  write("b/samples.jsonl", lengths(R"({"from":1,"to":3,"sentences":7,"score":12.5},)"
+                                   R"({"from":4,"to":9,"sentences":8,"score":11.5})"));
+  open_report({"a", "b"});
+  EXPECT_EQ(browser_->value(kBars),
+            nlohmann::json::parse(R"(["BLEU 31.5 on 20 sentences of 1 to 5 words"])"));
+  EXPECT_THAT(text_of("#lengths svg"), HasSubstr("20 sent."));
+  browser_->value(
+      "(() => { const choice = document.querySelector('#lengths select'); "
+      "choice.value = 1; choice.dispatchEvent(new Event('change')); })()");
+  EXPECT_EQ(browser_->value(kBars), nlohmann::json::parse(R"([
+      "BLEU 12.5 on 7 sentences of 1 to 3 words", "BLEU 11.5 on 8 sentences of 4 to 9 words"])"));
+  EXPECT_THAT(text_of("#lengths svg"), HasSubstr("7 sent."));
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
+// Ten keys of the model and of the training differ, and more of the data, which are first in the
+// alphabet.
+TEST_F(ReportInBrowser, TheListOfRunsShowsTheTellingKeys) {
+  std::filesystem::copy(path("a"), path("c"), std::filesystem::copy_options::recursive);
+  for (const std::string run : {"a", "b"}) {
+    std::string config = "data:\n";
+    for (int i = 0; i < 9; ++i) config += concat("  key_", i, ": ", run, '\n');
+    config += "model:\n  hidden_size: " + run + "\ntraining:\n  learning_rate: " + run +
+              "\n  metric_for_best_model: bleu\n  optimizer: {name: " + run + "}\n";
+    write(run + "/config.yaml", config);
+  }
+  open_report({"a", "b", "c"});
+  EXPECT_THAT(text_of("#runs label:nth-child(1) .keys"),
+              testing::MatchesRegex("model.hidden_size=a +training.learning_rate=a +"
+                                    "training.optimizer.name=a +data.key_0=a .*and 4 more keys.*"));
+  // What it has not is told by what it has.
+  EXPECT_THAT(text_of("#runs label:nth-child(3) .keys"),
+              testing::MatchesRegex("training.learning_rate=1 +training.note=.*"));
+  EXPECT_THAT(text_of("#runs"), Not(HasSubstr("(not set)")));
+  // On a telephone each key has room for its words.
+  browser_->resize(400, 800);
+  browser_->value("new Promise(done => setTimeout(done, 100))");
+  EXPECT_GE(browser_->value("document.querySelector('#config th[scope=row]').clientWidth"), 130);
+  EXPECT_THAT(browser_->complaints(), IsEmpty());
+}
+
+// The colours and dashes of the marks, heard from a canvas that only notes them.
+TEST_F(ReportInBrowser, MarksHaveTheColourOfTheirRun) {
+  const std::string marks = R"((() => {
+      const seen = [], nothing = () => {}, chart = charts[0];
+      const context = {save: nothing, restore: nothing, beginPath: nothing, moveTo: nothing,
+                       lineTo: nothing, setLineDash(dash) { this.dash = dash; },
+                       stroke() { seen.push([this.strokeStyle, this.dash.join(' ')]); }};
+      chart.mark(context, chart.graph.getArea(), chart.graph, []);
+      const names = Object.fromEntries(['c0', 'c1', 'best', 'skip', 'resume'].map(
+          name => [colour(name), name]));
+      return seen.map(([style, dash]) => names[style] + ', ' + dash);
+  })())";
+  open_report({"a", "b"});
+  EXPECT_EQ(browser_->value(marks), nlohmann::json::parse(R"([
+      "c0, 9 3 2 3", "c0, 2 3", "c0, 5 4", "c1, 2 3", "c1, 5 4"])"));
+  EXPECT_THAT(text_of(".marks"), HasSubstr("in the colour of a run"));
+  open_report({"a"});
+  EXPECT_EQ(browser_->value(marks),
+            nlohmann::json::parse(R"(["resume, 9 3 2 3", "skip, 2 3", "best, 5 4"])"));
+}
+
+// A run of five seconds over its time.
+TEST_F(ReportInBrowser, AShortRunHasSecondsOnItsAxis) {
+  std::string metrics;
+  for (int step = 1; step <= 5; ++step) {
+    metrics += concat(R"({"step":)", step, R"(,"kind":"train","loss":)", 5. / step,
+                      R"(,"seconds":)", step, "}\n");
+  }
+  write("a/metrics.jsonl", metrics);
+  open_report({"a"});
+  browser_->click(".controls [data-value=hours]");
+  browser_->move_to(concat(kLoss, " .plot"), 0.97, 0.5);
+  EXPECT_EQ(text_of(concat(kLoss, " .at")), "5 s");
+  EXPECT_EQ(browser_->value("[...document.querySelectorAll('.dygraph-axis-label-x')].every("
+                            "node => /^[0-9] s$/.test(node.textContent))"),
+            true)
+      << browser_->value("document.querySelector('.plot').innerText");
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
