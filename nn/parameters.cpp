@@ -1,6 +1,8 @@
 #include "nn/parameters.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "core/allocator.h"
@@ -107,18 +109,46 @@ bool ParamStore::can_be_packed() const {
   return device_.is_cpu() && dtype_ == DType::kFloat32 && precision_ == Precision::kFull;
 }
 
+bool ParamStore::can_be_packed(WeightFormat format) const {
+  if (can_be_packed()) return true;
+  if (format == WeightFormat::kFloat32) return false;
+  fail(ErrorKind::kConfig, "[weights] ", name_of(format),
+       " needs a model of float32 on a CPU, got ", dtype_, " on ", device_, '.');
+}
+
+void ParamStore::pack(const WeightMatrix& matrix, size_t place, WeightFormat format) {
+  if (matrix.packed() || (format == WeightFormat::kFloat32 && !matrix.multiplies())) return;
+  parameters_[place].var = Var();
+  matrix.pack(format);
+}
+
 void ParamStore::pack(WeightFormat format) {
-  if (!can_be_packed()) {
-    if (format == WeightFormat::kFloat32) return;
-    fail(ErrorKind::kConfig, "[weights] ", name_of(format),
-         " needs a model of float32 on a CPU, got ", dtype_, " on ", device_, '.');
-  }
-  for (const auto& [matrix, place] : matrices_) {
-    if (matrix.packed() || (format == WeightFormat::kFloat32 && !matrix.multiplies())) continue;
-    parameters_[place].var = Var();
-    matrix.pack(format);
-  }
+  if (!can_be_packed(format)) return;
+  for (const auto& [matrix, place] : matrices_) pack(matrix, place, format);
   release_free_memory();
+}
+
+void ParamStore::load(const std::function<void(const Parameter&)>& read,
+                      std::optional<WeightFormat> format) {
+  const bool packs = format && can_be_packed(*format);
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.var.defined()) read(parameter);
+  }
+  // The largest first: the others fit where its values were.
+  auto matrices = matrices_;
+  std::ranges::stable_sort(matrices, std::greater<>(), [&](const auto& matrix) {
+    return parameters_[matrix.second].shape.numel();
+  });
+  for (const auto& [matrix, place] : matrices) {
+    Parameter& parameter = parameters_[place];
+    if (!parameter.var.defined()) {
+      parameter.var = Var::parameter(Tensor::empty(parameter.shape, dtype_, device_));
+      matrix.set(parameter.var);
+      read(parameter);
+    }
+    if (packs) pack(matrix, place, *format);
+  }
+  if (packs) release_free_memory();
 }
 
 PackedScope::PackedScope(const ParamStore& store) {
@@ -141,9 +171,21 @@ int64_t ParamStore::multiplied_bytes() const {
   return total;
 }
 
+Parameter& ParamStore::add(const std::string& name, const Shape& shape,
+                           const std::vector<InitRows>& init, DType dtype) {
+  check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
+  int64_t begin = 0;
+  for (const InitRows& part : init) begin += part.rows;
+  check(begin == rows_of(shape), "parameters", "'", name, "' has ", rows_of(shape), " rows, ",
+        begin, " of them start.");
+  index_[name] = parameters_.size();
+  parameters_.push_back({name, shape, dtype, Var()});
+  return parameters_.back();
+}
+
 Parameter& ParamStore::create(const std::string& name, const Shape& shape,
                               const std::vector<InitRows>& init, DType dtype) {
-  check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
+  Parameter& parameter = add(name, shape, init, dtype);
   const Tensor value = Tensor::empty(shape, dtype);
   const PhiloxKey key{seed_, 0, stream_of(name.data(), name.size())};
   const int64_t rows = rows_of(shape), row = rows > 0 ? value.numel() / rows : 0;
@@ -153,11 +195,8 @@ Parameter& ParamStore::create(const std::string& name, const Shape& shape,
       draw(part.init, key, begin * row, (begin + part.rows) * row, value);
     begin += part.rows;
   }
-  check(begin == rows, "parameters", "'", name, "' has ", rows, " rows, ", begin,
-        " of them start.");
-  index_[name] = parameters_.size();
-  parameters_.push_back({name, Var::parameter(value.to(device_))});
-  return parameters_.back();
+  parameter.var = Var::parameter(value.to(device_));
+  return parameter;
 }
 
 ParamScope ParamScope::operator/(std::string_view name) const {
@@ -176,7 +215,13 @@ Var ParamScope::create(std::string_view name, const Shape& shape,
 
 WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape,
                                        const std::vector<InitRows>& init) const {
-  const WeightMatrix matrix(create(name, shape, init));
+  WeightMatrix matrix;
+  if (store_->start_ == ParamStore::Start::kEmpty) {
+    store_->add((*this / name).prefix_, shape, init, dtype());
+    matrix = WeightMatrix(device(), dtype());
+  } else {
+    matrix = WeightMatrix(create(name, shape, init));
+  }
   store_->matrices_.emplace_back(matrix, store_->parameters_.size() - 1);
   return matrix;
 }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -79,7 +81,9 @@ struct MatrixInit {
 
 struct Parameter {
   std::string name;
-  Var var;
+  Shape shape;
+  DType dtype;
+  Var var;  ///< undefined while its matrix is packed, or has not been loaded yet
   /// False: state that forward passes write, like running statistics. It is saved, resumed and
   /// averaged with the others, but asks for no gradient, so an optimizer leaves it alone.
   bool trained = true;
@@ -92,7 +96,7 @@ class ParamStore {
   /// What parameters are before anybody writes to them.
   enum class Start {
     kDrawn,  ///< by their Init
-    kEmpty,  ///< uninitialised: for who loads them all
+    kEmpty,  ///< uninitialised, matrices that can be packed without memory: for load()
   };
   /// `precision` is that of the model's dense layers, `lora` says which of them have adapters.
   /// Throws Error(kConfig) when the device does not have the precision.
@@ -118,6 +122,11 @@ class ParamStore {
   Precision precision() const { return precision_; }
   const LoraOptions& lora() const { return lora_; }
 
+  /// Has every parameter read, and with a format packs it as pack(). A matrix takes memory when its
+  /// turn comes, and is packed before the next one does, so that the unpacked model is never in
+  /// memory as a whole.
+  void load(const std::function<void(const Parameter&)>& read,
+            std::optional<WeightFormat> format = {});
   /// Packs the matrices of create_matrix() for inference: int8 all of them, float32 those that
   /// layers multiply by. Their parameters have no values afterwards, and their memory is free. Of a
   /// model on a GPU, or of another type than float32, float32 packs nothing, and int8 throws
@@ -131,8 +140,14 @@ class ParamStore {
   friend class ParamScope;
   friend class PackedScope;
   bool can_be_packed() const;
+  // The same, and throws where the format needs it.
+  bool can_be_packed(WeightFormat format) const;
+  void pack(const WeightMatrix& matrix, size_t place, WeightFormat format);
   Parameter& create(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
                     DType dtype);
+  // As create() checks and registers it, without values.
+  Parameter& add(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
+                 DType dtype);
 
   uint64_t seed_;
   DType dtype_;

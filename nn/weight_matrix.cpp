@@ -48,9 +48,14 @@ void check_no_gradient(const Var& x, const Var& other) {
 WeightMatrix::WeightMatrix(const Var& var)
     : state_(std::make_shared<State>(var, nullptr, var.value().device(), var.dtype())) {}
 
+WeightMatrix::WeightMatrix(Device device, DType dtype)
+    : state_(std::make_shared<State>(Var(), nullptr, device, dtype)) {}
+
 const Var& WeightMatrix::var() const {
   check(defined() && state_->var.defined(), "weights", "expected a matrix with values, got ",
-        defined() ? "a packed one." : "none.");
+        !defined() ? "none."
+        : packed() ? "a packed one."
+                   : "one that is not loaded.");
   return state_->var;
 }
 
@@ -64,6 +69,8 @@ bool WeightMatrix::packed() const { return defined() && state_->packed != nullpt
 int64_t WeightMatrix::bytes() const {
   return packed() ? state_->packed->matrix.bytes() : state_->var.value().bytes();
 }
+
+void WeightMatrix::set(const Var& var) const { state_->var = var; }
 
 void WeightMatrix::pack(WeightFormat format) const {
   pack_values(format);

@@ -15,9 +15,11 @@ class WeightMatrix {
  public:
   WeightMatrix() = default;      ///< undefined
   WeightMatrix(const Var& var);  // NOLINT: matrices that others hold convert on purpose
+  /// Without a parameter until set().
+  WeightMatrix(Device device, DType dtype);
 
   bool defined() const { return state_ != nullptr; }
-  /// The parameter. Throws Error(kRuntime) where pack() has taken it.
+  /// The parameter. Throws Error(kRuntime) where pack() has taken it, and before set().
   const Var& var() const;
   operator const Var&() const { return var(); }  // NOLINT: it stands for its parameter
   const Tensor& value() const { return var().value(); }
@@ -48,6 +50,8 @@ class WeightMatrix {
   /// Says that a layer multiplies by it, which is what packing float32 is for.
   void will_multiply() const;
   bool multiplies() const;
+  /// Gives it its parameter.
+  void set(const Var& var) const;
   /// Packs a float32 matrix in host memory, and gives up the parameter here. To be called while no
   /// other thread uses it, as those below.
   void pack(WeightFormat format) const;

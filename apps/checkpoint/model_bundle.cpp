@@ -105,8 +105,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
   files.config.device = device;
   auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers),
                                               Precision::kFull, ParamStore::Start::kEmpty);
-  load_parameters(bundle->store, files.tensors);
-  if (format) bundle->store.pack(*format);
+  load_parameters(bundle->store, files.tensors, format);
   return bundle;
 }
 

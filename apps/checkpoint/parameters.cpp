@@ -1,18 +1,52 @@
 #include "apps/checkpoint/parameters.h"
 
 #include <unordered_set>
+#include <vector>
 
 #include "core/finite.h"
 
 namespace tapestry {
 namespace {
 
-NamedTensors tensors_of(const ParamStore& store) {
-  NamedTensors tensors;
-  for (const Parameter& parameter : store.parameters()) {
-    tensors.emplace_back(parameter.name, parameter.var.value());
+struct Target {
+  std::string name;
+  Shape shape;
+  DType dtype;
+};
+
+void check_targets(const TensorReader& source, const std::vector<Target>& targets, Types types) {
+  std::unordered_set<std::string> known;
+  for (const auto& [name, shape, dtype] : targets) {
+    known.insert(name);
+    const StoredTensor* const stored = source.find(name);
+    if (stored == nullptr) {
+      fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has no ", name, ", the model needs ",
+           shape, '.');
+    }
+    if (stored->shape != shape) {
+      fail(ErrorKind::kData, "[checkpoint] ", name, " is ", stored->shape, " in ", source.name(),
+           ", the model needs ", shape, '.');
+    }
+    const bool good =
+        types == Types::kSame ? as_dtype(stored->type) == dtype : fits(stored->type, dtype);
+    if (!good) {
+      fail(ErrorKind::kData, "[checkpoint] ", name, " is ", name_of(stored->type), " in ",
+           source.name(), ", the model needs ", dtype, '.');
+    }
   }
-  return tensors;
+  for (const StoredTensor& stored : source.tensors()) {
+    if (known.contains(stored.name)) continue;
+    fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has ", stored.name,
+         ", the model has no such parameter.");
+  }
+}
+
+void check_parameters(const TensorReader& source, const ParamStore& store) {
+  std::vector<Target> targets;
+  for (const Parameter& parameter : store.parameters()) {
+    targets.push_back({parameter.name, parameter.shape, parameter.dtype});
+  }
+  check_targets(source, targets, Types::kThatFit);
 }
 
 }  // namespace
@@ -27,36 +61,30 @@ void read_finite(const TensorReader& source, const std::string& name, const Tens
        flat.slice(*place, *place + 1).to_vector<double>().front(), " at element ", *place, '.');
 }
 
-void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types) {
-  std::unordered_set<std::string> known;
-  for (const auto& [name, target] : targets) {
-    known.insert(name);
-    const StoredTensor* const stored = source.find(name);
-    if (stored == nullptr) {
-      fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has no ", name, ", the model needs ",
-           target.shape(), '.');
-    }
-    if (stored->shape != target.shape()) {
-      fail(ErrorKind::kData, "[checkpoint] ", name, " is ", stored->shape, " in ", source.name(),
-           ", the model needs ", target.shape(), '.');
-    }
-    const bool good = types == Types::kSame ? as_dtype(stored->type) == target.dtype()
-                                            : fits(stored->type, target.dtype());
-    if (!good) {
-      fail(ErrorKind::kData, "[checkpoint] ", name, " is ", name_of(stored->type), " in ",
-           source.name(), ", the model needs ", target.dtype(), '.');
-    }
+void load_tensors(const TensorReader& source, const NamedTensors& tensors, Types types) {
+  std::vector<Target> targets;
+  for (const auto& [name, tensor] : tensors) {
+    targets.push_back({name, tensor.shape(), tensor.dtype()});
   }
-  for (const StoredTensor& stored : source.tensors()) {
-    if (known.contains(stored.name)) continue;
-    fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has ", stored.name,
-         ", the model has no such parameter.");
-  }
-  for (const auto& [name, target] : targets) read_finite(source, name, target);
+  check_targets(source, targets, types);
+  for (const auto& [name, tensor] : tensors) read_finite(source, name, tensor);
 }
 
 void load_parameters(const ParamStore& store, const TensorReader& source) {
-  load_tensors(source, tensors_of(store), Types::kThatFit);
+  check_parameters(source, store);
+  for (const Parameter& parameter : store.parameters()) {
+    read_finite(source, parameter.name, parameter.var.value());
+  }
+}
+
+void load_parameters(ParamStore& store, const TensorReader& source,
+                     std::optional<WeightFormat> format) {
+  check_parameters(source, store);
+  store.load(
+      [&](const Parameter& parameter) {
+        read_finite(source, parameter.name, parameter.var.value());
+      },
+      format);
 }
 
 std::string take_over_parameters(const ParamStore& store, const TensorReader& source) {

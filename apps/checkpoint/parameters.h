@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "apps/checkpoint/files.h"
@@ -28,6 +29,9 @@ void load_tensors(const TensorReader& source, const NamedTensors& targets, Types
 
 /// Likewise into all parameters of a model, of any type that fits.
 void load_parameters(const ParamStore& store, const TensorReader& source);
+/// Likewise as ParamStore::load().
+void load_parameters(ParamStore& store, const TensorReader& source,
+                     std::optional<WeightFormat> format);
 
 /// Reads the tensors whose name and shape a parameter has, for a model that differs in its head.
 /// Returns a sentence about what was taken and what was not. Throws Error(kData), naming the file,

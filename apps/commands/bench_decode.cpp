@@ -14,11 +14,13 @@
 #include "apps/commands/commands.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/translator.h"
+#include "core/allocator.h"
 #include "core/blas.h"
 #include "core/clock.h"
 #include "core/device_runtime.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "core/progress.h"
 #include "core/read_rate.h"
 #include "data/files.h"
 
@@ -62,6 +64,23 @@ struct Answerer {
   std::function<void(const SearchOptions&)> answer = {};  ///< all rows once
   int64_t read_bytes = 0;                  ///< of weights, for each token of one prompt
   std::shared_ptr<const void> model = {};  ///< whatever `answer` needs
+  int64_t held_bytes = 0;                  ///< of the model's memory
+  int64_t load_bytes = 0;                  ///< the most that loading took
+};
+
+// What is done meanwhile takes of a device's memory.
+class MemoryMeter {
+ public:
+  explicit MemoryMeter(Device device) : device_(device) {
+    reset_peak_bytes();
+    before_ = memory_of(device).bytes_in_use;
+  }
+  int64_t held() const { return memory_of(device_).bytes_in_use - before_; }
+  int64_t most() const { return memory_of(device_).peak_bytes - before_; }
+
+ private:
+  Device device_;
+  int64_t before_;
 };
 
 // Each thread searches some of them.
@@ -152,10 +171,22 @@ SearchOptions options_of(const SearchOptions& config, int64_t beams, const Decod
 }
 
 struct Timed {
-  const Answerer* answerer;
+  Answerer* answerer;
   SearchOptions options;
   std::vector<double> seconds = {};
+  int64_t peak_bytes = 0;  ///< of the model, and of what answers take besides
 };
+
+double answer_once(Timed& timed, Device device) {
+  const MemoryMeter memory(device);
+  const double start = steady_seconds();
+  timed.answerer->answer(timed.options);
+  synchronize(device);
+  const double seconds = steady_seconds() - start;
+  timed.peak_bytes = std::max(timed.peak_bytes, timed.answerer->held_bytes + memory.most());
+  timed.answerer->held_bytes += memory.held();  // what the first answers add to a model
+  return seconds;
+}
 
 Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gigabytes_per_s) {
   std::vector<double>& all = timed.seconds;
@@ -167,7 +198,9 @@ Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gi
                {"median_s", seconds},
                {"tokens_per_s", rows * steps / seconds},
                {"answers_per_s", rows / seconds},
-               {"ms_per_step", 1e3 * seconds / steps}};
+               {"ms_per_step", 1e3 * seconds / steps},
+               {"peak_memory_bytes", timed.peak_bytes}};
+  if (timed.answerer->load_bytes > 0) figures["load_memory_bytes"] = timed.answerer->load_bytes;
   if (gigabytes_per_s && shape.rows == 1 && timed.answerer->read_bytes > 0) {
     const auto bytes = static_cast<double>(timed.answerer->read_bytes);
     figures["weights_mb"] = 1e-6 * bytes;
@@ -178,16 +211,32 @@ Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gi
 
 void print(const Json& rows) {
   for (const Json& row : rows) {
-    fmt::print("{:<7} {}  {:>8.0f} tokens/s {:>8.1f} answers/s {:>8.3f} ms/step",
+    fmt::print("{:<7} {}  {:>8.0f} tokens/s {:>8.1f} answers/s {:>8.3f} ms/step  {:>6.0f} MB",
                row["weights"].get<std::string>(),
                row["beams"] == 1 ? "greedy " : fmt::format("beam {:<2}", row["beams"].get<int>()),
                row["tokens_per_s"].get<double>(), row["answers_per_s"].get<double>(),
-               row["ms_per_step"].get<double>());
+               row["ms_per_step"].get<double>(), 1e-6 * row["peak_memory_bytes"].get<double>());
+    if (row.contains("load_memory_bytes")) {
+      fmt::print(", {:.0f} MB to load", 1e-6 * row["load_memory_bytes"].get<double>());
+    }
     if (row.contains("share_of_bandwidth")) {
       fmt::print("  {:.3f} of reading {:.0f} MB for each token",
                  row["share_of_bandwidth"].get<double>(), row["weights_mb"].get<double>());
     }
     fmt::print("\n");
+  }
+}
+
+// So that what disturbs the machine disturbs all alike.
+void time_in_turn(const BenchArguments& arguments, Device device, std::vector<Timed>& all) {
+  const int64_t rounds = arguments.warmup_steps + arguments.steps;
+  Progress progress("timing", rounds * std::ssize(all), "searches");
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (Timed& timed : all) {
+      const double seconds = answer_once(timed, device);
+      if (round >= arguments.warmup_steps) timed.seconds.push_back(seconds);
+      progress.add();
+    }
   }
 }
 
@@ -208,7 +257,7 @@ int bench_decoding(const BenchArguments& arguments) {
     fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
          " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");
   }
-  set_num_threads(config.threads);
+  set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
   if (trained) config.device = "auto";
   const Device device = parse_device(config.device);
   const DecodeShape shape = shape_of(arguments, translates);
@@ -218,25 +267,20 @@ int bench_decoding(const BenchArguments& arguments) {
     if (format == WeightFormat::kInt8 &&
         (!device.is_cpu() || tensor_dtype(config, device) != DType::kFloat32))
       continue;
+    const MemoryMeter memory(device);
     answerers.push_back(trained ? trained_answerer(arguments, config, format, shape)
                                 : fresh_answerer(config, format, shape));
     answerers.back().weights = name_of(format);
+    answerers.back().held_bytes = memory.held();
+    if (trained) answerers.back().load_bytes = memory.most();
   }
   std::vector<Timed> all;
   const int64_t beams = arguments.beam_size.value_or(config.generation.num_beams);
-  for (const Answerer& answerer : answerers) {
+  for (Answerer& answerer : answerers) {
     all.push_back({&answerer, options_of(config.generation, 1, shape)});
     if (beams > 1) all.push_back({&answerer, options_of(config.generation, beams, shape)});
   }
-  // In turn, so that what disturbs the machine disturbs all alike.
-  for (int64_t round = -arguments.warmup_steps; round < arguments.steps; ++round) {
-    for (Timed& timed : all) {
-      const double start = steady_seconds();
-      timed.answerer->answer(timed.options);
-      synchronize(device);
-      if (round >= 0) timed.seconds.push_back(steady_seconds() - start);
-    }
-  }
+  time_in_turn(arguments, device, all);
   const std::optional<double> rate =
       device.is_cpu() ? std::optional(read_rate()) : std::optional<double>();
   Json figures{{"config", arguments.config},

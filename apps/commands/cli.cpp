@@ -207,10 +207,13 @@ void add_bench(CLI::App& app, Run& run, Ranks& ranks) {
                       "prompt, tokens of each answer");
   auto* decode = command->add_flag(
       "--decode", arguments->decode,
-      "greedy search and beam search, with float32 and int8 weights; of one prompt also the share "
-      "of what the memory's bandwidth allows");
+      "greedy search and beam search, with float32 and int8 weights, and their memory; of one "
+      "prompt also the share of what the memory's bandwidth allows");
   command->add_option("--beam-size", arguments->beam_size, "of --decode (default: the config's)")
       ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams))
+      ->needs(decode);
+  command->add_option("--threads", arguments->threads, "of --decode; 0: as the config says")
+      ->check(CLI::NonNegativeNumber)
       ->needs(decode);
   command->add_option("--steps", arguments->steps, "timed steps, or rounds of --decode")
       ->check(CLI::PositiveNumber)

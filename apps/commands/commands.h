@@ -190,6 +190,7 @@ struct BenchArguments {
   std::string json;                  ///< file to write, or empty
   bool decode = false;               ///< times answers instead of training; `config` may be a run
   std::optional<int64_t> beam_size;  ///< then: of the beam search; unset: the config's
+  int threads = 0;                   ///< then: 0: those of the config
 };
 
 int run_help(const HelpArguments& arguments);

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/run/trainer.h"
+#include "core/progress.h"
 
 namespace tapestry {
 namespace {
@@ -110,6 +112,8 @@ void Trainer::write_incident(const Launched& launched, const std::string& what) 
 }
 
 Replayed Trainer::replay(int64_t step) {
+  std::optional<Progress> progress;
+  if (ranks_.is_first()) progress.emplace("replaying", step - state_.step, "updates");
   const TrainingOptions& training = config_.training;
   // What a validation decides changes the rate of later updates.
   const bool validates = schedule_.type == ScheduleType::kReduceOnPlateau;
@@ -118,6 +122,7 @@ Replayed Trainer::replay(int64_t step) {
     ++state_.step;
     state_.position = task_.position();
     finish_update();
+    if (progress) progress->add();
     if (validates && training.eval_steps > 0 && state_.step % training.eval_steps == 0) validate();
   }
   optimizer_.count_figures();

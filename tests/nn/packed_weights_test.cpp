@@ -180,6 +180,62 @@ TEST(PackedWeights, TheParametersGiveUpTheirMemory) {
   EXPECT_TRUE(table.packed());
 }
 
+// A matrix takes memory when it is read, and gives it up before the next one is.
+TEST(PackedWeights, LoadingNeverHoldsTheWholeModelUnpacked) {
+  constexpr int64_t kSize = 512, kLayers = 16;
+  constexpr auto kOne = kSize * kSize * static_cast<int64_t>(sizeof(float));
+  const auto layers_of = [](ParamStore& store) {
+    std::vector<Linear> layers;
+    for (int64_t i = 0; i < kLayers; ++i) {
+      layers.emplace_back(Linear::Options{.in = kSize, .out = kSize}, store.root() / i);
+    }
+    return layers;
+  };
+  const Tensor x = uniform({3, kSize}, 9, -1, 1).to(DType::kFloat32);
+  for (const WeightFormat format : kWeightFormats) {
+    ParamStore drawn(1, DType::kFloat32);
+    const std::vector<Linear> expected = layers_of(drawn);
+    reset_peak_bytes();
+    const int64_t before = host_memory().bytes_in_use;
+    ParamStore store(1, DType::kFloat32, Device{}, Precision::kFull, {}, ParamStore::Start::kEmpty);
+    const std::vector<Linear> layers = layers_of(store);
+    EXPECT_THROW(static_cast<void>(layers[0].weight.value()), Error);
+    size_t read = 0;
+    store.load(
+        [&](const Parameter& parameter) {
+          parameter.var.value().copy_from(drawn.at(parameter.name).var.value());
+          ++read;
+        },
+        format);
+    EXPECT_EQ(read, store.parameters().size());
+    const int64_t peak = host_memory().peak_bytes - before;
+    const int64_t kept = format == WeightFormat::kInt8 ? kLayers * kOne / 4 : kLayers * kOne;
+    EXPECT_LT(peak, kept + 2 * kOne) << name_of(format);
+    drawn.pack(format);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      EXPECT_EQ(layers[i](x).value().to_vector<float>(), expected[i](x).value().to_vector<float>());
+    }
+  }
+}
+
+// Without a format, too, and of a type that is not packed.
+TEST(PackedWeights, ALoadedModelMayStayAsItIs) {
+  for (const DType type : {DType::kFloat32, DType::kFloat64}) {
+    ParamStore store(1, type, Device{}, Precision::kFull, {}, ParamStore::Start::kEmpty);
+    const Linear layer({.in = 4, .out = 3}, store.root());
+    const auto fill = [](const Parameter& parameter) { parameter.var.value().fill(2); };
+    if (type == DType::kFloat32) {
+      store.load(fill);
+    } else {
+      EXPECT_THROW(store.load(fill, WeightFormat::kInt8), Error);
+      store.load(fill, WeightFormat::kFloat32);
+    }
+    EXPECT_FALSE(layer.weight.packed());
+    const Tensor x = Tensor::full({1, 4}, 1, type);
+    EXPECT_EQ(layer(x).value().to_vector<double>(), std::vector<double>(3, 10));
+  }
+}
+
 // A search between two updates: what it packs are the values of that moment, and training goes on.
 TEST(PackedScopeTest, PacksTheValuesOfNowAndKeepsTheParameters) {
   SmallModel model(post_norm_options(), DType::kFloat32);

@@ -71,9 +71,37 @@ TEST_F(FiguresTest, BenchTimesAnswers) {
   }
   ASSERT_EQ(folder_.train("clm", "run"), 0) << folder_.messages();
   EXPECT_EQ(decoding("run --shape 1x4x5 --beam-size 3").size(), 4u);
+  for (const std::string model : {"run", "clm.yaml"}) {
+    decoding(model + " --threads 2 --shape 1x4x5");
+    EXPECT_EQ(Json::parse(read_file(folder_.path("figures"))).at("threads"), 2) << model;
+  }
   const auto outcome = folder_.run("bench --decode --shape 4x5 clm.yaml", "");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("--shape must be ANSWERSxREADxWRITTEN with --decode"));
+}
+
+// The weights are packed one after the other while they are read.
+TEST_F(FiguresTest, BenchSaysWhatAnswersTakeOfTheMemory) {
+  ASSERT_EQ(folder_.train("clm", "run",
+                          {"training.max_steps=1", "training.eval_steps=0", "model.hidden_size=256",
+                           "model.intermediate_size=1024", "model.num_hidden_layers=6"}),
+            0)
+      << folder_.messages();
+  const std::string out = folder_.output(
+      "bench --decode run --shape 1x4x5 --beam-size 1 --steps 1 --warmup-steps 0 --json figures");
+  const Json rows = Json::parse(read_file(folder_.path("figures"))).at("decoding");
+  ASSERT_EQ(rows.size(), 2u);
+  const double float32 = 1e6 * rows[0].at("weights_mb").get<double>();
+  const double int8 = 1e6 * rows[1].at("weights_mb").get<double>();
+  for (const Json& row : rows) {
+    const bool rounded = row.at("weights") == "int8";
+    const auto loading = row.at("load_memory_bytes").get<double>();
+    EXPECT_GT(loading, rounded ? int8 : float32);
+    EXPECT_LT(loading, rounded ? 0.5 * float32 : 1.25 * float32);
+    EXPECT_GT(row.at("peak_memory_bytes").get<double>(), rounded ? int8 : float32);
+    EXPECT_LT(row.at("peak_memory_bytes").get<double>(), 1.25 * (rounded ? int8 : float32) + 2e6);
+  }
+  EXPECT_THAT(out, AllOf(HasSubstr(" ms/step  "), HasSubstr(" MB to load")));
 }
 
 TEST_F(FiguresTest, InspectCountsTheStateOfTheOptimizer) {
