@@ -236,7 +236,7 @@ class Chart {
       if (curve.part !== 'valid' || !best) continue;
       const at = curve.x.step.indexOf(best.step);
       if (at < 0 || !isFinite(curve.y[at])) continue;
-      context.strokeStyle = colour('best');
+      context.strokeStyle = single ? colour('best') : colourOf(curve.run);
       context.lineWidth = 2;
       context.beginPath();
       context.arc(graph.toDomXCoord(curve.x[state.axis][at]), graph.toDomYCoord(curve.now[at]), 6, 0, 2 * Math.PI);
