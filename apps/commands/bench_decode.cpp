@@ -83,11 +83,6 @@ class MemoryMeter {
   int64_t before_;
 };
 
-// Each thread searches some of them.
-int64_t rows_of_a_thread(const DecodeShape& shape) {
-  return (shape.rows + num_threads() - 1) / num_threads();
-}
-
 Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& models, int64_t vocab,
                        PairRows around, const DecodeShape& shape) {
   Sentences sentences{.rows = std::move(around), .log_probabilities = false};
@@ -95,15 +90,15 @@ Answerer translator_of(std::shared_ptr<const void> owner, const PairModels& mode
   for (int64_t row = 0; row < shape.rows; ++row) {
     sentences.sources.push_back(synthetic_tokens(shape.read, row, vocab));
   }
-  const auto answer = [=, each = rows_of_a_thread(shape)](const SearchOptions& options) {
-    translate(models, sentences, options, each);
+  const auto answer = [=](const SearchOptions& options) {
+    translate(models, sentences, options, /*sentences_at_once=*/0);
   };
   return {.answer = answer, .model = std::move(owner)};
 }
 
 Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& model,
                       const ParamStore& store, const DecodeShape& shape) {
-  SearchTask task{.sentences = shape.rows, .sentences_at_once = rows_of_a_thread(shape)};
+  SearchTask task{.sentences = shape.rows};
   task.force_eos = task.log_probabilities = false;
   task.banned = {task.eos_id};
   for (int64_t row = 0; row < shape.rows; ++row) {
