@@ -63,6 +63,19 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
   EXPECT_FALSE(plan_memory(config_of("regression"), {}));
 }
 
+// They are in memory beside the parameters, and are more than the activations of a small batch.
+TEST_F(MemoryPlanTest, CountsTheWeightsThatAValidationPacks) {
+  for (const char* task : {"translation", "prompts"}) {
+    Config config = config_of(task, {"model.hidden_size=256", "model.intermediate_size=1024",
+                                     "training.batch_type=sentences", "training.batch_size=1"});
+    const std::optional<MemoryPlan> plan = plan_memory(config, stand_ins(config, no_note));
+    ASSERT_TRUE(plan) << task;
+    const int64_t state = plan->weights + plan->gradients + plan->optimizer + plan->averages;
+    ASSERT_LT(2 * plan->activations, plan->weights) << task;
+    EXPECT_GT(plan->tensors, state + 3 * plan->weights / 4) << task;
+  }
+}
+
 // Nothing of a model is ever there, so a plan of one that does not fit can be made.
 TEST_F(MemoryPlanTest, TakesNoMemoryItself) {
   const std::vector<std::string> large = {
