@@ -13,8 +13,8 @@ case "${1:-}" in
   test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin" ;;
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
-  lint) packages="$build clang-tidy-14" ;;
-  fuzz) packages="$build libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev" ;;
+  lint) packages="$build clang-tidy-16" ;;
+  fuzz) packages="$build libgtest-dev libgmock-dev libbenchmark-dev clang-19 libclang-rt-19-dev" ;;
   ci) packages="ccache chromium" ;;
   *) echo "usage: $0 build|test|quickstart|format|lint|fuzz|ci" >&2; exit 2 ;;
 esac

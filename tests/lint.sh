@@ -11,5 +11,5 @@ if [ $# -eq 0 ]; then
 fi
 # Kernels that are compiled once for each set of vector instructions are looked at once.
 printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 --quiet -p build/lint --extra-arg=-DHWY_COMPILE_ONLY_SCALAR 2>/dev/null
+  xargs -0 -n 1 -P "$(nproc)" clang-tidy-16 --quiet -p build/lint --extra-arg=-DHWY_COMPILE_ONLY_SCALAR 2>/dev/null
 echo "${#files[@]} files are clean."
