@@ -1,9 +1,10 @@
 #include "data/idx.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "core/error.h"
-#include "data/unpacked_file.h"
 
 namespace tapestry {
 namespace {
@@ -61,42 +62,57 @@ Header parse_header(const std::string& file, const std::string& path) {
 
 /// Appends what is there, up to `size` bytes in all.
 void read_to(UnpackedFile& file, std::string& bytes, size_t size) {
-  while (bytes.size() < size) {
-    const size_t before = bytes.size();
-    bytes.resize(std::min(size, before + kFileBufferBytes));
-    const size_t count =
-        file.read(bytes.data() + before, bytes.size() - before, UnpackedFile::kNoLine);
-    bytes.resize(before + count);
-    if (count == 0) return;
+  const size_t before = bytes.size();
+  bytes.resize(size);
+  size_t end = before;
+  while (end < size) {
+    const size_t count = file.read(bytes.data() + end, size - end, UnpackedFile::kNoLine);
+    if (count == 0) break;
+    end += count;
   }
+  bytes.resize(end);
 }
-
-constexpr size_t kLongestHeader = kMagicBytes + 4 * 255;
 
 }  // namespace
 
-IdxBytes read_idx_bytes(const std::string& path) {
-  UnpackedFile file(path);
-  IdxBytes idx;
-  read_to(file, idx.file, kLongestHeader);
-  Header header = parse_header(idx.file, path);
-  idx.sizes = std::move(header.sizes);
-  idx.header = header.bytes;
-  const auto all = idx.header + static_cast<size_t>(header.elements);
-  read_to(file, idx.file, all + 1);  // one byte more tells that there is more
-  if (idx.file.size() != all) {
-    fail(ErrorKind::kData, "[data] ", path, " must hold ", header.product,
-         " bytes behind its header of ", idx.header, ", got ",
-         idx.file.size() > all ? "more" : std::to_string(idx.file.size() - idx.header), '.');
+IdxFile::IdxFile(const std::string& path) : path_(path), file_(path) {
+  std::string bytes;
+  read_to(file_, bytes, kMagicBytes);
+  if (bytes.size() == kMagicBytes) {
+    read_to(file_, bytes, kMagicBytes + size_t{4} * static_cast<unsigned char>(bytes.back()));
   }
-  return idx;
+  Header header = parse_header(bytes, path);
+  sizes_ = std::move(header.sizes);
+  header_ = header.bytes;
+  elements_ = header.elements;
+  product_ = std::move(header.product);
 }
 
-std::vector<int64_t> read_idx_sizes(const std::string& path) {
-  UnpackedFile file(path);
-  std::string bytes;
-  read_to(file, bytes, kLongestHeader);
-  return parse_header(bytes, path).sizes;
+void IdxFile::append(int64_t begin, int64_t end, std::vector<uint8_t>& to) {
+  // What a header claims need not be in its file: memory is taken as bytes come, but for a file
+  // that can hold them all in one piece.
+  constexpr int64_t kMostUnpacked = 1032;  // of a byte of gzip
+  std::error_code none;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path_, none));
+  if (!none && end - begin <= bytes * kMostUnpacked) {
+    to.reserve(to.size() + static_cast<size_t>(end - begin));
+  }
+  std::vector<char> buffer(kFileBufferBytes);
+  int64_t place = 0;
+  // One byte more tells that there is more.
+  while (place <= elements_) {
+    const auto most = std::min<int64_t>(std::ssize(buffer), elements_ + 1 - place);
+    const auto count = static_cast<int64_t>(
+        file_.read(buffer.data(), static_cast<size_t>(most), UnpackedFile::kNoLine));
+    if (count == 0) break;
+    const int64_t first = std::clamp<int64_t>(begin - place, 0, count);
+    const int64_t last = std::clamp<int64_t>(end - place, first, count);
+    to.insert(to.end(), buffer.begin() + first, buffer.begin() + last);
+    place += count;
+  }
+  if (place == elements_) return;
+  fail(ErrorKind::kData, "[data] ", path_, " must hold ", product_, " bytes behind its header of ",
+       header_, ", got ", place > elements_ ? "more" : std::to_string(place), '.');
 }
 
 }  // namespace tapestry

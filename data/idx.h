@@ -4,27 +4,31 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "data/unpacked_file.h"
+
 namespace tapestry {
 
-struct IdxBytes {
-  std::vector<int64_t> sizes;
-  std::string file;   ///< the whole file, unpacked
-  size_t header = 0;  ///< bytes of the file before the elements
+/// A file, compressed or not, whose elements are unsigned bytes. Throws Error(kData), naming the
+/// file, if it is none.
+class IdxFile {
+ public:
+  explicit IdxFile(const std::string& path);
 
-  std::span<const uint8_t> elements() const {
-    return {reinterpret_cast<const uint8_t*>(file.data()) + header, file.size() - header};
-  }
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  /// Appends elements [begin, end). Reads to the end of the file, so it can be called once. Throws
+  /// Error(kData) if the file's length does not match its sizes.
+  void append(int64_t begin, int64_t end, std::vector<uint8_t>& to);
+
+ private:
+  std::string path_;
+  UnpackedFile file_;
+  std::vector<int64_t> sizes_;
+  std::string product_;  // of the sizes: "60000 x 28 x 28"
+  size_t header_ = 0;    // bytes
+  int64_t elements_ = 0;
 };
-
-/// Reads a file, compressed or not, whose elements are unsigned bytes. Throws Error(kData),
-/// naming the file, if it is no such file or its length does not match its sizes.
-IdxBytes read_idx_bytes(const std::string& path);
-
-/// The sizes only, of which the header tells. Throws likewise where that is wrong.
-std::vector<int64_t> read_idx_sizes(const std::string& path);
 
 }  // namespace tapestry

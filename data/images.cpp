@@ -64,13 +64,15 @@ void demand_size(const std::string& where, const ImageSize& got, ImageSize& expe
        '.');
 }
 
-IdxBytes read_idx_labels(const CorpusSpec& spec) {
-  IdxBytes idx = read_idx_bytes(spec.labels);
-  if (idx.sizes.size() != 1) {
+std::vector<uint8_t> read_idx_labels(const CorpusSpec& spec) {
+  IdxFile file(spec.labels);
+  if (file.sizes().size() != 1) {
     fail(ErrorKind::kData, "[data] labels ", spec.labels, " must have 1 axis, got ",
-         idx.sizes.size(), '.');
+         file.sizes().size(), '.');
   }
-  return idx;
+  std::vector<uint8_t> labels;
+  file.append(0, file.sizes().front(), labels);
+  return labels;
 }
 
 ImageSize idx_image_size(const std::string& path, const std::vector<int64_t>& sizes) {
@@ -83,23 +85,22 @@ ImageSize idx_image_size(const std::string& path, const std::vector<int64_t>& si
 }
 
 void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
-  const IdxBytes images = read_idx_bytes(spec.images), labels = read_idx_labels(spec);
-  const ImageSize size = idx_image_size(spec.images, images.sizes);
-  if (images.sizes[0] != labels.sizes[0]) {
-    fail(ErrorKind::kData, "[data] ", spec.images, " has ", images.sizes[0], " images, ",
-         spec.labels, " has ", labels.sizes[0], " labels.");
+  IdxFile images(spec.images);
+  const std::vector<uint8_t> labels = read_idx_labels(spec);
+  const ImageSize size = idx_image_size(spec.images, images.sizes());
+  const int64_t count = images.sizes().front();
+  if (count != std::ssize(labels)) {
+    fail(ErrorKind::kData, "[data] ", spec.images, " has ", count, " images, ", spec.labels,
+         " has ", labels.size(), " labels.");
   }
-  const Range range = range_of(spec, images.sizes[0]);
+  const Range range = range_of(spec, count);
   if (size.bytes() == 0) {
     fail(ErrorKind::kData, "[data] ", spec.images, " has images of ", size.str(), '.');
   }
   demand_size(spec.images, size, corpus.size);
-  const auto bytes =
-      images.elements().subspan(static_cast<size_t>(range.begin * size.bytes()),
-                                static_cast<size_t>((range.end - range.begin) * size.bytes()));
-  corpus.pixels.insert(corpus.pixels.end(), bytes.begin(), bytes.end());
+  images.append(range.begin * size.bytes(), range.end * size.bytes(), corpus.pixels);
   for (int64_t i = range.begin; i < range.end; ++i) {
-    const uint8_t label = labels.elements()[static_cast<size_t>(i)];
+    const uint8_t label = labels[static_cast<size_t>(i)];
     if (label >= corpus.label_names.size()) {
       fail(ErrorKind::kData, "[data] image ", i, " of ", spec.labels,
            " must have a label from 0 to ", corpus.label_names.size() - 1, ", got ", +label, '.');
@@ -128,8 +129,8 @@ std::vector<std::string> names_in(const std::vector<CorpusSpec>& specs) {
       for (const ListedImage& image : read_list(spec.images)) names.push_back(image.label);
       continue;
     }
-    const IdxBytes labels = read_idx_labels(spec);
-    for (const uint8_t label : labels.elements()) numbers = std::max(numbers, label + int64_t{1});
+    for (const uint8_t label : read_idx_labels(spec))
+      numbers = std::max(numbers, label + int64_t{1});
   }
   if (numbers > 0) names.clear();
   for (int64_t i = 0; i < numbers; ++i) names.push_back(std::to_string(i));
@@ -218,7 +219,14 @@ ImageSize size_of_first_image(const CorpusSpec& spec) {
     read_image(list.front().path, size);
     return size;
   }
-  return idx_image_size(spec.images, read_idx_sizes(spec.images));
+  return idx_image_size(spec.images, IdxFile(spec.images).sizes());
+}
+
+int64_t image_count(const CorpusSpec& spec) {
+  const auto all = spec.labels.empty() ? std::ssize(read_list(spec.images))
+                                       : IdxFile(spec.images).sizes().front();
+  const Range range = range_of(spec, all);
+  return range.end - range.begin;
 }
 
 ImageFormat format_of(const ImageCorpus& corpus) {
