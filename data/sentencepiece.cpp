@@ -36,7 +36,9 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     read_ids(name);
     mask_id_ = find_control(kMaskPiece);
-    for (int64_t i = 0; const auto id = find_control(sentinel_piece(i)); ++i) {
+    for (int64_t i = 0;; ++i) {
+      const auto id = find_control(sentinel_piece(i));
+      if (!id) break;
       sentinel_ids_.push_back(*id);
     }
     const SentencePieceModel model = SentencePieceModel::parse(bytes_, name);
@@ -213,18 +215,43 @@ class SentencePieceTokenizer : public Tokenizer {
   size_t longest_ = 0;                           // tokens of a text whose scores stay small
 };
 
-class VectorIterator : public sentencepiece::SentenceIterator {
+// Each line's memory is given back when the trainer has it.
+class ConsumedLines : public sentencepiece::SentenceIterator {
  public:
-  explicit VectorIterator(const std::vector<std::string>& lines) : lines_(lines) {}
+  explicit ConsumedLines(std::vector<std::string> lines) : lines_(std::move(lines)) {}
   bool done() const override { return next_ >= lines_.size(); }
-  void Next() override { ++next_; }
+  void Next() override { std::string().swap(lines_[next_++]); }
   const std::string& value() const override { return lines_[next_]; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  const std::vector<std::string>& lines_;
+  std::vector<std::string> lines_;
   size_t next_ = 0;
 };
+
+// Lines -> their different words, each with a tab and how often it comes: the trainer of BPE cuts
+// lines at white space and counts words itself, but keeps all lines until then. The same words give
+// the same model. False, and nothing is done, where a tab stays in a word: the rules of nmt_ make
+// it a space, others do not.
+bool count_words(std::vector<std::string>& lines, const std::string& normalization) {
+  const bool tab_is_space = normalization.starts_with("nmt_");
+  const auto has_tab = [](const std::string& line) { return line.find('\t') != std::string::npos; };
+  if (!tab_is_space && std::ranges::any_of(lines, has_tab)) return false;
+  std::unordered_map<std::string, int64_t> counts;
+  for (std::string& line : lines) {
+    for (size_t begin = 0, end = 0; begin < line.size(); begin = end + 1) {
+      end = std::min(line.find_first_of(" \t", begin), line.size());
+      if (end > begin) ++counts[line.substr(begin, end - begin)];
+    }
+    std::string().swap(line);
+  }
+  lines.clear();
+  while (!counts.empty()) {
+    auto word = counts.extract(counts.begin());
+    lines.push_back(std::move(word.key()) + '\t' + std::to_string(word.mapped()));
+  }
+  return true;
+}
 
 std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options) {
   std::string controls;
@@ -271,15 +298,18 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
 
 std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
                                                      const LineSource& lines, uint64_t seed) {
-  const std::vector<std::string> sample = training_lines(options, lines, seed);
+  std::vector<std::string> sample = training_lines(options, lines, seed);
+  std::unordered_map<std::string, std::string> arguments = trainer_arguments(options);
+  if (options.algorithm == "bpe" && count_words(sample, options.normalization)) {
+    arguments.emplace("input_format", "tsv");
+  }
   std::string model;
   {
     // The trainer uses process-wide state (its log level).
     static std::mutex mutex;
     std::lock_guard lock(mutex);
-    VectorIterator iterator(sample);
-    const auto status =
-        sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options), &iterator, &model);
+    ConsumedLines iterator(std::move(sample));
+    const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
     if (!status.ok()) fail_training(options, status.message());
   }
   return load_sentencepiece(model, "the trained model");

@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <gmock/gmock.h>
+#include <sentencepiece_trainer.h>
 
 #include <thread>
 
@@ -228,6 +229,51 @@ TEST_P(Pieces, EncodesFromSeveralThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
+struct Lines : sentencepiece::SentenceIterator {
+  explicit Lines(const std::vector<std::string>& all) : lines(all) {}
+  bool done() const override { return next == lines.size(); }
+  void Next() override { ++next; }
+  const std::string& value() const override { return lines[next]; }
+  sentencepiece::util::Status status() const override { return {}; }
+  const std::vector<std::string>& lines;
+  size_t next = 0;
+};
+
+// Its trainer of BPE gets the words and how often they come instead of the lines: white space of
+// every kind parts them as it does there.
+TEST(SentencePiece, LearnsFromCountedWordsAsFromLines) {
+  std::vector<std::string> lines = sentences(300, 3);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    constexpr const char* kBetween[] = {"  ",     " \u00A0", "\u3000 ", "\t",
+                                        "\u200B", " \u0308", "\r "};
+    lines[i] = kBetween[i % 7] + lines[i] + kBetween[(i + 1) % 7] + lines[(7 * i) % 300] + ' ';
+  }
+  for (const char* normalization : TokenizerOptions::kNormalizations) {
+    TokenizerOptions options = options_of("bpe", 150);
+    options.normalization = normalization;
+    const auto ours = train(options, lines);
+    std::string bytes;
+    Lines iterator(lines);
+    ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train(
+                    {{"model_type", "bpe"},
+                     {"vocab_size", "150"},
+                     {"character_coverage", concat(options.character_coverage)},
+                     {"byte_fallback", options.byte_fallback ? "true" : "false"},
+                     {"normalization_rule_name", normalization},
+                     {"pad_id", "0"},
+                     {"unk_id", "1"},
+                     {"bos_id", "2"},
+                     {"eos_id", "3"},
+                     {"minloglevel", "1000"}},
+                    &iterator, &bytes)
+                    .ok());
+    const auto theirs = load_tokenizer(bytes, "theirs");
+    for (int32_t id = 0; id < 150; ++id) {
+      EXPECT_EQ(ours->piece(id), theirs->piece(id)) << normalization << ' ' << id;
+    }
+  }
 }
 
 TEST(SentencePiece, ForeignBytesAreAnError) {
