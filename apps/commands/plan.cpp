@@ -107,9 +107,11 @@ int run_plan(const PlanArguments& arguments) {
   if (plan->averages > 0) row("averages", plan->averages);
   row("activations of the largest batch", plan->activations);
   row("tensors and scratch together", plan->tensors);
+  if (plan->data > 0) row("data in memory", plan->data);
   if (on_cpu) {
     row("program, libraries, their buffers", plan->resident + plan->buffers);
     row("most memory, a save included", plan->peak());
+    row("and tokens, mapped while there is room", plan->mapped);
   } else {
     fmt::print(
         "memory of the GPU: the figures above, in float32; its context, the workspaces of "

@@ -95,6 +95,7 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
 // A report that cannot be written must not change how a training ends.
 void tell_report(const std::string& folder, RunLog& log) {
   const std::string path = concat(folder, '/', kReportFile);
+  release_free_memory();  // the report takes its own
   try {
     write_report({folder}, path);
     log.info("report: " + path);

@@ -62,6 +62,7 @@ struct TaskKind {
   bool has_classes = false;                ///< reads data.labels
   bool has_questions = false;              ///< reads questions about contexts, in windows
   bool reads_points = false;               ///< examples are points, not texts: no tokenizer
+  bool validates_by_search = false;        ///< translates its validation set
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
   void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own

@@ -18,6 +18,7 @@
 #include "core/parallel.h"
 #include "core/progress.h"
 #include "core/shapes_only.h"
+#include "data/kept_bytes.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
 
@@ -144,6 +145,16 @@ bool can_recompute(const Config& config) {
   return config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
 }
 
+// The tokens of a part of the data: as an earlier start kept them, or about as many.
+int64_t mapped_bytes(const Config& config, const char* part,
+                     const std::vector<CorpusSpec>& corpora) {
+  const auto nothing = [](const std::string&) {};
+  const std::string kept = load_context(config, Report(nothing), part).cache;
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(kept, error));
+  return error ? token_file_bytes(corpora, config.tokenizer.type == "char") : bytes;
+}
+
 }  // namespace
 
 int64_t resident_bytes() { return own_bytes("VmRSS"); }
@@ -186,13 +197,18 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
   plan.cost.bytes +=
       static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does
-  const bool searches =
-      std::string_view(config.task->name) == "translation" || reads_prompts(config);
   std::optional<PackedScope> packed_weights;
+  const bool searches = config.task->validates_by_search || reads_prompts(config);
   if (searches && parse_device(given.device).is_cpu()) {
     packed_weights = packed_for_search(config, store);
   }
   plan.tensors = dry.resident_bytes();
+  const std::pair<const char*, const std::vector<CorpusSpec>*> parts[] = {
+      {"train", &config.data.train}, {"valid", &config.data.valid}, {"test", &config.data.test}};
+  for (const auto& [part, corpora] : parts) {
+    plan.data += kept_bytes(*corpora, config.data.image.size);
+    plan.mapped += mapped_bytes(config, part, *corpora);
+  }
   return plan;
 }
 
@@ -314,7 +330,7 @@ std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool
     if (plan.peak() < least) least = plan.peak(), least_choice = choice_text(choice);
     if (plan.peak() > *budget) continue;
     const auto more = [](double now, double before) { return 100 * (now / before - 1); };
-    const std::string text = fmt::format(
+    std::string text = fmt::format(
         "training.memory_budget {}: {}; the plan takes {} instead of {}, with {:.0f} % more "
         "products and {:.0f} % more traffic of memory",
         config.training.memory_budget, choice_text(choice), bytes_text(plan.peak()),

@@ -23,12 +23,16 @@ struct MemoryPlan {
   int64_t tensors = 0;      ///< all that tensors and kernels hold of the system, at the end
   int64_t resident = 0;     ///< of the program with its libraries, when it was planned
   int64_t buffers = 0;      ///< that libraries and the run will take besides
+  int64_t data = 0;         ///< corpora that are kept in memory
+  int64_t mapped = 0;       ///< tokens in a mapped file, whose pages the system takes back at need
   int64_t checkpoint = 0;   ///< on the disk
   UpdateCost cost;          ///< of an update whose batches are all as large as they may be
   /// What is resident at most. A save takes no more: tensors go from their memory into the file.
   int64_t peak() const { return still_needed() + resident; }
+  /// With what the tokens take while nobody needs the memory.
+  int64_t most_resident() const { return peak() + mapped; }
   /// What the process still has to take of the system for it.
-  int64_t still_needed() const { return tensors + buffers; }
+  int64_t still_needed() const { return tensors + buffers + data; }
 };
 
 /// Bytes of this process that are in memory.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "apps/checkpoint/bytes.h"
+#include "core/allocator.h"
 #include "data/scores/metrics.h"
 
 namespace tapestry {
@@ -51,6 +52,7 @@ TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, cons
   report(concat("tokenizer: ", options.path.empty() ? kind : options.path, ", ",
                 tokenizers.source->vocab_size(), " pieces",
                 tokenizers.shared() ? "" : " on the source side"));
+  release_free_memory();  // what learning took, before the corpora are encoded
   return tokenizers;
 }
 

@@ -3,8 +3,8 @@
 
     tests/bench/memory_plan.py build/release/apps/tapestry --updates 40 CONFIG [KEY=VALUE ...]
 
-The peak is the kernel's of a process of its own (VmHWM), of two starts of a run: the first one trains the
-tokenizer and encodes the corpora, which no later start does again.
+The peak is the kernel's of a process of its own (VmHWM), of two starts of a run, each planned before: the first
+one trains the tokenizer and encodes the corpora, which no later start does again.
 """
 import argparse
 import os
@@ -15,24 +15,24 @@ import tempfile
 def planned(tapestry, arguments):
     text = subprocess.run([tapestry, "plan", *arguments], check=True, capture_output=True, text=True).stdout
     rows = {line[:38].strip(): line[38:].split() for line in text.splitlines()}
-    return float(rows["most memory, a save included"][0]) * 1e6
+    names = ("most memory, a save included", "and tokens, mapped while there is room")
+    return sum(float(rows[name][0]) for name in names) * 1e6
 
 
-def measured(tapestry, arguments, updates):
-    """Of a first start with half of the updates, and of a second one with the rest."""
-    peaks = []
+def starts(tapestry, arguments, updates):
+    """Planned and taken, of a first start and of a second one that goes on."""
     with tempfile.TemporaryDirectory() as folder:
-        for steps in (updates // 2, updates):
-            command = [tapestry, "train", *arguments, f"output_dir={folder}/run", f"training.max_steps={steps}",
-                       "training.num_train_epochs=0"]
-            child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        for steps in (updates, 2 * updates):
+            settings = [*arguments, f"output_dir={folder}/run", f"training.max_steps={steps}",
+                        "training.num_train_epochs=0"]
+            plan = planned(tapestry, settings)
+            child = subprocess.Popen([tapestry, "train", *settings], stderr=subprocess.PIPE, text=True)
             messages = child.stderr.read()
             _, status, usage = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode != 0:
-                sys.exit(f"memory_plan.py: exit code {child.returncode} from {command}\n{messages}")
-            peaks.append(usage.ru_maxrss * 1024)
-    return peaks
+                sys.exit(f"memory_plan.py: exit code {child.returncode} from {settings}\n{messages}")
+            yield plan, usage.ru_maxrss * 1024
 
 
 def main():
@@ -41,10 +41,9 @@ def main():
     parser.add_argument("--updates", type=int, default=40)
     parser.add_argument("arguments", nargs="+", metavar="CONFIG [KEY=VALUE ...]")
     options = parser.parse_args()
-    plan = planned(options.tapestry, options.arguments)
-    peaks = measured(options.tapestry, options.arguments, options.updates)
-    starts = "  ".join(f"{peak / 1e6:6.0f} MB {100 * (plan / peak - 1):+5.1f} %" for peak in peaks)
-    print(f"{os.path.basename(options.arguments[0]):<26} planned {plan / 1e6:6.0f} MB, taken {starts}", flush=True)
+    text = "".join(f"  planned {plan / 1e6:4.0f} MB, taken {peak / 1e6:4.0f} MB: {100 * (plan / peak - 1):+5.1f} %"
+                   for plan, peak in starts(options.tapestry, options.arguments, options.updates))
+    print(f"{os.path.basename(options.arguments[0]):<24}{text}", flush=True)
 
 
 if __name__ == "__main__":
