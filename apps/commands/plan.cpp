@@ -91,6 +91,9 @@ int run_plan(const PlanArguments& arguments) {
   const bool on_cpu = parse_device(config.device).is_cpu();
   const TokenizerPair tokenizers =
       stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+  if (tokenizers.source && tokenizers.source->serialized().empty()) {
+    std::cerr << "note: what learning the tokenizer takes, at a first start, is not planned\n";
+  }
   const bool may_split = arguments.ranks == 1 && config.distributed.parts <= 1;
   if (const std::string chosen = keep_to_budget(config, tokenizers, may_split); !chosen.empty()) {
     std::cerr << "note: " << chosen << '\n';

@@ -37,8 +37,8 @@ int64_t own_bytes(const std::string& name) {
 }
 
 // What OpenBLAS packs factors into at most, a buffer for each thread; and log, tokenizer and
-// batches ahead of a small corpus, as they were measured.
-constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{5} << 20;
+// batches ahead, as they were measured.
+constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{2} << 20;
 
 int64_t bytes_of(const ParamStore& store) {
   int64_t bytes = 0;

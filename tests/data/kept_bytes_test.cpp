@@ -1,0 +1,70 @@
+// What a plan of memory says of data, against the data itself.
+#include "data/kept_bytes.h"
+
+#include <gmock/gmock.h>
+
+#include "data/questions.h"
+#include "tests/data/files.h"
+#include "tests/data/image_files.h"
+
+namespace tapestry {
+namespace {
+
+class KeptBytes : public testing::Test {
+ protected:
+  CorpusSpec text(const std::string& name, const std::string& content) const {
+    CorpusSpec spec;
+    spec.text = folder_.write(name, content);
+    return spec;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(KeptBytes, AreThePixelsOfImages) {
+  CorpusSpec spec;
+  spec.images = folder_.write("images", gzip(idx_file({100, 2, 3}, counting(600))));
+  std::vector<uint8_t> labels(100);
+  labels.back() = 1;
+  spec.labels = folder_.write("labels", idx_file({100}, labels));
+  spec.range_begin = 0.25;
+  const ImageCorpus corpus = load_images({spec});
+  EXPECT_EQ(kept_bytes({spec}, corpus.size), std::ssize(corpus.pixels));
+  EXPECT_EQ(corpus.pixels.capacity(), corpus.pixels.size());  // nothing was there twice
+  EXPECT_EQ(corpus.pixels.front(), 150);
+
+  CorpusSpec list;
+  list.images = folder_.write("list.tsv", "a\tone.png\n\nb\ttwo.png\n");
+  EXPECT_EQ(kept_bytes({list}, {.height = 5, .width = 4, .channels = 3}), 120);
+  EXPECT_EQ(kept_bytes({list}, {}), 0);  // of no size yet
+  list.images = folder_.path("missing.tsv");
+  EXPECT_EQ(kept_bytes({list}, corpus.size), 0);
+}
+
+TEST_F(KeptBytes, OfQuestionsAreSomeTimesTheirFile) {
+  const std::string line = R"({"question": "who", "context": "they", "answer": "they"})";
+  CorpusSpec spec;
+  spec.jsonl = folder_.write("a.jsonl", line);
+  spec.question_column = "question";
+  EXPECT_GT(kept_bytes({spec}, {}), 2 * std::ssize(line));
+  EXPECT_EQ(token_file_bytes({spec}, false), 0);  // not both
+  EXPECT_EQ(kept_bytes({text("t", "a text")}, {}), 0);
+}
+
+TEST_F(KeptBytes, OfTokensFollowTheText) {
+  const std::string content(4000, 'x');
+  CorpusSpec spec = text("t", content);
+  EXPECT_EQ(token_file_bytes({spec}, true), 16000);
+  EXPECT_EQ(token_file_bytes({spec, spec}, false), 8000);
+  spec.split = "valid";
+  EXPECT_EQ(token_file_bytes({spec}, true), 160);
+  spec.split = "all";
+  spec.documents = "file";
+  spec.range_end = 0.5;
+  EXPECT_EQ(token_file_bytes({spec}, true), 8000);
+  const std::string packed = gzip(content);
+  EXPECT_EQ(token_file_bytes({text("t.gz", packed)}, true), 12 * std::ssize(packed));
+  EXPECT_EQ(token_file_bytes({text("none", "")}, true), 0);
+}
+
+}  // namespace
+}  // namespace tapestry
