@@ -223,9 +223,15 @@ ImageSize size_of_first_image(const CorpusSpec& spec) {
 }
 
 int64_t image_count(const CorpusSpec& spec) {
-  const auto all = spec.labels.empty() ? std::ssize(read_list(spec.images))
-                                       : IdxFile(spec.images).sizes().front();
-  const Range range = range_of(spec, all);
+  int64_t count = 0;
+  if (spec.labels.empty()) {
+    count = std::ssize(read_list(spec.images));
+  } else {
+    const IdxFile file(spec.images);
+    idx_image_size(spec.images, file.sizes());  // there are sizes at all
+    count = file.sizes().front();
+  }
+  const Range range = range_of(spec, count);
   return range.end - range.begin;
 }
 

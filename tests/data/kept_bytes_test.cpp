@@ -31,6 +31,10 @@ TEST_F(KeptBytes, AreThePixelsOfImages) {
   EXPECT_EQ(kept_bytes({spec}, corpus.size), std::ssize(corpus.pixels));
   EXPECT_EQ(corpus.pixels.capacity(), corpus.pixels.size());  // nothing was there twice
   EXPECT_EQ(corpus.pixels.front(), 150);
+  spec.images = folder_.write("images", idx_file({1u << 30, 2, 3}, {1}));  // what it does not hold
+  EXPECT_LT(kept_bytes({spec}, corpus.size), 20000);
+  spec.images = folder_.write("images", idx_file({}, {1}));  // no axis, no number of images
+  EXPECT_EQ(kept_bytes({spec}, corpus.size), 0);
 
   CorpusSpec list;
   list.images = folder_.write("list.tsv", "a\tone.png\n\nb\ttwo.png\n");
