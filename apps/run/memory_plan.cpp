@@ -148,11 +148,13 @@ bool can_recompute(const Config& config) {
 // The tokens of a part of the data: as an earlier start kept them, or about as many.
 int64_t mapped_bytes(const Config& config, const char* part,
                      const std::vector<CorpusSpec>& corpora) {
+  const int64_t about = token_file_bytes(corpora, config.tokenizer.type == "char");
+  if (about == 0) return 0;
   const auto nothing = [](const std::string&) {};
-  const std::string kept = load_context(config, Report(nothing), part).cache;
   std::error_code error;
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(kept, error));
-  return error ? token_file_bytes(corpora, config.tokenizer.type == "char") : bytes;
+  const auto bytes = static_cast<int64_t>(
+      std::filesystem::file_size(load_context(config, Report(nothing), part).cache, error));
+  return error ? about : bytes;
 }
 
 }  // namespace
