@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "core/error.h"
 
@@ -91,10 +90,7 @@ IdxFile::IdxFile(const std::string& path) : path_(path), file_(path) {
 void IdxFile::append(int64_t begin, int64_t end, std::vector<uint8_t>& to) {
   // What a header claims need not be in its file: memory is taken as bytes come, but for a file
   // that can hold them all in one piece.
-  constexpr int64_t kMostUnpacked = 1032;  // of a byte of gzip
-  std::error_code none;
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path_, none));
-  if (!none && end - begin <= bytes * kMostUnpacked) {
+  if (end - begin <= likely_unpacked_bytes(path_, kMostOfGzip)) {
     to.reserve(to.size() + static_cast<size_t>(end - begin));
   }
   std::vector<char> buffer(kFileBufferBytes);

@@ -129,8 +129,9 @@ std::vector<std::string> names_in(const std::vector<CorpusSpec>& specs) {
       for (const ListedImage& image : read_list(spec.images)) names.push_back(image.label);
       continue;
     }
-    for (const uint8_t label : read_idx_labels(spec))
+    for (const uint8_t label : read_idx_labels(spec)) {
       numbers = std::max(numbers, label + int64_t{1});
+    }
   }
   if (numbers > 0) names.clear();
   for (int64_t i = 0; i < numbers; ++i) names.push_back(std::to_string(i));

@@ -1,42 +1,40 @@
 #include "data/kept_bytes.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include "core/error.h"
 #include "data/corpus_key.h"
-#include "data/decompress.h"
-#include "data/files.h"
 #include "data/image_size.h"
+#include "data/unpacked_file.h"
 
 namespace tapestry {
 namespace {
 
-// A token with its places takes 24 bytes and has four of text; what is left are the texts, read
-// once more, and a question's own fields.
-constexpr int64_t kOfAByteOfQuestions = 6;
-
-// Of text that gzip and the others make so small; a file that cannot be read has none.
+// Of text as gzip and the others pack it.
 constexpr int64_t kCompression = 3;
 
-int64_t text_bytes(const std::string& path) {
-  try {
-    BufferedFile file(path, FileKinds::kFiles);
-    file.read_ahead(CompressedFormat::kMagicBytes);
-    const bool compressed = find_compressed_format(file.bytes()) != nullptr;
-    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
-    return compressed ? kCompression * bytes : bytes;
-  } catch (const std::exception&) {
-    return 0;
-  }
+// A token with its places takes 24 bytes and has about four of text. The texts themselves and the
+// fields of a question make up for the names and quotes of a file that are not kept.
+constexpr int64_t kOfAByteOfQuestions = 6;
+
+int64_t question_bytes(const CorpusSpec& spec) {
+  const std::string& path = spec.squad.empty() ? spec.record_file().path : spec.squad;
+  return kOfAByteOfQuestions * likely_unpacked_bytes(path, kCompression);
 }
 
-// A header that claims more than its file can hold is for the reader to tell.
-int64_t most_unpacked(const CorpusSpec& spec) {
-  constexpr int64_t kMostOfAByte = 1032;  // of gzip
-  if (spec.labels.empty()) return std::numeric_limits<int64_t>::max();
-  return kMostOfAByte * static_cast<int64_t>(std::filesystem::file_size(spec.images));
+// 0 where the file cannot hold what its header claims: its reader reports that.
+int64_t pixel_bytes(const CorpusSpec& spec, const ImageSize& size) {
+  const int64_t most = likely_unpacked_bytes(spec.images, kMostOfGzip);
+  if (!size.known() || size.bytes() <= 0 || most == 0) return 0;
+  try {
+    const int64_t count = image_count(spec);
+    const bool is_list = spec.labels.empty();
+    const int64_t limit = is_list ? std::numeric_limits<int64_t>::max() / 4 : most;
+    return count > limit / size.bytes() ? 0 : count * size.bytes();
+  } catch (const Error&) {
+    return 0;
+  }
 }
 
 double share_of(const CorpusSpec& spec) {
@@ -50,30 +48,25 @@ double share_of(const CorpusSpec& spec) {
 int64_t kept_bytes(const std::vector<CorpusSpec>& specs, const ImageSize& size) {
   int64_t bytes = 0;
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() == CorpusSpec::Kind::kQuestions) {
-      bytes += kOfAByteOfQuestions *
-               text_bytes(spec.squad.empty() ? spec.record_file().path : spec.squad);
-    }
-    if (spec.kind() != CorpusSpec::Kind::kImages || !size.known()) continue;
-    try {
-      bytes += std::min(image_count(spec) * size.bytes(), most_unpacked(spec));
-    } catch (const std::exception&) {
-      // Who reads them tells.
-    }
+    if (spec.kind() == CorpusSpec::Kind::kQuestions) bytes += question_bytes(spec);
+    if (spec.kind() == CorpusSpec::Kind::kImages) bytes += pixel_bytes(spec, size);
   }
   return bytes;
 }
 
 int64_t token_file_bytes(const std::vector<CorpusSpec>& specs, bool characters) {
-  constexpr int64_t kTokenBytes = 4, kTextOfAPiece = 4;
+  constexpr int64_t kTokenBytes = 4, kTextOfAPiece = 4, kLongText = 1024;
   double bytes = 0;
   for (const CorpusSpec& spec : specs) {
     const auto kind = spec.kind();
     using enum CorpusSpec::Kind;
     if (kind == kImages || kind == kPoints || kind == kQuestions) continue;
+    double text = 0;
     for (const std::string& path : files_of({spec})) {
-      bytes += share_of(spec) * static_cast<double>(text_bytes(path));
+      text += share_of(spec) * static_cast<double>(likely_unpacked_bytes(path, kCompression));
     }
+    if (spec.limit > 0) text = std::min(text, static_cast<double>(spec.limit) * kLongText);
+    bytes += text;
   }
   return kTokenBytes * static_cast<int64_t>(bytes) / (characters ? 1 : kTextOfAPiece);
 }

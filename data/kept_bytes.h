@@ -9,12 +9,12 @@
 namespace tapestry {
 
 /// Bytes that stay in memory while these corpora are trained on: the pixels of images, exactly, and
-/// about what questions take with the places of their tokens. Tokens of other texts are in a mapped
-/// file. 0 for what cannot be opened.
+/// about what questions take with the places of their tokens. 0 for other texts, and for what
+/// cannot be read or only once.
 int64_t kept_bytes(const std::vector<CorpusSpec>& specs, const ImageSize& size);
 
-/// About what the tokens of texts take in the mapped file: four bytes for each character, or for
-/// each piece, of which four bytes of text make one. Lines that are dropped count, too.
+/// About what the tokens of texts take: four bytes each, and each byte of text is a character, or
+/// every four are a piece. Lines that are dropped count, too.
 int64_t token_file_bytes(const std::vector<CorpusSpec>& specs, bool characters);
 
 }  // namespace tapestry

@@ -231,12 +231,16 @@ class ConsumedLines : public sentencepiece::SentenceIterator {
 
 // Lines -> their different words, each with a tab and how often it comes: the trainer of BPE cuts
 // lines at white space and counts words itself, but keeps all lines until then. The same words give
-// the same model. False, and nothing is done, where a tab stays in a word: the rules of nmt_ make
-// it a space, others do not.
+// the same pieces. False, and nothing is done, where other lines than these words would reach it:
+// the rules of nmt_ make tabs and "\u2581" spaces, others leave them in words; and a line with
+// "\u2585", its sign for an unknown character, is skipped whole.
 bool count_words(std::vector<std::string>& lines, const std::string& normalization) {
-  const bool tab_is_space = normalization.starts_with("nmt_");
-  const auto has_tab = [](const std::string& line) { return line.find('\t') != std::string::npos; };
-  if (!tab_is_space && std::ranges::any_of(lines, has_tab)) return false;
+  const bool all_is_space = normalization.starts_with("nmt_");
+  const auto has = [&](const char* what) {
+    return std::ranges::any_of(
+        lines, [&](const std::string& line) { return line.find(what) != std::string::npos; });
+  };
+  if (has("\u2585") || (!all_is_space && (has("\t") || has("\u2581")))) return false;
   std::unordered_map<std::string, int64_t> counts;
   for (std::string& line : lines) {
     for (size_t begin = 0, end = 0; begin < line.size(); begin = end + 1) {
@@ -245,11 +249,13 @@ bool count_words(std::vector<std::string>& lines, const std::string& normalizati
     }
     std::string().swap(line);
   }
-  lines.clear();
+  std::vector<std::string>().swap(lines);
+  lines.reserve(counts.size());
   while (!counts.empty()) {
     auto word = counts.extract(counts.begin());
     lines.push_back(std::move(word.key()) + '\t' + std::to_string(word.mapped()));
   }
+  if (lines.empty()) fail(ErrorKind::kData, "[tokenizer] expected words to learn from, got none.");
   return true;
 }
 

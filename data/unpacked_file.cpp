@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "core/error.h"
 
@@ -74,6 +75,20 @@ bool UnpackedFile::start_stream(int64_t line) {
 void UnpackedFile::fail_compressed(int64_t line, const std::string& what) const {
   fail_file(file_.path(), concat(what, " at compressed byte ", file_.consumed(),
                                  line == kNoLine ? "" : concat(", after line ", line), '.'));
+}
+
+int64_t likely_unpacked_bytes(const std::string& path, int64_t factor) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return 0;
+  try {
+    BufferedFile file(path);
+    file.read_ahead(CompressedFormat::kMagicBytes);
+    const bool compressed = find_compressed_format(file.bytes()) != nullptr;
+    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+    return compressed ? factor * bytes : bytes;
+  } catch (const std::exception&) {
+    return 0;
+  }
 }
 
 std::string read_unpacked(const std::string& path, int64_t most) {

@@ -35,6 +35,11 @@ class UnpackedFile {
   bool inside_stream_ = false;
 };
 
+/// The bytes of a file, times `factor` where it is compressed. 0 for what cannot be read, and for
+/// what is no regular file: that is not opened.
+int64_t likely_unpacked_bytes(const std::string& path, int64_t factor);
+constexpr int64_t kMostOfGzip = 1032;  ///< bytes that a byte of gzip unpacks to
+
 /// All bytes of a file, unpacked where it is compressed. Throws as UnpackedFile does, and where
 /// there are more than `most`: a small file can unpack to more than memory holds.
 constexpr int64_t kMostUnpackedBytes = int64_t{1} << 29;

@@ -110,15 +110,16 @@ int run_plan(const PlanArguments& arguments) {
   if (plan->averages > 0) row("averages", plan->averages);
   row("activations of the largest batch", plan->activations);
   row("tensors and scratch together", plan->tensors);
-  if (plan->data > 0) row("data in memory", plan->data);
+  if (plan->data > 0) row(on_cpu ? "data in memory" : "data in the host's memory", plan->data);
   if (on_cpu) {
     row("program, libraries, their buffers", plan->resident + plan->buffers);
     row("most memory, a save included", plan->peak());
     row("and tokens, mapped while there is room", plan->mapped);
   } else {
     fmt::print(
-        "memory of the GPU: the figures above, in float32; its context, the workspaces of "
-        "its libraries and CUDA graphs come on top, and bfloat16 halves activations\n");
+        "memory of the GPU: the figures above but the host's, in float32; its context, the "
+        "workspaces of its libraries and CUDA graphs come on top, and bfloat16 halves "
+        "activations\n");
   }
   row("a checkpoint on the disk", plan->checkpoint);
   row("disk of the run, at most", disk_of(config, *plan));

@@ -145,23 +145,29 @@ bool can_recompute(const Config& config) {
   return config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
 }
 
-// The tokens of a part of the data: as an earlier start kept them, or about as many.
-int64_t mapped_bytes(const Config& config, const char* part,
-                     const std::vector<CorpusSpec>& corpora) {
-  const int64_t about = token_file_bytes(corpora, config.tokenizer.type == "char");
-  if (about == 0) return 0;
+// Sets what the corpora take: tokens are as many as an earlier start kept, or about as many.
+void add_data(const Config& config, MemoryPlan& plan) {
+  const std::pair<const char*, const std::vector<CorpusSpec>*> parts[] = {
+      {"train", &config.data.train}, {"valid", &config.data.valid}, {"test", &config.data.test}};
   const auto nothing = [](const std::string&) {};
-  std::error_code error;
-  const auto bytes = static_cast<int64_t>(
-      std::filesystem::file_size(load_context(config, Report(nothing), part).cache, error));
-  return error ? about : bytes;
+  for (const auto& [part, corpora] : parts) {
+    plan.data += kept_bytes(*corpora, config.data.image.size);
+    const int64_t tokens = token_file_bytes(*corpora, config.tokenizer.type == "char");
+    const std::string file = load_context(config, Report(nothing), part).cache;
+    std::error_code error;
+    const auto kept = static_cast<int64_t>(std::filesystem::file_size(file, error));
+    (file.empty() ? plan.data : plan.mapped) += tokens > 0 && !error ? kept : tokens;
+  }
 }
 
 }  // namespace
 
 int64_t resident_bytes() { return own_bytes("VmRSS"); }
 
-std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& tokenizers,
+namespace {
+
+// All but what the corpora take.
+std::optional<MemoryPlan> plan_update(const Config& given, const TokenizerPair& tokenizers,
                                       int64_t resident) {
   const Progress progress("planning the memory");
   Config config = given;
@@ -205,12 +211,15 @@ std::optional<MemoryPlan> plan_memory(const Config& given, const TokenizerPair& 
     packed_weights = packed_for_search(config, store);
   }
   plan.tensors = dry.resident_bytes();
-  const std::pair<const char*, const std::vector<CorpusSpec>*> parts[] = {
-      {"train", &config.data.train}, {"valid", &config.data.valid}, {"test", &config.data.test}};
-  for (const auto& [part, corpora] : parts) {
-    plan.data += kept_bytes(*corpora, config.data.image.size);
-    plan.mapped += mapped_bytes(config, part, *corpora);
-  }
+  return plan;
+}
+
+}  // namespace
+
+std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers,
+                                      int64_t resident) {
+  std::optional<MemoryPlan> plan = plan_update(config, tokenizers, resident);
+  if (plan) add_data(config, *plan);
   return plan;
 }
 
@@ -226,8 +235,11 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
                              const FreeMemory& free) {
   constexpr int kMostHalvings = 10;
   std::vector<Remedy> found;
+  MemoryPlan data;  // no remedy changes it
+  add_data(config, data);
   const auto fits = [&](const Config& changed, const std::string& change) {
-    const std::optional<MemoryPlan> plan = plan_memory(changed, tokenizers);
+    std::optional<MemoryPlan> plan = plan_update(changed, tokenizers, resident_bytes());
+    if (plan) plan->data = data.data;
     found.push_back({change, plan ? plan->still_needed() : 0});
     return plan && plan->still_needed() <= free.bytes;
   };
@@ -273,9 +285,11 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
         concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
   }
   const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
+  // Of images alone it is known what they take.
+  const int64_t known = plan->still_needed() - (reads_images(config) ? 0 : plan->data);
   return MemoryShortage{concat("[plan] the training needs ", bytes_text(plan->still_needed()), ", ",
                                bytes_text(free.bytes), " are free on ", free.limit, others, '.'),
-                        knows_batches(config) || fixed > free.bytes};
+                        (knows_batches(config) && known > free.bytes) || fixed > free.bytes};
 }
 
 namespace {
@@ -328,7 +342,8 @@ std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool
   int64_t least = plain->peak();
   std::string least_choice;
   for (const Config& choice : choices(config, may_split)) {
-    const MemoryPlan plan = *plan_memory(choice, tokenizers, resident);
+    MemoryPlan plan = *plan_update(choice, tokenizers, resident);
+    plan.data = plain->data;
     if (plan.peak() < least) least = plan.peak(), least_choice = choice_text(choice);
     if (plan.peak() > *budget) continue;
     const auto more = [](double now, double before) { return 100 * (now / before - 1); };

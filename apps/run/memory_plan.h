@@ -23,14 +23,12 @@ struct MemoryPlan {
   int64_t tensors = 0;      ///< all that tensors and kernels hold of the system, at the end
   int64_t resident = 0;     ///< of the program with its libraries, when it was planned
   int64_t buffers = 0;      ///< that libraries and the run will take besides
-  int64_t data = 0;         ///< corpora that are kept in memory
+  int64_t data = 0;         ///< corpora that are kept in memory, about
   int64_t mapped = 0;       ///< tokens in a mapped file, whose pages the system takes back at need
   int64_t checkpoint = 0;   ///< on the disk
   UpdateCost cost;          ///< of an update whose batches are all as large as they may be
   /// What is resident at most. A save takes no more: tensors go from their memory into the file.
   int64_t peak() const { return still_needed() + resident; }
-  /// With what the tokens take while nobody needs the memory.
-  int64_t most_resident() const { return peak() + mapped; }
   /// What the process still has to take of the system for it.
   int64_t still_needed() const { return tensors + buffers + data; }
 };
@@ -67,7 +65,8 @@ struct MemoryShortage {
   /// "[plan] ... needs 9.7 GB, 0.6 GB are free; training.recompute=true needs 4.1 GB"
   std::string text;
   /// The batches are as large as the plan has them, or nothing fits even without them. Batches of
-  /// so many sentences are planned as if all were as long as they may be.
+  /// so many sentences are planned as if all were as long as they may be, and texts that are kept
+  /// in memory are only estimated.
   bool certain = true;
 };
 /// Nothing where it fits, and for a training on a GPU.

@@ -1,7 +1,10 @@
 // What a plan of memory says of data, against the data itself.
 #include "data/kept_bytes.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "data/questions.h"
 #include "tests/data/files.h"
@@ -32,7 +35,8 @@ TEST_F(KeptBytes, AreThePixelsOfImages) {
   EXPECT_EQ(corpus.pixels.capacity(), corpus.pixels.size());  // nothing was there twice
   EXPECT_EQ(corpus.pixels.front(), 150);
   spec.images = folder_.write("images", idx_file({1u << 30, 2, 3}, {1}));  // what it does not hold
-  EXPECT_LT(kept_bytes({spec}, corpus.size), 20000);
+  EXPECT_EQ(kept_bytes({spec}, corpus.size), 0);
+  EXPECT_EQ(kept_bytes({spec}, {.height = 7, .width = 0, .channels = 3}), 0);
   spec.images = folder_.write("images", idx_file({}, {1}));  // no axis, no number of images
   EXPECT_EQ(kept_bytes({spec}, corpus.size), 0);
 
@@ -68,6 +72,24 @@ TEST_F(KeptBytes, OfTokensFollowTheText) {
   const std::string packed = gzip(content);
   EXPECT_EQ(token_file_bytes({text("t.gz", packed)}, true), 12 * std::ssize(packed));
   EXPECT_EQ(token_file_bytes({text("none", "")}, true), 0);
+  CorpusSpec few = text("t", std::string(100000, 'x'));
+  few.limit = 1;
+  EXPECT_LT(token_file_bytes({few}, true), 10000);
+}
+
+// Who opens a pipe and goes away takes what its writer has to say.
+TEST_F(KeptBytes, LeavesPipesAlone) {
+  const std::string pipe = folder_.path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int held = open(pipe.c_str(), O_RDWR);  // so that it can be opened and written
+  ASSERT_EQ(write(held, "a\tone.png\n", 10), 10);
+  CorpusSpec list, words, questions, idx;
+  list.images = words.text = questions.squad = idx.images = idx.labels = pipe;
+  EXPECT_EQ(kept_bytes({list, idx, questions}, {.height = 5, .width = 4, .channels = 3}), 0);
+  EXPECT_EQ(token_file_bytes({words}, false), 0);
+  char left[10];
+  EXPECT_EQ(read(held, left, sizeof left), 10);
+  close(held);
 }
 
 }  // namespace

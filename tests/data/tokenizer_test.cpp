@@ -241,39 +241,56 @@ struct Lines : sentencepiece::SentenceIterator {
   size_t next = 0;
 };
 
-// Its trainer of BPE gets the words and how often they come instead of the lines: white space of
-// every kind parts them as it does there.
+// Its trainer of BPE gets the words and how often they come instead of the lines, where that is the
+// same: white space of every kind parts them as it does there.
 TEST(SentencePiece, LearnsFromCountedWordsAsFromLines) {
-  std::vector<std::string> lines = sentences(300, 3);
-  for (size_t i = 0; i < lines.size(); ++i) {
-    constexpr const char* kBetween[] = {"  ",     " \u00A0", "\u3000 ", "\t",
-                                        "\u200B", " \u0308", "\r "};
-    lines[i] = kBetween[i % 7] + lines[i] + kBetween[(i + 1) % 7] + lines[(7 * i) % 300] + ' ';
-  }
-  for (const char* normalization : TokenizerOptions::kNormalizations) {
-    TokenizerOptions options = options_of("bpe", 150);
-    options.normalization = normalization;
-    const auto ours = train(options, lines);
-    std::string bytes;
-    Lines iterator(lines);
-    ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train(
-                    {{"model_type", "bpe"},
-                     {"vocab_size", "150"},
-                     {"character_coverage", concat(options.character_coverage)},
-                     {"byte_fallback", options.byte_fallback ? "true" : "false"},
-                     {"normalization_rule_name", normalization},
-                     {"pad_id", "0"},
-                     {"unk_id", "1"},
-                     {"bos_id", "2"},
-                     {"eos_id", "3"},
-                     {"minloglevel", "1000"}},
-                    &iterator, &bytes)
-                    .ok());
-    const auto theirs = load_tokenizer(bytes, "theirs");
-    for (int32_t id = 0; id < 150; ++id) {
-      EXPECT_EQ(ours->piece(id), theirs->piece(id)) << normalization << ' ' << id;
+  const std::vector<std::string> spaces = {"  ",      " \u00A0", "\u3000 ", "\u200B",
+                                           " \u0308", "\r ",     " <s> "};
+  std::vector<std::string> with_tabs = spaces, with_signs = spaces, with_unknown = spaces;
+  with_tabs.push_back("\t");
+  with_signs.push_back("\u2581 ");
+  with_unknown.push_back("\u2585");
+  for (const auto& between : {spaces, with_tabs, with_signs, with_unknown}) {
+    std::vector<std::string> lines = sentences(300, 3);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const size_t kinds = between.size();
+      lines[i] =
+          between[i % kinds] + lines[i] + between[(i + 1) % kinds] + lines[(7 * i) % 300] + ' ';
+    }
+    for (const char* normalization : TokenizerOptions::kNormalizations) {
+      TokenizerOptions options = options_of("bpe", 150);
+      options.normalization = normalization;
+      const auto ours = train(options, lines);
+      std::string bytes;
+      Lines iterator(lines);
+      ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train(
+                      {{"model_type", "bpe"},
+                       {"vocab_size", "150"},
+                       {"character_coverage", concat(options.character_coverage)},
+                       {"byte_fallback", options.byte_fallback ? "true" : "false"},
+                       {"normalization_rule_name", normalization},
+                       {"pad_id", "0"},
+                       {"unk_id", "1"},
+                       {"bos_id", "2"},
+                       {"eos_id", "3"},
+                       {"minloglevel", "1000"}},
+                      &iterator, &bytes)
+                      .ok());
+      const auto theirs = load_tokenizer(bytes, "theirs");
+      for (int32_t id = 0; id < 150; ++id) {
+        EXPECT_EQ(ours->piece(id), theirs->piece(id))
+            << between.back() << normalization << ' ' << id;
+      }
     }
   }
+}
+
+TEST(SentencePiece, BlankLinesTeachNothing) {
+  EXPECT_THAT(error_of(ErrorKind::kData,
+                       [] {
+                         train(options_of("bpe", 50), {"  ", " \t "});
+                       }),
+              HasSubstr("[tokenizer] expected words to learn from, got none."));
 }
 
 TEST(SentencePiece, ForeignBytesAreAnError) {
