@@ -151,10 +151,10 @@ TEST_F(FilterTest, ATerminalShowsHowFarItIs) {
     return text;
   };
   const std::string bar = shown("--output answers");
-  EXPECT_THAT(bar, HasSubstr("30  lines  "));
+  EXPECT_THAT(bar, testing::ContainsRegex("[0-9]+  lines  "));  // 30, where nothing else is at work
   EXPECT_TRUE(bar.ends_with("\r\033[K")) << "what is left of it is cleared";
   EXPECT_EQ(lines_of(read_file(folder_.path("answers"))).size(), 30u);
-  EXPECT_THAT(shown(""), testing::Not(HasSubstr("30  lines  ")));
+  EXPECT_THAT(shown(""), testing::Not(HasSubstr("  lines  ")));
 }
 
 TEST_F(FilterTest, ClassifyNamesTheBestClasses) {
