@@ -156,7 +156,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
 
   if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
-  release_free_memory();  // a tokenizer that was trained here leaves much of it
+  release_free_memory();  // what encoding the data took
   // With what the task found in the data: classes, the format of images.
   if (folder) {
     folder->write("config.yaml",

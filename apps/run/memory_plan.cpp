@@ -145,19 +145,25 @@ bool can_recompute(const Config& config) {
   return config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
 }
 
-// Sets what the corpora take: tokens are as many as an earlier start kept, or about as many.
-void add_data(const Config& config, MemoryPlan& plan) {
-  const std::pair<const char*, const std::vector<CorpusSpec>*> parts[] = {
-      {"train", &config.data.train}, {"valid", &config.data.valid}, {"test", &config.data.test}};
-  const auto nothing = [](const std::string&) {};
-  for (const auto& [part, corpora] : parts) {
-    plan.data += kept_bytes(*corpora, config.data.image.size);
-    const int64_t tokens = token_file_bytes(*corpora, config.tokenizer.type == "char");
-    const std::string file = load_context(config, Report(nothing), part).cache;
+struct DataBytes {
+  int64_t kept = 0, mapped = 0;  // as in MemoryPlan
+};
+
+// Tokens are as many as an earlier start kept, or about as many as there is text.
+DataBytes bytes_of_data(const Config& config) {
+  DataBytes bytes;
+  const auto add = [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+    bytes.kept += kept_bytes(corpora, config.data.image.size);
+    const int64_t tokens = token_file_bytes(corpora, config.tokenizer.type == "char");
     std::error_code error;
-    const auto kept = static_cast<int64_t>(std::filesystem::file_size(file, error));
-    (file.empty() ? plan.data : plan.mapped) += tokens > 0 && !error ? kept : tokens;
-  }
+    const auto before = static_cast<int64_t>(std::filesystem::file_size(context.cache, error));
+    (context.cache.empty() ? bytes.kept : bytes.mapped) += tokens > 0 && !error ? before : tokens;
+  };
+  const Report nothing([](const std::string&) {});
+  add(config.data.train, load_context(config, nothing, "train"));
+  for (const HeldOut set : kHeldOut)
+    add(corpora_of(config, set), load_context(config, nothing, set));
+  return bytes;
 }
 
 }  // namespace
@@ -166,9 +172,9 @@ int64_t resident_bytes() { return own_bytes("VmRSS"); }
 
 namespace {
 
-// All but what the corpora take.
-std::optional<MemoryPlan> plan_update(const Config& given, const TokenizerPair& tokenizers,
-                                      int64_t resident) {
+// `data` is the same however an update is computed, and takes files to know.
+std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& given,
+                                    const TokenizerPair& tokenizers, int64_t resident) {
   const Progress progress("planning the memory");
   Config config = given;
   config.device = "cpu";
@@ -176,6 +182,8 @@ std::optional<MemoryPlan> plan_update(const Config& given, const TokenizerPair& 
   if (dry_training == nullptr) return std::nullopt;
   MemoryPlan plan;
   plan.resident = resident;
+  plan.data = data.kept;
+  plan.mapped = data.mapped;
   const ShapesOnly dry;
   const DryTraining training = dry_training(config, tokenizers);
   const ParamStore& store = *training.store;
@@ -218,9 +226,7 @@ std::optional<MemoryPlan> plan_update(const Config& given, const TokenizerPair& 
 
 std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers,
                                       int64_t resident) {
-  std::optional<MemoryPlan> plan = plan_update(config, tokenizers, resident);
-  if (plan) add_data(config, *plan);
-  return plan;
+  return plan_with(bytes_of_data(config), config, tokenizers, resident);
 }
 
 FreeMemory free_memory() {
@@ -235,11 +241,10 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
                              const FreeMemory& free) {
   constexpr int kMostHalvings = 10;
   std::vector<Remedy> found;
-  MemoryPlan data;  // no remedy changes it
-  add_data(config, data);
+  const DataBytes data = bytes_of_data(config);
+  const int64_t resident = resident_bytes();
   const auto fits = [&](const Config& changed, const std::string& change) {
-    std::optional<MemoryPlan> plan = plan_update(changed, tokenizers, resident_bytes());
-    if (plan) plan->data = data.data;
+    const std::optional<MemoryPlan> plan = plan_with(data, changed, tokenizers, resident);
     found.push_back({change, plan ? plan->still_needed() : 0});
     return plan && plan->still_needed() <= free.bytes;
   };
@@ -334,7 +339,8 @@ std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool
                            int64_t resident) {
   const std::optional<int64_t> budget = byte_count(config.training.memory_budget);
   if (!budget) return "";
-  const std::optional<MemoryPlan> plain = plan_memory(config, tokenizers, resident);
+  const DataBytes data = bytes_of_data(config);
+  const std::optional<MemoryPlan> plain = plan_with(data, config, tokenizers, resident);
   if (!plain) {
     fail(ErrorKind::kConfig, "[plan] task ", config.task->name,
          " has no plan, and so no training.memory_budget.");
@@ -342,8 +348,7 @@ std::string keep_to_budget(Config& config, const TokenizerPair& tokenizers, bool
   int64_t least = plain->peak();
   std::string least_choice;
   for (const Config& choice : choices(config, may_split)) {
-    MemoryPlan plan = *plan_update(choice, tokenizers, resident);
-    plan.data = plain->data;
+    const MemoryPlan plan = *plan_with(data, choice, tokenizers, resident);
     if (plan.peak() < least) least = plan.peak(), least_choice = choice_text(choice);
     if (plan.peak() > *budget) continue;
     const auto more = [](double now, double before) { return 100 * (now / before - 1); };

@@ -77,6 +77,23 @@ TEST_F(MemoryPlanTest, CountsTheWeightsThatAValidationPacks) {
   }
 }
 
+// Tokens are in a file that the system may take back, or else in memory that is needed.
+TEST_F(MemoryPlanTest, CountsTheDataThatStays) {
+  const auto plan_of = [&](const std::string& task, std::vector<std::string> overrides) {
+    Config config = config_of(task, std::move(overrides));
+    const TokenizerPair tokenizers = stand_ins(config, no_note);
+    return plan_memory(config, tokenizers).value();
+  };
+  const MemoryPlan cached = plan_of("clm", {}), kept = plan_of("clm", {"data.cache=false"});
+  EXPECT_GT(cached.mapped, 0);
+  EXPECT_EQ(cached.data, 0);
+  EXPECT_EQ(kept.mapped, 0);
+  EXPECT_EQ(kept.data, cached.mapped);
+  EXPECT_EQ(kept.still_needed(), cached.still_needed() + kept.data);
+  EXPECT_GT(plan_of("images", {}).data, 0);
+  EXPECT_GT(plan_of("questions", {}).data, 0);
+}
+
 // Nothing of a model is ever there, so a plan of one that does not fit can be made.
 TEST_F(MemoryPlanTest, TakesNoMemoryItself) {
   const std::vector<std::string> large = {
