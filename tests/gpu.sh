@@ -5,10 +5,13 @@
 #                        and libraries into build/gpu/bundle.tar.gz. They run in a checkout on a machine that
 #                        has a GPU, its driver and CUDA's libraries, but none of the packages of the build
 #   tests/gpu.sh [PART]...   runs that bundle, which it packs first where there is none, and prints a table:
-#     tests        kernels against naive loops, gradients and training against the CPU
+#     tests        kernels against naive loops, gradients and training against the CPU: a process for each
+#                  suite, $JOBS (4) at a time, each for $SUITE_SECONDS (60) at most
 #     bench        training steps of GPT-2 and of a translation model
 #     sanitize     the kernels under compute-sanitizer, twice for $SANITIZER_SECONDS (150) at most
 #     shakespeare  only if asked for: nanoGPT's recipe for a GPU, on the text $SHAKESPEARE, which pack takes along
+#
+# A part ends after $TESTS_SECONDS (480), $BENCH_SECONDS (540) at most, and says what it did not reach.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 archive=build/gpu/bundle.tar.gz
@@ -76,28 +79,82 @@ export TAPESTRY_BINARY="$bin/tapestry" TAPESTRY_REQUIRE_GPU=1
 answer=$("$bin/cuda_core_tests" --gtest_filter='BroadcastPlanTest.*' --gtest_brief=1 2>&1) ||
   complain "$(grep -m1 'no GPU answers' <<<"$answer" || echo "$answer")"
 
-table=() failed=0
+table=() failed=0 part_end=$((EPOCHSECONDS + 3600))
 row() { table+=("$1"); echo "$1"; }
-# step NAME COMMAND...: runs it and notes how it ended.
-step() {
-  local name=$1 started=$SECONDS code; shift
-  echo "== $name"
-  "$@"; code=$?
-  local ended="FAILED ($code)"
-  case $code in 0) ended=passed ;; 124) ended="out of time" ;; esac
-  [ $code -eq 0 ] || failed=1
-  row "$(printf '%-44s %-12s %5d s' "$name" "$ended" $((SECONDS - started)))"
+ending() {  # of an exit code
+  case $1 in 0) echo passed ;; 124 | 137) echo "out of time" ;; never) echo "not reached" ;; *) echo "FAILED ($1)" ;; esac
 }
-# kernels NAME COMMAND...: the kernel tests, whose host side may look at what a launch left behind.
-kernels() {
-  local name=$1; shift
-  step "$name" env CUDA_LAUNCH_BLOCKING=1 "$@" --gtest_brief=1
+# Seconds that the part has left, LIMIT at most.
+left() {
+  local seconds=$((part_end - EPOCHSECONDS))
+  echo $((seconds < $1 ? seconds : $1))
+}
+begin_part() { part_end=$((EPOCHSECONDS + $1)); }
+# step NAME LIMIT COMMAND...: runs it and notes how it ended. What runs too long, is killed.
+step() {
+  local name=$1 started=$SECONDS seconds code=never
+  seconds=$(left "$2"); shift 2
+  echo "== $name"
+  if [ "$seconds" -ge 5 ]; then timeout -k 10 "$seconds" "$@"; code=$?; fi
+  [ $code = 0 ] || failed=1
+  row "$(printf '%-44s %-12s %5d s' "$name" "$(ending $code)" $((SECONDS - started)))"
+}
+# run_suite LOGS END BINARY NUMBER: what becomes of a suite goes to LOGS/NUMBER.code.
+run_suite() {
+  local logs=$1 end=$2 binary=$3 number=$4 seconds code=never started=$EPOCHSECONDS
+  seconds=$((end - EPOCHSECONDS))
+  [ $seconds -le "${SUITE_SECONDS:-60}" ] || seconds=${SUITE_SECONDS:-60}
+  if [ $seconds -ge 2 ]; then
+    # A kernel that never ends, ends with its process.
+    timeout -k 5 $seconds "$binary" --gtest_brief=1 --gtest_flagfile="$logs/$number.flags" \
+      >"$logs/$number.log" 2>&1
+    code=$?
+  fi
+  echo "$code $((EPOCHSECONDS - started))" >"$logs/$number.code"
+}
+export -f run_suite
+# suites NAME BINARY FILTER: a process for each suite, so that one that crashes, or hangs, costs no
+# other its result. A row for each one that did not pass, and one for all.
+suites() {
+  local name=$1 binary=$2 filter=$3 started=$SECONDS logs suite number=0 code seconds ended=passed
+  local -A count=()
+  echo "== $name"
+  logs=$(mktemp -d)
+  # Each line: a suite, and the filter that names its tests.
+  if ! timeout 60 "$binary" --gtest_list_tests --gtest_filter="$filter" >"$logs/listed" ||
+    ! awk -v logs="$logs" '
+      /^[^ ]/ { suite = $1; file = logs "/" ++n ".flags"; print suite >logs "/suites"; separator = "--gtest_filter=" }
+      /^ / { printf "%s%s%s", separator, suite, $1 >file; separator = ":" }
+      END { exit n == 0 }' "$logs/listed"; then
+    failed=1
+    row "$(printf '%-44s FAILED: its tests cannot be listed' "$name")"
+    return
+  fi
+  seq "$(wc -l <"$logs/suites")" |
+    xargs -P "${JOBS:-4}" -I{} bash -c 'run_suite "$@"' _ "$logs" "$part_end" "$binary" {}
+  while read -r suite; do
+    number=$((number + 1))
+    read -r code seconds <"$logs/$number.code" || { code=never seconds=0; }
+    count[$code]=$((${count[$code]:-0} + 1))
+    [ "$code" != 0 ] || continue
+    ended=FAILED failed=1
+    [ "$code" != never ] || continue
+    # The first of its errors, and how it ended.
+    echo "---- ${suite%.}"
+    { grep -m1 -A8 ': Failure$' "$logs/$number.log"; echo ...; tail -4 "$logs/$number.log"; }
+    row "$(printf '  %-42s %-12s %5d s  %s' "${suite%.}" "$(ending "$code")" "$seconds" \
+      "$(sed -nE 's/^\[  FAILED  \] [^ ]*\.([^ ,]+).*/\1/p' "$logs/$number.log" | sort -u | head -3 | paste -sd' ')")"
+  done <"$logs/suites"
+  row "$(printf '%-44s %-12s %5d s  %d of %d suites passed%s' "$name" $ended $((SECONDS - started)) \
+    "${count[0]:-0}" $number "${count[never]:+, ${count[never]} not reached}")"
+  rm -r "$logs"
 }
 # bench NAME CONFIG OVERRIDES...: notes how fast a training step is.
 bench() {
   local name=$1 figures; shift
   echo "== $name"
-  if figures=$("$bin/tapestry" bench "$@" device=cuda); then
+  if [ "$(left 120)" -lt 10 ]; then failed=1; row "$(printf '%-44s not reached' "$name")"; return; fi
+  if figures=$(timeout -k 10 "$(left 120)" "$bin/tapestry" bench "$@" device=cuda); then
     echo "$figures"
     row "$(awk -v name="$name" '{ value[$1] = $2 } END {
       printf "%-44s %9.0f tokens/s %8.0f GFLOP/s, %.2f of the peak, %.1f GB", name, value["tokens_per_s"],
@@ -109,12 +166,15 @@ bench() {
 }
 
 if [[ $parts = *' tests '* ]]; then
-  kernels "kernels against naive loops" "$bin/cuda_core_tests"
-  step "gradient table against the CPU" "$bin/nn_tests" --gtest_filter='CudaParity*' --gtest_brief=1
-  step "training against the CPU, resuming, moving" "$bin/apps_tests" --gtest_filter='*Cuda*' --gtest_brief=1
+  begin_part "${TESTS_SECONDS:-480}"
+  # The host side of these may look at what a launch left behind.
+  CUDA_LAUNCH_BLOCKING=1 suites "kernels against naive loops" "$bin/cuda_core_tests" '*'
+  suites "gradient table against the CPU" "$bin/nn_tests" 'CudaParity*'
+  suites "training against the CPU, resuming, moving" "$bin/apps_tests" '*Cuda*'
 fi
 
 if [[ $parts = *' bench '* ]]; then
+  begin_part "${BENCH_SECONDS:-540}"
   gpt2=(configs/gpt2_124m.yaml model.max_position_embeddings=1024 data.block_size=1024)
   # The target has 8k tokens, and so has the source.
   translation=(configs/multi30k_small.yaml model.hidden_size=512 model.intermediate_size=2048
@@ -128,8 +188,9 @@ if [[ $parts = *' bench '* ]]; then
 fi
 
 if [[ $parts = *' shakespeare '* ]]; then
+  begin_part 3600
   run=$(mktemp -d) text=${SHAKESPEARE:-$unpacked/shakespeare.txt}
-  step "tiny Shakespeare, nanoGPT's recipe" "$bin/tapestry" train configs/shakespeare_char.yaml device=cuda \
+  step "tiny Shakespeare, nanoGPT's recipe" 3600 "$bin/tapestry" train configs/shakespeare_char.yaml device=cuda \
     dtype=bfloat16 data.train.text="$text" data.valid.text="$text" data.block_size=256 model.hidden_size=384 \
     model.max_position_embeddings=256 model.intermediate_size=1536 model.num_attention_heads=6 \
     model.num_hidden_layers=6 model.dropout=0.2 model.attention_dropout=0.2 training.batch_size=64 \
@@ -142,10 +203,12 @@ fi
 # Last, and not for long: everything takes many times as long.
 if [[ $parts = *' sanitize '* ]]; then
   if command -v compute-sanitizer >/dev/null; then
-    sanitizer=(timeout -k 10 "${SANITIZER_SECONDS:-150}" compute-sanitizer --error-exitcode 9)
-    kernels "shared memory races" "${sanitizer[@]}" --tool racecheck "$bin/cuda_core_tests" \
+    limit=${SANITIZER_SECONDS:-150}
+    begin_part $((2 * limit + 20))
+    sanitizer=(env CUDA_LAUNCH_BLOCKING=1 compute-sanitizer --error-exitcode 9)
+    step "shared memory races" "$limit" "${sanitizer[@]}" --tool racecheck "$bin/cuda_core_tests" --gtest_brief=1 \
       --gtest_filter='*Attention*:*Norm*:*Embedding*:*Softmax*:*CrossEntropy*:*SumSquares*:*Linear*:*Elementwise*'
-    kernels "memory" "${sanitizer[@]}" "$bin/cuda_core_tests"
+    step "memory" "$limit" "${sanitizer[@]}" "$bin/cuda_core_tests" --gtest_brief=1
   else
     row "compute-sanitizer is not here: not run"
   fi
