@@ -107,7 +107,7 @@ __device__ void average_pack(const AverageUpdate<T>& entry, int64_t i, Wider<T> 
   Wider<T> average[N], value[N];
   load(entry.average + i, average);
   load(entry.value + i, value);
-  for (int j = 0; j < N; ++j) average[j] = keep * average[j] + take * value[j];
+  for (int j = 0; j < N; ++j) average[j] = std::fma(keep, average[j], take * value[j]);
   store(average, entry.average + i);
 }
 
