@@ -251,6 +251,18 @@ void* stream() {
 
 void sort_free_memory() { pool().sort(); }
 
+int64_t blocks_at_once(const void* kernel, int threads) {
+  static const int processors = [] {
+    cudaDeviceProp properties;
+    check_status(cudaGetDeviceProperties(&properties, current_device()), "device");
+    return properties.multiProcessorCount;
+  }();
+  int blocks = 0;
+  check_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0),
+               "device");
+  return int64_t{processors} * std::max(blocks, 1);
+}
+
 void check_status(int status, const char* who) {
   const auto error = static_cast<cudaError_t>(status);
   check(error == cudaSuccess, who, "CUDA says ", cudaGetErrorName(error), ": ",

@@ -80,6 +80,8 @@ void* stream();
 inline thread_local void* other_stream = nullptr;
 /// Sorts the free memory, so that the same requests get the same blocks (MemoryPool::sort).
 void sort_free_memory();
+/// The number of blocks of `threads` threads of a kernel that run on the device at the same time.
+int64_t blocks_at_once(const void* kernel, int threads);
 /// Throws Error(kRuntime, "[who] ...") with CUDA's message if `status`, a cudaError_t, is not 0.
 void check_status(int status, const char* who);
 /// The same for a kernel launch; the message gives grid and block.

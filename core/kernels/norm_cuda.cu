@@ -13,7 +13,8 @@ namespace {
 constexpr int kRowWarps = 4;         // rows of a block if each has a warp
 constexpr int kMaxRowThreads = 512;  // of a block with one row
 
-// Partial rows of the sums over rows: four blocks for each of an H100's 132 multiprocessors.
+// Partial rows of the sums over rows, at most: four blocks for each of an H100's 132
+// multiprocessors. More would take longer to add up than they save.
 constexpr int64_t kMaxParts = 528;
 
 // The number of packs of a thread that fill 32 registers.
@@ -192,8 +193,9 @@ __device__ void add_warps(const W (&v)[N], int64_t first_col, int64_t cols, W* o
   }
 }
 
-// As forward_in_registers, but the grid has at most kMaxParts blocks, each of which takes many
-// rows: a thread has the same columns in all of them and sums its part of d_gamma and d_beta.
+// As forward_in_registers, but each block takes many rows: a thread has the same columns in all of
+// them and sums its part of d_gamma and d_beta. No more blocks than run at the same time, so that
+// all end together.
 template <class T, int N, int kPacks, bool kWarpRow>
 __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     backward_in_registers(NormShape shape, NormBackward<T> args, DropoutFactors<T> dropout,
@@ -286,6 +288,13 @@ __global__ void backward_by_passes(NormShape shape, NormBackward<T> args, Dropou
   }
 }
 
+// 1, 2, 3, 4, 6, 8: three quarters of a power of two, because 768 columns leave a quarter of the
+// lanes without work otherwise.
+constexpr int next_packs(int packs) {
+  const bool is_power = (packs & (packs - 1)) == 0;
+  return packs == 1 ? 2 : is_power ? packs / 2 * 3 : packs / 3 * 4;
+}
+
 // Calls f(kPacks, kWarpRow, threads of a block), the first two as constants, with the fewest packs
 // per thread that hold a row of `packs`: at most kMost if a warp has a row, kMostOfBlock if a block
 // has. Returns false if none do.
@@ -296,7 +305,7 @@ bool with_registers(int64_t packs, F f) {
     return true;
   }
   if constexpr (kPacks < kMost) {
-    return with_registers<kMost, kMostOfBlock, 2 * kPacks>(packs, f);
+    return with_registers<kMost, kMostOfBlock, next_packs(kPacks)>(packs, f);
   } else {
     if (packs > kMaxRowThreads * kMostOfBlock) return false;
     const int64_t warps = (packs + kMostOfBlock * kWarp - 1) / (kMostOfBlock * kWarp);
@@ -347,9 +356,12 @@ void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args) {
                                                                                   int64_t threads) {
         constexpr int kPacks = decltype(packs)::value;
         constexpr bool kWarpRow = decltype(warp_row)::value;
-        blocks = blocks_for(shape.rows, kWarpRow ? kRowWarps : 1, kMaxParts);
+        const auto kernel = backward_in_registers<T, kPack<T>, kPacks, kWarpRow>;
+        const int64_t at_once = cuda::internal::blocks_at_once(
+            reinterpret_cast<const void*>(kernel), static_cast<int>(threads));
+        blocks = blocks_for(shape.rows, kWarpRow ? kRowWarps : 1, std::min(kMaxParts, at_once));
         launch({.kernel = "norm_backward", .grid = blocks, .block = static_cast<unsigned>(threads)},
-               backward_in_registers<T, kPack<T>, kPacks, kWarpRow>, shape, args, dropout, parts);
+               kernel, shape, args, dropout, parts);
       });
   if (!done) {
     blocks = blocks_for(shape.rows, 1, kMaxParts);

@@ -118,7 +118,7 @@ TYPED_TEST(NormTest, EqualsTheDefinition) {
 TYPED_TEST(NormTest, WideRows) {
   using T = TypeParam;
   const Options options{NormKind::kLayer, true, true, 0.3f};
-  for (const int64_t cols : {128, 516, 768, 1030, 2048, 8200, 17000}) {
+  for (const int64_t cols : {128, 384, 516, 768, 1030, 1536, 2048, 8200, 17000}) {
     SCOPED_TRACE(cols);
     const Data<T> data(2, cols);
     const Naive naive = data.naive(options);
@@ -162,9 +162,9 @@ TYPED_TEST(NormTest, WideRows) {
 TEST(NormBFloat16Test, EqualsTheDefinition) {
   using T = BFloat16;
   for (const Options& options : kOptions) {
-    for (const int64_t cols : {31, 256, 1056, 4096}) {
+    for (const int64_t cols : {31, 256, 768, 1056, 1536, 4096}) {
       SCOPED_TRACE(cols);
-      const int64_t rows = 9;
+      const int64_t rows = 31;  // more than blocks at once, in the emulation
       const Data<T> data(rows, cols);
       const Forward<T> forward(options, data);
       expect_close(forward.sum, data.naive(options).sum, 2);
