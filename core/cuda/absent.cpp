@@ -26,8 +26,8 @@ void fill_zero(void*, int64_t) { absent(); }
 void synchronize() { absent(); }
 void as_graph(const std::function<void()>& body) { body(); }
 GraphStats graph_stats() { return {}; }
-void* allocate_managed(int64_t) { absent(); }
-void free_managed(void*) noexcept {}
+void* allocate_shared(SharedMemory, int64_t) { absent(); }
+void free_shared(SharedMemory, void*) noexcept {}
 std::string description(int) { absent(); }
 
 }  // namespace tapestry::cuda

@@ -219,13 +219,17 @@ void synchronize() {
   check_status(cudaStreamSynchronize(the_stream()), "synchronize");
 }
 
-void* allocate_managed(int64_t bytes) {
+void* allocate_shared(SharedMemory kind, int64_t bytes) {
   void* block = nullptr;
-  check_status(cudaMallocManaged(&block, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  check_status(kind == SharedMemory::kManaged ? cudaMallocManaged(&block, size)
+                                              : cudaMallocHost(&block, size),
                "allocator");
   return block;
 }
-void free_managed(void* block) noexcept { cudaFree(block); }
+void free_shared(SharedMemory kind, void* block) noexcept {
+  kind == SharedMemory::kManaged ? cudaFree(block) : cudaFreeHost(block);
+}
 
 std::string description(int index) {
   cudaDeviceProp properties;

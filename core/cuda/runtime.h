@@ -68,8 +68,12 @@ void as_graph(const std::function<void()>& body);
 GraphStats graph_stats();
 
 /// Memory that host and device can both address, for tests.
-void* allocate_managed(int64_t bytes);
-void free_managed(void* block) noexcept;
+enum class SharedMemory {
+  kManaged,  ///< moves to whoever uses it
+  kPinned,   ///< the host's; the device reaches it over the bus
+};
+void* allocate_shared(SharedMemory kind, int64_t bytes);
+void free_shared(SharedMemory kind, void* block) noexcept;
 
 /// "NVIDIA H200, 132 SMs, compute capability 9.0, 139.8 GiB"
 std::string description(int index);

@@ -42,6 +42,7 @@ cudaError_t cudaMalloc(void** block, size_t bytes);
 cudaError_t cudaMallocManaged(void** block, size_t bytes);
 cudaError_t cudaMallocHost(void** block, size_t bytes);
 cudaError_t cudaFree(void* block);
+cudaError_t cudaFreeHost(void* block);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);

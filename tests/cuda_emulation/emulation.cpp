@@ -197,6 +197,7 @@ cudaError_t cudaMalloc(void** block, size_t bytes) {
 cudaError_t cudaMallocManaged(void** block, size_t bytes) { return cudaMalloc(block, bytes); }
 cudaError_t cudaMallocHost(void** block, size_t bytes) { return cudaMalloc(block, bytes); }
 cudaError_t cudaFree(void* block) { return std::free(block), cudaSuccess; }
+cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
   cuda_emulation::put([=] { std::memmove(to, from, bytes); });

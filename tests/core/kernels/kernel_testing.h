@@ -7,8 +7,11 @@
 #include <hwy/targets.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/cuda/runtime.h"
@@ -22,18 +25,52 @@ namespace tapestry {
 
 using TestDevice = Cuda;
 
-/// Memory that host and device both address. Launches block in these tests (cuda/environment.cpp),
-/// so that the host may look at a result as soon as a kernel has been called.
+/// Blocks that host and device both address. They are kept: giving one back stops the device, and a
+/// test takes dozens. Where managed memory does not work, TAPESTRY_TEST_MEMORY=pinned asks for the
+/// other kind.
+class TestMemory {
+ public:
+  static TestMemory& instance() {
+    static auto* memory = new TestMemory;  // never destroyed, as tests' static values
+    return *memory;
+  }
+  void* take(size_t bytes) {
+    std::vector<void*>& blocks = free_[bytes];
+    if (blocks.empty()) return cuda::allocate_shared(kind_, static_cast<int64_t>(bytes));
+    cuda::synchronize();  // its last user's work may still run
+    void* const block = blocks.back();
+    blocks.pop_back();
+    return block;
+  }
+  void give(void* block, size_t bytes) noexcept {
+    if (bytes <= kMostKept) return free_[bytes].push_back(block);
+    cuda::free_shared(kind_, block);
+  }
+
+ private:
+  static constexpr size_t kMostKept = 1 << 20;
+  static cuda::SharedMemory asked_for() {
+    const char* const kind = std::getenv("TAPESTRY_TEST_MEMORY");
+    const bool pinned = kind != nullptr && std::string(kind) == "pinned";
+    return pinned ? cuda::SharedMemory::kPinned : cuda::SharedMemory::kManaged;
+  }
+
+  const cuda::SharedMemory kind_ = asked_for();
+  std::unordered_map<size_t, std::vector<void*>> free_;  // by their exact size
+};
+
+/// Launches block in these tests (cuda/environment.cpp), so that the host may look at a result as
+/// soon as a kernel has been called.
 template <class T>
 struct TestAllocator {
   using value_type = T;
   TestAllocator() = default;
   template <class U>
   TestAllocator(const TestAllocator<U>&) {}
-  T* allocate(size_t n) {
-    return static_cast<T*>(cuda::allocate_managed(static_cast<int64_t>(n * sizeof(T))));
+  T* allocate(size_t n) { return static_cast<T*>(TestMemory::instance().take(n * sizeof(T))); }
+  void deallocate(T* block, size_t n) noexcept {
+    TestMemory::instance().give(block, n * sizeof(T));
   }
-  void deallocate(T* block, size_t) noexcept { cuda::free_managed(block); }
   bool operator==(const TestAllocator&) const { return true; }
 };
 
