@@ -13,6 +13,7 @@ void as_graph(Device device, const std::function<void()>& body) {
 }
 
 GraphStats graph_stats() { return cuda::graph_stats(); }
+ProductStats product_stats() { return cuda::product_stats(); }
 
 std::string why_no_gpu() { return cuda::compiled() ? cuda::why_no_device() : ""; }
 

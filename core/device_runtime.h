@@ -26,6 +26,15 @@ struct GraphStats {
 /// Of this process. All 0 without a GPU.
 GraphStats graph_stats();
 
+/// What cuBLASLt did not do as it was asked. Another way was taken each time.
+struct ProductStats {
+  int64_t without_algorithm = 0;  ///< kinds of products that it has no algorithm for
+  int64_t refused = 0;            ///< kinds that it refused after all
+  std::string refusal;            ///< the first of those, and what it said
+};
+/// Of this process. All 0 without a GPU.
+ProductStats product_stats();
+
 /// Why no GPU answers in a build with CUDA, in CUDA's words. Empty where one does, and in builds
 /// without CUDA.
 std::string why_no_gpu();

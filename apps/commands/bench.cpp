@@ -275,6 +275,7 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   // Steps are launched before the GPU has finished the last one: only their sum is meaningful.
   const bool like_steps = !arguments.shape.empty() && device.is_cpu();
   const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
+  const GraphStats graphs = graph_stats();
   Json figures{{"config", arguments.config},
                {"shape", arguments.shape},
                {"threads", num_threads()},
@@ -285,8 +286,19 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
                {"gemm_peak_gflops", peak},
                {"peak_memory_bytes", memory_of(device).peak_bytes},
                {"system_allocations_in_warm_steps", measured.system_calls},
-               {"graph_launches", graph_stats().launches},
+               {"graph_launches", graphs.launches},
                {"loss", measured.loss}};
+  if (config.cuda_graphs) {
+    figures["graphs"] = graphs.graphs;
+    figures["graph_updates"] = graphs.updates;
+    if (!graphs.refusal.empty()) figures["graph_refusal"] = graphs.refusal;
+  }
+  if (!device.is_cpu()) {
+    const ProductStats products = product_stats();
+    figures["products_without_algorithm"] = products.without_algorithm;
+    figures["products_refused"] = products.refused;
+    if (!products.refusal.empty()) figures["product_refusal"] = products.refusal;
+  }
   if (training_precision(config, device) == Precision::kBfloat16) {
     figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
   }

@@ -26,6 +26,7 @@ void fill_zero(void*, int64_t) { absent(); }
 void synchronize() { absent(); }
 void as_graph(const std::function<void()>& body) { body(); }
 GraphStats graph_stats() { return {}; }
+ProductStats product_stats() { return {}; }
 void* allocate_shared(SharedMemory, int64_t) { absent(); }
 void free_shared(SharedMemory, void*) noexcept {}
 std::string description(int) { absent(); }

@@ -139,6 +139,13 @@ Descriptors describe(const Gemm<T>& g, const Epilogue<T>& epilogue) {
 
 // ---- The algorithm for a product, searched once
 
+// What the library may answer to a combination that it lacks, although its heuristic named an
+// algorithm.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 // Everything that the choice may depend on; strides only with a batch.
 using Key = std::array<int64_t, 14>;
 
@@ -184,6 +191,17 @@ struct Algorithm {
       internal::Answer::kNo;  // kUnknown: there is one, but it has not run yet
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
+  bool undemanding = false;
+};
+
+// What an algorithm must keep to.
+enum class Demands {
+  // A fixed order of sums: k may be split only if a separate step adds the parts in the type of
+  // sums. (No split is always allowed.) May rely on the alignment of the operands.
+  kUsual,
+  // For products that have no usual one. The documentation of other ways to add the parts does not
+  // promise that their order is fixed.
+  kFewest,
 };
 
 class Library {
@@ -198,12 +216,13 @@ class Library {
     std::lock_guard lock(mutex_);
     Algorithm& best = algorithm_for(g, epilogue, d);
     if (best.answer == internal::Answer::kNo) return false;
-    const Wider<T> alpha = static_cast<Wider<T>>(g.alpha), beta = static_cast<Wider<T>>(g.beta);
-    const cublasStatus_t status =
-        cublasLtMatmul(handle_, &d.operation, &alpha, g.b, &d.first, g.a, &d.second, &beta, g.c,
-                       &d.result, g.c, &d.result, &best.algorithm, workspace_, best.workspace_bytes,
-                       static_cast<cudaStream_t>(internal::stream()));
-    const bool supported = status != CUBLAS_STATUS_NOT_SUPPORTED;
+    cublasStatus_t status = multiply(g, d, best);
+    if (is_refusal(status)) note_refusal(g, epilogue, status);
+    if (is_refusal(status) && is_plain(epilogue) && !best.undemanding) {
+      best = ask(g, d, Demands::kFewest);
+      if (best.answer != internal::Answer::kNo) status = multiply(g, d, best);
+    }
+    const bool supported = best.answer != internal::Answer::kNo && !is_refusal(status);
     if (supported) check_blas(status);
     best.answer = supported ? internal::Answer::kYes : internal::Answer::kNo;
     return supported;
@@ -216,28 +235,62 @@ class Library {
     return known == algorithms_.end() ? internal::Answer::kUnknown : known->second.answer;
   }
 
+  ProductStats stats() {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
  private:
+  template <class T>
+  static bool is_plain(const Epilogue<T>& epilogue) {
+    return kind_of(epilogue) == CUBLASLT_EPILOGUE_DEFAULT;
+  }
+
+  template <class T>
+  cublasStatus_t multiply(const Gemm<T>& g, Descriptors& d, const Algorithm& best) {
+    const Wider<T> alpha = static_cast<Wider<T>>(g.alpha), beta = static_cast<Wider<T>>(g.beta);
+    return cublasLtMatmul(handle_, &d.operation, &alpha, g.b, &d.first, g.a, &d.second, &beta, g.c,
+                          &d.result, g.c, &d.result, &best.algorithm, workspace_,
+                          best.workspace_bytes, static_cast<cudaStream_t>(internal::stream()));
+  }
+
+  template <class T>
+  void note_refusal(const Gemm<T>& g, const Epilogue<T>& epilogue, cublasStatus_t status) {
+    ++stats_.refused;
+    if (!stats_.refusal.empty()) return;
+    stats_.refusal =
+        concat(internal::name_of_product(g, epilogue), ": ", cublasLtGetStatusName(status));
+  }
+
   template <class T>
   Algorithm& algorithm_for(const Gemm<T>& g, const Epilogue<T>& epilogue, Descriptors& d) {
     const auto [entry, is_new] = algorithms_.try_emplace(key_of(g, epilogue));
-    if (is_new) entry->second = search(g, d);
+    if (!is_new) return entry->second;
+    entry->second = ask(g, d, Demands::kUsual);
+    if (entry->second.answer != internal::Answer::kNo) return entry->second;
+    ++stats_.without_algorithm;
+    // Whoever wants an epilogue has another way.
+    if (is_plain(epilogue)) entry->second = ask(g, d, Demands::kFewest);
     return entry->second;
   }
 
   template <class T>
-  Algorithm search(const Gemm<T>& g, Descriptors& d) {
+  Algorithm ask(const Gemm<T>& g, Descriptors& d, Demands demands) {
+    const bool usual = demands == Demands::kUsual;
     cublasLtMatmulPreferenceOpaque_t preference;
     check_blas(cublasLtMatmulPreferenceInit(&preference));
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    // k may be split only if a separate step adds the parts in the type of sums: that order is
-    // fixed. (NONE, no split, is always allowed.)
-    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    const uint32_t reductions =
+        usual ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
+    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
     // By default it assumes 256 bytes.
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b));
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a));
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g.c));
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g.c));
+    const auto alignment = [&](const T* pointer) -> uint32_t {
+      return usual ? alignment_of(pointer) : sizeof(T);
+    };
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(g.a));
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.c));
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(g.c));
     cublasLtMatmulHeuristicResult_t result{};
     int count = 0;
     const cublasStatus_t status =
@@ -247,13 +300,14 @@ class Library {
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     check_blas(status);
     if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return {};
-    return {internal::Answer::kUnknown, result.algo, result.workspaceSize};
+    return {internal::Answer::kUnknown, result.algo, result.workspaceSize, !usual};
   }
 
   cublasLtHandle_t handle_{};
   void* workspace_;  // one stream: never used by two products at once
   std::mutex mutex_;
   std::unordered_map<Key, Algorithm, KeyHash> algorithms_;
+  ProductStats stats_;
 };
 
 Library& library() {
@@ -261,11 +315,16 @@ Library& library() {
   return *instance;
 }
 
-// Does the library want z elsewhere?
+// Does the library want an epilogue's operands elsewhere? It documents that of z. The preferences
+// cannot tell it how the vectors are aligned, and it may read them 16 bytes at a time.
 template <class T>
 bool refused(const Gemm<T>& args, const Epilogue<T>& epilogue) {
-  const bool aligned = args.ldc % 8 == 0 && alignment_of(epilogue.z) >= 16;
-  return epilogue.z != nullptr && !aligned;
+  for (const void* operand :
+       {static_cast<const void*>(epilogue.bias), static_cast<const void*>(epilogue.row_sums),
+        static_cast<const void*>(epilogue.z)}) {
+    if (alignment_of(operand) < 16) return true;  // that of null is 256
+  }
+  return epilogue.z != nullptr && args.ldc % 8 != 0;
 }
 
 }  // namespace
@@ -274,7 +333,8 @@ namespace internal {
 
 template <class T>
 bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue) {
-  return !refused(args, epilogue) && library().run(args, epilogue);
+  if (refused(args, epilogue)) return false;
+  return library().run(args, epilogue);
 }
 
 template <class T>
@@ -290,4 +350,7 @@ TAPESTRY_PRODUCTS(double)
 TAPESTRY_PRODUCTS(BFloat16)
 
 }  // namespace internal
+
+ProductStats product_stats() { return library().stats(); }
+
 }  // namespace tapestry::cuda

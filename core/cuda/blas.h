@@ -2,6 +2,9 @@
 // CUDA kernels include this; all other code calls core/kernels/gemm.h and linear.h.
 #pragma once
 
+#include <string>
+#include <type_traits>
+
 #include "core/cuda/graph.h"
 #include "core/cuda/runtime.h"
 #include "core/error.h"
@@ -22,6 +25,23 @@ struct Epilogue {
 };
 
 namespace internal {
+
+/// "product bfloat16 nt 65536 x 3072 x 768 gelu": m, n, k and what else decides how long it takes.
+template <class T>
+std::string name_of_product(const Gemm<T>& g, const Epilogue<T>& epilogue) {
+  const char* const type = std::is_same_v<T, float>    ? "float32"
+                           : std::is_same_v<T, double> ? "float64"
+                                                       : "bfloat16";
+  std::string name =
+      concat("product ", type, g.precision == Precision::kTf32 ? " tf32" : "", ' ',
+             g.trans_a ? 't' : 'n', g.trans_b ? 't' : 'n', ' ', g.m, " x ", g.n, " x ", g.k);
+  if (g.batch > 1) name += concat(" batch ", g.batch);
+  if (g.beta != 0) name += " added";
+  if (epilogue.bias != nullptr) name += " bias";
+  if (epilogue.gelu_tanh) name += " gelu";
+  if (epilogue.row_sums != nullptr) name += " row sums";
+  return name;
+}
 
 // Defined in core/cuda/blas.cpp.
 /// What multiply() will return. Unknown before the first product of a kind.

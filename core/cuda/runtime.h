@@ -66,6 +66,7 @@ void synchronize();
 /// other thread may use the device meanwhile.
 void as_graph(const std::function<void()>& body);
 GraphStats graph_stats();
+ProductStats product_stats();
 
 /// Memory that host and device can both address, for tests.
 enum class SharedMemory {

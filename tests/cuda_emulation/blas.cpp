@@ -89,4 +89,7 @@ TAPESTRY_PRODUCTS(double)
 TAPESTRY_PRODUCTS(BFloat16)
 
 }  // namespace internal
+
+ProductStats product_stats() { return {}; }
+
 }  // namespace tapestry::cuda

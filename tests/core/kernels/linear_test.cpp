@@ -176,6 +176,36 @@ TYPED_TEST(LinearTest, BackwardEqualsThreeLoops) {
   });
 }
 
+// A part of a longer vector may begin anywhere, while a GPU's library wants 16 bytes.
+TYPED_TEST(LinearTest, BiasAndItsGradientMayBeginAnywhere) {
+  using T = TypeParam;
+  constexpr int64_t kOut = 24;
+  for (const Activation activation : {Activation::kNone, Activation::kGeluTanh}) {
+    Layer<T> layer({40, 32, kOut, activation}, true);
+    layer.forward(/*keep_z=*/true);
+    const auto dy = random_values<T>(40 * kOut, 7, -1, 1);
+    LinearBackward<T> args = backward_of(layer, dy);
+    Gradients<Values<T>> expected{{}, Values<T>(kOut * 32), Values<T>(kOut)};
+    args.d_weight = expected.d_weight.data(), args.d_bias = expected.d_bias.data();
+    kernels::linear_backward(TestDevice{}, layer.shape, args);
+    for (const int64_t first : {1, 3, 4}) {
+      SCOPED_TRACE(first);
+      Values<T> bias(first + kOut), y = layer.y, d_bias(first + kOut);
+      std::copy(layer.bias.begin(), layer.bias.end(), bias.begin() + first);
+      kernels::linear<T>(
+          TestDevice{}, layer.shape,
+          {layer.x.data(), layer.weight.data(), bias.data() + first, nullptr, y.data()});
+      expect_close(y, widen(layer.y), std::is_same_v<T, BFloat16> ? 2 : 20);
+      Values<T> d_weight(kOut * 32);
+      args.d_weight = d_weight.data(), args.d_bias = d_bias.data() + first;
+      kernels::linear_backward(TestDevice{}, layer.shape, args);
+      expect_close(d_weight, widen(expected.d_weight), units_of<T>(40));
+      expect_close(Values<T>(d_bias.begin() + first, d_bias.end()), widen(expected.d_bias),
+                   units_of<T>(40));
+    }
+  }
+}
+
 TYPED_TEST(LinearTest, BackwardComputesOnlyWhatIsAsked) {
   using T = TypeParam;
   for (const Activation activation : {Activation::kNone, Activation::kSilu}) {
