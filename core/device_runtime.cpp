@@ -14,6 +14,9 @@ void as_graph(Device device, const std::function<void()>& body) {
 
 GraphStats graph_stats() { return cuda::graph_stats(); }
 ProductStats product_stats() { return cuda::product_stats(); }
+void time_kernels() { cuda::time_kernels(); }
+std::vector<KernelTime> kernel_times() { return cuda::kernel_times(); }
+void forget_kernel_times() { cuda::forget_kernel_times(); }
 
 std::string why_no_gpu() { return cuda::compiled() ? cuda::why_no_device() : ""; }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/device.h"
 
@@ -34,6 +35,19 @@ struct ProductStats {
 };
 /// Of this process. All 0 without a GPU.
 ProductStats product_stats();
+
+struct KernelTime {
+  std::string name;
+  int64_t launches = 0;
+  double milliseconds = 0;
+};
+/// From now on, measures how long the kernels, products, copies and fills of a GPU take, each by
+/// itself. Meanwhile as_graph() makes no graphs. The events take time, too.
+void time_kernels();
+/// What was measured since time_kernels(), or the last forget_kernel_times(), by name, the most
+/// time first. Waits for the GPU. Empty without time_kernels() and without a GPU.
+std::vector<KernelTime> kernel_times();
+void forget_kernel_times();
 
 /// Why no GPU answers in a build with CUDA, in CUDA's words. Empty where one does, and in builds
 /// without CUDA.

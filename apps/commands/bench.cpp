@@ -130,7 +130,10 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   if (ranks.is_first()) progress.emplace("timing", warmup_steps + arguments.steps, "steps");
   for (int64_t step = 0; step < warmup_steps + arguments.steps; ++step) {
     if (progress) progress->to(step);
-    if (step == warmup_steps) measured.system_calls = memory_of(store.device()).system_calls;
+    if (step == warmup_steps) {
+      measured.system_calls = memory_of(store.device()).system_calls;
+      forget_kernel_times();
+    }
     const double start = steady_seconds();
     double tokens = 0;
     PartSeconds untimed{};

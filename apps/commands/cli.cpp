@@ -1,7 +1,10 @@
 #include "apps/commands/cli.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <new>
@@ -15,6 +18,7 @@
 #include "apps/run/program_facts.h"
 #include "apps/run/progress_line.h"
 #include "apps/run/ranks.h"
+#include "core/device_runtime.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/text.h"
@@ -324,13 +328,31 @@ std::string version_text(const char* commit) {
 bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
 
 // The other ranks hear of a failure of this one, which would leave them waiting.
+// With TAPESTRY_CUDA_TIMES in the environment, says on stderr where the GPU's time went.
+int run_timed(const Run& run) {
+  if (std::getenv("TAPESTRY_CUDA_TIMES") == nullptr) return run();
+  time_kernels();
+  const int code = run();
+  const std::vector<KernelTime> times = kernel_times();
+  double total = 0;
+  for (const KernelTime& time : times) total += time.milliseconds;
+  fmt::print(stderr, "{:>12} {:>9} {:>7}  on the GPU, without CUDA graphs\n", "ms", "launches",
+             "share");
+  for (const KernelTime& time : times) {
+    fmt::print(stderr, "{:>12.3f} {:>9} {:>6.2f}%  {}\n", time.milliseconds, time.launches,
+               total > 0 ? 100 * time.milliseconds / total : 0, time.name);
+  }
+  fmt::print(stderr, "{:>12.3f}  in total\n", total);
+  return code;
+}
+
 int run_guarded(const Run& run, Ranks& ranks) {
   const auto report = [&](const std::string& message, ErrorKind kind) {
     return ranks.fail(message, static_cast<int>(kind));
   };
   try {
     const ProgressDisplay display;
-    const int code = run();
+    const int code = run_timed(run);
     if (!stdout_is_written()) return report("cannot write to stdout.", ErrorKind::kRuntime);
     ranks.leave();
     return code;

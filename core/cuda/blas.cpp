@@ -26,6 +26,7 @@
 #include <unordered_map>
 
 #include "core/cuda/runtime.h"
+#include "core/cuda/times.h"
 
 namespace tapestry::cuda {
 namespace {
@@ -334,6 +335,7 @@ namespace internal {
 template <class T>
 bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue) {
   if (refused(args, epilogue)) return false;
+  const Timed timed([&] { return name_of_product(args, epilogue); });
   return library().run(args, epilogue);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cuda/runtime.h"
+#include "core/cuda/times.h"
 #include "core/error.h"
 
 namespace tapestry::cuda {
@@ -22,6 +23,7 @@ bool accepted(int status) {
 }
 
 void Copy::issue() const {
+  const Timed timed([] { return "copy"; });
   check_status(cudaMemcpyAsync(to_, from_, bytes_, kind_, the_stream()), "copy");
 }
 bool Copy::equals(const Work& other) const {
@@ -33,6 +35,7 @@ bool Copy::update(cudaGraphExec_t graph, cudaGraphNode_t node) const {
 }
 
 void FillZero::issue() const {
+  const Timed timed([] { return "fill with 0"; });
   check_status(cudaMemsetAsync(block_, 0, bytes_, the_stream()), "fill");
 }
 bool FillZero::equals(const Work& other) const {
@@ -261,7 +264,8 @@ GraphStats graph_stats() { return internal::collector().stats; }
 
 void as_graph(const std::function<void()>& body) {
   using namespace internal;
-  if (collecting != nullptr) return body();
+  // Events between the kernels of a graph would not be the graph's.
+  if (collecting != nullptr || times_are_on) return body();
   sort_free_memory();
   collector().begin();
   try {

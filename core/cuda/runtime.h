@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/device_runtime.h"
 #include "core/memory_pool.h"
@@ -67,6 +68,11 @@ void synchronize();
 void as_graph(const std::function<void()>& body);
 GraphStats graph_stats();
 ProductStats product_stats();
+
+/// As in core/device_runtime.h.
+void time_kernels();
+std::vector<KernelTime> kernel_times();
+void forget_kernel_times();
 
 /// Memory that host and device can both address, for tests.
 enum class SharedMemory {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/cuda/blas.h"
+#include "core/cuda/times.h"
 #include "core/kernels/activation_functors.h"
 
 namespace tapestry::cuda {
@@ -77,6 +78,7 @@ Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue) {
 template <class T>
 bool multiply(const Gemm<T>& args, const Epilogue<T>& epilogue) {
   if (answer_to(args, epilogue) == Answer::kNo) return false;
+  const Timed timed([&] { return name_of_product(args, epilogue); });
   cuda_emulation::put([=] { multiply_all(args, epilogue); });
   return true;
 }

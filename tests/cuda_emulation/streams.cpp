@@ -24,9 +24,20 @@ struct CUstream_st {
   }
 };
 
+// A place in a stream.
+struct Place {
+  std::atomic<bool> reached = false;
+  std::chrono::steady_clock::time_point time;
+
+  bool reach() {
+    time = std::chrono::steady_clock::now();
+    return reached = true;
+  }
+};
+
 struct CUevent_st {
   // Of the last record, with the stream that has to come to it.
-  std::shared_ptr<std::atomic<bool>> reached = std::make_shared<std::atomic<bool>>(true);
+  std::shared_ptr<Place> place;
   cudaStream_t stream = nullptr;
 };
 
@@ -54,14 +65,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSucce
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->stream = stream;
-  event->reached = std::make_shared<std::atomic<bool>>(stream == nullptr);
-  if (stream != nullptr) stream->push([reached = event->reached] { return *reached = true; });
+  event->place = std::make_shared<Place>();
+  if (stream == nullptr) return event->place->reach(), cudaSuccess;
+  stream->push([place = event->place] { return place->reach(); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (event->stream != nullptr && !*event->reached) event->stream->advance();
-  return *event->reached ? cudaSuccess : cudaErrorNotReady;
+  if (event->place == nullptr) return cudaSuccess;  // never recorded
+  if (event->stream != nullptr && !event->place->reached) event->stream->advance();
+  return event->place->reached ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -73,6 +86,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (stream == nullptr) return cudaEventSynchronize(event);
-  stream->push([reached = event->reached] { return reached->load(); });
+  if (event->place == nullptr) return cudaSuccess;
+  stream->push([place = event->place] { return place->reached.load(); });
   return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin->place == nullptr || end->place == nullptr) return cudaErrorInvalidValue;
+  if (!begin->place->reached || !end->place->reached) return cudaErrorNotReady;
+  const std::chrono::duration<float, std::milli> between = end->place->time - begin->place->time;
+  return *milliseconds = between.count(), cudaSuccess;
 }

@@ -15,6 +15,7 @@
 
 #include "core/cuda/graph.h"
 #include "core/cuda/runtime.h"
+#include "core/cuda/times.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {
@@ -49,7 +50,7 @@ class DeviceScratch {
 };
 
 struct Launch {
-  const char* kernel;  ///< for errors
+  const char* kernel;  ///< for errors and times
   dim3 grid;
   dim3 block = dim3(kBlock);
   int64_t shared_bytes = 0;
@@ -68,6 +69,7 @@ class KernelCall final : public cuda::internal::Work {
     config.blockDim = what_.block;
     config.dynamicSmemBytes = static_cast<size_t>(what_.shared_bytes);
     config.stream = static_cast<cudaStream_t>(cuda::internal::stream());
+    const cuda::internal::Timed timed([&] { return what_.kernel; });
     const cudaError_t status = std::apply(
         [&](const Params&... args) { return cudaLaunchKernelEx(&config, kernel_, args...); },
         args_);
