@@ -6,16 +6,30 @@
 #                        has a GPU, its driver and CUDA's libraries, but none of the packages of the build
 #   tests/gpu.sh [PART]...   runs that bundle, which it packs first where there is none, and prints a table:
 #     tests        kernels against naive loops, gradients and training against the CPU: a process for each
-#                  suite, $JOBS (4) at a time, each for $SUITE_SECONDS (60) at most
-#     bench        training steps of GPT-2 and of a translation model
+#                  suite, $JOBS (4) at a time, each for $SUITE_SECONDS (60) at most; and whether a run of $BITS_STEPS
+#                  (20) updates has the same bits each time
+#     bench        training steps of GPT-2 and of a translation model, with and without CUDA graphs, and where
+#                  their time goes; attention by itself; beam search; PyTorch beside them, where it is
 #     sanitize     the kernels under compute-sanitizer, twice for $SANITIZER_SECONDS (150) at most
 #     shakespeare  only if asked for: nanoGPT's recipe for a GPU, on the text $SHAKESPEARE, which pack takes along
 #
+#     all          tests, bench and sanitize; also without any PART
+#
 # A part ends after $TESTS_SECONDS (480), $BENCH_SECONDS (540) at most, and says what it did not reach.
+#
+# Half an hour on a borrowed GPU, in order of value, each below ten minutes:
+#   tests      The first failing suite counts, not their number: times of wrong kernels are worth nothing. Again by
+#              itself: CUDA_LAUNCH_BLOCKING=1 TAPESTRY_REQUIRE_GPU=1 build/gpu_unpacked/bin/cuda_core_tests
+#              --gtest_filter='SUITE.*', with LD_LIBRARY_PATH=build/gpu_unpacked/lib, under compute-sanitizer if need be.
+#   bench      tokens/s and the share of the peak beside PyTorch's; the table by kernel says what to mend first;
+#              updates of graphs should be 0 without dropout, and nothing refused. Its first rows matter most.
+#   sanitize   races, with what is left.
+# Keep the whole output, not only the table at its end: tests/gpu.sh bench 2>&1 | tee FILE
 set -uo pipefail
 cd "$(dirname "$0")/.."
 archive=build/gpu/bundle.tar.gz
 unpacked=build/gpu_unpacked  # not beside the archive, which is carried to other machines
+ulimit -c 0  # a crash is a row, not a file
 
 pack() {
   set -e
@@ -25,10 +39,10 @@ pack() {
   # Tests are not run here to list them: they look for their files where they are started.
   cmake --preset cuda -B $built -DBUILD_SHARED_LIBS=ON -DTAPESTRY_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" \
     -DTAPESTRY_TEST_FILES=. -DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST
-  cmake --build $built --target tapestry cuda_core_tests nn_tests apps_tests
+  cmake --build $built --target tapestry cuda_core_tests nn_tests apps_tests attention_times
   rm -rf $new build/gpu
   mkdir -p $new/{bin,lib,lib_gcc} build/gpu
-  cp $built/apps/tapestry $built/tests/{cuda_core,nn,apps}_tests $new/bin
+  cp $built/apps/tapestry $built/tests/{cuda_core_tests,nn_tests,apps_tests,attention_times} $new/bin
   # OpenBLAS is loaded at run time. What else Debian's packages provide; the driver, CUDA and the C library
   # are the other machine's own.
   cp -L "$(ldconfig -p | awk '/libopenblas\.so\.0/ {print $NF; exit}')" $new/lib/libopenblas.so.0
@@ -48,10 +62,11 @@ pack() {
 complain() { echo "tests/gpu.sh: $*" >&2; exit 3; }
 
 if [ "${1:-}" = pack ]; then pack; exit; fi
-for part in "${@:-tests}"; do
+[ "${*:-all}" != all ] || set -- tests bench sanitize
+for part; do
   [[ $part =~ ^(tests|bench|sanitize|shakespeare)$ ]] || complain "'$part' is no part; see the top of the script"
 done
-parts=" ${*:-tests bench sanitize} "
+parts=" $* "
 
 if [ ! -f $archive ]; then
   nvidia-smi -L >/dev/null 2>&1 || complain "no GPU answers here (nvidia-smi -L), nothing was built or run"
@@ -61,6 +76,7 @@ if [ ! $unpacked/version -nt $archive ]; then
   rm -rf $unpacked && mkdir -p $unpacked && tar -C $unpacked -xzf $archive && touch $unpacked/version || exit 1
 fi
 bin=$PWD/$unpacked/bin lib=$PWD/$unpacked/lib
+own_libraries=${LD_LIBRARY_PATH:-}
 export PATH="$PATH:/usr/local/cuda/bin"
 export LD_LIBRARY_PATH="$lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # CUDA's libraries may be there as part of a Python package alone.
@@ -113,6 +129,23 @@ run_suite() {
   echo "$code $((EPOCHSECONDS - started))" >"$logs/$number.code"
 }
 export -f run_suite
+# same_bits BINARY OVERRIDES...: trains on a text of numbers, twice, the second time with the last override.
+same_bits() {
+  local binary=$1 run code=1 i; shift
+  run=$(mktemp -d)
+  seq 40000 >"$run/text"
+  local train=("$binary" train configs/shakespeare_char.yaml device=cuda data.train.text="$run/text"
+    data.valid.text="$run/text" data.block_size=256 model.max_position_embeddings=256 training.batch_size=64
+    model.hidden_size="${BITS_WIDTH:-768}" model.intermediate_size="${BITS_WIDTH:-768}" model.dropout=0.1
+    training.max_steps="${BITS_STEPS:-20}" training.save_steps="${BITS_STEPS:-20}" training.eval_steps=1000000)
+  for i in 1 2; do
+    "${train[@]}" "${@:1:i}" output_dir="$run/$i" >"$run/log" 2>&1 || { tail -5 "$run/log"; rm -r "$run"; return 1; }
+  done
+  cmp "$run"/{1,2}/last/model.safetensors && cmp "$run"/{1,2}/last/optimizer.safetensors; code=$?
+  rm -r "$run"
+  return $code
+}
+export -f same_bits
 # suites NAME BINARY FILTER: a process for each suite, so that one that crashes, or hangs, costs no
 # other its result. A row for each one that did not pass, and one for all.
 suites() {
@@ -149,28 +182,69 @@ suites() {
     "${count[0]:-0}" $number "${count[never]:+, ${count[never]} not reached}")"
   rm -r "$logs"
 }
+# measure NAME COMMAND...: its output goes to $figures. Returns false, with a row, where it fails.
+measure() {
+  local name=$1 code=never seconds; shift
+  echo "== $name"
+  seconds=$(left "${MEASURE_SECONDS:-120}")
+  if [ "$seconds" -ge 10 ]; then figures=$(timeout -k 10 "$seconds" "$@"); code=$?; fi
+  echo "$figures"
+  # 5 is out of memory: whoever asked has something smaller.
+  [ $code != 5 ] || return 5
+  [ $code = 0 ] || { failed=1; row "$(printf '%-44s %s' "$name" "$(ending $code)")"; return 1; }
+}
 # bench NAME CONFIG OVERRIDES...: notes how fast a training step is.
 bench() {
-  local name=$1 figures; shift
-  echo "== $name"
-  if [ "$(left 120)" -lt 10 ]; then failed=1; row "$(printf '%-44s not reached' "$name")"; return; fi
-  if figures=$(timeout -k 10 "$(left 120)" "$bin/tapestry" bench "$@" device=cuda); then
-    echo "$figures"
-    row "$(awk -v name="$name" '{ value[$1] = $2 } END {
+  local name=$1 figures='' code; shift
+  measure "$name" "$bin/tapestry" bench "$@" device=cuda; code=$?
+  [ $code != 5 ] || row "$(printf '%-44s out of memory' "$name")"
+  [ $code = 0 ] || return $code
+  row "$(awk -v name="$name" '
+    { value[$1] = $2 }
+    $1 ~ /refusal$/ { text = $0; sub(/^[^ ]+ +/, "", text); said = said "; refused: " text }
+    END {
       printf "%-44s %9.0f tokens/s %8.0f GFLOP/s, %.2f of the peak, %.1f GB", name, value["tokens_per_s"],
-             value["gflops"], value["share_of_peak"], value["peak_memory_bytes"] / 1e9 }' <<<"$figures")"
-  else
-    failed=1
-    row "$(printf '%-44s FAILED' "$name")"
-  fi
+             value["gflops"], value["share_of_peak"], value["peak_memory_bytes"] / 1e9
+      if ("graph_updates" in value) printf ", %d graphs, %d launches, %d updates", value["graphs"],
+             value["graph_launches"], value["graph_updates"]
+      if (value["products_without_algorithm"] + value["products_refused"] > 0)
+        printf ", %d kinds of products without an algorithm, %d refused", value["products_without_algorithm"],
+               value["products_refused"]
+      print said }' <<<"$figures")"
+}
+# lines_of NAME PATTERN COMMAND...: notes the lines of its output that match.
+lines_of() {
+  local name=$1 pattern=$2 figures='' line code; shift 2
+  measure "$name" "$@"; code=$?
+  [ $code != 5 ] || row "$(printf '%-44s out of memory' "$name")"
+  [ $code = 0 ] || return $code
+  row "$name:"
+  while read -r line; do row "  $line"; done < <(grep -E "$pattern" <<<"$figures")
+}
+decode() {  # ROWS
+  lines_of "beam search, $1 sentences of 32 tokens" 'beam|greedy' "$bin/tapestry" bench --decode \
+    "${translation[@]}" --shape "$1x32x32" --beam-size 5 --steps 3 --warmup-steps 1 dtype=bfloat16 device=cuda
+}
+# With the libraries that it would find without us.
+peer() {
+  lines_of "PyTorch: $*" '^PyTorch' env LD_LIBRARY_PATH="$own_libraries" python3 tests/bench/gpu/torch_peer.py "$@"
 }
 
 if [[ $parts = *' tests '* ]]; then
   begin_part "${TESTS_SECONDS:-480}"
+  # Kernel tests share memory with the GPU, and not every virtual machine has managed memory.
+  export TAPESTRY_TEST_MEMORY
+  for TAPESTRY_TEST_MEMORY in managed pinned; do
+    CUDA_LAUNCH_BLOCKING=1 timeout -k 5 60 "$bin/cuda_core_tests" --gtest_brief=1 \
+      --gtest_filter='ElementwiseTest/0.*:SoftmaxTest/0.*' >/dev/null 2>&1 && break
+    row "$(printf '%-44s %s' "a test with $TAPESTRY_TEST_MEMORY memory" FAILED)"
+  done
   # The host side of these may look at what a launch left behind.
   CUDA_LAUNCH_BLOCKING=1 suites "kernels against naive loops" "$bin/cuda_core_tests" '*'
   suites "gradient table against the CPU" "$bin/nn_tests" 'CudaParity*'
   suites "training against the CPU, resuming, moving" "$bin/apps_tests" '*Cuda*'
+  step "a second run has the same bits" 120 bash -c 'same_bits "$@"' _ "$bin/tapestry" dtype=bfloat16
+  step "and so has one with CUDA graphs" 120 bash -c 'same_bits "$@"' _ "$bin/tapestry" dtype=bfloat16 cuda_graphs=true
 fi
 
 if [[ $parts = *' bench '* ]]; then
@@ -178,13 +252,32 @@ if [[ $parts = *' bench '* ]]; then
   gpt2=(configs/gpt2_124m.yaml model.max_position_embeddings=1024 data.block_size=1024)
   # The target has 8k tokens, and so has the source.
   translation=(configs/multi30k_small.yaml model.hidden_size=512 model.intermediate_size=2048
-    model.num_attention_heads=8 model.encoder_layers=6 model.decoder_layers=6 --shape 256x32x32)
-  bench "GPT-2 124M, 64 x 1024, bfloat16" "${gpt2[@]}" --shape 64x1024 dtype=bfloat16
-  bench "the same as CUDA graphs" "${gpt2[@]}" --shape 64x1024 dtype=bfloat16 cuda_graphs=true
+    model.num_attention_heads=8 model.encoder_layers=6 model.decoder_layers=6)
+  both=(--shape 256x32x32)
+  has_torch=true
+  LD_LIBRARY_PATH=$own_libraries python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || has_torch=false
+  shape=64x1024
+  bench "GPT-2 124M, $shape, bfloat16" "${gpt2[@]}" --shape $shape dtype=bfloat16
+  if [ $? = 5 ]; then
+    shape=32x1024
+    bench "GPT-2 124M, $shape, bfloat16" "${gpt2[@]}" --shape $shape dtype=bfloat16
+  fi
+  # Of five steps. On stderr, which is no figure.
+  TAPESTRY_CUDA_TIMES=1 bench "the same, timed by kernel" "${gpt2[@]}" --shape $shape dtype=bfloat16 --steps 5
+  $has_torch && peer gpt2 --compile
+  bench "GPT-2 124M, $shape, as CUDA graphs" "${gpt2[@]}" --shape $shape dtype=bfloat16 cuda_graphs=true
+  lines_of "attention by itself" '^attention' "$bin/attention_times"
+  $has_torch && peer attention
+  bench "translation d 512, 6+6, 8k + 8k, bfloat16" "${translation[@]}" "${both[@]}" dtype=bfloat16
+  bench "the same as CUDA graphs" "${translation[@]}" "${both[@]}" dtype=bfloat16 cuda_graphs=true
+  $has_torch && peer translation --compile
+  for rows in 1 4 16 64 256; do decode $rows; done
+  $has_torch && peer gpt2
+  $has_torch && peer translation
+  TAPESTRY_CUDA_TIMES=1 bench "translation, timed by kernel" "${translation[@]}" "${both[@]}" dtype=bfloat16 --steps 5
   bench "GPT-2 124M, 16 x 1024, float32" "${gpt2[@]}" --shape 16x1024
-  bench "translation d 512, 6+6, 8k + 8k, bfloat16" "${translation[@]}" dtype=bfloat16
-  bench "the same as CUDA graphs" "${translation[@]}" dtype=bfloat16 cuda_graphs=true
-  bench "translation d 512, 6+6, 8k + 8k, float32" "${translation[@]}"
+  bench "translation d 512, 6+6, 8k + 8k, float32" "${translation[@]}" "${both[@]}"
+  $has_torch || row "PyTorch is not here, or sees no GPU: not compared"
 fi
 
 if [[ $parts = *' shakespeare '* ]]; then
