@@ -131,12 +131,12 @@ run_suite() {
 export -f run_suite
 # same_bits BINARY OVERRIDES...: trains on a text of numbers, twice, the second time with the last override.
 same_bits() {
-  local binary=$1 run code=1 i; shift
+  local binary=$1 run code=1 i width=${BITS_WIDTH:-768}; shift
   run=$(mktemp -d)
   seq 40000 >"$run/text"
   local train=("$binary" train configs/shakespeare_char.yaml device=cuda data.train.text="$run/text"
     data.valid.text="$run/text" data.block_size=256 model.max_position_embeddings=256 training.batch_size=64
-    model.hidden_size="${BITS_WIDTH:-768}" model.intermediate_size="${BITS_WIDTH:-768}" model.dropout=0.1
+    model.hidden_size=$width model.intermediate_size=$width model.num_attention_heads=$((width / 64)) model.dropout=0.1
     training.max_steps="${BITS_STEPS:-20}" training.save_steps="${BITS_STEPS:-20}" training.eval_steps=1000000)
   for i in 1 2; do
     "${train[@]}" "${@:1:i}" output_dir="$run/$i" >"$run/log" 2>&1 || { tail -5 "$run/log"; rm -r "$run"; return 1; }
