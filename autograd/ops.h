@@ -165,7 +165,6 @@ struct AttentionOptions {
   /// and Hugging Face's masks: a query sees a key where it is not 0. Of the type of q: added to the
   /// scaled scores, so that -inf hides a key. It gets no gradient and is read in place.
   Tensor mask = {};
-  Precision precision = Precision::kFull;  ///< of float32 products, forward and backward
   /// (H, 2R - 1) or undefined: a bias of the scores by distance, differentiable. Head h adds
   /// relative_bias[h][clamp(d, 1 - R, R - 1) + R - 1] to the scaled score (Shaw et al. 2018; a
   /// constant table gives the slopes of Press et al. 2022).

@@ -79,7 +79,6 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
   shape.head_size = head_size;
   shape.value_size = value_size;
   shape.scale = options.scale > 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
-  shape.precision = options.precision;
   shape.causal = options.causal;
   shape.window = options.window;
   shape.key_lengths = lengths_of(options.key_lengths, "key_lengths", shape.batch);

@@ -18,12 +18,10 @@ bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
     case Bfloat16Kernel::kAmx:
       return cpu.amx_bf16 && cpu.avx512_bf16 && tiles_allowed;
     case Bfloat16Kernel::kAvx512:
-    case Bfloat16Kernel::kRounded:
       return cpu.avx512_bf16;
+    case Bfloat16Kernel::kWidened:
     case Bfloat16Kernel::kAmxEmulated:
       return true;
-    case Bfloat16Kernel::kNone:
-      break;
   }
   return false;
 }
@@ -44,8 +42,9 @@ bool tiles_allowed() {
 
 Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed) {
   if (can_run(Bfloat16Kernel::kAmx, cpu, tiles_allowed)) return Bfloat16Kernel::kAmx;
-  if (!can_run(Bfloat16Kernel::kAvx512, cpu, tiles_allowed)) return Bfloat16Kernel::kNone;
-  return cpu.vendor == CpuVendor::kIntel ? Bfloat16Kernel::kRounded : Bfloat16Kernel::kAvx512;
+  const bool pairs = can_run(Bfloat16Kernel::kAvx512, cpu, tiles_allowed);
+  return pairs && cpu.vendor != CpuVendor::kIntel ? Bfloat16Kernel::kAvx512
+                                                  : Bfloat16Kernel::kWidened;
 }
 
 Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits& cpu,

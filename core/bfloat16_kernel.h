@@ -1,4 +1,4 @@
-// Which instructions multiply float32 matrices whose factors are rounded to bfloat16.
+// Which instructions multiply bfloat16 matrices on a CPU.
 #pragma once
 
 #include <string>
@@ -11,24 +11,21 @@ namespace tapestry {
 enum class Bfloat16Kernel {
   kAmx,          ///< tiles: 16 times the rate of float32 on Sapphire Rapids
   kAvx512,       ///< VDPBF16PS: twice the rate of float32 on Zen 4 and 5
-  kRounded,      ///< float32 products of rounded factors
+  kWidened,      ///< float32 products of widened factors, on any processor
   kAmxEmulated,  ///< the bits of kAmx on any processor, very slowly: for tests and bug reports
-  kNone,         ///< refused
 };
 
-/// "amx", "avx512_bf16", "float32", "amx_emulated"; null for kNone.
+/// "amx", "avx512_bf16", "float32", "amx_emulated".
 constexpr const char* name_of(Bfloat16Kernel kernel) {
   switch (kernel) {
     case Bfloat16Kernel::kAmx:
       return "amx";
     case Bfloat16Kernel::kAvx512:
       return "avx512_bf16";
-    case Bfloat16Kernel::kRounded:
+    case Bfloat16Kernel::kWidened:
       return "float32";
     case Bfloat16Kernel::kAmxEmulated:
       return "amx_emulated";
-    case Bfloat16Kernel::kNone:
-      return nullptr;
   }
   return nullptr;
 }

@@ -22,22 +22,21 @@ struct Cuda {
   }
 };
 
-/// Calls f(float{}), f(double{}) or, on a GPU, f(BFloat16{}); throws on any other dtype.
-template <class D, class F>
-void dispatch_floating(D, DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return f(float{});
-    case DType::kFloat64:
-      return f(double{});
-    default:
-      break;
-  }
-  if constexpr (std::is_same_v<D, Cuda>) {
-    if (dtype == DType::kBFloat16) return f(BFloat16{});
-  }
-  fail(ErrorKind::kRuntime,
-       "[dispatch] expected a floating dtype that this device computes in, got ", dtype, '.');
+/// Calls f(float{}) or f(double{}), the types of sums and statistics; throws on any other dtype.
+template <class F>
+void dispatch_wide(DType dtype, F&& f) {
+  if (dtype == DType::kFloat32) return f(float{});
+  if (dtype == DType::kFloat64) return f(double{});
+  fail(ErrorKind::kRuntime, "[dispatch] expected float32 or float64, got ", dtype, '.');
+}
+
+/// Calls f(float{}), f(double{}) or f(BFloat16{}); throws on any other dtype.
+template <class F>
+void dispatch_floating(DType dtype, F&& f) {
+  if (dtype == DType::kBFloat16) return f(BFloat16{});
+  if (dtype == DType::kInt32)
+    fail(ErrorKind::kRuntime, "[dispatch] expected a floating dtype, got int32.");
+  dispatch_wide(dtype, f);
 }
 
 /// Calls f(a value of the C++ type) for any dtype.

@@ -27,7 +27,7 @@ void dispatch_device(Device device, F&& f) {
 template <class F>
 void dispatch(const Tensor& tensor, F&& f) {
   dispatch_device(tensor.device(), [&](auto device) {
-    dispatch_floating(device, tensor.dtype(), [&](auto type) { f(device, type); });
+    dispatch_floating(tensor.dtype(), [&](auto type) { f(device, type); });
   });
 }
 

@@ -99,7 +99,6 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                              .window = options.window,
                              .prefix_lengths = context.prefix_lengths,
                              .mask = context.mask,
-                             .precision = qkv.precision,
                              .relative_bias = context.relative_bias};
   record_packed(packed, 0, packed, options.hidden_size, options, how);
   return out(attention(packed, how));
@@ -115,7 +114,6 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& 
                        .causal = true,
                        .value_size = options.value_head_size,
                        .window = options.window,
-                       .precision = qkv.precision,
                        .relative_bias = context.relative_bias};
   if (step.reads_prompts()) {
     how.prefix_lengths = context.prefix_lengths;
@@ -153,8 +151,7 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .key_lengths = memory_lengths,
                              .dropout = options.dropout,
                              .value_size = options.value_head_size,
-                             .mask = mask,
-                             .precision = q.precision};
+                             .mask = mask};
   const Var query = q(x);
   record_packed(query, 0, memory_kv, 0, options, how);
   return out(attention(query, memory_kv, how));
@@ -167,8 +164,7 @@ Var CrossAttention::step(const Var& x, const KeyValueCache& memory,
                         .kv_heads = options.kv_heads,
                         .key_lengths = held.lengths,
                         .value_size = options.value_head_size,
-                        .key_rows = held.key_rows,
-                        .precision = q.precision}));
+                        .key_rows = held.key_rows}));
 }
 
 }  // namespace tapestry

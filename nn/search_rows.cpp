@@ -146,7 +146,7 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
   }
   const Tensor host = logits.to(Device{}).to(wider(logits.dtype()));
   parallel_for(static_cast<int64_t>(rows.size()), [&](int64_t r) {
-    dispatch_floating(Cpu{}, host.dtype(), [&](auto type) {
+    dispatch_wide(host.dtype(), [&](auto type) {
       const auto* z = host.data<decltype(type)>() + r * vocab;
       Scratch<double> copy(vocab);
       std::copy(z, z + vocab, copy.data());

@@ -7,7 +7,7 @@
 
 namespace tapestry {
 
-Ema::Ema(const EmaOptions& options, NamedVars params)
+Ema::Ema(const EmaOptions& options, NamedVars params, const NamedTensors& masters)
     : options_(options),
       params_(std::move(params)),
       num_updates_(Tensor::zeros({}, DType::kInt32)) {
@@ -16,7 +16,11 @@ Ema::Ema(const EmaOptions& options, NamedVars params)
   }
   check_parameters("ema", params_);
   for (const auto& [name, var] : params_) {
-    averages_.push_back(var.value().to(wider(var.dtype())).clone());
+    const auto master = std::find_if(masters.begin(), masters.end(),
+                                     [&](const auto& named) { return named.first == name; });
+    const Tensor& source =
+        sources_.emplace_back(master == masters.end() ? var.value() : master->second);
+    averages_.push_back(source.to(wider(source.dtype())).clone());
   }
 }
 
@@ -32,17 +36,17 @@ void Ema::update() {
       std::vector<AverageUpdate<T>> updates;
       updates.reserve(params_.size());
       for (size_t i = 0; i < params_.size(); ++i) {
-        const Tensor& value = params_[i].second.value();
+        const Tensor& value = sources_[i];
         if (value.dtype() != first.dtype()) continue;
         updates.push_back({averages_[i].template data<Wider<T>>(), value.data<T>(), value.numel()});
       }
       kernels::moving_average<T>(device, decay, updates);
     });
   };
-  const Tensor& first = params_.front().second.value();
+  const Tensor& first = sources_.front();
   update_those_like(first);
-  for (const auto& [name, var] : params_) {
-    if (var.dtype() != first.dtype()) return update_those_like(var.value());
+  for (const Tensor& source : sources_) {
+    if (source.dtype() != first.dtype()) return update_those_like(source);
   }
 }
 

@@ -102,8 +102,13 @@ void Optimizer::count_figures() {
 
 Tensor Optimizer::sum_of_squares() {
   if (slots_.empty()) return Tensor::zeros({}, DType::kFloat64);
-  Tensor sum = Tensor::empty({}, DType::kFloat64, slots_.front().var.value().device());
-  dispatch(slots_.front().var.value(), [&](auto device, auto type) {
+  // All gradients are of one type, which may be the wider one of the parameters (accept()).
+  Tensor like = slots_.front().var.value();
+  for (const Slot& slot : slots_) {
+    if (const Tensor gradient = gradient_of(slot.var); gradient.defined()) like = gradient;
+  }
+  Tensor sum = Tensor::empty({}, DType::kFloat64, like.device());
+  dispatch(like, [&](auto device, auto type) {
     using T = decltype(type);
     std::vector<ElementSpan<T>> gradients;
     gradients.reserve(slots_.size());
@@ -114,7 +119,7 @@ Tensor Optimizer::sum_of_squares() {
             " is ", gradient.shape(), ", the parameter ", slot.var.shape(), '.');
       gradients.push_back({gradient.data<T>(), gradient.numel()});
     }
-    if constexpr (std::is_same_v<decltype(device), Cpu> && std::is_floating_point_v<T>) {
+    if constexpr (std::is_same_v<decltype(device), Cpu>) {
       if (!figures_.empty()) return sum_and_count(gradients, sum.data<double>());
     }
     kernels::sum_squares<T>(device, gradients, sum.data<double>());

@@ -263,7 +263,7 @@ if [[ $parts = *' bench '* ]]; then
     bench "GPT-2 124M, $shape, bfloat16" "${gpt2[@]}" --shape $shape dtype=bfloat16
   fi
   # Of five steps. On stderr, which is no figure.
-  TAPESTRY_CUDA_TIMES=1 bench "the same, timed by kernel" "${gpt2[@]}" --shape $shape dtype=bfloat16 --steps 5
+  TAPESTRY_GPU_TIMES=1 bench "the same, timed by kernel" "${gpt2[@]}" --shape $shape dtype=bfloat16 --steps 5
   $has_torch && peer gpt2 --compile
   bench "GPT-2 124M, $shape, as CUDA graphs" "${gpt2[@]}" --shape $shape dtype=bfloat16 cuda_graphs=true
   lines_of "attention by itself" '^attention' "$bin/attention_times"
@@ -274,7 +274,7 @@ if [[ $parts = *' bench '* ]]; then
   for rows in 1 4 16 64 256; do decode $rows; done
   $has_torch && peer gpt2
   $has_torch && peer translation
-  TAPESTRY_CUDA_TIMES=1 bench "translation, timed by kernel" "${translation[@]}" "${both[@]}" dtype=bfloat16 --steps 5
+  TAPESTRY_GPU_TIMES=1 bench "translation, timed by kernel" "${translation[@]}" "${both[@]}" dtype=bfloat16 --steps 5
   bench "GPT-2 124M, 16 x 1024, float32" "${gpt2[@]}" --shape 16x1024
   bench "translation d 512, 6+6, 8k + 8k, float32" "${translation[@]}" "${both[@]}"
   $has_torch || row "PyTorch is not here, or sees no GPU: not compared"

@@ -92,6 +92,12 @@ std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths) 
   return models;
 }
 
+ParamStore make_store(const Config& config, ModelUse use, ParamStore::Start start) {
+  const Device device = parse_device(config.device);
+  const Numbers numbers = numbers_of(config, use, device);
+  return ParamStore(config.seed, numbers.dtype, device, numbers.precision, config.lora, start);
+}
+
 template <class Model>
 std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::string& device,
@@ -104,7 +110,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
   }
   files.config.device = device;
   auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers),
-                                              Precision::kFull, ParamStore::Start::kEmpty);
+                                              ModelUse::kAnswers, ParamStore::Start::kEmpty);
   load_parameters(bundle->store, files.tensors, format);
   return bundle;
 }

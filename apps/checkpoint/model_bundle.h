@@ -36,17 +36,19 @@ ModelFiles read_model_files(const std::string& path);
 /// differ.
 std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths);
 
+/// An empty store for a model of the config.
+ParamStore make_store(const Config& config, ModelUse use,
+                      ParamStore::Start start = ParamStore::Start::kDrawn);
+
 /// Not movable: the model refers to its store.
 template <class Model>
 struct ModelBundle {
-  /// With fresh parameters, drawn from the config's seed. Who trains it gives its precision.
-  ModelBundle(const Config& config, TokenizerPair tokenizers,
-              Precision precision = Precision::kFull,
+  /// With fresh parameters, drawn from the config's seed.
+  ModelBundle(const Config& config, TokenizerPair tokenizers, ModelUse use = ModelUse::kAnswers,
               ParamStore::Start start = ParamStore::Start::kDrawn)
       : config(config),
         tokenizers(std::move(tokenizers)),
-        store(config.seed, tensor_dtype(config, parse_device(config.device)),
-              parse_device(config.device), precision, config.lora, start),
+        store(make_store(config, use, start)),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
   /// From a checkpoint folder or run folder; `who` stands in the message about a model that does

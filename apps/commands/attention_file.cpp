@@ -19,7 +19,7 @@ template <class Number>
 Json heads_of(const Tensor& weights, Number number) {
   Json heads = Json::array();
   const int64_t count = weights.shape()[0], rows = weights.shape()[1], cols = weights.shape()[2];
-  dispatch_floating(Cpu{}, weights.dtype(), [&](auto type) {
+  dispatch_wide(weights.dtype(), [&](auto type) {
     const auto* weight = weights.data<decltype(type)>();
     for (int64_t h = 0; h < count; ++h) {
       Json head = Json::array();

@@ -97,7 +97,8 @@ double step_flops(const Config& config, const BatchShape& s) {
 // and precision on a GPU.
 double gemm_peak(const Config& config, Device device) {
   if (device.is_cpu()) return gemm_rate(device, DType::kFloat32, Precision::kFull);
-  return gemm_rate(device, tensor_dtype(config, device), training_precision(config, device));
+  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
+  return gemm_rate(device, numbers.dtype, numbers.precision);
 }
 
 struct Measured {
@@ -198,8 +199,8 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
-  ParamStore store(config.seed, tensor_dtype(config, device), device,
-                   training_precision(config, device), config.lora);
+  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
+  ParamStore store(config.seed, numbers.dtype, device, numbers.precision, config.lora);
   uint32_t next = 0;
   Measured measured;
   if (both_sides) {
@@ -263,7 +264,6 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   config.device = ranks.device(config.device);
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
   const Device device = parse_device(config.device);
-  check_precision(training_precision(config, device), device);
   if (const std::string warning = blas_warning(); !warning.empty()) {
     fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
   }
@@ -302,7 +302,7 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
     figures["products_refused"] = products.refused;
     if (!products.refusal.empty()) figures["product_refusal"] = products.refusal;
   }
-  if (training_precision(config, device) == Precision::kBfloat16) {
+  if (config.mixed && device.is_cpu()) {
     figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
   }
   double known = 0;

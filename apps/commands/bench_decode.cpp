@@ -116,8 +116,7 @@ Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& mo
 // From a config: with fresh parameters, for a vocabulary of the size that it asks for.
 struct FreshModel {
   FreshModel(const Config& config, WeightFormat format)
-      : store(config.seed, tensor_dtype(config, parse_device(config.device)),
-              parse_device(config.device), Precision::kFull, config.lora) {
+      : store(make_store(config, ModelUse::kAnswers)) {
     const int64_t vocab = config.tokenizer.vocab_size;
     if (config.model_type == ModelType::kDecoder) {
       text.emplace(config.model, LanguageModel::Vocabulary{.size = vocab}, /*causal=*/true,
@@ -259,8 +258,7 @@ int bench_decoding(const BenchArguments& arguments) {
 
   std::vector<Answerer> answerers;
   for (const WeightFormat format : kWeightFormats) {
-    if (format == WeightFormat::kInt8 &&
-        (!device.is_cpu() || tensor_dtype(config, device) != DType::kFloat32))
+    if (format == WeightFormat::kInt8 && (!device.is_cpu() || config.dtype != DType::kFloat32))
       continue;
     const MemoryMeter memory(device);
     answerers.push_back(trained ? trained_answerer(arguments, config, format, shape)

@@ -328,9 +328,9 @@ std::string version_text(const char* commit) {
 bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
 
 // The other ranks hear of a failure of this one, which would leave them waiting.
-// With TAPESTRY_CUDA_TIMES in the environment, says on stderr where the GPU's time went.
+// With TAPESTRY_GPU_TIMES in the environment, says on stderr where the GPU's time went.
 int run_timed(const Run& run) {
-  if (std::getenv("TAPESTRY_CUDA_TIMES") == nullptr) return run();
+  if (std::getenv("TAPESTRY_GPU_TIMES") == nullptr) return run();
   time_kernels();
   const int code = run();
   const std::vector<KernelTime> times = kernel_times();

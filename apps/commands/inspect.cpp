@@ -17,7 +17,9 @@ namespace {
 // The type of the parameters while they are trained. A GPU that the config names need not be here.
 DType trained_type(const Config& config) {
   const bool cuda = config.device.starts_with("cuda");
-  return tensor_dtype(config, cuda ? Device{Device::Kind::kCuda} : parse_device(config.device));
+  return numbers_of(config, ModelUse::kTraining,
+                    cuda ? Device{Device::Kind::kCuda} : parse_device(config.device))
+      .dtype;
 }
 
 // What training keeps beside the parameters and the activations, as the optimizer and the averages

@@ -39,7 +39,7 @@ int64_t tokens_of(const Config& config) {
 
 // Products of the kind that this machine computes, on all threads.
 void print_time(const Config& config, const MemoryPlan& plan) {
-  const MachineRates rates = measure_rates(training_precision(config, Device{}));
+  const MachineRates rates = measure_rates(numbers_of(config, ModelUse::kTraining, Device{}));
   const UpdateSeconds update = seconds_of(plan.cost, rates);
   constexpr double kGiga = 1e9;
   row("products of an update", plan.cost.flops / kGiga, "GFLOP");
@@ -117,9 +117,8 @@ int run_plan(const PlanArguments& arguments) {
     row("and tokens, mapped while there is room", plan->mapped);
   } else {
     fmt::print(
-        "memory of the GPU: the figures above but the host's, in float32; its context, the "
-        "workspaces of its libraries and CUDA graphs come on top, and bfloat16 halves "
-        "activations\n");
+        "memory of the GPU: the figures above but the host's; its context, the workspaces of its "
+        "libraries and CUDA graphs come on top\n");
   }
   row("a checkpoint on the disk", plan->checkpoint);
   row("disk of the run, at most", disk_of(config, *plan));

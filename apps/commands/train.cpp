@@ -48,10 +48,15 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
     log.warn_of_machine(concat("no GPU answers: ", why));
   }
-  const bool rounded = training_precision(config, device) == Precision::kBfloat16;
+  const bool narrow = config.mixed && device.is_cpu();
   log.info(concat("device ", device_name(device), ", ", num_threads(), " threads, ",
                   blas_description(),
-                  rounded ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
+                  narrow ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
+  if (narrow && bfloat16_kernel() == Bfloat16Kernel::kWidened) {
+    log.warn_of_machine(
+        "this processor multiplies bfloat16 no faster than float32: dtype: bfloat16 saves memory, "
+        "not time");
+  }
   if (const std::string warning = blas_warning(); !warning.empty()) log.warn_of_machine(warning);
   const std::string few = ranks.few_cores_warning();
   if (!few.empty()) log.warn_of_machine(few);
@@ -115,7 +120,6 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     config.device = ranks.device(config.device);
     const Device device = parse_device(config.device);
     set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
-    check_precision(training_precision(config, device), device);
     blas_description();  // throws, before there is a run folder
     install_signal_handlers();
     return device;

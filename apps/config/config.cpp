@@ -10,14 +10,13 @@
 
 namespace tapestry {
 
-DType tensor_dtype(const Config& config, Device device) {
-  const bool mixed = config.precision == Precision::kBfloat16 && !device.is_cpu();
-  return mixed ? DType::kBFloat16 : config.dtype;
-}
-
-Precision training_precision(const Config& config, Device device) {
-  if (device.is_cpu()) return config.precision;
-  return config.allow_tf32 ? Precision::kTf32 : Precision::kFull;
+Numbers numbers_of(const Config& config, ModelUse use, Device device) {
+  const bool trains = use == ModelUse::kTraining;
+  // A regression compares numbers that may differ in their last digits.
+  const bool may_mix = (trains || !device.is_cpu()) && !config.task->reads_points;
+  const bool mixed = config.mixed && may_mix;
+  const bool tf32 = config.allow_tf32 && trains && !device.is_cpu();
+  return {mixed ? DType::kBFloat16 : config.dtype, tf32 ? Precision::kTf32 : Precision::kFull};
 }
 
 bool learns(const Config& config, const std::string& parameter) {
@@ -44,16 +43,16 @@ void bind_device(ConfigSection& s, std::string& device) {
   if (known) device = given;
 }
 
-// bfloat16 is mixed precision; what that means depends on the device: tensor_dtype().
 void bind_dtype(ConfigSection& s, Config& config) {
-  std::pair<DType, Precision> type{config.dtype, config.precision};
-  s.read_choice("dtype", type,
-                {{"float32", {DType::kFloat32, Precision::kFull}},
-                 {"float64", {DType::kFloat64, Precision::kFull}},
-                 {"bfloat16", {DType::kFloat32, Precision::kBfloat16}}},
-                "Type of parameters and activations. bfloat16 is mixed precision: float32 weights, "
-                "products of bfloat16.");
-  std::tie(config.dtype, config.precision) = type;
+  std::pair<DType, bool> type{config.dtype, config.mixed};
+  s.read_choice(
+      "dtype", type,
+      {{"float32", {DType::kFloat32, false}},
+       {"float64", {DType::kFloat64, false}},
+       {"bfloat16", {DType::kFloat32, true}}},
+      "Type of parameters and activations. bfloat16 is mixed precision: training computes "
+      "with bfloat16 tensors and updates float32 weights.");
+  std::tie(config.dtype, config.mixed) = type;
 }
 
 // Those that any task has, each once.

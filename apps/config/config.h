@@ -106,8 +106,8 @@ struct Config {
   std::string device = "auto";  ///< for parse_device()
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
-  Precision precision = Precision::kFull;  ///< of training's dense layers; `dtype: bfloat16`
-  bool allow_tf32 = false;   ///< on a GPU the float32 products of dense layers may round to TF32
+  bool mixed = false;       ///< `dtype: bfloat16`: training's tensors are bfloat16, weights float32
+  bool allow_tf32 = false;  ///< on a GPU the float32 products of dense layers may round to TF32
   bool cuda_graphs = false;  ///< updates on a GPU run as CUDA graphs
   std::string output_dir;    ///< absolute
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
@@ -148,11 +148,16 @@ Config default_config(const TaskKind& task, bool images = false);
 /// lists all keys whose values do not go together. Configs that are read are complete.
 void complete(Config& config);
 
-/// The dtype of parameters and activations on `device`. Mixed precision is a GPU's bfloat16 tensors
-/// over float32 master weights; on a CPU tensors stay float32 (core/precision.h).
-DType tensor_dtype(const Config& config, Device device);
-/// What a model is to be trained with; one that is only used computes in full precision.
-Precision training_precision(const Config& config, Device device);
+enum class ModelUse { kTraining, kAnswers };
+
+/// What the tensors of a model are, and how its dense layers multiply.
+struct Numbers {
+  DType dtype = DType::kFloat32;
+  Precision precision = Precision::kFull;
+};
+/// Of a model for this use on `device`. Mixed precision is bfloat16 tensors over float32 master
+/// weights; on a CPU answers are computed in float32, whose weights can be packed.
+Numbers numbers_of(const Config& config, ModelUse use, Device device);
 
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,

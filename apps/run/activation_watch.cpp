@@ -28,6 +28,14 @@ double largest_of(const double* x, int64_t count) {
   return std::bit_cast<double>(most);
 }
 
+float largest_of(const BFloat16* x, int64_t count) {
+  uint16_t most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    most = std::max(most, static_cast<uint16_t>(x[i].bits & 0x7fffu));
+  }
+  return std::bit_cast<float>(static_cast<uint32_t>(most) << 16);
+}
+
 template <class T>
 double sample(const Tensor& tensor, int64_t first) {
   const int64_t blocks = (tensor.numel() + kBlock - 1) / kBlock;
@@ -54,6 +62,7 @@ void ActivationWatch::computed(const TapeOperation& operation,
     double one = 0;
     if (value.dtype() == DType::kFloat32) one = sample<float>(value, first);
     if (value.dtype() == DType::kFloat64) one = sample<double>(value, first);
+    if (value.dtype() == DType::kBFloat16) one = sample<BFloat16>(value, first);
     if (!(one <= largest_) && !std::isnan(largest_)) largest_ = one;
   }
 }

@@ -32,8 +32,8 @@ Tensor probe_ids(uint32_t stream) {
 
 }  // namespace
 
-std::string kernel_probe(DType dtype, Precision precision) {
-  ParamStore store(/*seed=*/1, dtype, Device{}, precision);
+std::string kernel_probe(const Numbers& numbers) {
+  ParamStore store(/*seed=*/1, numbers.dtype, Device{}, numbers.precision);
   const LanguageModel model(probe_options(), {.size = kVocab}, /*causal=*/true, store.root());
   Optimizer optimizer(optimizer_defaults(OptimizerType::kAdamW), store.named());
   for (uint32_t step = 0; step < 2; ++step) {

@@ -4,13 +4,13 @@
 
 #include <string>
 
+#include "apps/config/config.h"
 #include "core/dtype.h"
-#include "core/precision.h"
 
 namespace tapestry {
 
 /// XXH3 of a tiny model's parameters after two updates with the CPU's kernels: products, attention,
 /// norms, activations, the loss and an optimizer. About 10 ms.
-std::string kernel_probe(DType dtype, Precision precision);
+std::string kernel_probe(const Numbers& numbers);
 
 }  // namespace tapestry

@@ -191,13 +191,16 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& given,
   const NamedVars all = store.named(), learning = trained_parameters(all, config);
   for (const auto& [name, var] : learning) plan.parameters += var.value().numel();
   Optimizer optimizer(config.optimizer, decay_groups(config.training, learning, all));
-  plan.optimizer = bytes_of(optimizer.state());
+  const int64_t states = bytes_of(optimizer.state());
+  const int64_t masters = bytes_of(optimizer.masters());
+  plan.optimizer = states + masters;
   std::optional<Ema> ema;
   if (config.training.ema_decay > 0) {
     ema.emplace(EmaOptions{.decay = config.training.ema_decay, .warmup = true}, learning);
     plan.averages = bytes_of(ema->state());
   }
-  plan.checkpoint = plan.weights + plan.optimizer + plan.averages;
+  // Masters take the place of the bfloat16 weights, averages are kept beside the weights.
+  plan.checkpoint = plan.weights + masters / 2 + states + 2 * plan.averages;
   const int64_t before_gradients = dry.bytes_in_use();
   reserve_gradients(learning);
   plan.gradients = dry.bytes_in_use() - before_gradients;

@@ -25,10 +25,7 @@ Facts program_facts(const std::string& commit) {
           {"build", concat(build.type, ", ", build.devices, ", ", build.compiler)},
           {"processor", concat(cpu_name(), ", vectors ", vector_target())},
           {"BLAS", told(blas_description)},
-          {"bfloat16", told([] {
-             const char* const name = name_of(bfloat16_kernel());
-             return name != nullptr ? name : "none";
-           })}};
+          {"bfloat16", told([] { return name_of(bfloat16_kernel()); })}};
 }
 
 Facts machine_facts(const std::string& commit) {

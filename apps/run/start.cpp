@@ -94,7 +94,7 @@ std::string compare_kernels(Ranks& ranks, const Config& config, const Resume& re
   const Device device = parse_device(config.device);
   ranks.expect_equal("the kind of device", device.is_cpu() ? "a CPU" : "a GPU", ErrorKind::kConfig);
   if (!device.is_cpu()) return "";
-  const std::string kernels = kernel_probe(config.dtype, training_precision(config, device));
+  const std::string kernels = kernel_probe(numbers_of(config, ModelUse::kTraining, device));
   const std::string difference = ranks.difference("the results of kernels", kernels);
   if (!difference.empty() && config.distributed.shard == Shard::kNone) {
     fail(ErrorKind::kConfig, "[ranks] ", difference,

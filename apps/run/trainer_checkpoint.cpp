@@ -52,7 +52,7 @@ void Trainer::load_training_tensors(const Resume& resume) {
     } else {
       load_parameters(task_.parameters(), resume.model());
     }
-    load_those_of(resume.model(), masters);
+    if (!resume.has_weights_only()) load_those_of(resume.model(), masters);
     load_tensors(trained, parameters_in(trained), Types::kThatFit);
     load_those_of(trained, masters);
     // The weights of an incident come without: its update is computed, not applied.
@@ -111,12 +111,13 @@ NamedTensors Trainer::parameters_in(const TensorReader& source) const {
 // Without the warm-up, what a short run averages would be its random beginning above all.
 void Trainer::begin_averages() {
   ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay, .warmup = true},
-                               trained_);
+                               trained_, has_pieces() ? NamedTensors() : optimizer_.masters());
 }
 
 // model.safetensors holds what a user wants to translate with: the averages where they are kept.
-// What such a parameter is while it trains then travels with the optimizer, as it does where the
-// model's is its rounding. Everything goes from where it is into the file.
+// What such a parameter is while it trains then travels with the optimizer. Of mixed precision it
+// holds the float32 weights, but of parameters that do not learn, which have none, their bfloat16.
+// Everything goes from where it is into the file.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   finish_update();
@@ -136,13 +137,12 @@ void Trainer::save(bool best) {
   std::vector<TensorToWrite> model, training;
   for (const auto& [name, tensor] : optimizer_state) training.emplace_back(name, tensor);
   for (const auto& [name, var] : params_) {
-    const Tensor& value = var.value();
-    const auto average = averages.find(kAveragePrefix + name);
-    const Tensor& shown = average == averages.end() ? value : average->second;
-    model.emplace_back(name, value.shape(), value.dtype(), [shown] { return shown; });
     const auto master = masters.find(name);
-    if (average == averages.end() && master == masters.end()) continue;
-    training.emplace_back(kTrainedPrefix + name, master == masters.end() ? value : master->second);
+    const Tensor& trained = master == masters.end() ? var.value() : master->second;
+    const auto average = averages.find(kAveragePrefix + name);
+    const Tensor& shown = average == averages.end() ? trained : average->second;
+    model.emplace_back(name, shown.shape(), shown.dtype(), [shown] { return shown; });
+    if (average != averages.end()) training.emplace_back(kTrainedPrefix + name, trained);
   }
   for (const auto& [name, tensor] : all_averages) training.emplace_back(name, tensor);
 

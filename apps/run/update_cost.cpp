@@ -64,7 +64,7 @@ void CostCounter::computed(const TapeOperation& operation, std::span<const Var* 
   if (name != "reshape") cost_.bytes += passes * (bytes_of(inputs) + bytes_of(outputs));
 }
 
-MachineRates measure_rates(Precision precision) {
+MachineRates measure_rates(const Numbers& numbers) {
   constexpr int64_t kBytes = int64_t{64} << 20, kPart = int64_t{1} << 18;
   constexpr int kTimes = 3;
   const auto from = std::make_unique<char[]>(kBytes), to = std::make_unique<char[]>(kBytes);
@@ -77,7 +77,7 @@ MachineRates measure_rates(Precision precision) {
     best = std::min(best, steady_seconds() - before);
   }
   constexpr double kGiga = 1e9;
-  return {.flops_per_s = kGiga * gemm_rate(Device{}, DType::kFloat32, precision),
+  return {.flops_per_s = kGiga * gemm_rate(Device{}, numbers.dtype, numbers.precision),
           .bytes_per_s = 2. * kBytes / best};
 }
 

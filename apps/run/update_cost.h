@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "apps/config/config.h"
 #include "autograd/observer.h"
-#include "core/precision.h"
 
 namespace tapestry {
 
@@ -40,7 +40,7 @@ struct MachineRates {
   double flops_per_s = 0;  ///< of products
   double bytes_per_s = 0;  ///< of reading and writing memory
 };
-MachineRates measure_rates(Precision precision);
+MachineRates measure_rates(const Numbers& numbers);
 
 /// Seconds: products at four fifths of the rate of large square ones, then the bytes.
 struct UpdateSeconds {

@@ -259,8 +259,7 @@ class ClassificationTask : public TrainingTask {
                      const Report& report)
       : crew_(place.crew),
         data_(config, tokenizers, report),
-        model_(config, std::move(tokenizers),
-               training_precision(config, parse_device(config.device))),
+        model_(config, std::move(tokenizers), ModelUse::kTraining),
         loader_(Kind::batches(config, data_.train, /*shuffle=*/true, place.start), place.share) {}
 
   ParamStore& parameters() override { return model_.store; }

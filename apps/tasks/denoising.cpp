@@ -90,8 +90,8 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
                                      load_context(config, report, set));
       report_held_out(set, held_out_[set], report);
     }
-    model_ = std::make_unique<TranslationModel<Model>>(
-        config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
+                                                       ModelUse::kTraining);
     loader_ = std::make_unique<Loader<DenoisingBatches>>(
         batches_of(*model_, train_, config.batch, place.start), place.share);
   }

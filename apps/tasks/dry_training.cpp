@@ -97,7 +97,7 @@ CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, con
                       const CrossEntropyOptions& options) {
   const ImageSize& size = config.data.image.size;
   const Tensor pixels = Tensor::zeros({batch.rows, size.height, size.width, size.channels},
-                                      tensor_dtype(config, Device{}));
+                                      numbers_of(config, ModelUse::kTraining, Device{}).dtype);
   return cross_entropy(model(pixels), Tensor::zeros({batch.rows}, DType::kInt32), options);
 }
 

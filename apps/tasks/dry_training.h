@@ -41,8 +41,7 @@ CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, con
 /// Task::dry of a task that trains a Model.
 template <class Model>
 DryTraining dry_training(const Config& config, const TokenizerPair& tokenizers) {
-  const auto bundle = std::make_shared<ModelBundle<Model>>(
-      config, tokenizers, training_precision(config, parse_device(config.device)));
+  const auto bundle = std::make_shared<ModelBundle<Model>>(config, tokenizers, ModelUse::kTraining);
   return {.store = {bundle, &bundle->store},
           .loss = [bundle](const BatchSizes& batch, const CrossEntropyOptions& options) {
             return dry_loss(bundle->model, batch, bundle->config, options);

@@ -153,8 +153,7 @@ class LanguageModellingTask : public TrainingTask {
       held_out_[HeldOut::kValidation] = read(config.data.valid, "valid");
     }
     if (!config.data.test.empty()) held_out_[HeldOut::kTest] = read(config.data.test, "test");
-    model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
-                                         training_precision(config, parse_device(config.device)));
+    model_ = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
     with_batches(*model_, train_, /*shuffle=*/true, place.start, [&](auto batches) {
       auto loader = std::make_shared<Loader<decltype(batches)>>(std::move(batches), place.share);
       next_ = [loader] {

@@ -128,8 +128,7 @@ class PromptTask : public TrainingTask {
     train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
                           load_context(config, report, "train"));
     report(summary_of("training data", train_));
-    model_ = std::make_unique<TextModel>(config, std::move(tokenizers),
-                                         training_precision(config, parse_device(config.device)));
+    model_ = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out_[set] =

@@ -149,8 +149,7 @@ class QuestionTask : public TrainingTask {
       report(concat(name_of(set), " data: ", questions.windows.size(), " windows; ",
                     questions.counts.summary()));
     }
-    model_ = std::make_unique<SpanModel>(config, std::move(tokenizers),
-                                         training_precision(config, parse_device(config.device)));
+    model_ = std::make_unique<SpanModel>(config, std::move(tokenizers), ModelUse::kTraining);
     loader_ = std::make_unique<Loader<QuestionBatches>>(
         QuestionBatches(train_, config.batch, place.start), place.share);
   }

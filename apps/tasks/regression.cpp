@@ -42,7 +42,7 @@ class RegressionTask : public TrainingTask {
  public:
   RegressionTask(const Config& config, const TaskPlace& place, const Report& report)
       : share_(place.share),
-        model_(config, load_points(config.data.train)),
+        model_(config, load_points(config.data.train), ModelUse::kTraining),
         walk_(EpochPlans::of_equal_rows([points = model_.points.size()](int64_t) { return points; },
                                         config.batch.batch_size, config.batch.shuffle,
                                         config.batch.seed),
@@ -134,7 +134,8 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 }
 
 std::shared_ptr<const ParamStore> parameters(const Config& config, const TokenizerPair&) {
-  const auto model = std::make_shared<RegressionModel>(config, Points{{0}, {0}});
+  const auto model =
+      std::make_shared<RegressionModel>(config, Points{{0}, {0}}, ModelUse::kTraining);
   return {model, &model->store};
 }
 
@@ -159,11 +160,10 @@ extern const Task kRegression{{.name = "regression",
                               evaluate,
                               gradcheck_case};
 
-RegressionModel::RegressionModel(const Config& config, Points points)
+RegressionModel::RegressionModel(const Config& config, Points points, ModelUse use)
     : config(config),
       points(std::move(points)),
-      store(config.seed, tensor_dtype(config, parse_device(config.device)),
-            parse_device(config.device)),
+      store(make_store(config, use)),
       pooling(config.model.pooling, store.root()),
       keys(column(this->points.x)),
       values(column(this->points.y)) {}
@@ -180,7 +180,8 @@ std::unique_ptr<RegressionModel> RegressionModel::load(ModelFiles files, const s
   CorpusSpec spec;
   spec.csv = name;
   files.config.device = device;
-  auto model = std::make_unique<RegressionModel>(files.config, load_points({spec}));
+  auto model =
+      std::make_unique<RegressionModel>(files.config, load_points({spec}), ModelUse::kAnswers);
   load_parameters(model->store, files.tensors);
   return model;
 }

@@ -14,7 +14,7 @@ namespace tapestry {
 
 /// Not movable: the model refers to its store.
 struct RegressionModel {
-  RegressionModel(const Config& config, Points points);
+  RegressionModel(const Config& config, Points points, ModelUse use);
   /// From what read_model_files() gives. Throws Error(kData), beginning with `who`, for a model of
   /// another task.
   static std::unique_ptr<RegressionModel> load(ModelFiles files, const std::string& device,

@@ -261,7 +261,7 @@ void dry_run(const SpanExtractor& model, const DryBatch& batch, const Config&) {
 void dry_run(const ImageClassifier& model, const DryBatch& batch, const Config& config) {
   const ImageSize& size = config.data.image.size;
   model(Tensor::zeros({batch.rows, size.height, size.width, size.channels},
-                      tensor_dtype(config, Device{})));
+                      numbers_of(config, ModelUse::kAnswers, Device{}).dtype));
 }
 
 }  // namespace tapestry

@@ -81,7 +81,7 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
   const Tensor log_probability = log_softmax(logits).value().to(Device{}).to(wider(logits.dtype()));
   const int64_t vocab = logits.shape()[-1];
   std::vector<double> values;
-  dispatch_floating(Cpu{}, log_probability.dtype(), [&](auto type) {
+  dispatch_wide(log_probability.dtype(), [&](auto type) {
     const auto* row = log_probability.data<decltype(type)>();
     for (const int32_t target : targets.to_vector<int32_t>()) {
       values.push_back(target == kNoTarget ? 0.0 : static_cast<double>(row[target]));

@@ -141,8 +141,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
         "batches",
         plans.windows(0) > 1 ? concat(" of a window (1/", plans.windows(0), " of the data)") : "",
         ": ", padding_of(train_, plans.plan(0, 0)).summary()));
-    model_ = std::make_unique<TranslationModel<Model>>(
-        config, std::move(tokenizers), training_precision(config, parse_device(config.device)));
+    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
+                                                       ModelUse::kTraining);
     loader_ = std::make_unique<TranslationLoader>(
         TranslationBatches(train_, config.batch, place.start), place.share);
   }

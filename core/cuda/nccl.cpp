@@ -53,7 +53,7 @@ const Nccl& nccl() {
     Nccl found;
     const auto find = [&](auto& function, const char* name) {
       function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+          reinterpret_cast<std::remove_reference_t<decltype(function)> >(dlsym(library, name));
       if (function == nullptr) {
         fail(ErrorKind::kConfig, "[nccl] libnccl.so.2 has no ", name, "; it is too old.");
       }
@@ -261,17 +261,15 @@ void NcclOperation::put_step() {
 
 void NcclOperation::add_up() {
   const ExchangeStep& step = steps_[at_];
-  dispatch_floating(Cuda{}, dtype_, [&](auto type) {
+  dispatch_wide(dtype_, [&](auto type) {
     using T = decltype(type);
-    if constexpr (std::is_same_v<T, Wider<T>>) {
-      std::vector<const T*> pieces;
-      for (int place = 0; place <= step.others(); ++place) {
-        char* const piece = place == step.stage->place ? step.own() : received(step, place);
-        pieces.push_back(reinterpret_cast<const T*>(piece));
-      }
-      kernels::tree_add<T>(Cuda{}, pieces, reinterpret_cast<T*>(step.own()),
-                           step.bytes / size_of(dtype_));
+    std::vector<const T*> pieces;
+    for (int place = 0; place <= step.others(); ++place) {
+      char* const piece = place == step.stage->place ? step.own() : received(step, place);
+      pieces.push_back(reinterpret_cast<const T*>(piece));
     }
+    kernels::tree_add<T>(Cuda{}, pieces, reinterpret_cast<T*>(step.own()),
+                         step.bytes / size_of(dtype_));
   });
 }
 

@@ -169,7 +169,7 @@ class BucketOperation final : public Operation {
 
   void add_up() {
     const ExchangeStep& step = steps_[at_];
-    dispatch_floating(Cpu{}, dtype_, [&](auto type) {
+    dispatch_wide(dtype_, [&](auto type) {
       using T = decltype(type);
       std::vector<const T*> pieces;
       for (int place = 0; place <= step.others(); ++place) {

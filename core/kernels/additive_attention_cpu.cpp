@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/reduce.h"
@@ -21,15 +22,18 @@ namespace tapestry {
 // Vectors of n elements.
 template <class T>
 struct AdditiveFunctions {
+  using W = Wider<T>;
   /// v . tanh(q + k)
-  T (*score)(const T* q, const T* k, const T* v, int64_t n);
+  W (*score)(const T* q, const T* k, const T* v, int64_t n);
   /// g = ds * v * (1 - t^2) with t = tanh(q + k): dq += g, dk (=|+=) g, dv += ds * t. A null dk is
   /// not computed.
-  void (*score_backward)(const T* q, const T* k, const T* v, T ds, T* dq, T* dk, Write dk_write,
-                         T* dv, int64_t n);
-  T (*dot)(const T* a, const T* b, int64_t n);
+  void (*score_backward)(const T* q, const T* k, const T* v, W ds, W* dq, W* dk, Write dk_write,
+                         W* dv, int64_t n);
+  W (*dot)(const T* a, const T* b, int64_t n);
   /// y (=|+=) alpha * x
-  void (*add)(T alpha, const T* x, T* y, int64_t n, Write write);
+  void (*add)(W alpha, const T* x, W* y, int64_t n, Write write);
+  /// y (=|+=) x
+  void (*deliver)(const W* x, T* y, int64_t n, Write write);
 };
 
 }  // namespace tapestry
@@ -50,7 +54,7 @@ HWY_INLINE V absolute_tanh(D d, V x) {
 }
 
 template <class T>
-T score(const T* q, const T* k, const T* v, int64_t n) {
+Wider<T> score(const T* q, const T* k, const T* v, int64_t n) {
   const Tag<T> d;
   auto sum = hn::Zero(d);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -61,8 +65,8 @@ T score(const T* q, const T* k, const T* v, int64_t n) {
 }
 
 template <class T>
-void score_backward(const T* q, const T* k, const T* v, T ds, T* dq, T* dk, Write dk_write, T* dv,
-                    int64_t n) {
+void score_backward(const T* q, const T* k, const T* v, Wider<T> ds, Wider<T>* dq, Wider<T>* dk,
+                    Write dk_write, Wider<T>* dv, int64_t n) {
   const Tag<T> d;
   const auto scale = hn::Set(d, ds);
   const auto one = hn::Set(d, 1);
@@ -82,7 +86,7 @@ void score_backward(const T* q, const T* k, const T* v, T ds, T* dq, T* dk, Writ
 }
 
 template <class T>
-T dot(const T* a, const T* b, int64_t n) {
+Wider<T> dot(const T* a, const T* b, int64_t n) {
   const Tag<T> d;
   auto sum = hn::Zero(d);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -92,7 +96,7 @@ T dot(const T* a, const T* b, int64_t n) {
 }
 
 template <class T>
-void add(T alpha, const T* x, T* y, int64_t n, Write write) {
+void add(Wider<T> alpha, const T* x, Wider<T>* y, int64_t n, Write write) {
   const Tag<T> d;
   const auto factor = hn::Set(d, alpha);
   with_write(write, [&](auto mode) HWY_ATTR {
@@ -103,10 +107,21 @@ void add(T alpha, const T* x, T* y, int64_t n, Write write) {
 }
 
 template <class T>
-constexpr AdditiveFunctions<T> kFunctions = {score<T>, score_backward<T>, dot<T>, add<T>};
+void deliver_sums(const Wider<T>* x, T* y, int64_t n, Write write) {
+  const Tag<T> d;
+  with_write(write, [&](auto mode) HWY_ATTR {
+    each_vector(
+        d, n, [&](auto io, int64_t i) HWY_ATTR { deliver(mode, io, d, io.load(d, x + i), y + i); });
+  });
+}
+
+template <class T>
+constexpr AdditiveFunctions<T> kFunctions = {score<T>, score_backward<T>, dot<T>, add<T>,
+                                             deliver_sums<T>};
 
 const PerType<AdditiveFunctions>* additive_functions() {
-  static constexpr PerType<AdditiveFunctions> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<AdditiveFunctions> functions = {kFunctions<float>, kFunctions<double>,
+                                                           kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -132,14 +147,46 @@ int64_t real_keys(const AdditiveAttentionShape& s, int64_t b) {
 }
 
 // In place; n may be 0.
-template <class T>
-void softmax_row(T* w, int64_t n) {
+template <class W>
+void softmax_row(W* w, int64_t n) {
   if (n == 0) return;
-  const T largest = *std::max_element(w, w + n);
-  T sum = 0;
+  const W largest = *std::max_element(w, w + n);
+  W sum = 0;
   for (int64_t j = 0; j < n; ++j) sum += w[j] = std::exp(w[j] - largest);
   for (int64_t j = 0; j < n; ++j) w[j] /= sum;
 }
+
+// Sums of many terms, which n elements of a tensor receive by `write` at the end. They grow in the
+// tensor itself if it is as wide as they are. Null if the tensor is.
+template <class T>
+class Sums {
+  using W = Wider<T>;
+  static constexpr bool kInPlace = std::is_same_v<T, W>;
+
+ public:
+  Sums(T* out, int64_t n, Write write)
+      : out_(out), n_(n), write_(write), memory_(kInPlace || out == nullptr ? 0 : n) {}
+
+  W* data() {
+    if (out_ == nullptr) return nullptr;
+    if constexpr (kInPlace) {
+      return out_;
+    } else {
+      return memory_.data();
+    }
+  }
+  /// How the first terms are added.
+  Write first() const { return kInPlace ? write_ : Write::kSet; }
+  void deliver(const AdditiveFunctions<T>& f) {
+    if (!kInPlace && out_ != nullptr) f.deliver(memory_.data(), out_, n_, write_);
+  }
+
+ private:
+  T* out_;
+  int64_t n_;
+  Write write_;
+  Scratch<W> memory_;
+};
 
 }  // namespace
 
@@ -153,14 +200,17 @@ void additive_attention(Cpu, const AdditiveAttentionShape& s,
     const int64_t b = s.memory(row / s.queries), real = real_keys(s, b);
     const T *const q = args.q + row * s.size, *const k = args.k + b * s.keys * s.size;
     const T* const values = args.values + b * s.keys * s.value_size;
-    T *const w = args.weights + row * s.keys, *const out = args.out + row * s.value_size;
+    Sums<T> weights(args.weights + row * s.keys, s.keys, Write::kSet);
+    Sums<T> outputs(args.out + row * s.value_size, s.value_size, Write::kSet);
+    auto *const w = weights.data(), *const out = outputs.data();
     for (int64_t j = 0; j < real; ++j) w[j] = f.score(q, k + j * s.size, args.v, s.size);
     softmax_row(w, real);
-    std::fill(w + real, w + s.keys, T{0});
-    if (real == 0) std::fill_n(out, s.value_size, T{0});
+    std::fill(w + real, w + s.keys, Wider<T>{0});
+    if (real == 0) std::fill_n(out, s.value_size, Wider<T>{0});
     for (int64_t j = 0; j < real; ++j) {
       f.add(w[j], values + j * s.value_size, out, s.value_size, j == 0 ? Write::kSet : Write::kAdd);
     }
+    weights.deliver(f), outputs.deliver(f);
   });
 }
 
@@ -168,8 +218,9 @@ void additive_attention(Cpu, const AdditiveAttentionShape& s,
 template <class T>
 void additive_attention_backward(Cpu, const AdditiveAttentionShape& s,
                                  const AdditiveAttentionBackward<T>& args) {
+  using W = Wider<T>;
   const AdditiveFunctions<T>& f = functions<T>();
-  Scratch<T> dv_parts(s.batch * s.size);
+  Scratch<W> dv_parts(s.batch * s.size);
   parallel_for(s.batch, [&](int64_t b) {
     const int64_t real = real_keys(s, b);
     const T* const k = args.k + b * s.keys * s.size;
@@ -177,8 +228,8 @@ void additive_attention_backward(Cpu, const AdditiveAttentionShape& s,
     T* const dk = args.dk == nullptr ? nullptr : args.dk + b * s.keys * s.size;
     T* const d_values =
         args.d_values == nullptr ? nullptr : args.d_values + b * s.keys * s.value_size;
-    T* const dv = dv_parts.data() + b * s.size;
-    std::fill_n(dv, s.size, T{0});
+    W* const dv = dv_parts.data() + b * s.size;
+    std::fill_n(dv, s.size, W{0});
     // Keys that no query sees get gradient 0.
     const int64_t seen = s.queries == 0 ? 0 : real;
     if (dk != nullptr && args.dk_write == Write::kSet) {
@@ -187,30 +238,33 @@ void additive_attention_backward(Cpu, const AdditiveAttentionShape& s,
     if (d_values != nullptr && args.d_values_write == Write::kSet) {
       std::fill(d_values + seen * s.value_size, d_values + s.keys * s.value_size, T{0});
     }
-    Scratch<T> ds(std::max<int64_t>(1, real)), dq(s.size);
+    Sums<T> dk_sums(dk, seen * s.size, args.dk_write);
+    Sums<T> d_values_sums(d_values, seen * s.value_size, args.d_values_write);
+    Scratch<W> ds(std::max<int64_t>(1, real)), dq(s.size);
     for (int64_t t = 0; t < s.queries; ++t) {
       const int64_t row = b * s.queries + t;
       const T *const w = args.weights + row * s.keys, *const q = args.q + row * s.size;
       const T* const d_out = args.d_out + row * s.value_size;
       const auto mode = [&](Write write) { return t == 0 ? write : Write::kAdd; };
-      T sum = 0;
+      W sum = 0;
       for (int64_t j = 0; j < real; ++j) {
         ds[j] = f.dot(d_out, values + j * s.value_size, s.value_size);
-        sum += w[j] * ds[j];
+        sum += static_cast<W>(w[j]) * ds[j];
       }
-      std::fill_n(dq.data(), s.size, T{0});
+      std::fill_n(dq.data(), s.size, W{0});
       for (int64_t j = 0; j < real; ++j) {
-        f.score_backward(q, k + j * s.size, args.v, w[j] * (ds[j] - sum), dq.data(),
-                         dk == nullptr ? nullptr : dk + j * s.size, mode(args.dk_write), dv,
-                         s.size);
+        const auto weight = static_cast<W>(w[j]);
+        f.score_backward(q, k + j * s.size, args.v, weight * (ds[j] - sum), dq.data(),
+                         dk == nullptr ? nullptr : dk_sums.data() + j * s.size,
+                         mode(dk_sums.first()), dv, s.size);
         if (d_values != nullptr) {
-          f.add(w[j], d_out, d_values + j * s.value_size, s.value_size, mode(args.d_values_write));
+          f.add(weight, d_out, d_values_sums.data() + j * s.value_size, s.value_size,
+                mode(d_values_sums.first()));
         }
       }
-      if (args.dq != nullptr) {
-        f.add(T{1}, dq.data(), args.dq + row * s.size, s.size, args.dq_write);
-      }
+      if (args.dq != nullptr) f.deliver(dq.data(), args.dq + row * s.size, s.size, args.dq_write);
     }
+    dk_sums.deliver(f), d_values_sums.deliver(f);
   });
   if (args.dv != nullptr) {
     sum_axis(Cpu{}, dv_parts.data(), args.dv, 1, s.batch, s.size, 1.0, args.dv_write);
@@ -221,10 +275,14 @@ template void additive_attention(Cpu, const AdditiveAttentionShape&,
                                  const AdditiveAttentionForward<float>&);
 template void additive_attention(Cpu, const AdditiveAttentionShape&,
                                  const AdditiveAttentionForward<double>&);
+template void additive_attention(Cpu, const AdditiveAttentionShape&,
+                                 const AdditiveAttentionForward<BFloat16>&);
 template void additive_attention_backward(Cpu, const AdditiveAttentionShape&,
                                           const AdditiveAttentionBackward<float>&);
 template void additive_attention_backward(Cpu, const AdditiveAttentionShape&,
                                           const AdditiveAttentionBackward<double>&);
+template void additive_attention_backward(Cpu, const AdditiveAttentionShape&,
+                                          const AdditiveAttentionBackward<BFloat16>&);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -19,27 +19,31 @@ namespace tapestry {
 // The values of each column that backward needs.
 template <class T>
 struct BatchNormColumns {
-  const T* mean;
-  const T* rstd;
-  const T* mean_dy;
-  const T* mean_dy_xhat;
+  const Wider<T>* mean;
+  const Wider<T>* rstd;
+  const Wider<T>* mean_dy;
+  const Wider<T>* mean_dy_xhat;
 };
 
 // All work on rows [begin, end).
 template <class T>
 struct BatchNormRows {
   // sums = sum of x, or with a mean sum of (x - mean)^2, by column.
-  void (*sums)(const T* x, const T* mean, int64_t cols, int64_t begin, int64_t end, T* sums);
+  void (*sums)(const T* x, const Wider<T>* mean, int64_t cols, int64_t begin, int64_t end,
+               Wider<T>* sums);
   // y = (x - mean) scale + beta.
-  void (*forward)(const BatchNormForward<T>& args, const T* scale, int64_t cols, int64_t begin,
-                  int64_t end);
+  void (*forward)(const BatchNormForward<T>& args, const Wider<T>* scale, int64_t cols,
+                  int64_t begin, int64_t end);
   // dy_sums = sum dy, xhat_sums = sum dy xhat, by column.
-  void (*gradient_sums)(const BatchNormBackward<T>& args, const T* rstd, int64_t cols,
-                        int64_t begin, int64_t end, T* dy_sums, T* xhat_sums);
+  void (*gradient_sums)(const BatchNormBackward<T>& args, const Wider<T>* rstd, int64_t cols,
+                        int64_t begin, int64_t end, Wider<T>* dy_sums, Wider<T>* xhat_sums);
   void (*backward)(const BatchNormBackward<T>& args, const BatchNormColumns<T>& columns,
                    int64_t cols, int64_t begin, int64_t end);
   // total[i] (=|+=) factor * sum over parts of parts[p * cols + i].
-  void (*reduce)(const T* parts, int64_t count, int64_t cols, T factor, T* total, Write write);
+  void (*reduce)(const Wider<T>* parts, int64_t count, int64_t cols, Wider<T> factor, T* total,
+                 Write write);
+  void (*reduce_wide)(const Wider<T>* parts, int64_t count, int64_t cols, Wider<T> factor,
+                      Wider<T>* total, Write write);
 };
 
 }  // namespace tapestry
@@ -51,9 +55,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void sums(const T* x, const T* mean, int64_t cols, int64_t begin, int64_t end, T* sums) {
+void sums(const T* x, const Wider<T>* mean, int64_t cols, int64_t begin, int64_t end,
+          Wider<T>* sums) {
   const Tag<T> d;
-  std::fill_n(sums, cols, T{0});
+  std::fill_n(sums, cols, Wider<T>{0});
   for (int64_t r = begin; r < end; ++r) {
     const T* const row = x + r * cols;
     if (mean == nullptr) {
@@ -70,7 +75,7 @@ void sums(const T* x, const T* mean, int64_t cols, int64_t begin, int64_t end, T
 }
 
 template <class T>
-void forward(const BatchNormForward<T>& args, const T* scale, int64_t cols, int64_t begin,
+void forward(const BatchNormForward<T>& args, const Wider<T>* scale, int64_t cols, int64_t begin,
              int64_t end) {
   const Tag<T> d;
   for (int64_t r = begin; r < end; ++r) {
@@ -85,11 +90,11 @@ void forward(const BatchNormForward<T>& args, const T* scale, int64_t cols, int6
 }
 
 template <class T>
-void gradient_sums(const BatchNormBackward<T>& args, const T* rstd, int64_t cols, int64_t begin,
-                   int64_t end, T* dy_sums, T* xhat_sums) {
+void gradient_sums(const BatchNormBackward<T>& args, const Wider<T>* rstd, int64_t cols,
+                   int64_t begin, int64_t end, Wider<T>* dy_sums, Wider<T>* xhat_sums) {
   const Tag<T> d;
-  std::fill_n(dy_sums, cols, T{0});
-  std::fill_n(xhat_sums, cols, T{0});
+  std::fill_n(dy_sums, cols, Wider<T>{0});
+  std::fill_n(xhat_sums, cols, Wider<T>{0});
   for (int64_t r = begin; r < end; ++r) {
     const T* const x = args.x + r * cols;
     const T* const dy = args.dy + r * cols;
@@ -124,9 +129,9 @@ void backward(const BatchNormBackward<T>& args, const BatchNormColumns<T>& colum
   });
 }
 
-template <class T>
-void reduce(const T* parts, int64_t count, int64_t cols, T factor, T* total, Write write) {
-  const Tag<T> d;
+template <class W, class T>
+void reduce(const W* parts, int64_t count, int64_t cols, W factor, T* total, Write write) {
+  const Tag<W> d;
   const auto factors = hn::Set(d, factor);
   with_write(write, [&](auto mode) HWY_ATTR {
     each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
@@ -138,11 +143,13 @@ void reduce(const T* parts, int64_t count, int64_t cols, T factor, T* total, Wri
 }
 
 template <class T>
-constexpr BatchNormRows<T> kFunctions = {sums<T>, forward<T>, gradient_sums<T>, backward<T>,
-                                         reduce<T>};
+constexpr BatchNormRows<T> kFunctions = {
+    sums<T>,     forward<T>,          gradient_sums<T>,
+    backward<T>, reduce<Wider<T>, T>, reduce<Wider<T>, Wider<T>>};
 
 const PerType<BatchNormRows>* batch_norm_rows() {
-  static constexpr PerType<BatchNormRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<BatchNormRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                       kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -182,13 +189,13 @@ void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, Wider<T>* mean,
                     Wider<T>* variance) {
   const BatchNormRows<T>& functions = rows_functions<T>();
   const int64_t grain = rows_per_tile(rows, cols), tiles = tiles_of(rows, cols);
-  const T share = 1 / static_cast<T>(rows);
-  Scratch<T> parts(tiles * cols);
-  const auto moment = [&](const T* around, T* result) {
+  const auto share = 1 / static_cast<Wider<T>>(rows);
+  Scratch<Wider<T>> parts(tiles * cols);
+  const auto moment = [&](const Wider<T>* around, Wider<T>* result) {
     parallel_ranges(rows, grain, [&](int64_t begin, int64_t end) {
       functions.sums(x, around, cols, begin, end, parts.data() + begin / grain * cols);
     });
-    functions.reduce(parts.data(), tiles, cols, share, result, Write::kSet);
+    functions.reduce_wide(parts.data(), tiles, cols, share, result, Write::kSet);
   };
   moment(nullptr, mean);
   moment(mean, variance);
@@ -197,9 +204,10 @@ void column_moments(Cpu, int64_t rows, int64_t cols, const T* x, Wider<T>* mean,
 template <class T>
 void batch_norm(Cpu, const BatchNormShape& shape, const BatchNormForward<T>& args) {
   const BatchNormRows<T>& functions = rows_functions<T>();
-  Scratch<T> scale(shape.cols);
+  Scratch<Wider<T>> scale(shape.cols);
   for (int64_t c = 0; c < shape.cols; ++c) {
-    scale[c] = args.gamma[c] / std::sqrt(args.variance[c] + static_cast<T>(shape.eps));
+    scale[c] = static_cast<Wider<T>>(args.gamma[c]) /
+               std::sqrt(args.variance[c] + static_cast<Wider<T>>(shape.eps));
   }
   parallel_ranges(shape.rows, rows_per_tile(shape.rows, shape.cols),
                   [&](int64_t begin, int64_t end) {
@@ -212,26 +220,27 @@ void batch_norm_backward(Cpu, const BatchNormShape& shape, const BatchNormBackwa
   const BatchNormRows<T>& functions = rows_functions<T>();
   const int64_t cols = shape.cols, grain = rows_per_tile(shape.rows, cols);
   const int64_t tiles = tiles_of(shape.rows, cols);
-  Scratch<T> memory((3 + 2 * tiles) * cols);
-  T *const rstd = memory.data(), *const mean_dy = rstd + cols, *const mean_dy_xhat = mean_dy + cols;
-  T *const dy_parts = mean_dy_xhat + cols, *const xhat_parts = dy_parts + tiles * cols;
+  Scratch<Wider<T>> memory((3 + 2 * tiles) * cols);
+  auto *const rstd = memory.data(), *const mean_dy = rstd + cols,
+              *const mean_dy_xhat = mean_dy + cols;
+  auto *const dy_parts = mean_dy_xhat + cols, *const xhat_parts = dy_parts + tiles * cols;
   for (int64_t c = 0; c < cols; ++c) {
-    rstd[c] = 1 / std::sqrt(args.variance[c] + static_cast<T>(shape.eps));
+    rstd[c] = 1 / std::sqrt(args.variance[c] + static_cast<Wider<T>>(shape.eps));
   }
   parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
     const int64_t offset = begin / grain * cols;
     functions.gradient_sums(args, rstd, cols, begin, end, dy_parts + offset, xhat_parts + offset);
   });
   if (args.d_gamma != nullptr) {
-    functions.reduce(xhat_parts, tiles, cols, T{1}, args.d_gamma, args.d_gamma_write);
+    functions.reduce(xhat_parts, tiles, cols, Wider<T>{1}, args.d_gamma, args.d_gamma_write);
   }
   if (args.d_beta != nullptr) {
-    functions.reduce(dy_parts, tiles, cols, T{1}, args.d_beta, args.d_beta_write);
+    functions.reduce(dy_parts, tiles, cols, Wider<T>{1}, args.d_beta, args.d_beta_write);
   }
   if (args.dx == nullptr || shape.rows == 0) return;
-  const T share = 1 / static_cast<T>(shape.rows);
-  functions.reduce(dy_parts, tiles, cols, share, mean_dy, Write::kSet);
-  functions.reduce(xhat_parts, tiles, cols, share, mean_dy_xhat, Write::kSet);
+  const auto share = 1 / static_cast<Wider<T>>(shape.rows);
+  functions.reduce_wide(dy_parts, tiles, cols, share, mean_dy, Write::kSet);
+  functions.reduce_wide(xhat_parts, tiles, cols, share, mean_dy_xhat, Write::kSet);
   const BatchNormColumns<T> columns = {args.mean, rstd, mean_dy, mean_dy_xhat};
   parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
     functions.backward(args, columns, cols, begin, end);
@@ -248,10 +257,13 @@ void update_running(Cpu, double momentum, double scale, const T* x, T* running, 
 
 template void column_moments(Cpu, int64_t, int64_t, const float*, float*, float*);
 template void column_moments(Cpu, int64_t, int64_t, const double*, double*, double*);
+template void column_moments(Cpu, int64_t, int64_t, const BFloat16*, float*, float*);
 template void batch_norm(Cpu, const BatchNormShape&, const BatchNormForward<float>&);
 template void batch_norm(Cpu, const BatchNormShape&, const BatchNormForward<double>&);
+template void batch_norm(Cpu, const BatchNormShape&, const BatchNormForward<BFloat16>&);
 template void batch_norm_backward(Cpu, const BatchNormShape&, const BatchNormBackward<float>&);
 template void batch_norm_backward(Cpu, const BatchNormShape&, const BatchNormBackward<double>&);
+template void batch_norm_backward(Cpu, const BatchNormShape&, const BatchNormBackward<BFloat16>&);
 template void update_running(Cpu, double, double, const float*, float*, int64_t);
 template void update_running(Cpu, double, double, const double*, double*, int64_t);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cross_entropy_rows.h"
@@ -22,7 +23,7 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Sums in T have at most this many terms; longer ones continue in double.
+// Sums in Wider<T> have at most this many terms; longer ones continue in double.
 constexpr int64_t kShortSum = 1024;
 
 template <class T, class Load>
@@ -56,18 +57,19 @@ PieceStats<T> exponentials_of(Load load, int64_t n, T* e) {
 }
 
 template <class T>
-PieceStats<T> exponentials(const T* z, const T* bias, int64_t n, T* e) {
+PieceStats<Wider<T>> exponentials(const T* z, const Wider<T>* bias, int64_t n, Wider<T>* e) {
   const Tag<T> d;
   if (bias == nullptr) {
-    return exponentials_of<T>([&](auto io, int64_t i) HWY_ATTR { return io.load(d, z + i); }, n, e);
+    return exponentials_of<Wider<T>>([&](auto io, int64_t i) HWY_ATTR { return io.load(d, z + i); },
+                                     n, e);
   }
-  return exponentials_of<T>(
+  return exponentials_of<Wider<T>>(
       [&](auto io, int64_t i) HWY_ATTR { return hn::Add(io.load(d, z + i), io.load(d, bias + i)); },
       n, e);
 }
 
 template <class T>
-void gradient(const T* e, T factor, T spread, int64_t n, T* dz) {
+void gradient(const Wider<T>* e, Wider<T> factor, Wider<T> spread, int64_t n, T* dz) {
   const Tag<T> d;
   const auto factors = hn::Set(d, factor), spreads = hn::Set(d, spread);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -76,7 +78,7 @@ void gradient(const T* e, T factor, T spread, int64_t n, T* dz) {
 }
 
 template <class T>
-void add(const T* x, int64_t n, T* y) {
+void add(const Wider<T>* x, int64_t n, Wider<T>* y) {
   const Tag<T> d;
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::Add(io.load(d, y + i), io.load(d, x + i)), y + i);
@@ -84,7 +86,7 @@ void add(const T* x, int64_t n, T* y) {
 }
 
 template <class T>
-void sum(const T* parts, int64_t stride, int64_t count, int64_t n, T* y) {
+void sum(const Wider<T>* parts, int64_t stride, int64_t count, int64_t n, T* y) {
   const Tag<T> d;
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
     auto total = io.load(d, parts + i);
@@ -97,7 +99,8 @@ template <class T>
 constexpr CrossEntropyPasses<T> kPasses = {exponentials<T>, gradient<T>, add<T>, sum<T>};
 
 const PerType<CrossEntropyPasses>* passes() {
-  static constexpr PerType<CrossEntropyPasses> functions = {kPasses<float>, kPasses<double>};
+  static constexpr PerType<CrossEntropyPasses> functions = {kPasses<float>, kPasses<double>,
+                                                            kPasses<BFloat16>};
   return &functions;
 }
 
@@ -114,21 +117,27 @@ HWY_EXPORT(passes);
 
 constexpr int64_t kElementsPerTask = 1 << 15;
 
-template <class T>
+// `e`: memory for the exponentials, which may be that of dz; null if dz is.
+template <class T, class W = Wider<T>>
 RowLoss cross_entropy_row(const CrossEntropyShape& shape, const T* z, int32_t target,
-                          double grad_scale, T* dz) {
+                          double grad_scale, W* e, T* dz) {
   const CrossEntropyPasses<T>& passes = cross_entropy_passes<T>();
-  const T target_logit = z[target];
-  const T* const earlier_end = z + target;
-  const PieceStats<T> stats = passes.exponentials(z, nullptr, shape.classes, dz);
+  const auto target_logit = static_cast<W>(z[target]);
+  const PieceStats<W> stats = passes.exponentials(z, nullptr, shape.classes, e);
   RowLoss result = row_loss(shape, target_logit, stats.max, stats.sum, stats.total);
   // For ties the logits before the target are read again, so dz may not be z.
-  result.correct = result.correct && std::find(z, earlier_end, target_logit) == earlier_end;
+  const auto is_equal = [&](T logit) { return static_cast<W>(logit) == target_logit; };
+  result.correct = result.correct && std::none_of(z, z + target, is_equal);
   if (dz == nullptr) return result;
-  const double spread = shape.label_smoothing / static_cast<double>(shape.classes);
-  passes.gradient(dz, static_cast<T>(grad_scale / stats.sum), static_cast<T>(grad_scale * spread),
-                  shape.classes, dz);
-  dz[target] -= static_cast<T>(grad_scale * (1 - shape.label_smoothing));
+  const auto factor = static_cast<W>(grad_scale / stats.sum);
+  const double uniform = shape.label_smoothing / static_cast<double>(shape.classes);
+  const auto spread = static_cast<W>(grad_scale * uniform);
+  // Of the target's two parts only the sum is rounded to T.
+  W of_target;
+  cross_entropy_passes<W>().gradient(e + target, factor, spread, 1, &of_target);
+  of_target -= static_cast<W>(grad_scale * (1 - shape.label_smoothing));
+  passes.gradient(e, factor, spread, shape.classes, dz);
+  dz[target] = static_cast<T>(of_target);
   return result;
 }
 
@@ -141,6 +150,10 @@ const CrossEntropyPasses<float>& cross_entropy_passes() {
 template <>
 const CrossEntropyPasses<double>& cross_entropy_passes() {
   return HWY_DYNAMIC_DISPATCH(passes)()->float64;
+}
+template <>
+const CrossEntropyPasses<BFloat16>& cross_entropy_passes() {
+  return HWY_DYNAMIC_DISPATCH(passes)()->bfloat16;
 }
 
 CrossEntropySums total_loss(const RowLoss* rows, int64_t count) {
@@ -163,11 +176,16 @@ void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const i
   Scratch<RowLoss> losses(shape.rows);
   const int64_t classes = shape.classes;
   const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, classes));
+  // Exponentials are wider than bfloat16 gradients.
+  constexpr bool kInPlace = std::is_same_v<T, Wider<T>>;
   parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
+    Scratch<Wider<T>> row(kInPlace || dlogits == nullptr ? 0 : classes);
     for (int64_t r = begin; r < end; ++r) {
       T* const dz = dlogits != nullptr ? dlogits + r * classes : nullptr;
       if (targets[r] != shape.ignore_index) {
-        losses[r] = cross_entropy_row(shape, logits + r * classes, targets[r], grad_scale, dz);
+        Wider<T>* e = dz != nullptr ? row.data() : nullptr;
+        if constexpr (kInPlace) e = dz;
+        losses[r] = cross_entropy_row(shape, logits + r * classes, targets[r], grad_scale, e, dz);
       } else {
         losses[r] = {};
         if (dz != nullptr) std::fill_n(dz, classes, T{0});
@@ -181,6 +199,8 @@ template void cross_entropy(Cpu, const CrossEntropyShape&, const float*, const i
                             float*, CrossEntropySums*);
 template void cross_entropy(Cpu, const CrossEntropyShape&, const double*, const int32_t*, double,
                             double*, CrossEntropySums*);
+template void cross_entropy(Cpu, const CrossEntropyShape&, const BFloat16*, const int32_t*, double,
+                            BFloat16*, CrossEntropySums*);
 
 }  // namespace kernels
 }  // namespace tapestry

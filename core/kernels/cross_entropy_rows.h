@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/bfloat16.h"
 #include "core/host_device.h"
 #include "core/kernels/cross_entropy.h"
 
@@ -20,15 +21,17 @@ struct PieceStats {
 
 template <class T>
 struct CrossEntropyPasses {
+  using W = Wider<T>;
+
   /// Statistics of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when
   /// that is not null; e may be z.
-  PieceStats<T> (*exponentials)(const T* z, const T* bias, int64_t n, T* e);
+  PieceStats<W> (*exponentials)(const T* z, const W* bias, int64_t n, W* e);
   /// dz = e * factor - spread, n classes; dz may be e.
-  void (*gradient)(const T* e, T factor, T spread, int64_t n, T* dz);
+  void (*gradient)(const W* e, W factor, W spread, int64_t n, T* dz);
   /// y += x, n elements.
-  void (*add)(const T* x, int64_t n, T* y);
+  void (*add)(const W* x, int64_t n, W* y);
   /// y = sum of `count` > 0 vectors of n elements, `stride` apart.
-  void (*sum)(const T* parts, int64_t stride, int64_t count, int64_t n, T* y);
+  void (*sum)(const W* parts, int64_t stride, int64_t count, int64_t n, T* y);
 };
 
 /// The passes for this processor.

@@ -32,12 +32,13 @@ template <class T>
 void apply(const Dropout& dropout, const T* x, T* y, int64_t begin, int64_t end, Write write) {
   constexpr int64_t kChunk = 256;  // factors stay in L1
   const Tag<T> d;
-  const DropoutFactors<T> factors(dropout);
-  HWY_ALIGN T memory[kChunk + DropoutFactors<T>::kPadding];
+  using W = Wider<T>;
+  const DropoutFactors<W> factors(dropout);
+  HWY_ALIGN W memory[kChunk + DropoutFactors<W>::kPadding];
   with_write(write, [&](auto mode) HWY_ATTR {
     for (int64_t i = begin; i < end; i += kChunk) {
       const int64_t n = std::min(kChunk, end - i);
-      const T* const factor = factors.fill(static_cast<uint64_t>(i), n, memory);
+      const W* const factor = factors.fill(static_cast<uint64_t>(i), n, memory);
       each_vector(d, n, [&](auto io, int64_t j) HWY_ATTR {
         const auto v = hn::Mul(io.load(d, x + i + j), io.load(d, factor + j));
         deliver(mode, io, d, v, y + i + j);
@@ -47,7 +48,8 @@ void apply(const Dropout& dropout, const T* x, T* y, int64_t begin, int64_t end,
 }
 
 const PerType<DropoutRange>* dropout_range() {
-  static constexpr PerType<DropoutRange> functions = {{apply<float>}, {apply<double>}};
+  static constexpr PerType<DropoutRange> functions = {
+      {apply<float>}, {apply<double>}, {apply<BFloat16>}};
   return &functions;
 }
 
@@ -74,6 +76,7 @@ void dropout(Cpu, const Dropout& dropout, const T* x, T* y, int64_t n, Write wri
 
 template void dropout(Cpu, const Dropout&, const float*, float*, int64_t, Write);
 template void dropout(Cpu, const Dropout&, const double*, double*, int64_t, Write);
+template void dropout(Cpu, const Dropout&, const BFloat16*, BFloat16*, int64_t, Write);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -29,11 +29,22 @@ struct RowOperand {
 // One row of n elements each.
 template <class T>
 struct ElementwiseRows {
+  template <class Y>
+  using BinaryRow = void (*)(Binary op, RowOperand<T> a, RowOperand<T> b, Y* y, int64_t n,
+                             Write write);
+  template <class Y>
+  using QuotientRow = void (*)(RowOperand<T> a, RowOperand<T> b, const T* dy, Y* y, int64_t n,
+                               Write write);
+
   // y (=|+=) a op b
-  void (*binary)(Binary op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write write);
+  BinaryRow<T> binary;
+  BinaryRow<Wider<T>> wide_binary;
   // y (=|+=) -dy * a / b^2
-  void (*quotient)(RowOperand<T> a, RowOperand<T> b, const T* dy, T* y, int64_t n, Write write);
-  void (*affine)(T alpha, const T* x, T beta, T* y, int64_t n, Write write);
+  QuotientRow<T> quotient;
+  QuotientRow<Wider<T>> wide_quotient;
+  void (*affine)(Wider<T> alpha, const T* x, Wider<T> beta, T* y, int64_t n, Write write);
+  // y (=|+=) value
+  void (*fill)(Wider<T> value, T* y, int64_t n, Write write);
   void (*masked_fill)(const T* x, const int32_t* mask, T value, T* y, int64_t n, Write write);
 };
 
@@ -52,13 +63,13 @@ HWY_INLINE void with_operand(RowOperand<T> operand, F f) {
   if (operand.is_vector) {
     f([&](auto io, int64_t i) HWY_ATTR { return io.load(d, operand.data + i); });
   } else {
-    const auto value = hn::Set(d, *operand.data);
+    const auto value = hn::Set(d, static_cast<Wider<T>>(*operand.data));
     f([&](auto, int64_t) HWY_ATTR { return value; });
   }
 }
 
-template <class T, class Op>
-HWY_INLINE void binary_row(Op op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write write) {
+template <class T, class Y, class Op>
+HWY_INLINE void binary_row(Op op, RowOperand<T> a, RowOperand<T> b, Y* y, int64_t n, Write write) {
   const Tag<T> d;
   with_write(write, [&](auto mode) HWY_ATTR {
     with_operand(a, [&](auto load_a) HWY_ATTR {
@@ -71,8 +82,8 @@ HWY_INLINE void binary_row(Op op, RowOperand<T> a, RowOperand<T> b, T* y, int64_
   });
 }
 
-template <class T>
-void binary(Binary op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write write) {
+template <class T, class Y>
+void binary(Binary op, RowOperand<T> a, RowOperand<T> b, Y* y, int64_t n, Write write) {
   using V = hn::Vec<Tag<T>>;
   const auto add = [](V p, V q) HWY_ATTR { return hn::Add(p, q); };
   const auto sub = [](V p, V q) HWY_ATTR { return hn::Sub(p, q); };
@@ -90,14 +101,14 @@ void binary(Binary op, RowOperand<T> a, RowOperand<T> b, T* y, int64_t n, Write 
   }
 }
 
-template <class T>
-void quotient(RowOperand<T> a, RowOperand<T> b, const T* dy, T* y, int64_t n, Write write) {
+template <class T, class Y>
+void quotient(RowOperand<T> a, RowOperand<T> b, const T* dy, Y* y, int64_t n, Write write) {
   const Tag<T> d;
   with_write(write, [&](auto mode) HWY_ATTR {
     with_operand(a, [&](auto load_a) HWY_ATTR {
       with_operand(b, [&](auto load_b) HWY_ATTR {
         each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-          const auto q = io.or_else(d, load_b(io, i), hn::Set(d, T{1}));
+          const auto q = io.or_else(d, load_b(io, i), hn::Set(d, Wider<T>{1}));
           const auto g = hn::Div(hn::Mul(io.load(d, dy + i), load_a(io, i)), hn::Mul(q, q));
           deliver(mode, io, d, hn::Neg(g), y + i);
         });
@@ -107,13 +118,22 @@ void quotient(RowOperand<T> a, RowOperand<T> b, const T* dy, T* y, int64_t n, Wr
 }
 
 template <class T>
-void affine(T alpha, const T* x, T beta, T* y, int64_t n, Write write) {
+void affine(Wider<T> alpha, const T* x, Wider<T> beta, T* y, int64_t n, Write write) {
   const Tag<T> d;
   const auto factor = hn::Set(d, alpha), offset = hn::Set(d, beta);
   with_write(write, [&](auto mode) HWY_ATTR {
     each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
       deliver(mode, io, d, hn::MulAdd(io.load(d, x + i), factor, offset), y + i);
     });
+  });
+}
+
+template <class T>
+void fill(Wider<T> value, T* y, int64_t n, Write write) {
+  const Tag<T> d;
+  const auto values = hn::Set(d, value);
+  with_write(write, [&](auto mode) HWY_ATTR {
+    each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR { deliver(mode, io, d, values, y + i); });
   });
 }
 
@@ -132,7 +152,7 @@ HWY_INLINE hn::Mask<D> load_mask(Io io, D d, const int32_t* mask) {
 template <class T>
 void masked_fill(const T* x, const int32_t* mask, T value, T* y, int64_t n, Write write) {
   const Tag<T> d;
-  const auto filler = hn::Set(d, write == Write::kSet ? value : T{0});
+  const auto filler = hn::Set(d, write == Write::kSet ? static_cast<Wider<T>>(value) : Wider<T>{0});
   with_write(write, [&](auto mode) HWY_ATTR {
     each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
       const auto kept = hn::IfThenElse(load_mask(io, d, mask + i), filler, io.load(d, x + i));
@@ -142,10 +162,13 @@ void masked_fill(const T* x, const int32_t* mask, T value, T* y, int64_t n, Writ
 }
 
 template <class T>
-constexpr ElementwiseRows<T> kFunctions = {binary<T>, quotient<T>, affine<T>, masked_fill<T>};
+constexpr ElementwiseRows<T> kFunctions = {
+    binary<T, T>, binary<T, Wider<T>>, quotient<T, T>, quotient<T, Wider<T>>, affine<T>,
+    fill<T>,      masked_fill<T>};
 
 const PerType<ElementwiseRows>* elementwise_rows() {
-  static constexpr PerType<ElementwiseRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<ElementwiseRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                         kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -189,11 +212,11 @@ BroadcastPlan with_dense_a(BroadcastPlan plan) {
 }
 
 // y (=|+=) scale * the sum of the full-sized x over the axes on which an operand was broadcast.
-template <class T>
-void sum_to_operand(const OperandSums& rounds, const T* x, T* y, double scale, Write write) {
+template <class X, class Y>
+void sum_to_operand(const OperandSums& rounds, const X* x, Y* y, double scale, Write write) {
   const auto& [outer, n, inner] = rounds.sums[0];
   if (rounds.count == 1) return kernels::sum_axis(Cpu{}, x, y, outer, n, inner, scale, write);
-  Scratch<T> partial(outer * inner);
+  Scratch<Wider<X>> partial(outer * inner);
   kernels::sum_axis(Cpu{}, x, partial.data(), outer, n, inner, 1, Write::kSet);
   const AxisSum& last = rounds.sums[1];
   kernels::sum_axis(Cpu{}, partial.data(), y, last.outer, last.n, last.inner, scale, write);
@@ -202,7 +225,7 @@ void sum_to_operand(const OperandSums& rounds, const T* x, T* y, double scale, W
 // y (=|+=) x
 template <class T>
 void copy_row(const ElementwiseRows<T>& row, const T* x, T* y, int64_t n, Write write) {
-  if (write == Write::kAdd) return row.affine(T{1}, x, T{0}, y, n, write);
+  if (write == Write::kAdd) return row.affine(1, x, 0, y, n, write);
   if (x != y) std::copy_n(x, n, y);
 }
 
@@ -229,37 +252,40 @@ void binary_backward(Cpu, Binary op, int wrt, const BroadcastPlan& plan, const T
     if (!reduced) return affine(Cpu{}, sign, dy, 0, d_operand, n, write);
     return sum_to_operand(rounds, dy, d_operand, sign, write);
   }
-  Scratch<T> full(reduced ? n : 0);
-  T* const out = reduced ? full.data() : d_operand;
-  const Write out_write = reduced ? Write::kSet : write;
-  if (op == Binary::kDiv && wrt == 1) {
-    const auto row = rows_of<T>().quotient;
-    each_row(plan, a, b, [&](RowOperand<T> p, RowOperand<T> q, int64_t i, int64_t count) {
-      row(p, q, dy + i, out + i, count, out_write);
-    });
-  } else {
-    const auto row = rows_of<T>().binary;
+  const auto deliver_rows = [&](auto binary_row, auto quotient_row, auto* out, Write out_write) {
+    if (op == Binary::kDiv && wrt == 1) {
+      each_row(plan, a, b, [&](RowOperand<T> p, RowOperand<T> q, int64_t i, int64_t count) {
+        quotient_row(p, q, dy + i, out + i, count, out_write);
+      });
+      return;
+    }
     BroadcastPlan other = plan;
     if (wrt == 1) std::swap(other.a_stride, other.b_stride);
     each_row(with_dense_a(other), dy, wrt == 0 ? b : a,
              [&](RowOperand<T> p, RowOperand<T> q, int64_t i, int64_t count) {
-               row(op, p, q, out + i, count, out_write);
+               binary_row(op, p, q, out + i, count, out_write);
              });
-  }
-  if (reduced) sum_to_operand(rounds, full.data(), d_operand, 1, write);
+  };
+  const auto& rows = rows_of<T>();
+  if (!reduced) return deliver_rows(rows.binary, rows.quotient, d_operand, write);
+  Scratch<Wider<T>> full(n);
+  deliver_rows(rows.wide_binary, rows.wide_quotient, full.data(), Write::kSet);
+  sum_to_operand(rounds, full.data(), d_operand, 1, write);
 }
 
 template <class T>
 void affine(Cpu, double alpha, const T* x, double beta, T* y, int64_t n, Write write) {
   const auto row = rows_of<T>().affine;
   parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
-    row(static_cast<T>(alpha), x + begin, static_cast<T>(beta), y + begin, end - begin, write);
+    row(static_cast<Wider<T>>(alpha), x + begin, static_cast<Wider<T>>(beta), y + begin,
+        end - begin, write);
   });
 }
 
 template <class T>
 void scale(Cpu, const T* factor, T* x, int64_t n) {
-  if (*factor != T{1}) affine(Cpu{}, static_cast<double>(*factor), x, 0, x, n);
+  const auto value = static_cast<Wider<T>>(*factor);
+  if (value != 1) affine(Cpu{}, static_cast<double>(value), x, 0, x, n);
 }
 
 template <class T>
@@ -289,17 +315,15 @@ template <class T>
 void broadcast_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
                     Write write) {
   const auto& row = rows_of<T>();
-  const T factor = static_cast<T>(scale);
+  const auto factor = static_cast<Wider<T>>(scale);
   if (inner == 1) {
     parallel_rows(outer, n, [&](int64_t o, int64_t begin, int64_t end) {
-      const T value = factor * x[o], zero = 0;
-      row.binary(Binary::kAdd, {&value, false}, {&zero, false}, y + o * n + begin, end - begin,
-                 write);
+      row.fill(factor * static_cast<Wider<T>>(x[o]), y + o * n + begin, end - begin, write);
     });
     return;
   }
   parallel_rows(outer * n, inner, [&](int64_t r, int64_t begin, int64_t end) {
-    row.affine(factor, x + r / n * inner + begin, T{0}, y + r * inner + begin, end - begin, write);
+    row.affine(factor, x + r / n * inner + begin, 0, y + r * inner + begin, end - begin, write);
   });
 }
 
@@ -338,6 +362,7 @@ void scatter_rows(Cpu, const T* x, int64_t x_stride, const int32_t* rows, int64_
   template void scatter_rows(Cpu, const T*, int64_t, const int32_t*, int64_t, T*, int64_t);
 TAPESTRY_INSTANTIATE(float)
 TAPESTRY_INSTANTIATE(double)
+TAPESTRY_INSTANTIATE(BFloat16)
 #undef TAPESTRY_INSTANTIATE
 
 }  // namespace kernels

@@ -21,12 +21,15 @@ namespace tapestry {
 template <class T>
 struct EmbeddingRows {
   // y = (scale * table_row + position) * factors; position and factors may be null.
-  void (*combine)(const T* table_row, double scale, const T* position, const T* factors, T* y,
-                  int64_t cols);
+  void (*combine)(const T* table_row, double scale, const T* position, const Wider<T>* factors,
+                  T* y, int64_t cols);
   // total += scale * dy * factors; factors may be null.
-  void (*accumulate)(const T* dy, double scale, const T* factors, T* total, int64_t cols);
+  void (*accumulate)(const T* dy, double scale, const Wider<T>* factors, Wider<T>* total,
+                     int64_t cols);
+  // y (=|+=) total
+  void (*finish)(const Wider<T>* total, T* y, int64_t cols, Write write);
   // Dropout factors of elements first to first + cols - 1; `memory` has room for factor_room(cols).
-  const T* (*factors)(const Dropout& dropout, int64_t first, int64_t cols, T* memory);
+  const Wider<T>* (*factors)(const Dropout& dropout, int64_t first, int64_t cols, Wider<T>* memory);
   int64_t factor_padding;
 };
 
@@ -39,10 +42,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void combine(const T* table_row, double scale, const T* position, const T* factors, T* y,
+void combine(const T* table_row, double scale, const T* position, const Wider<T>* factors, T* y,
              int64_t cols) {
   const Tag<T> d;
-  const auto scales = hn::Set(d, static_cast<T>(scale));
+  const auto scales = hn::Set(d, static_cast<Wider<T>>(scale));
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     const auto p = position != nullptr ? io.load(d, position + i) : hn::Zero(d);
     auto v = hn::MulAdd(scales, io.load(d, table_row + i), p);
@@ -52,9 +55,9 @@ void combine(const T* table_row, double scale, const T* position, const T* facto
 }
 
 template <class T>
-void accumulate(const T* dy, double scale, const T* factors, T* total, int64_t cols) {
+void accumulate(const T* dy, double scale, const Wider<T>* factors, Wider<T>* total, int64_t cols) {
   const Tag<T> d;
-  const auto scales = hn::Set(d, static_cast<T>(scale));
+  const auto scales = hn::Set(d, static_cast<Wider<T>>(scale));
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     auto v = io.load(d, dy + i);
     if (factors != nullptr) v = hn::Mul(v, io.load(d, factors + i));
@@ -63,16 +66,27 @@ void accumulate(const T* dy, double scale, const T* factors, T* total, int64_t c
 }
 
 template <class T>
-const T* factors(const Dropout& dropout, int64_t first, int64_t cols, T* memory) {
-  return DropoutFactors<T>(dropout).fill(static_cast<uint64_t>(first), cols, memory);
+void finish(const Wider<T>* total, T* y, int64_t cols, Write write) {
+  const Tag<T> d;
+  with_write(write, [&](auto mode) HWY_ATTR {
+    each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
+      deliver(mode, io, d, io.load(d, total + i), y + i);
+    });
+  });
 }
 
 template <class T>
-constexpr EmbeddingRows<T> kFunctions = {combine<T>, accumulate<T>, factors<T>,
-                                         DropoutFactors<T>::kPadding};
+const Wider<T>* factors(const Dropout& dropout, int64_t first, int64_t cols, Wider<T>* memory) {
+  return DropoutFactors<Wider<T>>(dropout).fill(static_cast<uint64_t>(first), cols, memory);
+}
+
+template <class T>
+constexpr EmbeddingRows<T> kFunctions = {combine<T>, accumulate<T>, finish<T>, factors<T>,
+                                         DropoutFactors<Wider<T>>::kPadding};
 
 const PerType<EmbeddingRows>* embedding_rows() {
-  static constexpr PerType<EmbeddingRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<EmbeddingRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                       kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -120,16 +134,21 @@ void scatter(const EmbeddingShape& shape, const T* dy, const Dropout& dropout, d
   const EmbeddingRows<T>& functions = rows_functions<T>();
   const int64_t cols = shape.cols;
   parallel_ranges(targets, kRowGrain, [&](int64_t begin, int64_t end) {
-    Scratch<T> memory(cols + functions.factor_padding);
+    Scratch<Wider<T>> memory(cols + functions.factor_padding);
+    // A frequent word has thousands of rows: bfloat16 would stop growing.
+    constexpr bool kIsWide = std::is_same_v<T, Wider<T>>;
+    Scratch<Wider<T>> sums(kIsWide ? 0 : cols);
     for (int64_t k = begin; k < end; ++k) {
-      T* const total = d_target + k * cols;
-      if (write == Write::kSet) std::fill_n(total, cols, T{0});
+      Wider<T>* total = sums.data();
+      if constexpr (kIsWide) total = d_target + k * cols;
+      if (!kIsWide || write == Write::kSet) std::fill_n(total, cols, Wider<T>{0});
       for (int64_t i = groups.start[k]; i < groups.start[k + 1]; ++i) {
         const int64_t r = groups.order[i];
-        const T* const factor =
+        const Wider<T>* const factor =
             dropout.p > 0 ? functions.factors(dropout, r * cols, cols, memory.data()) : nullptr;
         functions.accumulate(dy + r * cols, scale, factor, total, cols);
       }
+      if (!kIsWide) functions.finish(total, d_target + k * cols, cols, write);
     }
   });
 }
@@ -144,10 +163,10 @@ void embedding(Cpu, const EmbeddingShape& shape, const int32_t* ids, const T* ta
   const EmbeddingRows<T>& functions = rows_functions<T>();
   const int64_t cols = shape.cols;
   parallel_ranges(shape.rows, kRowGrain, [&](int64_t begin, int64_t end) {
-    Scratch<T> memory(cols + functions.factor_padding);
+    Scratch<Wider<T>> memory(cols + functions.factor_padding);
     for (int64_t r = begin; r < end; ++r) {
       const int64_t position = shape.position(r);
-      const T* const factor =
+      const Wider<T>* const factor =
           dropout.p > 0 ? functions.factors(dropout, r * cols, cols, memory.data()) : nullptr;
       functions.combine(table + ids[r] * cols, shape.scale,
                         positions != nullptr ? positions + position * cols : nullptr, factor,
@@ -176,10 +195,14 @@ template void embedding(Cpu, const EmbeddingShape&, const int32_t*, const float*
                         const Dropout&, float*);
 template void embedding(Cpu, const EmbeddingShape&, const int32_t*, const double*, const double*,
                         const Dropout&, double*);
+template void embedding(Cpu, const EmbeddingShape&, const int32_t*, const BFloat16*,
+                        const BFloat16*, const Dropout&, BFloat16*);
 template void embedding_backward(Cpu, const EmbeddingShape&, const int32_t*, const float*,
                                  const Dropout&, float*, Write, float*, int64_t, Write);
 template void embedding_backward(Cpu, const EmbeddingShape&, const int32_t*, const double*,
                                  const Dropout&, double*, Write, double*, int64_t, Write);
+template void embedding_backward(Cpu, const EmbeddingShape&, const int32_t*, const BFloat16*,
+                                 const Dropout&, BFloat16*, Write, BFloat16*, int64_t, Write);
 
 }  // namespace kernels
 }  // namespace tapestry

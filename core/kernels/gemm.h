@@ -9,8 +9,7 @@ namespace tapestry {
 
 /// C (m, n) = alpha * op(A) (m, k) * op(B) (k, n) + beta * C, row-major with leading dimensions;
 /// op transposes when the flag is set (A is then stored (k, m)). The operands of the `batch`
-/// products lie the given element strides apart (0 repeats an operand). kBfloat16 wants alpha 1 and
-/// beta 0 or 1.
+/// products lie the given element strides apart (0 repeats an operand).
 template <class T>
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;

@@ -64,7 +64,8 @@ template <class T>
 constexpr GluRanges<T> kFunctions = {forward<T>, backward<T>};
 
 const PerType<GluRanges>* glu_ranges() {
-  static constexpr PerType<GluRanges> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<GluRanges> functions = {kFunctions<float>, kFunctions<double>,
+                                                   kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -103,10 +104,13 @@ void glu_backward(Cpu, Activation f, const T* x, const T* dy, T* dx, int64_t row
 
 template void glu(Cpu, Activation, const float*, float*, int64_t, int64_t);
 template void glu(Cpu, Activation, const double*, double*, int64_t, int64_t);
+template void glu(Cpu, Activation, const BFloat16*, BFloat16*, int64_t, int64_t);
 template void glu_backward(Cpu, Activation, const float*, const float*, float*, int64_t, int64_t,
                            Write);
 template void glu_backward(Cpu, Activation, const double*, const double*, double*, int64_t, int64_t,
                            Write);
+template void glu_backward(Cpu, Activation, const BFloat16*, const BFloat16*, BFloat16*, int64_t,
+                           int64_t, Write);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -36,8 +36,8 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class Io, class D>
-HWY_INLINE hn::Vec<D> load_or_zero(Io io, D d, const hn::TFromD<D>* p, int64_t i) {
+template <class Io, class D, class T>
+HWY_INLINE hn::Vec<D> load_or_zero(Io io, D d, const T* p, int64_t i) {
   return p == nullptr ? hn::Zero(d) : io.load(d, p + i);
 }
 
@@ -77,8 +77,8 @@ void keep(const GruForward<T>& args, int64_t row, int64_t size) {
   });
 }
 
-template <class Io, class D>
-HWY_INLINE void deliver_by(Write write, Io io, D d, hn::Vec<D> v, hn::TFromD<D>* p) {
+template <class Io, class D, class T>
+HWY_INLINE void deliver_by(Write write, Io io, D d, hn::Vec<D> v, T* p) {
   if (write == Write::kAdd) v = hn::Add(io.load(d, p), v);
   io.store(d, v, p);
 }
@@ -133,7 +133,8 @@ template <class T>
 constexpr GruFunctions<T> kFunctions = {forward<T>, backward<T>, keep<T>, keep_backward<T>};
 
 const PerType<GruFunctions>* gru_functions() {
-  static constexpr PerType<GruFunctions> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<GruFunctions> functions = {kFunctions<float>, kFunctions<double>,
+                                                      kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -187,8 +188,10 @@ void gru_step_backward(Cpu, const GruShape& shape, const GruBackward<T>& args) {
 
 template void gru_step(Cpu, const GruShape&, const GruForward<float>&);
 template void gru_step(Cpu, const GruShape&, const GruForward<double>&);
+template void gru_step(Cpu, const GruShape&, const GruForward<BFloat16>&);
 template void gru_step_backward(Cpu, const GruShape&, const GruBackward<float>&);
 template void gru_step_backward(Cpu, const GruShape&, const GruBackward<double>&);
+template void gru_step_backward(Cpu, const GruShape&, const GruBackward<BFloat16>&);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -1,6 +1,8 @@
 // For each chunk of rows: first the logits, tile by tile, with their exponentials taken while a
 // tile is in the cache; then the row sums; then, tile by tile again, dz and its two products. The
 // logits of a chunk are stored tile after tile, so that every product works on dense memory.
+// With bfloat16 tensors all of this is float32, sums over chunks and blocks included: the products'
+// factors alone are bfloat16, and each gradient is rounded once, when it is complete.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -63,19 +65,53 @@ struct Plan {
   int64_t block_rows = 0;
 };
 
+// c (m, n) (=|+=) op(a) (m, k) op(b) (k, n), dense matrices.
+struct Product {
+  int64_t m, n, k;
+  bool trans_a = false, trans_b = false, add = false;
+};
+
+// On the calling thread. Where a factor is bfloat16, a float one is rounded to it.
+template <class A, class B, class C>
+void multiply(const Product& p, const A* a, const B* b, C* c) {
+  const int64_t a_stride = p.trans_a ? p.m : p.k, b_stride = p.trans_b ? p.k : p.n;
+  if constexpr (std::is_same_v<A, BFloat16> || std::is_same_v<B, BFloat16>) {
+    kernels::rounded_product({.m = p.m,
+                              .n = p.n,
+                              .k = p.k,
+                              .a = {a, a_stride, !p.trans_a},
+                              .b = {b, b_stride, p.trans_b},
+                              .c = c,
+                              .ldc = p.n,
+                              .add = p.add});
+  } else {
+    Gemm<C> g;
+    g.m = p.m, g.n = p.n, g.k = p.k;
+    g.a = a, g.lda = a_stride, g.trans_a = p.trans_a;
+    g.b = b, g.ldb = b_stride, g.trans_b = p.trans_b;
+    g.c = c, g.ldc = p.n, g.beta = p.add ? 1 : 0;
+    kernels::gemm_tile(Cpu{}, g);
+  }
+}
+
 // The rows that are not ignored, as row numbers of x.
 using RowNumbers = std::vector<int64_t, HostAllocator<int64_t>>;
 
 template <class T>
 class FusedCrossEntropy {
+  using W = Wider<T>;
+  // Whether sums may grow in the tensors themselves.
+  static constexpr bool kInPlace = std::is_same_v<T, W>;
+  static constexpr bool kMayUseTiles = std::is_same_v<T, BFloat16>;
+
  public:
   FusedCrossEntropy(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                     const RowNumbers& rows)
       : shape_(shape),
         args_(args),
         rows_(rows),
-        plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(T),
-              kernels::runs_on_tiles(shape.precision) ? kernels::kTileDepth : 16),
+        plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(W),
+              uses_tiles() ? kernels::kTileDepth : 16),
         gradients_(args.dx != nullptr),
         logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
         stats_(plan_.tiles.count() * plan_.chunks.length),
@@ -84,14 +120,22 @@ class FusedCrossEntropy {
         target_leads_(plan_.chunks.length),
         gathered_(plan_.chunks.length * args.in),
         dx_parts_(gradients_ ? plan_.groups.count() * plan_.chunks.length * args.in : 0),
-        d_weight_parts_(
-            args.d_weight != nullptr ? (plan_.most_blocks() - 1) * shape.classes * args.in : 0),
-        d_bias_parts_(args.d_bias != nullptr ? (plan_.most_blocks() - 1) * shape.classes : 0),
+        d_weight_(gradients_ ? args.d_weight : nullptr, plan_.most_blocks(),
+                  shape.classes * args.in),
+        d_bias_(gradients_ ? args.d_bias : nullptr, plan_.most_blocks(), shape.classes),
+        wide_bias_(kInPlace || args.bias == nullptr ? 0 : shape.classes),
         losses_(static_cast<int64_t>(rows.size())) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (!kernels::runs_on_tiles(shape.precision)) return;
-      on_tiles_.emplace(args.weight, shape.classes, args.in, gradients_);
-      on_tiles_->pack_weight();
+    if constexpr (kInPlace) {
+      bias_ = args.bias;
+    } else if (args.bias != nullptr) {
+      std::transform(args.bias, args.bias + shape.classes, wide_bias_.data(),
+                     [](T bias) { return static_cast<W>(bias); });
+      bias_ = wide_bias_.data();
+    }
+    if constexpr (kMayUseTiles) {
+      if (!uses_tiles()) return;
+      on_tiles_.emplace(shape.classes, args.in, gradients_);
+      on_tiles_->pack_weight(args.weight);
     }
   }
 
@@ -100,7 +144,7 @@ class FusedCrossEntropy {
       chunk_ = plan_.chunks[c];
       first_chunk_ = c == 0;
       gather_rows();
-      if constexpr (std::is_same_v<T, float>) {
+      if constexpr (kMayUseTiles) {
         if (on_tiles_) on_tiles_->pack_rows(x_, chunk_.size());
       }
       compute_logits();
@@ -110,15 +154,50 @@ class FusedCrossEntropy {
         deliver_dx();
       }
     }
-    if (gradients_) add_block_parts();
+    // The first chunk has the most blocks.
+    if (gradients_) deliver_block_sums(plan_.blocks(plan_.chunks[0].size()).count());
     return total_loss(losses_.data(), static_cast<int64_t>(rows_.size()));
   }
 
  private:
+  static bool uses_tiles() { return kMayUseTiles && kernels::bfloat16_runs_on_tiles(); }
+
+  // A gradient of n elements which each block of rows sums by itself. Null if `out` is.
+  class BlockSums {
+   public:
+    BlockSums(T* out, int64_t blocks, int64_t n)
+        : out_(out), n_(n), parts_(out == nullptr ? 0 : (blocks - kInOut) * n) {}
+
+    // The sums of a block.
+    W* of(int64_t block) {
+      if (out_ == nullptr) return nullptr;
+      if constexpr (kInPlace) {
+        if (block == 0) return out_;
+      }
+      return parts_.data() + (block - kInOut) * n_;
+    }
+
+    // Adds the elements [begin, end) of `blocks` blocks in order.
+    void deliver(int64_t blocks, int64_t begin, int64_t end) {
+      const CrossEntropyPasses<T>& passes = cross_entropy_passes<T>();
+      if constexpr (kInPlace) {
+        for (int64_t p = 1; p < blocks; ++p) passes.add(of(p) + begin, end - begin, out_ + begin);
+      } else {
+        passes.sum(parts_.data() + begin, n_, blocks, end - begin, out_ + begin);
+      }
+    }
+
+   private:
+    static constexpr int64_t kInOut = kInPlace ? 1 : 0;  // blocks
+    T* out_;
+    int64_t n_;
+    Scratch<W> parts_;
+  };
+
   int32_t target(int64_t i) const { return args_.targets[rows_[chunk_.begin + i]]; }
 
   // Element (0, 0) of a tile: `rows` by `tile width`, dense.
-  T* tile_logits(int64_t tile) {
+  W* tile_logits(int64_t tile) {
     return logits_.data() + tile * plan_.tiles.length * plan_.chunks.length;
   }
   int64_t stat_index(int64_t i, int64_t tile) const { return i * plan_.tiles.count() + tile; }
@@ -143,7 +222,7 @@ class FusedCrossEntropy {
     parallel_for(blocks.count() * plan_.tiles.count(), [&](int64_t task) {
       const int64_t tile = task / blocks.count();
       const Range rows = blocks[task % blocks.count()], classes = plan_.tiles[tile];
-      T* const z = tile_logits(tile) + rows.begin * classes.size();
+      W* const z = tile_logits(tile) + rows.begin * classes.size();
       multiply_logits(rows, classes, z);
       for (int64_t i = rows.begin; i < rows.end; ++i) {
         take_exponentials(i, tile, classes, z + (i - rows.begin) * classes.size());
@@ -151,25 +230,20 @@ class FusedCrossEntropy {
     });
   }
 
-  void multiply_logits(Range rows, Range classes, T* z) {
-    if constexpr (std::is_same_v<T, float>) {
+  void multiply_logits(Range rows, Range classes, W* z) {
+    if constexpr (kMayUseTiles) {
       if (on_tiles_) return on_tiles_->logits(rows, classes, z);
     }
-    Gemm<T> g;
-    g.m = rows.size(), g.n = classes.size(), g.k = args_.in;
-    g.a = x_ + rows.begin * args_.in, g.lda = args_.in;
-    g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in, g.trans_b = true;
-    g.c = z, g.ldc = classes.size();
-    g.precision = shape_.precision;
-    kernels::gemm_tile(Cpu{}, g);
+    multiply({.m = rows.size(), .n = classes.size(), .k = args_.in, .trans_b = true},
+             x_ + rows.begin * args_.in, args_.weight + classes.begin * args_.in, z);
   }
 
-  void take_exponentials(int64_t i, int64_t tile, Range classes, T* z) {
-    const T* const bias = args_.bias != nullptr ? args_.bias + classes.begin : nullptr;
+  void take_exponentials(int64_t i, int64_t tile, Range classes, W* z) {
+    const W* const bias = bias_ != nullptr ? bias_ + classes.begin : nullptr;
     const int64_t at = target(i) - classes.begin;
     if (at >= 0 && at < classes.size()) {
       const auto logit = [&](int64_t j) { return bias != nullptr ? z[j] + bias[j] : z[j]; };
-      const T wanted = logit(at);
+      const W wanted = logit(at);
       // Of equal logits the first is the prediction. Decided here, before they are overwritten.
       bool leads = true;
       for (int64_t j = 0; j < at && leads; ++j) leads = logit(j) < wanted;
@@ -189,7 +263,7 @@ class FusedCrossEntropy {
 
   void finish_row(int64_t i) {
     const int64_t tiles = plan_.tiles.count();
-    const PieceStats<T>* const stats = stats_.data() + stat_index(i, 0);
+    const PieceStats<W>* const stats = stats_.data() + stat_index(i, 0);
     const int64_t target_tile = target(i) / plan_.tiles.length;
     double max = stats[0].max;
     bool leads = target_leads_[i];
@@ -198,14 +272,14 @@ class FusedCrossEntropy {
       if (t < target_tile) leads = leads && stats[t].max < target_logits_[i];
     }
     double sum = 0, total = 0;
-    T* const factors = factors_.data() + stat_index(i, 0);
+    W* const factors = factors_.data() + stat_index(i, 0);
     for (int64_t t = 0; t < tiles; ++t) {
       const double weight = std::exp(stats[t].max - max);
       sum += stats[t].sum * weight;
       total += stats[t].total;
-      factors[t] = static_cast<T>(weight);
+      factors[t] = static_cast<W>(weight);
     }
-    const auto scale = static_cast<T>(args_.grad_scale / sum);
+    const auto scale = static_cast<W>(args_.grad_scale / sum);
     for (int64_t t = 0; t < tiles; ++t) factors[t] *= scale;
     RowLoss& loss = losses_[chunk_.begin + i];
     loss = row_loss(shape_, target_logits_[i], max, sum, total);
@@ -219,16 +293,16 @@ class FusedCrossEntropy {
     parallel_for(blocks.count() * plan_.groups.count(), [&](int64_t task) {
       const int64_t block = task % blocks.count(), group = task / blocks.count();
       const Range tiles = plan_.groups.items[group];
-      T* const dx = dx_parts_.data() + group * plan_.chunks.length * args_.in;
+      W* const dx = dx_parts_.data() + group * plan_.chunks.length * args_.in;
       for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
         tile_gradients(block, blocks[block], tile, dx, /*first_of_group=*/tile == tiles.begin);
       }
     });
   }
 
-  void tile_gradients(int64_t block, Range rows, int64_t tile, T* dx, bool first_of_group) {
+  void tile_gradients(int64_t block, Range rows, int64_t tile, W* dx, bool first_of_group) {
     const Range classes = plan_.tiles[tile];
-    T* const dz = tile_logits(tile) + rows.begin * classes.size();
+    W* const dz = tile_logits(tile) + rows.begin * classes.size();
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
     }
@@ -238,16 +312,14 @@ class FusedCrossEntropy {
   }
 
   // Parts that a shorter last chunk does not reach keep the sums of earlier chunks.
-  T* d_weight_part(int64_t block, Range classes) {
-    if (args_.d_weight == nullptr) return nullptr;
-    T* const all = block == 0 ? args_.d_weight
-                              : d_weight_parts_.data() + (block - 1) * shape_.classes * args_.in;
-    return all + classes.begin * args_.in;
+  W* d_weight_part(int64_t block, Range classes) {
+    W* const all = d_weight_.of(block);
+    return all == nullptr ? nullptr : all + classes.begin * args_.in;
   }
 
-  void multiply_gradients(Range rows, Range classes, const T* dz, T* dx, bool first_of_group,
-                          T* d_weight) {
-    if constexpr (std::is_same_v<T, float>) {
+  void multiply_gradients(Range rows, Range classes, const W* dz, W* dx, bool first_of_group,
+                          W* d_weight) {
+    if constexpr (kMayUseTiles) {
       if (on_tiles_) {
         return on_tiles_->gradients(rows, classes,
                                     {.dz = dz,
@@ -257,36 +329,31 @@ class FusedCrossEntropy {
                                      .add_d_weight = !first_chunk_});
       }
     }
-    Gemm<T> g;
-    g.precision = shape_.precision;
     if (d_weight != nullptr) {
-      g.m = classes.size(), g.n = args_.in, g.k = rows.size();
-      g.a = dz, g.lda = classes.size(), g.trans_a = true;
-      g.b = x_ + rows.begin * args_.in, g.ldb = args_.in;
-      g.c = d_weight, g.ldc = args_.in, g.beta = first_chunk_ ? 0 : 1;
-      kernels::gemm_tile(Cpu{}, g);
+      multiply({.m = classes.size(),
+                .n = args_.in,
+                .k = rows.size(),
+                .trans_a = true,
+                .add = !first_chunk_},
+               dz, x_ + rows.begin * args_.in, d_weight);
     }
-    g.m = rows.size(), g.n = args_.in, g.k = classes.size();
-    g.a = dz, g.lda = classes.size(), g.trans_a = false;
-    g.b = args_.weight + classes.begin * args_.in, g.ldb = args_.in;
-    g.c = dx, g.ldc = args_.in, g.beta = first_of_group ? 0 : 1;
-    kernels::gemm_tile(Cpu{}, g);
+    multiply({.m = rows.size(), .n = args_.in, .k = classes.size(), .add = !first_of_group}, dz,
+             args_.weight + classes.begin * args_.in, dx);
   }
 
-  void logit_gradient(int64_t i, int64_t tile, Range classes, T* dz) {
+  void logit_gradient(int64_t i, int64_t tile, Range classes, W* dz) {
     const double spread =
         args_.grad_scale * shape_.label_smoothing / static_cast<double>(shape_.classes);
-    passes_.gradient(dz, factors_[stat_index(i, tile)], static_cast<T>(spread), classes.size(), dz);
+    passes_.gradient(dz, factors_[stat_index(i, tile)], static_cast<W>(spread), classes.size(), dz);
     const int64_t at = target(i) - classes.begin;
     if (at >= 0 && at < classes.size()) {
-      dz[at] -= static_cast<T>(args_.grad_scale * (1 - shape_.label_smoothing));
+      dz[at] -= static_cast<W>(args_.grad_scale * (1 - shape_.label_smoothing));
     }
   }
 
-  void add_bias_gradient(int64_t block, Range rows, Range classes, const T* dz) {
-    T* const all = block == 0 ? args_.d_bias : d_bias_parts_.data() + (block - 1) * shape_.classes;
-    T* const d_bias = all + classes.begin;
-    if (first_chunk_) std::fill_n(d_bias, classes.size(), T{0});
+  void add_bias_gradient(int64_t block, Range rows, Range classes, const W* dz) {
+    W* const d_bias = d_bias_.of(block) + classes.begin;
+    if (first_chunk_) std::fill_n(d_bias, classes.size(), W{0});
     for (int64_t i = 0; i < rows.size(); ++i) {
       passes_.add(dz + i * classes.size(), classes.size(), d_bias);
     }
@@ -297,26 +364,17 @@ class FusedCrossEntropy {
     const int64_t in = args_.in, stride = plan_.chunks.length * in;
     parallel_ranges(chunk_.size(), 32, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        passes_.sum(dx_parts_.data() + i * in, stride, plan_.groups.count(), in,
-                    args_.dx + rows_[chunk_.begin + i] * in);
+        cross_entropy_passes<T>().sum(dx_parts_.data() + i * in, stride, plan_.groups.count(), in,
+                                      args_.dx + rows_[chunk_.begin + i] * in);
       }
     });
   }
 
-  // Adds the blocks' parts of dW and db in order. The first chunk has the most blocks.
-  void add_block_parts() {
-    const int64_t parts = plan_.blocks(plan_.chunks[0].size()).count() - 1;
+  void deliver_block_sums(int64_t blocks) {
     const int64_t elements = args_.d_weight != nullptr ? shape_.classes * args_.in : 0;
-    parallel_ranges(elements, 1 << 14, [&](int64_t begin, int64_t end) {
-      for (int64_t p = 0; p < parts; ++p) {
-        passes_.add(d_weight_parts_.data() + p * elements + begin, end - begin,
-                    args_.d_weight + begin);
-      }
-    });
-    if (args_.d_bias == nullptr) return;
-    for (int64_t p = 0; p < parts; ++p) {
-      passes_.add(d_bias_parts_.data() + p * shape_.classes, shape_.classes, args_.d_bias);
-    }
+    parallel_ranges(elements, 1 << 14,
+                    [&](int64_t begin, int64_t end) { d_weight_.deliver(blocks, begin, end); });
+    if (args_.d_bias != nullptr) d_bias_.deliver(blocks, 0, shape_.classes);
   }
 
   const CrossEntropyShape& shape_;
@@ -324,22 +382,24 @@ class FusedCrossEntropy {
   const RowNumbers& rows_;
   const Plan plan_;
   const bool gradients_;
-  const CrossEntropyPasses<T>& passes_ = cross_entropy_passes<T>();
+  const CrossEntropyPasses<W>& passes_ = cross_entropy_passes<W>();
 
   // The current chunk: its range of rows_, and their x.
   Range chunk_{};
   bool first_chunk_ = true;
   const T* x_ = nullptr;
 
-  Scratch<T> logits_;
-  Scratch<PieceStats<T>> stats_;  // (row, tile)
-  Scratch<T> factors_;            // (row, tile)
-  Scratch<T> target_logits_;
+  Scratch<W> logits_;
+  Scratch<PieceStats<W>> stats_;  // (row, tile)
+  Scratch<W> factors_;            // (row, tile)
+  Scratch<W> target_logits_;
   Scratch<char> target_leads_;  // whether no earlier logit of its tile is as large
   Scratch<T> gathered_;
-  Scratch<T> dx_parts_;        // (group, row, in)
-  Scratch<T> d_weight_parts_;  // (block after the first, class, in)
-  Scratch<T> d_bias_parts_;
+  Scratch<W> dx_parts_;  // (group, row, in)
+  BlockSums d_weight_;   // (class, in)
+  BlockSums d_bias_;
+  Scratch<W> wide_bias_;
+  const W* bias_ = nullptr;
   Scratch<RowLoss> losses_;
   std::optional<kernels::ClassifierTiles> on_tiles_;
 };
@@ -376,6 +436,8 @@ template void linear_cross_entropy(Cpu, const CrossEntropyShape&, const LinearCr
                                    CrossEntropySums*);
 template void linear_cross_entropy(Cpu, const CrossEntropyShape&, const LinearCrossEntropy<double>&,
                                    CrossEntropySums*);
+template void linear_cross_entropy(Cpu, const CrossEntropyShape&,
+                                   const LinearCrossEntropy<BFloat16>&, CrossEntropySums*);
 
 }  // namespace kernels
 }  // namespace tapestry

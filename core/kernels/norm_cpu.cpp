@@ -24,9 +24,9 @@ struct NormRows {
   void (*forward)(const NormShape& shape, const NormForward<T>& args, int64_t begin, int64_t end);
   // The same, adding d gamma and d beta of these rows to the partial sums (cols each, or null).
   void (*backward)(const NormShape& shape, const NormBackward<T>& args, int64_t begin, int64_t end,
-                   T* d_gamma, T* d_beta);
+                   Wider<T>* d_gamma, Wider<T>* d_beta);
   // total[i] (=|+=) sum over parts of parts[p * cols + i].
-  void (*reduce)(const T* parts, int64_t count, int64_t cols, T* total, Write write);
+  void (*reduce)(const Wider<T>* parts, int64_t count, int64_t cols, T* total, Write write);
 };
 
 }  // namespace tapestry
@@ -44,11 +44,12 @@ constexpr int64_t kChunk = 512;
 template <class T, class Body>
 HWY_INLINE void each_dropped(const Dropout& dropout, int64_t first, int64_t cols, Body body) {
   const Tag<T> d;
-  const DropoutFactors<T> factors(dropout);
-  HWY_ALIGN T memory[kChunk + DropoutFactors<T>::kPadding];
+  using W = Wider<T>;
+  const DropoutFactors<W> factors(dropout);
+  HWY_ALIGN W memory[kChunk + DropoutFactors<W>::kPadding];
   for (int64_t begin = 0; begin < cols; begin += kChunk) {
     const int64_t n = std::min(kChunk, cols - begin);
-    const T* const factor = factors.fill(static_cast<uint64_t>(first + begin), n, memory);
+    const W* const factor = factors.fill(static_cast<uint64_t>(first + begin), n, memory);
     each_vector(d, n,
                 [&](auto io, int64_t i) HWY_ATTR { body(io, begin + i, io.load(d, factor + i)); });
   }
@@ -56,6 +57,7 @@ HWY_INLINE void each_dropped(const Dropout& dropout, int64_t first, int64_t cols
 
 template <class T>
 void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, int64_t end) {
+  using W = Wider<T>;
   const Tag<T> d;
   const int64_t cols = shape.cols;
   for (int64_t r = begin; r < end; ++r) {
@@ -76,12 +78,12 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
       }
       x = sum;
     }
-    T mean = 0;
+    W mean = 0;
     if (shape.kind == NormKind::kLayer) {
       auto sums = hn::Zero(d);
       each_vector(d, cols,
                   [&](auto io, int64_t i) HWY_ATTR { sums = hn::Add(sums, io.load(d, x + i)); });
-      mean = sum_lanes(d, sums) / static_cast<T>(cols);
+      mean = sum_lanes(d, sums) / static_cast<W>(cols);
       args.mean[r] = mean;
     }
     const auto means = hn::Set(d, mean);
@@ -90,8 +92,8 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
       const auto centred = io.or_else(d, hn::Sub(io.load(d, x + i), means), hn::Zero(d));
       squares = hn::MulAdd(centred, centred, squares);
     });
-    const T variance = sum_lanes(d, squares) / static_cast<T>(cols);
-    const T rstd = 1 / std::sqrt(variance + static_cast<T>(shape.eps));
+    const W variance = sum_lanes(d, squares) / static_cast<W>(cols);
+    const W rstd = 1 / std::sqrt(variance + static_cast<W>(shape.eps));
     args.rstd[r] = rstd;
     const auto scale = hn::Set(d, rstd);
     T* const y = args.y + r * cols;
@@ -115,7 +117,8 @@ HWY_INLINE void write_to(Io io, V v, T* target, Write write) {
 // ds = rstd (g - mean(g) - xhat mean(g xhat)) + dsum; RMS has no mean(g).
 template <class T>
 void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin, int64_t end,
-              T* d_gamma, T* d_beta) {
+              Wider<T>* d_gamma, Wider<T>* d_beta) {
+  using W = Wider<T>;
   const Tag<T> d;
   const int64_t cols = shape.cols;
   const auto zero = hn::Zero(d);
@@ -124,7 +127,7 @@ void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin
     const T* const x = args.sum + first;
     const T* const dy = args.dy != nullptr ? args.dy + first : nullptr;
     const T* const dsum = args.dsum != nullptr ? args.dsum + first : nullptr;
-    const auto means = hn::Set(d, shape.kind == NormKind::kLayer ? args.mean[r] : T{0});
+    const auto means = hn::Set(d, shape.kind == NormKind::kLayer ? args.mean[r] : W{0});
     const auto rstd = hn::Set(d, args.rstd[r]);
     auto g_mean = zero, gx_mean = zero;
     if (dy != nullptr) {
@@ -140,7 +143,7 @@ void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin
         }
         if (d_beta != nullptr) io.store(d, hn::Add(v, io.load(d, d_beta + i)), d_beta + i);
       });
-      const T n = static_cast<T>(cols);
+      const W n = static_cast<W>(cols);
       if (shape.kind == NormKind::kLayer) g_mean = hn::Set(d, sum_lanes(d, g_sum) / n);
       gx_mean = hn::Set(d, sum_lanes(d, gx_sum) / n);
     }
@@ -166,7 +169,7 @@ void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin
         deliver_both(io, i, gradient(io, i), factor);
       });
     } else {
-      const auto one = hn::Set(d, T{1});
+      const auto one = hn::Set(d, W{1});
       each_vector(d, cols,
                   [&](auto io, int64_t i) HWY_ATTR { deliver_both(io, i, gradient(io, i), one); });
     }
@@ -174,7 +177,7 @@ void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin
 }
 
 template <class T>
-void reduce(const T* parts, int64_t count, int64_t cols, T* total, Write write) {
+void reduce(const Wider<T>* parts, int64_t count, int64_t cols, T* total, Write write) {
   const Tag<T> d;
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     auto sum = hn::Zero(d);
@@ -187,7 +190,8 @@ template <class T>
 constexpr NormRows<T> kFunctions = {forward<T>, backward<T>, reduce<T>};
 
 const PerType<NormRows>* norm_rows() {
-  static constexpr PerType<NormRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<NormRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                  kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -231,14 +235,15 @@ void norm_backward(Cpu, const NormShape& shape, const NormBackward<T>& args) {
   const NormRows<T>& rows = rows_functions<T>();
   const int64_t grain = rows_per_tile(shape), cols = shape.cols;
   const int64_t tiles = (shape.rows + grain - 1) / grain;
-  Scratch<T> gamma_parts(args.d_gamma != nullptr ? tiles * cols : 0);
-  Scratch<T> beta_parts(args.d_beta != nullptr ? tiles * cols : 0);
+  using W = Wider<T>;
+  Scratch<W> gamma_parts(args.d_gamma != nullptr ? tiles * cols : 0);
+  Scratch<W> beta_parts(args.d_beta != nullptr ? tiles * cols : 0);
   parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
     const int64_t offset = begin / grain * cols;
-    T* const d_gamma = args.d_gamma != nullptr ? gamma_parts.data() + offset : nullptr;
-    T* const d_beta = args.d_beta != nullptr ? beta_parts.data() + offset : nullptr;
-    if (d_gamma != nullptr) std::fill_n(d_gamma, cols, T{0});
-    if (d_beta != nullptr) std::fill_n(d_beta, cols, T{0});
+    W* const d_gamma = args.d_gamma != nullptr ? gamma_parts.data() + offset : nullptr;
+    W* const d_beta = args.d_beta != nullptr ? beta_parts.data() + offset : nullptr;
+    if (d_gamma != nullptr) std::fill_n(d_gamma, cols, W{0});
+    if (d_beta != nullptr) std::fill_n(d_beta, cols, W{0});
     rows.backward(shape, args, begin, end, d_gamma, d_beta);
   });
   if (args.d_gamma != nullptr) {
@@ -251,8 +256,10 @@ void norm_backward(Cpu, const NormShape& shape, const NormBackward<T>& args) {
 
 template void norm(Cpu, const NormShape&, const NormForward<float>&);
 template void norm(Cpu, const NormShape&, const NormForward<double>&);
+template void norm(Cpu, const NormShape&, const NormForward<BFloat16>&);
 template void norm_backward(Cpu, const NormShape&, const NormBackward<float>&);
 template void norm_backward(Cpu, const NormShape&, const NormBackward<double>&);
+template void norm_backward(Cpu, const NormShape&, const NormBackward<BFloat16>&);
 
 }  // namespace kernels
 }  // namespace tapestry

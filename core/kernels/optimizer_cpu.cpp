@@ -1,21 +1,22 @@
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/kernels/optimizer_cpu.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "core/kernels/optimizer.h"
 
-#include <algorithm>
 #include <type_traits>
 #include <variant>
 
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tensor_list.h"
-#include "core/kernels/optimizer.h"
 #include "core/kernels/optimizer_functors.h"
 #include "core/profile.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/optimizer_cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "core/kernels/cpu/simd-inl.h"
+
 #ifndef TAPESTRY_OPTIMIZER_ONCE
 #define TAPESTRY_OPTIMIZER_ONCE
-namespace tapestry::kernels {
+namespace tapestry {
 
 template <class T>
 struct OptimizerPieces {
@@ -24,13 +25,13 @@ struct OptimizerPieces {
   void (*average)(double decay, const AverageUpdate<T>&, int64_t begin, int64_t end);
 };
 
-}  // namespace tapestry::kernels
+}  // namespace tapestry
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace tapestry::kernels {
+namespace tapestry {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+namespace {
 
 // The vector forms of optimizer_functors.h, on Lanes(d) elements. Multiplications that feed an
 // addition are fused; otherwise the same operations in the same order.
@@ -95,62 +96,40 @@ HWY_INLINE void apply(D d, const AdamRule<T>& r, V& p, V g, V* state) {
   p = hn::NegMulAdd(hn::Set(d, r.step_size), hn::Div(m, root), hn::Mul(hn::Set(d, r.shrink), p));
 }
 
-template <size_t kStates, class T, class Rule>
-HWY_INLINE void update_lanes(const Rule& rule, T scale, T limit, T* param, const T* grad,
-                             const std::array<T*, kStates>& state) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  V p = hn::LoadU(d, param);
-  V g = hn::Mul(hn::Set(d, scale), hn::LoadU(d, grad));
-  g = hn::Min(hn::Max(g, hn::Set(d, -limit)), hn::Set(d, limit));
-  V s[kStates + 1];
-  for (size_t k = 0; k < kStates; ++k) s[k] = hn::LoadU(d, state[k]);
-  apply(d, rule, p, g, s);
-  hn::StoreU(p, d, param);
-  for (size_t k = 0; k < kStates; ++k) hn::StoreU(s[k], d, state[k]);
+// Elements from i on of the array that is not null.
+template <class Io, class D, class T>
+HWY_INLINE hn::Vec<D> load_either(Io io, D d, const hn::TFromD<D>* wide, const T* other,
+                                  int64_t i) {
+  return wide != nullptr ? io.load(d, wide + i) : io.load(d, other + i);
 }
 
-template <size_t kStates, class T>
-std::array<T*, kStates> advanced(const std::array<T*, kMostOptimizerStates>& state, int64_t by) {
-  std::array<T*, kStates> result;
-  for (size_t k = 0; k < kStates; ++k) result[k] = state[k] + by;
-  return result;
-}
-
-// The last elements go through full vectors of padded copies: an element's result must not depend
-// on where a piece ends.
-template <size_t kStates, class T, class Rule>
-void update_tail(const Rule& rule, T scale, T limit, T* param, const T* grad,
-                 const std::array<T*, kStates>& state, size_t count) {
-  constexpr size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
-  T p[kLanes] = {}, g[kLanes] = {}, s[kStates + 1][kLanes] = {};
-  std::array<T*, kStates> padded;
-  std::copy_n(param, count, p);
-  std::copy_n(grad, count, g);
-  for (size_t k = 0; k < kStates; ++k) {
-    std::copy_n(state[k], count, s[k]);
-    padded[k] = s[k];
-  }
-  update_lanes<kStates>(rule, scale, limit, p, g, padded);
-  std::copy_n(p, count, param);
-  for (size_t k = 0; k < kStates; ++k) std::copy_n(s[k], count, state[k]);
-}
-
-template <size_t kStates, class T, class Rule>
+// The last elements go through whole vectors, too: an element's result must not depend on where a
+// piece ends.
+template <int kStates, class T, class Rule>
 void update_with(const Rule& rule, const ParameterUpdate<T>& update,
                  const GradientTransform& transform, int64_t begin, int64_t end) {
-  const T scale = static_cast<T>(transform.scale);
-  const T limit = static_cast<T>(transform.limit);
-  const int64_t lanes = hn::Lanes(hn::ScalableTag<T>());
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    update_lanes<kStates>(rule, scale, limit, update.param + i, update.grad + i,
-                          advanced<kStates>(update.state, i));
-  }
-  if (i < end) {
-    update_tail<kStates>(rule, scale, limit, update.param + i, update.grad + i,
-                         advanced<kStates>(update.state, i), end - i);
-  }
+  using W = Wider<T>;
+  const Tag<T> d;
+  using V = hn::Vec<Tag<T>>;
+  const V scale = hn::Set(d, static_cast<W>(transform.scale));
+  const V limit = hn::Set(d, static_cast<W>(transform.limit));
+  T* const param = update.param;
+  W* const master = update.master;
+  const T* const grad = update.grad;
+  const W* const wide_grad = update.wide_grad;
+  const auto state = update.state;
+  each_vector(d, end - begin, [&](auto io, int64_t from_begin) HWY_ATTR {
+    const int64_t i = begin + from_begin;
+    V p = load_either(io, d, master, param, i);
+    V g = hn::Mul(scale, load_either(io, d, wide_grad, grad, i));
+    g = hn::Min(hn::Max(g, hn::Neg(limit)), limit);
+    V s[kStates + 1];
+    for (int k = 0; k < kStates; ++k) s[k] = io.load(d, state[k] + i);
+    apply(d, rule, p, g, s);
+    if (master != nullptr) io.store(d, p, master + i);
+    io.store(d, p, param + i);
+    for (int k = 0; k < kStates; ++k) io.store(d, s[k], state[k] + i);
+  });
 }
 
 template <class T>
@@ -158,49 +137,46 @@ void update_piece(const ParameterUpdate<T>& update, const GradientTransform& tra
                   int64_t begin, int64_t end) {
   std::visit(
       [&](const auto& step) HWY_ATTR {
-        constexpr size_t kStates = std::decay_t<decltype(step)>::kStates.size();
-        update_with<kStates>(rule_of<T>(step), update, transform, begin, end);
+        constexpr auto kStates = static_cast<int>(std::decay_t<decltype(step)>::kStates.size());
+        update_with<kStates>(rule_of<Wider<T>>(step), update, transform, begin, end);
       },
       update.step);
 }
 
 template <class T>
 void average_piece(double decay, const AverageUpdate<T>& update, int64_t begin, int64_t end) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = hn::Lanes(d);
-  const auto keep = hn::Set(d, static_cast<T>(decay));
-  const auto take = hn::Set(d, static_cast<T>(1 - decay));
-  const auto average_lanes = [&](T* average, const T* value) HWY_ATTR {
-    hn::StoreU(hn::MulAdd(keep, hn::LoadU(d, average), hn::Mul(take, hn::LoadU(d, value))), d,
-               average);
-  };
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) average_lanes(update.average + i, update.value + i);
-  if (i == end) return;
-  T average[hn::MaxLanes(d)] = {}, value[hn::MaxLanes(d)] = {};
-  std::copy(update.average + i, update.average + end, average);
-  std::copy(update.value + i, update.value + end, value);
-  average_lanes(average, value);
-  std::copy_n(average, end - i, update.average + i);
+  const Tag<T> d;
+  const auto keep = hn::Set(d, static_cast<Wider<T>>(decay));
+  const auto take = hn::Set(d, static_cast<Wider<T>>(1 - decay));
+  Wider<T>* const average = update.average + begin;
+  const T* const value = update.value + begin;
+  each_vector(d, end - begin, [&](auto io, int64_t i) HWY_ATTR {
+    const auto taken = hn::Mul(take, io.load(d, value + i));
+    io.store(d, hn::MulAdd(keep, io.load(d, average + i), taken), average + i);
+  });
 }
 
 template <class T>
 constexpr OptimizerPieces<T> kPieces = {update_piece<T>, average_piece<T>};
 
 const PerType<OptimizerPieces>* optimizer_pieces() {
-  static constexpr PerType<OptimizerPieces> pieces = {kPieces<float>, kPieces<double>};
+  static constexpr PerType<OptimizerPieces> pieces = {kPieces<float>, kPieces<double>,
+                                                      kPieces<BFloat16>};
   return &pieces;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace tapestry::kernels
+}  // namespace tapestry
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tapestry::kernels {
+namespace tapestry {
 namespace {
 HWY_EXPORT(optimizer_pieces);
 }  // namespace
+
+namespace kernels {
 
 template <class T>
 void optimizer_step(Cpu, std::span<const ParameterUpdate<T>> updates,
@@ -227,8 +203,12 @@ template void optimizer_step(Cpu, std::span<const ParameterUpdate<float>>,
                              const GradientTransform&);
 template void optimizer_step(Cpu, std::span<const ParameterUpdate<double>>,
                              const GradientTransform&);
+template void optimizer_step(Cpu, std::span<const ParameterUpdate<BFloat16>>,
+                             const GradientTransform&);
 template void moving_average(Cpu, double, std::span<const AverageUpdate<float>>);
 template void moving_average(Cpu, double, std::span<const AverageUpdate<double>>);
+template void moving_average(Cpu, double, std::span<const AverageUpdate<BFloat16>>);
 
-}  // namespace tapestry::kernels
-#endif
+}  // namespace kernels
+}  // namespace tapestry
+#endif  // HWY_ONCE

@@ -7,12 +7,18 @@
 namespace tapestry {
 namespace {
 
+// y += x
+template <class T>
+void add(T x, T& y) {
+  y = static_cast<T>(static_cast<Wider<T>>(y) + static_cast<Wider<T>>(x));
+}
+
 template <class T>
 void copy_row(const T* x, T* y, int64_t n, Write write) {
   if (write == Write::kSet) {
     std::copy_n(x, n, y);
   } else {
-    for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+    for (int64_t i = 0; i < n; ++i) add(x[i], y[i]);
   }
 }
 
@@ -29,7 +35,7 @@ void transpose(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t row
       if (write == Write::kSet) {
         for (int64_t c = c0; c < c1; ++c) to[c] = from[c * x_stride];
       } else {
-        for (int64_t c = c0; c < c1; ++c) to[c] += from[c * x_stride];
+        for (int64_t c = c0; c < c1; ++c) add(from[c * x_stride], to[c]);
       }
     }
   }
@@ -84,6 +90,8 @@ void permute(Cpu, const T* x, T* y, const int64_t (&size)[Shape::kMaxRank],
 template void permute(Cpu, const float*, float*, const int64_t (&)[Shape::kMaxRank],
                       const int (&)[Shape::kMaxRank], Write);
 template void permute(Cpu, const double*, double*, const int64_t (&)[Shape::kMaxRank],
+                      const int (&)[Shape::kMaxRank], Write);
+template void permute(Cpu, const BFloat16*, BFloat16*, const int64_t (&)[Shape::kMaxRank],
                       const int (&)[Shape::kMaxRank], Write);
 
 }  // namespace kernels

@@ -19,10 +19,16 @@ namespace tapestry {
 
 template <class T>
 struct SumRows {
-  T (*sum)(const T* x, int64_t n);
+  using W = Wider<T>;
   // y[c] (=|+=) scale * the sum of x[r * stride + c] over n > 0 rows; cols <= kSumCols.
-  void (*column_sums)(const T* x, int64_t stride, int64_t n, int64_t cols, T scale, T* y,
-                      Write write);
+  template <class X, class Y>
+  using ColumnSums = void (*)(const X* x, int64_t stride, int64_t n, int64_t cols, W scale, Y* y,
+                              Write write);
+
+  W (*sum)(const T* x, int64_t n);
+  ColumnSums<T, T> column_sums;
+  ColumnSums<T, W> wide_column_sums;    // whose sums are summed again
+  ColumnSums<W, T> narrow_column_sums;  // of such sums
 };
 
 constexpr int64_t kSumCols = 512;
@@ -36,29 +42,31 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-T sum(const T* x, int64_t n) {
+Wider<T> sum(const T* x, int64_t n) {
+  const Whole io;
   const Tag<T> d;
   const int64_t lanes = lanes_of<T>();
   auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    s0 = hn::Add(s0, hn::LoadU(d, x + i));
-    s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
-    s2 = hn::Add(s2, hn::LoadU(d, x + i + 2 * lanes));
-    s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
+    s0 = hn::Add(s0, io.load(d, x + i));
+    s1 = hn::Add(s1, io.load(d, x + i + lanes));
+    s2 = hn::Add(s2, io.load(d, x + i + 2 * lanes));
+    s3 = hn::Add(s3, io.load(d, x + i + 3 * lanes));
   }
   each_vector(d, n - i,
-              [&](auto io, int64_t j) HWY_ATTR { s0 = hn::Add(s0, io.load(d, x + i + j)); });
+              [&](auto part, int64_t j) HWY_ATTR { s0 = hn::Add(s0, part.load(d, x + i + j)); });
   return sum_lanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
 }
 
-template <class T>
-void column_sums(const T* x, int64_t stride, int64_t n, int64_t cols, T scale, T* y, Write write) {
-  const Tag<T> d;
-  HWY_ALIGN T sums[kSumCols] = {};
+template <class X, class Y>
+void column_sums(const X* x, int64_t stride, int64_t n, int64_t cols, Wider<X> scale, Y* y,
+                 Write write) {
+  const Tag<X> d;
+  HWY_ALIGN Wider<X> sums[kSumCols] = {};
   int64_t r = 0;
   for (; r + 4 <= n; r += 4) {  // four rows at once: four streams, while `sums` stays in L1
-    const T* const p = x + r * stride;
+    const X* const p = x + r * stride;
     each_vector(d, cols, [&](auto io, int64_t c) HWY_ATTR {
       const auto low = hn::Add(io.load(d, p + c), io.load(d, p + stride + c));
       const auto high = hn::Add(io.load(d, p + 2 * stride + c), io.load(d, p + 3 * stride + c));
@@ -78,10 +86,12 @@ void column_sums(const T* x, int64_t stride, int64_t n, int64_t cols, T scale, T
 }
 
 template <class T>
-constexpr SumRows<T> kFunctions = {sum<T>, column_sums<T>};
+constexpr SumRows<T> kFunctions = {sum<T>, column_sums<T, T>, column_sums<T, Wider<T>>,
+                                   column_sums<Wider<T>, T>};
 
 const PerType<SumRows>* sum_rows() {
-  static constexpr PerType<SumRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<SumRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                 kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -96,53 +106,79 @@ namespace {
 
 HWY_EXPORT(sum_rows);
 
+// SumRows' functions from X to Y, one of which may be the wider type of the other.
+template <class X, class Y>
+auto functions_for() {
+  using T = std::conditional_t<std::is_same_v<X, BFloat16>, X, Y>;
+  const PerType<SumRows>& all = *HWY_DYNAMIC_DISPATCH(sum_rows)();
+  const auto columns = [&] {
+    const SumRows<T>& rows = all.of<T>();
+    if constexpr (std::is_same_v<X, Y>) {
+      return rows.column_sums;
+    } else if constexpr (std::is_same_v<X, T>) {
+      return rows.wide_column_sums;
+    } else {
+      return rows.narrow_column_sums;
+    }
+  };
+  return std::pair(all.of<X>().sum, columns());
+}
+
 // One round: y (outer, blocks, inner) (=|+=) scale * the sums over each block of `block` rows.
-template <class T>
-void sum_blocks(const T* x, T* y, int64_t outer, int64_t n, int64_t inner, int64_t block, T scale,
-                Write write) {
-  const SumRows<T>& functions = HWY_DYNAMIC_DISPATCH(sum_rows)()->of<T>();
+template <class X, class Y>
+void sum_blocks(const X* x, Y* y, int64_t outer, int64_t n, int64_t inner, int64_t block,
+                Wider<X> scale, Write write) {
+  const auto [sum, column_sums] = functions_for<X, Y>();
   const int64_t blocks = (n + block - 1) / block, pieces = (inner + kSumCols - 1) / kSumCols;
   const int64_t work = std::min(block, n) * std::min(inner, kSumCols);
   const int64_t grain = std::max<int64_t>(1, kTileElements / work);
-  parallel_ranges(outer * blocks * pieces, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t col = unit % pieces * kSumCols, target = unit / pieces;
-      const int64_t row = target % blocks * block, rows = std::min(block, n - row);
-      const T* const from = x + (target / blocks * n + row) * inner + col;
-      T* const to = y + target * inner + col;
-      if (inner == 1) {
-        const T sum = scale * functions.sum(from, rows);
-        *to = write == Write::kSet ? sum : *to + sum;
-      } else {
-        functions.column_sums(from, inner, rows, std::min(kSumCols, inner - col), scale, to, write);
-      }
-    }
-  });
+  parallel_ranges(outer * blocks * pieces, grain,
+                  [&, sum = sum, column_sums = column_sums](int64_t begin, int64_t end) {
+                    for (int64_t unit = begin; unit < end; ++unit) {
+                      const int64_t col = unit % pieces * kSumCols, target = unit / pieces;
+                      const int64_t row = target % blocks * block, rows = std::min(block, n - row);
+                      const X* const from = x + (target / blocks * n + row) * inner + col;
+                      Y* const to = y + target * inner + col;
+                      if (inner == 1) {
+                        Wider<X> result = scale * sum(from, rows);
+                        if (write == Write::kAdd) result = static_cast<Wider<X>>(*to) + result;
+                        *to = static_cast<Y>(result);
+                      } else {
+                        column_sums(from, inner, rows, std::min(kSumCols, inner - col), scale, to,
+                                    write);
+                      }
+                    }
+                  });
 }
 
 }  // namespace
 
 namespace kernels {
 
-template <class T>
-void sum_axis(Cpu, const T* x, T* y, int64_t outer, int64_t n, int64_t inner, double scale,
+template <class X, class Y>
+void sum_axis(Cpu, const X* x, Y* y, int64_t outer, int64_t n, int64_t inner, double scale,
               Write write) {
   if (outer == 0 || inner == 0) return;
   if (n == 0) {
-    if (write == Write::kSet) std::fill_n(y, outer * inner, T{0});
+    if (write == Write::kSet) std::fill_n(y, outer * inner, Y{});
     return;
   }
   const int64_t block = std::max<int64_t>(32, kTileElements / std::min(inner, kSumCols));
-  const T factor = static_cast<T>(scale);
+  const auto factor = static_cast<Wider<X>>(scale);
   if (n <= block) return sum_blocks(x, y, outer, n, inner, n, factor, write);
   const int64_t blocks = (n + block - 1) / block;
-  Scratch<T> partial(outer * blocks * inner);
-  sum_blocks(x, partial.data(), outer, n, inner, block, T{1}, Write::kSet);
+  Scratch<Wider<X>> partial(outer * blocks * inner);
+  sum_blocks(x, partial.data(), outer, n, inner, block, 1, Write::kSet);
   sum_axis(Cpu{}, partial.data(), y, outer, blocks, inner, scale, write);
 }
 
-template void sum_axis(Cpu, const float*, float*, int64_t, int64_t, int64_t, double, Write);
-template void sum_axis(Cpu, const double*, double*, int64_t, int64_t, int64_t, double, Write);
+#define TAPESTRY_SUM_AXIS(X, Y) \
+  template void sum_axis(Cpu, const X*, Y*, int64_t, int64_t, int64_t, double, Write);
+TAPESTRY_SUM_AXIS(float, float)
+TAPESTRY_SUM_AXIS(double, double)
+TAPESTRY_SUM_AXIS(BFloat16, BFloat16)
+TAPESTRY_SUM_AXIS(BFloat16, float)
+TAPESTRY_SUM_AXIS(float, BFloat16)
 
 }  // namespace kernels
 }  // namespace tapestry

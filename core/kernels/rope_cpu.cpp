@@ -16,7 +16,7 @@ namespace tapestry {
 template <class T>
 struct RopeRow {
   // One row; `table` is that of its position.
-  void (*apply)(const RopeShape& shape, const T* x, const T* table, T* y, Write write);
+  void (*apply)(const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write);
 };
 
 }  // namespace tapestry
@@ -27,12 +27,19 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
+template <Write kWrite, class T>
+HWY_INLINE void deliver_one(Wider<T> value, T& y) {
+  if constexpr (kWrite == Write::kAdd) value = static_cast<Wider<T>>(y) + value;
+  y = static_cast<T>(value);
+}
+
 // (a, b) -> (a cos - b sin, b cos + a sin); inverse with -sin.
 template <class T>
-void apply(const RopeShape& shape, const T* x, const T* table, T* y, Write write) {
+void apply(const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write) {
+  using W = Wider<T>;
   const Tag<T> d;
   const int64_t half = shape.head_size / 2, turned = shape.heads * shape.head_size;
-  const auto sign = hn::Set(d, static_cast<T>(shape.inverse ? -1 : 1));
+  const auto sign = hn::Set(d, static_cast<W>(shape.inverse ? -1 : 1));
   with_write(write, [&](auto mode) HWY_ATTR {
     for (int64_t h = 0; h < turned; h += shape.head_size) {
       if (shape.layout == RopeLayout::kHalf) {
@@ -44,17 +51,13 @@ void apply(const RopeShape& shape, const T* x, const T* table, T* y, Write write
           deliver(mode, io, d, hn::MulAdd(va, s, hn::Mul(vb, c)), y + h + half + i);
         });
       } else {
-        const T direction = static_cast<T>(shape.inverse ? -1 : 1);
+        const W direction = static_cast<W>(shape.inverse ? -1 : 1);
         for (int64_t i = 0; i < half; ++i) {
-          const T c = table[i], s = direction * table[half + i];
-          const T a = x[h + 2 * i], b = x[h + 2 * i + 1];
+          const W c = table[i], s = direction * table[half + i];
+          const W a = static_cast<W>(x[h + 2 * i]), b = static_cast<W>(x[h + 2 * i + 1]);
           T* const out = y + h + 2 * i;
-          const T first = a * c - b * s, second = b * c + a * s;
-          if constexpr (decltype(mode)::value == Write::kSet) {
-            out[0] = first, out[1] = second;
-          } else {
-            out[0] += first, out[1] += second;
-          }
+          deliver_one<decltype(mode)::value>(a * c - b * s, out[0]);
+          deliver_one<decltype(mode)::value>(b * c + a * s, out[1]);
         }
       }
     }
@@ -66,7 +69,8 @@ void apply(const RopeShape& shape, const T* x, const T* table, T* y, Write write
 }
 
 const PerType<RopeRow>* rope_row() {
-  static constexpr PerType<RopeRow> functions = {{apply<float>}, {apply<double>}};
+  static constexpr PerType<RopeRow> functions = {
+      {apply<float>}, {apply<double>}, {apply<BFloat16>}};
   return &functions;
 }
 
@@ -99,6 +103,7 @@ void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, 
 
 template void rope(Cpu, const RopeShape&, const float*, const float*, float*, Write);
 template void rope(Cpu, const RopeShape&, const double*, const double*, double*, Write);
+template void rope(Cpu, const RopeShape&, const BFloat16*, const float*, BFloat16*, Write);
 
 }  // namespace kernels
 }  // namespace tapestry

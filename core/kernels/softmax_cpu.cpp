@@ -33,16 +33,20 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
+template <class T>
+constexpr bool kRounds = !std::is_same_v<T, Wider<T>>;
+
 // The largest element, or 0 if all elements are -inf, so that x - shift is never inf - inf.
 template <class T>
-T row_shift(const T* x, int64_t cols) {
+Wider<T> row_shift(const T* x, int64_t cols) {
+  using W = Wider<T>;
   const Tag<T> d;
-  auto largest = hn::Set(d, -std::numeric_limits<T>::infinity());
+  auto largest = hn::Set(d, -std::numeric_limits<W>::infinity());
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     largest = hn::Max(largest, io.or_else(d, io.load(d, x + i), largest));
   });
-  const T result = max_lanes(d, largest);
-  return result == -std::numeric_limits<T>::infinity() ? T{0} : result;
+  const W result = max_lanes(d, largest);
+  return result == -std::numeric_limits<W>::infinity() ? W{0} : result;
 }
 
 template <class T>
@@ -53,12 +57,15 @@ void softmax(const T* x, T* y, int64_t cols) {
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     const auto e = exp_negative(d, hn::Sub(io.load(d, x + i), shift));
     sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
-    io.store(d, e, y + i);
+    if constexpr (!kRounds<T>) io.store(d, e, y + i);
   });
-  const T sum = sum_lanes(d, sums);
-  const auto factor = hn::Set(d, sum == 0 ? T{0} : 1 / sum);
+  const Wider<T> sum = sum_lanes(d, sums);
+  const auto factor = hn::Set(d, sum == 0 ? Wider<T>{0} : 1 / sum);
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
-    io.store(d, hn::Mul(io.load(d, y + i), factor), y + i);
+    // y has the exponential itself only where it could keep all its digits.
+    const auto e =
+        kRounds<T> ? exp_negative(d, hn::Sub(io.load(d, x + i), shift)) : io.load(d, y + i);
+    io.store(d, hn::Mul(e, factor), y + i);
   });
 }
 
@@ -81,16 +88,16 @@ void softmax_backward(const T* y, const T* dy, T* dx, int64_t cols, Write write)
 template <class T>
 void log_softmax(const T* x, T* y, int64_t cols) {
   const Tag<T> d;
-  const T shift = row_shift(x, cols);
+  const Wider<T> shift = row_shift(x, cols);
   const auto shifts = hn::Set(d, shift);
   auto sums = hn::Zero(d);
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     const auto e = exp_negative(d, hn::Sub(io.load(d, x + i), shifts));
     sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
   });
-  const T sum = sum_lanes(d, sums);
+  const Wider<T> sum = sum_lanes(d, sums);
   // A row of only -inf stays unchanged.
-  const auto log_sum = hn::Set(d, sum == 0 ? T{0} : std::log(sum));
+  const auto log_sum = hn::Set(d, sum == 0 ? Wider<T>{0} : std::log(sum));
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::Sub(hn::Sub(io.load(d, x + i), shifts), log_sum), y + i);
   });
@@ -116,7 +123,8 @@ constexpr SoftmaxRows<T> kFunctions = {softmax<T>, softmax_backward<T>, log_soft
                                        log_softmax_backward<T>};
 
 const PerType<SoftmaxRows>* row_functions() {
-  static constexpr PerType<SoftmaxRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<SoftmaxRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                     kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -179,14 +187,20 @@ void log_softmax_backward(Cpu, const T* y, const T* dy, T* dx, int64_t rows, int
 
 template void softmax(Cpu, const float*, float*, int64_t, int64_t);
 template void softmax(Cpu, const double*, double*, int64_t, int64_t);
+template void softmax(Cpu, const BFloat16*, BFloat16*, int64_t, int64_t);
 template void softmax_backward(Cpu, const float*, const float*, float*, int64_t, int64_t, Write);
 template void softmax_backward(Cpu, const double*, const double*, double*, int64_t, int64_t, Write);
+template void softmax_backward(Cpu, const BFloat16*, const BFloat16*, BFloat16*, int64_t, int64_t,
+                               Write);
 template void log_softmax(Cpu, const float*, float*, int64_t, int64_t);
 template void log_softmax(Cpu, const double*, double*, int64_t, int64_t);
+template void log_softmax(Cpu, const BFloat16*, BFloat16*, int64_t, int64_t);
 template void log_softmax_backward(Cpu, const float*, const float*, float*, int64_t, int64_t,
                                    Write);
 template void log_softmax_backward(Cpu, const double*, const double*, double*, int64_t, int64_t,
                                    Write);
+template void log_softmax_backward(Cpu, const BFloat16*, const BFloat16*, BFloat16*, int64_t,
+                                   int64_t, Write);
 
 }  // namespace kernels
 }  // namespace tapestry

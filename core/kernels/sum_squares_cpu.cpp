@@ -6,9 +6,23 @@
 #include <numeric>
 #include <vector>
 
+#include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tensor_list.h"
 #include "core/kernels/sum_squares.h"
 #include "core/profile.h"
+
+#ifndef TAPESTRY_SUM_SQUARES_ONCE
+#define TAPESTRY_SUM_SQUARES_ONCE
+namespace tapestry::kernels {
+
+template <class T>
+struct SquaresPieces {
+  double (*sum)(const T* x, int64_t n, int64_t*);
+  double (*count)(const T* x, int64_t n, int64_t* zeros);  // and the zeros
+};
+
+}  // namespace tapestry::kernels
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tapestry::kernels {
@@ -23,6 +37,13 @@ HWY_INLINE hn::Vec<D> load_double(D d, const double* x) {
 template <class D>
 HWY_INLINE hn::Vec<D> load_double(D d, const float* x) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), x));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_double(D d, const BFloat16* x) {
+  const hn::Rebind<uint32_t, D> bits;
+  const auto word = hn::PromoteTo(bits, hn::LoadU(hn::Rebind<uint16_t, D>(), &x->bits));
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<float, D>(), hn::ShiftLeft<16>(word)));
 }
 
 // Four running sums hide the latency of the addition. Zeros are counted where `zeros` is given.
@@ -48,23 +69,20 @@ double sum_squares_piece(const T* x, int64_t n, [[maybe_unused]] int64_t* zeros)
   double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
   if constexpr (kCounts) *zeros = static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(d, counted)));
   for (; i < n; ++i) {
-    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    if constexpr (kCounts) *zeros += x[i] == T(0) ? 1 : 0;
+    const double v = static_cast<Wider<T>>(x[i]);
+    sum += v * v;
+    if constexpr (kCounts) *zeros += v == 0 ? 1 : 0;
   }
   return sum;
 }
 
-double sum_squares_float(const float* x, int64_t n) {
-  return sum_squares_piece<false>(x, n, nullptr);
-}
-double sum_squares_double(const double* x, int64_t n) {
-  return sum_squares_piece<false>(x, n, nullptr);
-}
-double count_squares_float(const float* x, int64_t n, int64_t* zeros) {
-  return sum_squares_piece<true>(x, n, zeros);
-}
-double count_squares_double(const double* x, int64_t n, int64_t* zeros) {
-  return sum_squares_piece<true>(x, n, zeros);
+template <class T>
+constexpr SquaresPieces<T> kPieces = {sum_squares_piece<false, T>, sum_squares_piece<true, T>};
+
+const PerType<SquaresPieces>* squares_pieces() {
+  static constexpr PerType<SquaresPieces> pieces = {kPieces<float>, kPieces<double>,
+                                                    kPieces<BFloat16>};
+  return &pieces;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -75,23 +93,15 @@ HWY_AFTER_NAMESPACE();
 namespace tapestry::kernels {
 namespace {
 
-HWY_EXPORT(sum_squares_float);
-HWY_EXPORT(sum_squares_double);
-HWY_EXPORT(count_squares_float);
-HWY_EXPORT(count_squares_double);
+HWY_EXPORT(squares_pieces);
 
-double sum_squares_piece(const float* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(sum_squares_float)(x, n);
+template <class T>
+double sum_squares_piece(const T* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(squares_pieces)()->of<T>().sum(x, n, nullptr);
 }
-double sum_squares_piece(const double* x, int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(sum_squares_double)(x, n);
-}
-
-double count_squares_piece(const float* x, int64_t n, int64_t* zeros) {
-  return HWY_DYNAMIC_DISPATCH(count_squares_float)(x, n, zeros);
-}
-double count_squares_piece(const double* x, int64_t n, int64_t* zeros) {
-  return HWY_DYNAMIC_DISPATCH(count_squares_double)(x, n, zeros);
+template <class T>
+double count_squares_piece(const T* x, int64_t n, int64_t* zeros) {
+  return HWY_DYNAMIC_DISPATCH(squares_pieces)()->of<T>().count(x, n, zeros);
 }
 
 }  // namespace
@@ -148,9 +158,12 @@ void add_chunks(Cpu, const double* sums, int64_t count, double* result) {
 
 template void sum_squares(Cpu, std::span<const ElementSpan<float>>, double*);
 template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*);
+template void sum_squares(Cpu, std::span<const ElementSpan<BFloat16>>, double*);
 template void sum_squares(Cpu, std::span<const ElementSpan<float>>, double*,
                           std::span<TensorSquares>);
 template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*,
+                          std::span<TensorSquares>);
+template void sum_squares(Cpu, std::span<const ElementSpan<BFloat16>>, double*,
                           std::span<TensorSquares>);
 template void chunk_squares(Cpu, const float*, int64_t, double*);
 template void chunk_squares(Cpu, const double*, int64_t, double*);

@@ -51,7 +51,7 @@ class TopPairs {
 
 template <class T>
 struct TopPasses {
-  void (*offer_all)(const T* z, int64_t n, TopPairs<T>& top);
+  void (*offer_all)(const T* z, int64_t n, TopPairs<Wider<T>>& top);
 };
 
 }  // namespace
@@ -65,7 +65,7 @@ namespace {
 
 // Few logits exceed the smallest kept one: blocks of four vectors without such a logit are skipped.
 template <class T>
-void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
+void offer_all(const T* z, int64_t n, TopPairs<Wider<T>>& top) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
   constexpr int64_t kVectors = 4;
@@ -73,7 +73,7 @@ void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
   int64_t i = 0;
   for (; i + block <= n; i += block) {
     V vectors[kVectors];
-    for (int64_t v = 0; v < kVectors; ++v) vectors[v] = hn::LoadU(d, z + i + v * lanes);
+    for (int64_t v = 0; v < kVectors; ++v) vectors[v] = Whole{}.load(d, z + i + v * lanes);
     const V largest = hn::Max(hn::Max(vectors[0], vectors[1]), hn::Max(vectors[2], vectors[3]));
     if (hn::AllFalse(d, hn::Gt(largest, hn::Set(d, top.least())))) continue;
     for (int64_t v = 0; v < kVectors; ++v) {
@@ -83,15 +83,16 @@ void offer_all(const T* z, int64_t n, TopPairs<T>& top) {
                         reinterpret_cast<uint8_t*>(&above));
       for (; above != 0; above &= above - 1) {
         const int64_t token = first + std::countr_zero(above);
-        top.offer(token, z[token]);
+        top.offer(token, static_cast<Wider<T>>(z[token]));
       }
     }
   }
-  for (; i < n; ++i) top.offer(i, z[i]);
+  for (; i < n; ++i) top.offer(i, static_cast<Wider<T>>(z[i]));
 }
 
 const PerType<TopPasses>* passes() {
-  static constexpr PerType<TopPasses> functions = {{offer_all<float>}, {offer_all<double>}};
+  static constexpr PerType<TopPasses> functions = {
+      {offer_all<float>}, {offer_all<double>}, {offer_all<BFloat16>}};
   return &functions;
 }
 
@@ -115,16 +116,16 @@ void top_logits(Cpu, const TopLogitsShape& shape, const T* logits, const int32_t
   parallel_for(shape.rows, [&](int64_t r) {
     const T* const z = logits + r * shape.vocab;
     double* const result = top + r * (1 + 2 * shape.count);
-    const PieceStats<T> stats =
-        cross_entropy_passes<T>().exponentials(z, nullptr, shape.vocab, nullptr);
+    const auto stats = cross_entropy_passes<T>().exponentials(z, nullptr, shape.vocab, nullptr);
     result[0] = static_cast<double>(stats.max) + std::log(stats.sum);
-    TopPairs<T> pairs(result + 1, shape.count, banned);
+    TopPairs<Wider<T>> pairs(result + 1, shape.count, banned);
     passes.offer_all(z, shape.vocab, pairs);
   });
 }
 
 template void top_logits(Cpu, const TopLogitsShape&, const float*, const int32_t*, double*);
 template void top_logits(Cpu, const TopLogitsShape&, const double*, const int32_t*, double*);
+template void top_logits(Cpu, const TopLogitsShape&, const BFloat16*, const int32_t*, double*);
 
 }  // namespace kernels
 }  // namespace tapestry

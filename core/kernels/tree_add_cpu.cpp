@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <type_traits>
 
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tiling.h"
@@ -20,8 +21,12 @@ namespace tapestry {
 
 template <class T>
 struct TreeAddRows {
+  using W = Wider<T>;
   // y = a + b; y may be a or b
-  void (*add)(const T* a, const T* b, T* y, int64_t n);
+  void (*add)(const W* a, const W* b, W* y, int64_t n);
+  void (*add_first)(const T* a, const W* b, W* y, int64_t n);
+  // y = a
+  void (*copy)(const T* a, W* y, int64_t n);
 };
 
 }  // namespace tapestry
@@ -33,7 +38,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void add(const T* a, const T* b, T* y, int64_t n) {
+void add(const T* a, const Wider<T>* b, Wider<T>* y, int64_t n) {
   const Tag<T> d;
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::Add(io.load(d, a + i), io.load(d, b + i)), y + i);
@@ -41,10 +46,17 @@ void add(const T* a, const T* b, T* y, int64_t n) {
 }
 
 template <class T>
-constexpr TreeAddRows<T> kFunctions = {add<T>};
+void copy(const T* a, Wider<T>* y, int64_t n) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR { io.store(d, io.load(d, a + i), y + i); });
+}
+
+template <class T>
+constexpr TreeAddRows<T> kFunctions = {add<Wider<T>>, add<T>, copy<T>};
 
 const PerType<TreeAddRows>* tree_add_rows() {
-  static constexpr PerType<TreeAddRows> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<TreeAddRows> functions = {kFunctions<float>, kFunctions<double>,
+                                                     kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -70,32 +82,45 @@ constexpr int64_t kBlock = 1024;
 // The tree over one block of elements.
 template <class T>
 class BlockTree {
+  using W = Wider<T>;
+
  public:
-  BlockTree(const TreeAddRows<T>& rows, std::span<const T* const> x, T* partial)
+  BlockTree(const TreeAddRows<T>& rows, std::span<const T* const> x, W* partial)
       : rows_(rows), x_(x), partial_(partial) {}
 
-  void sum(int64_t begin, int64_t n, T* out) {
+  void sum(int64_t begin, int64_t n, W* out) {
     begin_ = begin, n_ = n;
-    const T* const result = node(0, x_.size(), 0, out + begin);
+    const W* const result = node(0, x_.size(), 0, out + begin);
     if (result != out + begin) std::copy_n(result, n, out + begin);
   }
 
  private:
   // The sum of operands [a, b): an operand itself, or partial sum number `level`. The root goes to
   // `out`, which may be an operand: all others were read by then.
-  const T* node(size_t a, size_t b, int level, T* out) {
-    if (b - a == 1) return x_[a] + begin_;
+  const W* node(size_t a, size_t b, int level, W* out) {
+    if (b - a == 1) return operand(a, out);
     const size_t m = a + std::bit_floor(b - a - 1);
-    T* const own = partial_ + level * kBlock;
-    const T* const left = node(a, m, level, own);
-    const T* const right = node(m, b, level + 1, own + kBlock);
+    W* const own = partial_ + level * kBlock;
+    const W* const left = node(a, m, level, own);
+    const W* const right = node(m, b, level + 1, own + kBlock);
     rows_.add(left, right, out, n_);
     return out;
   }
 
+  // An operand of another type than the sums goes to `out`.
+  const W* operand(size_t a, W* out) {
+    const T* const x = x_[a] + begin_;
+    if constexpr (std::is_same_v<T, W>) {
+      return x;
+    } else {
+      rows_.copy(x, out, n_);
+      return out;
+    }
+  }
+
   const TreeAddRows<T>& rows_;
   std::span<const T* const> x_;
-  T* partial_;
+  W* partial_;
   int64_t begin_ = 0, n_ = 0;
 };
 
@@ -117,7 +142,7 @@ void tree_add(Cpu, std::span<const T* const> x, Wider<T>* out, int64_t n) {
   // A right child may lie one level below its parent: one buffer for each bit, and one more.
   const int levels = std::bit_width(x.size()) + 1;
   parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
-    Scratch<T> partial(levels * kBlock);
+    Scratch<Wider<T>> partial(levels * kBlock);
     BlockTree<T> tree(rows, x, partial.data());
     each_block(begin, end, [&](int64_t i, int64_t count) { tree.sum(i, count, out); });
   });
@@ -128,27 +153,24 @@ void add_in_order(Cpu, const T* x, std::span<const Wider<T>* const> sums, Wider<
                   int64_t n) {
   const auto& rows = rows_of<T>();
   parallel_ranges(n, kTileElements, [&](int64_t begin, int64_t end) {
-    if (sums.empty()) {
-      std::copy(x + begin, x + end, out + begin);
-      return;
-    }
-    std::array<T, kBlock> partial;
+    if (sums.empty()) return rows.copy(x + begin, out + begin, end - begin);
+    std::array<Wider<T>, kBlock> partial;
     each_block(begin, end, [&](int64_t i, int64_t count) {
-      const T* sum = x + i;
-      for (size_t k = 0; k < sums.size(); ++k) {
-        T* const to = k + 1 < sums.size() ? partial.data() : out + i;
-        rows.add(sum, sums[k] + i, to, count);
-        sum = to;
+      const auto to = [&](size_t k) { return k + 1 < sums.size() ? partial.data() : out + i; };
+      rows.add_first(x + i, sums[0] + i, to(0), count);
+      for (size_t k = 1; k < sums.size(); ++k) {
+        rows.add(partial.data(), sums[k] + i, to(k), count);
       }
     });
   });
 }
 
-#define TAPESTRY_INSTANTIATE(T)                                        \
-  template void tree_add(Cpu, std::span<const T* const>, T*, int64_t); \
-  template void add_in_order(Cpu, const T*, std::span<const T* const>, T*, int64_t);
+#define TAPESTRY_INSTANTIATE(T)                                               \
+  template void tree_add(Cpu, std::span<const T* const>, Wider<T>*, int64_t); \
+  template void add_in_order(Cpu, const T*, std::span<const Wider<T>* const>, Wider<T>*, int64_t);
 TAPESTRY_INSTANTIATE(float)
 TAPESTRY_INSTANTIATE(double)
+TAPESTRY_INSTANTIATE(BFloat16)
 #undef TAPESTRY_INSTANTIATE
 
 }  // namespace kernels

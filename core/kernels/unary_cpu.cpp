@@ -64,7 +64,8 @@ constexpr UnaryFunctions<T> kFunctions = {{forward<T, Unary>, backward<T, Unary>
                                           {forward<T, Activation>, backward<T, Activation>}};
 
 const PerType<UnaryFunctions>* unary_ranges() {
-  static constexpr PerType<UnaryFunctions> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<UnaryFunctions> functions = {kFunctions<float>, kFunctions<double>,
+                                                        kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -108,8 +109,10 @@ void unary_backward(Cpu, F f, const T* x, const T* y, const T* dy, T* dx, int64_
   template void unary_backward(Cpu, F, const T*, const T*, const T*, T*, int64_t, Write);
 TAPESTRY_UNARY(float, Unary)
 TAPESTRY_UNARY(double, Unary)
+TAPESTRY_UNARY(BFloat16, Unary)
 TAPESTRY_UNARY(float, Activation)
 TAPESTRY_UNARY(double, Activation)
+TAPESTRY_UNARY(BFloat16, Activation)
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -22,16 +22,16 @@ CpuTraits with_amx() {
 
 TEST(Bfloat16Kernel, FollowsTheTable) {
   EXPECT_EQ(bfloat16_kernel_for(with_amx(), true), Bfloat16Kernel::kAmx);
-  EXPECT_EQ(bfloat16_kernel_for(with_amx(), false), Bfloat16Kernel::kRounded);
+  EXPECT_EQ(bfloat16_kernel_for(with_amx(), false), Bfloat16Kernel::kWidened);
   EXPECT_EQ(bfloat16_kernel_for(with_avx512_bf16(CpuVendor::kIntel), true),
-            Bfloat16Kernel::kRounded);
+            Bfloat16Kernel::kWidened);
   EXPECT_EQ(bfloat16_kernel_for(with_avx512_bf16(CpuVendor::kAmd), true), Bfloat16Kernel::kAvx512);
-  EXPECT_EQ(bfloat16_kernel_for(CpuTraits{}, true), Bfloat16Kernel::kNone);
+  EXPECT_EQ(bfloat16_kernel_for(CpuTraits{}, true), Bfloat16Kernel::kWidened);
 }
 
 TEST(Bfloat16Kernel, CanBeForcedToWhatTheProcessorHas) {
   EXPECT_EQ(forced_bfloat16_kernel("avx512_bf16", with_amx(), true), Bfloat16Kernel::kAvx512);
-  EXPECT_EQ(forced_bfloat16_kernel("float32", with_amx(), true), Bfloat16Kernel::kRounded);
+  EXPECT_EQ(forced_bfloat16_kernel("float32", with_amx(), true), Bfloat16Kernel::kWidened);
   const auto message = [](const std::string& wanted, const CpuTraits& cpu, bool tiles) {
     try {
       forced_bfloat16_kernel(wanted, cpu, tiles);
@@ -48,7 +48,7 @@ TEST(Bfloat16Kernel, CanBeForcedToWhatTheProcessorHas) {
   EXPECT_THAT(message("amx", with_amx(), false),
               testing::HasSubstr("this processor can run avx512_bf16, float32, amx_emulated"));
   EXPECT_THAT(message("amx", CpuTraits{}, true),
-              testing::HasSubstr("this processor can run amx_emulated"));
+              testing::HasSubstr("this processor can run float32, amx_emulated"));
 }
 
 }  // namespace

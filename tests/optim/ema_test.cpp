@@ -43,6 +43,18 @@ TEST(Ema, FollowsTheDefinition) {
   }
 }
 
+// A step that bfloat16 rounds away still moves the average of the master.
+TEST(Ema, AveragesTheMastersOfMixedPrecision) {
+  const Var weight = Var::parameter(Tensor::full({3}, 1, DType::kBFloat16));
+  const Tensor master = weight.value().to(DType::kFloat32);
+  Ema ema({.decay = 0.5}, {{"w", weight}}, {{"w", master}});
+  for (int64_t i = 0; i < 3; ++i) master.data<float>()[i] = 1.001F;
+  weight.value().copy_from(master.to(DType::kBFloat16));
+  ASSERT_EQ(values_of(weight)[0], 1);
+  ema.update();
+  EXPECT_NEAR(ema.state()[0].second.to_vector<double>()[0], 1.0005, 1e-6);
+}
+
 TEST(Ema, SwapsInAndOutWithoutATrace) {
   const Problem problem = default_problem();
   Ema ema({.decay = 0.5}, problem.params());

@@ -6,7 +6,6 @@
 
 #include "core/host_device.h"
 #include "core/kernels/common.h"
-#include "core/precision.h"
 
 namespace tapestry {
 
@@ -43,9 +42,6 @@ struct AttentionShape {
   /// no batches. Null: every batch element has its own S rows, in order.
   const int32_t* key_rows = nullptr;
   int64_t key_rows_stride = 0;  ///< S of key_rows
-  /// kBfloat16: on a CPU whose bfloat16 products run on tiles (bfloat16_kernel.h), the factors of
-  /// all products are rounded, weights included, once there are more than a few queries.
-  Precision precision = Precision::kFull;
   /// Dropout of the attention weights: weight (b, h, t, j) has draw ((b * H + h) * T + t) * S + j.
   Dropout dropout;
 };
@@ -92,6 +88,9 @@ namespace kernels {
 
 /// out = dropout(softmax(scale * q k^T + bias, over the keys that are seen)) v. A row that sees no
 /// key gives 0 and gradient 0. The time is linear in T under a window that stays the same.
+/// Tensors in bfloat16 are computed in float, and only results are rounded. But where products of
+/// bfloat16 run on tensor cores, or on tiles (bfloat16_kernel.h, with more than a few queries), the
+/// weights and their gradients are rounded too, as factors of such products.
 template <class T>
 void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args);
 template <class T>

@@ -3,6 +3,7 @@
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
 // The gradient of a relative bias is the sum of dS over all pairs of that distance.
 #include <algorithm>
+#include <type_traits>
 
 #include "core/kernels/attention/attention.h"
 #include "core/kernels/attention/attention_common.h"
@@ -29,13 +30,13 @@ struct AttentionBackwardTiles {
   void (*groups)(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
                  int64_t group, int64_t last_group, double* relative_sums);
   // Only dk and dv of one block of keys, or only dq of one block of queries.
-  void (*keys)(const AttentionShape& shape, const AttentionBackward<T>& args, const T* deltas,
-               int64_t b, int64_t group, int64_t block);
-  void (*queries)(const AttentionShape& shape, const AttentionBackward<T>& args, const T* deltas,
-                  int64_t b, int64_t head, int64_t block);
+  void (*keys)(const AttentionShape& shape, const AttentionBackward<T>& args,
+               const Wider<T>* deltas, int64_t b, int64_t group, int64_t block);
+  void (*queries)(const AttentionShape& shape, const AttentionBackward<T>& args,
+                  const Wider<T>* deltas, int64_t b, int64_t head, int64_t block);
   // rowsum(dO * O) of one head.
   void (*deltas)(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
-                 int64_t head, T* deltas);
+                 int64_t head, Wider<T>* deltas);
 };
 
 }  // namespace tapestry
@@ -47,7 +48,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-HWY_INLINE T dot(const T* a, const T* b, int64_t n) {
+HWY_INLINE Wider<T> dot(const T* a, const T* b, int64_t n) {
   const Tag<T> d;
   auto sums = hn::Zero(d);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -58,7 +59,7 @@ HWY_INLINE T dot(const T* a, const T* b, int64_t n) {
 
 template <class T>
 void head_deltas(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
-                 int64_t head, T* deltas) {
+                 int64_t head, Wider<T>* deltas) {
   const int64_t size = shape.value_size;
   for (int64_t t = 0; t < shape.queries; ++t) {
     deltas[t] = dot(at(args.out, b, t, head, size), at(args.d_out, b, t, head, size), size);
@@ -73,7 +74,10 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
   const int64_t key_blocks = (shape.keys + kBackwardKeys - 1) / kBackwardKeys;
   const int64_t width = 2 * args.bias.reach - 1;
   BackwardBlocks<T> blocks(shape, args, b, group);
-  Scratch<T> deltas(shared * shape.queries);
+  // Each block of keys adds to dq. In bfloat16 every such sum would lose digits.
+  const bool keeps_dq = !std::is_same_v<T, Wider<T>> && args.dq.data != nullptr && key_blocks > 1;
+  if (keeps_dq) blocks.keep_query_gradients(group * shared, shared);
+  Scratch<Wider<T>> deltas(shared * shape.queries);
   for (int64_t h = 0; h < shared; ++h) {
     head_deltas(shape, args, b, group * shared + h, deltas.data() + h * shape.queries);
   }
@@ -94,8 +98,10 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
             blocks.add_relative_gradients(relative_sums + (b * shape.heads + head) * width);
           }
           if (args.dq.data == nullptr) continue;
-          blocks.sum_query_gradients(false);
-          blocks.deliver_query_gradients(kb == 0 ? args.dq_write : Write::kAdd);
+          blocks.sum_query_gradients(keeps_dq && kb > 0);
+          if (!keeps_dq) blocks.deliver_query_gradients(kb == 0 ? args.dq_write : Write::kAdd);
+        } else if (kb == 0 && keeps_dq) {
+          blocks.clear_query_gradients();
         } else if (kb == 0 && args.dq.data != nullptr && args.dq_write == Write::kSet) {
           blocks.clear_query_gradients();
           blocks.deliver_query_gradients(Write::kSet);
@@ -103,6 +109,13 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
       }
     }
     blocks.deliver_key_gradients();
+  }
+  if (!keeps_dq) return;
+  for (int64_t h = 0; h < shared; ++h) {
+    for (int64_t qb = 0; qb < query_blocks; ++qb) {
+      blocks.choose_queries(group * shared + h, qb);
+      blocks.deliver_query_gradients(args.dq_write);
+    }
   }
 }
 
@@ -129,8 +142,8 @@ void backward_groups(const AttentionShape& shape, const AttentionBackward<T>& ar
 }
 
 template <class T>
-void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args, const T* deltas,
-                   int64_t b, int64_t group, int64_t block) {
+void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args,
+                   const Wider<T>* deltas, int64_t b, int64_t group, int64_t block) {
   const int64_t shared = shape.heads / shape.kv_heads;
   BackwardBlocks<T> blocks(shape, args, b, group);
   blocks.load_keys(block);
@@ -151,7 +164,7 @@ void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args
 
 template <class T>
 void backward_queries(const AttentionShape& shape, const AttentionBackward<T>& args,
-                      const T* deltas, int64_t b, int64_t head, int64_t block) {
+                      const Wider<T>* deltas, int64_t b, int64_t head, int64_t block) {
   BackwardBlocks<T> blocks(shape, args, b, head / (shape.heads / shape.kv_heads));
   blocks.choose_queries(head, block);
   blocks.load_queries();
@@ -174,8 +187,8 @@ constexpr AttentionBackwardTiles<T> kFunctions = {backward_groups<T>, backward_k
                                                   backward_queries<T>, head_deltas<T>};
 
 const PerType<AttentionBackwardTiles>* backward_tiles() {
-  static constexpr PerType<AttentionBackwardTiles> functions = {kFunctions<float>,
-                                                                kFunctions<double>};
+  static constexpr PerType<AttentionBackwardTiles> functions = {
+      kFunctions<float>, kFunctions<double>, kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -220,13 +233,14 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackwar
                    relative ? sums.data() : nullptr);
     });
     for (int64_t i = 0; i < numbers; ++i) {
-      double sum = args.d_relative_write == Write::kAdd ? args.d_relative[i] : 0;
+      double sum =
+          args.d_relative_write == Write::kAdd ? static_cast<Wider<T>>(args.d_relative[i]) : 0;
       for (int64_t b = 0; b < shape.batch; ++b) sum += sums[b * numbers + i];
-      args.d_relative[i] = static_cast<T>(sum);
+      args.d_relative[i] = static_cast<T>(static_cast<Wider<T>>(sum));
     }
     return;
   }
-  Scratch<T> deltas(heads * shape.queries);
+  Scratch<Wider<T>> deltas(heads * shape.queries);
   parallel_for(heads, [&](int64_t head) {
     tiles.deltas(shape, args, head / shape.heads, head % shape.heads,
                  deltas.data() + head * shape.queries);
@@ -249,6 +263,7 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackwar
 
 template void attention_backward(Cpu, const AttentionShape&, const AttentionBackward<float>&);
 template void attention_backward(Cpu, const AttentionShape&, const AttentionBackward<double>&);
+template void attention_backward(Cpu, const AttentionShape&, const AttentionBackward<BFloat16>&);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -25,8 +25,8 @@ namespace {
 
 // y (=|+=) scale * x for `count` rows; x packed.
 template <class T>
-HWY_INLINE void deliver_rows(const T* x, int64_t x_stride, T scale, T* y, int64_t y_stride,
-                             int64_t count, int64_t size, Write write) {
+HWY_INLINE void deliver_rows(const Wider<T>* x, int64_t x_stride, Wider<T> scale, T* y,
+                             int64_t y_stride, int64_t count, int64_t size, Write write) {
   const Tag<T> d;
   const auto scales = hn::Set(d, scale);
   with_write(write, [&](auto mode) HWY_ATTR {
@@ -69,6 +69,8 @@ HWY_INLINE void weight_gradients(T* scores, T* d_weights, const T* factors, cons
 // between them, and the sums of the gradients.
 template <class T>
 class BackwardBlocks {
+  using W = Wider<T>;
+
  public:
   BackwardBlocks(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
                  int64_t group)
@@ -85,7 +87,7 @@ class BackwardBlocks {
         weight_stride_(round_up(max_keys_, on_tiles_ ? kernels::kTileBlock : panel_width<T>())),
         dropout_(shape.dropout.p > 0 ? shape.dropout : Dropout{1, {}}),
         memory_(room()) {
-    T* next = memory_.data();
+    W* next = memory_.data();
     const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
     const auto rows = [&](int64_t count, int64_t size) {
       return packed_rows(take(packed_rows_room<T>(count, size)), size);
@@ -103,7 +105,7 @@ class BackwardBlocks {
       d_out_ = rows(max_queries_, value_size_);
     }
     const auto sums = [&](int64_t count, int64_t size) {
-      Packed<T> packed = packed_rows(next, size);
+      Packed<W> packed = packed_rows(next, size);
       if (on_tiles_) packed.stride = round_up(size, kernels::kTileBlock);
       take(whole(count) * packed.stride);
       return packed;
@@ -124,7 +126,7 @@ class BackwardBlocks {
     const int64_t count = shape_.queries == 0 ? 0 : seen_by(0, shape_.queries).last;
     const T* const k = at(args_.k, b_, first_key_, group_, size_);
     const T* const v = at(args_.v, b_, first_key_, group_, value_size_);
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kernels::kHasTiles<T>) {
       if (tiles_) {
         return tiles_->load_keys({k, args_.k.row_stride}, {v, args_.v.row_stride}, count);
       }
@@ -149,12 +151,23 @@ class BackwardBlocks {
     head_ = head;
     first_query_ = block * kBackwardQueries;
     queries_ = std::min(kBackwardQueries, shape_.queries - first_query_);
+    if (kept_) {
+      const int64_t row = (head - kept_head_) * whole(shape_.queries) + first_query_;
+      dq_.data = kept_->data() + row * dq_.stride;
+    }
+  }
+
+  // From now on each block of queries of `count` heads from `head` on has its own sums of dq, which
+  // stay until they are delivered.
+  void keep_query_gradients(int64_t head, int64_t count) {
+    kept_head_ = head;
+    kept_.emplace(count * whole(shape_.queries) * dq_.stride);
   }
 
   void load_queries() {
     const T* const q = at(args_.q, b_, first_query_, head_, size_);
     const T* const d_out = at(args_.d_out, b_, first_query_, head_, value_size_);
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kernels::kHasTiles<T>) {
       if (tiles_) {
         return tiles_->load_queries({q, args_.q.row_stride}, {d_out, args_.d_out.row_stride},
                                     queries_);
@@ -171,19 +184,19 @@ class BackwardBlocks {
   }
 
   // Computes P' and dS of the loaded blocks. `deltas` are those of the head.
-  void compute_weights(const T* deltas, RowPrefetcher& prefetcher) {
+  void compute_weights(const W* deltas, RowPrefetcher& prefetcher) {
     const int64_t height = strip_height();
     const int64_t rows_ahead = prefetcher.rows_left() * height / queries_ + 1;
     const bool biased = args_.bias.any();
-    const T scale = biased ? T{1} : static_cast<T>(shape_.scale);
+    const W scale = biased ? W{1} : static_cast<W>(shape_.scale);
     const int64_t first_row = weight_row(shape_, b_, head_, first_query_);
-    const T* const lse = args_.log_sum_exp + first_row;
+    const W* const lse = args_.log_sum_exp + first_row;
     for (int64_t strip = 0; strip < queries_; strip += height) {
       const int64_t rows = std::min(height, queries_ - strip);
       const IndexRange all = seen_by(first_query_ + strip, first_query_ + strip + rows);
       const int64_t most = all.first < all.last ? all.last : 0;
-      T* const weights = weights_ + strip * weight_stride_;
-      T* const d_scores = d_scores_ + strip * weight_stride_;
+      W* const weights = weights_ + strip * weight_stride_;
+      W* const d_scores = d_scores_ + strip * weight_stride_;
       prefetcher.fetch(rows_ahead);
       multiply_weights(strip, rows, most, weights, d_scores);
       for (int64_t r = 0; r < rows; ++r) {
@@ -191,11 +204,11 @@ class BackwardBlocks {
         IndexRange seen = seen_by(t, t + 1);
         if (biased) {
           // A row whose keys are all hidden has no weights.
-          if (lse[i] == -std::numeric_limits<T>::infinity()) seen = {0, 0};
+          if (lse[i] == -std::numeric_limits<W>::infinity()) seen = {0, 0};
           biased_scores(shape_, args_.bias, b_, head_, t, first_key_ + seen.first,
                         seen.last - seen.first, weights + r * weight_stride_ + seen.first);
         }
-        const T* factors = nullptr;
+        const W* factors = nullptr;
         if (shape_.dropout.p > 0) {
           const int64_t index = (first_row + i) * shape_.keys + first_key_ + seen.first;
           factors = dropout_.fill(static_cast<uint64_t>(index), seen.last - seen.first, factors_);
@@ -209,7 +222,7 @@ class BackwardBlocks {
   // Adds dS to `sums` (2R - 1), each element to its distance.
   HWY_NOINLINE void add_relative_gradients(double* sums) {
     const int64_t count = queries_ + keys_ - 1;
-    std::fill_n(diagonals_, count, T{0});
+    std::fill_n(diagonals_, count, W{0});
     for (int64_t i = 0; i < queries_; ++i) {
       const IndexRange seen = seen_by(first_query_ + i, first_query_ + i + 1);
       add_row(d_scores_ + i * weight_stride_ + seen.first,
@@ -223,13 +236,13 @@ class BackwardBlocks {
   }
 
   void clear_key_gradients() {
-    std::fill_n(dk_.data, keys_ * dk_.stride, T{0});
-    std::fill_n(dv_.data, keys_ * dv_.stride, T{0});
+    std::fill_n(dk_.data, keys_ * dk_.stride, W{0});
+    std::fill_n(dv_.data, keys_ * dv_.stride, W{0});
   }
 
   void add_key_gradients() {
     const IndexRange seen = seen_by(first_query_, first_query_ + queries_);
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kernels::kHasTiles<T>) {
       if (tiles_) {
         const int64_t from = seen.first / kernels::kTileBlock * kernels::kTileBlock;
         return tiles_->add_key_gradients({weights_, weight_stride_}, {d_scores_, weight_stride_},
@@ -252,12 +265,12 @@ class BackwardBlocks {
 
   void deliver_key_gradients() const {
     if (args_.dk.data != nullptr) {
-      deliver_rows(dk_.data, dk_.stride, static_cast<T>(shape_.scale),
+      deliver_rows(dk_.data, dk_.stride, static_cast<W>(shape_.scale),
                    at(args_.dk, b_, first_key_, group_, size_), args_.dk.row_stride, keys_, size_,
                    args_.dk_write);
     }
     if (args_.dv.data != nullptr) {
-      deliver_rows(dv_.data, dv_.stride, T{1}, at(args_.dv, b_, first_key_, group_, value_size_),
+      deliver_rows(dv_.data, dv_.stride, W{1}, at(args_.dv, b_, first_key_, group_, value_size_),
                    args_.dv.row_stride, keys_, value_size_, args_.dv_write);
     }
   }
@@ -268,7 +281,7 @@ class BackwardBlocks {
     for (int64_t strip = 0; strip < queries_; strip += height) {
       const int64_t rows = std::min(height, queries_ - strip);
       const IndexRange seen = seen_by(first_query_ + strip, first_query_ + strip + rows);
-      if constexpr (std::is_same_v<T, float>) {
+      if constexpr (kernels::kHasTiles<T>) {
         if (tiles_) {
           const int64_t from = seen.first / kernels::kTileDepth * kernels::kTileDepth;
           tiles_->query_gradients({d_scores_ + strip * weight_stride_ + from, weight_stride_}, rows,
@@ -277,7 +290,7 @@ class BackwardBlocks {
           continue;
         }
       }
-      Packed<T> keys = k_;
+      Packed<W> keys = k_;
       keys.data += seen.first * k_.stride;
       strip_product<Left::kAsStored>(
           rows, size_, seen.last - seen.first, d_scores_ + strip * weight_stride_ + seen.first,
@@ -286,12 +299,12 @@ class BackwardBlocks {
   }
 
   void deliver_query_gradients(Write write) const {
-    deliver_rows(dq_.data, dq_.stride, static_cast<T>(shape_.scale),
+    deliver_rows(dq_.data, dq_.stride, static_cast<W>(shape_.scale),
                  at(args_.dq, b_, first_query_, head_, size_), args_.dq.row_stride, queries_, size_,
                  write);
   }
 
-  void clear_query_gradients() { std::fill_n(dq_.data, queries_ * dq_.stride, T{0}); }
+  void clear_query_gradients() { std::fill_n(dq_.data, queries_ * dq_.stride, W{0}); }
 
  private:
   int64_t room() const {
@@ -314,8 +327,8 @@ class BackwardBlocks {
   }
 
   // q k^T and dO v^T of a strip of queries and the first `keys` keys.
-  void multiply_weights(int64_t strip, int64_t rows, int64_t keys, T* weights, T* d_scores) {
-    if constexpr (std::is_same_v<T, float>) {
+  void multiply_weights(int64_t strip, int64_t rows, int64_t keys, W* weights, W* d_scores) {
+    if constexpr (kernels::kHasTiles<T>) {
       if (tiles_) return tiles_->weights(strip, keys, weights, d_scores, weight_stride_);
     }
     strip_product<Left::kAsStored>(rows, keys, size_, q_.data + strip * q_.stride, q_.stride,
@@ -330,10 +343,10 @@ class BackwardBlocks {
   }
 
   // sums (keys strip to strip + rows) += left^T right over the queries of `viewers`.
-  void add_strip(const T* left, const Packed<T>& right, int64_t size, int64_t strip, int64_t rows,
-                 const IndexRange& viewers, const Packed<T>& sums) {
+  void add_strip(const W* left, const Packed<W>& right, int64_t size, int64_t strip, int64_t rows,
+                 const IndexRange& viewers, const Packed<W>& sums) {
     if (viewers.first >= viewers.last) return;
-    Packed<T> seen = right;
+    Packed<W> seen = right;
     seen.data += viewers.first * right.stride;
     strip_product<Left::kTransposed>(rows, size, viewers.last - viewers.first,
                                      left + viewers.first * weight_stride_ + strip, weight_stride_,
@@ -348,10 +361,11 @@ class BackwardBlocks {
   const bool on_tiles_;
   const int64_t weight_stride_;
   const DropoutFactors<T> dropout_;
-  Scratch<T> memory_;
-  int64_t first_key_ = 0, keys_ = 0, head_ = 0, first_query_ = 0, queries_ = 0;
-  Packed<T> k_, k_transposed_, v_transposed_, dk_, dv_, q_, d_out_, dq_;
-  T *weights_, *d_scores_, *factors_, *diagonals_;
+  Scratch<W> memory_;
+  std::optional<Scratch<W>> kept_;
+  int64_t kept_head_ = 0, first_key_ = 0, keys_ = 0, head_ = 0, first_query_ = 0, queries_ = 0;
+  Packed<W> k_, k_transposed_, v_transposed_, dk_, dv_, q_, d_out_, dq_;
+  W *weights_, *d_scores_, *factors_, *diagonals_;
   std::optional<kernels::AttentionBackwardTileProducts> tiles_;
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 // y += x
 template <class T>
-HWY_INLINE void add_row(const T* x, T* y, int64_t n) {
+HWY_INLINE void add_row(const T* x, Wider<T>* y, int64_t n) {
   const Tag<T> d;
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::Add(io.load(d, y + i), io.load(d, x + i)), y + i);
@@ -50,9 +50,10 @@ HWY_INLINE void hide_unseen(const int32_t* seen, T* y, int64_t n) {
 // registers.
 template <class T>
 HWY_NOINLINE void biased_scores(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b,
-                                int64_t head, int64_t t, int64_t key, int64_t n, T* scores) {
+                                int64_t head, int64_t t, int64_t key, int64_t n, Wider<T>* scores) {
+  using W = Wider<T>;
   const Tag<T> d;
-  const auto scales = hn::Set(d, static_cast<T>(shape.scale));
+  const auto scales = hn::Set(d, static_cast<W>(shape.scale));
   const int64_t element =
       b * bias.batch_stride + head * bias.head_stride + t * bias.row_stride + key;
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -62,10 +63,11 @@ HWY_NOINLINE void biased_scores(const AttentionShape& shape, const ScoreBias<T>&
   if (bias.relative != nullptr) {
     const RelativeRow row(shape, bias.reach, t, key, n);
     const T* const numbers = bias.relative + head * row.width;
-    add_number(numbers[0], scores, row.inside.first);
+    add_number(static_cast<W>(numbers[0]), scores, row.inside.first);
     add_row(numbers + row.first + row.inside.first, scores + row.inside.first,
             row.inside.last - row.inside.first);
-    add_number(numbers[row.width - 1], scores + row.inside.last, n - row.inside.last);
+    add_number(static_cast<W>(numbers[row.width - 1]), scores + row.inside.last,
+               n - row.inside.last);
   }
   if (bias.seen != nullptr) hide_unseen(bias.seen + element, scores, n);
 }

@@ -89,7 +89,7 @@ HWY_INLINE void multiply(T* x, const T* factors, int64_t n) {
 
 // y = factor * x
 template <class T>
-HWY_INLINE void scaled_copy(const T* x, T factor, T* y, int64_t n) {
+HWY_INLINE void scaled_copy(const Wider<T>* x, Wider<T> factor, T* y, int64_t n) {
   const Tag<T> d;
   const auto factors = hn::Set(d, factor);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -126,6 +126,7 @@ HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores
 template <class T>
 void forward_block(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                    int64_t head, int64_t first, int64_t count, RowPrefetcher prefetcher) {
+  using W = Wider<T>;
   const int64_t size = shape.head_size, value_size = shape.value_size;
   const int64_t group = head / (shape.heads / shape.kv_heads);
   const VisibleKeys visible(shape, b);
@@ -142,28 +143,30 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   const int64_t out_stride = round_up(value_size, on_tiles ? kTileBlock : lanes_of<T>());
   const int64_t k_room = on_tiles ? 0 : packed_transpose_room<T>(block, size);
   const int64_t v_room = on_tiles ? 0 : packed_rows_room<T>(block, value_size);
+  const int64_t q_room = on_tiles ? 0 : left_rows_room<T>(height, size);
   const int64_t out_room = (on_tiles ? round_up(count, kTileBlock) : count) * out_stride;
-  Scratch<T> memory(k_room + v_room + out_room + height * score_stride + 2 * count);
-  const Packed<T> k = packed_transpose(memory.data(), size);
-  const Packed<T> v = packed_rows(k.data + k_room, value_size);
-  T* const out = v.data + v_room;
-  T* const scores = out + out_room;
-  const RunningSoftmax<T> state = {scores + height * score_stride,
+  Scratch<W> memory(k_room + v_room + q_room + out_room + height * score_stride + 2 * count);
+  const Packed<W> k = packed_transpose(memory.data(), size);
+  const Packed<W> v = packed_rows(k.data + k_room, value_size);
+  W* const q_memory = v.data + v_room;
+  W* const out = q_memory + q_room;
+  W* const scores = out + out_room;
+  const RunningSoftmax<W> state = {scores + height * score_stride,
                                    scores + height * score_stride + count};
-  std::fill_n(out, end > start ? 0 : out_room, T{0});
-  std::fill_n(state.max, count, -std::numeric_limits<T>::infinity());
-  std::fill_n(state.sum, count, T{0});
+  std::fill_n(out, end > start ? 0 : out_room, W{0});
+  std::fill_n(state.max, count, -std::numeric_limits<W>::infinity());
+  std::fill_n(state.sum, count, W{0});
   const bool drops = shape.dropout.p > 0, biased = args.bias.any();
   const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
-  HWY_ALIGN T factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
-  const T scale = biased ? T{1} : static_cast<T>(shape.scale);
+  HWY_ALIGN W factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
+  const W scale = biased ? W{1} : static_cast<W>(shape.scale);
   const int64_t rows_ahead = prefetcher.rows_left() * height / count + 1;
 
   for (int64_t first_key = start; first_key < end; first_key += kKeyBlock) {
     const int64_t cols = std::min(kKeyBlock, end - first_key);
     const T* const keys_at = at(args.k, b, first_key, group, size);
     const T* const values_at = at(args.v, b, first_key, group, value_size);
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kernels::kHasTiles<T>) {
       if (tiles) {
         tiles->load_keys({keys_at, args.k.row_stride}, {values_at, args.v.row_stride}, cols);
       }
@@ -180,27 +183,28 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
       // Tiles of weights begin at a multiple of their depth.
       const int64_t from =
           on_tiles ? seen.first / kernels::kTileDepth * kernels::kTileDepth : seen.first;
-      T* const strip_out = out + strip * out_stride;
+      W* const strip_out = out + strip * out_stride;
       if (seen.first >= most) {
-        if (first_key == start) std::fill_n(strip_out, rows * out_stride, T{0});
+        if (first_key == start) std::fill_n(strip_out, rows * out_stride, W{0});
         continue;
       }
       prefetcher.fetch(rows_ahead);
       const T* const q = at(args.q, b, t, head, size);
-      if constexpr (std::is_same_v<T, float>) {
+      if constexpr (kernels::kHasTiles<T>) {
         if (tiles) tiles->scores({q, args.q.row_stride}, rows, most, scores, score_stride);
       }
       if (!tiles) {
-        strip_product<Left::kAsStored>(rows, most, size, q, args.q.row_stride, k, scores,
+        const LeftRows<W> left = left_rows(q, args.q.row_stride, rows, size, q_memory);
+        strip_product<Left::kAsStored>(rows, most, size, left.data, left.stride, k, scores,
                                        score_stride, false);
       }
       for (int64_t r = 0; r < rows; ++r) {
         const IndexRange keys = within(visible.of_query(t + r), first_key, cols);
         const int64_t n = keys.last - keys.first, key = first_key + keys.first;
-        T* const row = scores + r * score_stride;
-        T* const seen_row = row + keys.first;
+        W* const row = scores + r * score_stride;
+        W* const seen_row = row + keys.first;
         if (biased) biased_scores(shape, args.bias, b, head, t + r, key, n, seen_row);
-        const T shrink = update_softmax(state, strip + r, seen_row, n, scale);
+        const W shrink = update_softmax(state, strip + r, seen_row, n, scale);
         if (first_key > start && shrink != 1) {
           scaled_copy(strip_out + r * out_stride, shrink, strip_out + r * out_stride, out_stride);
         }
@@ -208,25 +212,25 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
           const int64_t index = weight_row(shape, b, head, t + r) * shape.keys + key;
           multiply(seen_row, dropout.fill(static_cast<uint64_t>(index), n, factor_memory), n);
         }
-        std::fill(row + from, seen_row, T{0});
-        std::fill(seen_row + n, row + most, T{0});
+        std::fill(row + from, seen_row, W{0});
+        std::fill(seen_row + n, row + most, W{0});
       }
       const bool add = first_key > start;
-      if constexpr (std::is_same_v<T, float>) {
+      if constexpr (kernels::kHasTiles<T>) {
         if (tiles) {
           tiles->add_values({scores + from, score_stride}, rows, {from, most}, strip_out,
                             out_stride, add);
           continue;
         }
       }
-      Packed<T> values = v;
+      Packed<W> values = v;
       values.data += from * v.stride;
       strip_product<Left::kAsStored>(rows, value_size, most - from, scores + from, score_stride,
                                      values, strip_out, out_stride, add);
     }
   }
   for (int64_t i = 0; i < count; ++i) {
-    const T factor = state.sum[i] == 0 ? T{0} : 1 / state.sum[i];
+    const W factor = state.sum[i] == 0 ? W{0} : 1 / state.sum[i];
     scaled_copy(out + i * out_stride, factor, at(args.out, b, first + i, head, value_size),
                 value_size);
   }
@@ -256,7 +260,7 @@ void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args,
 }
 
 template <class T>
-HWY_INLINE T dot(const T* a, const T* b, int64_t n) {
+HWY_INLINE Wider<T> dot(const Wider<T>* a, const T* b, int64_t n) {
   const Tag<T> d;
   auto sums = hn::Zero(d);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -267,7 +271,7 @@ HWY_INLINE T dot(const T* a, const T* b, int64_t n) {
 
 // y += factor * x
 template <class T>
-HWY_INLINE void add_scaled(const T* x, T factor, T* y, int64_t n) {
+HWY_INLINE void add_scaled(const T* x, Wider<T> factor, Wider<T>* y, int64_t n) {
   const Tag<T> d;
   const auto factors = hn::Set(d, factor);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
@@ -290,6 +294,7 @@ HWY_INLINE void prefetch_row(const AttentionShape& shape, const Rows<const T>& r
 template <class T>
 void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>& args, int64_t b,
                          int64_t first, int64_t last) {
+  using W = Wider<T>;
   const AttentionShape shape = shape_of(whole, b);
   const int64_t size = shape.head_size, value_size = shape.value_size;
   const int64_t shared = shape.heads / shape.kv_heads, heads = last - first;
@@ -297,16 +302,22 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
   const int64_t groups = (last - 1) / shared - first / shared + 1;
   const VisibleKeys visible(shape, b);
   const bool biased = args.bias.any();
-  const T scale = biased ? T{1} : static_cast<T>(shape.scale);
-  Scratch<T> memory(heads * shape.keys + 2 * heads + shape.keys + DropoutFactors<T>::kPadding);
-  T* const scores = memory.data();
-  const RunningSoftmax<T> state = {scores + heads * shape.keys,
+  const W scale = biased ? W{1} : static_cast<W>(shape.scale);
+  // The output is summed where it belongs, but not in bfloat16.
+  constexpr bool kSumsInPlace = std::is_same_v<T, W>;
+  const int64_t out_room = kSumsInPlace ? 0 : heads * value_size;
+  Scratch<W> memory(heads * shape.keys + 2 * heads + shape.keys + DropoutFactors<T>::kPadding +
+                    out_room + left_rows_room<T>(1, heads * size));
+  W* const scores = memory.data();
+  const RunningSoftmax<W> state = {scores + heads * shape.keys,
                                    scores + heads * shape.keys + heads};
-  T* const factor_memory = state.sum + heads;
+  W* const factor_memory = state.sum + heads;
+  W* const out_memory = factor_memory + shape.keys + DropoutFactors<T>::kPadding;
+  W* const q_memory = out_memory + out_room;
   for (int64_t t = 0; t < shape.queries; ++t) {
     const IndexRange keys = visible.of_query(t);
     const int64_t seen = keys.last - keys.first;
-    const T* const q = at(args.q, b, t, first, size);
+    const W* const q = left_rows(at(args.q, b, t, first, size), 0, 1, heads * size, q_memory).data;
     for (int64_t j = keys.first; j < keys.last; ++j) {
       if (shape.key_rows != nullptr) {  // the processor does not know which row is next
         const int64_t ahead = std::min(j + kRowsAhead, keys.last - 1);
@@ -320,9 +331,9 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
       }
     }
     for (int64_t h = 0; h < heads; ++h) {
-      T* const row = scores + h * shape.keys + keys.first;
+      W* const row = scores + h * shape.keys + keys.first;
       if (biased) biased_scores(shape, args.bias, b, first + h, t, keys.first, seen, row);
-      state.max[h] = -std::numeric_limits<T>::infinity();
+      state.max[h] = -std::numeric_limits<W>::infinity();
       state.sum[h] = 0;
       update_softmax(state, h, row, seen, scale);
       const int64_t weights = weight_row(shape, b, first + h, t);
@@ -331,13 +342,15 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
         const auto index = static_cast<uint64_t>(weights * shape.keys + keys.first);
         multiply(row, dropout.fill(index, seen, factor_memory), seen);
       }
-      scaled_copy(row, state.sum[h] == 0 ? T{0} : 1 / state.sum[h], row, seen);
-      std::fill_n(at(args.out, b, t, first + h, value_size), value_size, T{0});
+      scaled_copy(row, state.sum[h] == 0 ? W{0} : 1 / state.sum[h], row, seen);
       if (args.log_sum_exp != nullptr) {
-        write_log_sum_exp<T>({state.max + h, state.sum + h}, 1, args.log_sum_exp + weights);
+        write_log_sum_exp<W>({state.max + h, state.sum + h}, 1, args.log_sum_exp + weights);
       }
     }
-    T* const out = at(args.out, b, t, first, value_size);
+    T* const row_out = at(args.out, b, t, first, value_size);
+    W* out = out_memory;
+    if constexpr (kSumsInPlace) out = row_out;
+    std::fill_n(out, heads * value_size, W{0});
     for (int64_t j = keys.first; j < keys.last; ++j) {
       const T* value = at(args.v, b, key_row(shape, b, j), first / shared, value_size);
       for (int64_t h = 0, left = left_of_group; h < heads; ++h, --left) {
@@ -345,6 +358,7 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
         add_scaled(value, scores[h * shape.keys + j], out + h * value_size, value_size);
       }
     }
+    if (!kSumsInPlace) scaled_copy(out, W{1}, row_out, heads * value_size);
   }
 }
 
@@ -352,7 +366,8 @@ template <class T>
 constexpr AttentionTiles<T> kFunctions = {forward_heads<T>, forward_few_queries<T>};
 
 const PerType<AttentionTiles>* attention_tiles() {
-  static constexpr PerType<AttentionTiles> functions = {kFunctions<float>, kFunctions<double>};
+  static constexpr PerType<AttentionTiles> functions = {kFunctions<float>, kFunctions<double>,
+                                                        kFunctions<BFloat16>};
   return &functions;
 }
 
@@ -405,6 +420,7 @@ void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args
 
 template void attention(Cpu, const AttentionShape&, const AttentionForward<float>&);
 template void attention(Cpu, const AttentionShape&, const AttentionForward<double>&);
+template void attention(Cpu, const AttentionShape&, const AttentionForward<BFloat16>&);
 
 }  // namespace kernels
 }  // namespace tapestry

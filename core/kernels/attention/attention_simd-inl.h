@@ -1,5 +1,6 @@
 // The small matrix products of attention. Operands of a few KiB are packed once and used from the
-// cache. The set-up of a general matrix product would cost as much as such a product.
+// cache. The set-up of a general matrix product would cost as much as such a product. Operands in
+// bfloat16 are packed as float, so that products know float and double only.
 #if defined(TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_ATTENTION_SIMD_INL_H_
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/kernels/attention/attention_common.h"
 #include "core/kernels/cpu/simd-inl.h"
@@ -125,7 +127,7 @@ HWY_INLINE void strip_product(int64_t rows, int64_t cols, int64_t depth, const T
 // Copies `count` rows of `size` elements, padded with zeros to whole vectors.
 template <class T>
 HWY_INLINE void pack_rows(const T* x, int64_t stride, int64_t count, int64_t size,
-                          const Packed<T>& packed) {
+                          const Packed<Wider<T>>& packed) {
   const Tag<T> d;
   const int64_t lanes = lanes_of<T>();
   for (int64_t r = 0; r < count; ++r) {
@@ -138,11 +140,13 @@ HWY_INLINE void pack_rows(const T* x, int64_t stride, int64_t count, int64_t siz
 
 #if HWY_TARGET != HWY_SCALAR
 // Transposes a block of four by four elements (two by two for double).
-HWY_INLINE void transpose_block(const float* x, int64_t stride, float* y, int64_t y_stride) {
+template <class T>
+HWY_INLINE void transpose_block(const T* x, int64_t stride, float* y, int64_t y_stride) {
   const hn::Full128<float> d;
   const hn::Full128<uint64_t> d64;
-  const auto a = hn::LoadU(d, x), b = hn::LoadU(d, x + stride);
-  const auto c = hn::LoadU(d, x + 2 * stride), e = hn::LoadU(d, x + 3 * stride);
+  const Whole io;
+  const auto a = io.load(d, x), b = io.load(d, x + stride);
+  const auto c = io.load(d, x + 2 * stride), e = io.load(d, x + 3 * stride);
   const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
   const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
   const auto ce_low = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
@@ -164,14 +168,15 @@ HWY_INLINE void transpose_block(const double* x, int64_t stride, double* y, int6
 // the columns that fill the last panel are zero.
 template <class T>
 HWY_INLINE void pack_transposed(const T* x, int64_t stride, int64_t count, int64_t size,
-                                const Packed<T>& packed) {
+                                const Packed<Wider<T>>& packed) {
+  using W = Wider<T>;
   const int64_t width = panel_width<T>();
   for (int64_t first = 0; first < count; first += width) {
-    T* const panel = packed.data + first / width * packed.panel_stride;
+    W* const panel = packed.data + first / width * packed.panel_stride;
     const int64_t cols = std::min(width, count - first);
     int64_t col = 0;
 #if HWY_TARGET != HWY_SCALAR
-    constexpr int64_t kBlock = 16 / sizeof(T);
+    constexpr int64_t kBlock = 16 / sizeof(W);
     for (; col + kBlock <= cols; col += kBlock) {
       const T* const rows = x + (first + col) * stride;
       int64_t i = 0;
@@ -180,16 +185,16 @@ HWY_INLINE void pack_transposed(const T* x, int64_t stride, int64_t count, int64
       }
       for (; i < size; ++i) {
         for (int64_t c = 0; c < kBlock; ++c)
-          panel[i * packed.stride + col + c] = rows[c * stride + i];
+          panel[i * packed.stride + col + c] = static_cast<W>(rows[c * stride + i]);
       }
     }
 #endif
     for (; col < cols; ++col) {
       const T* const row = x + (first + col) * stride;
-      for (int64_t i = 0; i < size; ++i) panel[i * packed.stride + col] = row[i];
+      for (int64_t i = 0; i < size; ++i) panel[i * packed.stride + col] = static_cast<W>(row[i]);
     }
     for (; col < width; ++col) {
-      for (int64_t i = 0; i < size; ++i) panel[i * packed.stride + col] = T{0};
+      for (int64_t i = 0; i < size; ++i) panel[i * packed.stride + col] = W{0};
     }
   }
 }
@@ -212,6 +217,30 @@ HWY_INLINE Packed<T> packed_transpose(T* memory, int64_t size) {
 template <class T>
 HWY_INLINE int64_t packed_transpose_room(int64_t count, int64_t size) {
   return round_up(count, panel_width<T>()) * size;
+}
+
+// The left side of a product as it is stored.
+template <class T>
+struct LeftRows {
+  const T* data;
+  int64_t stride;
+};
+
+// `count` rows for the left side of a product: those in bfloat16 are widened into `memory`.
+template <class T>
+HWY_INLINE LeftRows<Wider<T>> left_rows(const T* x, int64_t stride, int64_t count, int64_t size,
+                                        Wider<T>* memory) {
+  if constexpr (std::is_same_v<T, Wider<T>>) {
+    return {x, stride};
+  } else {
+    const Packed<Wider<T>> packed = packed_rows(memory, size);
+    pack_rows(x, stride, count, size, packed);
+    return {packed.data, packed.stride};
+  }
+}
+template <class T>
+HWY_INLINE int64_t left_rows_room(int64_t count, int64_t size) {
+  return std::is_same_v<T, Wider<T>> ? 0 : packed_rows_room<T>(count, size);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ constexpr auto room = TileOperand::room;
 BFloat16* take(BFloat16*& next, int64_t count) { return std::exchange(next, next + count); }
 
 void pack(std::optional<TileOperand>& operand, Side side, int64_t length, int64_t k,
-          BFloat16* memory, HeadRows rows, bool along_k) {
+          BFloat16* memory, const Factor& rows) {
   operand.emplace(side, length, k, memory);
-  operand->pack({rows.data, rows.stride, along_k});
+  operand->pack(rows);
 }
 
 // Whole blocks: the padding of an operand is zeros.
@@ -39,14 +39,14 @@ AttentionTileProducts::AttentionTileProducts(int64_t size, int64_t value_size, i
 }
 
 void AttentionTileProducts::load_keys(HeadRows k, HeadRows v, int64_t count) {
-  pack(k_, Side::kRight, count, size_, k_memory_, k, true);
-  pack(v_, Side::kRight, value_size_, count, v_memory_, v, false);
+  pack(k_, Side::kRight, count, size_, k_memory_, k.along_k());
+  pack(v_, Side::kRight, value_size_, count, v_memory_, v.across_k());
 }
 
 void AttentionTileProducts::scores(HeadRows q, int64_t count, int64_t keys, float* scores,
                                    int64_t stride) const {
   TileOperand queries(Side::kLeft, count, size_, left_memory_);
-  queries.pack({q.data, q.stride, true});
+  queries.pack(q.along_k());
   session_.multiply({.a = whole(queries.view()),
                      .b = whole(k_->view({0, keys}, {0, size_})),
                      .c = scores,
@@ -56,7 +56,7 @@ void AttentionTileProducts::scores(HeadRows q, int64_t count, int64_t keys, floa
 void AttentionTileProducts::add_values(HeadRows weights, int64_t count, Range keys, float* out,
                                        int64_t stride, bool add) const {
   TileOperand left(Side::kLeft, count, keys.size(), left_memory_);
-  left.pack({weights.data, weights.stride, true});
+  left.pack(weights.along_k());
   session_.multiply({.a = whole(left.view()),
                      .b = whole(v_->view({0, value_size_}, keys)),
                      .c = out,
@@ -84,17 +84,17 @@ AttentionBackwardTileProducts::AttentionBackwardTileProducts(int64_t size, int64
 }
 
 void AttentionBackwardTileProducts::load_keys(HeadRows k, HeadRows v, int64_t count) {
-  pack(k_for_scores_, Side::kRight, count, size_, k_memory_, k, true);
-  pack(v_for_weights_, Side::kRight, count, value_size_, v_memory_, v, true);
-  pack(k_for_dq_, Side::kRight, size_, count, dq_memory_, k, false);
+  pack(k_for_scores_, Side::kRight, count, size_, k_memory_, k.along_k());
+  pack(v_for_weights_, Side::kRight, count, value_size_, v_memory_, v.along_k());
+  pack(k_for_dq_, Side::kRight, size_, count, dq_memory_, k.across_k());
 }
 
 void AttentionBackwardTileProducts::load_queries(HeadRows q, HeadRows d_out, int64_t count) {
   queries_ = count;
-  pack(q_for_scores_, Side::kLeft, count, size_, q_memory_, q, true);
-  pack(d_out_for_weights_, Side::kLeft, count, value_size_, d_out_memory_, d_out, true);
-  pack(q_for_dk_, Side::kRight, size_, count, dk_memory_, q, false);
-  pack(d_out_for_dv_, Side::kRight, value_size_, count, dv_memory_, d_out, false);
+  pack(q_for_scores_, Side::kLeft, count, size_, q_memory_, q.along_k());
+  pack(d_out_for_weights_, Side::kLeft, count, value_size_, d_out_memory_, d_out.along_k());
+  pack(q_for_dk_, Side::kRight, size_, count, dk_memory_, q.across_k());
+  pack(d_out_for_dv_, Side::kRight, value_size_, count, dv_memory_, d_out.across_k());
 }
 
 void AttentionBackwardTileProducts::weights(int64_t query, int64_t keys, float* scores,
@@ -115,7 +115,7 @@ void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows
                                                       float* dv, int64_t dv_stride) const {
   TileOperand left(Side::kLeft, keys.size(), queries_, left_memory_);
   if (dv != nullptr) {
-    left.pack({weights.data + keys.begin, weights.stride, false});
+    left.pack(weights.across_k().from(keys.begin, 0));
     session_.multiply({.a = whole(left.view()),
                        .b = whole(d_out_for_dv_->view()),
                        .c = dv + keys.begin * dv_stride,
@@ -123,7 +123,7 @@ void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows
                        .add = true});
   }
   if (dk != nullptr) {
-    left.pack({d_scores.data + keys.begin, d_scores.stride, false});
+    left.pack(d_scores.across_k().from(keys.begin, 0));
     session_.multiply({.a = whole(left.view()),
                        .b = whole(q_for_dk_->view()),
                        .c = dk + keys.begin * dk_stride,
@@ -135,7 +135,7 @@ void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows
 void AttentionBackwardTileProducts::query_gradients(HeadRows d_scores, int64_t count, Range keys,
                                                     float* dq, int64_t stride, bool add) const {
   TileOperand left(Side::kLeft, count, keys.size(), left_memory_);
-  left.pack({d_scores.data, d_scores.stride, true});
+  left.pack(d_scores.along_k());
   session_.multiply({.a = whole(left.view()),
                      .b = whole(k_for_dq_->view({0, size_}, keys)),
                      .c = dq,

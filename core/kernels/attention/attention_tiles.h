@@ -12,16 +12,33 @@
 
 namespace tapestry::kernels {
 
+/// Tiles multiply tensors of this type.
+template <class T>
+inline constexpr bool kHasTiles = std::is_same_v<T, BFloat16>;
+
 /// Whether attention's products of T run on tiles.
 template <class T>
 bool attention_on_tiles(const AttentionShape& shape) {
-  return std::is_same_v<T, float> && shape.queries > kFewQueries && runs_on_tiles(shape.precision);
+  return kHasTiles<T> && shape.queries > kFewQueries && bfloat16_runs_on_tiles();
 }
 
-/// Rows of one operand of one head, `stride` elements apart.
-struct HeadRows {
-  const float* data;
-  int64_t stride;
+/// Rows of one operand of one head, `stride` elements apart. Those of weights are float, and are
+/// rounded.
+class HeadRows {
+ public:
+  HeadRows(const float* data, int64_t stride) : rows_(data, stride, true) {}
+  HeadRows(const BFloat16* data, int64_t stride) : rows_(data, stride, true) {}
+
+  /// As a factor whose inner size is that of a row, or the number of rows.
+  Factor along_k() const { return rows_; }
+  Factor across_k() const {
+    Factor columns = rows_;
+    columns.along_k = false;
+    return columns;
+  }
+
+ private:
+  Factor rows_;
 };
 
 /// Of the forward pass. It and the next belong to the thread that made them.

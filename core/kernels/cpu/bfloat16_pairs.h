@@ -1,7 +1,7 @@
 // Pairs of bfloat16 in AVX-512 registers, for the packers of products. A "pair" is two neighbours
-// along the inner size k, at 2p and 2p + 1, in 32 bits. Include it in sources that call it only
-// on
-// processors with AVX512-BF16.
+// along the inner size k, at 2p and 2p + 1, in 32 bits. Floats are rounded to nearest, ties to
+// even, subnormal numbers to 0. Include it in sources that call it only on processors with
+// AVX512-BF16.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -13,9 +13,10 @@
 
 #include <cstdint>
 
+#include "core/bfloat16.h"
 #include "hwy/base.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels::pairs {
 
 inline constexpr int64_t kLanes = 16;
@@ -24,8 +25,11 @@ inline constexpr int64_t kLanes = 16;
 inline __mmask16 first_lanes(int64_t n) {
   return static_cast<__mmask16>(n >= kLanes ? 0xffff : n <= 0 ? 0 : (1 << n) - 1);
 }
+/// The first n of 32 lanes.
+inline __mmask32 first_halves(int64_t n) {
+  return n >= 2 * kLanes ? ~__mmask32{0} : n <= 0 ? 0 : (__mmask32{1} << n) - 1;
+}
 
-/// Rounds to the nearest, ties to even, subnormal numbers to 0.
 inline __m512i round_two(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
@@ -34,6 +38,9 @@ inline __m512i round_two(__m512 low, __m512 high) {
 inline __m512i load_pairs(const float* x, int64_t n) {
   return round_two(_mm512_maskz_loadu_ps(first_lanes(n), x),
                    _mm512_maskz_loadu_ps(first_lanes(n - kLanes), x + kLanes));
+}
+inline __m512i load_pairs(const BFloat16* x, int64_t n) {
+  return _mm512_maskz_loadu_epi16(first_halves(n), x);
 }
 
 /// The pairs of two rows, column by column; lanes outside the masks are 0.
@@ -51,6 +58,12 @@ class RowPairs {
                      __mmask16 odd_mask) const {
     return _mm512_permutexvar_epi16(order_, round_two(_mm512_maskz_loadu_ps(even_mask, even),
                                                       _mm512_maskz_loadu_ps(odd_mask, odd)));
+  }
+  __m512i operator()(const BFloat16* even, __mmask16 even_mask, const BFloat16* odd,
+                     __mmask16 odd_mask) const {
+    const __m512i low = _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(even_mask, even));
+    const __m256i high = _mm256_maskz_loadu_epi16(odd_mask, odd);
+    return _mm512_permutexvar_epi16(order_, _mm512_inserti64x4(low, high, 1));
   }
 
  private:

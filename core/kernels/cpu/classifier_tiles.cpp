@@ -17,21 +17,20 @@ Range tiles_of(Range k) { return {k.begin / kTileDepth, (k.end + kTileDepth - 1)
 
 }  // namespace
 
-ClassifierTiles::ClassifierTiles(const float* weight, int64_t classes, int64_t in, bool gradients)
-    : weight_(weight),
-      classes_(classes),
+ClassifierTiles::ClassifierTiles(int64_t classes, int64_t in, bool gradients)
+    : classes_(classes),
       in_(in),
       gradients_(gradients),
       weight_for_logits_(Side::kRight, classes, in) {
   if (gradients) weight_for_dx_.emplace(Side::kRight, in, classes);
 }
 
-void ClassifierTiles::pack_weight() {
+void ClassifierTiles::pack_weight(const BFloat16* weight) {
   // Both ways from the cache.
   const Cut classes{classes_, 4 * kTileDepth};
   parallel_for(classes.count(), [&](int64_t task) {
     const Range range = classes[task];
-    const float* const rows = weight_ + range.begin * in_;
+    const BFloat16* const rows = weight + range.begin * in_;
     pack_tiles({rows, in_, true}, strips_of(range, weight_for_logits_),
                {0, weight_for_logits_.tiles()}, weight_for_logits_);
     if (!gradients_) return;
@@ -39,13 +38,13 @@ void ClassifierTiles::pack_weight() {
   });
 }
 
-void ClassifierTiles::pack_rows(const float* x, int64_t rows) {
+void ClassifierTiles::pack_rows(const BFloat16* x, int64_t rows) {
   x_for_logits_.emplace(Side::kLeft, rows, in_);
   if (gradients_) x_for_d_weight_.emplace(Side::kRight, in_, rows);
   const Cut blocks{rows, 2 * kTileDepth};
   parallel_for(blocks.count(), [&](int64_t task) {
     const Range range = blocks[task];
-    const float* const first = x + range.begin * in_;
+    const BFloat16* const first = x + range.begin * in_;
     pack_tiles({first, in_, true}, strips_of(range, *x_for_logits_), {0, x_for_logits_->tiles()},
                *x_for_logits_);
     if (!gradients_) return;

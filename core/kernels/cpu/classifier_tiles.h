@@ -11,12 +11,12 @@ namespace tapestry::kernels {
 /// Ranges of rows and classes begin at multiples of kTileDepth.
 class ClassifierTiles {
  public:
-  /// weight (classes, in). `gradients`: gradients() will be called.
-  ClassifierTiles(const float* weight, int64_t classes, int64_t in, bool gradients);
+  /// `gradients`: gradients() will be called.
+  ClassifierTiles(int64_t classes, int64_t in, bool gradients);
 
-  /// x (rows, in) until the next call. Both run on all threads.
-  void pack_weight();
-  void pack_rows(const float* x, int64_t rows);
+  /// weight (classes, in), and x (rows, in) until the next call. Both run on all threads.
+  void pack_weight(const BFloat16* weight);
+  void pack_rows(const BFloat16* x, int64_t rows);
 
   /// z (rows.size(), classes.size()) = x W^T, on the calling thread.
   void logits(Range rows, Range classes, float* z) const;
@@ -32,7 +32,6 @@ class ClassifierTiles {
   void gradients(Range rows, Range classes, const Gradients& args) const;
 
  private:
-  const float* weight_;
   int64_t classes_, in_;
   bool gradients_;
   TileOperand weight_for_logits_;

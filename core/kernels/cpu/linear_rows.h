@@ -11,14 +11,18 @@ namespace tapestry {
 
 template <class T>
 struct LinearRows {
-  // n columns of one row: z += bias (if any), then y = act(z); z may be y.
-  void (*finish)(Activation activation, const T* bias, T* z, T* y, int64_t n);
+  using W = Wider<T>;
+  // n columns of one row of products x W^T: z = sums + bias (if any) where z is not null, then
+  // y = act(sums + bias). The three may be the same memory.
+  void (*finish)(Activation activation, const T* bias, const W* sums, T* z, T* y, int64_t n);
   // dz = act'(z) * dy, from z or y as the activation needs; dz may be null with kNone. d_bias += dz
   // (if not null).
-  void (*backward)(Activation activation, const T* z, const T* y, const T* dy, T* dz, T* d_bias,
+  void (*backward)(Activation activation, const T* z, const T* y, const T* dy, T* dz, W* d_bias,
                    int64_t n);
   // total (=|+=) sum of `count` rows of n.
-  void (*reduce)(const T* parts, int64_t count, int64_t n, T* total, Write write);
+  void (*reduce)(const W* parts, int64_t count, int64_t n, T* total, Write write);
+  // y = alpha sums + beta y; y is not read where beta is 0.
+  void (*deliver)(const W* sums, W alpha, W beta, T* y, int64_t n);
 };
 
 /// Of the instruction set of this processor.

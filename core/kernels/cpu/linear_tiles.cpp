@@ -18,7 +18,7 @@ using Side = TileOperand::Side;
 // as the left operand of dz W and of dz^T x; dz itself is not stored.
 class PackedGradient {
  public:
-  PackedGradient(const LinearShape& shape, const LinearBackward<float>& args)
+  PackedGradient(const LinearShape& shape, const LinearBackward<BFloat16>& args)
       : shape_(shape),
         args_(args),
         blocks_{shape.rows, std::max<int64_t>(1, kElementsPerBlock /
@@ -35,7 +35,7 @@ class PackedGradient {
     const Range rows = blocks_[task];
     const int64_t out = shape_.out;
     const bool activated = shape_.activation != Activation::kNone;
-    Scratch<float> block(activated ? rows.size() * out : 0);
+    Scratch<BFloat16> block(activated ? rows.size() * out : 0);
     float* const d_bias = args_.d_bias != nullptr ? bias_parts_.data() + task * out : nullptr;
     if (d_bias != nullptr) std::fill_n(d_bias, out, 0.0F);
     if (activated || d_bias != nullptr) {
@@ -63,7 +63,7 @@ class PackedGradient {
  private:
   static constexpr int64_t kElementsPerBlock = 1 << 15;
 
-  void pack(Range rows, const float* dz) {
+  void pack(Range rows, const BFloat16* dz) {
     if (for_dx_) {
       const bool last = rows.end == shape_.rows;
       const Range strips{rows.begin / kTileStrip, last ? for_dx_->strips() : rows.end / kTileStrip};
@@ -76,44 +76,53 @@ class PackedGradient {
   }
 
   const LinearShape& shape_;
-  const LinearBackward<float>& args_;
-  const LinearRows<float>& functions_ = linear_rows_functions<float>();
+  const LinearBackward<BFloat16>& args_;
+  const LinearRows<BFloat16>& functions_ = linear_rows_functions<BFloat16>();
   const Cut blocks_;
   Scratch<float> bias_parts_;
   std::optional<TileOperand> for_dx_, for_d_weight_;
 };
 
+// Has the product write to c (rows of `cols` elements), or add to it.
+void write_to(BFloat16* c, int64_t cols, Write write, TileProduct& product) {
+  const LinearRows<BFloat16>& functions = linear_rows_functions<BFloat16>();
+  const float beta = write == Write::kAdd ? 1 : 0;
+  product.take = [=, &functions](Range rows, Range columns, const float* sums, int64_t stride) {
+    for (int64_t r = 0; r < rows.size(); ++r) {
+      functions.deliver(sums + r * stride, 1, beta, c + (rows.begin + r) * cols + columns.begin,
+                        columns.size());
+    }
+  };
+}
+
 }  // namespace
 
-void linear_on_tiles(const LinearShape& shape, const LinearForward<float>& args) {
-  const LinearRows<float>& functions = linear_rows_functions<float>();
+void linear_on_tiles(const LinearShape& shape, const LinearForward<BFloat16>& args) {
+  const LinearRows<BFloat16>& functions = linear_rows_functions<BFloat16>();
   TileOperand x(Side::kLeft, shape.rows, shape.in), weight(Side::kRight, shape.out, shape.in);
   pack_operands({{x, {args.x, shape.in, true}}, {weight, {args.weight, shape.in, true}}});
-  float* const z = args.z != nullptr ? args.z : args.y;
-  const auto finish = [&](Range rows, Range cols) {
+  const auto finish = [&](Range rows, Range cols, const float* sums, int64_t stride) {
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       const int64_t i = r * shape.out + cols.begin;
       functions.finish(shape.activation, args.bias != nullptr ? args.bias + cols.begin : nullptr,
-                       z + i, args.y + i, cols.size());
+                       sums + (r - rows.begin) * stride, args.z != nullptr ? args.z + i : nullptr,
+                       args.y + i, cols.size());
     }
   };
-  const bool plain = args.bias == nullptr && shape.activation == Activation::kNone && z == args.y;
-  TileProduct product{.a = x.view(), .b = weight.view(), .c = z, .ldc = shape.out};
-  if (!plain) product.done = finish;
-  multiply_tiles({product});
+  multiply_tiles({{.a = x.view(), .b = weight.view(), .take = finish}});
 }
 
-void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<float>& args) {
+void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<BFloat16>& args) {
   PackedGradient dz(shape, args);
   std::optional<TileOperand> weight, x;
   std::optional<TilePacking> weight_packing, x_packing;
   if (args.dx != nullptr) {
     weight.emplace(Side::kRight, shape.in, shape.out);
-    weight_packing.emplace(*weight, TileSource{args.weight, shape.in, false});
+    weight_packing.emplace(*weight, Factor{args.weight, shape.in, false});
   }
   if (args.d_weight != nullptr) {
     x.emplace(Side::kRight, shape.in, shape.rows);
-    x_packing.emplace(*x, TileSource{args.x, shape.in, false});
+    x_packing.emplace(*x, Factor{args.x, shape.in, false});
   }
   const int64_t weight_tasks = weight_packing ? weight_packing->tasks() : 0;
   const int64_t x_tasks = x_packing ? x_packing->tasks() : 0;
@@ -126,18 +135,12 @@ void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<flo
   dz.deliver_bias();
   std::vector<TileProduct> products;
   if (weight) {
-    products.push_back({.a = dz.for_dx().view(),
-                        .b = weight->view(),
-                        .c = args.dx,
-                        .ldc = shape.in,
-                        .add = args.dx_write == Write::kAdd});
+    products.push_back({.a = dz.for_dx().view(), .b = weight->view()});
+    write_to(args.dx, shape.in, args.dx_write, products.back());
   }
   if (x) {
-    products.push_back({.a = dz.for_d_weight().view(),
-                        .b = x->view(),
-                        .c = args.d_weight,
-                        .ldc = shape.in,
-                        .add = args.d_weight_write == Write::kAdd});
+    products.push_back({.a = dz.for_d_weight().view(), .b = x->view()});
+    write_to(args.d_weight, shape.in, args.d_weight_write, products.back());
   }
   multiply_tiles(products);
 }

@@ -6,8 +6,8 @@
 
 namespace tapestry::kernels {
 
-/// linear() and linear_backward() where runs_on_tiles().
-void linear_on_tiles(const LinearShape& shape, const LinearForward<float>& args);
-void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<float>& args);
+/// linear() and linear_backward() where bfloat16_runs_on_tiles().
+void linear_on_tiles(const LinearShape& shape, const LinearForward<BFloat16>& args);
+void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<BFloat16>& args);
 
 }  // namespace tapestry::kernels

@@ -33,7 +33,7 @@ constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / st
 }  // namespace tapestry::kernels
 
 // Intrinsics and their callers are compiled for processors with AVX512-BF16.
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels {
 namespace {
 
@@ -43,14 +43,15 @@ using pairs::RowPairs;
 using pairs::transpose;
 
 // b (k, n) to panels, pair after pair of the 32 columns.
-void pack_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed) {
+template <class T>
+void pack_b(const T* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed) {
   const RowPairs row_pairs;
   for (int64_t j = 0; j < n; j += kPanel) {
     const __mmask16 left = first_lanes(n - j), right = first_lanes(n - j - kLanes);
     for (int64_t i = 0; i < k; i += 2, packed += kPanel) {
       const bool odd = i + 1 < k;
-      const float* const row = b + i * ldb + j;
-      const float* const next = odd ? row + ldb : row;
+      const T* const row = b + i * ldb + j;
+      const T* const next = odd ? row + ldb : row;
       _mm512_store_si512(packed, row_pairs(row, left, next, odd ? left : __mmask16{0}));
       _mm512_store_si512(packed + kLanes,
                          row_pairs(row + kLanes, right, next + kLanes, odd ? right : __mmask16{0}));
@@ -59,7 +60,8 @@ void pack_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed)
 }
 
 // The same from b stored (n, k). Also fills the columns of the last panel that do not exist.
-void pack_transposed_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed) {
+template <class T>
+void pack_transposed_b(const T* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed) {
   const int64_t pairs = pairs_of(k);
   for (int64_t j = 0; j < round_up(n, kPanel); j += kLanes) {
     uint32_t* const half_panel = packed + j / kPanel * pairs * kPanel + j % kPanel;
@@ -78,7 +80,8 @@ void pack_transposed_b(const float* b, int64_t ldb, int64_t k, int64_t n, uint32
 }
 
 // a (m, k) to rows of `stride` pairs; writes whole registers.
-void pack_a(const float* a, int64_t lda, int64_t m, int64_t k, uint32_t* packed, int64_t stride) {
+template <class T>
+void pack_a(const T* a, int64_t lda, int64_t m, int64_t k, uint32_t* packed, int64_t stride) {
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t p = 0; 2 * p < k; p += kLanes) {
       _mm512_storeu_si512(packed + i * stride + p, load_pairs(a + i * lda + 2 * p, k - 2 * p));
@@ -87,12 +90,13 @@ void pack_a(const float* a, int64_t lda, int64_t m, int64_t k, uint32_t* packed,
 }
 
 // a stored (k, rows) to a strip: pair after pair, `rows` <= kStrip of each.
-void pack_strip(const float* a, int64_t lda, int64_t rows, int64_t k, uint32_t* packed) {
+template <class T>
+void pack_strip(const T* a, int64_t lda, int64_t rows, int64_t k, uint32_t* packed) {
   const RowPairs row_pairs;
   const __mmask16 all = first_lanes(rows);
   for (int64_t i = 0; i < k; i += 2, packed += rows) {
     const bool odd = i + 1 < k;
-    const float* const row = a + i * lda;
+    const T* const row = a + i * lda;
     _mm512_mask_storeu_epi32(packed, all,
                              row_pairs(row, all, odd ? row + lda : row, odd ? all : __mmask16{0}));
   }
@@ -160,15 +164,7 @@ HWY_POP_ATTRIBUTES
 namespace tapestry::kernels {
 namespace {
 
-using Product = BlasProduct<float>;
-
-// Rows [i, i + rows), or columns, of a factor at depth k.
-const float* a_at(const Product& g, int64_t i, int64_t k) {
-  return g.trans_a ? g.a + k * g.lda + i : g.a + i * g.lda + k;
-}
-const float* b_at(const Product& g, int64_t k, int64_t j) {
-  return g.trans_b ? g.b + j * g.ldb + k : g.b + k * g.ldb + j;
-}
+using Product = RoundedProduct;
 
 // Rows of a block in strips of nearly equal height, none above kStrip.
 struct Strips {
@@ -187,25 +183,35 @@ struct Block {
 
 void pack_a_block(const Product& g, const Block& block, const Strips& strips, uint32_t* packed,
                   int64_t stride) {
-  const float* const a = a_at(g, block.first_row, block.first_inner);
-  if (!g.trans_a) return pack_a(a, g.lda, block.rows, block.inner, packed, stride);
-  for (int64_t s = 0; s < strips.count; ++s) {
-    pack_strip(a + strips.begin(s), g.lda, strips.height(s), block.inner,
-               packed + strips.begin(s) * pairs_of(block.inner));
-  }
+  g.a.from(block.first_row, block.first_inner).visit([&](const auto* a) {
+    const int64_t lda = g.a.stride;
+    if (g.a.along_k) return pack_a(a, lda, block.rows, block.inner, packed, stride);
+    for (int64_t s = 0; s < strips.count; ++s) {
+      pack_strip(a + strips.begin(s), lda, strips.height(s), block.inner,
+                 packed + strips.begin(s) * pairs_of(block.inner));
+    }
+  });
+}
+
+void pack_b_block(const Product& g, int64_t first_column, int64_t columns, int64_t first_inner,
+                  int64_t inner, uint32_t* packed) {
+  g.b.from(first_column, first_inner).visit([&](const auto* b) {
+    if (g.b.along_k) return pack_transposed_b(b, g.b.stride, inner, columns, packed);
+    pack_b(b, g.b.stride, inner, columns, packed);
+  });
 }
 
 void multiply_block(const Product& g, const Block& block, const uint32_t* packed_a,
                     int64_t a_stride, const uint32_t* packed_b) {
   const Strips strips(block.rows);
   const int64_t pairs = pairs_of(block.inner);
-  const auto& multiply = g.trans_a ? kMultiply<true> : kMultiply<false>;
+  const auto& multiply = g.a.along_k ? kMultiply<false> : kMultiply<true>;
   for (int64_t j = 0; j < block.columns; j += kPanel, packed_b += pairs * kPanel) {
     for (int64_t s = 0; s < strips.count; ++s) {
       const int64_t row = strips.begin(s);
       multiply[static_cast<size_t>(strips.height(s) - 1)](
           {.pairs = pairs,
-           .a = packed_a + row * (g.trans_a ? pairs : a_stride),
+           .a = packed_a + row * (g.a.along_k ? a_stride : pairs),
            .a_stride = a_stride,
            .b = packed_b,
            .c = g.c + (block.first_row + row) * g.ldc + block.first_column + j,
@@ -218,9 +224,7 @@ void multiply_block(const Product& g, const Block& block, const uint32_t* packed
 
 }  // namespace
 
-void packed_bf16_product(const BlasProduct<float>& g) {
-  check(g.alpha == 1 && (g.beta == 0 || g.beta == 1), "packed_bf16_product",
-        "expected alpha 1 and beta 0 or 1, got ", g.alpha, " and ", g.beta, '.');
+void packed_bf16_product(const Product& g) {
   const int64_t depths = (g.k + kDepth - 1) / kDepth;
   const int64_t depth = round_up((g.k + depths - 1) / depths, 2 * kLanes);
   const int64_t width = std::min<int64_t>(g.n, kCols), height = std::min<int64_t>(g.m, kRows);
@@ -232,10 +236,9 @@ void packed_bf16_product(const BlasProduct<float>& g) {
     const int64_t inner = std::min(depth, g.k - k);
     for (int64_t j = 0; j < g.n; j += width) {
       const int64_t columns = std::min(width, g.n - j);
-      (g.trans_b ? pack_transposed_b : pack_b)(b_at(g, k, j), g.ldb, inner, columns,
-                                               packed_b.data());
+      pack_b_block(g, j, columns, k, inner, packed_b.data());
       for (int64_t i = 0; i < g.m; i += height) {
-        const Block block{i, std::min(height, g.m - i), j, columns, k, inner, g.beta == 1 || k > 0};
+        const Block block{i, std::min(height, g.m - i), j, columns, k, inner, g.add || k > 0};
         pack_a_block(g, block, Strips(block.rows), packed_a.data(), a_stride);
         multiply_block(g, block, packed_a.data(), a_stride, packed_b.data());
       }

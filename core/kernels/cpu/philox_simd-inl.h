@@ -65,15 +65,14 @@ HWY_INLINE void philox_draws(const PhiloxKey& key, uint64_t block, hn::Vec<Tag<u
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
-/// The factors of dropout: 0 or 1 / (1 - p).
 template <class T>
-class DropoutFactors {
+class WideDropoutFactors {
  public:
   /// fill() needs memory for n + kPadding elements.
   static constexpr int64_t kPadding = 8 + 2 * static_cast<int64_t>(hn::MaxLanes(Tag<uint32_t>()));
 
   /// 0 < p <= 1
-  explicit DropoutFactors(const Dropout& dropout)
+  explicit WideDropoutFactors(const Dropout& dropout)
       : key_(dropout.key),
         last_dropped_(static_cast<uint32_t>(
             static_cast<uint64_t>(std::ceil(static_cast<double>(dropout.p) * 0x1p32)) - 1)),
@@ -123,6 +122,10 @@ class DropoutFactors {
   uint32_t last_dropped_;  // draws up to this one are below p * 2^32
   T factor_;
 };
+
+/// The factors of dropout: 0 or 1 / (1 - p), in Wider<T>.
+template <class T>
+using DropoutFactors = WideDropoutFactors<Wider<T>>;
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -1,23 +1,31 @@
-// Products of float32 matrices with factors rounded to bfloat16, on what bfloat16_kernel() says.
+// Products of bfloat16 matrices, and of float32 matrices rounded to it, on what bfloat16_kernel()
+// says.
 #pragma once
 
+#include <cstdint>
+
 #include "core/bfloat16_kernel.h"
-#include "core/blas_cpu.h"
-#include "core/kernels/gemm.h"
+#include "core/kernels/cpu/factor.h"
 
 namespace tapestry::kernels {
 
-/// blas_product() with both factors rounded to the nearest bfloat16 (ties to even, subnormal
-/// numbers to 0), on the calling thread. Sums are float32, in an order that only k decides on tiles
-/// and pairs, and the shape on float32 products. alpha must be 1, beta 0 or 1.
-/// This processor must have `kernel`.
-void rounded_product(const BlasProduct<float>& product, Bfloat16Kernel kernel = bfloat16_kernel());
+/// C (m, n) (=|+=) A (m, k) B (k, n); C has ldc floats between rows.
+struct RoundedProduct {
+  int64_t m = 0, n = 0, k = 0;
+  Factor a, b;
+  float* c = nullptr;
+  int64_t ldc = 0;
+  bool add = false;
+};
 
-/// Whether products of `precision` run on tiles here: then operands are packed once for all threads
+/// On the calling thread. Factors of float are rounded to the nearest bfloat16 (ties to even,
+/// subnormal numbers to 0). Subnormal bfloat16 count as 0 but with kWidened. Sums are float32, in
+/// an order that only k decides on tiles and pairs, and the shape on float32 products. This
+/// processor must have `kernel`.
+void rounded_product(const RoundedProduct& product, Bfloat16Kernel kernel = bfloat16_kernel());
+
+/// Whether products of bfloat16 run on tiles here: then operands are packed once for all threads
 /// (tile_operand.h), and grids of tile_grid.h are not wanted.
-bool runs_on_tiles(Precision precision);
-
-/// gemm() on tiles, on all threads.
-void tile_gemm(const Gemm<float>& args);
+bool bfloat16_runs_on_tiles();
 
 }  // namespace tapestry::kernels

@@ -37,16 +37,47 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// Vectors that compute with elements of T: bfloat16 is loaded as float, and rounded when stored.
 template <class T>
-using Tag = hn::ScalableTag<T>;
+using Tag = hn::ScalableTag<Wider<T>>;
 
 template <class T>
 HWY_INLINE int64_t lanes_of() {
   return static_cast<int64_t>(hn::Lanes(Tag<T>()));
 }
 
+template <class D>
+using Halves = hn::Rebind<uint16_t, D>;
+
+template <class D, class H>
+HWY_INLINE hn::Vec<D> widen(D d, H half) {
+  const hn::RebindToUnsigned<D> bits;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, half)));
+}
+
+/// As BFloat16(float) rounds.
+template <class D, class V>
+HWY_INLINE hn::Vec<Halves<D>> narrow(D d, V v) {
+  const hn::RebindToUnsigned<D> bits;
+  const auto word = hn::BitCast(bits, v);
+  const auto upper = hn::ShiftRight<16>(word);
+  const auto odd = hn::And(upper, hn::Set(bits, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(bits, 0x7fff))));
+  const auto nan = hn::MaskFromVec(hn::BitCast(bits, hn::VecFromMask(d, hn::IsNaN(v))));
+  return hn::TruncateTo(Halves<D>(),
+                        hn::IfThenElse(nan, hn::Or(upper, hn::Set(bits, 0x40)), rounded));
+}
+
 /// Whole vectors to and from memory of any alignment.
 struct Whole {
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const BFloat16* p) const {
+    return widen(d, hn::LoadU(Halves<D>(), &p->bits));
+  }
+  template <class D, class V>
+  HWY_INLINE void store(D d, V v, BFloat16* p) const {
+    hn::StoreU(narrow(d, v), Halves<D>(), &p->bits);
+  }
   template <class D>
   HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
     return hn::LoadU(d, p);
@@ -67,6 +98,20 @@ struct Whole {
 struct Part {
   int64_t n;
 
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const BFloat16* p) const {
+    const Halves<D> half;
+    HWY_ALIGN uint16_t buffer[hn::MaxLanes(half)] = {};
+    std::memcpy(buffer, p, static_cast<size_t>(n) * sizeof(*p));
+    return widen(d, hn::Load(half, buffer));
+  }
+  template <class D, class V>
+  HWY_INLINE void store(D d, V v, BFloat16* p) const {
+    const Halves<D> half;
+    HWY_ALIGN uint16_t buffer[hn::MaxLanes(half)];
+    hn::Store(narrow(d, v), half, buffer);
+    std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(*p));
+  }
   template <class D>
   HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -107,8 +152,8 @@ template <Write kWrite>
 using WriteConstant = std::integral_constant<Write, kWrite>;
 
 /// *p (=|+=) v
-template <Write kWrite, class Io, class D, class V>
-HWY_INLINE void deliver(WriteConstant<kWrite>, Io io, D d, V v, hn::TFromD<D>* p) {
+template <Write kWrite, class Io, class D, class V, class T>
+HWY_INLINE void deliver(WriteConstant<kWrite>, Io io, D d, V v, T* p) {
   if constexpr (kWrite == Write::kAdd) v = hn::Add(io.load(d, p), v);
   io.store(d, v, p);
 }

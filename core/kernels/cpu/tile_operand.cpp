@@ -21,31 +21,29 @@ constexpr int64_t kTilesPerTask = 16;
 }  // namespace
 }  // namespace tapestry::kernels
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels {
 namespace {
 
 // 16 registers are a tile either way: loaded along k they are its rows, loaded across k its pairs,
 // and where the side wants the other they are transposed. kWhole: all its elements exist.
-template <bool kAlongK, bool kTransposed, bool kWhole>
-HWY_INLINE void pack_tile(const float* x, int64_t stride, int64_t length, int64_t depth,
+template <bool kAlongK, bool kTransposed, bool kWhole, class T>
+HWY_INLINE void pack_tile(const T* x, int64_t stride, int64_t length, int64_t depth,
                           const pairs::RowPairs& row_pairs, BFloat16* tile) {
   __m512i rows[16];
   if constexpr (kAlongK) {
 #pragma GCC unroll 16
     for (int64_t r = 0; r < kTileStrip; ++r) {
-      const float* const row = x + r * stride;
-      if constexpr (kWhole) {
-        rows[r] = pairs::round_two(_mm512_loadu_ps(row), _mm512_loadu_ps(row + pairs::kLanes));
-      } else {
-        rows[r] = r < length ? pairs::load_pairs(row, depth) : _mm512_setzero_si512();
-      }
+      const T* const row = x + r * stride;
+      const bool exists = kWhole || r < length;
+      rows[r] =
+          exists ? pairs::load_pairs(row, kWhole ? kTileDepth : depth) : _mm512_setzero_si512();
     }
   } else {
     const __mmask16 all = kWhole ? __mmask16{0xffff} : pairs::first_lanes(length);
 #pragma GCC unroll 16
     for (int64_t p = 0; p < kTileStrip; ++p) {
-      const float* const even = x + 2 * p * stride;
+      const T* const even = x + 2 * p * stride;
       if constexpr (kWhole) {
         rows[p] = row_pairs(even, all, even + stride, all);
       } else {
@@ -60,8 +58,8 @@ HWY_INLINE void pack_tile(const float* x, int64_t stride, int64_t length, int64_
   for (int64_t r = 0; r < kTileStrip; ++r) _mm512_store_si512(tile + r * kTileDepth, rows[r]);
 }
 
-template <bool kAlongK, bool kTransposed>
-void pack_all(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
+template <bool kAlongK, bool kTransposed, class T>
+void pack_all(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   const pairs::RowPairs row_pairs;
   // Along the stored rows, so that memory is read forward.
   const Range outer = kAlongK ? strips : tiles, inner = kAlongK ? tiles : strips;
@@ -71,10 +69,9 @@ void pack_all(const TileSource& source, Range strips, Range tiles, TileOperand& 
       const int64_t length = operand.length() - s * kTileStrip,
                     depth = operand.k() - t * kTileDepth;
       // A strip of padding has no first element.
-      const float* const x = source
-                                 .from(length > 0 ? (s - strips.begin) * kTileStrip : 0,
-                                       (t - tiles.begin) * kTileDepth)
-                                 .data;
+      const T* const x =
+          source.data<T>() + source.index(length > 0 ? (s - strips.begin) * kTileStrip : 0,
+                                          (t - tiles.begin) * kTileDepth);
       BFloat16* const tile = operand.tile(s, t);
       if (length >= kTileStrip && depth >= kTileDepth) {
         pack_tile<kAlongK, kTransposed, true>(x, source.stride, length, depth, row_pairs, tile);
@@ -85,11 +82,17 @@ void pack_all(const TileSource& source, Range strips, Range tiles, TileOperand& 
   }
 }
 
-void pack_tiles_avx512(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
+template <class T>
+void pack_elements(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   const bool right = operand.side() == Side::kRight;
-  const auto pack = source.along_k ? (right ? pack_all<true, true> : pack_all<true, false>)
-                                   : (right ? pack_all<false, false> : pack_all<false, true>);
+  const auto pack = source.along_k ? (right ? pack_all<true, true, T> : pack_all<true, false, T>)
+                                   : (right ? pack_all<false, false, T> : pack_all<false, true, T>);
   pack(source, strips, tiles, operand);
+}
+
+void pack_tiles_avx512(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
+  const bool wide = source.wide != nullptr;
+  (wide ? pack_elements<float> : pack_elements<BFloat16>)(source, strips, tiles, operand);
 }
 
 }  // namespace
@@ -106,7 +109,7 @@ BFloat16 rounded(float x) {
 
 }  // namespace
 
-void pack_tiles_plainly(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
+void pack_tiles_plainly(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   for (int64_t s = strips.begin; s < strips.end; ++s) {
     for (int64_t t = tiles.begin; t < tiles.end; ++t) {
       BFloat16* const tile = operand.tile(s, t);
@@ -117,23 +120,26 @@ void pack_tiles_plainly(const TileSource& source, Range strips, Range tiles, Til
                                                            : d / 2 * kTileDepth + 2 * r + d % 2;
           const bool exists = i < operand.length() && k < operand.k();
           const int64_t row = i - strips.begin * kTileStrip, inner = k - tiles.begin * kTileDepth;
-          tile[at] = exists ? rounded(*source.from(row, inner).data) : BFloat16();
+          tile[at] = BFloat16();
+          if (!exists) continue;
+          const int64_t index = source.index(row, inner);
+          tile[at] = source.wide != nullptr ? rounded(source.wide[index]) : source.narrow[index];
         }
       }
     }
   }
 }
 
-void pack_tiles(const TileSource& source, Range strips, Range tiles, TileOperand& operand) {
+void pack_tiles(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   const bool avx512 = cpu_traits().avx512_bf16;
   (avx512 ? pack_tiles_avx512 : pack_tiles_plainly)(source, strips, tiles, operand);
 }
 
-void TileOperand::pack(const TileSource& source) {
+void TileOperand::pack(const Factor& source) {
   pack_tiles(source, {0, strips()}, {0, tiles()}, *this);
 }
 
-TilePacking::TilePacking(TileOperand& operand, const TileSource& source)
+TilePacking::TilePacking(TileOperand& operand, const Factor& source)
     : operand_(&operand),
       source_(source),
       strips_{operand.strips(), kStripsPerTask},

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/bfloat16.h"
+#include "core/kernels/cpu/factor.h"
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/scratch.h"
 
@@ -24,18 +25,6 @@ inline constexpr int64_t kTileDepth = 32;  // elements of k
 /// A block of C is two strips by two: four sums, two tiles of A and two of B fill the registers.
 inline constexpr int64_t kTileBlock = 2 * kTileStrip;
 inline constexpr int64_t kElementsPerTile = kTileStrip * kTileDepth;
-
-/// Element (i, k) of an operand: i counts rows of the left one, columns of the right one.
-struct TileSource {
-  const float* data = nullptr;
-  int64_t stride = 0;    ///< between rows of the stored matrix
-  bool along_k = false;  ///< k is the contiguous index: (i, k) is data[i * stride + k]
-
-  /// The source whose element (0, 0) is (i, k) of this one.
-  TileSource from(int64_t i, int64_t k) const {
-    return {data + (along_k ? i * stride + k : k * stride + i), stride, along_k};
-  }
-};
 
 /// Rows (or columns) and tiles of a packed operand, for a product to read.
 struct TileView {
@@ -78,7 +67,7 @@ class TileOperand {
     return data_ + (strip * tiles() + i) * kElementsPerTile;
   }
   /// Fills it on the calling thread; see pack_tiles().
-  void pack(const TileSource& source);
+  void pack(const Factor& source);
 
   TileView view() const { return view({0, length_}, {0, k_}); }
   /// Ranges of rows (or columns) and of k, which begin at multiples of two strips and of a tile.
@@ -96,19 +85,19 @@ class TileOperand {
 };
 
 /// Fills the tiles `tiles` of the strips `strips`; `source` begins with the first element of the
-/// first of them. Rounds to the nearest, ties to even, subnormal numbers to 0.
-void pack_tiles(const TileSource& source, Range strips, Range tiles, TileOperand& operand);
+/// first of them. Floats are rounded to the nearest, ties to even, subnormal numbers to 0.
+void pack_tiles(const Factor& source, Range strips, Range tiles, TileOperand& operand);
 
 /// Fills a whole operand by tasks that may run side by side.
 class TilePacking {
  public:
-  TilePacking(TileOperand& operand, const TileSource& source);
+  TilePacking(TileOperand& operand, const Factor& source);
   int64_t tasks() const { return strips_.count() * tiles_.count(); }
   void run(int64_t task) const;
 
  private:
   TileOperand* operand_;
-  TileSource source_;
+  Factor source_;
   Cut strips_, tiles_;
 };
 
@@ -116,6 +105,6 @@ class TilePacking {
 void pack_operands(std::initializer_list<TilePacking> packings);
 
 /// pack_tiles() in plain loops, which tests compare it with.
-void pack_tiles_plainly(const TileSource& source, Range strips, Range tiles, TileOperand& operand);
+void pack_tiles_plainly(const Factor& source, Range strips, Range tiles, TileOperand& operand);
 
 }  // namespace tapestry::kernels

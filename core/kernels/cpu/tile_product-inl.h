@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/kernels/cpu/tile_product.h"
+#include "core/scratch.h"
 
 namespace tapestry::kernels {
 
@@ -77,16 +78,34 @@ inline void multiply_edge(const BFloat16* a, int64_t a_strip, const BFloat16* b,
   for (int64_t r = 0; r < rows; ++r) std::memcpy(c + r * ldc, block + r * kTileBlock, bytes);
 }
 
+template <class Unit>
+void multiply_piece(const TileProduct& p, Range rows, Range cols);
+
+/// The same rows and columns as multiply_piece(), one strip of sums after the other in the cache.
+template <class Unit>
+void multiply_and_hand_over(const TileProduct& p, Range rows, Range cols) {
+  Scratch<float> sums(kTileBlock * cols.size());
+  TileProduct strip{.a = p.a, .b = p.b, .c = sums.data(), .ldc = cols.size()};
+  strip.b.data = p.b.tile(cols.begin / kTileStrip, 0), strip.b.length = cols.size();
+  for (int64_t i = rows.begin; i < rows.end; i += kTileBlock) {
+    const Range some{i, std::min(i + kTileBlock, rows.end)};
+    strip.a.data = p.a.tile(i / kTileStrip, 0), strip.a.length = some.size();
+    multiply_piece<Unit>(strip, {0, some.size()}, {0, cols.size()});
+    p.take(some, cols, sums.data(), strip.ldc);
+  }
+}
+
 /// Rows and columns of C that begin at multiples of kTileBlock; the columns are at most a piece.
 /// The unit must be open.
 template <class Unit>
 void multiply_piece(const TileProduct& p, Range rows, Range cols) {
+  if (p.take) return multiply_and_hand_over<Unit>(p, rows, cols);
   const int64_t a_strip = p.a.strip_stride, b_strip = p.b.strip_stride;
   constexpr int64_t kTilesPerPiece = kTilePieceDepth / kTileDepth;
   // Once also where k is 0, and C becomes 0.
   for (int64_t t = 0; t == 0 || t < p.a.tiles; t += kTilesPerPiece) {
     const int64_t tiles = std::min(kTilesPerPiece, p.a.tiles - t);
-    const bool last = t + tiles == p.a.tiles, add = p.add || t > 0;
+    const bool add = p.add || t > 0;
     for (int64_t i = rows.begin; i < rows.end; i += kTileBlock) {
       const int64_t height = std::min(kTileBlock, rows.end - i);
       const BFloat16* const a = p.a.tile(i / kTileStrip, t);
@@ -100,7 +119,6 @@ void multiply_piece(const TileProduct& p, Range rows, Range cols) {
           multiply_edge<Unit>(a, a_strip, b, b_strip, tiles, c, p.ldc, add, height, width);
         }
       }
-      if (last && p.done) p.done({i, i + height}, cols);
     }
   }
 }

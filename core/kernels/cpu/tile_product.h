@@ -17,9 +17,9 @@ struct TileProduct {
   float* c = nullptr;  ///< (m, n), ldc between rows
   int64_t ldc = 0;
   bool add = false;
-  /// Called for pieces of C that are complete, on the thread that has them in its cache. May be
-  /// empty.
-  std::function<void(Range rows, Range cols)> done = {};
+  /// If not empty, receives the sums of pieces of C in place of `c`, on the thread that has them in
+  /// its cache; `stride` lies between their rows.
+  std::function<void(Range rows, Range cols, const float* sums, int64_t stride)> take = {};
 };
 
 /// While it lives, the thread that made it may multiply tiles. Loads the configuration, which other
@@ -40,7 +40,8 @@ class TileSession {
   bool emulated_;
 };
 
-/// Runs products that do not depend on each other, as one job. These need runs_on_tiles().
+/// Runs products that do not depend on each other, as one job. These need
+/// bfloat16_runs_on_tiles().
 void multiply_tiles(const std::vector<TileProduct>& products);
 
 }  // namespace tapestry::kernels

@@ -118,7 +118,7 @@ void packed_linear(Cpu, const PackedLinear& args) {
     const int64_t count = std::min(tile.panels.end * PackedMatrix::kPanel, w.rows()) - first;
     for (int64_t r = 0; r < tile.rows; ++r) {
       float* const y = tile.y + r * tile.ldy + first;
-      linear_rows_functions<float>().finish(args.activation, nullptr, y, y, count);
+      linear_rows_functions<float>().finish(args.activation, nullptr, y, nullptr, y, count);
     }
   });
 }

@@ -109,15 +109,17 @@ TEST_F(ConfigTest, ReadsEveryKindOfCorpus) {
   EXPECT_EQ(config.data.valid[0].limit, 9);
 }
 
-TEST_F(ConfigTest, Bfloat16IsAPrecisionOfFloat32Tensors) {
+TEST_F(ConfigTest, Bfloat16IsMixedPrecisionWhileAModelTrains) {
   const Config mixed = load_config(write(kGood), {"dtype=bfloat16"});
+  const Device cpu, gpu{Device::Kind::kCuda, 0};
   EXPECT_EQ(mixed.dtype, DType::kFloat32);
-  EXPECT_EQ(mixed.precision, Precision::kBfloat16);
-  EXPECT_EQ(tensor_dtype(mixed, Device{}), DType::kFloat32);
-  EXPECT_EQ(tensor_dtype(mixed, {Device::Kind::kCuda, 0}), DType::kBFloat16);
+  EXPECT_EQ(numbers_of(mixed, ModelUse::kTraining, cpu).dtype, DType::kBFloat16);
+  EXPECT_EQ(numbers_of(mixed, ModelUse::kTraining, gpu).dtype, DType::kBFloat16);
+  EXPECT_EQ(numbers_of(mixed, ModelUse::kAnswers, cpu).dtype, DType::kFloat32);
+  EXPECT_EQ(numbers_of(mixed, ModelUse::kAnswers, gpu).dtype, DType::kBFloat16);
   EXPECT_THAT(to_yaml(mixed), testing::HasSubstr("dtype: bfloat16\n"));
-  EXPECT_EQ(parse_config(to_yaml(mixed)).precision, Precision::kBfloat16);
-  EXPECT_EQ(load_config(write(kGood)).precision, Precision::kFull);
+  EXPECT_TRUE(parse_config(to_yaml(mixed)).mixed);
+  EXPECT_FALSE(load_config(write(kGood)).mixed);
 }
 
 TEST_F(ConfigTest, EveryActivationHasAName) {

@@ -68,8 +68,7 @@ inline Tensor full_lengths(const Tensor& ids) {
 
 template <class Model>
 struct Loaded {
-  explicit Loaded(const ModelFiles& files)
-      : bundle(files.config, files.tokenizers, Precision::kFull) {
+  explicit Loaded(const ModelFiles& files) : bundle(files.config, files.tokenizers) {
     load_parameters(bundle.store, files.tensors);
   }
   ModelBundle<Model> bundle;

@@ -88,6 +88,19 @@ TEST_P(EveryTaskTest, OneAndTwoThreadsGiveTheSameBits) {
   expect_plain("two");
 }
 
+// With parts of an update, whose gradients are summed in float32, and averages of the weights.
+TEST_P(EveryTaskTest, MixedPrecisionResumesToTheSameBits) {
+  const std::vector<std::string> mixed = {
+      "dtype=bfloat16",      "training.ema_decay=0.9", "training.gradient_accumulation_steps=2",
+      "distributed.parts=2", "training.max_steps=12",  "training.save_steps=6"};
+  ASSERT_EQ(train("whole", mixed), 0) << folder_.messages();
+  std::vector<std::string> half = mixed;
+  half.push_back("training.max_steps=6");
+  ASSERT_EQ(train("parts", half), 0) << folder_.messages();
+  ASSERT_EQ(train("parts", mixed), 0) << folder_.messages();
+  expect_equal(folder_.result("whole"), folder_.result("parts"));
+}
+
 TEST_P(EveryTaskTest, RecomputedActivationsGiveTheSameBits) {
   ASSERT_EQ(train("again", {"training.recompute=true"}), 0) << folder_.messages();
   expect_plain("again");

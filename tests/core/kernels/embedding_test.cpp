@@ -105,41 +105,41 @@ TYPED_TEST(EmbeddingTest, BackwardOfFrequentWords) {
   expect_close(d_table, expected, 600);  // 2250 addends
 }
 
-#ifdef TAPESTRY_TEST_CUDA
 TEST(EmbeddingBFloat16Test, EqualsTheReference) {
-  using T = BFloat16;
-  const Values<int32_t> ids = some_ids();
-  const Dropout dropout = kDropouts[1];
-  for (const int64_t cols : {33, 64}) {
-    SCOPED_TRACE(cols);
-    const Values<T> table = random_values<T>(kVocab * cols, 2);
-    const Values<T> positions = random_values<T>(kPositions * cols, 3);
-    const Values<T> dy = random_values<T>(kRows * cols, 4);
-    std::vector<double> expected, d_table(kVocab * cols), d_positions(kPositions * cols);
-    for (int64_t i = 0; i < kRows * cols; ++i) {
-      const int64_t r = i / cols, c = i % cols, at = (kOffset + r % kLength) * cols + c;
-      const double factor = dropout_factor(dropout, i), g = as_double(dy[i]) * factor;
-      const double v = 5.5 * as_double(table[ids[r] * cols + c]) + as_double(positions[at]);
-      expected.push_back(v * factor);
-      d_table[ids[r] * cols + c] += 5.5 * g;
-      d_positions[at] += g;
+  on_every_target([] {
+    using T = BFloat16;
+    const Values<int32_t> ids = some_ids();
+    const Dropout dropout = kDropouts[1];
+    for (const int64_t cols : {33, 64}) {
+      SCOPED_TRACE(cols);
+      const Values<T> table = random_values<T>(kVocab * cols, 2);
+      const Values<T> positions = random_values<T>(kPositions * cols, 3);
+      const Values<T> dy = random_values<T>(kRows * cols, 4);
+      std::vector<double> expected, d_table(kVocab * cols), d_positions(kPositions * cols);
+      for (int64_t i = 0; i < kRows * cols; ++i) {
+        const int64_t r = i / cols, c = i % cols, at = (kOffset + r % kLength) * cols + c;
+        const double factor = dropout_factor(dropout, i), g = as_double(dy[i]) * factor;
+        const double v = 5.5 * as_double(table[ids[r] * cols + c]) + as_double(positions[at]);
+        expected.push_back(v * factor);
+        d_table[ids[r] * cols + c] += 5.5 * g;
+        d_positions[at] += g;
+      }
+      Values<T> y(expected.size());
+      kernels::embedding(TestDevice{}, shape_of(cols), ids.data(), table.data(), positions.data(),
+                         dropout, y.data());
+      expect_close(y, expected, 2);
+      for (const Write write : kBothWrites) {
+        const Values<T> table_before = random_values<T>(kVocab * cols, 5);
+        const Values<T> positions_before = random_values<T>(kPositions * cols, 6);
+        Values<T> to_table = table_before, to_positions = positions_before;
+        kernels::embedding_backward(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
+                                    to_table.data(), write, to_positions.data(), kPositions, write);
+        expect_close(to_table, delivered(d_table, widen(table_before), write), 2);
+        expect_close(to_positions, delivered(d_positions, widen(positions_before), write), 2);
+      }
     }
-    Values<T> y(expected.size());
-    kernels::embedding(TestDevice{}, shape_of(cols), ids.data(), table.data(), positions.data(),
-                       dropout, y.data());
-    expect_close(y, expected, 2);
-    for (const Write write : kBothWrites) {
-      const Values<T> table_before = random_values<T>(kVocab * cols, 5);
-      const Values<T> positions_before = random_values<T>(kPositions * cols, 6);
-      Values<T> to_table = table_before, to_positions = positions_before;
-      kernels::embedding_backward(TestDevice{}, shape_of(cols), ids.data(), dy.data(), dropout,
-                                  to_table.data(), write, to_positions.data(), kPositions, write);
-      expect_close(to_table, delivered(d_table, widen(table_before), write), 2);
-      expect_close(to_positions, delivered(d_positions, widen(positions_before), write), 2);
-    }
-  }
+  });
 }
-#endif
 
 TYPED_TEST(EmbeddingTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;

@@ -125,9 +125,7 @@ TEST(Gemm, AgreesWithThreeLoops) {
   for (const Case& test : cases()) {
     expect_right<float>(test);
     expect_right<double>(test);
-#ifdef TAPESTRY_TEST_CUDA
     expect_right<BFloat16>(test);
-#endif
   }
 }
 

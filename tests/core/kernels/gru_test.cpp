@@ -11,19 +11,25 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // One element: the state after the step, and its derivatives by x_r, x_z, x_n, h_n and h.
 struct Cell {
-  double out, r, by_r, by_z, by_n, by_hn, by_h;
+  double r, z, n, hn, h;
 
-  Cell(double xr, double xz, double xn, double hr, double hz, double hn, double h) {
-    r = sigmoid(xr + hr);
-    const double z = sigmoid(xz + hz), n = std::tanh(xn + r * hn);
-    out = (1 - z) * n + z * h;
-    by_n = (1 - z) * (1 - n * n);
-    by_r = by_n * hn * r * (1 - r);
-    by_z = (h - n) * z * (1 - z);
-    by_hn = by_n * r;
-    by_h = z;
+  static Cell of(double xr, double xz, double xn, double hr, double hz, double hn, double h) {
+    const double r = sigmoid(xr + hr);
+    return {r, sigmoid(xz + hz), std::tanh(xn + r * hn), hn, h};
   }
+  double out() const { return (1 - z) * n + z * h; }
+  double by_n() const { return (1 - z) * (1 - n * n); }
+  double by_r() const { return by_n() * hn * r * (1 - r); }
+  double by_z() const { return (h - n) * z * (1 - z); }
+  double by_hn() const { return by_n() * r; }
+  double by_h() const { return z; }
 };
+
+// BFloat16: float's arithmetic on the same numbers, and one rounding, by half a unit.
+template <class T>
+double units(double of_wider) {
+  return std::is_same_v<T, BFloat16> ? 0.51 : of_wider;
+}
 
 constexpr int64_t kRows = 3;
 
@@ -55,9 +61,19 @@ struct Step {
   }
   Cell cell(int64_t row, int64_t i) const {
     const T *const xr = &x[row * width + i], *const hr = &hg[row * width + i];
-    const auto at = [&](int64_t gate) { return double(hr[gate * size]) + bias[gate * size + i]; };
-    return {xr[0], xr[size], xr[2 * size], at(0), at(1), at(2), h[row * (size + 2) + i]};
+    const auto at = [&](int64_t gate) {
+      return as_double(hr[gate * size]) + as_double(bias[gate * size + i]);
+    };
+    return Cell::of(as_double(xr[0]), as_double(xr[size]), as_double(xr[2 * size]), at(0), at(1),
+                    at(2), before(row, i));
   }
+  // What backward has: the saved numbers.
+  Cell cell(int64_t row, int64_t i, const Values<T> &saved) const {
+    const T *const s = &saved[row * 4 * size + i];
+    return {as_double(s[0]), as_double(s[size]), as_double(s[2 * size]), as_double(s[3 * size]),
+            before(row, i)};
+  }
+  double before(int64_t row, int64_t i) const { return as_double(h[row * (size + 2) + i]); }
 
   int64_t size, width;
   Values<T> x, hg, bias, h;
@@ -67,7 +83,7 @@ struct Step {
 
 template <class T>
 class GruTest : public FloatingTest<T> {};
-TYPED_TEST_SUITE(GruTest, FloatingTypes);
+TYPED_TEST_SUITE(GruTest, DeviceTypes);
 
 TYPED_TEST(GruTest, EqualsTheFormulas) {
   using T = TypeParam;
@@ -78,14 +94,18 @@ TYPED_TEST(GruTest, EqualsTheFormulas) {
       Values<T> saved(static_cast<size_t>(kRows * 4 * size));
       kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
       kernels::gru_step(TestDevice{}, step.shape, step.forward(plain.data(), nullptr));
-      Reals expected;
+      Reals expected, expected_saved(saved.size());
       for (int64_t row = 0; row < kRows; ++row) {
         for (int64_t i = 0; i < size; ++i) {
-          expected.push_back(row == 1 ? double(step.h[row * (size + 2) + i])
-                                      : step.cell(row, i).out);
+          const Cell cell = step.cell(row, i);
+          expected.push_back(row == 1 ? step.before(row, i) : cell.out());
+          if (row == 1) continue;
+          double *const s = &expected_saved[row * 4 * size + i];
+          s[0] = cell.r, s[size] = cell.z, s[2 * size] = cell.n, s[3 * size] = cell.hn;
         }
       }
-      expect_close(out, expected, 10);
+      expect_close(out, expected, units<T>(10));
+      expect_close(saved, expected_saved, units<T>(10));
       EXPECT_EQ(out, plain);
     }
   });
@@ -104,12 +124,13 @@ TYPED_TEST(GruTest, StartsFromZero) {
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t i = 0; i < size; ++i) {
       const T *const x = &step.x[row * step.width + i];
-      const Cell cell(x[0], x[size], x[2 * size], step.bias[i], step.bias[size + i],
-                      step.bias[2 * size + i], 0);
-      expected.push_back(row == 1 ? 0 : cell.out);
+      const auto bias = [&](int64_t gate) { return as_double(step.bias[gate * size + i]); };
+      const Cell cell = Cell::of(as_double(x[0]), as_double(x[size]), as_double(x[2 * size]),
+                                 bias(0), bias(1), bias(2), 0);
+      expected.push_back(row == 1 ? 0 : cell.out());
     }
   }
-  expect_close(out, expected, 10);
+  expect_close(out, expected, units<T>(10));
 }
 
 TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
@@ -125,18 +146,18 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
       Reals dx(kRows * 3 * size, 0.0), dhg = dx, dh(kRows * size, 0.0);
       for (int64_t row = 0; row < kRows; ++row) {
         for (int64_t i = 0; i < size; ++i) {
-          const double g = double(dy[row * size + i]) + more[row * size + i];
+          const double g = as_double(dy[row * size + i]) + as_double(more[row * size + i]);
           if (row == 1) {
             dh[row * size + i] = g;
             continue;
           }
-          const Cell cell = step.cell(row, i);
+          const Cell cell = step.cell(row, i, saved);
           double *const x = &dx[row * 3 * size + i], *const hg = &dhg[row * 3 * size + i];
-          x[0] = hg[0] = g * cell.by_r;
-          x[size] = hg[size] = g * cell.by_z;
-          x[2 * size] = g * cell.by_n;
-          hg[2 * size] = g * cell.by_hn;
-          dh[row * size + i] = g * cell.by_h;
+          x[0] = hg[0] = g * cell.by_r();
+          x[size] = hg[size] = g * cell.by_z();
+          x[2 * size] = g * cell.by_n();
+          hg[2 * size] = g * cell.by_hn();
+          dh[row * size + i] = g * cell.by_h();
         }
       }
       for (const Write write : kBothWrites) {
@@ -153,9 +174,9 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
         args.dh = {to_h.data(), size};
         args.dx_write = args.dh_gates_write = args.dh_write = write;
         kernels::gru_step_backward(TestDevice{}, step.shape, args);
-        expect_close(to_x, delivered(dx, widen(before), write), 20);
-        expect_close(to_hg, delivered(dhg, widen(before), write), 20);
-        expect_close(to_h, delivered(dh, widen(state_before), write), 20);
+        expect_close(to_x, delivered(dx, widen(before), write), units<T>(20));
+        expect_close(to_hg, delivered(dhg, widen(before), write), units<T>(20));
+        expect_close(to_h, delivered(dh, widen(state_before), write), units<T>(20));
       }
       // In place, as a loop over the steps does it.
       Values<T> carry = more;
@@ -166,7 +187,7 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
       args.d_out_more = {carry.data(), size};
       args.dh = {carry.data(), size};
       kernels::gru_step_backward(TestDevice{}, step.shape, args);
-      expect_close(carry, dh, 20);
+      expect_close(carry, dh, units<T>(20));
     }
   });
 }

@@ -213,11 +213,7 @@ void expect_same_for_any_threads(F&& f) {
 template <class T>
 class FloatingTest : public ::testing::Test {};
 using FloatingTypes = ::testing::Types<float, double>;
-/// Those of TestDevice's kernels.
-#ifdef TAPESTRY_TEST_CUDA
+/// Those of all kernels.
 using DeviceTypes = ::testing::Types<float, double, BFloat16>;
-#else
-using DeviceTypes = FloatingTypes;
-#endif
 
 }  // namespace tapestry

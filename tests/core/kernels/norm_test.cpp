@@ -157,69 +157,69 @@ TYPED_TEST(NormTest, WideRows) {
   }
 }
 
-#ifdef TAPESTRY_TEST_CUDA
 // Kernel and backward use the rounded sum, so the reference starts from it too.
 TEST(NormBFloat16Test, EqualsTheDefinition) {
-  using T = BFloat16;
-  for (const Options& options : kOptions) {
-    for (const int64_t cols : {31, 256, 768, 1056, 1536, 4096}) {
-      SCOPED_TRACE(cols);
-      const int64_t rows = 31;  // more than blocks at once, in the emulation
-      const Data<T> data(rows, cols);
-      const Forward<T> forward(options, data);
-      expect_close(forward.sum, data.naive(options).sum, 2);
-      const Options plain{options.kind, false, options.beta, 0};
-      const Naive naive(plain, rows, cols, widen(forward.sum), {}, widen(data.gamma),
-                        widen(data.beta));
-      expect_close(forward.y, naive.y, 2);
-      expect_close(forward.rstd, naive.rstd, 40);
-      std::vector<double> ds, dx, d_gamma(cols), d_beta(cols);
-      for (int64_t r = 0; r < rows; ++r) {
-        double g_mean = 0, gx_mean = 0;
-        const auto g = [&](int64_t c) {
-          return as_double(data.dy[r * cols + c]) * as_double(data.gamma[c]);
-        };
-        for (int64_t c = 0; c < cols; ++c) {
-          const int64_t i = r * cols + c;
-          if (options.kind == NormKind::kLayer) g_mean += g(c) / cols;
-          gx_mean += g(c) * naive.xhat[i] / cols;
-          d_gamma[c] += as_double(data.dy[i]) * naive.xhat[i];
-          d_beta[c] += as_double(data.dy[i]);
+  on_every_target([] {
+    using T = BFloat16;
+    for (const Options& options : kOptions) {
+      for (const int64_t cols : {31, 256, 768, 1056, 1536, 4096}) {
+        SCOPED_TRACE(cols);
+        const int64_t rows = 31;  // more than blocks at once, in the emulation
+        const Data<T> data(rows, cols);
+        const Forward<T> forward(options, data);
+        expect_close(forward.sum, data.naive(options).sum, 2);
+        const Options plain{options.kind, false, options.beta, 0};
+        const Naive naive(plain, rows, cols, widen(forward.sum), {}, widen(data.gamma),
+                          widen(data.beta));
+        expect_close(forward.y, naive.y, 2);
+        expect_close(forward.rstd, naive.rstd, 40);
+        std::vector<double> ds, dx, d_gamma(cols), d_beta(cols);
+        for (int64_t r = 0; r < rows; ++r) {
+          double g_mean = 0, gx_mean = 0;
+          const auto g = [&](int64_t c) {
+            return as_double(data.dy[r * cols + c]) * as_double(data.gamma[c]);
+          };
+          for (int64_t c = 0; c < cols; ++c) {
+            const int64_t i = r * cols + c;
+            if (options.kind == NormKind::kLayer) g_mean += g(c) / cols;
+            gx_mean += g(c) * naive.xhat[i] / cols;
+            d_gamma[c] += as_double(data.dy[i]) * naive.xhat[i];
+            d_beta[c] += as_double(data.dy[i]);
+          }
+          for (int64_t c = 0; c < cols; ++c) {
+            const int64_t i = r * cols + c;
+            ds.push_back(naive.rstd[r] * (g(c) - g_mean - naive.xhat[i] * gx_mean) +
+                         as_double(data.dsum[i]));
+            dx.push_back(ds.back() * dropout_factor(dropout_of(options), i));
+          }
         }
-        for (int64_t c = 0; c < cols; ++c) {
-          const int64_t i = r * cols + c;
-          ds.push_back(naive.rstd[r] * (g(c) - g_mean - naive.xhat[i] * gx_mean) +
-                       as_double(data.dsum[i]));
-          dx.push_back(ds.back() * dropout_factor(dropout_of(options), i));
+        for (const Write write : kBothWrites) {
+          const Values<T> before = random_values<T>(rows * cols, 7);
+          const Values<T> small = random_values<T>(cols, 8);
+          Values<T> out_x = before, out_residual = before, out_gamma = small, out_beta = small;
+          NormBackward<T> args = {};
+          args.sum = forward.sum.data();
+          args.gamma = data.gamma.data();
+          args.mean = options.kind == NormKind::kLayer ? forward.mean.data() : nullptr;
+          args.rstd = forward.rstd.data();
+          args.dy = data.dy.data();
+          args.dsum = data.dsum.data();
+          args.dropout = dropout_of(options);
+          args.dx = out_x.data();
+          args.d_residual = out_residual.data();
+          args.d_gamma = out_gamma.data();
+          args.d_beta = out_beta.data();
+          args.dx_write = args.d_residual_write = args.d_gamma_write = args.d_beta_write = write;
+          kernels::norm_backward(TestDevice{}, {options.kind, rows, cols, kEps}, args);
+          expect_close(out_x, delivered(dx, widen(before), write), 2);
+          expect_close(out_residual, delivered(ds, widen(before), write), 2);
+          expect_close(out_gamma, delivered(d_gamma, widen(small), write), 2);
+          expect_close(out_beta, delivered(d_beta, widen(small), write), 2);
         }
-      }
-      for (const Write write : kBothWrites) {
-        const Values<T> before = random_values<T>(rows * cols, 7);
-        const Values<T> small = random_values<T>(cols, 8);
-        Values<T> out_x = before, out_residual = before, out_gamma = small, out_beta = small;
-        NormBackward<T> args = {};
-        args.sum = forward.sum.data();
-        args.gamma = data.gamma.data();
-        args.mean = options.kind == NormKind::kLayer ? forward.mean.data() : nullptr;
-        args.rstd = forward.rstd.data();
-        args.dy = data.dy.data();
-        args.dsum = data.dsum.data();
-        args.dropout = dropout_of(options);
-        args.dx = out_x.data();
-        args.d_residual = out_residual.data();
-        args.d_gamma = out_gamma.data();
-        args.d_beta = out_beta.data();
-        args.dx_write = args.d_residual_write = args.d_gamma_write = args.d_beta_write = write;
-        kernels::norm_backward(TestDevice{}, {options.kind, rows, cols, kEps}, args);
-        expect_close(out_x, delivered(dx, widen(before), write), 2);
-        expect_close(out_residual, delivered(ds, widen(before), write), 2);
-        expect_close(out_gamma, delivered(d_gamma, widen(small), write), 2);
-        expect_close(out_beta, delivered(d_beta, widen(small), write), 2);
       }
     }
-  }
+  });
 }
-#endif
 
 // A large common offset must not cost the digits of the variance.
 TYPED_TEST(NormTest, VarianceSurvivesALargeMean) {

@@ -23,8 +23,8 @@ Tensors<T> random_tensors(uint32_t stream, bool positive,
   for (const int64_t size : sizes) {
     Values<T>& tensor = values.emplace_back(size);
     for (T& x : tensor) {
-      x = static_cast<T>(philox_normal({7, 0, stream}, index++));
-      if (positive) x = std::abs(x);
+      const double drawn = philox_normal({7, 0, stream}, index++);
+      x = static_cast<T>(positive ? std::abs(drawn) : drawn);
     }
   }
   return values;
@@ -216,8 +216,7 @@ TEST(OptimizerKernel, BitsDoNotDependOnThreadsOrOnTheCut) {
 
 template <class T>
 class SumSquares : public testing::Test {};
-using Floating = testing::Types<float, double>;
-TYPED_TEST_SUITE(SumSquares, Floating);
+TYPED_TEST_SUITE(SumSquares, DeviceTypes);
 
 template <class T>
 double sum_squares_of(const Tensors<T>& values) {
@@ -234,11 +233,12 @@ TYPED_TEST(SumSquares, EqualsNaiveLoop) {
   const auto values = random_tensors<TypeParam>(9, false);
   long double expected = 0;
   for (const auto& tensor : values) {
-    for (const TypeParam x : tensor) expected += static_cast<long double>(x) * x;
+    for (const TypeParam x : tensor)
+      expected += static_cast<long double>(as_double(x)) * as_double(x);
   }
   EXPECT_NEAR(sum_squares_of(values), static_cast<double>(expected), 1e-13 * expected);
   EXPECT_EQ(sum_squares_of<TypeParam>({}), 0.0);
-  EXPECT_EQ(sum_squares_of<TypeParam>({{}, {3, 4}, {}}), 25.0);
+  EXPECT_EQ(sum_squares_of<TypeParam>({{}, {TypeParam{3}, TypeParam{4}}, {}}), 25.0);
 }
 
 // Chunks may be summed apart, by whoever has them.
@@ -266,7 +266,7 @@ TYPED_TEST(SumSquares, ChunksOfOneArrayAddUpToIt) {
   }
 }
 TYPED_TEST(SumSquares, HundredsOfTensors) {
-  const Tensors<TypeParam> values(500, {1, 2, 3});
+  const Tensors<TypeParam> values(500, {TypeParam{1}, TypeParam{2}, TypeParam{3}});
   EXPECT_EQ(sum_squares_of(values), 500.0 * 14);
 }
 
@@ -281,12 +281,12 @@ TYPED_TEST(SumSquares, SameBitsForAnyNumberOfThreads) {
 }
 
 TYPED_TEST(SumSquares, FindsEveryNonFiniteElement) {
-  using Limits = std::numeric_limits<TypeParam>;
+  using Limits = std::numeric_limits<double>;
   auto values = random_tensors<TypeParam>(9, false);
   for (const auto& [tensor, element] : {std::pair{0, 0}, {3, 32}, {4, 100}, {7, 20010}}) {
     const TypeParam before = values[tensor][element];
-    for (const TypeParam bad : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()}) {
-      values[tensor][element] = bad;
+    for (const double bad : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()}) {
+      values[tensor][element] = static_cast<TypeParam>(bad);
       EXPECT_FALSE(std::isfinite(sum_squares_of(values))) << tensor << ' ' << element;
     }
     values[tensor][element] = before;
@@ -294,24 +294,51 @@ TYPED_TEST(SumSquares, FindsEveryNonFiniteElement) {
   EXPECT_TRUE(std::isfinite(sum_squares_of(values)));
 }
 
-TEST(SumSquaresFloat32, LargeElementsDoNotOverflow) {
-  EXPECT_NEAR(sum_squares_of<float>({{1e30f, 1e30f}}), 2e60, 1e54);
+TYPED_TEST(SumSquares, LargeElementsDoNotOverflow) {
+  using T = TypeParam;
+  const T large = static_cast<T>(1e30);
+  EXPECT_NEAR(sum_squares_of<T>({{large, large}}), 2e60, 2 * kEpsilon<T> * 1e60 + 1e54);
+}
+
+// What each tensor has of it.
+TYPED_TEST(SumSquares, CountsTheZerosOfEachTensor) {
+  using T = TypeParam;
+  if constexpr (std::is_same_v<TestDevice, Cpu>) {
+    on_every_target([] {
+      auto values = random_tensors<T>(9, false);
+      for (const auto& [tensor, element] : {std::pair{0, 0}, {3, 32}, {3, 1}, {7, 20010}}) {
+        values[tensor][element] = static_cast<T>(element == 1 ? -0.0 : 0.0);
+      }
+      std::vector<ElementSpan<T>> spans;
+      for (const auto& tensor : values) spans.push_back({tensor.data(), std::ssize(tensor)});
+      std::vector<kernels::TensorSquares> each(values.size());
+      double sum = 0;
+      kernels::sum_squares<T>(TestDevice{}, spans, &sum, each);
+      EXPECT_EQ(sum, sum_squares_of(values));
+      for (size_t i = 0; i < each.size(); ++i) {
+        const double alone = sum_squares_of<T>({values[i]});
+        EXPECT_NEAR(each[i].squares, alone, 1e-13 * alone);
+        EXPECT_EQ(each[i].zeros, i == 3 ? 2 : i == 0 || i == 7 ? 1 : 0) << i;
+      }
+    });
+  }
 }
 
 template <class T>
 class MovingAverage : public testing::Test {};
-TYPED_TEST_SUITE(MovingAverage, Floating);
+TYPED_TEST_SUITE(MovingAverage, DeviceTypes);
 
 TYPED_TEST(MovingAverage, EqualsNaiveLoop) {
   using T = TypeParam;
-  auto average = random_tensors<T>(1, false);
+  using W = Wider<T>;
+  auto average = random_tensors<W>(1, false);
   const auto value = random_tensors<T>(2, false);
   auto expected = average;
   std::vector<AverageUpdate<T>> updates;
   for (size_t i = 0; i < average.size(); ++i) {
     for (size_t j = 0; j < average[i].size(); ++j) {
-      expected[i][j] = static_cast<T>(0.9 * static_cast<double>(average[i][j]) +
-                                      0.1 * static_cast<double>(value[i][j]));
+      expected[i][j] =
+          static_cast<W>(0.9 * as_double(average[i][j]) + 0.1 * as_double(value[i][j]));
     }
     updates.push_back(
         {average[i].data(), value[i].data(), static_cast<int64_t>(average[i].size())});

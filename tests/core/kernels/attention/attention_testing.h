@@ -19,7 +19,6 @@ struct AttentionExtras {
   DenseMask mask = DenseMask::kNone;
   bool mask_by_batch = false, mask_by_head = false;
   int64_t reach = 0;  // of a relative bias; 0: none
-  Precision precision = Precision::kFull;
 };
 
 struct AttentionCase {
@@ -46,7 +45,6 @@ inline AttentionShape shape_of(const AttentionCase& c) {
   shape.head_size = c.head_size;
   shape.value_size = c.extras.value_size == 0 ? c.head_size : c.extras.value_size;
   shape.scale = 1 / std::sqrt(static_cast<double>(c.head_size));
-  shape.precision = c.extras.precision;
   shape.causal = c.causal;
   shape.window = c.extras.window;
   shape.key_lengths = data_or_null(c.key_lengths);
@@ -298,6 +296,18 @@ AttentionBackward<T> backward_args(const Problem<T>& p, const Forward<T>& f) {
 struct Tolerance {
   double out, log_sum_exp, gradients;
 };
+
+/// `n` units for each product; the gradients are longer sums of longer products. In bfloat16 it is
+/// two units in the last place of that (2^-7 each): on a GPU the weights are rounded before the
+/// product with the values, and the output is rounded too. A gradient sums these errors over all
+/// rows, and delta has the error of the rounded output: twice that. The log-sum-exp is a float,
+/// from products of rounded inputs that are exact in float.
+template <class T>
+constexpr Tolerance tolerance(double n) {
+  if constexpr (!std::is_same_v<T, BFloat16>) return {n, n, 4 * n};
+  const double rounded = 1.6e-2 / kEpsilon<float>;
+  return {rounded, n, 2 * rounded};
+}
 
 /// Forward and backward, with both Writes, against the definition.
 template <class T>

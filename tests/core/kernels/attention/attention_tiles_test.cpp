@@ -9,7 +9,7 @@ namespace {
 class AttentionOnTilesTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kernels::runs_on_tiles(Precision::kBfloat16)) {
+    if (!kernels::bfloat16_runs_on_tiles()) {
       GTEST_SKIP() << "this processor has no AMX-BF16; core.EmulatedTiles runs it anywhere";
     }
   }
@@ -19,7 +19,7 @@ class AttentionOnTilesTest : public testing::Test {
 constexpr Tolerance kTolerance = {0x1p-6 / 0x1p-23, 0x1p-7 / 0x1p-23, 0x1p-5 / 0x1p-23};
 
 std::vector<AttentionCase> cases() {
-  std::vector<AttentionCase> all = {
+  return {
       {"plain", 2, 64, 64, 2, 2, 32, false, {}, 0},
       {"edges of tiles", 2, 31, 33, 3, 3, 17, false, {}, 0},
       {"causal", 2, 65, 65, 2, 2, 16, true, {}, 0},
@@ -38,6 +38,7 @@ std::vector<AttentionCase> cases() {
       {"key lengths, one of them 0", 4, 10, 70, 2, 2, 33, false, {70, 1, 0, 17}, 0},
       {"grouped heads, dropout", 2, 33, 37, 4, 2, 17, true, {37, 11}, 0.5f},
       {"many blocks", 1, 150, 300, 2, 1, 9, true, {280}, 0.2f},
+      {"many blocks, many heads", 4, 90, 300, 4, 2, 9, true, {280, 300, 0, 129}, 0.2f},
       {"values of another size", 1, 40, 50, 2, 2, 24, false, {}, 0, {.value_size = 40}},
       {"window", 1, 90, 300, 1, 1, 8, true, {}, 0, {.window = 37}},
       {"prefix", 2, 50, 50, 1, 1, 8, true, {}, 0, {.prefix_lengths = {9, 40}}},
@@ -53,36 +54,48 @@ std::vector<AttentionCase> cases() {
        0,
        {.mask = DenseMask::kAdded, .mask_by_head = true, .reach = 5}},
   };
-  for (AttentionCase& c : all) c.extras.precision = Precision::kBfloat16;
-  return all;
 }
 
 TEST_F(AttentionOnTilesTest, EqualsTheDefinitionButForRounding) {
-  for (const AttentionCase& c : cases()) check<float>(c, kTolerance);
+  for (const AttentionCase& c : cases()) check<BFloat16>(c, kTolerance);
 }
 
 TEST_F(AttentionOnTilesTest, BitsDoNotDependOnThreads) {
-  const AttentionCase c = cases()[7];
-  const Problem<float> p(c);
-  expect_same_for_any_threads([&] { return Forward<float>(p).out.data; });
+  for (const AttentionCase& c : cases()) {
+    const Problem<BFloat16> p(c);
+    expect_same_for_any_threads([&] {
+      const Forward<BFloat16> f(p);
+      Operand<BFloat16> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_v(8);
+      AttentionBackward<BFloat16> args = backward_args(p, f);
+      args.dq = dq.output();
+      args.dk = dk.output();
+      args.dv = dv.output();
+      kernels::attention_backward(TestDevice{}, p.shape, args);
+      finish_work();
+      Values<BFloat16> all = f.out.data;
+      for (const Values<BFloat16>* part : {&dq.data, &dk.data, &dv.data}) {
+        all.insert(all.end(), part->begin(), part->end());
+      }
+      return all;
+    });
+  }
 }
 
 // Keys behind the length of a sequence may hold anything.
 TEST_F(AttentionOnTilesTest, KeysThatNobodySeesAreNotRead) {
-  AttentionCase c{"lengths", 1, 20, 70, 1, 1, 8, false, {33}, 0};
-  c.extras.precision = Precision::kBfloat16;
-  Problem<float> p(c);
+  const AttentionCase c{"lengths", 1, 20, 70, 1, 1, 8, false, {33}, 0};
+  Problem<BFloat16> p(c);
   const Naive naive(p);
   for (int64_t j = 33; j < 70; ++j) {
     for (int64_t i = 0; i < 8; ++i) {
-      p.k.data[static_cast<size_t>(p.k.index(0, j, 0, i))] = std::nanf("");
-      p.v.data[static_cast<size_t>(p.v.index(0, j, 0, i))] = std::nanf("");
+      p.k.data[static_cast<size_t>(p.k.index(0, j, 0, i))] = static_cast<BFloat16>(std::nanf(""));
+      p.v.data[static_cast<size_t>(p.v.index(0, j, 0, i))] = static_cast<BFloat16>(std::nanf(""));
     }
   }
-  const Forward<float> f(p);
+  const Forward<BFloat16> f(p);
   expect_operand(f.out, naive.out, p.like_out(5), Write::kSet, kTolerance.out);
-  Operand<float> dq = p.like_q(6);
-  AttentionBackward<float> args = backward_args(p, f);
+  Operand<BFloat16> dq = p.like_q(6);
+  AttentionBackward<BFloat16> args = backward_args(p, f);
   args.dq = dq.output();
   args.dq_write = Write::kSet;
   kernels::attention_backward(Cpu{}, p.shape, args);
