@@ -105,9 +105,7 @@ int64_t ParamStore::elements() const {
   return total;
 }
 
-bool ParamStore::can_be_packed() const {
-  return device_.is_cpu() && dtype_ == DType::kFloat32 && precision_ == Precision::kFull;
-}
+bool ParamStore::can_be_packed() const { return device_.is_cpu() && dtype_ == DType::kFloat32; }
 
 bool ParamStore::can_be_packed(WeightFormat format) const {
   if (can_be_packed()) return true;

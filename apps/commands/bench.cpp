@@ -199,8 +199,7 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
-  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
-  ParamStore store(config.seed, numbers.dtype, device, numbers.precision, config.lora);
+  ParamStore store = make_store(config, ModelUse::kTraining);
   uint32_t next = 0;
   Measured measured;
   if (both_sides) {
@@ -302,7 +301,8 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
     figures["products_refused"] = products.refused;
     if (!products.refusal.empty()) figures["product_refusal"] = products.refusal;
   }
-  if (config.mixed && device.is_cpu()) {
+  if (device.is_cpu() &&
+      numbers_of(config, ModelUse::kTraining, device).dtype == DType::kBFloat16) {
     figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
   }
   double known = 0;

@@ -48,7 +48,8 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
     log.warn_of_machine(concat("no GPU answers: ", why));
   }
-  const bool narrow = config.mixed && device.is_cpu();
+  const bool narrow =
+      device.is_cpu() && numbers_of(config, ModelUse::kTraining, device).dtype == DType::kBFloat16;
   log.info(concat("device ", device_name(device), ", ", num_threads(), " threads, ",
                   blas_description(),
                   narrow ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));

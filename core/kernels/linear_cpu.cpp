@@ -175,7 +175,6 @@ void multiply_tile(const LinearShape& shape, const LinearForward<T>& args, kerne
     g.a = x, g.lda = shape.in;
     g.b = weight, g.ldb = shape.in, g.trans_b = true;
     g.c = sums, g.ldc = stride;
-    g.precision = shape.precision;
     kernels::gemm_tile(Cpu{}, g);
   }
 }
@@ -232,7 +231,6 @@ void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& arg
     g.a = dz, g.lda = shape.out;
     g.b = args.weight, g.ldb = shape.in;
     g.c = args.dx, g.ldc = shape.in, g.beta = beta_of(args.dx_write);
-    g.precision = shape.precision;
     gemm(Cpu{}, g);
   }
   if (args.d_weight != nullptr) {
@@ -241,7 +239,6 @@ void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& arg
     g.a = dz, g.lda = shape.out, g.trans_a = true;
     g.b = args.x, g.ldb = shape.in;
     g.c = args.d_weight, g.ldc = shape.in, g.beta = beta_of(args.d_weight_write);
-    g.precision = shape.precision;
     gemm(Cpu{}, g);
   }
 }

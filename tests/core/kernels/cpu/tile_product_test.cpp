@@ -42,12 +42,7 @@ struct Operand {
 };
 
 template <class Unit>
-std::vector<float> multiply(const Sizes& s, const Operand& a, const Operand& b, int64_t ldc,
-                            bool add, int64_t threads) {
-  const auto before = random_values<float>(s.m * ldc, 3);
-  std::vector<float> c(before.begin(), before.end());
-  TileProduct product{
-      .a = a.packed.view(), .b = b.packed.view(), .c = c.data(), .ldc = ldc, .add = add};
+void run_pieces(const TileProduct& product, const Sizes& s, int64_t threads) {
   const TilePieces pieces(s.m, s.n, s.k, threads);
   Unit::open();
   for (int64_t i = 0; i < pieces.count(); ++i) {
@@ -55,6 +50,16 @@ std::vector<float> multiply(const Sizes& s, const Operand& a, const Operand& b, 
     multiply_piece<Unit>(product, rows, cols);
   }
   Unit::close();
+}
+
+template <class Unit>
+std::vector<float> multiply(const Sizes& s, const Operand& a, const Operand& b, int64_t ldc,
+                            bool add, int64_t threads) {
+  const auto before = random_values<float>(s.m * ldc, 3);
+  std::vector<float> c(before.begin(), before.end());
+  TileProduct product{
+      .a = a.packed.view(), .b = b.packed.view(), .c = c.data(), .ldc = ldc, .add = add};
+  run_pieces<Unit>(product, s, threads);
   return c;
 }
 
@@ -77,13 +82,7 @@ std::vector<float> multiply_and_take(const Sizes& s, const Operand& a, const Ope
                                 }
                               }
                             }};
-  const TilePieces pieces(s.m, s.n, s.k, threads);
-  Unit::open();
-  for (int64_t i = 0; i < pieces.count(); ++i) {
-    const auto [rows, cols] = pieces[i];
-    multiply_piece<Unit>(product, rows, cols);
-  }
-  Unit::close();
+  run_pieces<Unit>(product, s, threads);
   EXPECT_EQ(std::count(taken.begin(), taken.end(), true), s.m * s.n);
   return c;
 }
