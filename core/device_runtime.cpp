@@ -8,6 +8,9 @@ void synchronize(Device device) {
   if (!device.is_cpu()) cuda::synchronize();
 }
 
+int64_t free_gpu_bytes(Device gpu) { return cuda::free_bytes(gpu.index); }
+int64_t gpu_workspace_bytes() { return cuda::kWorkspaceBytes; }
+
 void as_graph(Device device, const std::function<void()>& body) {
   device.is_cpu() ? body() : cuda::as_graph(body);
 }

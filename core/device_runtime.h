@@ -13,6 +13,12 @@ namespace tapestry {
 /// Waits until `device` has done all that it was given. A CPU always has.
 void synchronize(Device device);
 
+/// Bytes that this process may still take of a GPU: what nobody has, and what its allocator keeps
+/// unused.
+int64_t free_gpu_bytes(Device gpu);
+/// Bytes that all products on a GPU share, from the first one on.
+int64_t gpu_workspace_bytes();
+
 /// Calls body(). On a GPU the work that body() gives it is launched as one CUDA graph where it can
 /// be, with the same result (core/cuda/runtime.h).
 void as_graph(Device device, const std::function<void()>& body);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/memory_pool.h"
@@ -54,7 +55,8 @@ class SharedRange {
 };
 
 struct DryRun {
-  explicit DryRun(const MemoryPool::Source& source) : pool(source) {}
+  DryRun(const MemoryPool::Source& host, const MemoryPool::Source& gpu)
+      : pool(host), device_pool(gpu) {}
 
   SharedRange range;
   MemoryPool pool;  // gives addresses; of the same size classes as the real one
@@ -62,6 +64,8 @@ struct DryRun {
   RangeHeap heap{std::numeric_limits<int64_t>::max()};  // as the real one
   std::unordered_map<void*, int64_t> offsets;           // of blocks that would be its
   int64_t in_use = 0;
+  MemoryPool device_pool;  // as the real one
+  std::unordered_set<void*> device_blocks;
 };
 
 bool is_of_heap(int64_t bytes) { return bytes > kMostPooledBytes && host_has_heap(); }
@@ -107,11 +111,18 @@ void forget(void* block, int64_t block_bytes) {
   dry_run->in_use -= block_bytes;
 }
 
+void* take_on_device(int64_t) {
+  void* const block = dry_run->range.next();
+  dry_run->device_blocks.insert(block);
+  return block;
+}
+
 }  // namespace
 
 ShapesOnly::ShapesOnly() {
   check(dry_run == nullptr, "plan", "a dry run cannot stand in another.");
-  dry_run = new DryRun({"dry run", take, give_back, note, forget});
+  dry_run = new DryRun({"dry run", take, give_back, note, forget},
+                       {"dry run", take_on_device, [](void*, int64_t) {}, nullptr, nullptr});
 }
 
 ShapesOnly::~ShapesOnly() {
@@ -123,7 +134,8 @@ ShapesOnly::~ShapesOnly() {
 bool ShapesOnly::is_on() { return dry_run != nullptr; }
 bool ShapesOnly::has_memory(int64_t bytes) { return !is_on() || bytes <= kLargestRealBlock; }
 
-int64_t ShapesOnly::bytes_in_use() const { return dry_run->in_use; }
+int64_t ShapesOnly::bytes_in_use() const { return dry_run->in_use + device_memory().bytes_in_use; }
+MemoryStats ShapesOnly::device_memory() const { return dry_run->device_pool.stats(); }
 
 int64_t ShapesOnly::resident_bytes() const {
   int64_t total = rounded(dry_run->heap.top(), kHugePage);
@@ -146,6 +158,16 @@ bool internal::free_shape(void* block, int64_t bytes) noexcept {
     return true;
   }
   dry_run->pool.free(block, bytes);
+  return true;
+}
+
+void* internal::allocate_device_shape(int64_t bytes) {
+  return dry_run->device_pool.allocate(bytes);
+}
+
+bool internal::free_device_shape(void* block, int64_t bytes) noexcept {
+  if (dry_run == nullptr || !dry_run->device_blocks.contains(block)) return false;
+  dry_run->device_pool.free(block, bytes);
   return true;
 }
 

@@ -88,7 +88,8 @@ void share(MemoryPlan& plan, const Config& config, int64_t ranks) {
 int run_plan(const PlanArguments& arguments) {
   Config config = load_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
-  const bool on_cpu = parse_device(config.device).is_cpu();
+  const Device device = parse_device(config.device);
+  const bool on_cpu = device.is_cpu();
   const TokenizerPair tokenizers =
       stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
   if (tokenizers.source && tokenizers.source->serialized().empty()) {
@@ -116,9 +117,9 @@ int run_plan(const PlanArguments& arguments) {
     row("most memory, a save included", plan->peak());
     row("and tokens, mapped while there is room", plan->mapped);
   } else {
-    fmt::print(
-        "memory of the GPU: the figures above but the host's; its context, the workspaces of its "
-        "libraries and CUDA graphs come on top\n");
+    row("workspace of products", plan->buffers);
+    row("most memory of the GPU, but graphs", plan->peak());
+    row("and spare blocks, given back at need", plan->spare);
   }
   row("a checkpoint on the disk", plan->checkpoint);
   row("disk of the run, at most", disk_of(config, *plan));
@@ -126,11 +127,9 @@ int run_plan(const PlanArguments& arguments) {
     fmt::print("these are figures of one of {} ranks, without buffers of the exchange\n",
                arguments.ranks);
   }
-  if (on_cpu) {
-    print_time(config, *plan);
-    const FreeMemory free = free_memory();
-    row(concat("free on ", free.limit), free.bytes);
-  }
+  if (on_cpu) print_time(config, *plan);
+  const FreeMemory free = free_memory(device);
+  row(concat("free on ", free.limit), free.bytes);
   std::cout.flush();
   if (arguments.ranks > 1) return 0;  // each host has others
   if (const auto shortage = memory_shortage(config, tokenizers)) {

@@ -83,7 +83,6 @@ void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, Ru
 
 // Before the data is read, which may take longer than all the rest.
 void expect_room(const Config& given, const Resume& resume, RunLog& log) {
-  if (!parse_device(given.device).is_cpu()) return;
   Config config = given;
   std::optional<MemoryShortage> shortage;
   try {

@@ -143,9 +143,9 @@ void bind_memory_and_flight(ConfigSection& s, Config& config) {
       between(1, 1 << 16));
   s.read_if(
       !points, why, "memory_budget", training.memory_budget,
-      "The most memory that the training may take, \"4GB\" or \"600 MiB\": raises splits and sets "
-      "recompute until its plan stays below. A run that goes on keeps the choice. Exit code 5 "
-      "where nothing does. Empty: no limit.");
+      "The most memory that the training may take (on a GPU: of its own), \"4GB\" or \"600 MiB\": "
+      "raises splits and sets recompute until its plan stays below. A run that goes on keeps the "
+      "choice. Exit code 5 where nothing does. Empty: no limit.");
   constexpr int64_t kLeast = 1000000;  // a smaller one is a missing unit
   if (!training.memory_budget.empty() && byte_count(training.memory_budget).value_or(0) < kLeast) {
     s.complain("memory_budget", "'training.memory_budget' must be a size such as 4GB, got '",

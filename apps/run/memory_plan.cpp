@@ -15,6 +15,7 @@
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/task.h"
 #include "core/device.h"
+#include "core/device_runtime.h"
 #include "core/parallel.h"
 #include "core/progress.h"
 #include "core/shapes_only.h"
@@ -173,15 +174,14 @@ int64_t resident_bytes() { return own_bytes("VmRSS"); }
 namespace {
 
 // `data` is the same however an update is computed, and takes files to know.
-std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& given,
+std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
                                     const TokenizerPair& tokenizers, int64_t resident) {
   const Progress progress("planning the memory");
-  Config config = given;
-  config.device = "cpu";
   const auto dry_training = task_of(config).dry;
   if (dry_training == nullptr) return std::nullopt;
   MemoryPlan plan;
-  plan.resident = resident;
+  plan.on_gpu = !parse_device(config.device).is_cpu();
+  plan.resident = plan.on_gpu ? 0 : resident;
   plan.data = data.kept;
   plan.mapped = data.mapped;
   const ShapesOnly dry;
@@ -211,17 +211,18 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& given,
     }
   }
   const auto packed = static_cast<int64_t>(plan.cost.largest_factors);
-  plan.buffers = std::min(kBlasBytes, packed) * num_threads() + kRunBytes;
+  plan.buffers = plan.on_gpu ? gpu_workspace_bytes()
+                             : std::min(kBlasBytes, packed) * num_threads() + kRunBytes;
   // Reading weights and gradients, reading and writing the state and the weights.
   plan.cost.bytes +=
       static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does
   std::optional<PackedScope> packed_weights;
   const bool searches = config.task->validates_by_search || reads_prompts(config);
-  if (searches && parse_device(given.device).is_cpu()) {
-    packed_weights = packed_for_search(config, store);
-  }
-  plan.tensors = dry.resident_bytes();
+  if (searches && !plan.on_gpu) packed_weights = packed_for_search(config, store);
+  const MemoryStats gpu = dry.device_memory();
+  plan.tensors = plan.on_gpu ? gpu.peak_bytes : dry.resident_bytes();
+  plan.spare = gpu.bytes_reserved - gpu.peak_bytes;
   return plan;
 }
 
@@ -232,7 +233,8 @@ std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair&
   return plan_with(bytes_of_data(config), config, tokenizers, resident);
 }
 
-FreeMemory free_memory() {
+FreeMemory free_memory(Device device) {
+  if (!device.is_cpu()) return {free_gpu_bytes(device), device.str()};
   FreeMemory free{available_on_machine(), "the machine"};
   narrow_to_cgroup(free);
   narrow_to_limit(RLIMIT_AS, "VmSize", "ulimit -v", free);
@@ -283,9 +285,8 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
 
 std::optional<MemoryShortage> memory_shortage(const Config& config,
                                               const TokenizerPair& tokenizers) {
-  if (!parse_device(config.device).is_cpu()) return std::nullopt;
   const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
-  const FreeMemory free = free_memory();
+  const FreeMemory free = free_memory(parse_device(config.device));
   if (!plan || plan->still_needed() <= free.bytes) return std::nullopt;
   std::string others;
   for (const Remedy& remedy : remedies(config, tokenizers, free)) {
@@ -294,7 +295,8 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
   }
   const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
   // Of images alone it is known what they take.
-  const int64_t known = plan->still_needed() - (reads_images(config) ? 0 : plan->data);
+  const int64_t known =
+      plan->still_needed() - (plan->on_gpu || reads_images(config) ? 0 : plan->data);
   return MemoryShortage{concat("[plan] the training needs ", bytes_text(plan->still_needed()), ", ",
                                bytes_text(free.bytes), " are free on ", free.limit, others, '.'),
                         (knows_batches(config) && known > free.bytes) || fixed > free.bytes};

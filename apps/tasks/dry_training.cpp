@@ -6,14 +6,17 @@
 namespace tapestry {
 namespace {
 
-Tensor ids(int64_t rows, int64_t length) { return Tensor::zeros({rows, length}, DType::kInt32); }
-
-Tensor lengths(int64_t rows, int64_t length) {
-  const std::vector<int32_t> values(static_cast<size_t>(rows), static_cast<int32_t>(length));
-  return Tensor::from(values, {rows});
+Tensor ids(int64_t rows, int64_t length, Device device) {
+  return Tensor::zeros({rows, length}, DType::kInt32).to(device);
 }
 
-// Of a masked model only some places have a target, and only those reach the classifier.
+Tensor lengths(int64_t rows, int64_t length, Device device) {
+  const std::vector<int32_t> values(static_cast<size_t>(rows), static_cast<int32_t>(length));
+  return Tensor::from(values, {rows}).to(device);
+}
+
+// Of a masked model only some places have a target, and only those reach the classifier. On the
+// host, as the loss reads them.
 Tensor targets(const BatchSizes& batch, double share) {
   std::vector<int32_t> values(static_cast<size_t>(batch.rows * batch.target), kNoTarget);
   const double count = std::ceil(share * static_cast<double>(values.size()));
@@ -22,11 +25,13 @@ Tensor targets(const BatchSizes& batch, double share) {
 }
 
 template <class Model>
-CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch,
+CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Config& config,
                            const CrossEntropyOptions& options) {
-  return model.loss({ids(batch.rows, batch.source), lengths(batch.rows, batch.source),
-                     ids(batch.rows, batch.target), targets(batch, 1)},
-                    options);
+  const Device device = parse_device(config.device);
+  return model.loss(
+      {ids(batch.rows, batch.source, device), lengths(batch.rows, batch.source, device),
+       ids(batch.rows, batch.target, device), targets(batch, 1)},
+      options);
 }
 
 }  // namespace
@@ -61,43 +66,51 @@ std::vector<BatchSizes> batches_of(const Config& config) {
   return batches;
 }
 
-CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const Config&,
+CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
-  return loss_of_pairs(model, batch, options);
+  return loss_of_pairs(model, batch, config, options);
 }
 
-CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const Config&,
+CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
-  return loss_of_pairs(model, batch, options);
+  return loss_of_pairs(model, batch, config, options);
 }
 
 CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
   const bool masked = config.model_type == ModelType::kEncoder;
-  LanguageModel::Batch rows{ids(batch.rows, batch.target),
+  const Device device = parse_device(config.device);
+  LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
                             targets(batch, masked ? config.masking.probability : 1)};
-  if (reads_prompts(config)) rows.lengths = lengths(batch.rows, batch.target);
+  if (reads_prompts(config)) rows.lengths = lengths(batch.rows, batch.target, device);
   return model.loss(rows, options);
 }
 
-CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch, const Config&,
-                      const CrossEntropyOptions& options) {
-  return cross_entropy(model(ids(batch.rows, batch.target), lengths(batch.rows, batch.target)),
-                       Tensor::zeros({batch.rows}, DType::kInt32), options);
+CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch,
+                      const Config& config, const CrossEntropyOptions& options) {
+  const Device device = parse_device(config.device);
+  return cross_entropy(
+      model(ids(batch.rows, batch.target, device), lengths(batch.rows, batch.target, device)),
+      Tensor::zeros({batch.rows}, DType::kInt32), options);
 }
 
 CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
   const bool two = config.model.type_vocab_size > 1;
-  return model.loss(ids(batch.rows, batch.target), lengths(batch.rows, batch.target),
-                    two ? ids(batch.rows, batch.target) : Tensor(), ids(2, batch.rows), options);
+  const Device device = parse_device(config.device);
+  return model.loss(ids(batch.rows, batch.target, device),
+                    lengths(batch.rows, batch.target, Device{}),
+                    two ? ids(batch.rows, batch.target, device) : Tensor(),
+                    ids(2, batch.rows, Device{}), options);
 }
 
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
   const ImageSize& size = config.data.image.size;
-  const Tensor pixels = Tensor::zeros({batch.rows, size.height, size.width, size.channels},
-                                      numbers_of(config, ModelUse::kTraining, Device{}).dtype);
+  const Device device = parse_device(config.device);
+  const Tensor pixels =
+      Tensor::zeros({batch.rows, size.height, size.width, size.channels},
+                    numbers_of(config, ModelUse::kTraining, device).dtype, device);
   return cross_entropy(model(pixels), Tensor::zeros({batch.rows}, DType::kInt32), options);
 }
 

@@ -22,6 +22,7 @@ std::vector<BatchSizes> batches_of(const Config& config);
 
 struct DryTraining {
   std::shared_ptr<const ParamStore> store;
+  /// Its inputs lie where the model's tensors lie in a training, on the GPU or the host.
   std::function<CrossEntropy(const BatchSizes& batch, const CrossEntropyOptions& options)> loss;
 };
 

@@ -14,6 +14,7 @@ void* allocate(int, int64_t) { absent(); }
 void free(void*, int64_t) noexcept {}
 MemoryStats memory() { return {}; }
 void reset_peak_bytes() {}
+int64_t free_bytes(int) { absent(); }
 void upload(void*, const void*, int64_t) { absent(); }
 Download::Download(const void*, int64_t) : slot_(nullptr) { absent(); }
 Download::~Download() = default;

@@ -185,8 +185,6 @@ Key key_of(const Gemm<T>& g, const Epilogue<T>& epilogue) {
           batched ? g.stride_c : 0};
 }
 
-constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
-
 struct Algorithm {
   internal::Answer answer =
       internal::Answer::kNo;  // kUnknown: there is one, but it has not run yet
@@ -280,7 +278,8 @@ class Library {
     const bool usual = demands == Demands::kUsual;
     cublasLtMatmulPreferenceOpaque_t preference;
     check_blas(cublasLtMatmulPreferenceInit(&preference));
-    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+        static_cast<uint64_t>(kWorkspaceBytes));
     const uint32_t reductions =
         usual ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);

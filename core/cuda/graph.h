@@ -17,6 +17,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/shapes_only.h"
+
 namespace tapestry::cuda::internal {
 
 /// A piece of work for the stream. It is never destroyed, so it must own nothing.
@@ -67,6 +69,7 @@ void stop_collecting();
 template <class W>
 void put_on_stream(const W& work) {
   static_assert(std::is_trivially_destructible_v<W>);
+  if (ShapesOnly::is_on()) return;
   collecting == nullptr ? work.issue() : collecting->add(work);
 }
 

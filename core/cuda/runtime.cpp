@@ -12,6 +12,7 @@
 
 #include "core/cuda/graph.h"
 #include "core/error.h"
+#include "core/shapes_only.h"
 
 namespace tapestry::cuda {
 namespace {
@@ -112,16 +113,26 @@ int current_device() { return settled_device; }
 
 void* allocate(int index, int64_t bytes) {
   use_device(index);
-  return pool().allocate(bytes);
+  return ShapesOnly::is_on() ? tapestry::internal::allocate_device_shape(bytes)
+                             : pool().allocate(bytes);
 }
 void free(void* block, int64_t bytes) noexcept {
-  if (block != nullptr) pool().free(block, bytes);
+  if (block == nullptr || tapestry::internal::free_device_shape(block, bytes)) return;
+  pool().free(block, bytes);
 }
 MemoryStats memory() { return pool().stats(); }
+
+int64_t free_bytes(int index) {
+  use_device(index);
+  size_t free = 0, total = 0;
+  check_status(cudaMemGetInfo(&free, &total), "device");
+  const MemoryStats own = memory();
+  return static_cast<int64_t>(free) + own.bytes_reserved - own.bytes_in_use;
+}
 void reset_peak_bytes() { pool().reset_peak(); }
 
 void upload(void* device, const void* host, int64_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || ShapesOnly::is_on()) return;
   if (internal::collecting != nullptr) {
     if (const void* pinned = internal::stage(host, bytes)) {
       return internal::put_on_stream(internal::Copy(device, pinned, bytes, cudaMemcpyHostToDevice));
@@ -133,7 +144,11 @@ void upload(void* device, const void* host, int64_t bytes) {
 }
 
 void download(void* host, const void* device, int64_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || !ShapesOnly::has_memory(bytes)) return;
+  if (ShapesOnly::is_on()) {
+    std::memset(host, 0, static_cast<size_t>(bytes));
+    return;
+  }
   internal::stop_collecting();
   check_status(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
                                the_stream()),
@@ -175,8 +190,10 @@ Download::Slot* take_slot() {
 
 }  // namespace
 
-Download::Download(const void* device, int64_t bytes) : slot_(take_slot()) {
+Download::Download(const void* device, int64_t bytes)
+    : slot_(ShapesOnly::is_on() ? nullptr : take_slot()) {
   check(bytes <= kMaxBytes, "download", "expected at most ", kMaxBytes, " bytes, got ", bytes, '.');
+  if (slot_ == nullptr) return;
   internal::stop_collecting();
   check_status(cudaMemcpyAsync(slot_->pinned, device, static_cast<size_t>(bytes),
                                cudaMemcpyDeviceToHost, the_stream()),
@@ -200,6 +217,8 @@ Download::~Download() {
 }
 
 const void* Download::wait() const {
+  alignas(kMaxBytes) static constexpr char kZeros[kMaxBytes] = {};
+  if (slot_ == nullptr) return kZeros;  // of a dry run
   check_status(cudaEventSynchronize(slot_->arrived), "download");
   return slot_->pinned;
 }
@@ -215,6 +234,7 @@ void fill_zero(void* device, int64_t bytes) {
 }
 
 void synchronize() {
+  if (ShapesOnly::is_on()) return;
   internal::stop_collecting();
   check_status(cudaStreamSynchronize(the_stream()), "synchronize");
 }

@@ -30,6 +30,10 @@ int current_device();
 void* allocate(int index, int64_t bytes);
 void free(void* block, int64_t bytes) noexcept;
 MemoryStats memory();
+/// As in core/device_runtime.h.
+int64_t free_bytes(int index);
+/// What cuBLASLt's products share from the first one on.
+inline constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 void reset_peak_bytes();
 
 /// Copies to the device in stream order. `host` has been read when this returns: the bytes go

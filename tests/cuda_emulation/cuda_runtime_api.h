@@ -42,6 +42,7 @@ struct cudaDeviceProp {
 cudaError_t cudaMalloc(void** block, size_t bytes);
 cudaError_t cudaMallocManaged(void** block, size_t bytes);
 cudaError_t cudaMallocHost(void** block, size_t bytes);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaFree(void* block);
 cudaError_t cudaFreeHost(void* block);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
