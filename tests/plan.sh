@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every config of configs/ for a few updates whose batches are as large as they may be: the memory that
 # `tapestry plan` says beside the peak of the process, at a first start and at a second.
-#   tests/plan.sh TAPESTRY DATA [CONFIG ...]     UPDATES=12, THREADS=2
+#   tests/plan.sh TAPESTRY DATA [CONFIG ...]     UPDATES=12, THREADS=2, DTYPE=float32
 # DATA holds multi30k/ and tinyshakespeare/ (configs/README.md). Lines are joined, so that many are longer than the
 # longest that a config takes, and cut; what a config reads else is of Debian (fortunes, trans-de-en,
 # dataset-fashion-mnist) or made here. gpt2_124m takes minutes and must be named; regression_sine has no plan.
@@ -38,6 +38,7 @@ compare() {  # a config's name, then overrides
   local name=$1; shift
   [ -z "$wanted" ] || [[ " $wanted " = *" $name "* ]] || return 0
   tests/bench/memory_plan.py "$tapestry" --updates "$updates" "configs/$name.yaml" device=cpu "threads=${THREADS:-2}" \
+    "dtype=${DTYPE:-float32}" \
     training.logging_steps=1 training.warmup_steps=1 "$@" || failed=1
 }
 translate() {  # a config's name, a folder of pairs, then overrides

@@ -22,6 +22,12 @@ class MemoryPlanTest : public testing::Test {
   Config config_of(const std::string& task, std::vector<std::string> overrides = {}) const {
     return load_config(folder_.path(task + ".yaml"), overrides);
   }
+  // The exit code of a process that has 3 GB of addresses.
+  int run_in_3_gb(const std::string& command) const {
+    const std::string line = concat("cd '", folder_.path("."), "' && ulimit -v 3000000 && '",
+                                    tapestry_binary(), "' ", command, " >out 2>err");
+    return WEXITSTATUS(std::system(line.c_str()));
+  }
   TinyRunFolder folder_{"memory-plan"};
 };
 
@@ -119,21 +125,26 @@ TEST_F(MemoryPlanTest, ATrainingThatDoesNotFitEndsBeforeItBegins) {
   const std::string large =
       " model.hidden_size=512 model.intermediate_size=4096 model.num_hidden_layers=16 "
       "data.block_size=512 model.max_position_embeddings=512 training.batch_size=16384 ";
-  const auto run = [&](const std::string& command) {
-    const std::string line = concat("cd '", folder_.path("."), "' && ulimit -v 3000000 && '",
-                                    tapestry_binary(), "' ", command, " >out 2>err");
-    const int status = std::system(line.c_str());
-    return WEXITSTATUS(status);
-  };
   for (const char* command : {"train", "plan"}) {
-    EXPECT_EQ(run(concat(command, " clm.yaml", large)), 5) << command;
+    EXPECT_EQ(run_in_3_gb(concat(command, " clm.yaml", large)), 5) << command;
     EXPECT_THAT(read_file(folder_.path("err")),
                 AllOf(HasSubstr("[plan] the training needs "), HasSubstr(" are free on "),
                       HasSubstr("; training.recompute=true needs ")))
         << command;
   }
-  EXPECT_EQ(run("plan clm.yaml"), 0) << read_file(folder_.path("err"));
+  EXPECT_EQ(run_in_3_gb("plan clm.yaml"), 0) << read_file(folder_.path("err"));
   EXPECT_THAT(read_file(folder_.path("out")), HasSubstr("activations of the largest batch"));
+}
+
+// Batches of so many sentences are planned as if all were as long as they may be, and are not.
+TEST_F(MemoryPlanTest, AShortageThatIsOnlyEstimatedIsAWarning) {
+  EXPECT_EQ(run_in_3_gb("train translation.yaml training.batch_type=sentences "
+                        "training.batch_size=65536 data.max_length=512 training.max_steps=1 "
+                        "model.max_position_embeddings=512"),
+            0);
+  EXPECT_THAT(read_file(folder_.path("err")),
+              AllOf(HasSubstr("warning: [plan] the training needs "),
+                    HasSubstr("Shorter texts may need less, and it goes on")));
 }
 #endif
 
