@@ -30,6 +30,11 @@ constexpr const char* name_of(Bfloat16Kernel kernel) {
   return nullptr;
 }
 
+/// Whether it multiplies tiles.
+constexpr bool has_tiles(Bfloat16Kernel kernel) {
+  return kernel == Bfloat16Kernel::kAmx || kernel == Bfloat16Kernel::kAmxEmulated;
+}
+
 /// By a table of processors, not by timing: two runs on one machine must choose alike.
 /// `tiles_allowed`: the system lets this process use tiles. Intel's processors issue VDPBF16PS at
 /// half the rate of float32, so that without tiles float32 products serve them better.

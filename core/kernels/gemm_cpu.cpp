@@ -34,10 +34,12 @@ void scale_tile(Range rows, Range cols, const Target<W>& target) {
   }
 }
 
-Factor left_of(const Gemm<BFloat16>& g, int64_t item) {
+template <class T>
+Factor left_of(const Gemm<T>& g, int64_t item) {
   return {g.a + item * g.stride_a, g.lda, !g.trans_a};
 }
-Factor right_of(const Gemm<BFloat16>& g, int64_t item) {
+template <class T>
+Factor right_of(const Gemm<T>& g, int64_t item) {
   return {g.b + item * g.stride_b, g.ldb, g.trans_b};
 }
 // One product of the batch, restricted to a tile. Of bfloat16, without alpha.
@@ -77,7 +79,7 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
   }
 }
 
-// c = alpha sums + beta c, a tile of a bfloat16 product.
+// c = alpha sums + beta c, a tile of a product whose sums lie elsewhere.
 template <class T>
 void deliver(const Gemm<T>& g, int64_t item, Range rows, Range cols, const float* sums,
              int64_t stride) {
@@ -185,9 +187,11 @@ void multiply_grid(const Gemm<T>& g, const TileGrid& grid) {
 // A product of the batch that is worth all threads by itself.
 constexpr double kSharedFlops = 32e6;
 
-void gemm_on_tiles(const Gemm<BFloat16>& g) {
+template <class T>
+void gemm_on_tiles(const Gemm<T>& g) {
   const auto multiply = [&](int64_t item) {
-    TileOperand a(TileOperand::Side::kLeft, g.m, g.k), b(TileOperand::Side::kRight, g.n, g.k);
+    TileOperand a(TileOperand::Side::kLeft, g.m, g.k, kTileForm<T>);
+    TileOperand b(TileOperand::Side::kRight, g.n, g.k, kTileForm<T>);
     pack_operands({{a, left_of(g, item)}, {b, right_of(g, item)}});
     multiply_tiles({{.a = a.view(),
                      .b = b.view(),
@@ -209,8 +213,8 @@ void gemm(Cpu, const Gemm<T>& args) {
   check_arguments(args);
   if (args.m == 0 || args.n == 0 || args.batch == 0) return;
   const Gemm<T> g = merged(args);
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (bfloat16_runs_on_tiles()) return gemm_on_tiles(g);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (runs_on_tiles<T>(g.precision)) return gemm_on_tiles(g);
   }
   if (g.k == 0) return multiply_batch(g);
   const TileGrid grid = tile_grid(g.m, g.n, g.k, g.batch, /*may_cut_k=*/true);

@@ -186,8 +186,8 @@ namespace kernels {
 template <class T>
 void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
   const ProfileScope profile(Part::kProducts);
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (bfloat16_runs_on_tiles()) return linear_on_tiles(shape, args);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (runs_on_tiles<T>(shape.precision)) return linear_on_tiles(shape, args);
   }
   constexpr bool kRounds = !std::is_same_v<T, Wider<T>>;
   const LinearRows<T>& functions = linear_rows_functions<T>();
@@ -216,8 +216,8 @@ void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
 template <class T>
 void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& args) {
   const ProfileScope profile(Part::kProducts);
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (bfloat16_runs_on_tiles()) return linear_backward_on_tiles(shape, args);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (runs_on_tiles<T>(shape.precision)) return linear_backward_on_tiles(shape, args);
   }
   const bool activated = shape.activation != Activation::kNone;
   Scratch<T> scratch(activated ? std::max<int64_t>(1, shape.rows * shape.out) : 1);

@@ -102,7 +102,7 @@ class FusedCrossEntropy {
   using W = Wider<T>;
   // Whether sums may grow in the tensors themselves.
   static constexpr bool kInPlace = std::is_same_v<T, W>;
-  static constexpr bool kMayUseTiles = std::is_same_v<T, BFloat16>;
+  static constexpr bool kMayUseTiles = !std::is_same_v<T, double>;
 
  public:
   FusedCrossEntropy(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
@@ -111,7 +111,7 @@ class FusedCrossEntropy {
         args_(args),
         rows_(rows),
         plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(W),
-              uses_tiles() ? kernels::kTileDepth : 16),
+              kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16),
         gradients_(args.dx != nullptr),
         logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
         stats_(plan_.tiles.count() * plan_.chunks.length),
@@ -133,7 +133,7 @@ class FusedCrossEntropy {
       bias_ = wide_bias_.data();
     }
     if constexpr (kMayUseTiles) {
-      if (!uses_tiles()) return;
+      if (!kernels::runs_on_tiles<T>(shape.precision)) return;
       on_tiles_.emplace(shape.classes, args.in, gradients_);
       on_tiles_->pack_weight(args.weight);
     }
@@ -160,8 +160,6 @@ class FusedCrossEntropy {
   }
 
  private:
-  static bool uses_tiles() { return kMayUseTiles && kernels::bfloat16_runs_on_tiles(); }
-
   // A gradient of n elements which each block of rows sums by itself. Null if `out` is.
   class BlockSums {
    public:
@@ -401,7 +399,7 @@ class FusedCrossEntropy {
   Scratch<W> wide_bias_;
   const W* bias_ = nullptr;
   Scratch<RowLoss> losses_;
-  std::optional<kernels::ClassifierTiles> on_tiles_;
+  std::optional<kernels::ClassifierTiles<T>> on_tiles_;
 };
 
 }  // namespace

@@ -39,7 +39,8 @@ struct Kind<LanguageModel> {
 // A model that remembers every loss and gradient of its training.
 template <class Model>
 struct Learner {
-  explicit Learner(DType dtype) : store(5, dtype, {}), model(Kind<Model>::make(store.root())) {
+  explicit Learner(DType dtype, Precision precision = Precision::kFull)
+      : store(5, dtype, {}, precision), model(Kind<Model>::make(store.root())) {
     test::disturb(store);
   }
   void step() {
@@ -85,6 +86,44 @@ TYPED_TEST(TwoTypes, TrainSideBySideAsEachDoesWithoutTheOther) {
   }
   EXPECT_FALSE(test::same_bits(full.passes[0], mixed.passes[0]));
   EXPECT_LT(test::distance(full.passes[0], mixed.passes[0]), 0.1);
+}
+
+template <class Model>
+class Bf16x3OnTiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_tiles(bfloat16_kernel())) {
+      GTEST_SKIP() << "this processor has no AMX-BF16; nn.EmulatedTiles runs it anywhere";
+    }
+  }
+};
+TYPED_TEST_SUITE(Bf16x3OnTiles, Models);
+
+TYPED_TEST(Bf16x3OnTiles, TrainsNearFloat32) {
+  Learner<TypeParam> full(DType::kFloat32), split(DType::kFloat32, Precision::kBf16x3);
+  for (int i = 0; i < kSteps; ++i) {
+    full.step();
+    split.step();
+    EXPECT_FALSE(test::same_bits(full.passes[i], split.passes[i])) << "step " << i;
+    EXPECT_LT(test::distance(full.passes[i], split.passes[i]), 1e-4) << "step " << i;
+  }
+}
+
+TEST(Precision, Bf16x3NeedsTiles) {
+  EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kAmx), "");
+  EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kAmxEmulated), "");
+  EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kWidened),
+            "needs a processor with AMX; this one multiplies bfloat16 on float32.");
+  EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kAvx512),
+            "needs a processor with AMX; this one multiplies bfloat16 on avx512_bf16, where three "
+            "products take longer than one of float32.");
+  const auto make = [] { ParamStore(1, DType::kFloat32, {}, Precision::kBf16x3); };
+  if (has_tiles(bfloat16_kernel())) {
+    EXPECT_NO_THROW(make());
+  } else {
+    EXPECT_THROW(make(), Error);
+  }
+  EXPECT_THROW(check_precision(Precision::kBf16x3, {Device::Kind::kCuda, 0}), Error);
 }
 
 TEST(Precision, IsRefusedWhereTheDeviceDoesNotHaveIt) {

@@ -34,11 +34,44 @@ inline __m512i round_two(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
+/// What a float becomes: rounded, or a part of a split operand (tile_operand.h).
+struct Rounded {
+  static __m512i two(__m512 low, __m512 high) { return round_two(low, high); }
+};
+
+struct HighPart {
+  /// What is rounded.
+  static __m512 of(__m512 x) {
+    const __m512i bits = _mm512_castps_si512(x), sign = _mm512_set1_epi32(INT32_MIN);
+    const __m512i infinity = _mm512_set1_epi32(0x7f800000), one = _mm512_set1_epi32(0x3f800000);
+    const __m512 largest = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000));
+    const __m512 smallest = _mm512_castsi512_ps(_mm512_set1_epi32(INT32_MIN | 0x7f7f0000));
+    // Both give their second argument where one is NaN.
+    const __m512 finite = _mm512_max_ps(smallest, _mm512_min_ps(largest, x));
+    const __mmask16 is_infinite =
+        _mm512_cmpeq_epi32_mask(_mm512_andnot_si512(sign, bits), infinity);
+    const __m512i signed_one = _mm512_or_si512(_mm512_and_si512(sign, bits), one);
+    return _mm512_mask_mov_ps(finite, is_infinite, _mm512_castsi512_ps(signed_one));
+  }
+  static __m512i two(__m512 low, __m512 high) { return round_two(of(low), of(high)); }
+};
+
+struct LowPart {
+  static __m512 of(__m512 x) {
+    const auto high = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(HighPart::of(x)));
+    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16);
+    return _mm512_sub_ps(x, _mm512_castsi512_ps(bits));
+  }
+  static __m512i two(__m512 low, __m512 high) { return round_two(of(low), of(high)); }
+};
+
 /// 32 elements, of which the first n exist and the others count as 0.
+template <class Part = Rounded>
 inline __m512i load_pairs(const float* x, int64_t n) {
-  return round_two(_mm512_maskz_loadu_ps(first_lanes(n), x),
+  return Part::two(_mm512_maskz_loadu_ps(first_lanes(n), x),
                    _mm512_maskz_loadu_ps(first_lanes(n - kLanes), x + kLanes));
 }
+template <class Part = Rounded>
 inline __m512i load_pairs(const BFloat16* x, int64_t n) {
   return _mm512_maskz_loadu_epi16(first_halves(n), x);
 }
@@ -54,12 +87,14 @@ class RowPairs {
     }
     order_ = _mm512_load_si512(order);
   }
-  __m512i operator()(const float* even, __mmask16 even_mask, const float* odd,
+  template <class Part = Rounded>
+  __m512i interleave(const float* even, __mmask16 even_mask, const float* odd,
                      __mmask16 odd_mask) const {
-    return _mm512_permutexvar_epi16(order_, round_two(_mm512_maskz_loadu_ps(even_mask, even),
+    return _mm512_permutexvar_epi16(order_, Part::two(_mm512_maskz_loadu_ps(even_mask, even),
                                                       _mm512_maskz_loadu_ps(odd_mask, odd)));
   }
-  __m512i operator()(const BFloat16* even, __mmask16 even_mask, const BFloat16* odd,
+  template <class Part = Rounded>
+  __m512i interleave(const BFloat16* even, __mmask16 even_mask, const BFloat16* odd,
                      __mmask16 odd_mask) const {
     const __m512i low = _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(even_mask, even));
     const __m256i high = _mm256_maskz_loadu_epi16(odd_mask, odd);

@@ -17,20 +17,22 @@ Range tiles_of(Range k) { return {k.begin / kTileDepth, (k.end + kTileDepth - 1)
 
 }  // namespace
 
-ClassifierTiles::ClassifierTiles(int64_t classes, int64_t in, bool gradients)
+template <class T>
+ClassifierTiles<T>::ClassifierTiles(int64_t classes, int64_t in, bool gradients)
     : classes_(classes),
       in_(in),
       gradients_(gradients),
-      weight_for_logits_(Side::kRight, classes, in) {
-  if (gradients) weight_for_dx_.emplace(Side::kRight, in, classes);
+      weight_for_logits_(Side::kRight, classes, in, kTileForm<T>) {
+  if (gradients) weight_for_dx_.emplace(Side::kRight, in, classes, kTileForm<T>);
 }
 
-void ClassifierTiles::pack_weight(const BFloat16* weight) {
+template <class T>
+void ClassifierTiles<T>::pack_weight(const T* weight) {
   // Both ways from the cache.
   const Cut classes{classes_, 4 * kTileDepth};
   parallel_for(classes.count(), [&](int64_t task) {
     const Range range = classes[task];
-    const BFloat16* const rows = weight + range.begin * in_;
+    const T* const rows = weight + range.begin * in_;
     pack_tiles({rows, in_, true}, strips_of(range, weight_for_logits_),
                {0, weight_for_logits_.tiles()}, weight_for_logits_);
     if (!gradients_) return;
@@ -38,13 +40,14 @@ void ClassifierTiles::pack_weight(const BFloat16* weight) {
   });
 }
 
-void ClassifierTiles::pack_rows(const BFloat16* x, int64_t rows) {
-  x_for_logits_.emplace(Side::kLeft, rows, in_);
-  if (gradients_) x_for_d_weight_.emplace(Side::kRight, in_, rows);
+template <class T>
+void ClassifierTiles<T>::pack_rows(const T* x, int64_t rows) {
+  x_for_logits_.emplace(Side::kLeft, rows, in_, kTileForm<T>);
+  if (gradients_) x_for_d_weight_.emplace(Side::kRight, in_, rows, kTileForm<T>);
   const Cut blocks{rows, 2 * kTileDepth};
   parallel_for(blocks.count(), [&](int64_t task) {
     const Range range = blocks[task];
-    const BFloat16* const first = x + range.begin * in_;
+    const T* const first = x + range.begin * in_;
     pack_tiles({first, in_, true}, strips_of(range, *x_for_logits_), {0, x_for_logits_->tiles()},
                *x_for_logits_);
     if (!gradients_) return;
@@ -53,15 +56,17 @@ void ClassifierTiles::pack_rows(const BFloat16* x, int64_t rows) {
   });
 }
 
-void ClassifierTiles::logits(Range rows, Range classes, float* z) const {
+template <class T>
+void ClassifierTiles<T>::logits(Range rows, Range classes, float* z) const {
   TileSession().multiply({.a = x_for_logits_->view(rows, {0, in_}),
                           .b = weight_for_logits_.view(classes, {0, in_}),
                           .c = z,
                           .ldc = classes.size()});
 }
 
-void ClassifierTiles::gradients(Range rows, Range classes, const Gradients& args) const {
-  TileOperand dz(Side::kLeft, rows.size(), classes.size());
+template <class T>
+void ClassifierTiles<T>::gradients(Range rows, Range classes, const Gradients& args) const {
+  TileOperand dz(Side::kLeft, rows.size(), classes.size(), kTileForm<T>);
   dz.pack({args.dz, classes.size(), true});
   const TileSession session;
   session.multiply({.a = dz.view(),
@@ -70,7 +75,7 @@ void ClassifierTiles::gradients(Range rows, Range classes, const Gradients& args
                     .ldc = in_,
                     .add = args.add_dx});
   if (args.d_weight == nullptr) return;
-  TileOperand transposed(Side::kLeft, classes.size(), rows.size());
+  TileOperand transposed(Side::kLeft, classes.size(), rows.size(), kTileForm<T>);
   transposed.pack({args.dz, classes.size(), false});
   session.multiply({.a = transposed.view(),
                     .b = x_for_d_weight_->view({0, in_}, rows),
@@ -78,5 +83,8 @@ void ClassifierTiles::gradients(Range rows, Range classes, const Gradients& args
                     .ldc = in_,
                     .add = args.add_d_weight});
 }
+
+template class ClassifierTiles<float>;
+template class ClassifierTiles<BFloat16>;
 
 }  // namespace tapestry::kernels

@@ -8,15 +8,17 @@
 
 namespace tapestry::kernels {
 
-/// Ranges of rows and classes begin at multiples of kTileDepth.
+/// Of x and a weight of T, where runs_on_tiles<T>(). Ranges of rows and classes begin at multiples
+/// of kTileDepth.
+template <class T>
 class ClassifierTiles {
  public:
   /// `gradients`: gradients() will be called.
   ClassifierTiles(int64_t classes, int64_t in, bool gradients);
 
   /// weight (classes, in), and x (rows, in) until the next call. Both run on all threads.
-  void pack_weight(const BFloat16* weight);
-  void pack_rows(const BFloat16* x, int64_t rows);
+  void pack_weight(const T* weight);
+  void pack_rows(const T* x, int64_t rows);
 
   /// z (rows.size(), classes.size()) = x W^T, on the calling thread.
   void logits(Range rows, Range classes, float* z) const;

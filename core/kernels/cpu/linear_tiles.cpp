@@ -16,17 +16,20 @@ using Side = TileOperand::Side;
 
 // dz = act'(z) dy, block of rows by block: each is computed into the cache and packed from there,
 // as the left operand of dz W and of dz^T x; dz itself is not stored.
+template <class T>
 class PackedGradient {
  public:
-  PackedGradient(const LinearShape& shape, const LinearBackward<BFloat16>& args)
+  PackedGradient(const LinearShape& shape, const LinearBackward<T>& args)
       : shape_(shape),
         args_(args),
         blocks_{shape.rows, std::max<int64_t>(1, kElementsPerBlock /
                                                      std::max<int64_t>(1, shape.out * kTileDepth)) *
                                 kTileDepth},
         bias_parts_(args.d_bias != nullptr ? blocks_.count() * shape.out : 0) {
-    if (args.dx != nullptr) for_dx_.emplace(Side::kLeft, shape.rows, shape.out);
-    if (args.d_weight != nullptr) for_d_weight_.emplace(Side::kLeft, shape.out, shape.rows);
+    if (args.dx != nullptr) for_dx_.emplace(Side::kLeft, shape.rows, shape.out, kTileForm<T>);
+    if (args.d_weight != nullptr) {
+      for_d_weight_.emplace(Side::kLeft, shape.out, shape.rows, kTileForm<T>);
+    }
   }
 
   int64_t tasks() const { return blocks_.count(); }
@@ -35,7 +38,7 @@ class PackedGradient {
     const Range rows = blocks_[task];
     const int64_t out = shape_.out;
     const bool activated = shape_.activation != Activation::kNone;
-    Scratch<BFloat16> block(activated ? rows.size() * out : 0);
+    Scratch<T> block(activated ? rows.size() * out : 0);
     float* const d_bias = args_.d_bias != nullptr ? bias_parts_.data() + task * out : nullptr;
     if (d_bias != nullptr) std::fill_n(d_bias, out, 0.0F);
     if (activated || d_bias != nullptr) {
@@ -63,7 +66,7 @@ class PackedGradient {
  private:
   static constexpr int64_t kElementsPerBlock = 1 << 15;
 
-  void pack(Range rows, const BFloat16* dz) {
+  void pack(Range rows, const T* dz) {
     if (for_dx_) {
       const bool last = rows.end == shape_.rows;
       const Range strips{rows.begin / kTileStrip, last ? for_dx_->strips() : rows.end / kTileStrip};
@@ -76,16 +79,17 @@ class PackedGradient {
   }
 
   const LinearShape& shape_;
-  const LinearBackward<BFloat16>& args_;
-  const LinearRows<BFloat16>& functions_ = linear_rows_functions<BFloat16>();
+  const LinearBackward<T>& args_;
+  const LinearRows<T>& functions_ = linear_rows_functions<T>();
   const Cut blocks_;
   Scratch<float> bias_parts_;
   std::optional<TileOperand> for_dx_, for_d_weight_;
 };
 
 // Has the product write to c (rows of `cols` elements), or add to it.
-void write_to(BFloat16* c, int64_t cols, Write write, TileProduct& product) {
-  const LinearRows<BFloat16>& functions = linear_rows_functions<BFloat16>();
+template <class T>
+void write_to(T* c, int64_t cols, Write write, TileProduct& product) {
+  const LinearRows<T>& functions = linear_rows_functions<T>();
   const float beta = write == Write::kAdd ? 1 : 0;
   product.take = [=, &functions](Range rows, Range columns, const float* sums, int64_t stride) {
     for (int64_t r = 0; r < rows.size(); ++r) {
@@ -97,9 +101,11 @@ void write_to(BFloat16* c, int64_t cols, Write write, TileProduct& product) {
 
 }  // namespace
 
-void linear_on_tiles(const LinearShape& shape, const LinearForward<BFloat16>& args) {
-  const LinearRows<BFloat16>& functions = linear_rows_functions<BFloat16>();
-  TileOperand x(Side::kLeft, shape.rows, shape.in), weight(Side::kRight, shape.out, shape.in);
+template <class T>
+void linear_on_tiles(const LinearShape& shape, const LinearForward<T>& args) {
+  const LinearRows<T>& functions = linear_rows_functions<T>();
+  TileOperand x(Side::kLeft, shape.rows, shape.in, kTileForm<T>);
+  TileOperand weight(Side::kRight, shape.out, shape.in, kTileForm<T>);
   pack_operands({{x, {args.x, shape.in, true}}, {weight, {args.weight, shape.in, true}}});
   const auto finish = [&](Range rows, Range cols, const float* sums, int64_t stride) {
     for (int64_t r = rows.begin; r < rows.end; ++r) {
@@ -112,16 +118,17 @@ void linear_on_tiles(const LinearShape& shape, const LinearForward<BFloat16>& ar
   multiply_tiles({{.a = x.view(), .b = weight.view(), .take = finish}});
 }
 
-void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<BFloat16>& args) {
-  PackedGradient dz(shape, args);
+template <class T>
+void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<T>& args) {
+  PackedGradient<T> dz(shape, args);
   std::optional<TileOperand> weight, x;
   std::optional<TilePacking> weight_packing, x_packing;
   if (args.dx != nullptr) {
-    weight.emplace(Side::kRight, shape.in, shape.out);
+    weight.emplace(Side::kRight, shape.in, shape.out, kTileForm<T>);
     weight_packing.emplace(*weight, Factor{args.weight, shape.in, false});
   }
   if (args.d_weight != nullptr) {
-    x.emplace(Side::kRight, shape.in, shape.rows);
+    x.emplace(Side::kRight, shape.in, shape.rows, kTileForm<T>);
     x_packing.emplace(*x, Factor{args.x, shape.in, false});
   }
   const int64_t weight_tasks = weight_packing ? weight_packing->tasks() : 0;
@@ -144,5 +151,10 @@ void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<BFl
   }
   multiply_tiles(products);
 }
+
+template void linear_on_tiles(const LinearShape&, const LinearForward<float>&);
+template void linear_on_tiles(const LinearShape&, const LinearForward<BFloat16>&);
+template void linear_backward_on_tiles(const LinearShape&, const LinearBackward<float>&);
+template void linear_backward_on_tiles(const LinearShape&, const LinearBackward<BFloat16>&);
 
 }  // namespace tapestry::kernels

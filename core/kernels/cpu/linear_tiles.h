@@ -6,8 +6,10 @@
 
 namespace tapestry::kernels {
 
-/// linear() and linear_backward() where bfloat16_runs_on_tiles().
-void linear_on_tiles(const LinearShape& shape, const LinearForward<BFloat16>& args);
-void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<BFloat16>& args);
+/// linear() and linear_backward() where runs_on_tiles<T>(shape.precision).
+template <class T>
+void linear_on_tiles(const LinearShape& shape, const LinearForward<T>& args);
+template <class T>
+void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<T>& args);
 
 }  // namespace tapestry::kernels

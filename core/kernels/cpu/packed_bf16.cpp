@@ -52,9 +52,9 @@ void pack_b(const T* b, int64_t ldb, int64_t k, int64_t n, uint32_t* packed) {
       const bool odd = i + 1 < k;
       const T* const row = b + i * ldb + j;
       const T* const next = odd ? row + ldb : row;
-      _mm512_store_si512(packed, row_pairs(row, left, next, odd ? left : __mmask16{0}));
-      _mm512_store_si512(packed + kLanes,
-                         row_pairs(row + kLanes, right, next + kLanes, odd ? right : __mmask16{0}));
+      _mm512_store_si512(packed, row_pairs.interleave(row, left, next, odd ? left : __mmask16{0}));
+      _mm512_store_si512(packed + kLanes, row_pairs.interleave(row + kLanes, right, next + kLanes,
+                                                               odd ? right : __mmask16{0}));
     }
   }
 }
@@ -97,8 +97,9 @@ void pack_strip(const T* a, int64_t lda, int64_t rows, int64_t k, uint32_t* pack
   for (int64_t i = 0; i < k; i += 2, packed += rows) {
     const bool odd = i + 1 < k;
     const T* const row = a + i * lda;
-    _mm512_mask_storeu_epi32(packed, all,
-                             row_pairs(row, all, odd ? row + lda : row, odd ? all : __mmask16{0}));
+    _mm512_mask_storeu_epi32(
+        packed, all,
+        row_pairs.interleave(row, all, odd ? row + lda : row, odd ? all : __mmask16{0}));
   }
 }
 

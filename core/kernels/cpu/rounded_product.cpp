@@ -60,10 +60,7 @@ void product_on_tiles(const RoundedProduct& p, Bfloat16Kernel kernel) {
 
 }  // namespace
 
-bool bfloat16_runs_on_tiles() {
-  const Bfloat16Kernel kernel = bfloat16_kernel();
-  return kernel == Bfloat16Kernel::kAmx || kernel == Bfloat16Kernel::kAmxEmulated;
-}
+bool bfloat16_runs_on_tiles() { return has_tiles(bfloat16_kernel()); }
 
 void rounded_product(const RoundedProduct& p, Bfloat16Kernel kernel) {
   if (p.m == 0 || p.n == 0) return;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/bfloat16_kernel.h"
 #include "core/kernels/cpu/factor.h"
+#include "core/precision.h"
 
 namespace tapestry::kernels {
 
@@ -27,5 +29,11 @@ void rounded_product(const RoundedProduct& product, Bfloat16Kernel kernel = bflo
 /// Whether products of bfloat16 run on tiles here: then operands are packed once for all threads
 /// (tile_operand.h), and grids of tile_grid.h are not wanted.
 bool bfloat16_runs_on_tiles();
+/// The same of products of T: those of float do with kBf16x3.
+template <class T>
+bool runs_on_tiles(Precision precision) {
+  if constexpr (std::is_same_v<T, BFloat16>) return bfloat16_runs_on_tiles();
+  return std::is_same_v<T, float> && precision == Precision::kBf16x3 && bfloat16_runs_on_tiles();
+}
 
 }  // namespace tapestry::kernels

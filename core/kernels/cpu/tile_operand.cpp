@@ -25,19 +25,30 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels {
 namespace {
 
+// Where and of what matrix a tile is.
+template <class T>
+struct TileSource {
+  const T* x;  // its first element
+  int64_t stride;
+  int64_t length, depth;  // of what is left of the matrix
+
+  bool is_whole() const { return length >= kTileStrip && depth >= kTileDepth; }
+};
+
 // 16 registers are a tile either way: loaded along k they are its rows, loaded across k its pairs,
 // and where the side wants the other they are transposed. kWhole: all its elements exist.
-template <bool kAlongK, bool kTransposed, bool kWhole, class T>
-HWY_INLINE void pack_tile(const T* x, int64_t stride, int64_t length, int64_t depth,
-                          const pairs::RowPairs& row_pairs, BFloat16* tile) {
+template <bool kAlongK, bool kTransposed, bool kWhole, class Part, class T>
+HWY_INLINE void pack_tile(const TileSource<T>& source, const pairs::RowPairs& row_pairs,
+                          BFloat16* tile) {
+  const auto [x, stride, length, depth] = source;
   __m512i rows[16];
   if constexpr (kAlongK) {
 #pragma GCC unroll 16
     for (int64_t r = 0; r < kTileStrip; ++r) {
       const T* const row = x + r * stride;
       const bool exists = kWhole || r < length;
-      rows[r] =
-          exists ? pairs::load_pairs(row, kWhole ? kTileDepth : depth) : _mm512_setzero_si512();
+      rows[r] = exists ? pairs::load_pairs<Part>(row, kWhole ? kTileDepth : depth)
+                       : _mm512_setzero_si512();
     }
   } else {
     const __mmask16 all = kWhole ? __mmask16{0xffff} : pairs::first_lanes(length);
@@ -45,11 +56,12 @@ HWY_INLINE void pack_tile(const T* x, int64_t stride, int64_t length, int64_t de
     for (int64_t p = 0; p < kTileStrip; ++p) {
       const T* const even = x + 2 * p * stride;
       if constexpr (kWhole) {
-        rows[p] = row_pairs(even, all, even + stride, all);
+        rows[p] = row_pairs.interleave<Part>(even, all, even + stride, all);
       } else {
         const bool has_even = 2 * p < depth, has_odd = 2 * p + 1 < depth;
-        rows[p] = row_pairs(has_even ? even : x, has_even ? all : __mmask16{0},
-                            has_odd ? even + stride : x, has_odd ? all : __mmask16{0});
+        rows[p] =
+            row_pairs.interleave<Part>(has_even ? even : x, has_even ? all : __mmask16{0},
+                                       has_odd ? even + stride : x, has_odd ? all : __mmask16{0});
       }
     }
   }
@@ -58,7 +70,17 @@ HWY_INLINE void pack_tile(const T* x, int64_t stride, int64_t length, int64_t de
   for (int64_t r = 0; r < kTileStrip; ++r) _mm512_store_si512(tile + r * kTileDepth, rows[r]);
 }
 
-template <bool kAlongK, bool kTransposed, class T>
+template <bool kAlongK, bool kTransposed, class Part, class T>
+HWY_INLINE void pack_part(const TileSource<T>& source, const pairs::RowPairs& row_pairs,
+                          BFloat16* tile) {
+  if (source.is_whole()) {
+    pack_tile<kAlongK, kTransposed, true, Part>(source, row_pairs, tile);
+  } else {
+    pack_tile<kAlongK, kTransposed, false, Part>(source, row_pairs, tile);
+  }
+}
+
+template <bool kAlongK, bool kTransposed, bool kSplit, class T>
 void pack_all(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   const pairs::RowPairs row_pairs;
   // Along the stored rows, so that memory is read forward.
@@ -73,26 +95,32 @@ void pack_all(const Factor& source, Range strips, Range tiles, TileOperand& oper
           source.data<T>() + source.index(length > 0 ? (s - strips.begin) * kTileStrip : 0,
                                           (t - tiles.begin) * kTileDepth);
       BFloat16* const tile = operand.tile(s, t);
-      if (length >= kTileStrip && depth >= kTileDepth) {
-        pack_tile<kAlongK, kTransposed, true>(x, source.stride, length, depth, row_pairs, tile);
+      const TileSource<T> from{x, source.stride, length, depth};
+      if constexpr (kSplit) {
+        pack_part<kAlongK, kTransposed, pairs::HighPart>(from, row_pairs, tile);
+        pack_part<kAlongK, kTransposed, pairs::LowPart>(from, row_pairs, tile + kElementsPerTile);
       } else {
-        pack_tile<kAlongK, kTransposed, false>(x, source.stride, length, depth, row_pairs, tile);
+        pack_part<kAlongK, kTransposed, pairs::Rounded>(from, row_pairs, tile);
       }
     }
   }
 }
 
-template <class T>
+template <bool kSplit, class T>
 void pack_elements(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   const bool right = operand.side() == Side::kRight;
-  const auto pack = source.along_k ? (right ? pack_all<true, true, T> : pack_all<true, false, T>)
-                                   : (right ? pack_all<false, false, T> : pack_all<false, true, T>);
+  const auto pack =
+      source.along_k
+          ? (right ? pack_all<true, true, kSplit, T> : pack_all<true, false, kSplit, T>)
+          : (right ? pack_all<false, false, kSplit, T> : pack_all<false, true, kSplit, T>);
   pack(source, strips, tiles, operand);
 }
 
 void pack_tiles_avx512(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
-  const bool wide = source.wide != nullptr;
-  (wide ? pack_elements<float> : pack_elements<BFloat16>)(source, strips, tiles, operand);
+  const bool split = operand.form() == TileForm::kSplit;
+  const auto pack_floats = split ? pack_elements<true, float> : pack_elements<false, float>;
+  (source.wide != nullptr ? pack_floats : pack_elements<false, BFloat16>)(source, strips, tiles,
+                                                                          operand);
 }
 
 }  // namespace
@@ -107,23 +135,35 @@ BFloat16 rounded(float x) {
   return BFloat16(subnormal ? std::copysign(0.0F, x) : x);
 }
 
+// The parts of a split operand, as pack_tiles() defines them.
+BFloat16 high_part(float x) {
+  constexpr float kLargest = 0x1.fep127F;
+  if (std::isinf(x)) return BFloat16(std::copysign(1.0F, x));
+  return rounded(std::isnan(x) ? x : std::clamp(x, -kLargest, kLargest));
+}
+BFloat16 low_part(float x) { return rounded(x - static_cast<float>(high_part(x))); }
+
 }  // namespace
 
 void pack_tiles_plainly(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
   for (int64_t s = strips.begin; s < strips.end; ++s) {
     for (int64_t t = tiles.begin; t < tiles.end; ++t) {
       BFloat16* const tile = operand.tile(s, t);
+      std::fill_n(tile, stored_elements(operand.form()), BFloat16());
       for (int64_t r = 0; r < kTileStrip; ++r) {
         for (int64_t d = 0; d < kTileDepth; ++d) {
           const int64_t i = s * kTileStrip + r, k = t * kTileDepth + d;
           const int64_t at = operand.side() == Side::kLeft ? r * kTileDepth + d
                                                            : d / 2 * kTileDepth + 2 * r + d % 2;
-          const bool exists = i < operand.length() && k < operand.k();
-          const int64_t row = i - strips.begin * kTileStrip, inner = k - tiles.begin * kTileDepth;
-          tile[at] = BFloat16();
-          if (!exists) continue;
-          const int64_t index = source.index(row, inner);
-          tile[at] = source.wide != nullptr ? rounded(source.wide[index]) : source.narrow[index];
+          if (i >= operand.length() || k >= operand.k()) continue;
+          const int64_t index =
+              source.index(i - strips.begin * kTileStrip, k - tiles.begin * kTileDepth);
+          if (operand.form() == TileForm::kSplit) {
+            tile[at] = high_part(source.wide[index]);
+            tile[at + kElementsPerTile] = low_part(source.wide[index]);
+          } else {
+            tile[at] = source.wide != nullptr ? rounded(source.wide[index]) : source.narrow[index];
+          }
         }
       }
     }

@@ -22,7 +22,7 @@ TileSession::~TileSession() {
 }
 
 void TileSession::multiply(const TileProduct& p) const {
-  const Cut cols{p.b.length, tile_piece_columns(p.a.tiles * kTileDepth)};
+  const Cut cols{p.b.length, tile_piece_columns(p.a.stored_depth())};
   for (int64_t j = 0; j < cols.count(); ++j) run_piece(emulated_, p, {0, p.a.length}, cols[j]);
 }
 
@@ -34,7 +34,7 @@ void multiply_tiles(const std::vector<TileProduct>& products) {
   std::vector<TilePieces> pieces;
   int64_t tasks = 0;
   for (const TileProduct& p : products) {
-    pieces.emplace_back(p.a.length, p.b.length, p.a.tiles * kTileDepth, num_threads());
+    pieces.emplace_back(p.a.length, p.b.length, p.a.stored_depth(), num_threads());
     tasks += pieces.back().count();
   }
   parallel_for(tasks, [&](int64_t task) {

@@ -13,7 +13,7 @@ namespace tapestry::kernels {
 
 struct TileProduct {
   TileView a;          ///< left, m rows
-  TileView b;          ///< right, n columns, the same k
+  TileView b;          ///< right, n columns, the same k and form
   float* c = nullptr;  ///< (m, n), ldc between rows
   int64_t ldc = 0;
   bool add = false;
