@@ -301,8 +301,10 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
     figures["products_refused"] = products.refused;
     if (!products.refusal.empty()) figures["product_refusal"] = products.refusal;
   }
+  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
+  if (numbers.precision != Precision::kFull) figures["precision"] = name_of(numbers.precision);
   if (device.is_cpu() &&
-      numbers_of(config, ModelUse::kTraining, device).dtype == DType::kBFloat16) {
+      (numbers.dtype == DType::kBFloat16 || numbers.precision == Precision::kBf16x3)) {
     figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
   }
   double known = 0;

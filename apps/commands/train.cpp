@@ -48,11 +48,12 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
     log.warn_of_machine(concat("no GPU answers: ", why));
   }
-  const bool narrow =
-      device.is_cpu() && numbers_of(config, ModelUse::kTraining, device).dtype == DType::kBFloat16;
+  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
+  const bool narrow = device.is_cpu() && numbers.dtype == DType::kBFloat16;
+  const bool in_three = !narrow && numbers.precision == Precision::kBf16x3;
   log.info(concat("device ", device_name(device), ", ", num_threads(), " threads, ",
-                  blas_description(),
-                  narrow ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
+                  blas_description(), in_three ? ", float32 in three products" : "",
+                  narrow || in_three ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
   if (narrow && bfloat16_kernel() == Bfloat16Kernel::kWidened) {
     log.warn_of_machine(
         "this processor multiplies bfloat16 no faster than float32: dtype: bfloat16 saves memory, "

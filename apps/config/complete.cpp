@@ -4,6 +4,7 @@
 #include <set>
 
 #include "apps/config/sections.h"
+#include "core/bfloat16_kernel.h"
 #include "data/scores/metrics.h"
 #include "nn/vision_transformer.h"
 
@@ -224,6 +225,15 @@ void check_training(Rules& rules, const Config& config) {
   });
 }
 
+// A config of a checkpoint may come from another machine.
+void check_machine(Rules& rules, const Config& config) {
+  if (!config.allow_bf16x3) return;
+  rules.of("", {}, {{"allow_bf16x3", "allow_bf16x3"}}, [&](const OptionReport& report) {
+    const std::string why = why_no_bf16x3(bfloat16_kernel());
+    report.expect(why.empty(), "allow_bf16x3", why);
+  });
+}
+
 void check_distributed(Rules& rules, const Config& config) {
   rules.of("distributed", {"training"}, {}, [&](const OptionReport& report) {
     const int64_t parts = config.distributed.parts;
@@ -340,6 +350,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   if (report.is_new) {
     check_splits(rules, "data.valid", config.data.valid, {&config.data.train, &config.data.test});
     check_splits(rules, "data.test", config.data.test, {&config.data.train, &config.data.valid});
+    check_machine(rules, config);
   }
   rules.of("data", {},
            {{"weight", "data.train.weight"}, {"temperature", "data.sampling_temperature"}},

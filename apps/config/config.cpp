@@ -15,8 +15,9 @@ Numbers numbers_of(const Config& config, ModelUse use, Device device) {
   // A regression compares numbers that may differ in their last digits.
   const bool may_mix = (trains || !device.is_cpu()) && !config.task->reads_points;
   const bool mixed = config.mixed && may_mix;
-  const bool tf32 = config.allow_tf32 && trains && !device.is_cpu();
-  return {mixed ? DType::kBFloat16 : config.dtype, tf32 ? Precision::kTf32 : Precision::kFull};
+  const bool allowed = device.is_cpu() ? config.allow_bf16x3 : config.allow_tf32;
+  const Precision faster = device.is_cpu() ? Precision::kBf16x3 : Precision::kTf32;
+  return {mixed ? DType::kBFloat16 : config.dtype, trains && allowed ? faster : Precision::kFull};
 }
 
 bool learns(const Config& config, const std::string& parameter) {
@@ -90,6 +91,8 @@ void bind_config(ConfigSection& s, Config& config) {
   bind_dtype(s, config);
   s.read("allow_tf32", config.allow_tf32,
          "Lets a GPU round the factors of float32 products to TF32 (10 bits).");
+  s.read("allow_bf16x3", config.allow_bf16x3,
+         "Lets a CPU with AMX compute float32 products as three products of bfloat16 (16 bits).");
   s.read("cuda_graphs", config.cuda_graphs,
          "Records an update's work on a GPU once for each shape and replays it.");
   s.demand("output_dir");

@@ -108,8 +108,9 @@ struct Config {
   DType dtype = DType::kFloat32;
   bool mixed = false;       ///< `dtype: bfloat16`: training's tensors are bfloat16, weights float32
   bool allow_tf32 = false;  ///< on a GPU the float32 products of dense layers may round to TF32
-  bool cuda_graphs = false;  ///< updates on a GPU run as CUDA graphs
-  std::string output_dir;    ///< absolute
+  bool allow_bf16x3 = false;  ///< on a CPU they may be sums of three products of bfloat16
+  bool cuda_graphs = false;   ///< updates on a GPU run as CUDA graphs
+  std::string output_dir;     ///< absolute
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;
   TokenizerOptions tokenizer;

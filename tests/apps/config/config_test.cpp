@@ -122,6 +122,19 @@ TEST_F(ConfigTest, Bfloat16IsMixedPrecisionWhileAModelTrains) {
   EXPECT_FALSE(load_config(write(kGood)).mixed);
 }
 
+TEST_F(ConfigTest, WhatIsAllowedIsOfADeviceWhileAModelTrains) {
+  Config config = load_config(write(kGood), {"allow_tf32=true"});
+  config.allow_bf16x3 = true;  // which is refused where it is not to be had
+  const Device cpu, gpu{Device::Kind::kCuda, 0};
+  EXPECT_EQ(numbers_of(config, ModelUse::kTraining, cpu).precision, Precision::kBf16x3);
+  EXPECT_EQ(numbers_of(config, ModelUse::kTraining, gpu).precision, Precision::kTf32);
+  EXPECT_EQ(numbers_of(config, ModelUse::kAnswers, cpu).precision, Precision::kFull);
+  EXPECT_EQ(numbers_of(config, ModelUse::kAnswers, gpu).precision, Precision::kFull);
+  const Config plain = load_config(write(kGood));
+  EXPECT_EQ(numbers_of(plain, ModelUse::kTraining, cpu).precision, Precision::kFull);
+  EXPECT_EQ(numbers_of(plain, ModelUse::kTraining, gpu).precision, Precision::kFull);
+}
+
 TEST_F(ConfigTest, EveryActivationHasAName) {
   EXPECT_EQ(load_config(write(kGood), {"model.hidden_act=geglu"}).model.hidden_act,
             HiddenAct(Activation::kGelu, /*gated=*/true));
