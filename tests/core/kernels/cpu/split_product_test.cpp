@@ -1,7 +1,6 @@
 // Products of float32 as three of bfloat16 on tiles (kBf16x3): the loops on the emulated unit
 // everywhere; the public kernels, named ...OnTiles, where the process has tiles or emulates them.
 #include <bit>
-#include <functional>
 
 #include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_product-inl.h"
@@ -94,8 +93,6 @@ double share_of_error(TileForm form, int64_t k) {
 TEST(SplitProduct, HasSixteenBits) {
   const double split = share_of_error(TileForm::kSplit, 768);
   const double rounded = share_of_error(TileForm::kRounded, 768);
-  RecordProperty("split", concat(split));
-  RecordProperty("rounded", concat(rounded));
   EXPECT_LT(split, 6e-6);
   EXPECT_GT(rounded, 1e-3);
 }
@@ -238,8 +235,6 @@ TEST(SplitProduct, AmxHasTheBitsOfTheEmulation) {
                  .add = true});
   EXPECT_EQ(c, multiply(a, b, true));
 }
-
-// The public kernels.
 
 class Bf16x3OnTilesTest : public testing::Test {
  protected:
