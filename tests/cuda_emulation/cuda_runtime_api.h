@@ -76,6 +76,15 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, co
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return *properties = {"emulated on the CPU", size_t{1} << 30, 1, 0, 0}, cudaSuccess;
 }
+// For one function of the driver's interface (cuda.h).
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+};
+inline constexpr unsigned long long cudaEnableDefault = 0;
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* answer);
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 inline const char* cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 

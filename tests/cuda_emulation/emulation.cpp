@@ -3,17 +3,20 @@
 #include <ucontext.h>
 
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "fibers.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace tapestry {
-alignas(16) unsigned char dynamic_shared_bytes[228 * 1024];
+alignas(1024) unsigned char dynamic_shared_bytes[228 * 1024];
 }
 
 namespace cuda_emulation {
@@ -51,21 +54,29 @@ class Block {
     body_ = &body;
     warps_.assign((threads + kWarpSize - 1) / kWarpSize, Warp{});
     all_ = Barrier{static_cast<int>(threads)};
+    for (Barrier& barrier : groups_) barrier = Barrier{};
     for (size_t i = 0; i < threads; ++i) start(i, size);
+    start_async();
     for (size_t left = threads; left > 0;) {
       const size_t before = progress_;
       for (current_ = 0; current_ < threads; ++current_) {
         if (fibers_[current_].done) continue;
         threadIdx = fibers_[current_].index;
         resume();
+        if (failure_ != nullptr) abandon();
         if (fibers_[current_].done) --left, ++progress_;
+        deliver_perhaps();
       }
-      if (progress_ == before) {
-        fibers_.clear();
-        throw std::logic_error(
-            "emulated threads wait for each other: a barrier is not reached by all");
+      if (progress_ == before && !deliver_one()) {
+        fail("emulated threads wait for each other: a barrier is not reached by all");
+        abandon();
       }
     }
+    for (const Barrier& barrier : groups_) {
+      if (barrier.arrived > 0) fail("emulated threads have arrived at a barrier that nobody left");
+    }
+    finish_async();
+    if (failure_ != nullptr) abandon();
   }
 
   void wait(Barrier& barrier) {
@@ -78,6 +89,28 @@ class Block {
 
   void block_barrier() { wait(all_); }
   void warp_barrier() { wait(warp().barrier); }
+  // Of a barrier that any `members` threads share.
+  void group_barrier(int number, int members, bool waits) {
+    Barrier& barrier = groups_[number];
+    if (barrier.arrived == 0) barrier.members = members;
+    if (barrier.members != members) throw std::logic_error("two sizes of one named barrier");
+    if (waits) return wait(barrier);
+    ++barrier.arrived;
+    ++progress_;
+    barrier.open_if_complete();
+  }
+  void note_progress() { ++progress_; }
+  int thread() const { return static_cast<int>(current_); }
+  // The kernel ends at the next chance.
+  void fail(std::exception_ptr failure) {
+    if (failure_ == nullptr) failure_ = std::move(failure);
+  }
+  void fail(const char* why) { fail(std::make_exception_ptr(std::logic_error(why))); }
+  // From the current thread to the scheduler, and back in its turn.
+  void give_way() {
+    if (_setjmp(fibers_[current_].resume) == 0) _longjmp(scheduler_, 1);
+  }
+
   int lane() const { return static_cast<int>(current_ % kWarpSize); }
   unsigned char* slots() { return warp().slots[warp().barrier.generation % 2]; }
 
@@ -105,12 +138,14 @@ class Block {
     if (_setjmp(scheduler_) == 0) setcontext(&context);
   }
 
-  // From the scheduler to the current thread, and back.
+  // From the scheduler to the current thread.
   void resume() {
     if (_setjmp(scheduler_) == 0) _longjmp(fibers_[current_].resume, 1);
   }
-  void give_way() {
-    if (_setjmp(fibers_[current_].resume) == 0) _longjmp(scheduler_, 1);
+  // Threads that have not come to their end are not continued; the next block has others.
+  [[noreturn]] void abandon() {
+    fibers_.clear();
+    std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
   // Threads no longer wait for one that has ended.
@@ -136,7 +171,8 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<void*> stacks_;
-  Barrier all_;
+  Barrier all_, groups_[16];
+  std::exception_ptr failure_;
   jmp_buf scheduler_;
   size_t current_ = 0, progress_ = 0;
 };
@@ -150,7 +186,12 @@ void Block::entry() {
   Block& block = cuda_emulation::block();
   for (;;) {
     block.give_way();
-    (*block.body_)();
+    try {
+      (*block.body_)();
+      end_of_thread();
+    } catch (...) {
+      block.fail(std::current_exception());
+    }
     block.leave();
   }
 }
@@ -186,6 +227,12 @@ void block_barrier() { block().block_barrier(); }
 void warp_barrier() { block().warp_barrier(); }
 int lane() { return block().lane(); }
 unsigned char* warp_slots() { return block().slots(); }
+int thread() { return block().thread(); }
+void give_way() { block().give_way(); }
+void note_progress() { block().note_progress(); }
+void group_barrier(int number, int members, bool waits) {
+  block().group_barrier(number, members, waits);
+}
 
 }  // namespace cuda_emulation
 

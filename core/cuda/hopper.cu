@@ -1,0 +1,27 @@
+#include "core/cuda/hopper.h"
+
+#include <warpgroup_mma.h>
+
+#include "core/kernels/cuda/common.cuh"
+
+namespace tapestry::cuda {
+namespace {
+
+// The driver takes the most special code of the build that fits the GPU, so that code can tell.
+__global__ void tell_warpgroup_products(int* answer) { *answer = kHasWgmma ? 1 : 0; }
+
+}  // namespace
+
+bool has_warpgroup_products() {
+  static const bool has = [] {
+    DeviceScratch<int> answer(1);
+    launch({.kernel = "warpgroup products?", .grid = 1, .block = 1}, tell_warpgroup_products,
+           answer.data());
+    int on_host = 0;
+    download(&on_host, answer.data(), sizeof(int));
+    return on_host == 1;
+  }();
+  return has;
+}
+
+}  // namespace tapestry::cuda

@@ -1,0 +1,18 @@
+// Kernels for GPUs of compute capability 9.0 only, which need code for sm_90a: whether they can run
+// and whether they are wanted. Not in builds without CUDA.
+#pragma once
+
+namespace tapestry::cuda {
+
+/// Whether this GPU has tensor cores that warpgroups multiply on, and this build the code for them
+/// (90a-real among TAPESTRY_CUDA_ARCHITECTURES).
+bool has_warpgroup_products();
+
+/// Whether attention in bfloat16 takes the kernels for these tensor cores where they fit. They are
+/// unmeasured and have never run on a GPU, so only TAPESTRY_HOPPER_ATTENTION=1 in the environment
+/// asks for them. Throws Error(kConfig) for a value other than 0 and 1, or if they cannot run.
+bool hopper_attention();
+/// The same for tests, for what comes; without the check.
+void choose_hopper_attention(bool wanted);
+
+}  // namespace tapestry::cuda
