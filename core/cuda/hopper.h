@@ -15,4 +15,9 @@ bool hopper_attention();
 /// The same for tests, for what comes; without the check.
 void choose_hopper_attention(bool wanted);
 
+namespace internal {
+/// What a value of the variable, or null, means; can_run() is asked only where it matters.
+bool asks_for_hopper(const char* value, bool (*can_run)());
+}  // namespace internal
+
 }  // namespace tapestry::cuda

@@ -43,9 +43,8 @@ class VisibleKeys {
   TAPESTRY_HOST_DEVICE VisibleKeys(const AttentionShape& shape, int64_t b)
       : queries_(shape.queries),
         offset_(shape.keys - shape.queries),
-        length_(shape.key_lengths == nullptr
-                    ? shape.keys
-                    : std::clamp<int64_t>(shape.key_lengths[b], 0, shape.keys)),
+        length_(shape.key_lengths == nullptr ? shape.keys
+                                             : limited(shape.key_lengths[b], shape.keys)),
         prefix_(shape.causal && shape.prefix_lengths != nullptr ? shape.prefix_lengths[b] : 0),
         window_(shape.window > 0 && shape.window < shape.keys + shape.queries
                     ? shape.window - 1
@@ -72,6 +71,12 @@ class VisibleKeys {
   }
 
  private:
+  // n, at least 0 and at most `most`. By value: what std::clamp refers to would be in a GPU's local
+  // memory.
+  TAPESTRY_HOST_DEVICE static int64_t limited(int64_t n, int64_t most) {
+    return n < 0 ? 0 : n > most ? most : n;
+  }
+
   int64_t queries_, offset_, length_, prefix_;
   int64_t window_;  // how far a query sees back
   int64_t ahead_;   // how far it sees forward, the prefix apart

@@ -2,6 +2,8 @@
 // that no array of size T x S is in global memory.
 #include "core/kernels/attention/attention_cuda.cuh"
 
+#include "core/cuda/hopper.h"
+
 namespace tapestry {
 namespace {
 
@@ -110,8 +112,10 @@ template <class T>
 void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& args) {
   if (attend_one_query(shape, args)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.out))
-      return attention_mma(shape, args);
+    if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.out)) {
+      const bool hopper = cuda::hopper_attention() && fits_hopper(shape, args.q, args.k, args.v);
+      return hopper ? attention_hopper(shape, args) : attention_mma(shape, args);
+    }
   }
   with_head_size(std::max(shape.head_size, shape.value_size), [&](auto size) {
     using Tile = AttentionTile<Wider<T>, decltype(size)::value>;

@@ -42,6 +42,21 @@ void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>
 void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                             const float* deltas);
 
+/// Whether the kernels for compute capability 9.0 take what fits_mma() accepts. They need
+/// cuda::hopper_attention(), too.
+template <class... Operands>
+bool fits_hopper(const AttentionShape& shape, const Operands&... operands) {
+  const auto has_map = [&](const auto& rows) {
+    return rows.row_stride > 0 && (rows.batch_stride > 0 || shape.batch == 1);
+  };
+  return (shape.head_size == 64 || shape.head_size == 128) && (has_map(operands) && ...);
+}
+
+/// Those kernels, for shapes and operands that both accept.
+void attention_hopper(const AttentionShape& shape, const AttentionForward<BFloat16>& args);
+void attention_backward_hopper(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
+                               const float* deltas);
+
 /// d_relative, by the general kernels' tiles.
 template <class T>
 void attention_backward_relative(const AttentionShape& shape, const AttentionBackward<T>& args,
