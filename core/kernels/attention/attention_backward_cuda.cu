@@ -3,6 +3,7 @@
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
 // Blocks that own keys sum dK and dV, blocks that own queries sum dQ. Both compute the weights: 7
 // products instead of 5, but no atomics, so that two runs give the same bits.
+#include "core/cuda/hopper.h"
 #include "core/kernels/attention/attention_backward_cuda.cuh"
 
 namespace tapestry {
@@ -121,7 +122,10 @@ void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackwa
   if (args.d_relative != nullptr) attention_backward_relative(shape, args, deltas.data());
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv)) {
-      return attention_backward_mma(shape, args, deltas.data());
+      const bool hopper =
+          cuda::hopper_attention() && fits_hopper(shape, args.q, args.k, args.v, args.d_out);
+      return hopper ? attention_backward_hopper(shape, args, deltas.data())
+                    : attention_backward_mma(shape, args, deltas.data());
     }
   }
   with_head_size(std::max(shape.head_size, shape.value_size), [&](auto size) {
