@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command.
 #
-#   tests/gpu.sh pack    builds for ARCHITECTURES (90-real; "native" is this machine's GPU) and packs binaries
+#   tests/gpu.sh pack    builds for ARCHITECTURES (90-real; 90a-real has more kernels for the same GPUs, unmeasured,
+#                        see TAPESTRY_HOPPER_ATTENTION; "native" is this machine's GPU) and packs binaries
 #                        and libraries into build/gpu/bundle.tar.gz. They run in a checkout on a machine that
 #                        has a GPU, its driver and CUDA's libraries, but none of the packages of the build
 #   tests/gpu.sh [PART]...   runs that bundle, which it packs first where there is none, and prints a table:
@@ -53,6 +54,7 @@ pack() {
   strip --strip-unneeded $new/bin/* $new/lib*/*
   if [ -f "$text" ]; then cp "$text" $new/shakespeare.txt; fi
   git describe --always --dirty >$new/version
+  echo "${ARCHITECTURES:-90-real}" >$new/architectures
   tar -C $new -czf $new.tar.gz .
   mv $new.tar.gz $archive
   rm -r $new
@@ -267,6 +269,9 @@ if [[ $parts = *' bench '* ]]; then
   $has_torch && peer gpt2 --compile
   bench "GPT-2 124M, $shape, as CUDA graphs" "${gpt2[@]}" --shape $shape dtype=bfloat16 cuda_graphs=true
   lines_of "attention by itself" '^attention' "$bin/attention_times"
+  if grep -qs 90a $unpacked/architectures; then
+    lines_of "by the kernels for 9.0" '^attention' env TAPESTRY_HOPPER_ATTENTION=1 "$bin/attention_times"
+  fi
   $has_torch && peer attention
   bench "translation d 512, 6+6, 8k + 8k, bfloat16" "${translation[@]}" "${both[@]}" dtype=bfloat16
   bench "the same as CUDA graphs" "${translation[@]}" "${both[@]}" dtype=bfloat16 cuda_graphs=true

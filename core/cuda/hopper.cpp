@@ -14,6 +14,7 @@ constexpr const char* kVariable = "TAPESTRY_HOPPER_ATTENTION";
 
 enum Choice : int { kUnknown, kOff, kOn };
 std::atomic<int> choice = kUnknown;
+std::atomic<int64_t> heads_each = 4;
 
 }  // namespace
 
@@ -24,7 +25,12 @@ bool hopper_attention() {
   return choice == kOn;
 }
 
-void choose_hopper_attention(bool wanted) { choice = wanted ? kOn : kOff; }
+int64_t hopper_heads_each() { return heads_each; }
+
+void choose_hopper_attention(bool wanted, int64_t heads) {
+  choice = wanted ? kOn : kOff;
+  heads_each = heads;
+}
 
 namespace internal {
 

@@ -2,6 +2,8 @@
 // and whether they are wanted. Not in builds without CUDA.
 #pragma once
 
+#include <cstdint>
+
 namespace tapestry::cuda {
 
 /// Whether this GPU has tensor cores that warpgroups multiply on, and this build the code for them
@@ -12,8 +14,12 @@ bool has_warpgroup_products();
 /// unmeasured and have never run on a GPU, so only TAPESTRY_HOPPER_ATTENTION=1 in the environment
 /// asks for them. Throws Error(kConfig) for a value other than 0 and 1, or if they cannot run.
 bool hopper_attention();
-/// The same for tests, for what comes; without the check.
-void choose_hopper_attention(bool wanted);
+/// From so many (batch element, key/value head) for each processor of the GPU on, the backward pass
+/// gives each of them one block. Fewer would leave many processors idle at the end.
+int64_t hopper_heads_each();
+
+/// For tests: both from now on, without the check.
+void choose_hopper_attention(bool wanted, int64_t heads_each = 4);
 
 namespace internal {
 /// What a value of the variable, or null, means; can_run() is asked only where it matters.

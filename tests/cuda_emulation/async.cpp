@@ -73,7 +73,8 @@ struct Thread {
 };
 
 constexpr uint64_t kMark = 0x6d62617272696572;  // what a barrier's memory holds
-constexpr uint32_t kInUse = 0x7fc0dead;         // what accumulators hold: a NaN
+// What accumulators hold: a signalling NaN, which any arithmetic changes.
+constexpr uint32_t kInUse = 0x7f80dead;
 
 std::map<uint32_t, Transfer> transfers;
 std::vector<BoxCopy> copies;
@@ -125,47 +126,62 @@ void deliver(const BoxCopy& copy) {
   transfer.end_phase_if_complete();
 }
 
-// Element `k` of 16 of row (or column) `line` of an operand in shared memory, by the canonical
-// layouts of the PTX ISA.
-float element(uint64_t descriptor, bool transposed, uint32_t line, uint32_t k) {
-  const auto field = [&](int bit) {
-    return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
-  };
-  const uint32_t start = field(0), leading = field(16), stride = field(32);
-  constexpr uint32_t kWidths[] = {16, 128, 64, 32};
-  const uint32_t width = kWidths[descriptor >> 62], columns = width / 2;
-  uint32_t address = start;
-  if (width == 16) {  // 8 x 8 matrices
-    address += transposed ? line / 8 * stride + k / 8 * leading + k % 8 * 16 + line % 8 * 2
-                          : line / 8 * stride + k / 8 * leading + line % 8 * 16 + k % 8 * 2;
-  } else if (transposed) {
-    address += line / columns * leading + k / 8 * stride + k % 8 * width + line % columns * 2;
-  } else {
-    address += line / 8 * stride + line % 8 * width + k * 2;
+// An operand in shared memory, by the canonical layouts of the PTX ISA.
+class Operand {
+ public:
+  Operand(uint64_t descriptor, bool transposed) : transposed_(transposed) {
+    const auto field = [&](int bit) {
+      return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
+    };
+    constexpr uint32_t kWidths[] = {16, 128, 64, 32};
+    start_ = field(0), leading_ = field(16), stride_ = field(32);
+    width_ = kWidths[descriptor >> 62];
   }
-  address = swizzled(address, width);
-  if (address + 2 > sizeof(dynamic_shared_bytes)) refuse("an operand beyond shared memory");
-  uint16_t bits;
-  std::memcpy(&bits, dynamic_shared_bytes + address, sizeof(bits));
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
+
+  // Its 16 numbers of row (or column) `line`.
+  void read(uint32_t line, float (&numbers)[16]) const {
+    for (uint32_t k = 0; k < 16; ++k) {
+      const uint32_t address = swizzled(address_of(line, k), width_);
+      if (address + 2 > sizeof(dynamic_shared_bytes)) refuse("an operand beyond shared memory");
+      uint16_t bits;
+      std::memcpy(&bits, dynamic_shared_bytes + address, sizeof(bits));
+      numbers[k] = std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    }
+  }
+
+ private:
+  uint32_t address_of(uint32_t line, uint32_t k) const {
+    if (width_ == 16) {  // 8 x 8 matrices
+      const uint32_t matrix = start_ + line / 8 * stride_ + k / 8 * leading_;
+      return matrix + (transposed_ ? k % 8 * 16 + line % 8 * 2 : line % 8 * 16 + k % 8 * 2);
+    }
+    if (!transposed_) return start_ + line / 8 * stride_ + line % 8 * width_ + k * 2;
+    const uint32_t columns = width_ / 2;
+    return start_ + line / columns * leading_ + k / 8 * stride_ + k % 8 * width_ +
+           line % columns * 2;
+  }
+
+  uint32_t start_, leading_, stride_, width_;
+  bool transposed_;
+};
 
 std::vector<float> compute(const Product& p) {
   const int lane = thread() % 32, warp = thread() / 32 % 4;
   float left[2][16];
   std::memcpy(left, p.rows, sizeof(left));
   if (p.registers == nullptr) {
+    const Operand a(p.a, p.transposed_a);
     for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t row = static_cast<uint32_t>(16 * warp + lane / 4) + 8 * half;
-      for (uint32_t k = 0; k < 16; ++k) left[half][k] = element(p.a, p.transposed_a, row, k);
+      a.read(static_cast<uint32_t>(16 * warp + lane / 4) + 8 * half, left[half]);
     }
   }
+  const Operand b(p.b, p.transposed_b);
   std::vector<float> result(static_cast<size_t>(p.pieces) * 4);
   for (int piece = 0; piece < p.pieces; ++piece) {
     for (int odd = 0; odd < 2; ++odd) {
       const auto column = static_cast<uint32_t>(8 * piece + 2 * (lane % 4) + odd);
       float right[16];
-      for (uint32_t k = 0; k < 16; ++k) right[k] = element(p.b, p.transposed_b, column, k);
+      b.read(column, right);
       for (int half = 0; half < 2; ++half) {
         float sum = 0;
         for (int k = 0; k < 16; ++k) sum += left[half][k] * right[k];

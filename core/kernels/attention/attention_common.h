@@ -51,6 +51,8 @@ class VisibleKeys {
                     : shape.keys + shape.queries),
         ahead_(shape.causal ? 0 : window_) {}
 
+  /// Keys from this one on are masked for all queries.
+  TAPESTRY_HOST_DEVICE int64_t length() const { return length_; }
   /// The keys that query t sees.
   TAPESTRY_HOST_DEVICE IndexRange of_query(int64_t t) const {
     const int64_t place = t + offset_;

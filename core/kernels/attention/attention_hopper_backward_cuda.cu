@@ -1,6 +1,6 @@
 // Attention backward in bfloat16 on the tensor cores of compute capability 9.0: the formulas and
 // the division of work are those of attention_mma_backward_cuda.cu.
-#include "core/kernels/attention/attention_hopper.cuh"
+#include "core/kernels/attention/attention_hopper_backward.cuh"
 
 namespace tapestry {
 namespace {
@@ -27,11 +27,7 @@ struct GradientLayout {
     TileRing pairs;
     TransferBarrier own;
   };
-  /// Of passing queries.
-  struct Statistics {
-    float shift[kPassing];  ///< log-sum-exp in units of log2
-    float delta[kPassing];
-  };
+  using Statistics = QueryStatistics<kPassing>;
   static constexpr int64_t kBytes = 2 * Own::kBytes + 4 * Passing::kBytes +
                                     (kOfKeys ? 2 * sizeof(Statistics) : 0) + sizeof(Barriers);
 
@@ -51,11 +47,6 @@ struct GradientLayout {
  private:
   __device__ unsigned char* behind() const { return rows_at(0) + 4 * Passing::kBytes; }
 };
-
-/// In units of log2. Any value will do for a row that sees no key: its weights are masked.
-__device__ float shift_of(float log_sum_exp) {
-  return log_sum_exp == -INFINITY ? 0.0f : log_sum_exp * static_cast<float>(kLog2E);
-}
 
 template <int kSize, bool kOfKeys, bool kDropout>
 __global__ void __launch_bounds__(kHopperThreads, 1)
@@ -120,13 +111,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
           Passing::copy_async(shared.values_at(turn), maps.passing[1], row, its_head, b, full);
         }
         if constexpr (kOfKeys) {
-          auto& statistics = shared.statistics_at(turn);
-          const int64_t index = weight_row(shape, b, head, row);
-          for (int i = lane; i < kPassing; i += kWarp) {
-            const bool valid = row + i < to;
-            statistics.shift[i] = valid ? shift_of(args.log_sum_exp[index + i]) : 0.0f;
-            statistics.delta[i] = valid ? deltas[index + i] : 0.0f;
-          }
+          shared.statistics_at(turn).fill(shape, args.log_sum_exp, deltas, b, head, row, to);
           arrive(full);
         }
       }
@@ -146,7 +131,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
           row_delta[half] = deltas[index];
         }
       }
-      float p[kPieces][4], ds[kPieces][4];
+      GradientWeights<kOfKeys, kPieces> weights;
       float sums[kSize / 8][4] = {}, value_sums[kSize / 8][4] = {};
       uint32_t left[kPieces / 2][4], value_left[kPieces / 2][4];
 
@@ -157,18 +142,19 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         if (!kOfKeys && turn + 1 == turns && to - other < kPassing && to < shape.keys) {
           clear_unseen_rows<Passing>(shared.rows_at(turn), static_cast<int>(to - other));
         }
-        hold(p);
+        hold(weights.p);
         begin_products();
-        multiply_rows<Own, Passing, kSize>(p, shared.own, group * kGroupRows, shared.rows_at(turn));
+        multiply_rows<Own, Passing, kSize>(weights.p, shared.own, group * kGroupRows,
+                                           shared.rows_at(turn));
         end_products();
-        hold(ds);
+        hold(weights.ds);
         begin_products();
-        multiply_rows<Own, Passing, kSize>(ds, shared.own_values(), group * kGroupRows,
+        multiply_rows<Own, Passing, kSize>(weights.ds, shared.own_values(), group * kGroupRows,
                                            shared.values_at(turn));
         end_products();
         // The scores are there, and what the last turn added has been added.
         wait_for_products<1>();
-        hold(p);
+        hold(weights.p);
         hold(sums);
         hold(left);
         if constexpr (kOfKeys) {
@@ -181,58 +167,19 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         const int64_t first_key = kOfKeys ? first_own : other;
         const TileMask mask(shape, b, first_t, kOfKeys ? kPassing : 16, first_key,
                             kOfKeys ? 16 : kPassing);
-        const auto hide = [&](float(&x)[kPieces][4], float hidden) {
-#pragma unroll
-          for (int n = 0; n < kPieces; ++n) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const int row = piece_row(e), column = 8 * n + piece_column(e);
-              if (!(kOfKeys ? mask.sees(column, row) : mask.sees(row, column))) x[n][e] = hidden;
-            }
-          }
-        };
-        using Pair = Pack<float, 2>;
-        const auto pair_at = [&](const float* statistics, int n) {
-          return *reinterpret_cast<const Pair*>(statistics + 8 * n + piece_column(0));
-        };
-        if (!mask.all) hide(p, -INFINITY);
-#pragma unroll
-        for (int n = 0; n < kPieces; ++n) {
-          Pair shift;
-          if constexpr (kOfKeys) shift = pair_at(shared.statistics_at(turn).shift, n);
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            p[n][e] =
-                fast_exp2(fmaf(p[n][e], scale, -(kOfKeys ? shift.v[e % 2] : row_shift[e / 2])));
-          }
-        }
+        const auto& statistics = shared.statistics_at(turn);  // or not there
+        weights.weigh(mask, scale, kOfKeys ? statistics.shift : row_shift);
         wait_for_products<0>();
-        hold(ds);
-        if (!mask.all) hide(ds, 0);
-        const int64_t head_row = weight_row(shape, b, head, 0);
-#pragma unroll
-        for (int n = 0; n < kPieces; ++n) {
-          float factors[4] = {1, 1, 1, 1};
-          if constexpr (kDropout) {
-            const int64_t t = first_t + (kOfKeys ? 8 * n : 0);
-            const int64_t key = first_key + (kOfKeys ? 0 : 8 * n);
-            piece_factors<kOfKeys>(dropout, (head_row + t) * shape.keys + key, shape.keys,
-                                   shape.keys % 4 == 0, factors);
-          }
-          Pair delta;
-          if constexpr (kOfKeys) delta = pair_at(shared.statistics_at(turn).delta, n);
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            ds[n][e] = p[n][e] *
-                       fmaf(factors[e], ds[n][e], -(kOfKeys ? delta.v[e % 2] : row_delta[e / 2]));
-            p[n][e] *= factors[e];
-          }
-        }
-        round_weights(ds, left);
+        hold(weights.ds);
+        const int64_t first_draw =
+            (weight_row(shape, b, head, 0) + first_t) * shape.keys + first_key;
+        weights.template differentiate<kDropout>(mask, dropout, first_draw, shape.keys,
+                                                 kOfKeys ? statistics.delta : row_delta);
+        round_weights(weights.ds, left);
         hold(sums);
         hold(left);
         if constexpr (kOfKeys) {
-          round_weights(p, value_left);
+          round_weights(weights.p, value_left);
           hold(value_sums);
           hold(value_left);
         }
@@ -309,6 +256,7 @@ void launch_both(const AttentionShape& shape, const AttentionBackward<BFloat16>&
 
 void attention_backward_hopper(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                                const float* deltas) {
+  if (fits_hopper_heads(shape, args)) return attention_backward_hopper_heads(shape, args, deltas);
   const bool drops = shape.dropout.p > 0;
   if (shape.head_size == 64) {
     drops ? launch_both<64, true>(shape, args, deltas)

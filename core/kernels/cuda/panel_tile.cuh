@@ -41,6 +41,13 @@ struct PanelTile {
     }
   }
 
+  /// The place of an element within the tile, in bytes.
+  __device__ static int offset(int row, int column) {
+    const int in_panel = row * kWidth + 2 * (column % kPanelColumns);
+    const int permutation = in_panel / 128 % (kWidth / 16);
+    return column / kPanelColumns * kPanelBytes + (in_panel ^ permutation * 16);
+  }
+
   /// An operand whose rows (or, on the right, columns) are those of the tile from `row` on, a
   /// multiple of 8; of each the elements [16 k, 16 k + 16).
   __device__ static uint64_t of_rows(const unsigned char* tile, int row, int k) {

@@ -11,6 +11,7 @@ namespace tapestry {
 namespace {
 
 constexpr int64_t kAligned = 8;
+constexpr int64_t kNever = 1 << 20;  // of hopper_heads_each(): no block for a head
 constexpr Tolerance kTolerance = tolerance<BFloat16>(60);
 
 class AttentionHopperTest : public testing::TestWithParam<int64_t> {
@@ -47,7 +48,15 @@ std::vector<AttentionCase> cases(int64_t size) {
 }
 
 TEST_P(AttentionHopperTest, EqualsTheDefinition) {
+  cuda::choose_hopper_attention(true, kNever);
   for (const AttentionCase& c : cases(GetParam())) check<BFloat16>(c, kTolerance, kAligned);
+}
+
+// Backward with a block for each head, which size 128 does not have.
+TEST_P(AttentionHopperTest, EqualsTheDefinitionWithABlockForEachHead) {
+  if (GetParam() != 64) GTEST_SKIP() << "only size 64 has it";
+  cuda::choose_hopper_attention(true, 0);
+  for (const AttentionCase& c : cases(64)) check<BFloat16>(c, kTolerance, kAligned);
 }
 
 TEST(HopperChoice, IsOffUntilSomebodyAsks) {
@@ -87,8 +96,8 @@ struct Results {
 };
 
 // Outputs hold NaN before.
-Results compute(const Problem<BFloat16>& p, bool hopper) {
-  cuda::choose_hopper_attention(hopper);
+Results compute(const Problem<BFloat16>& p, bool hopper, int64_t heads_each = kNever) {
+  cuda::choose_hopper_attention(hopper, heads_each);
   const auto poisoned = [](Operand<BFloat16> x) {
     x.data.assign(x.data.size(), BFloat16(std::numeric_limits<float>::quiet_NaN()));
     return x;
@@ -129,8 +138,15 @@ TEST_P(AttentionHopperTest, ComesCloseToTheOtherKernelsAndToItself) {
   for (const AttentionCase& c : some) {
     SCOPED_TRACE(c.name);
     const Problem<BFloat16> p(c, kAligned);
-    const Results hopper = compute(p, true), again = compute(p, true), other = compute(p, false);
+    const Results other = compute(p, false), hopper = compute(p, true), again = compute(p, true);
     EXPECT_TRUE(hopper.all() == again.all()) << "not the same bits each time";
+    if (size == 64) {
+      const Results heads = compute(p, true, 0), heads_again = compute(p, true, 0);
+      EXPECT_TRUE(heads.all() == heads_again.all()) << "not the same bits each time";
+      EXPECT_LT(relative_error(heads.dq, other.dq), 1e-2);
+      EXPECT_LT(relative_error(heads.dk, other.dk), 1e-2);
+      EXPECT_LT(relative_error(heads.dv, other.dv), 1e-2);
+    }
     EXPECT_LT(relative_error(hopper.out, other.out), 1e-2);
     for (size_t i = 0; i < other.log_sum_exp.size(); ++i) {
       if (std::isinf(other.log_sum_exp[i])) {
@@ -149,7 +165,7 @@ TEST_P(AttentionHopperTest, ComesCloseToTheOtherKernelsAndToItself) {
 TEST_P(AttentionHopperTest, PaddingMayHoldAnything) {
   const AttentionCase c = {"padding", 1, 140, 290, 1, 1, GetParam(), false, {170}, 0};
   Problem<BFloat16> p(c, kAligned);
-  const Results clean = compute(p, true);
+  const Results clean = compute(p, true), clean_heads = compute(p, true, 0);
   for (int64_t j = 170; j < 290; ++j) {
     p.k.data[p.k.index(0, j, 0, 1)] = BFloat16(std::numeric_limits<float>::quiet_NaN());
     p.v.data[p.v.index(0, j, 0, 1)] = BFloat16(std::numeric_limits<float>::infinity());
@@ -159,6 +175,10 @@ TEST_P(AttentionHopperTest, PaddingMayHoldAnything) {
   EXPECT_TRUE(padded.dq == clean.dq);
   EXPECT_TRUE(padded.dk == clean.dk);
   EXPECT_TRUE(padded.dv == clean.dv);
+  const Results padded_heads = compute(p, true, 0);
+  EXPECT_TRUE(padded_heads.dq == clean_heads.dq);
+  EXPECT_TRUE(padded_heads.dk == clean_heads.dk);
+  EXPECT_TRUE(padded_heads.dv == clean_heads.dv);
 }
 
 TEST_P(AttentionHopperTest, DoesNotHideNan) {

@@ -44,7 +44,7 @@ void one_product(CUtensorMap map, Mistake mistake, float* out) {
   multiply<false, false>(sums, Tile::of_rows(tile, 0, 0), Tile::of_rows(tile, 0, 1), true);
   end_products();
   if (mistake == Mistake::kOverwrites) tile[threadIdx.x] ^= 1;
-  if (mistake == Mistake::kTouchesSums) sums[3][2] = 1;
+  if (mistake == Mistake::kTouchesSums) sums[3][2] *= 2;
   if (mistake == Mistake::kChangesLeftOperand) left[2] = 7;
   EXPECT_TRUE(std::isnan(sums[0][0]) || mistake == Mistake::kTouchesSums);
   if (mistake == Mistake::kNoWait) return;

@@ -1,0 +1,297 @@
+// Attention backward in bfloat16 on the tensor cores of compute capability 9.0, for so many heads
+// that each can have a block of its own: five products in place of seven.
+#include "core/kernels/attention/attention_hopper_backward.cuh"
+
+namespace tapestry {
+namespace {
+
+constexpr int kSize = 64, kTile = 128, kPieces = kTile / 8;
+static_assert(kTile == kOwnRows);
+constexpr int kConsumerThreads = kConsumers * kWarpgroup;
+
+struct HeadMaps {
+  CUtensorMap q, k, v, d_out;
+};
+
+// A block per (b, key/value head). Tiles of 128 keys come one after the other, each with the tiles
+// of 128 queries that see it, of all query heads of the group. A consumer owns 64 keys:
+//   scores = K Q^T, d_weights = V dO^T, dV += P' dO, dK += dS Q,
+// and 64 of the passing queries, whose dQ += dS^T K takes what both consumers know of dS. Between
+// two tiles of keys, dQ is in `partial`, which no other block reads. So the order of all sums is
+// fixed.
+struct HeadLayout {
+  using Tile = PanelTile<kTile, kSize>;
+  using Scores = PanelTile<kTile, kTile>;  // dS: rows are keys
+  struct Barriers {
+    TileRing own, pairs;
+  };
+  static constexpr int64_t kBytes =
+      8 * Tile::kBytes + 2 * Scores::kBytes + 2 * sizeof(QueryStatistics<kTile>) + sizeof(Barriers);
+
+  unsigned char* const memory = tile_memory();
+  __device__ unsigned char* keys_at(int turn) const { return memory + turn % 2 * 2 * Tile::kBytes; }
+  __device__ unsigned char* values_at(int turn) const { return keys_at(turn) + Tile::kBytes; }
+  __device__ unsigned char* queries_at(int turn) const { return keys_at(turn) + 4 * Tile::kBytes; }
+  __device__ unsigned char* d_out_at(int turn) const { return queries_at(turn) + Tile::kBytes; }
+  __device__ unsigned char* scores_at(int turn) const {
+    return memory + 8 * Tile::kBytes + turn % 2 * Scores::kBytes;
+  }
+  __device__ QueryStatistics<kTile>& statistics_at(int turn) const {
+    return reinterpret_cast<QueryStatistics<kTile>*>(scores_at(0) + 2 * Scores::kBytes)[turn % 2];
+  }
+  __device__ Barriers& barriers() const {
+    return *reinterpret_cast<Barriers*>(&statistics_at(0) + 2);
+  }
+};
+
+/// The tiles of queries that see any of the 128 keys from `first` on; none beyond the last key.
+__device__ IndexRange query_tiles_of(const AttentionShape& shape, const VisibleKeys& visible,
+                                     int64_t first) {
+  if (first < 0 || first >= shape.keys) return {0, 0};
+  const int64_t last = first + kTile < shape.keys ? first + kTile : shape.keys;
+  const IndexRange queries = visible.queries_of(first, last);
+  if (queries.last <= queries.first) return {0, 0};
+  return {queries.first / kTile, (queries.last + kTile - 1) / kTile};
+}
+
+/// A consumer's 64 rows of dS to a tile, from its rows (keys) `warp_row` on: two numbers at a time.
+__device__ void store_scores(unsigned char* tile, const uint32_t (&words)[kPieces / 2][4],
+                             int warp_row) {
+#pragma unroll
+  for (int k = 0; k < kPieces / 2; ++k) {
+#pragma unroll
+    for (int word = 0; word < 4; ++word) {
+      const int row = warp_row + lane_group() + word % 2 * 8;
+      const int column = 16 * k + word / 2 * 8 + lane_in_group() * 2;
+      *reinterpret_cast<uint32_t*>(tile + HeadLayout::Scores::offset(row, column)) = words[k][word];
+    }
+  }
+}
+
+/// A consumer's sums of one tile of queries: where they are kept between two tiles of keys.
+struct PartialSums {
+  using Piece = Pack<float, 4>;
+  Piece* tile;
+
+  __device__ Piece& at(int piece) const {
+    return tile[piece * kConsumerThreads + static_cast<int>(threadIdx.x) - kWarpgroup];
+  }
+  __device__ void load(float (&sums)[kSize / 8][4]) const {
+#pragma unroll
+    for (int n = 0; n < kSize / 8; ++n) {
+      const Piece piece = at(n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[n][e] = piece.v[e];
+    }
+  }
+  __device__ void store(const float (&sums)[kSize / 8][4]) const {
+#pragma unroll
+    for (int n = 0; n < kSize / 8; ++n) {
+      at(n) = Piece{{sums[n][0], sums[n][1], sums[n][2], sums[n][3]}};
+    }
+  }
+};
+
+template <bool kDropout>
+__global__ void __launch_bounds__(kHopperThreads, 1)
+    attention_hopper_heads(AttentionShape shape, AttentionBackward<BFloat16> args,
+                           const float* deltas, DropoutFactors<BFloat16> dropout, float* partial,
+                           const __grid_constant__ HeadMaps maps) {
+  if constexpr (kHasWgmma) {
+    using Tile = HeadLayout::Tile;
+    using Scores = HeadLayout::Scores;
+    const HeadLayout shared;
+    auto& barriers = shared.barriers();
+    const int64_t b = blockIdx.x / shape.kv_heads, kv_head = blockIdx.x % shape.kv_heads;
+    const int64_t heads = shape.heads / shape.kv_heads;
+    const int64_t query_tiles = (shape.queries + kTile - 1) / kTile;
+    const VisibleKeys visible(shape, b);
+
+    if (threadIdx.x == 0) {
+      barriers.own.init(1);
+      barriers.pairs.init(kWarp + 1);
+      barriers_are_ready();
+    }
+    __syncthreads();
+
+    const int group = consumer();
+    if (group < 0) {
+      give_registers_back<40>();
+      if (threadIdx.x >= kWarp) return;
+      const bool copies = threadIdx.x == 0;
+      int own_turn = 0, turn = 0;
+      for (int64_t first = 0; first < shape.keys; first += kTile) {
+        const IndexRange tiles = query_tiles_of(shape, visible, first);
+        if (tiles.last == tiles.first) continue;
+        if (copies) {
+          barriers.own.wait_until_empty(own_turn);
+          TransferBarrier* const full = barriers.own.full + own_turn % TileRing::kPlaces;
+          arrive_expecting(full, 2 * Tile::kBytes);
+          Tile::copy_async(shared.keys_at(own_turn), maps.k, first, kv_head, b, full);
+          Tile::copy_async(shared.values_at(own_turn), maps.v, first, kv_head, b, full);
+        }
+        ++own_turn;
+        const int64_t to = visible.queries_of(first, first + kTile).last;
+        for (int64_t head = kv_head * heads; head < (kv_head + 1) * heads; ++head) {
+          for (int64_t tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
+            barriers.pairs.wait_until_empty(turn);
+            TransferBarrier* const full = barriers.pairs.full + turn % TileRing::kPlaces;
+            if (copies) {
+              arrive_expecting(full, 2 * Tile::kBytes);
+              Tile::copy_async(shared.queries_at(turn), maps.q, tile * kTile, head, b, full);
+              Tile::copy_async(shared.d_out_at(turn), maps.d_out, tile * kTile, head, b, full);
+            }
+            shared.statistics_at(turn).fill(shape, args.log_sum_exp, deltas, b, head, tile * kTile,
+                                            to);
+            arrive(full);
+          }
+        }
+      }
+    } else {
+      take_registers<232>();
+      const int warp_row = first_row_of_warp();
+      const float scale = static_cast<float>(shape.scale * kLog2E);
+      const auto d_scale = static_cast<float>(shape.scale);
+      const auto give = [&](const Rows<BFloat16>& y, const float(&sums)[kSize / 8][4], float factor,
+                            int64_t head, int64_t first, int64_t rows, Write write) {
+        const float factors[2] = {factor, factor};
+        MmaTile<kSize>::deliver_strip(sums, factors, at(y, b, first + warp_row, head, kSize),
+                                      y.row_stride, rows - first - warp_row, write);
+      };
+      GradientWeights<true, kPieces> weights;
+      uint32_t left[kPieces / 2][4], value_left[kPieces / 2][4];
+      int own_turn = 0, turn = 0;
+      IndexRange before = {0, 0}, seen = {query_tiles, 0};  // tiles of queries: see any key so far
+      for (int64_t first = 0; first < shape.keys; first += kTile) {
+        const IndexRange tiles = query_tiles_of(shape, visible, first);
+        const IndexRange after = query_tiles_of(shape, visible, first + kTile);
+        float dk[kSize / 8][4] = {}, dv[kSize / 8][4] = {};
+        if (tiles.last > tiles.first) {
+          seen.first = tiles.first < seen.first ? tiles.first : seen.first;
+          seen.last = tiles.last;
+          barriers.own.wait_until_full(own_turn);
+          const int64_t keys = visible.length() - first;
+          if (keys < kTile && visible.length() < shape.keys) {
+            clear_unseen_rows<Tile>(shared.keys_at(own_turn), static_cast<int>(keys));
+          }
+        }
+        for (int64_t h = 0; h < heads; ++h) {
+          const int64_t head = kv_head * heads + h;
+          for (int64_t tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
+            const int64_t first_t = tile * kTile, first_key = first + warp_row;
+            barriers.pairs.wait_until_full(turn);
+            hold(weights.p);
+            begin_products();
+            multiply_rows<Tile, Tile, kSize>(weights.p, shared.keys_at(own_turn),
+                                             group * kGroupRows, shared.queries_at(turn));
+            end_products();
+            hold(weights.ds);
+            begin_products();
+            multiply_rows<Tile, Tile, kSize>(weights.ds, shared.values_at(own_turn),
+                                             group * kGroupRows, shared.d_out_at(turn));
+            end_products();
+            wait_for_products<1>();
+            hold(weights.p);
+            const TileMask mask(shape, b, first_t, kTile, first_key, 16);
+            const auto& statistics = shared.statistics_at(turn);
+            weights.weigh(mask, scale, statistics.shift);
+            wait_for_products<0>();
+            hold(weights.ds);
+            const int64_t first_draw = weight_row(shape, b, head, first_t) * shape.keys + first_key;
+            weights.template differentiate<kDropout>(mask, dropout, first_draw, shape.keys,
+                                                     statistics.delta);
+            round_weights(weights.ds, left);
+            round_weights(weights.p, value_left);
+            store_scores(shared.scores_at(turn), left, warp_row);
+            publish_to_async();
+            hold(dv);
+            hold(dk);
+            hold(left);
+            hold(value_left);
+            begin_products();
+            add_weighted_rows<Tile>(dv, value_left, shared.d_out_at(turn));
+            add_weighted_rows<Tile>(dk, left, shared.queries_at(turn));
+            end_products();
+
+            const bool is_first = !before.has(tile), is_last = !after.has(tile);
+            const PartialSums sums{reinterpret_cast<PartialSums::Piece*>(partial) +
+                                   ((b * shape.heads + head) * query_tiles + tile) *
+                                       (kSize / 8 * kConsumerThreads)};
+            float dq[kSize / 8][4] = {};
+            if (!is_first) sums.load(dq);
+            // Both consumers have stored their dS; and each has read the last one but one.
+            sync_group(turn_barrier(0), kConsumerThreads);
+            hold(dq);
+            begin_products();
+#pragma unroll
+            for (int k = 0; k < kTile / 16; ++k) {
+              multiply<true, true>(
+                  dq, Scores::of_columns(shared.scores_at(turn) + group * Scores::kPanelBytes, k),
+                  Tile::of_columns(shared.keys_at(own_turn), k), true);
+            }
+            end_products();
+            wait_for_products<0>();
+            hold(dq);
+            hold(dk);
+            hold(dv);
+            hold(left);
+            hold(value_left);
+            barriers.pairs.release(turn);
+            if (is_last) {
+              give(args.dq, dq, d_scale, head, first_t, shape.queries, args.dq_write);
+            } else {
+              sums.store(dq);
+            }
+          }
+        }
+        give(args.dk, dk, d_scale, kv_head, first, shape.keys, args.dk_write);
+        give(args.dv, dv, 1, kv_head, first, shape.keys, args.dv_write);
+        if (tiles.last > tiles.first) barriers.own.release(own_turn++);
+        before = tiles;
+      }
+      // Queries that see no key.
+      for (int64_t tile = 0; tile < query_tiles; ++tile) {
+        if (seen.has(tile)) continue;
+        const float none[kSize / 8][4] = {};
+        for (int64_t h = 0; h < heads; ++h) {
+          give(args.dq, none, 0, kv_head * heads + h, tile * kTile, shape.queries, args.dq_write);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool fits_hopper_heads(const AttentionShape& shape, const AttentionBackward<BFloat16>& args) {
+  static const int64_t processors = cuda::internal::blocks_at_once(
+      reinterpret_cast<const void*>(attention_hopper_heads<false>), kHopperThreads);
+  return shape.head_size == kSize && args.dq.data != nullptr && args.dk.data != nullptr &&
+         args.dv.data != nullptr &&
+         shape.batch * shape.kv_heads >= cuda::hopper_heads_each() * processors;
+}
+
+void attention_backward_hopper_heads(const AttentionShape& shape,
+                                     const AttentionBackward<BFloat16>& args, const float* deltas) {
+  const auto of_queries = [&](const Rows<const BFloat16>& x) {
+    return map_of(shape, x, shape.queries, shape.heads, kTile);
+  };
+  const auto of_keys = [&](const Rows<const BFloat16>& x) {
+    return map_of(shape, x, shape.keys, shape.kv_heads, kTile);
+  };
+  const HeadMaps maps = {of_queries(args.q), of_keys(args.k), of_keys(args.v),
+                         of_queries(args.d_out)};
+  const int64_t query_tiles = (shape.queries + kTile - 1) / kTile;
+  DeviceScratch<float> partial(shape.batch * shape.heads * query_tiles * kTile * kSize);
+  const auto go = [&](auto* kernel) {
+    launch({.kernel = "attention_backward (heads, Hopper)",
+            .grid = static_cast<unsigned>(shape.batch * shape.kv_heads),
+            .block = kHopperThreads,
+            .shared_bytes = HeadLayout::kBytes},
+           kernel, shape, args, deltas, DropoutFactors<BFloat16>(shape.dropout), partial.data(),
+           maps);
+  };
+  shape.dropout.p > 0 ? go(attention_hopper_heads<true>) : go(attention_hopper_heads<false>);
+}
+
+}  // namespace tapestry
