@@ -49,16 +49,16 @@ struct GradientWeights {
   }
 
   /// Gradients of the dropped weights become those of the scores, and the weights are dropped.
-  /// first_draw: of the tile's first query and key.
+  /// first_draw: of the tile's first query and key. Without kDropout the three are not read.
   template <bool kDropout>
-  __device__ void differentiate(const TileMask& mask, const DropoutFactors<BFloat16>& dropout,
+  __device__ void differentiate(const TileMask& mask, const DropoutFactors<BFloat16>* dropout,
                                 int64_t first_draw, int64_t keys, const float* deltas) {
     if (!mask.all) hide(mask, ds, 0);
 #pragma unroll
     for (int n = 0; n < kPieces; ++n) {
       float factors[4] = {1, 1, 1, 1};
       if constexpr (kDropout) {
-        piece_factors<kOfKeys>(dropout, first_draw + 8 * n * (kOfKeys ? keys : 1), keys,
+        piece_factors<kOfKeys>(*dropout, first_draw + 8 * n * (kOfKeys ? keys : 1), keys,
                                keys % 4 == 0, factors);
       }
       const Pair delta = of_columns(deltas, n);

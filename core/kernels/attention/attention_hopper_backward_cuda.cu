@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         hold(weights.ds);
         const int64_t first_draw =
             (weight_row(shape, b, head, 0) + first_t) * shape.keys + first_key;
-        weights.template differentiate<kDropout>(mask, dropout, first_draw, shape.keys,
+        weights.template differentiate<kDropout>(mask, &dropout, first_draw, shape.keys,
                                                  kOfKeys ? statistics.delta : row_delta);
         round_weights(weights.ds, left);
         hold(sums);

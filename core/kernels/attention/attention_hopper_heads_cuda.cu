@@ -44,26 +44,38 @@ struct HeadLayout {
   }
 };
 
-/// The tiles of queries that see any of the 128 keys from `first` on; none beyond the last key.
-__device__ IndexRange query_tiles_of(const AttentionShape& shape, const VisibleKeys& visible,
-                                     int64_t first) {
-  if (first < 0 || first >= shape.keys) return {0, 0};
-  const int64_t last = first + kTile < shape.keys ? first + kTile : shape.keys;
-  const IndexRange queries = visible.queries_of(first, last);
+/// [first, last), in registers of 32 bits: those of 64 would be too many.
+struct TileRange {
+  int first, last;
+  __device__ bool empty() const { return last <= first; }
+};
+
+/// The tiles of queries that see any key of a tile; none if there is no such tile.
+__device__ TileRange query_tiles_of(const AttentionShape& shape, int b, int key_tile) {
+  const int64_t first = int64_t{key_tile} * kTile;
+  if (first >= shape.keys) return {0, 0};
+  const IndexRange queries = VisibleKeys(shape, b).queries_of(
+      first, first + kTile < shape.keys ? first + kTile : shape.keys);
   if (queries.last <= queries.first) return {0, 0};
-  return {queries.first / kTile, (queries.last + kTile - 1) / kTile};
+  return {static_cast<int>(queries.first / kTile),
+          static_cast<int>((queries.last + kTile - 1) / kTile)};
 }
 
-/// A consumer's 64 rows of dS to a tile, from its rows (keys) `warp_row` on: two numbers at a time.
+/// A warp's 16 rows of dS to a tile, from row `warp_row` (a key) on: two numbers at a time.
 __device__ void store_scores(unsigned char* tile, const uint32_t (&words)[kPieces / 2][4],
                              int warp_row) {
+  // A piece's eight rows, and the swizzle in them, are the lane's; only the chunk is not.
+  unsigned char* const row = tile + (warp_row + lane_group()) * 128 + lane_in_group() * 4;
+  const int permutation = lane_group() * 16;
 #pragma unroll
-  for (int k = 0; k < kPieces / 2; ++k) {
+  for (int chunk = 0; chunk < 8; ++chunk) {
+    unsigned char* const to = row + (permutation ^ chunk * 16);
 #pragma unroll
-    for (int word = 0; word < 4; ++word) {
-      const int row = warp_row + lane_group() + word % 2 * 8;
-      const int column = 16 * k + word / 2 * 8 + lane_in_group() * 2;
-      *reinterpret_cast<uint32_t*>(tile + HeadLayout::Scores::offset(row, column)) = words[k][word];
+    for (int i = 0; i < 4; ++i) {
+      const int panel = i / 2, below = i % 2;
+      const uint32_t word = words[4 * panel + chunk / 2][chunk % 2 * 2 + below];
+      *reinterpret_cast<uint32_t*>(to + panel * HeadLayout::Scores::kPanelBytes + below * 1024) =
+          word;
     }
   }
 }
@@ -76,12 +88,12 @@ struct PartialSums {
   __device__ Piece& at(int piece) const {
     return tile[piece * kConsumerThreads + static_cast<int>(threadIdx.x) - kWarpgroup];
   }
-  __device__ void load(float (&sums)[kSize / 8][4]) const {
+  __device__ void add_to(float (&sums)[kSize / 8][4]) const {
 #pragma unroll
     for (int n = 0; n < kSize / 8; ++n) {
       const Piece piece = at(n);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[n][e] = piece.v[e];
+      for (int e = 0; e < 4; ++e) sums[n][e] += piece.v[e];
     }
   }
   __device__ void store(const float (&sums)[kSize / 8][4]) const {
@@ -92,20 +104,21 @@ struct PartialSums {
   }
 };
 
-template <bool kDropout>
 __global__ void __launch_bounds__(kHopperThreads, 1)
     attention_hopper_heads(AttentionShape shape, AttentionBackward<BFloat16> args,
-                           const float* deltas, DropoutFactors<BFloat16> dropout, float* partial,
+                           const float* deltas, float* partial,
                            const __grid_constant__ HeadMaps maps) {
   if constexpr (kHasWgmma) {
     using Tile = HeadLayout::Tile;
     using Scores = HeadLayout::Scores;
     const HeadLayout shared;
     auto& barriers = shared.barriers();
-    const int64_t b = blockIdx.x / shape.kv_heads, kv_head = blockIdx.x % shape.kv_heads;
-    const int64_t heads = shape.heads / shape.kv_heads;
-    const int64_t query_tiles = (shape.queries + kTile - 1) / kTile;
-    const VisibleKeys visible(shape, b);
+    const int kv_heads = static_cast<int>(shape.kv_heads);
+    const int b = static_cast<int>(blockIdx.x) / kv_heads;
+    const int kv_head = static_cast<int>(blockIdx.x) % kv_heads;
+    const int heads = static_cast<int>(shape.heads) / kv_heads;
+    const int query_tiles = static_cast<int>((shape.queries + kTile - 1) / kTile);
+    const int key_tiles = static_cast<int>((shape.keys + kTile - 1) / kTile);
 
     if (threadIdx.x == 0) {
       barriers.own.init(1);
@@ -120,20 +133,19 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
       if (threadIdx.x >= kWarp) return;
       const bool copies = threadIdx.x == 0;
       int own_turn = 0, turn = 0;
-      for (int64_t first = 0; first < shape.keys; first += kTile) {
-        const IndexRange tiles = query_tiles_of(shape, visible, first);
-        if (tiles.last == tiles.first) continue;
+      for (int key_tile = 0; key_tile < key_tiles; ++key_tile) {
+        const TileRange tiles = query_tiles_of(shape, b, key_tile);
+        if (tiles.empty()) continue;
         if (copies) {
           barriers.own.wait_until_empty(own_turn);
           TransferBarrier* const full = barriers.own.full + own_turn % TileRing::kPlaces;
           arrive_expecting(full, 2 * Tile::kBytes);
-          Tile::copy_async(shared.keys_at(own_turn), maps.k, first, kv_head, b, full);
-          Tile::copy_async(shared.values_at(own_turn), maps.v, first, kv_head, b, full);
+          Tile::copy_async(shared.keys_at(own_turn), maps.k, key_tile * kTile, kv_head, b, full);
+          Tile::copy_async(shared.values_at(own_turn), maps.v, key_tile * kTile, kv_head, b, full);
         }
         ++own_turn;
-        const int64_t to = visible.queries_of(first, first + kTile).last;
-        for (int64_t head = kv_head * heads; head < (kv_head + 1) * heads; ++head) {
-          for (int64_t tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
+        for (int head = kv_head * heads; head < (kv_head + 1) * heads; ++head) {
+          for (int tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
             barriers.pairs.wait_until_empty(turn);
             TransferBarrier* const full = barriers.pairs.full + turn % TileRing::kPlaces;
             if (copies) {
@@ -142,18 +154,17 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
               Tile::copy_async(shared.d_out_at(turn), maps.d_out, tile * kTile, head, b, full);
             }
             shared.statistics_at(turn).fill(shape, args.log_sum_exp, deltas, b, head, tile * kTile,
-                                            to);
+                                            shape.queries);
             arrive(full);
           }
         }
       }
     } else {
       take_registers<232>();
-      const int warp_row = first_row_of_warp();
       const float scale = static_cast<float>(shape.scale * kLog2E);
-      const auto d_scale = static_cast<float>(shape.scale);
       const auto give = [&](const Rows<BFloat16>& y, const float(&sums)[kSize / 8][4], float factor,
                             int64_t head, int64_t first, int64_t rows, Write write) {
+        const int warp_row = first_row_of_warp();
         const float factors[2] = {factor, factor};
         MmaTile<kSize>::deliver_strip(sums, factors, at(y, b, first + warp_row, head, kSize),
                                       y.row_stride, rows - first - warp_row, write);
@@ -161,24 +172,24 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
       GradientWeights<true, kPieces> weights;
       uint32_t left[kPieces / 2][4], value_left[kPieces / 2][4];
       int own_turn = 0, turn = 0;
-      IndexRange before = {0, 0}, seen = {query_tiles, 0};  // tiles of queries: see any key so far
-      for (int64_t first = 0; first < shape.keys; first += kTile) {
-        const IndexRange tiles = query_tiles_of(shape, visible, first);
-        const IndexRange after = query_tiles_of(shape, visible, first + kTile);
+      // Of queries: the end of the tiles that have seen a key. Ranges never go back, so that those
+      // before it are in `partial`.
+      int seen = 0;
+      for (int key_tile = 0; key_tile < key_tiles; ++key_tile) {
+        const TileRange tiles = query_tiles_of(shape, b, key_tile);
+        const TileRange next = query_tiles_of(shape, b, key_tile + 1);
+        const int complete = next.empty() ? query_tiles : next.first;  // those before it
         float dk[kSize / 8][4] = {}, dv[kSize / 8][4] = {};
-        if (tiles.last > tiles.first) {
-          seen.first = tiles.first < seen.first ? tiles.first : seen.first;
-          seen.last = tiles.last;
+        if (!tiles.empty()) {
           barriers.own.wait_until_full(own_turn);
-          const int64_t keys = visible.length() - first;
-          if (keys < kTile && visible.length() < shape.keys) {
-            clear_unseen_rows<Tile>(shared.keys_at(own_turn), static_cast<int>(keys));
+          const int64_t length = VisibleKeys(shape, b).length(), first = key_tile * kTile;
+          if (length < first + kTile && length < shape.keys) {
+            clear_unseen_rows<Tile>(shared.keys_at(own_turn), static_cast<int>(length - first));
           }
         }
-        for (int64_t h = 0; h < heads; ++h) {
-          const int64_t head = kv_head * heads + h;
-          for (int64_t tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
-            const int64_t first_t = tile * kTile, first_key = first + warp_row;
+        for (int head = kv_head * heads; head < (kv_head + 1) * heads; ++head) {
+          for (int tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
+            const int first_t = tile * kTile, first_key = key_tile * kTile + first_row_of_warp();
             barriers.pairs.wait_until_full(turn);
             hold(weights.p);
             begin_products();
@@ -197,12 +208,10 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
             weights.weigh(mask, scale, statistics.shift);
             wait_for_products<0>();
             hold(weights.ds);
-            const int64_t first_draw = weight_row(shape, b, head, first_t) * shape.keys + first_key;
-            weights.template differentiate<kDropout>(mask, dropout, first_draw, shape.keys,
-                                                     statistics.delta);
+            weights.differentiate<false>(mask, nullptr, 0, shape.keys, statistics.delta);
             round_weights(weights.ds, left);
             round_weights(weights.p, value_left);
-            store_scores(shared.scores_at(turn), left, warp_row);
+            store_scores(shared.scores_at(turn), left, first_row_of_warp());
             publish_to_async();
             hold(dv);
             hold(dk);
@@ -213,12 +222,10 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
             add_weighted_rows<Tile>(dk, left, shared.queries_at(turn));
             end_products();
 
-            const bool is_first = !before.has(tile), is_last = !after.has(tile);
             const PartialSums sums{reinterpret_cast<PartialSums::Piece*>(partial) +
                                    ((b * shape.heads + head) * query_tiles + tile) *
                                        (kSize / 8 * kConsumerThreads)};
-            float dq[kSize / 8][4] = {};
-            if (!is_first) sums.load(dq);
+            float dq[kSize / 8][4];
             // Both consumers have stored their dS; and each has read the last one but one.
             sync_group(turn_barrier(0), kConsumerThreads);
             hold(dq);
@@ -227,7 +234,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
             for (int k = 0; k < kTile / 16; ++k) {
               multiply<true, true>(
                   dq, Scores::of_columns(shared.scores_at(turn) + group * Scores::kPanelBytes, k),
-                  Tile::of_columns(shared.keys_at(own_turn), k), true);
+                  Tile::of_columns(shared.keys_at(own_turn), k), k > 0);
             }
             end_products();
             wait_for_products<0>();
@@ -237,24 +244,31 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
             hold(left);
             hold(value_left);
             barriers.pairs.release(turn);
-            if (is_last) {
-              give(args.dq, dq, d_scale, head, first_t, shape.queries, args.dq_write);
+            // Not loaded earlier: the registers are full.
+            if (tile < seen) sums.add_to(dq);
+            if (tile < complete) {
+              give(args.dq, dq, static_cast<float>(shape.scale), head, first_t, shape.queries,
+                   args.dq_write);
             } else {
               sums.store(dq);
             }
           }
         }
-        give(args.dk, dk, d_scale, kv_head, first, shape.keys, args.dk_write);
-        give(args.dv, dv, 1, kv_head, first, shape.keys, args.dv_write);
-        if (tiles.last > tiles.first) barriers.own.release(own_turn++);
-        before = tiles;
+        give(args.dk, dk, static_cast<float>(shape.scale), kv_head, key_tile * kTile, shape.keys,
+             args.dk_write);
+        give(args.dv, dv, 1, kv_head, key_tile * kTile, shape.keys, args.dv_write);
+        if (!tiles.empty()) barriers.own.release(own_turn++);
+        seen = tiles.empty() ? seen : tiles.last;
       }
       // Queries that see no key.
-      for (int64_t tile = 0; tile < query_tiles; ++tile) {
-        if (seen.has(tile)) continue;
+      for (int tile = 0; tile < query_tiles; ++tile) {
+        const int64_t first = tile * kTile;
+        const int64_t last = first + kTile < shape.queries ? first + kTile : shape.queries;
+        const IndexRange keys = VisibleKeys(shape, b).of_queries(first, last);
+        if (keys.last > keys.first) continue;
         const float none[kSize / 8][4] = {};
-        for (int64_t h = 0; h < heads; ++h) {
-          give(args.dq, none, 0, kv_head * heads + h, tile * kTile, shape.queries, args.dq_write);
+        for (int head = kv_head * heads; head < (kv_head + 1) * heads; ++head) {
+          give(args.dq, none, 0, head, tile * kTile, shape.queries, args.dq_write);
         }
       }
     }
@@ -265,9 +279,10 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
 
 bool fits_hopper_heads(const AttentionShape& shape, const AttentionBackward<BFloat16>& args) {
   static const int64_t processors = cuda::internal::blocks_at_once(
-      reinterpret_cast<const void*>(attention_hopper_heads<false>), kHopperThreads);
-  return shape.head_size == kSize && args.dq.data != nullptr && args.dk.data != nullptr &&
-         args.dv.data != nullptr &&
+      reinterpret_cast<const void*>(attention_hopper_heads), kHopperThreads);
+  // With dropout its registers do not suffice.
+  return shape.head_size == kSize && shape.dropout.p == 0 && args.dq.data != nullptr &&
+         args.dk.data != nullptr && args.dv.data != nullptr &&
          shape.batch * shape.kv_heads >= cuda::hopper_heads_each() * processors;
 }
 
@@ -283,15 +298,11 @@ void attention_backward_hopper_heads(const AttentionShape& shape,
                          of_queries(args.d_out)};
   const int64_t query_tiles = (shape.queries + kTile - 1) / kTile;
   DeviceScratch<float> partial(shape.batch * shape.heads * query_tiles * kTile * kSize);
-  const auto go = [&](auto* kernel) {
-    launch({.kernel = "attention_backward (heads, Hopper)",
-            .grid = static_cast<unsigned>(shape.batch * shape.kv_heads),
-            .block = kHopperThreads,
-            .shared_bytes = HeadLayout::kBytes},
-           kernel, shape, args, deltas, DropoutFactors<BFloat16>(shape.dropout), partial.data(),
-           maps);
-  };
-  shape.dropout.p > 0 ? go(attention_hopper_heads<true>) : go(attention_hopper_heads<false>);
+  launch({.kernel = "attention_backward (heads, Hopper)",
+          .grid = static_cast<unsigned>(shape.batch * shape.kv_heads),
+          .block = kHopperThreads,
+          .shared_bytes = HeadLayout::kBytes},
+         attention_hopper_heads, shape, args, deltas, partial.data(), maps);
 }
 
 }  // namespace tapestry
