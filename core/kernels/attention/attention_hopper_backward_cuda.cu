@@ -19,7 +19,7 @@ struct GradientLayout {
   static constexpr int kPassing = kSize == 64 && !kOfKeys ? 128 : 64;
   // Whether a turn's sums are added under the next turn's scores: the weights of both turns and the
   // sums have to fit.
-  static constexpr bool kOverlaps = kSize == 64 || !kOfKeys;
+  static constexpr bool overlaps() { return kSize == 64 || !kOfKeys; }
   using Own = PanelTile<kOwnRows, kSize>;
   using Passing = PanelTile<kPassing, kSize>;
 
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
           hold(value_sums);
           hold(value_left);
         }
-        if (Layout::kOverlaps && turn > 0) barriers.pairs.release(turn - 1);
+        if (Layout::overlaps() && turn > 0) barriers.pairs.release(turn - 1);
 
         const int64_t first_t = kOfKeys ? other : first_own;
         const int64_t first_key = kOfKeys ? first_own : other;
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         }
         add_weighted_rows<Passing>(sums, left, shared.rows_at(turn));
         end_products();
-        if constexpr (!Layout::kOverlaps) {
+        if constexpr (!Layout::overlaps()) {
           wait_for_products<0>();
           barriers.pairs.release(turn);
         }
