@@ -260,6 +260,18 @@ void end_of_thread() {
   if (!threads[thread()].running.empty()) refuse("a thread ended before its products");
 }
 
+unsigned late_warpgroups() {
+  static int turns_to_miss[8];
+  if (transfers.empty()) return 0;
+  unsigned late = 0;
+  for (int i = 0; i < 8; ++i) {
+    int& turns = turns_to_miss[i];
+    turns = turns > 0 ? turns - 1 : draw_below(16) == 0 ? static_cast<int>(draw_below(50)) : 0;
+    if (turns > 0) late |= 1u << i;
+  }
+  return late;
+}
+
 bool deliver_one() {
   if (copies.empty()) return false;
   const auto which = copies.begin() + static_cast<std::ptrdiff_t>(draw_below(copies.size()));

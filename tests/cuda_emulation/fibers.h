@@ -16,6 +16,9 @@ void group_barrier(int number, int members, bool waits);
 void start_async();
 void finish_async();
 void end_of_thread();
+/// A bit for each warpgroup that has no turn this time, so that the warpgroups of a block do not
+/// keep step where nothing makes them.
+unsigned late_warpgroups();
 /// Between any two threads' turns: may deliver a copy. Delivers one if there is one.
 void deliver_perhaps();
 bool deliver_one();
