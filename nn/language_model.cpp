@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/shapes_only.h"
+
 namespace tapestry {
 namespace {
 
@@ -12,6 +14,11 @@ struct Places {
 };
 
 Places places_with_target(const Tensor& targets, int32_t no_target, Device device) {
+  if (!ShapesOnly::has_memory(targets.bytes())) {  // as if all had one
+    const int64_t count = targets.numel();
+    return {Tensor::empty({1, count}, DType::kInt32, device),
+            Tensor::empty({count}, DType::kInt32)};
+  }
   std::vector<int32_t> rows, wanted;
   const auto ids = targets.to_vector<int32_t>();
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <tuple>
 
+#include "core/shapes_only.h"
+
 namespace tapestry {
 namespace {
 
@@ -12,10 +14,11 @@ namespace {
 constexpr double kPaddingLogit = -1e4;
 
 // (B, T): 1 behind the length of a row.
-Tensor padding_mask(const std::vector<int32_t>& lengths, int64_t width) {
-  Tensor mask = Tensor::empty({static_cast<int64_t>(lengths.size()), width}, DType::kInt32);
+Tensor padding_mask(const Tensor& lengths, int64_t width) {
+  Tensor mask = Tensor::empty({lengths.numel(), width}, DType::kInt32);
+  if (!ShapesOnly::has_memory(mask.bytes())) return mask;
   int32_t* at = mask.data<int32_t>();
-  for (const int32_t length : lengths) {
+  for (const int32_t length : lengths.to_vector<int32_t>()) {
     for (int64_t t = 0; t < width; ++t) *at++ = t >= length ? 1 : 0;
   }
   return mask;
@@ -24,9 +27,12 @@ Tensor padding_mask(const std::vector<int32_t>& lengths, int64_t width) {
 // What smoothing e adds to the loss of a row with n tokens, label c and logits z:
 //   (1 - e) (lse - z_c) + e (lse - mean(z)) = (lse - z_c) + e (z_c - mean(z)).
 // Returns the factors of z in the second term, summed over rows and divided by the normalizer.
-Tensor smoothing_factors(const Shape& shape, const std::vector<int32_t>& lengths,
-                         const std::vector<int32_t>& labels, double factor) {
+Tensor smoothing_factors(const Shape& shape, const Tensor& length_of_rows,
+                         const Tensor& label_of_rows, double factor) {
   Tensor factors = Tensor::full(shape, 0, DType::kFloat64);
+  if (!ShapesOnly::has_memory(factors.bytes())) return factors;
+  const auto lengths = length_of_rows.to_vector<int32_t>(),
+             labels = label_of_rows.to_vector<int32_t>();
   double* at = factors.data<double>();
   const int64_t width = shape[2];
   for (size_t row = 0; row < labels.size(); ++row, at += width) {
@@ -49,7 +55,7 @@ Var SpanExtractor::operator()(const Tensor& ids, const Tensor& lengths,
                               const Tensor& segments) const {
   const Device device = ids.device();
   const Var logits = permute(head(trunk(ids, lengths.to(device), segments)), {2, 0, 1});
-  const Tensor mask = padding_mask(lengths.to_vector<int32_t>(), ids.shape()[1]);
+  const Tensor mask = padding_mask(lengths, ids.shape()[1]);
   return masked_fill(logits, mask.to(device), kPaddingLogit);
 }
 
@@ -61,9 +67,8 @@ CrossEntropy SpanExtractor::loss(const Tensor& ids, const Tensor& lengths, const
   if (plain.normalizer <= 0) plain.normalizer = static_cast<double>(labels.numel());
   CrossEntropy result = cross_entropy(logits, labels, plain);
   if (options.label_smoothing == 0) return result;
-  const Tensor factors =
-      smoothing_factors(logits.shape(), lengths.to_vector<int32_t>(), labels.to_vector<int32_t>(),
-                        options.label_smoothing / plain.normalizer);
+  const Tensor factors = smoothing_factors(logits.shape(), lengths, labels,
+                                           options.label_smoothing / plain.normalizer);
   const Var more = sum(logits * Var(factors.to(logits.dtype()).to(ids.device())));
   result.loss = result.loss + more;
   const Var summed = affine(more.value().to(DType::kFloat64), plain.normalizer, 0);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/shapes_only.h"
+
 namespace tapestry {
 namespace {
 
@@ -10,7 +12,10 @@ Tensor ids(int64_t rows, int64_t length, Device device) {
   return Tensor::zeros({rows, length}, DType::kInt32).to(device);
 }
 
+// Large batches have no values: a batch may be larger than the memory of the host.
 Tensor lengths(int64_t rows, int64_t length, Device device) {
+  if (!ShapesOnly::has_memory(rows * size_of(DType::kInt32)))
+    return ids(rows, 1, device).reshape({rows});
   const std::vector<int32_t> values(static_cast<size_t>(rows), static_cast<int32_t>(length));
   return Tensor::from(values, {rows}).to(device);
 }
@@ -18,6 +23,8 @@ Tensor lengths(int64_t rows, int64_t length, Device device) {
 // Of a masked model only some places have a target, and only those reach the classifier. On the
 // host, as the loss reads them.
 Tensor targets(const BatchSizes& batch, double share) {
+  const int64_t bytes = batch.rows * batch.target * size_of(DType::kInt32);
+  if (share == 1 || !ShapesOnly::has_memory(bytes)) return ids(batch.rows, batch.target, Device{});
   std::vector<int32_t> values(static_cast<size_t>(batch.rows * batch.target), kNoTarget);
   const double count = std::ceil(share * static_cast<double>(values.size()));
   std::fill_n(values.begin(), static_cast<int64_t>(count), 0);

@@ -1,16 +1,19 @@
 #include <algorithm>
 
 #include "core/kernels/convert.h"
+#include "core/shapes_only.h"
 
 namespace tapestry::kernels {
 
 template <class T>
 void fill(Cpu, T value, T* y, int64_t n) {
+  if (!ShapesOnly::has_memory(n * static_cast<int64_t>(sizeof(T)))) return;
   std::fill_n(y, n, value);
 }
 
 template <class From, class To>
 void convert(Cpu, const From* x, To* y, int64_t n) {
+  if (!ShapesOnly::has_memory(n * static_cast<int64_t>(sizeof(To)))) return;
   for (int64_t i = 0; i < n; ++i) y[i] = element_cast<To>(x[i]);
 }
 

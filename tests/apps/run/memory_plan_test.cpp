@@ -2,6 +2,7 @@
 #include "apps/run/memory_plan.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/stand_ins.h"
@@ -150,7 +151,7 @@ TEST_F(MemoryPlanTest, AShortageThatIsOnlyEstimatedIsAWarning) {
 
 // Batches whose ids alone are more than a dry run has memory for.
 TEST_F(MemoryPlanTest, PlansBatchesOfAMillionTokens) {
-  for (const char* task : {"classification", "translation"}) {
+  for (const char* task : {"classification", "translation", "questions"}) {
     Config config = config_of(task, {"training.batch_type=sentences", "training.batch_size=16384",
                                      "data.max_length=64", "model.max_position_embeddings=64"});
     const TokenizerPair tokenizers = stand_ins(config, no_note);
@@ -159,6 +160,22 @@ TEST_F(MemoryPlanTest, PlansBatchesOfAMillionTokens) {
     EXPECT_GT(plan->activations, int64_t{16384} * 64 * 4) << task;
     const std::optional<MemoryShortage> shortage = memory_shortage(config, tokenizers);
     EXPECT_FALSE(shortage && shortage->certain) << task;
+  }
+}
+
+// A batch of 2^31 tokens, whose ids alone are more than this machine may have.
+TEST_F(MemoryPlanTest, TakesNoMemoryForTheLargestBatch) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  for (const char* task : {"translation", "clm", "mlm", "prompts", "classification", "questions"}) {
+    const std::string line =
+        concat("cd '", folder_.path("."), "' && '", tapestry_binary(), "' plan ", task,
+               ".yaml training.batch_size=2147483647 threads=1 >out 2>err");
+    rusage before{}, after{};
+    getrusage(RUSAGE_CHILDREN, &before);
+    EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 5) << task;
+    getrusage(RUSAGE_CHILDREN, &after);
+    EXPECT_LE(1024 * after.ru_maxrss, std::max<int64_t>(kMost, 1024 * before.ru_maxrss)) << task;
+    EXPECT_THAT(read_file(folder_.path("err")), HasSubstr("[plan] the training needs ")) << task;
   }
 }
 
