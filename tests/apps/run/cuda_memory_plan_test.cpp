@@ -61,6 +61,20 @@ TEST_F(CudaMemoryPlanTest, KnowsTheActivationsToTheByte) {
   }
 }
 
+// Which asks the GPU what it can do, and gets its answer.
+TEST_F(CudaMemoryPlanTest, PlansHopperAttention) {
+  const std::string line =
+      concat("cd '", folder_.path("."), "' && TAPESTRY_HOPPER_ATTENTION=1 '", tapestry_binary(),
+             "' plan clm.yaml device=cuda dtype=bfloat16 model.hidden_size=64 "
+             "model.num_attention_heads=1 >out 2>err");
+  const int code = WEXITSTATUS(std::system(line.c_str()));
+  const std::string messages = read_file(folder_.path("err"));
+  if (code != 0) {  // a build or a GPU without
+    EXPECT_THAT(messages, HasSubstr("[TAPESTRY_HOPPER_ATTENTION] these kernels need"));
+    EXPECT_FALSE(std::string(build_info().devices).ends_with("emulated CUDA")) << messages;
+  }
+}
+
 // Batches of blocks and of images are all of one size.
 TEST_F(CudaMemoryPlanTest, KnowsThePeakOfATraining) {
   constexpr double kShare = 0.05;
