@@ -30,10 +30,8 @@ constexpr const char* name_of(Bfloat16Kernel kernel) {
   return nullptr;
 }
 
-/// Whether it multiplies tiles.
-constexpr bool has_tiles(Bfloat16Kernel kernel) {
-  return kernel == Bfloat16Kernel::kAmx || kernel == Bfloat16Kernel::kAmxEmulated;
-}
+/// Whether it multiplies operands that are packed in tiles (kernels/cpu/tile_operand.h).
+constexpr bool has_tiles(Bfloat16Kernel kernel) { return kernel != Bfloat16Kernel::kWidened; }
 
 /// By a table of processors, not by timing: two runs on one machine must choose alike.
 /// `tiles_allowed`: the system lets this process use tiles. Intel's processors issue VDPBF16PS at

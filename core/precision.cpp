@@ -5,7 +5,7 @@
 namespace tapestry {
 
 std::string why_no_bf16x3(Bfloat16Kernel kernel) {
-  if (has_tiles(kernel)) return "";
+  if (kernel == Bfloat16Kernel::kAmx || kernel == Bfloat16Kernel::kAmxEmulated) return "";
   const std::string has =
       concat("needs a processor with AMX; this one multiplies bfloat16 on ", name_of(kernel));
   return kernel == Bfloat16Kernel::kAvx512

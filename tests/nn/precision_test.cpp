@@ -92,7 +92,7 @@ template <class Model>
 class Bf16x3OnTiles : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_tiles(bfloat16_kernel())) {
+    if (!why_no_bf16x3(bfloat16_kernel()).empty()) {
       GTEST_SKIP() << "this processor has no AMX-BF16; nn.EmulatedTiles runs it anywhere";
     }
   }
@@ -118,7 +118,7 @@ TEST(Precision, Bf16x3NeedsTiles) {
             "needs a processor with AMX; this one multiplies bfloat16 on avx512_bf16, where three "
             "products take longer than one of float32.");
   const auto make = [] { ParamStore(1, DType::kFloat32, {}, Precision::kBf16x3); };
-  if (has_tiles(bfloat16_kernel())) {
+  if (why_no_bf16x3(bfloat16_kernel()).empty()) {
     EXPECT_NO_THROW(make());
   } else {
     EXPECT_THROW(make(), Error);

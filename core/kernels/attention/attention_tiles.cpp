@@ -19,12 +19,6 @@ void pack(std::optional<TileOperand>& operand, Side side, int64_t length, int64_
   operand->pack(rows);
 }
 
-// Whole blocks: the padding of an operand is zeros.
-TileView whole(TileView view) {
-  view.length = (view.length + kTileBlock - 1) / kTileBlock * kTileBlock;
-  return view;
-}
-
 }  // namespace
 
 AttentionTileProducts::AttentionTileProducts(int64_t size, int64_t value_size, int64_t most_keys)
@@ -47,20 +41,22 @@ void AttentionTileProducts::scores(HeadRows q, int64_t count, int64_t keys, floa
                                    int64_t stride) const {
   TileOperand queries(Side::kLeft, count, size_, left_memory_);
   queries.pack(q.along_k());
-  session_.multiply({.a = whole(queries.view()),
-                     .b = whole(k_->view({0, keys}, {0, size_})),
+  session_.multiply({.a = queries.view(),
+                     .b = k_->view({0, keys}, {0, size_}),
                      .c = scores,
-                     .ldc = stride});
+                     .ldc = stride,
+                     .has_room = true});
 }
 
 void AttentionTileProducts::add_values(HeadRows weights, int64_t count, Range keys, float* out,
                                        int64_t stride, bool add) const {
   TileOperand left(Side::kLeft, count, keys.size(), left_memory_);
   left.pack(weights.along_k());
-  session_.multiply({.a = whole(left.view()),
-                     .b = whole(v_->view({0, value_size_}, keys)),
+  session_.multiply({.a = left.view(),
+                     .b = v_->view({0, value_size_}, keys),
                      .c = out,
                      .ldc = stride,
+                     .has_room = true,
                      .add = add});
 }
 
@@ -99,15 +95,17 @@ void AttentionBackwardTileProducts::load_queries(HeadRows q, HeadRows d_out, int
 
 void AttentionBackwardTileProducts::weights(int64_t query, int64_t keys, float* scores,
                                             float* d_weights, int64_t stride) const {
-  const Range strip{query, query + kTileBlock};
+  const Range strip{query, std::min(query + kTileBlock, queries_)};
   session_.multiply({.a = q_for_scores_->view(strip, {0, size_}),
-                     .b = whole(k_for_scores_->view({0, keys}, {0, size_})),
+                     .b = k_for_scores_->view({0, keys}, {0, size_}),
                      .c = scores,
-                     .ldc = stride});
+                     .ldc = stride,
+                     .has_room = true});
   session_.multiply({.a = d_out_for_weights_->view(strip, {0, value_size_}),
-                     .b = whole(v_for_weights_->view({0, keys}, {0, value_size_})),
+                     .b = v_for_weights_->view({0, keys}, {0, value_size_}),
                      .c = d_weights,
-                     .ldc = stride});
+                     .ldc = stride,
+                     .has_room = true});
 }
 
 void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows d_scores,
@@ -116,18 +114,20 @@ void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows
   TileOperand left(Side::kLeft, keys.size(), queries_, left_memory_);
   if (dv != nullptr) {
     left.pack(weights.across_k().from(keys.begin, 0));
-    session_.multiply({.a = whole(left.view()),
-                       .b = whole(d_out_for_dv_->view()),
+    session_.multiply({.a = left.view(),
+                       .b = d_out_for_dv_->view(),
                        .c = dv + keys.begin * dv_stride,
                        .ldc = dv_stride,
+                     .has_room = true,
                        .add = true});
   }
   if (dk != nullptr) {
     left.pack(d_scores.across_k().from(keys.begin, 0));
-    session_.multiply({.a = whole(left.view()),
-                       .b = whole(q_for_dk_->view()),
+    session_.multiply({.a = left.view(),
+                       .b = q_for_dk_->view(),
                        .c = dk + keys.begin * dk_stride,
                        .ldc = dk_stride,
+                     .has_room = true,
                        .add = true});
   }
 }
@@ -136,10 +136,11 @@ void AttentionBackwardTileProducts::query_gradients(HeadRows d_scores, int64_t c
                                                     float* dq, int64_t stride, bool add) const {
   TileOperand left(Side::kLeft, count, keys.size(), left_memory_);
   left.pack(d_scores.along_k());
-  session_.multiply({.a = whole(left.view()),
-                     .b = whole(k_for_dq_->view({0, size_}, keys)),
+  session_.multiply({.a = left.view(),
+                     .b = k_for_dq_->view({0, size_}, keys),
                      .c = dq,
                      .ldc = stride,
+                     .has_room = true,
                      .add = add});
 }
 

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/blas_cpu.h"
-#include "core/kernels/cpu/packed_bf16.h"
 #include "core/kernels/cpu/tile_product.h"
 #include "core/scratch.h"
 
@@ -68,15 +67,7 @@ void rounded_product(const RoundedProduct& p, Bfloat16Kernel kernel) {
     for (int64_t i = 0; i < p.m && !p.add; ++i) std::fill_n(p.c + i * p.ldc, p.n, 0.0F);
     return;
   }
-  switch (kernel) {
-    case Bfloat16Kernel::kAmx:
-    case Bfloat16Kernel::kAmxEmulated:
-      return product_on_tiles(p, kernel);
-    case Bfloat16Kernel::kAvx512:
-      return packed_bf16_product(p);
-    case Bfloat16Kernel::kWidened:
-      return product_of_copies(p);
-  }
+  (has_tiles(kernel) ? product_on_tiles(p, kernel) : product_of_copies(p));
 }
 
 }  // namespace tapestry::kernels

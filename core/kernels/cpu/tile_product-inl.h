@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/kernels/cpu/tile_product.h"
+#include "core/kernels/cpu/tile_units.h"
 #include "core/scratch.h"
 
 namespace tapestry::kernels {
@@ -59,19 +61,9 @@ inline void add_split_tile(const BFloat16* a, int64_t a_strip, const BFloat16* b
   Unit::template multiply<3, 5, 7>();
 }
 
-/// Two strips of A and two of B, both of one form.
-struct TileBlock {
-  const BFloat16* a;
-  int64_t a_strip;  ///< elements between the strips
-  const BFloat16* b;
-  int64_t b_strip;
-  int64_t tiles;
-  TileForm form;
-};
-
-/// c (32, 32) (=|+=) the product of a block.
+/// multiply_block() of a unit with registers.
 template <class Unit>
-inline void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add) {
+inline void multiply_in_registers(const TileBlock& block, float* c, int64_t ldc, bool add) {
   const int64_t stride = ldc * static_cast<int64_t>(sizeof(float));
   float* const below = c + kTileStrip * ldc;
   if (add) {
@@ -107,17 +99,25 @@ inline void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool a
   Unit::template store<3>(below + kTileStrip, stride);
 }
 
-/// The same for the first `rows` and `cols` of the block.
 template <class Unit>
-inline void multiply_edge(const TileBlock& block, float* c, int64_t ldc, bool add, int64_t rows,
-                          int64_t cols) {
+inline void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add) {
+  if constexpr (std::is_same_v<Unit, PairProducts>) {
+    PairProducts::multiply_block(block, c, ldc, add);
+  } else {
+    multiply_in_registers<Unit>(block, c, ldc, add);
+  }
+}
+
+/// The same where C has no room but for what is wanted.
+template <class Unit>
+inline void multiply_edge(const TileBlock& block, float* c, int64_t ldc, bool add) {
   alignas(64) float sums[kTileBlock * kTileBlock] = {};
-  const auto bytes = static_cast<size_t>(cols) * sizeof(float);
+  const auto bytes = static_cast<size_t>(block.cols) * sizeof(float);
   if (add) {
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(sums + r * kTileBlock, c + r * ldc, bytes);
+    for (int64_t r = 0; r < block.rows; ++r) std::memcpy(sums + r * kTileBlock, c + r * ldc, bytes);
   }
   multiply_block<Unit>(block, sums, kTileBlock, add);
-  for (int64_t r = 0; r < rows; ++r) std::memcpy(c + r * ldc, sums + r * kTileBlock, bytes);
+  for (int64_t r = 0; r < block.rows; ++r) std::memcpy(c + r * ldc, sums + r * kTileBlock, bytes);
 }
 
 template <class Unit>
@@ -153,13 +153,13 @@ void multiply_piece(const TileProduct& p, Range rows, Range cols) {
       const BFloat16* const a = p.a.tile(i / kTileStrip, t);
       for (int64_t j = cols.begin; j < cols.end; j += kTileBlock) {
         const int64_t width = std::min(kTileBlock, cols.end - j);
-        const TileBlock block{
-            a, p.a.strip_stride, p.b.tile(j / kTileStrip, t), p.b.strip_stride, tiles, form};
+        const TileBlock block{a,   p.a.strip_stride, p.b.tile(j / kTileStrip, t), p.b.strip_stride,
+                              tiles, form,           height,                      width};
         float* const c = p.c + i * p.ldc + j;
-        if (height == kTileBlock && width == kTileBlock) {
+        if (p.has_room || (height == kTileBlock && width == kTileBlock)) {
           multiply_block<Unit>(block, c, p.ldc, add);
         } else {
-          multiply_edge<Unit>(block, c, p.ldc, add, height, width);
+          multiply_edge<Unit>(block, c, p.ldc, add);
         }
       }
     }

@@ -1,5 +1,6 @@
 #include "core/kernels/cpu/tile_product.h"
 
+#include "core/error.h"
 #include "core/kernels/cpu/tile_product-inl.h"
 #include "core/kernels/cpu/tile_units.h"
 #include "core/parallel.h"
@@ -7,27 +8,35 @@
 namespace tapestry::kernels {
 namespace {
 
-void run_piece(bool emulated, const TileProduct& p, Range rows, Range cols) {
-  (emulated ? multiply_piece<EmulatedTiles> : multiply_piece<AmxTiles>)(p, rows, cols);
+void run_piece(Bfloat16Kernel kernel, const TileProduct& p, Range rows, Range cols) {
+  switch (kernel) {
+    case Bfloat16Kernel::kAmx:
+      return multiply_piece<AmxTiles>(p, rows, cols);
+    case Bfloat16Kernel::kAvx512:
+      return multiply_piece<PairProducts>(p, rows, cols);
+    case Bfloat16Kernel::kAmxEmulated:
+      return multiply_piece<EmulatedTiles>(p, rows, cols);
+    case Bfloat16Kernel::kWidened:
+      fail(ErrorKind::kRuntime, "[tile_product] ", name_of(kernel), " does not multiply tiles.");
+  }
 }
 
 }  // namespace
 
-TileSession::TileSession(Bfloat16Kernel kernel)
-    : emulated_(kernel == Bfloat16Kernel::kAmxEmulated) {
-  if (!emulated_) AmxTiles::open();
+TileSession::TileSession(Bfloat16Kernel kernel) : kernel_(kernel) {
+  if (kernel_ == Bfloat16Kernel::kAmx) AmxTiles::open();
 }
 TileSession::~TileSession() {
-  if (!emulated_) AmxTiles::close();
+  if (kernel_ == Bfloat16Kernel::kAmx) AmxTiles::close();
 }
 
 void TileSession::multiply(const TileProduct& p) const {
   const Cut cols{p.b.length, tile_piece_columns(p.a.stored_depth())};
-  for (int64_t j = 0; j < cols.count(); ++j) run_piece(emulated_, p, {0, p.a.length}, cols[j]);
+  for (int64_t j = 0; j < cols.count(); ++j) run_piece(kernel_, p, {0, p.a.length}, cols[j]);
 }
 
 void TileSession::multiply(const TileProduct& p, Range rows, Range cols) const {
-  run_piece(emulated_, p, rows, cols);
+  run_piece(kernel_, p, rows, cols);
 }
 
 void multiply_tiles(const std::vector<TileProduct>& products) {

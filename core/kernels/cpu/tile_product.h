@@ -16,14 +16,17 @@ struct TileProduct {
   TileView b;          ///< right, n columns, the same k and form
   float* c = nullptr;  ///< (m, n), ldc between rows
   int64_t ldc = 0;
+  /// C has room for whole blocks: its rows and columns are rounded up to kTileBlock, and what lies
+  /// beyond m and n may be written.
+  bool has_room = false;
   bool add = false;
   /// If not empty, receives the sums of pieces of C in place of `c`, on the thread that has them in
   /// its cache; `stride` lies between their rows.
   std::function<void(Range rows, Range cols, const float* sums, int64_t stride)> take = {};
 };
 
-/// While it lives, the thread that made it may multiply tiles. Loads the configuration, which other
-/// code of the thread may have changed.
+/// While it lives, the thread that made it may multiply tiles on `kernel`, for which has_tiles().
+/// Loads the configuration of AMX, which other code of the thread may have changed.
 class TileSession {
  public:
   explicit TileSession(Bfloat16Kernel kernel = bfloat16_kernel());
@@ -37,7 +40,7 @@ class TileSession {
   void multiply(const TileProduct& product, Range rows, Range cols) const;
 
  private:
-  bool emulated_;
+  Bfloat16Kernel kernel_;
 };
 
 /// Runs products that do not depend on each other, as one job. These need

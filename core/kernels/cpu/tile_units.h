@@ -1,5 +1,8 @@
-// What multiplies tiles: eight registers of 16 rows of 64 bytes. A unit has
-//   open(), close(): tiles may be used between them, on this thread
+// What multiplies tiles. A unit has
+//   open(), close(): it may be used between them, on this thread
+//   multiply_block(block, c, ldc, add): c (32, 32) (=|+=) the product of the block, of which only
+//     block.rows and block.cols are wanted: the others may stay as they are
+// Those with registers, eight of 16 rows of 64 bytes, have it in tile_product-inl.h, from
 //   prefetch(memory): a line that will be written
 //   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
 //   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
@@ -12,7 +15,20 @@
 #include <cstring>
 #include <limits>
 
+#include "core/kernels/cpu/tile_operand.h"
+
 namespace tapestry::kernels {
+
+/// Two strips of A and two of B, all of one form.
+struct TileBlock {
+  const BFloat16* a;
+  int64_t a_strip;  ///< elements between the strips
+  const BFloat16* b;
+  int64_t b_strip;
+  int64_t tiles;
+  TileForm form;
+  int64_t rows = kTileBlock, cols = kTileBlock;  ///< wanted, at least one of each
+};
 
 /// Palette 1: eight tiles of 16 rows of 64 bytes.
 struct alignas(64) TileConfig {
@@ -116,6 +132,15 @@ class EmulatedTiles {
                 sizeof(bits));
     return flushed(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
   }
+};
+
+/// VDPBF16PS: multiplies tiles where they lie, and keeps sums in the registers of AVX-512. Use it
+/// only on processors with AVX512-BF16.
+class PairProducts {
+ public:
+  static void open() {}
+  static void close() {}
+  static void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add);
 };
 
 }  // namespace tapestry::kernels

@@ -10,7 +10,7 @@ class AttentionOnTilesTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!kernels::bfloat16_runs_on_tiles()) {
-      GTEST_SKIP() << "this processor has no AMX-BF16; core.EmulatedTiles runs it anywhere";
+      GTEST_SKIP() << "this processor multiplies no tiles; core.EmulatedTiles runs it anywhere";
     }
   }
 };

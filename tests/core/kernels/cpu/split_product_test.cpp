@@ -55,6 +55,7 @@ constexpr double kMostError = 1.1 * 0x1p-15;
 constexpr int64_t kBeside = 5;  // elements of C that are not of the product, in each row
 
 // By the emulated unit, in the pieces of so many threads.
+template <class Unit = EmulatedTiles>
 Values<float> multiply(const Operand& a, const Operand& b, bool add, int64_t threads = 1) {
   const int64_t m = a.packed.length(), n = b.packed.length(), ldc = n + kBeside;
   Values<float> c = normal_values(m * ldc, 3);
@@ -63,7 +64,7 @@ Values<float> multiply(const Operand& a, const Operand& b, bool add, int64_t thr
   const TilePieces pieces(m, n, product.a.stored_depth(), threads);
   for (int64_t i = 0; i < pieces.count(); ++i) {
     const auto [rows, cols] = pieces[i];
-    multiply_piece<EmulatedTiles>(product, rows, cols);
+    multiply_piece<Unit>(product, rows, cols);
   }
   return c;
 }
@@ -101,14 +102,15 @@ TEST(SplitProduct, HasSixteenBits) {
 constexpr Sizes kSizes[] = {{1, 1, 1},    {16, 16, 32}, {17, 15, 33}, {32, 32, 64},  {33, 70, 31},
                             {5, 600, 40}, {70, 3, 96},  {64, 96, 65}, {31, 33, 600}, {20, 40, 0}};
 
-TEST(SplitProduct, EqualsThreeLoops) {
+template <class Unit>
+void expect_three_loops() {
   for (const Sizes& s : kSizes) {
     for (const int way : {0, 1, 2, 3}) {
       for (const bool add : {false, true}) {
         SCOPED_TRACE(concat(s.m, 'x', s.n, 'x', s.k, " way ", way, add ? ", added" : ""));
         const Operand a(Side::kLeft, s.m, s.k, way % 2 == 0, 1);
         const Operand b(Side::kRight, s.n, s.k, way / 2 == 0, 2);
-        const Values<float> c = multiply(a, b, add);
+        const Values<float> c = multiply<Unit>(a, b, add);
         const Values<float> before = normal_values(s.m * (s.n + kBeside), 3);
         for (int64_t i = 0; i < s.m; ++i) {
           for (int64_t j = 0; j < s.n + kBeside; ++j) {
@@ -128,6 +130,11 @@ TEST(SplitProduct, EqualsThreeLoops) {
       }
     }
   }
+}
+
+TEST(SplitProduct, EqualsThreeLoops) {
+  expect_three_loops<EmulatedTiles>();
+  if (cpu_traits().avx512_bf16) expect_three_loops<PairProducts>();
 }
 
 TEST(SplitProduct, BitsDoNotDependOnTheCut) {
@@ -240,7 +247,7 @@ class Bf16x3OnTilesTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!bfloat16_runs_on_tiles()) {
-      GTEST_SKIP() << "this processor has no AMX-BF16; core.EmulatedTiles runs it anywhere";
+      GTEST_SKIP() << "this processor multiplies no tiles; core.EmulatedTiles runs it anywhere";
     }
   }
 };

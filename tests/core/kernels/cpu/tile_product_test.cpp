@@ -1,5 +1,6 @@
 // Products on tiles. The emulated unit runs everywhere and proves the loops and the bits; where the
-// processor has AMX, its bits are compared with the emulated ones.
+// processor has AMX, its bits are compared with the emulated ones. VDPBF16PS has an order of sums of
+// its own.
 #include <bit>
 #include <set>
 
@@ -107,29 +108,76 @@ void expect_three_loops(const Sizes& s, const Operand& a, const Operand& b,
   }
 }
 
-TEST(TileProduct, EmulatedEqualsThreeLoopsOverRoundedFactors) {
+template <class Unit>
+void expect_three_loops() {
   for (const Sizes& s : kSizes) {
     for (const int way : {0, 1, 2, 3}) {
       const Operand a(Side::kLeft, s.m, s.k, way % 2 == 0, 1);
       const Operand b(Side::kRight, s.n, s.k, way / 2 == 0, 2);
       const bool add = way == 1 || way == 2;
       SCOPED_TRACE(concat(s.m, 'x', s.n, 'x', s.k, " way ", way));
-      const auto c = multiply<EmulatedTiles>(s, a, b, s.n + 5, add, 1);
+      const auto c = multiply<Unit>(s, a, b, s.n + 5, add, 1);
       if (!add) {
-        EXPECT_EQ(multiply_and_take<EmulatedTiles>(s, a, b, s.n + 5, 2), c);
+        EXPECT_EQ(multiply_and_take<Unit>(s, a, b, s.n + 5, 2), c);
       }
       expect_three_loops(s, a, b, c, s.n + 5, add);
     }
   }
 }
 
-TEST(TileProduct, BitsDoNotDependOnTheCut) {
+TEST(TileProduct, EmulatedEqualsThreeLoopsOverRoundedFactors) {
+  expect_three_loops<EmulatedTiles>();
+}
+
+TEST(TileProduct, PairsEqualThreeLoopsOverRoundedFactors) {
+  if (!cpu_traits().avx512_bf16) GTEST_SKIP() << "this processor has no AVX512-BF16";
+  expect_three_loops<PairProducts>();
+}
+
+template <class Unit>
+void expect_bits_of_any_cut() {
   const Sizes s{300, 900, 70};
   const Operand a(Side::kLeft, s.m, s.k, true, 1), b(Side::kRight, s.n, s.k, true, 2);
-  const auto alone = multiply<EmulatedTiles>(s, a, b, s.n, false, 1);
+  const auto alone = multiply<Unit>(s, a, b, s.n, false, 1);
   for (const int64_t threads : {2, 3, 16}) {
-    EXPECT_EQ(multiply<EmulatedTiles>(s, a, b, s.n, false, threads), alone) << threads;
+    EXPECT_EQ(multiply<Unit>(s, a, b, s.n, false, threads), alone) << threads;
   }
+}
+
+TEST(TileProduct, BitsDoNotDependOnTheCut) {
+  expect_bits_of_any_cut<EmulatedTiles>();
+  if (cpu_traits().avx512_bf16) expect_bits_of_any_cut<PairProducts>();
+}
+
+// Where C has room for whole blocks, what is wanted is the same.
+template <class Unit>
+void expect_same_with_room() {
+  for (const Sizes& s : {Sizes{1, 1, 40}, {8, 16, 33}, {9, 17, 70}, {33, 49, 20}, {40, 30, 64}}) {
+    const Operand a(Side::kLeft, s.m, s.k, true, 1), b(Side::kRight, s.n, s.k, true, 2);
+    const int64_t ldc = (s.n / kTileBlock + 1) * kTileBlock;
+    const int64_t rows = (s.m / kTileBlock + 1) * kTileBlock;
+    for (const bool add : {false, true}) {
+      const auto expected = multiply<Unit>(s, a, b, ldc, add, 1);
+      const auto before = random_values<float>(s.m * ldc, 3);
+      std::vector<float> c(before.begin(), before.end());
+      c.resize(static_cast<size_t>(rows * ldc));
+      run_pieces<Unit>({.a = a.packed.view(),
+                        .b = b.packed.view(),
+                        .c = c.data(),
+                        .ldc = ldc,
+                        .has_room = true,
+                        .add = add},
+                       s, 1);
+      for (int64_t i = 0; i < s.m; ++i) {
+        for (int64_t j = 0; j < s.n; ++j) ASSERT_EQ(c[i * ldc + j], expected[i * ldc + j]);
+      }
+    }
+  }
+}
+
+TEST(TileProduct, RoomForWholeBlocksChangesNoResult) {
+  expect_same_with_room<EmulatedTiles>();
+  if (cpu_traits().avx512_bf16) expect_same_with_room<PairProducts>();
 }
 
 TEST(TileProduct, PiecesCoverTheProductOnce) {
