@@ -118,7 +118,7 @@ void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows
                        .b = d_out_for_dv_->view(),
                        .c = dv + keys.begin * dv_stride,
                        .ldc = dv_stride,
-                     .has_room = true,
+                       .has_room = true,
                        .add = true});
   }
   if (dk != nullptr) {
@@ -127,7 +127,7 @@ void AttentionBackwardTileProducts::add_key_gradients(HeadRows weights, HeadRows
                        .b = q_for_dk_->view(),
                        .c = dk + keys.begin * dk_stride,
                        .ldc = dk_stride,
-                     .has_room = true,
+                       .has_room = true,
                        .add = true});
   }
 }

@@ -1,7 +1,8 @@
 // VDPBF16PS adds, in each of its 16 lanes, the products of two neighbours along k: a row of a right
-// tile holds such pairs of 16 columns, and a pair of a row of a left tile is broadcast to all lanes.
-// Eight rows against two strips of columns keep 16 sums in registers, enough to hide the latency;
-// ten loads feed 16 products. Sums are added in ascending pairs, so that only k decides their order.
+// tile holds such pairs of 16 columns, and a pair of a row of a left tile is broadcast to all
+// lanes. Eight rows against two strips of columns keep 16 sums in registers, enough to hide the
+// latency; ten loads feed 16 products. Sums are added in ascending pairs, so that only k decides
+// their order.
 #include <cstdint>
 #include <cstring>
 
@@ -81,7 +82,8 @@ void PairProducts::multiply_block(const TileBlock& block, float* c, int64_t ldc,
           ? (both ? multiply_rows<2, TileForm::kSplit> : multiply_rows<1, TileForm::kSplit>)
           : (both ? multiply_rows<2, TileForm::kRounded> : multiply_rows<1, TileForm::kRounded>);
   for (int64_t r = 0; r < block.rows; r += kRows) {
-    const BFloat16* const a = block.a + r / kTileStrip * block.a_strip + r % kTileStrip * kTileDepth;
+    const BFloat16* const a =
+        block.a + r / kTileStrip * block.a_strip + r % kTileStrip * kTileDepth;
     multiply(block, a, c + r * ldc, ldc, add);
   }
 }

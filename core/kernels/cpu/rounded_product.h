@@ -22,8 +22,8 @@ struct RoundedProduct {
 
 /// On the calling thread. Factors of float are rounded to the nearest bfloat16 (ties to even,
 /// subnormal numbers to 0). Subnormal bfloat16 count as 0 but with kWidened. Sums are float32, in
-/// an order that only k decides on tiles and pairs, and the shape on float32 products. This
-/// processor must have `kernel`.
+/// an order that only k decides on tiles, and the shape on float32 products. This processor must
+/// have `kernel`.
 void rounded_product(const RoundedProduct& product, Bfloat16Kernel kernel = bfloat16_kernel());
 
 /// Whether products of bfloat16 run on tiles here: then operands are packed once for all threads

@@ -57,13 +57,13 @@ HWY_INLINE hn::Vec<D> widen(D d, H half) {
 
 /// As BFloat16(float) rounds.
 template <class D, class V>
-HWY_INLINE hn::Vec<Halves<D>> narrow(D d, V v) {
+HWY_INLINE hn::Vec<Halves<D>> narrow(D, V v) {
   const hn::RebindToUnsigned<D> bits;
   const auto word = hn::BitCast(bits, v);
   const auto upper = hn::ShiftRight<16>(word);
   const auto odd = hn::And(upper, hn::Set(bits, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(bits, 0x7fff))));
-  const auto nan = hn::MaskFromVec(hn::BitCast(bits, hn::VecFromMask(d, hn::IsNaN(v))));
+  const auto nan = hn::RebindMask(bits, hn::IsNaN(v));
   return hn::TruncateTo(Halves<D>(),
                         hn::IfThenElse(nan, hn::Or(upper, hn::Set(bits, 0x40)), rounded));
 }

@@ -1,6 +1,6 @@
-// Operands of products on tiles (AMX): rounded to bfloat16 and stored tile by tile, so that a
-// product loads each tile with one instruction from one KiB of dense memory. Packed once per
-// product and read by all threads.
+// Operands of products of bfloat16: rounded to it and stored tile by tile, so that AMX loads each
+// tile with one instruction from one KiB of dense memory, and VDPBF16PS reads it forward. Packed
+// once per product and read by all threads.
 //
 // A strip is 16 rows of the left operand, or 16 columns of the right one, along all of k. A tile is
 // 32 elements of k of a strip. In a left tile, row r holds its 32 elements; in a right tile, row p

@@ -1,6 +1,6 @@
 // Products on tiles. The emulated unit runs everywhere and proves the loops and the bits; where the
-// processor has AMX, its bits are compared with the emulated ones. VDPBF16PS has an order of sums of
-// its own.
+// processor has AMX, its bits are compared with the emulated ones. VDPBF16PS has an order of sums
+// of its own.
 #include <bit>
 #include <set>
 
