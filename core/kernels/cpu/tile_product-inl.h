@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "core/kernels/cpu/tile_product.h"
@@ -60,7 +59,7 @@ inline void add_split_tile(const BFloat16* a, int64_t a_strip, const BFloat16* b
   Unit::template multiply<3, 5, 7>();
 }
 
-/// multiply_block() of a unit with registers.
+/// c (32, 32) (=|+=) the product of a block.
 template <class Unit>
 inline void multiply_in_registers(const TileBlock& block, float* c, int64_t ldc, bool add) {
   const int64_t stride = ldc * static_cast<int64_t>(sizeof(float));
@@ -98,16 +97,17 @@ inline void multiply_in_registers(const TileBlock& block, float* c, int64_t ldc,
   Unit::template store<3>(below + kTileStrip, stride);
 }
 
+/// The same on a unit of either kind.
 template <class Unit>
 inline void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add) {
-  if constexpr (std::is_same_v<Unit, PairProducts>) {
-    PairProducts::multiply_block(block, c, ldc, add);
-  } else {
+  if constexpr (requires { Unit::template zero<0>(); }) {
     multiply_in_registers<Unit>(block, c, ldc, add);
+  } else {
+    Unit::multiply_block(block, c, ldc, add);
   }
 }
 
-/// The same where C has no room but for what is wanted.
+/// The same where C has room only for what is wanted.
 template <class Unit>
 inline void multiply_edge(const TileBlock& block, float* c, int64_t ldc, bool add) {
   alignas(64) float sums[kTileBlock * kTileBlock] = {};
@@ -216,7 +216,7 @@ class TilePieces {
   }
 
  private:
-  // A task of this size takes about 5 us, and handing it out 0.2 us.
+  // A task of this size takes about 5 us on AMX, and handing it out 0.2 us.
   static constexpr double kLeastTaskFlops = 6e6;
   Cut rows_, cols_;
   int64_t bands_ = 1;

@@ -1,8 +1,8 @@
 // What multiplies tiles. A unit has
 //   open(), close(): it may be used between them, on this thread
 //   multiply_block(block, c, ldc, add): c (32, 32) (=|+=) the product of the block, of which only
-//     block.rows and block.cols are wanted: the others may stay as they are
-// Those with registers, eight of 16 rows of 64 bytes, have it in tile_product-inl.h, from
+//     block.rows and block.cols are wanted; what lies beyond may be written
+// or eight registers of 16 rows of 64 bytes, with which tile_product-inl.h does that:
 //   prefetch(memory): a line that will be written
 //   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
 //   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
