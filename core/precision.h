@@ -15,7 +15,7 @@ namespace tapestry {
 enum class Precision {
   kFull,  ///< factors as they are stored
   kTf32,  ///< on a GPU: both factors may be rounded to TF32 (10 bits of fraction)
-  /// On a CPU with tiles: each factor is a sum of two bfloat16 (16 bits of fraction), and their
+  /// On a CPU with AMX: each factor is a sum of two bfloat16 (16 bits of fraction), and their
   /// three larger products are added in float32. The error is about 4e-6 of a result's size, that
   /// of kFull 3e-7.
   kBf16x3,
@@ -38,7 +38,7 @@ constexpr const char* name_of(Precision precision) {
 std::string why_no_bf16x3(Bfloat16Kernel kernel);
 
 /// Throws Error(kConfig) when `device` cannot multiply so: kTf32 needs a GPU, kBf16x3 a CPU with
-/// tiles.
+/// AMX.
 void check_precision(Precision precision, Device device);
 
 }  // namespace tapestry

@@ -75,8 +75,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// Around strips (14), panels (32), tiles (16 by 32) and pairs (2), and across every block (256,
-// 512, 1024).
+// Around rows (8), tiles (16 by 32), blocks (32) and pairs (2), and across every piece (512, 1024).
 constexpr Sizes kSizes[] = {{1, 1, 1},     {2, 3, 2},     {14, 32, 31},  {15, 33, 33},
                             {31, 48, 64},  {28, 49, 257}, {64, 65, 128}, {300, 20, 40},
                             {13, 17, 512}, {13, 17, 530}, {5, 1100, 10}, {258, 30, 1027}};
@@ -103,7 +102,7 @@ void expect_three_loops(Bfloat16Kernel kernel, const std::vector<float>& a, int6
   const auto ra = rounded(a), rb = rounded(b);
   const std::vector<float>* const added = add ? &before : nullptr;
   expect_product(c, ldc, s.m, s.n, s.k, {ra, lda, trans_a}, {rb, ldb, trans_b}, added, 1e-5);
-  // Two roundings of at most 2^-9 each.
+  // Two roundings of at most 2^-9 each: to 8 bits, to the nearest.
   expect_product(c, ldc, s.m, s.n, s.k, {a, lda, trans_a}, {b, ldb, trans_b}, added, 1.01 * 0x1p-8);
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = s.n; j < ldc; ++j) ASSERT_EQ(c[i * ldc + j], before[i * ldc + j]);
