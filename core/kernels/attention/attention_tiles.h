@@ -72,8 +72,8 @@ class AttentionBackwardTileProducts {
 
   void load_keys(HeadRows k, HeadRows v, int64_t count);
   void load_queries(HeadRows q, HeadRows d_out, int64_t count);
-  /// scores = q k^T and d_weights = dO v^T, of the 32 queries from `query` on and the first `keys`
-  /// keys.
+  /// scores = q k^T and d_weights = dO v^T, of at most 32 queries from `query` on and the first
+  /// `keys` keys.
   void weights(int64_t query, int64_t keys, float* scores, float* d_weights, int64_t stride) const;
   /// dv += P'^T dO and dk += dS^T q for keys of the block. A null sum is not computed.
   void add_key_gradients(HeadRows weights, HeadRows d_scores, Range keys, float* dk,

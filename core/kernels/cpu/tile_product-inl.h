@@ -158,14 +158,14 @@ void multiply_piece(const TileProduct& p, Range rows, Range cols) {
       const BFloat16* const a = p.a.tile(i / kTileStrip, t);
       for (int64_t j = cols.begin; j < cols.end; j += kTileBlock) {
         const int64_t width = std::min(kTileBlock, cols.end - j);
-        const TileBlock block{a,
-                              p.a.strip_stride,
-                              p.b.tile(j / kTileStrip, t),
-                              p.b.strip_stride,
-                              tiles,
-                              form,
-                              height,
-                              width};
+        const TileBlock block{.a = a,
+                              .a_strip = p.a.strip_stride,
+                              .b = p.b.tile(j / kTileStrip, t),
+                              .b_strip = p.b.strip_stride,
+                              .tiles = tiles,
+                              .form = form,
+                              .rows = height,
+                              .cols = width};
         float* const c = p.c + i * p.ldc + j;
         if (p.has_room || (height == kTileBlock && width == kTileBlock)) {
           multiply_block<Unit>(block, c, p.ldc, add);

@@ -27,7 +27,7 @@ struct TileBlock {
   int64_t b_strip;
   int64_t tiles;
   TileForm form;
-  int64_t rows = kTileBlock, cols = kTileBlock;  ///< wanted, at least one of each
+  int64_t rows, cols;  ///< wanted, at least one of each
 };
 
 /// Palette 1: eight tiles of 16 rows of 64 bytes.

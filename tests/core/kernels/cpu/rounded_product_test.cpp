@@ -102,8 +102,8 @@ void expect_three_loops(Bfloat16Kernel kernel, const std::vector<float>& a, int6
   const auto ra = rounded(a), rb = rounded(b);
   const std::vector<float>* const added = add ? &before : nullptr;
   expect_product(c, ldc, s.m, s.n, s.k, {ra, lda, trans_a}, {rb, ldb, trans_b}, added, 1e-5);
-  // Two roundings of at most 2^-8 each.
-  expect_product(c, ldc, s.m, s.n, s.k, {a, lda, trans_a}, {b, ldb, trans_b}, added, 1.01 * 0x1p-7);
+  // Two roundings of at most 2^-8 each, which here never add up to more than one.
+  expect_product(c, ldc, s.m, s.n, s.k, {a, lda, trans_a}, {b, ldb, trans_b}, added, 1.01 * 0x1p-8);
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = s.n; j < ldc; ++j) ASSERT_EQ(c[i * ldc + j], before[i * ldc + j]);
   }

@@ -54,7 +54,7 @@ struct Operand {
 constexpr double kMostError = 1.1 * 0x1p-15;
 constexpr int64_t kBeside = 5;  // elements of C that are not of the product, in each row
 
-// By the emulated unit, in the pieces of so many threads.
+// In the pieces of so many threads.
 template <class Unit = EmulatedTiles>
 Values<float> multiply(const Operand& a, const Operand& b, bool add, int64_t threads = 1) {
   const int64_t m = a.packed.length(), n = b.packed.length(), ldc = n + kBeside;
