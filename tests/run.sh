@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs all tests. With a preset's name, that preset's: release
 # (default), debug (sanitizers), cuda, or emulated (CUDA's kernels on the CPU: only the tests that run
-# them).
+# them). What follows the name goes to CMake.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}
 cmake/install-packages.sh test
-cmake --preset "$preset"
+cmake --preset "$preset" "${@:2}"
 cmake --build --preset "$preset"
 # Each test sets the number of threads it needs; several tests side by side fill the cores.
 ctest --preset "$preset" -j "$(nproc)"

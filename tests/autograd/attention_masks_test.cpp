@@ -10,7 +10,7 @@ using test::uniform;
 
 constexpr int64_t kBatch = 2, kHeads = 4, kSize = 4;
 
-struct Setting {
+struct MaskSetting {
   const char* name;
   int64_t queries, keys;
   bool causal = false, lengths = false, prefix = false;
@@ -20,7 +20,7 @@ struct Setting {
   double dropout = 0;
 };
 
-void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
+void PrintTo(const MaskSetting& setting, std::ostream* out) { *out << setting.name; }
 
 // A fifth of the keys is hidden, and all of the last query.
 Tensor dense_mask(const Shape& shape, bool boolean) {
@@ -41,7 +41,7 @@ struct Problem {
   AttentionOptions options;
   Tensor dy;
 
-  explicit Problem(const Setting& s)
+  explicit Problem(const MaskSetting& s)
       : q(test::parameter({kBatch, s.queries, kHeads * kSize}, 50, -2, 2)),
         k(test::parameter({kBatch, s.keys, s.kv_heads * kSize}, 51, -2, 2)),
         v(test::parameter({kBatch, s.keys, s.kv_heads * s.value_size}, 52)),
@@ -74,30 +74,33 @@ struct Problem {
   }
 };
 
-void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+void expect_all_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LT(distance(a[i], b[i]), 1e-10) << "result " << i;
 }
 
-class AttentionMasks : public ::testing::TestWithParam<Setting> {};
+class AttentionMasks : public ::testing::TestWithParam<MaskSetting> {};
 
 TEST_P(AttentionMasks, FusedEqualsComposed) {
   const Problem p(GetParam());
-  expect_near(p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); }),
-              p.by_tape([&] { return attention_reference(p.q, p.k, p.v, p.options).out; }));
+  expect_all_near(p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); }),
+                  p.by_tape([&] { return attention_reference(p.q, p.k, p.v, p.options).out; }));
 }
 
 TEST_P(AttentionMasks, PackedEqualsSeparate) {
   const Problem p(GetParam());
   const auto separate = p.by_tape([&] { return attention(p.q, p.k, p.v, p.options); });
-  expect_near(p.by_tape([&] {
+  expect_all_near(p.by_tape([&] {
     return attention(p.q, concat({p.k, p.v}, 2), p.options);
   }),
-              separate);
+                  separate);
   if (GetParam().queries != GetParam().keys) return;
   AttentionOptions options = p.options;
   options.value_size = GetParam().value_size;
-  expect_near(p.by_tape([&] { return attention(concat({p.q, p.k, p.v}, 2), options); }), separate);
+  expect_all_near(p.by_tape([&] {
+    return attention(concat({p.q, p.k, p.v}, 2), options);
+  }),
+                  separate);
 }
 
 TEST_P(AttentionMasks, RowsThatSeeNothingGiveZero) {
@@ -115,58 +118,62 @@ TEST_P(AttentionMasks, RowsThatSeeNothingGiveZero) {
 INSTANTIATE_TEST_SUITE_P(
     Settings, AttentionMasks,
     ::testing::Values(
-        Setting{.name = "window", .queries = 9, .keys = 9, .window = 3},
-        Setting{.name = "window_causal", .queries = 150, .keys = 150, .causal = true, .window = 20},
-        Setting{.name = "window_tail", .queries = 3, .keys = 12, .causal = true, .window = 4},
-        Setting{.name = "prefix", .queries = 9, .keys = 9, .causal = true, .prefix = true},
-        Setting{.name = "values_wide", .queries = 5, .keys = 7, .value_size = 9},
-        Setting{.name = "values_narrow", .queries = 7, .keys = 7, .causal = true, .value_size = 3},
-        Setting{.name = "relative", .queries = 9, .keys = 9, .reach = 4},
-        Setting{
+        MaskSetting{.name = "window", .queries = 9, .keys = 9, .window = 3},
+        MaskSetting{
+            .name = "window_causal", .queries = 150, .keys = 150, .causal = true, .window = 20},
+        MaskSetting{.name = "window_tail", .queries = 3, .keys = 12, .causal = true, .window = 4},
+        MaskSetting{.name = "prefix", .queries = 9, .keys = 9, .causal = true, .prefix = true},
+        MaskSetting{.name = "values_wide", .queries = 5, .keys = 7, .value_size = 9},
+        MaskSetting{
+            .name = "values_narrow", .queries = 7, .keys = 7, .causal = true, .value_size = 3},
+        MaskSetting{.name = "relative", .queries = 9, .keys = 9, .reach = 4},
+        MaskSetting{
             .name = "relative_causal", .queries = 140, .keys = 140, .causal = true, .reach = 90},
-        Setting{.name = "relative_tail", .queries = 3, .keys = 12, .reach = 6, .kv_heads = 2},
-        Setting{.name = "added", .queries = 5, .keys = 7, .mask = {5, 7}},
-        Setting{.name = "added_batch", .queries = 5, .keys = 7, .mask = {2, 5, 7}},
-        Setting{.name = "added_heads", .queries = 5, .keys = 7, .mask = {1, 4, 5, 7}},
-        Setting{.name = "added_all", .queries = 5, .keys = 7, .kv_heads = 2, .mask = {2, 4, 5, 7}},
-        Setting{.name = "seen", .queries = 5, .keys = 7, .mask = {5, 7}, .boolean = true},
-        Setting{.name = "seen_batch", .queries = 5, .keys = 7, .mask = {2, 5, 7}, .boolean = true},
-        Setting{.name = "seen_one_head",
-                .queries = 5,
-                .keys = 7,
-                .mask = {2, 1, 5, 7},
-                .boolean = true},
-        Setting{.name = "seen_all",
-                .queries = 5,
-                .keys = 7,
-                .kv_heads = 2,
-                .mask = {2, 4, 5, 7},
-                .boolean = true},
-        Setting{.name = "everything",
-                .queries = 70,
-                .keys = 130,
-                .causal = true,
-                .lengths = true,
-                .prefix = true,
-                .window = 50,
-                .reach = 20,
-                .value_size = 6,
-                .kv_heads = 1,
-                .mask = {2, 4, 70, 130},
-                .dropout = 0.2},
-        Setting{.name = "everything_boolean",
-                .queries = 20,
-                .keys = 20,
-                .causal = true,
-                .lengths = true,
-                .prefix = true,
-                .window = 8,
-                .reach = 5,
-                .value_size = 6,
-                .kv_heads = 1,
-                .mask = {20, 20},
-                .boolean = true,
-                .dropout = 0.2}),
+        MaskSetting{.name = "relative_tail", .queries = 3, .keys = 12, .reach = 6, .kv_heads = 2},
+        MaskSetting{.name = "added", .queries = 5, .keys = 7, .mask = {5, 7}},
+        MaskSetting{.name = "added_batch", .queries = 5, .keys = 7, .mask = {2, 5, 7}},
+        MaskSetting{.name = "added_heads", .queries = 5, .keys = 7, .mask = {1, 4, 5, 7}},
+        MaskSetting{
+            .name = "added_all", .queries = 5, .keys = 7, .kv_heads = 2, .mask = {2, 4, 5, 7}},
+        MaskSetting{.name = "seen", .queries = 5, .keys = 7, .mask = {5, 7}, .boolean = true},
+        MaskSetting{
+            .name = "seen_batch", .queries = 5, .keys = 7, .mask = {2, 5, 7}, .boolean = true},
+        MaskSetting{.name = "seen_one_head",
+                    .queries = 5,
+                    .keys = 7,
+                    .mask = {2, 1, 5, 7},
+                    .boolean = true},
+        MaskSetting{.name = "seen_all",
+                    .queries = 5,
+                    .keys = 7,
+                    .kv_heads = 2,
+                    .mask = {2, 4, 5, 7},
+                    .boolean = true},
+        MaskSetting{.name = "everything",
+                    .queries = 70,
+                    .keys = 130,
+                    .causal = true,
+                    .lengths = true,
+                    .prefix = true,
+                    .window = 50,
+                    .reach = 20,
+                    .value_size = 6,
+                    .kv_heads = 1,
+                    .mask = {2, 4, 70, 130},
+                    .dropout = 0.2},
+        MaskSetting{.name = "everything_boolean",
+                    .queries = 20,
+                    .keys = 20,
+                    .causal = true,
+                    .lengths = true,
+                    .prefix = true,
+                    .window = 8,
+                    .reach = 5,
+                    .value_size = 6,
+                    .kv_heads = 1,
+                    .mask = {20, 20},
+                    .boolean = true,
+                    .dropout = 0.2}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Each query has its own number of keys, anywhere in the rows of a cache, and stands at the last.

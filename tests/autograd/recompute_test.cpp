@@ -14,29 +14,29 @@ using test::same_bits;
 using test::uniform;
 
 // The values that the functions below work on.
-struct Leaves {
+struct BlockLeaves {
   Var x = parameter({4, 6}, 1), w = parameter({6, 6}, 2), b = parameter({6}, 3);
   Var gamma = parameter({6}, 4), beta = parameter({6}, 5);
 
   std::vector<Var> all() const { return {x, w, b, gamma, beta}; }
 };
 
-struct Pass {
+struct BackwardPass {
   Tensor value;
   std::vector<Tensor> gradients;
 };
 
 // f(leaves, how) calls how(g) for each function g that may be recomputed.
 using Recomputed = std::function<Var(std::function<Var()>)>;
-using Function = std::function<Var(const Leaves&, const Recomputed&)>;
+using Computed = std::function<Var(const BlockLeaves&, const Recomputed&)>;
 
-Pass pass(const Leaves& leaves, const Function& f, const Recomputed& how) {
+BackwardPass pass(const BlockLeaves& leaves, const Computed& f, const Recomputed& how) {
   for (const Var& leaf : leaves.all()) leaf.zero_grad();
   Tape tape({.seed = 3, .step = 4, .stream = 5});
   const Var y = f(leaves, how);
   tape.backward(y, uniform(y.shape(), 9));
   EXPECT_EQ(tape.size(), 0u);
-  Pass result{y.value(), {}};
+  BackwardPass result{y.value(), {}};
   for (const Var& leaf : leaves.all()) {
     result.gradients.push_back(leaf.grad().defined() ? leaf.grad().clone() : Tensor());
   }
@@ -46,8 +46,8 @@ Pass pass(const Leaves& leaves, const Function& f, const Recomputed& how) {
 Var plain(const std::function<Var()>& f) { return f(); }
 Var recomputed(const std::function<Var()>& f) { return recompute(f); }
 
-void expect_same_bits(const Leaves& leaves, const Function& f) {
-  const Pass kept = pass(leaves, f, plain), again = pass(leaves, f, recomputed);
+void expect_same_bits(const BlockLeaves& leaves, const Computed& f) {
+  const BackwardPass kept = pass(leaves, f, plain), again = pass(leaves, f, recomputed);
   EXPECT_TRUE(same_bits(kept.value, again.value));
   for (size_t i = 0; i < kept.gradients.size(); ++i) {
     ASSERT_EQ(kept.gradients[i].defined(), again.gradients[i].defined()) << "leaf " << i;
@@ -57,21 +57,21 @@ void expect_same_bits(const Leaves& leaves, const Function& f) {
 }
 
 // A residual block: x is used twice inside, there are three random draws.
-Var block(const Leaves& l, const Var& x) {
+Var block(const BlockLeaves& l, const Var& x) {
   const Var h = dropout(linear(x, l.w, l.b, {.activation = Activation::kGelu}), 0.3);
   return residual_norm(dropout(h, 0.2), x, l.gamma, l.beta, {.dropout = 0.25}).normed;
 }
 
 TEST(Recompute, GivesTheBitsOfAPlainRun) {
-  const Leaves leaves;
-  expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
+  const BlockLeaves leaves;
+  expect_same_bits(leaves, [](const BlockLeaves& l, const Recomputed& how) {
     return how([&l] { return block(l, l.x); });
   });
 }
 
 TEST(Recompute, SharedParametersAndDrawsBeforeBetweenAndAfter) {
-  const Leaves leaves;
-  expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
+  const BlockLeaves leaves;
+  expect_same_bits(leaves, [](const BlockLeaves& l, const Recomputed& how) {
     Var x = dropout(linear(l.x, l.w), 0.1);
     for (int i = 0; i < 3; ++i) {
       x = how([&l, x] { return block(l, x); });
@@ -82,8 +82,8 @@ TEST(Recompute, SharedParametersAndDrawsBeforeBetweenAndAfter) {
 }
 
 TEST(Recompute, InputsThatOthersUseToo) {
-  const Leaves leaves;
-  expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
+  const BlockLeaves leaves;
+  expect_same_bits(leaves, [](const BlockLeaves& l, const Recomputed& how) {
     const Var h = gelu(l.x);
     const Var first = how([&l, h] { return block(l, h) * h; });
     const Var second = how([&l, h, first] { return block(l, first) * h * l.x; });
@@ -92,8 +92,8 @@ TEST(Recompute, InputsThatOthersUseToo) {
 }
 
 TEST(Recompute, NestsInItself) {
-  const Leaves leaves;
-  expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
+  const BlockLeaves leaves;
+  expect_same_bits(leaves, [](const BlockLeaves& l, const Recomputed& how) {
     return how([&l, &how] {
       const Var inner = how([&l] { return block(l, l.x); });
       return dropout(how([&l, inner] { return block(l, inner); }), 0.5);
@@ -102,10 +102,10 @@ TEST(Recompute, NestsInItself) {
 }
 
 TEST(Recompute, WhatAskedForNoGradientGetsNone) {
-  const Leaves leaves;
+  const BlockLeaves leaves;
   leaves.w.set_requires_grad(false);
   leaves.x.set_requires_grad(false);  // then only parameters inside need one
-  expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
+  expect_same_bits(leaves, [](const BlockLeaves& l, const Recomputed& how) {
     return how([&l] { return block(l, l.x); });
   });
   EXPECT_FALSE(leaves.x.grad().defined());
@@ -117,8 +117,8 @@ TEST(Recompute, WhatAskedForNoGradientGetsNone) {
 }
 
 TEST(Recompute, AFunctionMayReturnItsInput) {
-  const Leaves leaves;
-  expect_same_bits(leaves, [](const Leaves& l, const Recomputed& how) {
+  const BlockLeaves leaves;
+  expect_same_bits(leaves, [](const BlockLeaves& l, const Recomputed& how) {
     const Var same = how([&l] { return l.x; });
     const Var with_another = how([&l] {
       gelu(l.b);  // unused
@@ -129,14 +129,14 @@ TEST(Recompute, AFunctionMayReturnItsInput) {
 }
 
 TEST(Recompute, WithoutATapeItIsThePlainCall) {
-  const Leaves leaves;
+  const BlockLeaves leaves;
   const Var y = recompute([&] { return block(leaves, leaves.x); });
   EXPECT_TRUE(same_bits(y.value(), block(leaves, leaves.x).value()));
   EXPECT_FALSE(y.needs_grad());
 }
 
 TEST(Recompute, AThrowingFunctionLeavesTheTapeRecording) {
-  const Leaves leaves;
+  const BlockLeaves leaves;
   Tape tape;
   EXPECT_NE(test::error_of([&] { recompute([&] { return leaves.x + leaves.w; }); }), "");
   tape.backward(sum(leaves.x));
@@ -144,13 +144,13 @@ TEST(Recompute, AThrowingFunctionLeavesTheTapeRecording) {
 }
 
 TEST(Recompute, RunningStatisticsMoveOnce) {
-  const Leaves leaves;
+  const BlockLeaves leaves;
   const auto after = [&](const Recomputed& how) {
     const Tensor mean = Tensor::zeros({6}, DType::kFloat64);
     const Tensor variance = Tensor::full({6}, 1, DType::kFloat64);
     pass(
         leaves,
-        [&](const Leaves& l, const Recomputed& f) {
+        [&](const BlockLeaves& l, const Recomputed& f) {
           return f([&] { return batch_norm(l.x, l.gamma, l.beta, mean, variance); });
         },
         how);

@@ -23,7 +23,7 @@ TokenStream counting_stream(int64_t tokens) {
   return TokenStream(ids);
 }
 
-BlockOptions options_of(int64_t block_size, int64_t batch_size, bool shuffle) {
+BlockOptions block_options(int64_t block_size, int64_t batch_size, bool shuffle) {
   return {block_size, batch_size, shuffle, 1};
 }
 
@@ -44,7 +44,7 @@ std::vector<BlockBatch> epoch_of(Batches& batches) {
 }
 
 TEST(Blocks, HaveTheTensorsOfAWorkedExample) {
-  BlockBatches batches(counting_stream(9), options_of(3, 2, false));
+  BlockBatches batches(counting_stream(9), block_options(3, 2, false));
   EXPECT_EQ(batches.batches_in_epoch(), 2);
   const auto first = batches.next(), second = batches.next();
   EXPECT_EQ(first.ids.shape(), (Shape{2, 3}));
@@ -62,7 +62,7 @@ TEST(Blocks, HaveTheTensorsOfAWorkedExample) {
 
 TEST(Blocks, UnshuffledPredictEveryTokenButTheFirstOnce) {
   for (const int64_t tokens : {2, 3, 16, 17, 18, 1000, 1001}) {
-    BlockBatches batches(counting_stream(tokens), options_of(16, 5, false));
+    BlockBatches batches(counting_stream(tokens), block_options(16, 5, false));
     for (int epoch = 0; epoch < 2; ++epoch) {
       std::vector<int32_t> targets;
       int64_t counted = 0;
@@ -82,7 +82,7 @@ TEST(Blocks, UnshuffledPredictEveryTokenButTheFirstOnce) {
 
 TEST(Blocks, ShuffledAreWholeAndCutAnewInEveryEpoch) {
   constexpr int64_t kTokens = 1000, kWidth = 16;
-  BlockBatches batches(counting_stream(kTokens), options_of(kWidth, 8, true));
+  BlockBatches batches(counting_stream(kTokens), block_options(kWidth, 8, true));
   std::set<int32_t> offsets;
   std::vector<std::vector<int32_t>> orders;
   for (int epoch = 0; epoch < 60; ++epoch) {
@@ -127,7 +127,7 @@ TokenStream stream_of_three() {
 
 TEST(Blocks, WithWeightsKeepTheSharesAndStayInTheirCorpus) {
   constexpr int64_t kWidth = 16;
-  BlockOptions options = options_of(kWidth, 7, true);
+  BlockOptions options = block_options(kWidth, 7, true);
   options.mix.weights = {1, 1, 2};
   // At any offset 24, 11 and 1 blocks fit into 399, 199 and 34 places: 36 in an epoch.
   BlockBatches batches(stream_of_three(), options);
@@ -157,7 +157,7 @@ TEST(Blocks, WithWeightsKeepTheSharesAndStayInTheirCorpus) {
 }
 
 TEST(Blocks, WithWeightsContinueExactly) {
-  BlockOptions options = options_of(16, 7, true);
+  BlockOptions options = block_options(16, 7, true);
   options.mix.weights = {3, 1, 1};
   expect_resumes(
       [&](DataPosition start) { return BlockBatches(stream_of_three(), options, start); },
@@ -171,14 +171,14 @@ TEST(Blocks, WithWeightsContinueExactly) {
 }
 
 TEST(Blocks, WithWeightsNeedRoomInEachCorpus) {
-  BlockOptions options = options_of(64, 4, true);
+  BlockOptions options = block_options(64, 4, true);
   options.mix.temperature = 5;
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { BlockBatches(stream_of_three(), options); }),
               HasSubstr("a text to cut into blocks must have at least 65 tokens, got 35."));
 }
 
 TEST(Blocks, DependOnTheSeed) {
-  auto options = options_of(16, 8, true);
+  auto options = block_options(16, 8, true);
   BlockBatches one(counting_stream(1000), options);
   options.seed = 2;
   BlockBatches two(counting_stream(1000), options);
@@ -187,14 +187,14 @@ TEST(Blocks, DependOnTheSeed) {
 
 TEST(Blocks, OfAShortStreamAreWholeToo) {
   for (int64_t tokens = 17; tokens < 40; ++tokens) {
-    BlockBatches batches(counting_stream(tokens), options_of(16, 8, true));
+    BlockBatches batches(counting_stream(tokens), block_options(16, 8, true));
     for (int i = 0; i < 10; ++i) EXPECT_GE(batches.next().rows, 1);
   }
   EXPECT_THAT(error_of(ErrorKind::kData,
-                       [] { BlockBatches(counting_stream(16), options_of(16, 8, true)); }),
+                       [] { BlockBatches(counting_stream(16), block_options(16, 8, true)); }),
               HasSubstr("must have at least 17 tokens, got 16."));
   EXPECT_THAT(error_of(ErrorKind::kData,
-                       [] { BlockBatches(counting_stream(1), options_of(16, 8, false)); }),
+                       [] { BlockBatches(counting_stream(1), block_options(16, 8, false)); }),
               HasSubstr("must have at least 2 tokens, got 1."));
 }
 
@@ -202,13 +202,13 @@ TEST(Blocks, ContinueExactlyFromEveryPosition) {
   for (const bool shuffle : {true, false}) {
     expect_resumes(
         [&](DataPosition start) {
-          return BlockBatches(counting_stream(300), options_of(16, 3, shuffle), start);
+          return BlockBatches(counting_stream(300), block_options(16, 3, shuffle), start);
         },
         values_of);
   }
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [] {
-                         BlockBatches(counting_stream(300), options_of(16, 3, true), {0, 99});
+                         BlockBatches(counting_stream(300), block_options(16, 3, true), {0, 99});
                        }),
               HasSubstr("the saved position is batch 99"));
 }
@@ -217,8 +217,9 @@ TEST(Blocks, OptionsAreChecked) {
   const auto message = [](BlockOptions options) {
     return error_of(ErrorKind::kConfig, [&] { BlockBatches(counting_stream(9), options); });
   };
-  EXPECT_THAT(message(options_of(0, 1, false)), HasSubstr("block_size must be in [1"));
-  EXPECT_THAT(message(options_of(1, 0, false)), HasSubstr("batch_size must be at least 1, got 0."));
+  EXPECT_THAT(message(block_options(0, 1, false)), HasSubstr("block_size must be in [1"));
+  EXPECT_THAT(message(block_options(1, 0, false)),
+              HasSubstr("batch_size must be at least 1, got 0."));
 }
 
 class MaskedBlocks : public testing::Test {
@@ -231,7 +232,7 @@ class MaskedBlocks : public testing::Test {
     stream_ = TokenStream(ids);
   }
   MaskedBlockBatches batches(bool shuffle, DataPosition start = {}) {
-    return {stream_, *tokenizer_, options_of(32, 4, shuffle), {}, start};
+    return {stream_, *tokenizer_, block_options(32, 4, shuffle), {}, start};
   }
   // The stream of an epoch's batches: rows in the order of the batches, unmasked.
   std::vector<int32_t> original(const std::vector<BlockBatch>& epoch) {
@@ -296,7 +297,7 @@ TEST_F(MaskedBlocks, ContinueExactlyFromEveryPosition) {
 TEST_F(MaskedBlocks, OptionsAreChecked) {
   EXPECT_THAT(
       error_of(ErrorKind::kConfig,
-               [&] { MaskedBlockBatches(stream_, *tokenizer_, options_of(1, 1, true), {}); }),
+               [&] { MaskedBlockBatches(stream_, *tokenizer_, block_options(1, 1, true), {}); }),
       HasSubstr("room for bos and a token, got 1."));
   EXPECT_THAT(
       error_of(ErrorKind::kConfig,

@@ -12,9 +12,9 @@ namespace tapestry::bpe {
 namespace {
 
 // Symbols are texts; a text has one symbol, however it is made.
-class Texts : public Alphabet {
+class BpeTexts : public Alphabet {
  public:
-  Texts(const std::string& letters, size_t most) : most_(most) {
+  BpeTexts(const std::string& letters, size_t most) : most_(most) {
     for (const char letter : letters) add(std::string(1, letter));
   }
   Symbol add(const std::string& text) {
@@ -97,11 +97,11 @@ std::vector<std::tuple<Symbol, Symbol, Symbol>> rows(const std::vector<Merge>& m
   return rows;
 }
 
-// As Texts, but the order of the letters does not matter: many pairs make one symbol, and a pair
+// As BpeTexts, but the order of the letters does not matter: many pairs make one symbol, and a pair
 // comes back after it was merged.
-class Bags : public Texts {
+class Bags : public BpeTexts {
  public:
-  using Texts::Texts;
+  using BpeTexts::BpeTexts;
   std::optional<Symbol> merge(const Pair& pair) override {
     std::string bag = of(pair);
     std::sort(bag.begin(), bag.end());
@@ -129,7 +129,7 @@ size_t expect_equal_merges(uint64_t seed) {
 
 // Few letters: pairs of one letter ("aaa"), and many equal counts.
 TEST(BpeLearner, EqualsTheSlowLoopsOnRandomWords) {
-  for (uint64_t seed = 0; seed < 60; ++seed) expect_equal_merges<Texts>(seed);
+  for (uint64_t seed = 0; seed < 60; ++seed) expect_equal_merges<BpeTexts>(seed);
 }
 
 TEST(BpeLearner, EqualsThemWhereTwoPairsMakeOneSymbol) {
@@ -142,17 +142,17 @@ TEST(BpeLearner, DoesNotDependOnTheOrderOfTheWords) {
   Draws draws{7};
   std::vector<Word> words;
   for (int i = 0; i < 100; ++i) words.push_back({random_word(draws, 4, 10), 1 + i % 5});
-  Texts forward("abcd", 200), backward("abcd", 200);
+  BpeTexts forward("abcd", 200), backward("abcd", 200);
   const auto one = learn(words, forward);
   std::reverse(words.begin(), words.end());
   EXPECT_EQ(rows(one), rows(learn(words, backward)));
 }
 
 TEST(BpeLearner, StopsWhereNoPairIsLeft) {
-  Texts texts("ab", 100);
+  BpeTexts texts("ab", 100);
   const auto merges = learn({{{0, 1}, 3}, {{1}, 9}, {{}, 1}}, texts);
   EXPECT_THAT(rows(merges), testing::ElementsAre(std::tuple(0, 1, 2)));
-  Texts nothing("ab", 100);
+  BpeTexts nothing("ab", 100);
   EXPECT_TRUE(learn({}, nothing).empty());
 }
 
@@ -162,7 +162,7 @@ TEST(BpeMerger, TakesTheEarliestMergeAndOfEqualOnesTheLeftmost) {
     Draws draws{seed};
     std::vector<Word> words;
     for (int i = 0; i < 30; ++i) words.push_back({random_word(draws, 3, 12), 1});
-    Texts texts("abc", 3 + draws.below(120));
+    BpeTexts texts("abc", 3 + draws.below(120));
     const auto merges = learn(words, texts);
     const Merger merger(merges);
     for (int i = 0; i < 50; ++i) {

@@ -31,7 +31,7 @@ Outcome read(const CorpusSpec& spec) {
   return outcome;
 }
 
-std::string numbered(const char* word, int from, int to) {
+std::string numbered_lines(const char* word, int from, int to) {
   std::string lines;
   for (int i = from; i <= to; ++i) lines += word + std::to_string(i) + '\n';
   return lines;
@@ -63,7 +63,7 @@ struct DirtyLine {
   std::string read = {};  ///< what a kept line reads as; "": as it stands
 };
 
-const DirtyLine kLines[] = {
+const DirtyLine kDirtyLines[] = {
     {"nothing", "", "empty"},
     {"spaces", "   ", "empty"},
     {"a tab", "\t", "empty"},
@@ -103,12 +103,12 @@ const DirtyLine kLines[] = {
 };
 
 TEST_F(Dirt, OfOneLineCostsItsPairOnlyAndShiftsNone) {
-  for (const DirtyLine& dirt : kLines) {
+  for (const DirtyLine& dirt : kDirtyLines) {
     for (const bool in_source : {true, false}) {
-      const std::string dirty_source =
-          numbered("s", 1, 3) + (in_source ? dirt.line : "s4"s) + '\n' + numbered("s", 5, 9);
-      const std::string dirty_target =
-          numbered("t", 1, 3) + (in_source ? "t4"s : dirt.line) + '\n' + numbered("t", 5, 9);
+      const std::string dirty_source = numbered_lines("s", 1, 3) + (in_source ? dirt.line : "s4"s) +
+                                       '\n' + numbered_lines("s", 5, 9);
+      const std::string dirty_target = numbered_lines("t", 1, 3) + (in_source ? "t4"s : dirt.line) +
+                                       '\n' + numbered_lines("t", 5, 9);
       const Outcome outcome = read(parallel(dirty_source, dirty_target));
       expect_paired(outcome.pairs);
       if (*dirt.drop != '\0') {
@@ -133,15 +133,15 @@ struct DirtyFile {
 };
 
 TEST_F(Dirt, OfAWholeFileIsTold) {
-  const std::string good = numbered("s", 1, 9), packed = gzip(good);
+  const std::string good = numbered_lines("s", 1, 9), packed = gzip(good);
   std::string wide;  // UTF-16
   for (const char c : good) wide += {c, '\0'};
   const DirtyFile kFiles[] = {
-      {"one line more in the middle", numbered("s", 1, 4) + "new\n" + numbered("s", 5, 9),
-       "source has 10 lines, "},
-      {"one line less in the middle", numbered("s", 1, 4) + numbered("s", 6, 9),
+      {"one line more in the middle",
+       numbered_lines("s", 1, 4) + "new\n" + numbered_lines("s", 5, 9), "source has 10 lines, "},
+      {"one line less in the middle", numbered_lines("s", 1, 4) + numbered_lines("s", 6, 9),
        "source has 8 lines, "},
-      {"a line cut in two", numbered("s", 1, 4) + "s\n5\n" + numbered("s", 6, 9),
+      {"a line cut in two", numbered_lines("s", 1, 4) + "s\n5\n" + numbered_lines("s", 6, 9),
        "source has 10 lines, "},
       {"a blank line at the end", good + "\n", "source has 10 lines, "},
       {"no byte", "", "source is empty"},
@@ -174,7 +174,7 @@ TEST_F(Dirt, OfAWholeFileIsTold) {
        }(),
        "source has 1 lines, "},
   };
-  const std::string target = numbered("t", 1, 9);
+  const std::string target = numbered_lines("t", 1, 9);
   for (const DirtyFile& dirt : kFiles) {
     const Outcome outcome = read(parallel(dirt.source, target));
     EXPECT_THAT(outcome.said, testing::HasSubstr(dirt.said)) << dirt.name;
@@ -190,8 +190,8 @@ TEST_F(Dirt, OfAWholeFileIsTold) {
 // Two faults that make up for each other: the numbers of lines are the same, and no reader can know
 // which line belongs to which. The README says so; `tapestry score` finds such pairs.
 TEST_F(Dirt, ThatShiftsAPartOfAFileIsNotSeen) {
-  const Outcome outcome =
-      read(parallel(numbered("s", 1, 3) + "new\n" + numbered("s", 4, 8), numbered("t", 1, 9)));
+  const Outcome outcome = read(parallel(
+      numbered_lines("s", 1, 3) + "new\n" + numbered_lines("s", 4, 8), numbered_lines("t", 1, 9)));
   EXPECT_EQ(outcome.pairs.size(), 9u);
   EXPECT_EQ(outcome.pairs[4].source, "s4");
   EXPECT_EQ(outcome.pairs[4].target, "t5");

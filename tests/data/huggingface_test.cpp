@@ -17,7 +17,7 @@ namespace tapestry {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Ids = std::vector<int32_t>;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -35,7 +35,7 @@ std::shared_ptr<const Tokenizer> load(const std::string& folder,
 class HuggingFaceTokenizers : public testing::TestWithParam<const char*> {
  protected:
   std::shared_ptr<const Tokenizer> tokenizer_ = load(fixture(GetParam()));
-  Json cases_ = Json::parse(read_file(fixture(GetParam()) + "/cases.json"));
+  OrderedJson cases_ = OrderedJson::parse(read_file(fixture(GetParam()) + "/cases.json"));
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, HuggingFaceTokenizers,
                          testing::Values("gpt2", "roberta", "llama3", "llama2", "bert",
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, HuggingFaceTokenizers,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(HuggingFaceTokenizers, GiveTheIdsOfTheWheel) {
-  for (const Json& one : cases_) {
+  for (const OrderedJson& one : cases_) {
     const auto text = one["text"].get<std::string>();
     EXPECT_EQ(tokenizer_->encode(text), one["ids"].get<Ids>()) << one["text"];
     EXPECT_EQ(tokenizer_->encode(text), one["ids"].get<Ids>()) << "once more " << one["text"];
@@ -55,9 +55,9 @@ TEST_P(HuggingFaceTokenizers, GiveTheIdsOfTheWheel) {
 
 // tests/fixtures/token_places.py. The wheel leaves white space out of the places of some kinds.
 TEST_P(HuggingFaceTokenizers, GiveThePlacesOfTheWheel) {
-  static const Json all =
-      Json::parse(read_file(project_file("tests/fixtures/tokenizers/places.json")));
-  for (const Json& one : all.at(GetParam())) {
+  static const OrderedJson all =
+      OrderedJson::parse(read_file(project_file("tests/fixtures/tokenizers/places.json")));
+  for (const OrderedJson& one : all.at(GetParam())) {
     const auto text = one["text"].get<std::string>();
     const auto trimmed = [&](int64_t begin, int64_t end) {
       const std::string_view part = strip(std::string_view(text).substr(
@@ -71,7 +71,7 @@ TEST_P(HuggingFaceTokenizers, GiveThePlacesOfTheWheel) {
       ids.push_back(token.id);
       places.push_back(trimmed(token.begin, token.end));
     }
-    for (const Json& place : one["places"]) wanted.push_back(trimmed(place[0], place[1]));
+    for (const OrderedJson& place : one["places"]) wanted.push_back(trimmed(place[0], place[1]));
     EXPECT_EQ(ids, one["ids"].get<Ids>()) << one["text"];
     ASSERT_EQ(places.size(), wanted.size()) << one["text"];
     // Characters that are normalised together are one place for us; for the wheel it is the first.
@@ -89,7 +89,7 @@ TEST_P(HuggingFaceTokenizers, GiveThePlacesOfTheWheel) {
       }
     }
   }
-  for (const Json& one : cases_) {
+  for (const OrderedJson& one : cases_) {
     Ids ids;
     for (const PlacedToken& token :
          tokenizer_->encode_with_places(one["text"].get<std::string>())) {
@@ -100,7 +100,7 @@ TEST_P(HuggingFaceTokenizers, GiveThePlacesOfTheWheel) {
 }
 
 TEST_P(HuggingFaceTokenizers, GiveTheTextsOfTheWheel) {
-  for (const Json& one : cases_) {
+  for (const OrderedJson& one : cases_) {
     EXPECT_EQ(tokenizer_->decode(one["ids"].get<Ids>()), one["decoded"].get<std::string>())
         << one["text"];
   }
@@ -201,12 +201,12 @@ TEST(HuggingFaceFiles, OlderOnesMakeTheSameTokenizer) {
   for (const char* name : {"gpt2", "bert"}) {
     fs::remove_all(folder);
     fs::create_directories(folder);
-    const Json file = Json::parse(read_file(fixture(name) + "/tokenizer.json"));
-    const Json& model = file["model"];
+    const OrderedJson file = OrderedJson::parse(read_file(fixture(name) + "/tokenizer.json"));
+    const OrderedJson& model = file["model"];
     if (model["type"] == "BPE") {
       write_file(folder + "/vocab.json", model["vocab"].dump());
       std::string merges = "#version: 0.2\n";
-      for (const Json& merge : model["merges"]) {
+      for (const OrderedJson& merge : model["merges"]) {
         merges += merge[0].get<std::string>() + ' ' + merge[1].get<std::string>() + '\n';
       }
       write_file(folder + "/merges.txt", merges);
@@ -218,7 +218,7 @@ TEST(HuggingFaceFiles, OlderOnesMakeTheSameTokenizer) {
       write_file(folder + "/vocab.txt", lines);
     }
     const auto older = load(folder);
-    for (const Json& one : Json::parse(read_file(fixture(name) + "/cases.json"))) {
+    for (const OrderedJson& one : OrderedJson::parse(read_file(fixture(name) + "/cases.json"))) {
       EXPECT_EQ(older->encode(one["text"].get<std::string>()), one["ids"].get<Ids>())
           << one["text"];
       EXPECT_EQ(in_frame(*older->special().one_text, older->encode(one["text"].get<std::string>())),
@@ -259,10 +259,10 @@ TEST(HuggingFaceFiles, TheTokensThatFilesNameGoFirst) {
 }
 
 TEST(HuggingFaceFiles, WhatIsNotKnownIsRefusedWithItsPlace) {
-  const Json file = Json::parse(read_file(fixture("llama3") + "/tokenizer.json"));
-  const auto error_with = [&](const char* pointer, const Json& value) {
-    Json changed = file;
-    changed[Json::json_pointer(pointer)] = value;
+  const OrderedJson file = OrderedJson::parse(read_file(fixture("llama3") + "/tokenizer.json"));
+  const auto error_with = [&](const char* pointer, const OrderedJson& value) {
+    OrderedJson changed = file;
+    changed[OrderedJson::json_pointer(pointer)] = value;
     return error_of(ErrorKind::kData, [&] {
       load_tokenizer(join_huggingface(changed.dump(), R"({"bos": 0, "eos": 1})"), "t.json");
     });

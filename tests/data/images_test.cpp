@@ -111,7 +111,7 @@ TEST_F(Images, BrokenIdxFilesAreNamed) {
                                     "[0-9]+\\."));
 }
 
-const TestPicture kGrey{2, 3, 1, {0, 50, 100, 150, 200, 250}};
+const TestPicture kGreyImage{2, 3, 1, {0, 50, 100, 150, 200, 250}};
 
 TEST_F(Images, NothingIsReadBehindTheLastOfAnIdxFile) {
   CorpusSpec spec = idx(gzip(idx_file({1, 1, 1}, {0}) + std::string(size_t{1} << 20, '\0')), "");
@@ -121,8 +121,8 @@ TEST_F(Images, NothingIsReadBehindTheLastOfAnIdxFile) {
 }
 
 TEST_F(Images, AListNamesLabelsAndFiles) {
-  folder_.write("one.png", png_file(kGrey));
-  TestPicture other = kGrey;
+  folder_.write("one.png", png_file(kGreyImage));
+  TestPicture other = kGreyImage;
   other.pixels[0] = 9;
   folder_.write("two.pgm", pnm_file(other));
   const ImageCorpus corpus =
@@ -148,7 +148,7 @@ TEST_F(Images, AListNamesLabelsAndFiles) {
 }
 
 TEST_F(Images, CorporaOfOneListMustAgree) {
-  folder_.write("one.png", png_file(kGrey));
+  folder_.write("one.png", png_file(kGreyImage));
   CorpusSpec first = idx(idx_file({2, 2, 3}, counting(12)), idx_file({2}, {0, 1}));
   const ImageCorpus corpus = load_images({first, list("1\tone.png\n")});
   EXPECT_EQ(corpus.images(), 3);

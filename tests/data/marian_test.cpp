@@ -20,12 +20,12 @@ using testing::Pair;
 
 const std::string kFolder = project_file("tests/fixtures/huggingface_text/marian");
 
-TokenizerPair load(const std::string& folder, int64_t rows = 0) {
+TokenizerPair load_marian(const std::string& folder, int64_t rows = 0) {
   return read_marian(folder, {.eos = 0, .rows = rows}, {.eos = 0, .rows = rows});
 }
 
 TEST(Marian, SidesHaveOneVocabularyAndComeBackFromACheckpoint) {
-  const TokenizerPair pair = load(kFolder);
+  const TokenizerPair pair = load_marian(kFolder);
   EXPECT_FALSE(pair.one());
   EXPECT_TRUE(pair.shared());
   EXPECT_EQ(pair.source->special().eos, 0);
@@ -45,7 +45,7 @@ TEST(Marian, SidesHaveOneVocabularyAndComeBackFromACheckpoint) {
 }
 
 TEST(Marian, SaysWhereTokensStand) {
-  const auto source = load(kFolder).source;
+  const auto source = load_marian(kFolder).source;
   const std::string text = ">>deu<< A man</s> A";
   const auto tokens = source->encode_with_places(text);
   Ids ids;
@@ -74,7 +74,7 @@ class BrokenMarian : public testing::Test {
   }
   std::string refusal(const std::string& vocabulary, int64_t rows = 0) {
     write_file(folder_.path("vocab.json"), vocabulary);
-    return error_of(ErrorKind::kData, [&] { load(folder_.path(""), rows); });
+    return error_of(ErrorKind::kData, [&] { load_marian(folder_.path(""), rows); });
   }
   TempFolder folder_;
 };
@@ -90,7 +90,7 @@ TEST_F(BrokenMarian, IsRefused) {
   EXPECT_THAT(refusal(R"({"</s>": 0, "a": 1})"), HasSubstr("must have a token <unk>"));
   write_file(folder_.path("source.spm"), "no model");
   EXPECT_THAT(refusal(R"({"</s>": 0, "<unk>": 1})"), HasSubstr("has no SentencePiece model"));
-  EXPECT_EQ(load(kFolder, 500).source->special().unused.size(),
+  EXPECT_EQ(load_marian(kFolder, 500).source->special().unused.size(),
             500 - Json::parse(read_file(kFolder + "/vocab.json")).size());
 }
 

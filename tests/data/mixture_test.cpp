@@ -56,7 +56,7 @@ TEST(Permutations, HaveNoFavourites) {
   EXPECT_NEAR(static_cast<double>(near), 97, 50);
 }
 
-std::vector<int64_t> rows_of(const EpochRows& rows) {
+std::vector<int64_t> mixed_rows(const EpochRows& rows) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < rows.size(); ++i) all.push_back(rows[i]);
   return all;
@@ -65,7 +65,7 @@ std::vector<int64_t> rows_of(const EpochRows& rows) {
 TEST(Mixtures, WithoutWeightsHaveEachRowOnce) {
   for (const Mixture& mixture : {Mixture(5), Mixture(5, {2, 3}, {}, 1),
                                  Mixture(5, {2, 3}, {{0, 0}}, 1), Mixture(5, {5}, {{3}}, 1)}) {
-    EXPECT_THAT(rows_of(mixture.epoch(3)), ElementsAre(0, 1, 2, 3, 4));
+    EXPECT_THAT(mixed_rows(mixture.epoch(3)), ElementsAre(0, 1, 2, 3, 4));
   }
 }
 
@@ -75,7 +75,7 @@ TEST(Mixtures, AreExactInEveryEpoch) {
   std::vector<int64_t> counts(100, 0);
   for (int64_t epoch = 0; epoch < 42; ++epoch) {
     int64_t of_first = 0;
-    const auto rows = rows_of(mixture.epoch(epoch));
+    const auto rows = mixed_rows(mixture.epoch(epoch));
     ASSERT_EQ(rows.size(), 100U);
     for (const int64_t row : rows) {
       ++counts[static_cast<size_t>(row)];
@@ -96,7 +96,8 @@ TEST(Mixtures, OfFractionsDoNotDrift) {
   const Mixture mixture(100, {20, 30, 50}, {{1, 1, 1}}, 1);
   std::map<int, int64_t> all;
   for (int64_t epoch = 0; epoch < 30; ++epoch) {
-    for (const int64_t row : rows_of(mixture.epoch(epoch))) ++all[row < 20 ? 0 : row < 50 ? 1 : 2];
+    for (const int64_t row : mixed_rows(mixture.epoch(epoch)))
+      ++all[row < 20 ? 0 : row < 50 ? 1 : 2];
     for (const auto& [corpus, count] : all) {
       EXPECT_NEAR(static_cast<double>(count), static_cast<double>(100 * (epoch + 1)) / 3, 0.51);
     }
@@ -105,10 +106,10 @@ TEST(Mixtures, OfFractionsDoNotDrift) {
 
 TEST(Mixtures, PassesHaveOrdersOfTheirOwn) {
   const Mixture mixture(100, {50, 50}, {{1, 1}}, 1);
-  const auto first = rows_of(mixture.epoch(0)), second = rows_of(mixture.epoch(1));
+  const auto first = mixed_rows(mixture.epoch(0)), second = mixed_rows(mixture.epoch(1));
   EXPECT_NE(first, second);
-  EXPECT_EQ(first, rows_of(mixture.epoch(0)));
-  EXPECT_NE(first, rows_of(Mixture(100, {50, 50}, {{1, 1}}, 2).epoch(0)));
+  EXPECT_EQ(first, mixed_rows(mixture.epoch(0)));
+  EXPECT_NE(first, mixed_rows(Mixture(100, {50, 50}, {{1, 1}}, 2).epoch(0)));
   // The two corpora do not walk in step.
   int64_t equal = 0;
   for (size_t i = 0; i < 50; ++i) equal += first[i] + 50 == first[i + 50] ? 1 : 0;
@@ -118,7 +119,7 @@ TEST(Mixtures, PassesHaveOrdersOfTheirOwn) {
 TEST(Mixtures, OfATemperature) {
   // p ~ n^(1/T): 900 and 100 with T = 2 are 30 to 10; T = 1 leaves them, a large T makes them even.
   const auto of_first = [](double temperature) {
-    const auto rows = rows_of(Mixture(1000, {900, 100}, {{}, temperature}, 1).epoch(0));
+    const auto rows = mixed_rows(Mixture(1000, {900, 100}, {{}, temperature}, 1).epoch(0));
     return std::count_if(rows.begin(), rows.end(), [](int64_t row) { return row < 900; });
   };
   EXPECT_EQ(of_first(2), 750);

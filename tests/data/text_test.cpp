@@ -31,17 +31,17 @@ std::string plain(const std::string& text) { return text; }
 std::string name_of(const testing::TestParamInfo<Compressor>& info) { return info.param.name; }
 
 // Each rule holds for plain and for packed files.
-class Lines : public testing::TestWithParam<Compressor> {
+class TextLines : public testing::TestWithParam<Compressor> {
  protected:
   std::vector<std::string> read(const std::string& bytes) {
     return lines_of(folder_.write("text", GetParam().pack(bytes)));
   }
   TempFolder folder_;
 };
-INSTANTIATE_TEST_SUITE_P(In, Lines, testing::Values(Compressor{"plain", plain}), name_of);
-INSTANTIATE_TEST_SUITE_P(Packed, Lines, testing::ValuesIn(kCompressors), name_of);
+INSTANTIATE_TEST_SUITE_P(In, TextLines, testing::Values(Compressor{"plain", plain}), name_of);
+INSTANTIATE_TEST_SUITE_P(Packed, TextLines, testing::ValuesIn(kCompressors), name_of);
 
-TEST_P(Lines, EndAtLineFeedsOnly) {
+TEST_P(TextLines, EndAtLineFeedsOnly) {
   EXPECT_THAT(read("a\nb\n"), ElementsAre("a", "b"));
   EXPECT_THAT(read("a\r\nb\r\n"), ElementsAre("a", "b"));
   EXPECT_THAT(read("a\rb\nc\n"), ElementsAre("a\rb", "c"));
@@ -49,13 +49,13 @@ TEST_P(Lines, EndAtLineFeedsOnly) {
               ElementsAre("a\xE2\x80\xA8z\xC2\x85z\vb\fc"));
 }
 
-TEST_P(Lines, KeepTheLastOneWithoutLineFeed) {
+TEST_P(TextLines, KeepTheLastOneWithoutLineFeed) {
   EXPECT_THAT(read("a\nb"), ElementsAre("a", "b"));
   EXPECT_THAT(read("a\n\n"), ElementsAre("a", ""));
   EXPECT_THAT(read("\n"), ElementsAre(""));
 }
 
-TEST_P(Lines, LoseTheByteOrderMarkAtTheStart) {
+TEST_P(TextLines, LoseTheByteOrderMarkAtTheStart) {
   EXPECT_THAT(read("\xEF\xBB\xBF"
                    "a\n\xEF\xBB\xBF"
                    "b\n"),
@@ -64,17 +64,17 @@ TEST_P(Lines, LoseTheByteOrderMarkAtTheStart) {
                           "b"));
 }
 
-TEST_P(Lines, KeepNulBytes) {
+TEST_P(TextLines, KeepNulBytes) {
   using std::string_literals::operator""s;
   EXPECT_THAT(read("a\0b\nc\n"s), ElementsAre("a\0b"s, "c"));
 }
 
-TEST_P(Lines, MayBeLongerThanTheBuffer) {
+TEST_P(TextLines, MayBeLongerThanTheBuffer) {
   const std::string megabyte(1 << 20, 'x');
   EXPECT_THAT(read("a\n" + megabyte + "\r\n" + megabyte), ElementsAre("a", megabyte, megabyte));
 }
 
-TEST_P(Lines, MeetBufferEdgesAnywhere) {
+TEST_P(TextLines, MeetBufferEdgesAnywhere) {
   std::string text;
   std::vector<std::string> expected;
   for (int i = 0; i < 30000; ++i) {
@@ -84,12 +84,12 @@ TEST_P(Lines, MeetBufferEdgesAnywhere) {
   EXPECT_EQ(read(text), expected);
 }
 
-TEST_P(Lines, OfAnEmptyFileAreAnError) {
+TEST_P(TextLines, OfAnEmptyFileAreAnError) {
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read(""); }),
               HasSubstr("text is empty, expected lines of text."));
 }
 
-TEST_P(Lines, OverTheLimitAreAnError) {
+TEST_P(TextLines, OverTheLimitAreAnError) {
   const std::string bytes = "a\n" + std::string(LineReader::kMaxLineBytes + 1, 'x');
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read(bytes); }),
               HasSubstr("has a line 2 of more than 64 MiB"));

@@ -17,7 +17,7 @@ const std::vector<std::string> kLines = {
     "on the mat a hat 123",   "the hat, the cat; 42 dogs!",   "logs and mats and hats and cats",
     "that is the thing",      "dogs sat and cats sat 7 times"};
 
-std::shared_ptr<const Tokenizer> trained(TokenizerOptions options) {
+std::shared_ptr<const Tokenizer> json_trained(TokenizerOptions options) {
   size_t next = 0;
   return train_tokenizer(
       options,
@@ -29,7 +29,7 @@ std::shared_ptr<const Tokenizer> trained(TokenizerOptions options) {
       /*seed=*/1);
 }
 
-TokenizerOptions options_of(const std::string& type, int64_t size) {
+TokenizerOptions json_options(const std::string& type, int64_t size) {
   TokenizerOptions options;
   options.type = type;
   options.vocab_size = size;
@@ -124,17 +124,17 @@ void expect_same_ids(const Tokenizer& tokenizer, bool by_kind) {
 }
 
 TEST(TokenizerJson, SentencePieceByMerges) {
-  expect_same_ids(*trained(options_of("sentencepiece", 60)), /*by_kind=*/false);
+  expect_same_ids(*json_trained(json_options("sentencepiece", 60)), /*by_kind=*/false);
 }
 
 TEST(TokenizerJson, OwnByPairsByMerges) {
-  expect_same_ids(*trained(options_of("bpe", 60)), /*by_kind=*/true);
+  expect_same_ids(*json_trained(json_options("bpe", 60)), /*by_kind=*/true);
 }
 
 TEST(TokenizerJson, UnigramHasPiecesAndScores) {
-  TokenizerOptions options = options_of("sentencepiece", 36);
+  TokenizerOptions options = json_options("sentencepiece", 36);
   options.algorithm = "unigram";
-  const auto tokenizer = trained(options);
+  const auto tokenizer = json_trained(options);
   const auto json = nlohmann::json::parse(tokenizer_json(*tokenizer, {}));
   EXPECT_EQ(json["model"]["type"], "Unigram");
   ASSERT_EQ(json["model"]["vocab"].size(), 36u);
@@ -144,7 +144,7 @@ TEST(TokenizerJson, UnigramHasPiecesAndScores) {
 }
 
 TEST(TokenizerJson, CharactersAreAVocabularyWithoutMerges) {
-  const auto tokenizer = trained(options_of("char", 60));
+  const auto tokenizer = json_trained(json_options("char", 60));
   const auto json = nlohmann::json::parse(tokenizer_json(*tokenizer, {}));
   EXPECT_TRUE(json["model"]["merges"].empty());
   EXPECT_TRUE(json["pre_tokenizer"].is_null());
@@ -152,7 +152,7 @@ TEST(TokenizerJson, CharactersAreAVocabularyWithoutMerges) {
 }
 
 TEST(TokenizerJson, TellsWhatStandsAroundAText) {
-  const auto tokenizer = trained(options_of("char", 60));
+  const auto tokenizer = json_trained(json_options("char", 60));
   const auto json = nlohmann::json::parse(tokenizer_json(*tokenizer, {{kBosId}, {kEosId}}));
   const auto& single = json["post_processor"]["single"];
   ASSERT_EQ(single.size(), 3u);
@@ -164,18 +164,18 @@ TEST(TokenizerJson, TellsWhatStandsAroundAText) {
 
 // Each normalisation but identity brings the table of its rules.
 TEST(TokenizerJson, OwnPairsBringTheRulesOfTheirNormalisation) {
-  TokenizerOptions options = options_of("bpe", 60);
+  TokenizerOptions options = json_options("bpe", 60);
   options.normalization = "nmt_nfkc";
-  const auto json = nlohmann::json::parse(tokenizer_json(*trained(options), {}));
+  const auto json = nlohmann::json::parse(tokenizer_json(*json_trained(options), {}));
   const auto& first = json["normalizer"]["normalizers"][0];
   EXPECT_EQ(first["type"], "Precompiled");
   EXPECT_GT(first["precompiled_charsmap"].get<std::string>().size(), 1000u);
 }
 
 TEST(SentencePieceModelFile, HasThePiecesOfTheTokenizer) {
-  TokenizerOptions options = options_of("sentencepiece", 320);
+  TokenizerOptions options = json_options("sentencepiece", 320);
   options.byte_fallback = true;
-  const auto tokenizer = trained(options);
+  const auto tokenizer = json_trained(options);
   const auto model = SentencePieceModel::parse(tokenizer->serialized(), "model");
   EXPECT_EQ(model.algorithm, SentencePieceModel::kBpe);
   EXPECT_TRUE(model.byte_fallback);
@@ -191,7 +191,7 @@ TEST(SentencePieceModelFile, HasThePiecesOfTheTokenizer) {
 }
 
 TEST(SentencePieceModelFile, IsFilledUpWithPiecesThatNoTextHas) {
-  const auto tokenizer = trained(options_of("sentencepiece", 60));
+  const auto tokenizer = json_trained(json_options("sentencepiece", 60));
   const auto more = load_tokenizer(with_unused_pieces(tokenizer->serialized(), 60, 64), "more");
   EXPECT_EQ(more->vocab_size(), 64);
   EXPECT_EQ(more->encode("the cat <unused_61>"), tokenizer->encode("the cat <unused_61>"));

@@ -44,8 +44,9 @@ LineSource source_of(const std::vector<std::string>& lines) {
   };
 }
 
-std::shared_ptr<const Tokenizer> train(const TokenizerOptions& options,
-                                       const std::vector<std::string>& lines, uint64_t seed = 1) {
+std::shared_ptr<const Tokenizer> trained_on(const TokenizerOptions& options,
+                                            const std::vector<std::string>& lines,
+                                            uint64_t seed = 1) {
   return train_tokenizer(options, source_of(lines), seed);
 }
 
@@ -66,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(All, Algorithms, testing::Values("bpe", "unigram", "cha
 
 TEST_P(Algorithms, RoundTripAndFixedIds) {
   const auto lines = sentences(500, 1);
-  const auto tokenizer = train(options_of(GetParam(), 120), lines);
+  const auto tokenizer = trained_on(options_of(GetParam(), 120), lines);
   const bool by_characters = std::string(GetParam()) == "char";
   EXPECT_GE(tokenizer->vocab_size(), by_characters ? 20 : 120);
   EXPECT_LE(tokenizer->vocab_size(), 120);
@@ -87,12 +88,12 @@ TEST_P(Algorithms, RoundTripAndFixedIds) {
 TEST_P(Algorithms, SameInputGivesTheSameBytes) {
   const auto lines = sentences(500, 1);
   const auto options = options_of(GetParam(), 100);
-  const auto first = train(options, lines);
-  EXPECT_EQ(first->serialized(), train(options, lines)->serialized());
+  const auto first = trained_on(options, lines);
+  EXPECT_EQ(first->serialized(), trained_on(options, lines)->serialized());
 }
 
 TEST_P(Algorithms, BytesGiveTheSameTokenizer) {
-  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
+  const auto tokenizer = trained_on(options_of(GetParam(), 100), sentences(500, 1));
   const auto again = load_tokenizer(tokenizer->serialized(), "file");
   for (const std::string& line : sentences(50, 3)) {
     EXPECT_EQ(again->encode(line), tokenizer->encode(line));
@@ -102,7 +103,7 @@ TEST_P(Algorithms, BytesGiveTheSameTokenizer) {
 TEST_P(Algorithms, TrainsWithoutAWordOnTheTerminal) {
   testing::internal::CaptureStderr();
   testing::internal::CaptureStdout();
-  train(options_of(GetParam(), 100), sentences(500, 1));
+  trained_on(options_of(GetParam(), 100), sentences(500, 1));
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
@@ -114,35 +115,35 @@ INSTANTIATE_TEST_SUITE_P(All, Pieces, testing::Values("bpe", "unigram", kOwnBpe)
 TEST_P(Pieces, TooLargeAVocabularyTellsTheLimit) {
   const auto lines = sentences(50, 1);
   const std::string message =
-      error_of(ErrorKind::kConfig, [&] { train(options_of(GetParam(), 50000), lines); });
+      error_of(ErrorKind::kConfig, [&] { trained_on(options_of(GetParam(), 50000), lines); });
   const std::string phrase =
       "[tokenizer] vocab_size 50000 is too large for this text, the largest possible is ";
   ASSERT_THAT(message, testing::StartsWith(phrase)) << GetParam();
   // The limit in the message must work, and one more must not.
   const int64_t limit = std::stoll(message.substr(phrase.size()));
-  EXPECT_EQ(train(options_of(GetParam(), limit), lines)->vocab_size(), limit) << GetParam();
+  EXPECT_EQ(trained_on(options_of(GetParam(), limit), lines)->vocab_size(), limit) << GetParam();
   EXPECT_THAT(
-      error_of(ErrorKind::kConfig, [&] { train(options_of(GetParam(), limit + 1), lines); }),
+      error_of(ErrorKind::kConfig, [&] { trained_on(options_of(GetParam(), limit + 1), lines); }),
       HasSubstr("is too large"))
       << GetParam();
 }
 
 TEST_P(Pieces, TooSmallAVocabularyTellsTheNeed) {
-  EXPECT_THAT(
-      error_of(ErrorKind::kConfig, [&] { train(options_of(GetParam(), 6), sentences(50, 1)); }),
-      testing::MatchesRegex("\\[tokenizer\\] vocab_size 6 is too small for this text, its "
-                            "characters and the reserved pieces need [0-9]+; or lower "
-                            "character_coverage\\."));
+  EXPECT_THAT(error_of(ErrorKind::kConfig,
+                       [&] { trained_on(options_of(GetParam(), 6), sentences(50, 1)); }),
+              testing::MatchesRegex("\\[tokenizer\\] vocab_size 6 is too small for this text, its "
+                                    "characters and the reserved pieces need [0-9]+; or lower "
+                                    "character_coverage\\."));
 }
 
 TEST_P(Pieces, UnknownCharactersAreUnkOrBytes) {
   auto options = options_of(GetParam(), 100);
   const auto lines = sentences(500, 1);
-  const auto plain = train(options, lines);
+  const auto plain = trained_on(options, lines);
   EXPECT_THAT(plain->encode("ka 犬"), testing::Contains(kUnkId));
   options.vocab_size = 400;
   options.byte_fallback = true;
-  const auto bytes = train(options, lines);
+  const auto bytes = trained_on(options, lines);
   const std::string rare = "ka 犬 👍 €";
   EXPECT_THAT(bytes->encode(rare), testing::Not(testing::Contains(kUnkId)));
   EXPECT_EQ(bytes->decode(bytes->encode(rare)), rare);
@@ -150,7 +151,7 @@ TEST_P(Pieces, UnknownCharactersAreUnkOrBytes) {
 
 // Wherever a word is cut, its second part begins no word.
 TEST_P(Pieces, AContinuationHasNoSpaceInFront) {
-  const auto tokenizer = train(options_of(GetParam(), 120), sentences(500, 1));
+  const auto tokenizer = trained_on(options_of(GetParam(), 120), sentences(500, 1));
   for (const std::string& line : sentences(20, 3)) {
     for (size_t cut = 1; cut < line.size(); ++cut) {
       if (line[cut - 1] == ' ' || (line[cut] & 0xC0) == 0x80) continue;
@@ -167,33 +168,33 @@ TEST_P(Pieces, LearnsFromLongLinesInParts) {
   std::string one_line;
   for (const std::string& line : sentences(500, 1)) one_line += line + ' ';
   ASSERT_GT(one_line.size(), 2u * 4192);
-  const auto tokenizer = train(options_of(GetParam(), 120), {one_line});
+  const auto tokenizer = trained_on(options_of(GetParam(), 120), {one_line});
   EXPECT_EQ(tokenizer->vocab_size(), 120);
   const std::string without_spaces(10000, 'a');
   const bool own = std::string(GetParam()) == kOwnBpe;
-  EXPECT_NO_THROW(train(options_of(own ? kOwnBpe : "char", 8), {without_spaces}));
+  EXPECT_NO_THROW(trained_on(options_of(own ? kOwnBpe : "char", 8), {without_spaces}));
 }
 
 TEST_P(Pieces, NormalizationIsAChoice) {
   auto lines = sentences(500, 1);
   lines.push_back("ﬁ … ½ 1 2 fi ...");
   auto options = options_of(GetParam(), 120);
-  const auto normalized = train(options, lines);
+  const auto normalized = trained_on(options, lines);
   EXPECT_EQ(normalized->decode(normalized->encode("ﬁ …")), "fi ...");
   options.normalization = "identity";
-  const auto identity = train(options, lines);
+  const auto identity = trained_on(options, lines);
   EXPECT_EQ(identity->decode(identity->encode("ﬁ … ½")), "ﬁ … ½");
 }
 
 TEST_P(Pieces, EmptyTextHasNoTokens) {
-  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
+  const auto tokenizer = trained_on(options_of(GetParam(), 100), sentences(500, 1));
   EXPECT_TRUE(tokenizer->encode("").empty());
   EXPECT_TRUE(tokenizer->encode("  ").empty());
   EXPECT_EQ(tokenizer->decode({}), "");
 }
 
 TEST_P(Pieces, DecodeLeavesOutSpecialsAndChecksIds) {
-  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
+  const auto tokenizer = trained_on(options_of(GetParam(), 100), sentences(500, 1));
   auto ids = tokenizer->encode("ka lo mi.");
   ids.insert(ids.begin(), kBosId);
   ids.insert(ids.end(), {kEosId, kPadId, kPadId});
@@ -208,17 +209,17 @@ TEST_P(Pieces, SampleIsDrawnBySeed) {
   const auto lines = sentences(2000, 1);
   auto options = options_of(GetParam(), 100);
   options.max_sentences = 100;
-  const auto one = train(options, lines, 1)->serialized();
-  EXPECT_EQ(one, train(options, lines, 1)->serialized());
-  EXPECT_NE(one, train(options, lines, 2)->serialized());
+  const auto one = trained_on(options, lines, 1)->serialized();
+  EXPECT_EQ(one, trained_on(options, lines, 1)->serialized());
+  EXPECT_NE(one, trained_on(options, lines, 2)->serialized());
   // Below the limit nothing is drawn.
   options.max_sentences = 2000;
-  const auto all = train(options, lines, 1)->serialized();
-  EXPECT_EQ(all, train(options, lines, 2)->serialized());
+  const auto all = trained_on(options, lines, 1)->serialized();
+  EXPECT_EQ(all, trained_on(options, lines, 2)->serialized());
 }
 
 TEST_P(Pieces, EncodesFromSeveralThreads) {
-  const auto tokenizer = train(options_of(GetParam(), 100), sentences(500, 1));
+  const auto tokenizer = trained_on(options_of(GetParam(), 100), sentences(500, 1));
   const auto lines = sentences(200, 5);
   std::vector<std::vector<std::vector<int32_t>>> results(4);
   std::vector<std::thread> threads;
@@ -260,7 +261,7 @@ TEST(SentencePiece, LearnsFromCountedWordsAsFromLines) {
     for (const char* normalization : TokenizerOptions::kNormalizations) {
       TokenizerOptions options = options_of("bpe", 150);
       options.normalization = normalization;
-      const auto ours = train(options, lines);
+      const auto ours = trained_on(options, lines);
       std::string bytes;
       Lines iterator(lines);
       ASSERT_TRUE(sentencepiece::SentencePieceTrainer::Train(
@@ -288,7 +289,7 @@ TEST(SentencePiece, LearnsFromCountedWordsAsFromLines) {
 TEST(SentencePiece, BlankLinesTeachNothing) {
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [] {
-                         train(options_of("bpe", 50), {"  ", " \t "});
+                         trained_on(options_of("bpe", 50), {"  ", " \t "});
                        }),
               HasSubstr("[tokenizer] expected words to learn from, got none."));
 }
@@ -366,7 +367,7 @@ TEST_F(Pairs, TextAloneTrainsOneModel) {
 }
 
 TEST(TokenizerFiles, IncompleteSetsAreErrors) {
-  const auto model = train(options_of("bpe", 60), sentences(100, 1))->serialized();
+  const auto model = trained_on(options_of("bpe", 60), sentences(100, 1))->serialized();
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [&] {
                          load_tokenizers({{"source.model", model}});

@@ -9,21 +9,21 @@ namespace {
 
 using test::distance;
 
-struct Variant {
+struct KindOfAttention {
   const char* name;
   ModelOptions options;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const KindOfAttention& variant, std::ostream* out) { *out << variant.name; }
 
 template <class F>
-Variant variant(const char* name, F change) {
+KindOfAttention variant(const char* name, F change) {
   ModelOptions options = test::llama_options();
   change(options);
   return {name, options};
 }
 
-class AttentionKinds : public ::testing::TestWithParam<Variant> {
+class AttentionKinds : public ::testing::TestWithParam<KindOfAttention> {
  protected:
   const test::SmallLanguageModel built_{GetParam().options, /*causal=*/true};
   const LanguageModel& model_ = built_.model;

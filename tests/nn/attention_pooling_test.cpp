@@ -8,7 +8,7 @@ namespace {
 
 using test::distance;
 using test::Matrix;
-using Options = AttentionPooling::Options;
+using PoolingOptions = AttentionPooling::Options;
 
 constexpr SimilarityKernel kKernels[] = {SimilarityKernel::kGaussian, SimilarityKernel::kBoxcar,
                                          SimilarityKernel::kEpanechnikov};
@@ -82,7 +82,7 @@ TEST(AttentionPooling, AQueryThatSeesNoKeyGivesZero) {
 }
 
 TEST(AttentionPooling, OptionsMustFit) {
-  const auto error = [](const Options& options) {
+  const auto error = [](const PoolingOptions& options) {
     return test::error_of([&] {
       ParamStore store;
       const AttentionPooling pooling(options, store.root());

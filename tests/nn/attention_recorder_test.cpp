@@ -7,7 +7,7 @@ namespace {
 
 using test::SmallModel;
 
-ModelOptions latent_options() {
+ModelOptions recorded_latent_options() {
   ModelOptions options = test::pre_norm_options();
   options.num_key_value_heads = 0;
   options.kv_latent_size = 6;
@@ -56,7 +56,7 @@ TEST_P(AttentionRecorders, HoldEveryLayersWeights) {
 
 INSTANTIATE_TEST_SUITE_P(Models, AttentionRecorders,
                          testing::Values(test::post_norm_options(), test::pre_norm_options(),
-                                         latent_options()));
+                                         recorded_latent_options()));
 
 TEST(AttentionRecorders, OnlyOneIsAlive) {
   const AttentionRecorder first;

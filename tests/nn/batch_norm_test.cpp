@@ -112,7 +112,7 @@ TEST(BatchNorm, ShapesMustFit) {
 
 // ---- In a model
 
-ModelOptions model_options(NormPosition position) {
+ModelOptions batch_norm_options(NormPosition position) {
   ModelOptions options = test::post_norm_options();
   options.num_hidden_layers = 2;
   options.norm = NormKind::kBatch;
@@ -125,7 +125,7 @@ class BatchNormModel : public ::testing::TestWithParam<NormPosition> {
  protected:
   struct Built {
     explicit Built(NormPosition position)
-        : model(model_options(position), {.size = 19}, /*causal=*/true, store.root()) {}
+        : model(batch_norm_options(position), {.size = 19}, /*causal=*/true, store.root()) {}
     ParamStore store{3, DType::kFloat64};
     LanguageModel model;
   };

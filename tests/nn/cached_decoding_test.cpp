@@ -10,16 +10,16 @@ using test::distance;
 using test::poison_free_memory;
 using test::SmallModel;
 
-struct Variant {
+struct CachedVariant {
   const char* name;
   ModelOptions options;
   DType dtype;
   double tolerance;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const CachedVariant& variant, std::ostream* out) { *out << variant.name; }
 
-class CachedDecoding : public ::testing::TestWithParam<Variant> {
+class CachedDecoding : public ::testing::TestWithParam<CachedVariant> {
  protected:
   // Logits (B, T, V) of whole histories, by teacher forcing.
   Tensor teacher_forcing(const Tensor& source, const Tensor& lengths, const Tensor& target) const {
@@ -191,7 +191,7 @@ ModelOptions multi_query_options() {
   return options;
 }
 
-ModelOptions latent_options() {
+ModelOptions cached_latent_options() {
   ModelOptions options = test::post_norm_options();
   options.kv_latent_size = 6;
   options.position_embedding = PositionEmbedding::kRope;
@@ -214,18 +214,18 @@ ModelOptions positions_options(PositionEmbedding positions) {
 INSTANTIATE_TEST_SUITE_P(
     Variants, CachedDecoding,
     ::testing::Values(
-        Variant{"post_norm_float64", test::post_norm_options(), DType::kFloat64, 1e-10},
-        Variant{"post_norm_float32", test::post_norm_options(), DType::kFloat32, 1e-5},
-        Variant{"pre_norm_grouped_float64", test::pre_norm_options(), DType::kFloat64, 1e-10},
-        Variant{"pre_norm_grouped_float32", test::pre_norm_options(), DType::kFloat32, 1e-5},
-        Variant{"window_narrow_values_float64", window_options(), DType::kFloat64, 1e-10},
-        Variant{"alibi_float64", positions_options(PositionEmbedding::kAlibi), DType::kFloat64,
-                1e-10},
-        Variant{"relative_float32", positions_options(PositionEmbedding::kRelative),
-                DType::kFloat32, 1e-5},
-        Variant{"multi_query_float64", multi_query_options(), DType::kFloat64, 1e-10},
-        Variant{"latent_float64", latent_options(), DType::kFloat64, 1e-10},
-        Variant{"latent_float32", latent_options(), DType::kFloat32, 1e-5}),
+        CachedVariant{"post_norm_float64", test::post_norm_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"post_norm_float32", test::post_norm_options(), DType::kFloat32, 1e-5},
+        CachedVariant{"pre_norm_grouped_float64", test::pre_norm_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"pre_norm_grouped_float32", test::pre_norm_options(), DType::kFloat32, 1e-5},
+        CachedVariant{"window_narrow_values_float64", window_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"alibi_float64", positions_options(PositionEmbedding::kAlibi),
+                      DType::kFloat64, 1e-10},
+        CachedVariant{"relative_float32", positions_options(PositionEmbedding::kRelative),
+                      DType::kFloat32, 1e-5},
+        CachedVariant{"multi_query_float64", multi_query_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"latent_float64", cached_latent_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"latent_float32", cached_latent_options(), DType::kFloat32, 1e-5}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Rows are used again once nobody points to them, and what sequences share is held once.

@@ -13,14 +13,14 @@ const std::vector<Tokens> kPrompts = {
     {kBos, 4, 5}, {kBos}, {kBos, 6, 6, 4, 5, 6}, {5, 4}, {kBos, kEos, 4}};
 const std::vector<int64_t> kLimits = {6, 4, 3, 8, 1};
 
-struct Strategy {
+struct PromptStrategy {
   const char* name;
   SearchOptions options;
 };
 
-void PrintTo(const Strategy& strategy, std::ostream* out) { *out << strategy.name; }
+void PrintTo(const PromptStrategy& strategy, std::ostream* out) { *out << strategy.name; }
 
-const Strategy kStrategies[] = {
+const PromptStrategy kPromptStrategies[] = {
     {"greedy", {.num_beams = 1}},
     {"greedy_with_rules",
      {.num_beams = 1,
@@ -49,7 +49,7 @@ const Strategy kStrategies[] = {
       .seed = 9}},
 };
 
-class Prompts : public ::testing::TestWithParam<Strategy> {
+class Prompts : public ::testing::TestWithParam<PromptStrategy> {
  protected:
   static SearchTask task() {
     SearchTask task = task_of(kLimits);
@@ -180,7 +180,7 @@ TEST_P(Prompts, ThreadsDoNotMatter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Prompts, ::testing::ValuesIn(kStrategies),
+INSTANTIATE_TEST_SUITE_P(Strategies, Prompts, ::testing::ValuesIn(kPromptStrategies),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Seeds, GiveOtherTexts) {

@@ -12,7 +12,7 @@ using namespace test;  // NOLINT: the small models
 
 using Shapes = std::map<std::string, std::string>;
 
-Shapes shapes_of(const ParamStore& store) {
+Shapes parameter_shapes(const ParamStore& store) {
   Shapes shapes;
   for (const Parameter& p : store.parameters()) shapes[p.name] = p.var.shape().str();
   return shapes;
@@ -46,14 +46,14 @@ TEST(LanguageModelParameters, Gpt2) {
   expected["embedding.weight"] = "(19, 16)";
   expected["positions.weight"] = "(48, 16)";
   expected["norm.weight"] = expected["norm.bias"] = "(16)";
-  EXPECT_EQ(shapes_of(SmallLanguageModel(gpt2_options(), /*causal=*/true).store), expected);
+  EXPECT_EQ(parameter_shapes(SmallLanguageModel(gpt2_options(), /*causal=*/true).store), expected);
 }
 
 TEST(LanguageModelParameters, Llama) {
   Shapes expected = layer_shapes(llama_options(), "32", "48");
   expected["embedding.weight"] = expected["output.weight"] = "(19, 16)";
   expected["norm.weight"] = "(16)";
-  EXPECT_EQ(shapes_of(SmallLanguageModel(llama_options(), /*causal=*/true).store), expected);
+  EXPECT_EQ(parameter_shapes(SmallLanguageModel(llama_options(), /*causal=*/true).store), expected);
 }
 
 TEST(LanguageModelParameters, Bert) {
@@ -67,7 +67,7 @@ TEST(LanguageModelParameters, Bert) {
   expected["head.dense.weight"] = "(16, 16)";
   expected["head.dense.bias"] = "(16)";
   expected["head.bias"] = "(19)";
-  EXPECT_EQ(shapes_of(SmallLanguageModel(bert_options(), /*causal=*/false).store), expected);
+  EXPECT_EQ(parameter_shapes(SmallLanguageModel(bert_options(), /*causal=*/false).store), expected);
 
   for (const std::string name : {"head.dense.weight", "head.dense.bias", "head.norm.weight",
                                  "head.norm.bias", "head.bias"}) {
@@ -79,7 +79,7 @@ TEST(LanguageModelParameters, Bert) {
   }
   ParamStore store;
   const SequenceClassifier classifier(bert_options(), {.size = kVocabulary}, 3, store.root());
-  EXPECT_EQ(shapes_of(store), expected);
+  EXPECT_EQ(parameter_shapes(store), expected);
 }
 
 // A masked model keeps only the classifier's own bias.

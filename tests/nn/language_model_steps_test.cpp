@@ -14,28 +14,28 @@ ModelOptions interleaved_options() {
   return options;
 }
 
-struct Variant {
+struct StepVariant {
   const char* name;
   ModelOptions options;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const StepVariant& variant, std::ostream* out) { *out << variant.name; }
 
-class CachedSteps : public ::testing::TestWithParam<std::tuple<Variant, DType>> {
+class CachedSteps : public ::testing::TestWithParam<std::tuple<StepVariant, DType>> {
  protected:
-  const ModelOptions options_ = std::get<Variant>(GetParam()).options;
+  const ModelOptions options_ = std::get<StepVariant>(GetParam()).options;
   const DType dtype_ = std::get<DType>(GetParam());
   const double tolerance_ = dtype_ == DType::kFloat64 ? 1e-12 : 1e-5;
 };
 
 INSTANTIATE_TEST_SUITE_P(Variants, CachedSteps,
-                         ::testing::Combine(::testing::Values(Variant{"gpt2", gpt2_options()},
-                                                              Variant{"llama", llama_options()},
-                                                              Variant{"interleaved",
-                                                                      interleaved_options()}),
+                         ::testing::Combine(::testing::Values(StepVariant{"gpt2", gpt2_options()},
+                                                              StepVariant{"llama", llama_options()},
+                                                              StepVariant{"interleaved",
+                                                                          interleaved_options()}),
                                             ::testing::Values(DType::kFloat64, DType::kFloat32)),
                          [](const auto& info) {
-                           return std::string(std::get<Variant>(info.param).name) + '_' +
+                           return std::string(std::get<StepVariant>(info.param).name) + '_' +
                                   std::string(name_of(std::get<DType>(info.param)));
                          });
 
@@ -79,9 +79,10 @@ TEST(LanguageModelSteps, ReadThePromptAsAPrefix) {
 }
 
 // The model without caches, with its histories cut as LanguageModelSteps does it.
-class Uncached {
+class UncachedLanguageModel {
  public:
-  Uncached(const LanguageModel& model, int64_t rows) : model_(model), histories_(rows) {}
+  UncachedLanguageModel(const LanguageModel& model, int64_t rows)
+      : model_(model), histories_(rows) {}
 
   Tensor step(const std::vector<int32_t>& tokens) {
     const size_t count = tokens.size() / histories_.size();
@@ -119,7 +120,7 @@ TEST_P(CachedSteps, OfASearchEqualTheUncachedModel) {
     const SmallLanguageModel built(options, /*causal=*/true, dtype_);
     for (const int64_t prompt : {1, 5, 60}) {
       LanguageModelSteps steps(built.model);
-      Uncached uncached(built.model, 2);
+      UncachedLanguageModel uncached(built.model, 2);
       test::poison_free_memory();
       size_t rows = 2;
       for (int64_t step = 0; step < 20; ++step) {

@@ -18,17 +18,19 @@ using test::SmallLanguageModel;
 using test::text_batch;
 using test::with_dropout;
 
-struct Variant {
+struct LanguageModelVariant {
   const char* name;
   ModelOptions options;
   bool causal;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const LanguageModelVariant& variant, std::ostream* out) { *out << variant.name; }
 
-std::string name_of_case(const ::testing::TestParamInfo<Variant>& info) { return info.param.name; }
+std::string name_of_case(const ::testing::TestParamInfo<LanguageModelVariant>& info) {
+  return info.param.name;
+}
 
-class LanguageModels : public ::testing::TestWithParam<Variant> {
+class LanguageModels : public ::testing::TestWithParam<LanguageModelVariant> {
  protected:
   Pass pass_of(const LanguageModel::Batch& batch, double normalizer = 0) const {
     return test::train_pass(built_.store, [&] {
@@ -42,10 +44,11 @@ class LanguageModels : public ::testing::TestWithParam<Variant> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Variants, LanguageModels,
-                         ::testing::Values(Variant{"gpt2", gpt2_options(), true},
-                                           Variant{"llama", llama_options(), true},
-                                           Variant{"bert", bert_options(), false},
-                                           Variant{"masked_llama", llama_options(), false}),
+                         ::testing::Values(LanguageModelVariant{"gpt2", gpt2_options(), true},
+                                           LanguageModelVariant{"llama", llama_options(), true},
+                                           LanguageModelVariant{"bert", bert_options(), false},
+                                           LanguageModelVariant{"masked_llama", llama_options(),
+                                                                false}),
                          name_of_case);
 
 Tensor changed_at(const Tensor& ids, int64_t index) {

@@ -13,12 +13,12 @@ using test::distance;
 using test::Matrix;
 using Options = LatentAttention::Options;
 
-struct Variant {
+struct LatentVariant {
   const char* name;
   Options options;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const LatentVariant& variant, std::ostream* out) { *out << variant.name; }
 
 Options rotary_options() {
   return {.hidden_size = 12,
@@ -51,7 +51,7 @@ Options wide_value_options() {
   return options;
 }
 
-class LatentAttentionTest : public ::testing::TestWithParam<Variant> {
+class LatentAttentionTest : public ::testing::TestWithParam<LatentVariant> {
  protected:
   LatentAttentionTest() {
     uint32_t stream = 900;
@@ -204,10 +204,10 @@ TEST_P(LatentAttentionTest, OnlyDistancesCount) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, LatentAttentionTest,
-                         ::testing::Values(Variant{"rotary", rotary_options()},
-                                           Variant{"query_latent", query_latent_options()},
-                                           Variant{"plain", plain_options()},
-                                           Variant{"wide_values", wide_value_options()}),
+                         ::testing::Values(LatentVariant{"rotary", rotary_options()},
+                                           LatentVariant{"query_latent", query_latent_options()},
+                                           LatentVariant{"plain", plain_options()},
+                                           LatentVariant{"wide_values", wide_value_options()}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 std::string error_of_options(const std::function<void(Options&)>& change) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;  // NOLINT: the small models
 
-Tensor some_ids(int64_t rows, int64_t length) {
+Tensor ids_to_read(int64_t rows, int64_t length) {
   Tensor ids = Tensor::empty({rows, length}, DType::kInt32);
   for (int64_t i = 0; i < ids.numel(); ++i) {
     ids.data<int32_t>()[i] = static_cast<int32_t>(4 + (7 * i + i / length) % (kVocabulary - 4));
@@ -21,12 +21,13 @@ Tensor some_ids(int64_t rows, int64_t length) {
 // Logits of a batch.
 template <class Model>
 std::vector<float> pair_logits_of(const Model& model) {
-  const PairInput input{some_ids(3, 6), Tensor::from<int32_t>({6, 4, 1}, {3}), some_ids(3, 5)};
+  const PairInput input{ids_to_read(3, 6), Tensor::from<int32_t>({6, 4, 1}, {3}),
+                        ids_to_read(3, 5)};
   return pair_logits(&model, input).value().template to_vector<float>();
 }
 
 std::vector<float> text_logits_of(const LanguageModel& model) {
-  return model.logits(model.hidden(some_ids(3, 7))).value().to_vector<float>();
+  return model.logits(model.hidden(ids_to_read(3, 7))).value().to_vector<float>();
 }
 
 // |a - b| / |b|
@@ -91,7 +92,7 @@ TEST(PackedWeights, LanguageModels) {
 // Several steps of decoding go through the packed matrices, too.
 TEST(PackedWeights, HypothesesAreTheSame) {
   SmallModel model(post_norm_options(), DType::kFloat32);
-  const TranslationInput input{.source = some_ids(3, 6),
+  const TranslationInput input{.source = ids_to_read(3, 6),
                                .lengths = Tensor::from<int32_t>({6, 4, 1}, {3})};
   SearchOptions options;
   options.num_beams = 3;
@@ -111,7 +112,7 @@ TEST(PackedWeights, GreedyOutputsNeedNoLogProbabilities) {
   SmallLanguageModel text(gpt2_options(), true, DType::kFloat32);
   model.store.pack(WeightFormat::kFloat32);
   text.store.pack(WeightFormat::kFloat32);
-  TranslationInput input{.source = some_ids(3, 6),
+  TranslationInput input{.source = ids_to_read(3, 6),
                          .lengths = Tensor::from<int32_t>({6, 4, 1}, {3})};
   SearchTask task{.sentences = 2};
   task.prompts = {{2, 5, 9}, {2}};

@@ -87,15 +87,15 @@ TEST(PositionTable, ThreadsMayAskAtOnce) {
   EXPECT_EQ(right, (std::array<bool, 4>{true, true, true, true}));
 }
 
-struct Variant {
+struct TableVariant {
   const char* name;
   PositionEmbedding positions;
   int64_t kv_latent_size = 0;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const TableVariant& variant, std::ostream* out) { *out << variant.name; }
 
-class BeyondThePositions : public ::testing::TestWithParam<Variant> {
+class BeyondThePositions : public ::testing::TestWithParam<TableVariant> {
  protected:
   static ModelOptions options(int64_t positions) {
     ModelOptions options = test::post_norm_options();
@@ -149,12 +149,13 @@ TEST_P(BeyondThePositions, ATranslationIsThatOfMorePositions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, BeyondThePositions,
-                         ::testing::Values(Variant{"none", PositionEmbedding::kNone},
-                                           Variant{"sinusoidal", PositionEmbedding::kSinusoidal},
-                                           Variant{"rope", PositionEmbedding::kRope},
-                                           Variant{"latent_rope", PositionEmbedding::kRope, 6}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, BeyondThePositions,
+    ::testing::Values(TableVariant{"none", PositionEmbedding::kNone},
+                      TableVariant{"sinusoidal", PositionEmbedding::kSinusoidal},
+                      TableVariant{"rope", PositionEmbedding::kRope},
+                      TableVariant{"latent_rope", PositionEmbedding::kRope, 6}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LearnedPositions, EndWithOneClearError) {
   ModelOptions options = test::gpt2_options();

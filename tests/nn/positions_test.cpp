@@ -5,15 +5,15 @@
 namespace tapestry {
 namespace {
 
-struct Variant {
+struct PositionVariant {
   const char* name;
   PositionEmbedding positions;
   int64_t kv_latent_size = 0;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const PositionVariant& variant, std::ostream* out) { *out << variant.name; }
 
-class Positions : public ::testing::TestWithParam<Variant> {
+class Positions : public ::testing::TestWithParam<PositionVariant> {
  protected:
   static constexpr int64_t kLength = 6, kSize = 16;
 
@@ -74,17 +74,18 @@ TEST_P(Positions, RepeatedTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Positions,
-                         ::testing::Values(Variant{"none", PositionEmbedding::kNone},
-                                           Variant{"sinusoidal", PositionEmbedding::kSinusoidal},
-                                           Variant{"learned", PositionEmbedding::kLearned},
-                                           Variant{"rope", PositionEmbedding::kRope},
-                                           Variant{"alibi", PositionEmbedding::kAlibi},
-                                           Variant{"relative", PositionEmbedding::kRelative},
-                                           Variant{"latent_none", PositionEmbedding::kNone, 6},
-                                           Variant{"latent_rope", PositionEmbedding::kRope, 6},
-                                           Variant{"latent_alibi", PositionEmbedding::kAlibi, 6}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Positions,
+    ::testing::Values(PositionVariant{"none", PositionEmbedding::kNone},
+                      PositionVariant{"sinusoidal", PositionEmbedding::kSinusoidal},
+                      PositionVariant{"learned", PositionEmbedding::kLearned},
+                      PositionVariant{"rope", PositionEmbedding::kRope},
+                      PositionVariant{"alibi", PositionEmbedding::kAlibi},
+                      PositionVariant{"relative", PositionEmbedding::kRelative},
+                      PositionVariant{"latent_none", PositionEmbedding::kNone, 6},
+                      PositionVariant{"latent_rope", PositionEmbedding::kRope, 6},
+                      PositionVariant{"latent_alibi", PositionEmbedding::kAlibi, 6}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tapestry

@@ -15,7 +15,7 @@ using test::lengths_tensor;
 using Small = test::SmallModelOf<RnnAttention>;
 
 // Layers, tied or not.
-struct Variant {
+struct RnnVariant {
   const char* name;
   int64_t layers;
   bool tied;
@@ -23,9 +23,9 @@ struct Variant {
   double tolerance;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+void PrintTo(const RnnVariant& variant, std::ostream* out) { *out << variant.name; }
 
-ModelOptions small_options(int64_t layers, bool tied) {
+ModelOptions small_rnn_options(int64_t layers, bool tied) {
   ModelOptions options;
   options.hidden_size = 16;
   options.encoder_layers = options.decoder_layers = layers;
@@ -34,13 +34,13 @@ ModelOptions small_options(int64_t layers, bool tied) {
   return options;
 }
 
-class RnnAttentionModel : public ::testing::TestWithParam<Variant> {
+class RnnAttentionModel : public ::testing::TestWithParam<RnnVariant> {
  protected:
   Tensor teacher_forcing(const Tensor& source, const Tensor& lengths, const Tensor& target) const {
     return model_.logits(model_.decode(target, model_.encode(source, lengths), lengths)).value();
   }
 
-  const ModelOptions options_ = small_options(GetParam().layers, GetParam().tied);
+  const ModelOptions options_ = small_rnn_options(GetParam().layers, GetParam().tied);
   const Small built_{options_, GetParam().dtype};
   const RnnAttention& model_ = built_.model;
   const std::vector<int32_t> lengths_ = {5, 3, 1};
@@ -53,7 +53,7 @@ class RnnAttentionModel : public ::testing::TestWithParam<Variant> {
 
 TEST(RnnAttentionParameters, NamesAndShapes) {
   ParamStore store;
-  const RnnAttention model(small_options(2, false),
+  const RnnAttention model(small_rnn_options(2, false),
                            {.source_size = 19, .target_size = 23, .shared = false}, store.root());
   std::map<std::string, std::string> shapes, expected;
   for (const Parameter& p : store.parameters()) shapes[p.name] = concat(p.var.shape());
@@ -84,7 +84,7 @@ TEST(RnnAttentionParameters, NamesAndShapes) {
 TEST(RnnAttentionParameters, TyingDependsOnTheVocabularies) {
   const auto names = [](bool tie, bool shared) {
     ParamStore store;
-    const RnnAttention model(small_options(1, tie),
+    const RnnAttention model(small_rnn_options(1, tie),
                              {.source_size = 19, .target_size = 19, .shared = shared},
                              store.root());
     std::string found;
@@ -116,7 +116,7 @@ TEST(RnnAttentionParameters, RecurrentMatricesOfEachGateAreOrthogonal) {
 
 TEST(RnnAttentionParameters, RefusesAModelWithoutLayers) {
   ParamStore store;
-  ModelOptions options = small_options(1, true);
+  ModelOptions options = small_rnn_options(1, true);
   options.decoder_layers = 0;
   EXPECT_EQ(test::error_of([&] {
               RnnAttention(options, {.source_size = 19, .target_size = 19}, store.root());
@@ -338,9 +338,9 @@ TEST_P(RnnAttentionModel, SameBitsForAnyNumberOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, RnnAttentionModel,
-    ::testing::Values(Variant{"one_layer_tied_float64", 1, true, DType::kFloat64, 1e-12},
-                      Variant{"two_layers_untied_float64", 2, false, DType::kFloat64, 1e-12},
-                      Variant{"three_layers_tied_float32", 3, true, DType::kFloat32, 2e-5}),
+    ::testing::Values(RnnVariant{"one_layer_tied_float64", 1, true, DType::kFloat64, 1e-12},
+                      RnnVariant{"two_layers_untied_float64", 2, false, DType::kFloat64, 1e-12},
+                      RnnVariant{"three_layers_tied_float32", 3, true, DType::kFloat32, 2e-5}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

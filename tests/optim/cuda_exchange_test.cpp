@@ -17,10 +17,10 @@ using test::on_ranks;
 using testing::Each;
 
 const Device kGpu{Device::Kind::kCuda, 0};
-const std::vector<Shape> kShapes = {{7}, {130, 300}, {33}, {20000}};
+const std::vector<Shape> kCudaShapes = {{7}, {130, 300}, {33}, {20000}};
 
-Tensor numbers(uint32_t part, size_t param, DType dtype) {
-  const Tensor tensor = Tensor::empty(kShapes[param]);
+Tensor cuda_numbers(uint32_t part, size_t param, DType dtype) {
+  const Tensor tensor = Tensor::empty(kCudaShapes[param]);
   for (int64_t i = 0; i < tensor.numel(); ++i) {
     tensor.data<float>()[i] =
         static_cast<float>(to_uniform(
@@ -30,12 +30,12 @@ Tensor numbers(uint32_t part, size_t param, DType dtype) {
   return tensor.to(kGpu).to(dtype);
 }
 
-struct Outcome {
+struct CudaOutcome {
   std::vector<std::vector<float>> parameters;
   std::vector<std::vector<double>> state;
   std::vector<std::vector<float>> masters;
   double squares = 0;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const CudaOutcome&) const = default;
 };
 
 void halve(const Tensor& tensor) {
@@ -44,15 +44,15 @@ void halve(const Tensor& tensor) {
   tensor.copy_from(host.to(kGpu));
 }
 
-Outcome train(Communicator& communicator, Shard shard, DType dtype) {
+CudaOutcome train_on_cuda(Communicator& communicator, Shard shard, DType dtype) {
   NamedVars params;
-  for (size_t p = 0; p < kShapes.size(); ++p) {
-    params.emplace_back(concat('p', p), Var::parameter(numbers(99, p, dtype)));
+  for (size_t p = 0; p < kCudaShapes.size(); ++p) {
+    params.emplace_back(concat('p', p), Var::parameter(cuda_numbers(99, p, dtype)));
   }
   GradientExchange exchange(communicator, weight_decay_groups(params),
                             {.parts = 4, .shard = shard, .bucket_bytes = 1});
   Optimizer optimizer(optimizer_defaults(OptimizerType::kAdamW), exchange.groups());
-  Outcome outcome;
+  CudaOutcome outcome;
   for (uint32_t update = 0; update < 2; ++update) {
     for (int64_t j = 0; j < exchange.local_parts(); ++j) {
       exchange.open_part();
@@ -62,7 +62,8 @@ Outcome train(Communicator& communicator, Shard shard, DType dtype) {
       Var total;
       for (size_t p = 0; p < params.size(); ++p) {
         const Var& var = params[p].second;
-        const Var use = sum(reshape(var * Var(numbers(part, p, dtype)), {var.value().numel()}));
+        const Var use =
+            sum(reshape(var * Var(cuda_numbers(part, p, dtype)), {var.value().numel()}));
         total = total.defined() ? total + use : use;
       }
       tape.backward(total);
@@ -97,7 +98,7 @@ class CudaExchange : public testing::TestWithParam<DType> {};
 TEST_P(CudaExchange, TheBitsOfOneRankAlone) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::why_no_device();
   Communicator alone;
-  const Outcome expected = train(alone, Shard::kNone, GetParam());
+  const CudaOutcome expected = train_on_cuda(alone, Shard::kNone, GetParam());
   EXPECT_GT(expected.squares, 0);
   if (cuda::description(0).find("emulated") == std::string::npos) {
     GTEST_SKIP() << "one GPU for several ranks";
@@ -109,7 +110,7 @@ TEST_P(CudaExchange, TheBitsOfOneRankAlone) {
       const auto errors =
           on_ranks(job, static_cast<int>(hosts.size()), [&](Communicator& communicator) {
             communicator.connect_gpus(DeviceSums::kTree);
-            EXPECT_EQ(train(communicator, shard, GetParam()), expected);
+            EXPECT_EQ(train_on_cuda(communicator, shard, GetParam()), expected);
           });
       EXPECT_THAT(errors, Each(""));
     }

@@ -25,7 +25,7 @@ ScheduleOptions complete(ScheduleType type) {
           .model_size = 512};
 }
 
-std::string message_of(const ScheduleOptions& options, double base = 0.1) {
+std::string schedule_message(const ScheduleOptions& options, double base = 0.1) {
   try {
     validate(options, base);
   } catch (const Error& error) {
@@ -168,7 +168,8 @@ TEST(Schedule, TheWarmupIsAShareOfTheRun) {
     EXPECT_EQ(learning_rate(share, 0.3, t), learning_rate(steps, 0.3, t)) << t;
   }
   // It is enough for those that need a warm-up.
-  EXPECT_EQ(message_of({.type = kInverseSqrt, .warmup_ratio = 0.1, .max_steps = 5}), "no error");
+  EXPECT_EQ(schedule_message({.type = kInverseSqrt, .warmup_ratio = 0.1, .max_steps = 5}),
+            "no error");
 }
 
 TEST(Schedule, ItsTurningPointsTellWhatItDoes) {
@@ -190,34 +191,37 @@ TEST(Schedule, SurvivesAWarmupLongerThanTheRun) {
 }
 
 TEST(Schedule, RefusesImpossibleOptions) {
-  for (const ScheduleType type : kScheduleTypes) EXPECT_EQ(message_of(complete(type)), "no error");
+  for (const ScheduleType type : kScheduleTypes)
+    EXPECT_EQ(schedule_message(complete(type)), "no error");
   for (const ScheduleType type : {kLinear, kCosine, kPolynomial}) {
-    EXPECT_EQ(message_of({.type = type}),
+    EXPECT_EQ(schedule_message({.type = type}),
               concat("[schedule] max_steps must be 1 or more for ", name_of(type), ", got 0."));
   }
-  EXPECT_EQ(message_of({.type = kInverseSqrt}),
+  EXPECT_EQ(schedule_message({.type = kInverseSqrt}),
             "[schedule] warmup_steps must be 1 or more for inverse_sqrt, got 0.");
-  EXPECT_EQ(message_of({.type = kNoam, .warmup_steps = 4000}),
+  EXPECT_EQ(schedule_message({.type = kNoam, .warmup_steps = 4000}),
             "[schedule] model_size must be 1 or more for noam, got 0.");
-  EXPECT_EQ(message_of({.type = kStep}), "[schedule] step_size must be 1 or more for step, got 0.");
-  EXPECT_EQ(message_of({.warmup_steps = -1}), "[schedule] warmup_steps must be 0 or more, got -1.");
-  EXPECT_EQ(message_of({.min_learning_rate = 0.2}),
+  EXPECT_EQ(schedule_message({.type = kStep}),
+            "[schedule] step_size must be 1 or more for step, got 0.");
+  EXPECT_EQ(schedule_message({.warmup_steps = -1}),
+            "[schedule] warmup_steps must be 0 or more, got -1.");
+  EXPECT_EQ(schedule_message({.min_learning_rate = 0.2}),
             "[schedule] min_learning_rate must not exceed learning_rate, got 0.2 and 0.1.");
-  EXPECT_EQ(message_of({}, -1), "[schedule] learning_rate must be 0 or more, got -1.");
-  EXPECT_EQ(message_of({}, NAN), "[schedule] learning_rate must be 0 or more, got nan.");
+  EXPECT_EQ(schedule_message({}, -1), "[schedule] learning_rate must be 0 or more, got -1.");
+  EXPECT_EQ(schedule_message({}, NAN), "[schedule] learning_rate must be 0 or more, got nan.");
   EXPECT_THROW(learning_rate({}, 0.1, 0), Error);
-  EXPECT_EQ(message_of({.warmup_steps = 3, .warmup_ratio = 0.1, .max_steps = 10}),
+  EXPECT_EQ(schedule_message({.warmup_steps = 3, .warmup_ratio = 0.1, .max_steps = 10}),
             "[schedule] warmup_ratio must be 0 beside warmup_steps, got 0.1 and 3.");
-  EXPECT_EQ(message_of({.warmup_ratio = 0.1}),
+  EXPECT_EQ(schedule_message({.warmup_ratio = 0.1}),
             "[schedule] max_steps must be 1 or more for constant, got 0.");
-  EXPECT_EQ(message_of({.warmup_ratio = 1.5, .max_steps = 10}),
+  EXPECT_EQ(schedule_message({.warmup_ratio = 1.5, .max_steps = 10}),
             "[schedule] warmup_ratio must be in [0, 1], got 1.5.");
-  EXPECT_EQ(
-      message_of({.type = kLinear, .max_steps = 10, .min_learning_rate = 0.01, .min_ratio = 0.5}),
-      "[schedule] min_ratio must be 0 beside min_learning_rate, got 0.5 and 0.01.");
-  EXPECT_EQ(message_of({.type = kWarmupStableDecay, .warmup_steps = 5, .max_steps = 10}),
+  EXPECT_EQ(schedule_message(
+                {.type = kLinear, .max_steps = 10, .min_learning_rate = 0.01, .min_ratio = 0.5}),
+            "[schedule] min_ratio must be 0 beside min_learning_rate, got 0.5 and 0.01.");
+  EXPECT_EQ(schedule_message({.type = kWarmupStableDecay, .warmup_steps = 5, .max_steps = 10}),
             "[schedule] decay_steps must be 1 or more for warmup_stable_decay, got 0.");
-  EXPECT_EQ(message_of(
+  EXPECT_EQ(schedule_message(
                 {.type = kWarmupStableDecay, .warmup_steps = 5, .max_steps = 10, .decay_steps = 6}),
             "[schedule] decay_steps must be at most max_steps less the warm-up (warmup_steps, or "
             "warmup_ratio), got 6, 10 and 5.");

@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;
 
-std::string fixture(const std::string& name) {
+std::string pair_fixture(const std::string& name) {
   return project_file("tests/fixtures/huggingface_text/" + name);
 }
 
@@ -44,14 +44,14 @@ class FoldersOfPairs : public testing::TestWithParam<const char*> {
   }
 
   TinyRunFolder folder_{"pairs"};
-  Json expected_ = Json::parse(read_file(fixture(GetParam()) + "/expected.json"));
+  Json expected_ = Json::parse(read_file(pair_fixture(GetParam()) + "/expected.json"));
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, FoldersOfPairs,
                          testing::Values("marian", "bart", "mbart", "pegasus"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FoldersOfPairs, ReadAndWriteAsTransformersDoes) {
-  const auto imported = interop::import_folder(fixture(GetParam()));
+  const auto imported = interop::import_folder(pair_fixture(GetParam()));
   const TokenizerPair& tokenizers = imported.tokenizers;
   EXPECT_TRUE(tokenizers.shared());
   const PairRows rows(tokenizers);
@@ -68,13 +68,14 @@ TEST_P(FoldersOfPairs, ReadAndWriteAsTransformersDoes) {
 }
 
 TEST_P(FoldersOfPairs, TranslateAsTransformersDoesAndGoHomeAsTheyCame) {
-  folder_.output(concat("import ", fixture(GetParam()), " --output ", path("imported")));
+  folder_.output(concat("import ", pair_fixture(GetParam()), " --output ", path("imported")));
   expect_translations("imported");
   folder_.output(concat("export --model ", path("imported"), " --format huggingface --output ",
                         path("home"), " --architecture ", GetParam()));
   for (const char* file : {"source.spm", "target.spm", "vocab.json", "tokenizer.json"}) {
-    if (!std::filesystem::exists(fixture(GetParam()) + "/" + file)) continue;
-    EXPECT_EQ(read_file(path("home/") + file), read_file(fixture(GetParam()) + "/" + file)) << file;
+    if (!std::filesystem::exists(pair_fixture(GetParam()) + "/" + file)) continue;
+    EXPECT_EQ(read_file(path("home/") + file), read_file(pair_fixture(GetParam()) + "/" + file))
+        << file;
   }
   folder_.output(concat("import ", path("home"), " --output ", path("again")));
   expect_translations("again");

@@ -16,12 +16,12 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string fixture(const std::string& name) {
+std::string format_fixture(const std::string& name) {
   return project_file("tests/fixtures/huggingface/" + name);
 }
 
-ModelFiles files_of(const std::string& name) {
-  ImportedModel model = import_model(fixture(name));
+ModelFiles imported_files(const std::string& name) {
+  ImportedModel model = import_model(format_fixture(name));
   std::string file = "tapestry characters 1\n";
   for (int64_t id = kEosId + 1; id < model.counts.source_vocab; ++id) {
     file += concat("U+00", 50 + id, '\n');
@@ -43,12 +43,12 @@ INSTANTIATE_TEST_SUITE_P(Models, Gguf, testing::Values("llama", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Gguf, BytesAreThoseOfItsLibrary) {
-  const std::string expected = read_file(fixture(concat(GetParam(), ".gguf")));
-  EXPECT_TRUE(bytes_of(gguf_files(files_of(GetParam())).at("model.gguf")) == expected);
+  const std::string expected = read_file(format_fixture(concat(GetParam(), ".gguf")));
+  EXPECT_TRUE(bytes_of(gguf_files(imported_files(GetParam())).at("model.gguf")) == expected);
 }
 
 TEST(GgufExport, SaysWhatDoesNotFit) {
-  ModelFiles files = files_of("gpt2_untied");  // exact gelu
+  ModelFiles files = imported_files("gpt2_untied");  // exact gelu
   try {
     gguf_files(files);
     FAIL();
@@ -101,8 +101,8 @@ std::vector<float> floats_of(const std::string& variable) {
 }
 
 TEST(CTranslate2, VariablesAreThoseOfItsLibrary) {
-  const auto expected = variables_of(read_file(fixture("marian.ct2")));
-  CheckpointContent files = ctranslate2_files(files_of("marian"));
+  const auto expected = variables_of(read_file(format_fixture("marian.ct2")));
+  CheckpointContent files = ctranslate2_files(imported_files("marian"));
   const auto made = variables_of(bytes_of(files.at("model.bin")));
   for (const auto& [name, value] : expected) {
     // Switched off, as where they are absent.
@@ -123,7 +123,7 @@ TEST(CTranslate2, VariablesAreThoseOfItsLibrary) {
 }
 
 TEST(CTranslate2, SaysWhatDoesNotFit) {
-  ModelFiles files = files_of("marian");
+  ModelFiles files = imported_files("marian");
   files.config.model.attention_window = 4;
   files.config.model.norm = NormKind::kBatch;
   try {

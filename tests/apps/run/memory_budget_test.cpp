@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-void no_note(const std::string&) {}
+void no_budget_note(const std::string&) {}
 
 class MemoryBudgetTest : public testing::Test {
  protected:
@@ -30,7 +30,7 @@ const std::vector<std::string> kManyActivations = {
 
 TEST_F(MemoryBudgetTest, ChoosesTheCheapestThatFits) {
   Config config = config_of("clm", kManyActivations);
-  const TokenizerPair tokenizers = stand_ins(config, no_note);
+  const TokenizerPair tokenizers = stand_ins(config, no_budget_note);
   const int64_t resident = resident_bytes();
   const auto peak_of = [&](const Config& planned) {
     return plan_memory(planned, tokenizers, resident)->peak();
@@ -102,7 +102,7 @@ TEST_F(MemoryBudgetTest, ARunThatGoesOnKeepsTheChoiceAndTheBits) {
   std::vector<std::string> overrides = kManyActivations;
   overrides.back() = "training.batch_size=1048576";
   Config config = config_of("clm", overrides);
-  const TokenizerPair tokenizers = stand_ins(config, no_note);
+  const TokenizerPair tokenizers = stand_ins(config, no_budget_note);
   const int64_t budget = plan_memory(config, tokenizers)->peak() * 3 / 4;
   overrides.push_back(concat("training.memory_budget=", budget));
   overrides.emplace_back("training.max_steps=4");

@@ -14,7 +14,7 @@
 namespace tapestry {
 namespace {
 
-constexpr Device kGpu{Device::Kind::kCuda, 0};
+constexpr Device kGraphDevice{Device::Kind::kCuda, 0};
 
 class GraphTest : public testing::Test {
  protected:
@@ -42,12 +42,12 @@ void scale(double factor, const Tensor& x, const Tensor& y) {
 using Floats = std::vector<float>;
 
 TEST_F(GraphTest, TheSameWorkBecomesAGraphAndTakesOtherArguments) {
-  const Tensor y = Tensor::zeros({3}, DType::kFloat32, kGpu);
+  const Tensor y = Tensor::zeros({3}, DType::kFloat32, kGraphDevice);
   for (int i = 0; i < 5; ++i) {
     cuda::as_graph([&] {
       // An upload, a copy, a fill, and a kernel with another argument each time.
-      const Tensor x = row({1, 2, static_cast<float>(i)}).to(kGpu), copy = x.clone(),
-                   zero = Tensor::zeros({3}, DType::kFloat32, kGpu);
+      const Tensor x = row({1, 2, static_cast<float>(i)}).to(kGraphDevice), copy = x.clone(),
+                   zero = Tensor::zeros({3}, DType::kFloat32, kGraphDevice);
       scale(i, copy, y);
       scale(1, zero, zero);
     });
@@ -63,7 +63,7 @@ TEST_F(GraphTest, TheSameWorkBecomesAGraphAndTakesOtherArguments) {
 TEST_F(GraphTest, OtherSizesAreOtherGraphs) {
   for (int turn = 0; turn < 3; ++turn) {
     for (const int64_t n : {5, 5000, 50000}) {
-      const Tensor x = Tensor::full({n}, 2, DType::kFloat32, kGpu);
+      const Tensor x = Tensor::full({n}, 2, DType::kFloat32, kGraphDevice);
       cuda::as_graph([&] { scale(3, x, x); });
       EXPECT_EQ(x.to_vector<float>(), Floats(static_cast<size_t>(n), 7));
     }
@@ -74,7 +74,7 @@ TEST_F(GraphTest, OtherSizesAreOtherGraphs) {
 
 TEST_F(GraphTest, WhatMustBeKnownAtOnceEndsTheCollecting) {
   for (int turn = 0; turn < 3; ++turn) {
-    const Tensor x = row({1, 2}).to(kGpu), y = row({0, 0}).to(kGpu);
+    const Tensor x = row({1, 2}).to(kGraphDevice), y = row({0, 0}).to(kGraphDevice);
     cuda::as_graph([&] {
       scale(2, x, y);
       EXPECT_EQ(y.to_vector<float>(), (Floats{3, 5}));
@@ -86,7 +86,7 @@ TEST_F(GraphTest, WhatMustBeKnownAtOnceEndsTheCollecting) {
 }
 
 TEST_F(GraphTest, AnErrorWithinLosesNothing) {
-  const Tensor x = row({1, 2}).to(kGpu);
+  const Tensor x = row({1, 2}).to(kGraphDevice);
   EXPECT_THROW(cuda::as_graph([&] {
                  scale(2, x, x);
                  fail(ErrorKind::kRuntime, "within");
@@ -100,7 +100,7 @@ TEST_F(GraphTest, AnErrorWithinLosesNothing) {
 TEST_F(GraphTest, AnUploadThatIsTooLongIsNotCollected) {
   std::vector<float> values(1 << 19);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
-  const Tensor x = Tensor::zeros({1 << 19}, DType::kFloat32, kGpu);
+  const Tensor x = Tensor::zeros({1 << 19}, DType::kFloat32, kGraphDevice);
   cuda::as_graph([&] {
     scale(2, x, x);
     x.copy_from(row(values));
@@ -119,9 +119,9 @@ TEST_F(GraphTest, ProductsAtOtherAddressesAreOtherGraphs) {
     g.a = g.b = a.data<float>(), g.c = c.data<float>();
     kernels::gemm(Cuda{}, g);
   };
-  const Tensor a = row({1, 2, 3, 4}).to(kGpu);
+  const Tensor a = row({1, 2, 3, 4}).to(kGraphDevice);
   std::vector<Tensor> results;
-  for (int i = 0; i < 12; ++i) results.push_back(row({0, 0, 0, 0}).to(kGpu));
+  for (int i = 0; i < 12; ++i) results.push_back(row({0, 0, 0, 0}).to(kGraphDevice));
   product(a, results[0]);  // a product that never ran is not collected
   for (const Tensor& c : results) {
     for (int turn = 0; turn < 3; ++turn) {
@@ -135,9 +135,9 @@ TEST_F(GraphTest, ProductsAtOtherAddressesAreOtherGraphs) {
 }
 
 TEST_F(GraphTest, AGraphThatPaysOffIsForgivenItsAddresses) {
-  const Tensor a = row({1, 2, 3, 4}).to(kGpu);
+  const Tensor a = row({1, 2, 3, 4}).to(kGraphDevice);
   std::vector<Tensor> results;
-  for (int i = 0; i < 8; ++i) results.push_back(row({0, 0, 0, 0}).to(kGpu));
+  for (int i = 0; i < 8; ++i) results.push_back(row({0, 0, 0, 0}).to(kGraphDevice));
   const auto product = [&](const Tensor& c) {
     Gemm<float> g;
     g.m = 2, g.n = g.k = 1, g.lda = g.ldb = 1, g.ldc = 2;

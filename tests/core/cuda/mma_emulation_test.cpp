@@ -10,7 +10,7 @@ namespace {
 
 // c (16, 8) += a (16, 16) b (16, 8), all row-major, with fragments picked by the PTX ISA's formulas
 // for element i of a lane: groupID = lane / 4, threadID_in_group = lane % 4.
-void one_product(const BFloat16* a, const BFloat16* b, float* c) {
+void one_warp_product(const BFloat16* a, const BFloat16* b, float* c) {
   const int lane = static_cast<int>(threadIdx.x), group = lane / 4, in_group = lane % 4;
   uint32_t left[4] = {}, right[2] = {};
   for (int i = 0; i < 8; ++i) {
@@ -65,7 +65,7 @@ TEST(MmaEmulationTest, MmaIsAProduct) {
       }
     }
   }
-  launch({.kernel = "product", .grid = 1, .block = kWarp}, one_product, a.data(), b.data(),
+  launch({.kernel = "product", .grid = 1, .block = kWarp}, one_warp_product, a.data(), b.data(),
          c.data());
   expect_close(c, expected, 20);
 }

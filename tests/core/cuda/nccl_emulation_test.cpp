@@ -23,7 +23,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-const Device kGpu{Device::Kind::kCuda, 0};
+const Device kCudaDevice{Device::Kind::kCuda, 0};
 
 template <class T>
 T value_of(int rank, int bucket, int64_t i) {
@@ -45,7 +45,7 @@ template <class T>
 Tensor bucket_of(int rank, int bucket, int64_t n) {
   std::vector<T> values;
   for (int64_t i = 0; i < n; ++i) values.push_back(value_of<T>(rank, bucket, i));
-  return Tensor::from(values, {n}, kGpu);
+  return Tensor::from(values, {n}, kCudaDevice);
 }
 
 Bucket whole(const Tensor& tensor) {
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NcclOn,
 TEST(Nccl, IsToBeAskedForFirst) {
   LocalJob job({.hosts = hosts_of(2)});
   const auto errors = on_ranks(job, 2, [](Communicator& communicator) {
-    const Tensor bucket = Tensor::zeros({2}, DType::kFloat32, kGpu);
+    const Tensor bucket = Tensor::zeros({2}, DType::kFloat32, kCudaDevice);
     EXPECT_FALSE(communicator.connects_gpus());
     EXPECT_THROW(communicator.start(Exchange::kAllReduce, whole(bucket)), Error);
   });

@@ -5,15 +5,15 @@
 namespace tapestry {
 namespace {
 
-using Reals = std::vector<double>;
+using ReferenceReals = std::vector<double>;
 
 constexpr int64_t kBatch = 4, kQueries = 2;
 const int32_t kLengths[kBatch] = {0, 1, 5, 3};  // of 5 keys
 
 // The definition, in double.
 template <class T>
-struct Problem {
-  explicit Problem(int64_t size)
+struct AdditiveProblem {
+  explicit AdditiveProblem(int64_t size)
       : size(size),
         q(random_values<T>(kBatch * kQueries * size, 1)),
         k(random_values<T>(kBatch * keys * size, 2)),
@@ -40,7 +40,7 @@ struct Problem {
       for (int64_t i = 0; i < size; ++i) score += as_double(v[i]) * unit(row, b, j, i);
       sum += w[j] = std::exp(score);
     }
-    Reals dw(keys), saved(keys);  // backward has the rounded weights
+    ReferenceReals dw(keys), saved(keys);  // backward has the rounded weights
     for (int64_t j = 0; j < real; ++j) {
       w[j] /= sum;
       saved[j] = as_double(static_cast<T>(w[j]));
@@ -71,13 +71,13 @@ struct Problem {
   int64_t size;
   Values<T> q, k, values, v, d_out;
   const Values<int32_t> lengths{kLengths, kLengths + kBatch};
-  Reals out, weights, dq, dk, d_values, dv;
+  ReferenceReals out, weights, dq, dk, d_values, dv;
   AdditiveAttentionShape shape;
 };
 
 // BFloat16: float's arithmetic on the same numbers, and one rounding, by half a unit.
 template <class T>
-double units(double of_wider) {
+double rounding_units(double of_wider) {
   return std::is_same_v<T, BFloat16> ? 0.51 : of_wider;
 }
 
@@ -89,14 +89,14 @@ TYPED_TEST(AdditiveAttentionTest, EqualsTheDefinition) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
-      const Problem<T> p(size);
+      const AdditiveProblem<T> p(size);
       Values<T> out(p.out.size(), T{7}), weights(p.weights.size(), T{7});
       kernels::additive_attention(
           TestDevice{}, p.shape,
           AdditiveAttentionForward<T>{p.q.data(), p.k.data(), p.values.data(), p.v.data(),
                                       out.data(), weights.data()});
-      expect_close(weights, p.weights, units<T>(20 + size));
-      expect_close(out, p.out, units<T>(20 + size));
+      expect_close(weights, p.weights, rounding_units<T>(20 + size));
+      expect_close(out, p.out, rounding_units<T>(20 + size));
     }
   });
 }
@@ -105,11 +105,11 @@ TYPED_TEST(AdditiveAttentionTest, BackwardEqualsTheDefinition) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
-      const Problem<T> p(size);
+      const AdditiveProblem<T> p(size);
       Values<T> weights;
       for (const double weight : p.weights) weights.push_back(static_cast<T>(weight));
       for (const Write write : kBothWrites) {
-        const auto before = [&](const Reals &like) {
+        const auto before = [&](const ReferenceReals &like) {
           return random_values<T>(static_cast<int64_t>(like.size()), 9);
         };
         Values<T> dq = before(p.dq), dk = before(p.dk), d_values = before(p.d_values);
@@ -121,8 +121,9 @@ TYPED_TEST(AdditiveAttentionTest, BackwardEqualsTheDefinition) {
         args.dv = dv.data();
         args.dq_write = args.dk_write = args.d_values_write = args.dv_write = write;
         kernels::additive_attention_backward(TestDevice{}, p.shape, args);
-        const auto expect = [&](const Values<T> &actual, const Reals &wanted) {
-          expect_close(actual, delivered(wanted, widen(before(wanted)), write), units<T>(100));
+        const auto expect = [&](const Values<T> &actual, const ReferenceReals &wanted) {
+          expect_close(actual, delivered(wanted, widen(before(wanted)), write),
+                       rounding_units<T>(100));
         };
         expect(dq, p.dq);
         expect(dk, p.dk);
@@ -135,7 +136,7 @@ TYPED_TEST(AdditiveAttentionTest, BackwardEqualsTheDefinition) {
 
 TYPED_TEST(AdditiveAttentionTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
-  const Problem<T> p(67);
+  const AdditiveProblem<T> p(67);
   expect_same_for_any_threads([&] {
     const auto n = [](const auto &x) { return static_cast<int64_t>(x.size()); };
     Values<T> all(p.out.size() + p.weights.size() + p.q.size() + p.k.size() + p.values.size() +

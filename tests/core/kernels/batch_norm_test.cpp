@@ -5,15 +5,15 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kCols[] = {1, 31, 33, 257};
-constexpr double kEps = 1e-3;
+constexpr int64_t kFeatures[] = {1, 31, 33, 257};
+constexpr double kBatchNormEps = 1e-3;
 
 template <class T>
-struct Data {
+struct BatchNormData {
   int64_t rows, cols;
   Values<T> x, gamma, beta, dy;
 
-  Data(int64_t rows, int64_t cols)
+  BatchNormData(int64_t rows, int64_t cols)
       : rows(rows),
         cols(cols),
         x(random_values<T>(rows * cols, 1)),
@@ -23,11 +23,11 @@ struct Data {
 };
 
 // Column by column, in more digits than the kernels have.
-struct Naive {
+struct NaiveBatchNorm {
   std::vector<double> mean, variance, y, xhat, dx, d_gamma, d_beta;
 
   template <class T>
-  explicit Naive(const Data<T>& data)
+  explicit NaiveBatchNorm(const BatchNormData<T>& data)
       : mean(data.cols),
         variance(data.cols),
         y(data.x.size()),
@@ -45,7 +45,7 @@ struct Naive {
       }
       mean[c] = static_cast<double>(exact);
       variance[c] = static_cast<double>(squares / rows);
-      const long double rstd = 1 / std::sqrt(squares / rows + kEps);
+      const long double rstd = 1 / std::sqrt(squares / rows + kBatchNormEps);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t i = r * cols + c;
         xhat[i] = static_cast<double>((data.x[i] - exact) * rstd);
@@ -68,15 +68,15 @@ struct Naive {
 };
 
 template <class T>
-struct Forward {
+struct NormedBatch {
   Values<T> mean, variance, y;
 
-  explicit Forward(const Data<T>& data, bool with_beta = true)
+  explicit NormedBatch(const BatchNormData<T>& data, bool with_beta = true)
       : mean(data.cols), variance(data.cols), y(data.x.size()) {
     kernels::column_moments(TestDevice{}, data.rows, data.cols, data.x.data(), mean.data(),
                             variance.data());
     kernels::batch_norm(
-        TestDevice{}, {data.rows, data.cols, kEps},
+        TestDevice{}, {data.rows, data.cols, kBatchNormEps},
         BatchNormForward<T>{data.x.data(), mean.data(), variance.data(), data.gamma.data(),
                             with_beta ? data.beta.data() : nullptr, y.data()});
   }
@@ -90,11 +90,11 @@ TYPED_TEST(BatchNormTest, EqualsTheDefinition) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t rows : {1, 2, 40}) {
-      for (const int64_t cols : kCols) {
+      for (const int64_t cols : kFeatures) {
         SCOPED_TRACE(cols);
-        const Data<T> data(rows, cols);
-        const Naive expected(data);
-        const Forward<T> actual(data);
+        const BatchNormData<T> data(rows, cols);
+        const NaiveBatchNorm expected(data);
+        const NormedBatch<T> actual(data);
         expect_close(actual.mean, expected.mean, 8);
         expect_close(actual.variance, expected.variance, 20);
         expect_close(actual.y, expected.y, 400);
@@ -105,19 +105,19 @@ TYPED_TEST(BatchNormTest, EqualsTheDefinition) {
 
 TYPED_TEST(BatchNormTest, WithoutBetaItIsLeftOut) {
   using T = TypeParam;
-  Data<T> data(5, 33);
-  const Forward<T> without(data, /*with_beta=*/false);
+  BatchNormData<T> data(5, 33);
+  const NormedBatch<T> without(data, /*with_beta=*/false);
   std::fill(data.beta.begin(), data.beta.end(), T{0});
-  EXPECT_EQ(without.y, Forward<T>(data).y);
+  EXPECT_EQ(without.y, NormedBatch<T>(data).y);
 }
 
 // A large common offset must not cost the digits of the variance. Many rows: many tiles.
 TYPED_TEST(BatchNormTest, VarianceSurvivesALargeMean) {
   using T = TypeParam;
   on_every_target([] {
-    Data<T> data(513, 3);
+    BatchNormData<T> data(513, 3);
     for (T& v : data.x) v = std::round(v * 8) / 8 + 1024;  // exact in float
-    expect_close(Forward<T>(data).variance, Naive(data).variance, 1500);
+    expect_close(NormedBatch<T>(data).variance, NaiveBatchNorm(data).variance, 1500);
   });
 }
 
@@ -125,17 +125,17 @@ TYPED_TEST(BatchNormTest, BackwardIsTheJacobianProduct) {
   using T = TypeParam;
   on_every_target([] {
     for (const int64_t rows : {1, 2, 40}) {
-      for (const int64_t cols : kCols) {
+      for (const int64_t cols : kFeatures) {
         SCOPED_TRACE(cols);
-        const Data<T> data(rows, cols);
-        const Naive naive(data);
-        const Forward<T> forward(data);
+        const BatchNormData<T> data(rows, cols);
+        const NaiveBatchNorm naive(data);
+        const NormedBatch<T> forward(data);
         for (const Write write : kBothWrites) {
           const Values<T> before = random_values<T>(rows * cols, 7);
           const Values<T> small = random_values<T>(cols, 8);
           Values<T> dx = before, d_gamma = small, d_beta = small;
           kernels::batch_norm_backward(
-              TestDevice{}, {rows, cols, kEps},
+              TestDevice{}, {rows, cols, kBatchNormEps},
               BatchNormBackward<T>{data.x.data(), forward.mean.data(), forward.variance.data(),
                                    data.gamma.data(), data.dy.data(), dx.data(), write,
                                    d_gamma.data(), write, d_beta.data(), write});
@@ -159,12 +159,12 @@ TYPED_TEST(BatchNormTest, RunningStatisticsPassOverWhatIsNotFinite) {
 
 TYPED_TEST(BatchNormTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
-  const Data<T> data(1700, 65);
+  const BatchNormData<T> data(1700, 65);
   expect_same_for_any_threads([&] {
-    const Forward<T> forward(data);
+    const NormedBatch<T> forward(data);
     Values<T> out(data.x.size() + 2 * 65);
     kernels::batch_norm_backward(
-        TestDevice{}, {data.rows, data.cols, kEps},
+        TestDevice{}, {data.rows, data.cols, kBatchNormEps},
         BatchNormBackward<T>{data.x.data(), forward.mean.data(), forward.variance.data(),
                              data.gamma.data(), data.dy.data(), out.data(), Write::kSet,
                              out.data() + data.x.size(), Write::kSet,

@@ -8,12 +8,12 @@ namespace tapestry {
 namespace {
 
 // Rows of 40 are read in packs, rows of 33 are not.
-constexpr int64_t kCols[] = {40, 33};
+constexpr int64_t kColumns[] = {40, 33};
 
 // The bias of (5, 3, cols) by (3, 1): summed over two axes that do not touch, in two rounds.
 TEST(ElementwiseBFloat16, BinaryWithBroadcasting) {
   on_every_target([] {
-    for (const int64_t cols : kCols) {
+    for (const int64_t cols : kColumns) {
       const int64_t outer = 5, mid = 3, n = outer * mid * cols;
       const BroadcastPlan plan = broadcast_plan("test", {outer, mid, cols}, {mid, 1});
       const auto a = random_values<BFloat16>(n, 1), b = random_values<BFloat16>(mid, 2, 0.5, 2);
@@ -69,7 +69,7 @@ TEST(ElementwiseBFloat16, LongSumsKeepTheirDigits) {
 
 TEST(ElementwiseBFloat16, MapsAndCopies) {
   on_every_target([] {
-    for (const int64_t cols : kCols) {
+    for (const int64_t cols : kColumns) {
       const int64_t rows = 6, n = rows * cols;
       const auto x = random_values<BFloat16>(n, 1);
       const Values<int32_t> mask = random_ints(cols, 2, 2);

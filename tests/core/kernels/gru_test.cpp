@@ -31,7 +31,7 @@ double units(double of_wider) {
   return std::is_same_v<T, BFloat16> ? 0.51 : of_wider;
 }
 
-constexpr int64_t kRows = 3;
+constexpr int64_t kGruRows = 3;
 
 // Gates of x and of the state in wider rows; row 1 has ended.
 template <class T>
@@ -39,11 +39,11 @@ struct Step {
   explicit Step(int64_t size)
       : size(size),
         width(3 * size + 5),
-        x(random_values<T>(kRows * width, 1)),
-        hg(random_values<T>(kRows * width, 2)),
+        x(random_values<T>(kGruRows * width, 1)),
+        hg(random_values<T>(kGruRows * width, 2)),
         bias(random_values<T>(3 * size, 3)),
-        h(random_values<T>(kRows * (size + 2), 4)) {
-    shape.rows = kRows;
+        h(random_values<T>(kGruRows * (size + 2), 4)) {
+    shape.rows = kGruRows;
     shape.size = size;
     shape.lengths = lengths.data();
     shape.time = 2;
@@ -90,12 +90,12 @@ TYPED_TEST(GruTest, EqualsTheFormulas) {
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Step<T> step(size);
-      Values<T> out(static_cast<size_t>(kRows * size)), plain = out;
-      Values<T> saved(static_cast<size_t>(kRows * 4 * size));
+      Values<T> out(static_cast<size_t>(kGruRows * size)), plain = out;
+      Values<T> saved(static_cast<size_t>(kGruRows * 4 * size));
       kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
       kernels::gru_step(TestDevice{}, step.shape, step.forward(plain.data(), nullptr));
       Reals expected, expected_saved(saved.size());
-      for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t row = 0; row < kGruRows; ++row) {
         for (int64_t i = 0; i < size; ++i) {
           const Cell cell = step.cell(row, i);
           expected.push_back(row == 1 ? step.before(row, i) : cell.out());
@@ -116,12 +116,12 @@ TYPED_TEST(GruTest, StartsFromZero) {
   using T = TypeParam;
   const int64_t size = 33;
   const Step<T> step(size);
-  Values<T> out(static_cast<size_t>(kRows * size), T{7});
+  Values<T> out(static_cast<size_t>(kGruRows * size), T{7});
   GruForward<T> args = step.forward(out.data(), nullptr);
   args.h = {}, args.h_gates = {};
   kernels::gru_step(TestDevice{}, step.shape, args);
   Reals expected;
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < kGruRows; ++row) {
     for (int64_t i = 0; i < size; ++i) {
       const T *const x = &step.x[row * step.width + i];
       const auto bias = [&](int64_t gate) { return as_double(step.bias[gate * size + i]); };
@@ -138,13 +138,13 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
   on_every_target([] {
     for (const int64_t size : {1, 31, 33, 257}) {
       const Step<T> step(size);
-      Values<T> out(static_cast<size_t>(kRows * size));
-      Values<T> saved(static_cast<size_t>(kRows * 4 * size));
+      Values<T> out(static_cast<size_t>(kGruRows * size));
+      Values<T> saved(static_cast<size_t>(kGruRows * 4 * size));
       kernels::gru_step(TestDevice{}, step.shape, step.forward(out.data(), saved.data()));
-      const Values<T> dy = random_values<T>(kRows * size, 5);
-      const Values<T> more = random_values<T>(kRows * size, 6);
-      Reals dx(kRows * 3 * size, 0.0), dhg = dx, dh(kRows * size, 0.0);
-      for (int64_t row = 0; row < kRows; ++row) {
+      const Values<T> dy = random_values<T>(kGruRows * size, 5);
+      const Values<T> more = random_values<T>(kGruRows * size, 6);
+      Reals dx(kGruRows * 3 * size, 0.0), dhg = dx, dh(kGruRows * size, 0.0);
+      for (int64_t row = 0; row < kGruRows; ++row) {
         for (int64_t i = 0; i < size; ++i) {
           const double g = as_double(dy[row * size + i]) + as_double(more[row * size + i]);
           if (row == 1) {
@@ -161,8 +161,8 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
         }
       }
       for (const Write write : kBothWrites) {
-        const Values<T> before = random_values<T>(kRows * 3 * size, 7);
-        const Values<T> state_before = random_values<T>(kRows * size, 8);
+        const Values<T> before = random_values<T>(kGruRows * 3 * size, 7);
+        const Values<T> state_before = random_values<T>(kGruRows * size, 8);
         Values<T> to_x = before, to_hg = before, to_h = state_before;
         GruBackward<T> args;
         args.saved = saved.data();

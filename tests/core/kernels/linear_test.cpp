@@ -10,7 +10,7 @@ double activate(Activation activation, double z) {
   return with_functor(activation, [&](auto functor) { return functor.f(z); });
 }
 
-double slope(Activation activation, double z) {
+double activation_slope(Activation activation, double z) {
   return with_functor(activation, [&](auto functor) {
     return functor.df(functor.kNeeds == functors::Needs::kOutput ? functor.f(z) : z);
   });
@@ -119,7 +119,7 @@ Gradients<std::vector<double>> expected_gradients(const Layer<T>& layer, const V
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t o = 0; o < out; ++o) {
       const int64_t at = r * out + o;
-      const double dz = as_double(dy[at]) * slope(activation, as_double(layer.z[at]));
+      const double dz = as_double(dy[at]) * activation_slope(activation, as_double(layer.z[at]));
       g.d_bias[o] += dz;
       for (int64_t i = 0; i < in; ++i) {
         g.dx[r * in + i] += dz * as_double(layer.weight[o * in + i]);

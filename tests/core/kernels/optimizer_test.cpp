@@ -10,14 +10,14 @@ namespace tapestry {
 namespace {
 
 // Sizes around the vector lengths and across the ends of chunks (16384 elements).
-const std::vector<int64_t> kSizes = {1, 31, 0, 33, 257, 16384, 5, 20011};
+const std::vector<int64_t> kTensorSizes = {1, 31, 0, 33, 257, 16384, 5, 20011};
 
 template <class T>
 using Tensors = std::vector<Values<T>>;
 
 template <class T>
 Tensors<T> random_tensors(uint32_t stream, bool positive,
-                          const std::vector<int64_t>& sizes = kSizes) {
+                          const std::vector<int64_t>& sizes = kTensorSizes) {
   Tensors<T> values;
   uint64_t index = 0;
   for (const int64_t size : sizes) {
@@ -32,13 +32,13 @@ Tensors<T> random_tensors(uint32_t stream, bool positive,
 
 // Parameters, gradients and state of one rule; the state of these rules may be any positive number.
 template <class T, class Step>
-struct Problem {
+struct Update {
   static constexpr size_t kStates = Step::kStates.size();
 
   Tensors<T> param, grad;
   std::vector<Tensors<T>> state;
 
-  explicit Problem(const std::vector<int64_t>& sizes = kSizes)
+  explicit Update(const std::vector<int64_t>& sizes = kTensorSizes)
       : param(random_tensors<T>(1, false, sizes)), grad(random_tensors<T>(2, false, sizes)) {
     for (uint32_t k = 0; k < kStates; ++k) {
       state.push_back(random_tensors<T>(3 + k, true, sizes));
@@ -58,13 +58,13 @@ struct Problem {
 };
 
 template <class T, class Step>
-void run_kernel(const Step& step, const GradientTransform& transform, Problem<T, Step>& problem) {
+void run_kernel(const Step& step, const GradientTransform& transform, Update<T, Step>& problem) {
   const auto updates = problem.updates(step);
   kernels::optimizer_step<T>(TestDevice{}, updates, transform);
 }
 
 template <class T, class Step>
-void run_functor(const Step& step, const GradientTransform& transform, Problem<T, Step>& problem) {
+void run_functor(const Step& step, const GradientTransform& transform, Update<T, Step>& problem) {
   const auto rule = rule_of<T>(step);
   const T limit = static_cast<T>(transform.limit);
   constexpr size_t kStates = Step::kStates.size();
@@ -128,7 +128,7 @@ TEST(OptimizerKernel, VectorFormEqualsFunctor) {
     using T = decltype(type);
     using Step = std::decay_t<decltype(step)>;
     for (const GradientTransform& transform : {plain, clipped}) {
-      Problem<T, Step> actual, expected;
+      Update<T, Step> actual, expected;
       run_kernel(step, transform, actual);
       run_functor(step, transform, expected);
       expect_near(actual.param, expected.param, "parameter");
@@ -140,7 +140,7 @@ TEST(OptimizerKernel, VectorFormEqualsFunctor) {
 }
 
 TEST(OptimizerKernel, ClippingReachesTheRule) {
-  Problem<double, SgdStep> problem({4});
+  Update<double, SgdStep> problem({4});
   problem.param[0] = {1, 1, 1, 1};
   problem.grad[0] = {8, -8, 1, -1};
   run_kernel(SgdStep{0.5, 0.0}, GradientTransform{0.5, 3}, problem);
@@ -154,7 +154,7 @@ TEST(OptimizerKernel, ClipsByANormThatItReads) {
   for (const double max_norm : {0.0, 0.5, 100.0}) {
     // scale * 4 is the norm after scaling.
     const double factor = max_norm == 0.5 ? 0.5 / (0.5 * 4 + 1e-6) : 1;
-    Problem<double, AdamStep> actual, expected;
+    Update<double, AdamStep> actual, expected;
     run_kernel(step, {-0.5, 0.4, squared_norm.data(), max_norm}, actual);
     run_kernel(step, {-0.5 * factor, 0.4}, expected);
     expect_near(actual.param, expected.param, "parameter");
@@ -167,7 +167,7 @@ TEST(OptimizerKernel, ANormThatIsNotFiniteSkipsTheUpdate) {
   using Limits = std::numeric_limits<double>;
   for (const double bad : {Limits::infinity(), Limits::quiet_NaN()}) {
     const Values<double> squared_norm(1, bad);
-    Problem<float, AdamStep> problem;
+    Update<float, AdamStep> problem;
     const auto param = problem.param;
     const auto state = problem.state;
     problem.grad[4][100] = std::numeric_limits<float>::quiet_NaN();
@@ -182,7 +182,7 @@ TEST(OptimizerKernel, HundredsOfTensors) {
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < 300; ++i) sizes.push_back(i % 7);
   const AdamStep step{0.1, 0.01, 0.9, 0.98, 1e-9, true, 1 - 0.9, 1 - 0.98};
-  Problem<float, AdamStep> actual(sizes), expected(sizes);
+  Update<float, AdamStep> actual(sizes), expected(sizes);
   run_kernel(step, {}, actual);
   run_functor(step, {}, expected);
   expect_near(actual.param, expected.param, "parameter");
@@ -194,7 +194,7 @@ TEST(OptimizerKernel, BitsDoNotDependOnThreadsOrOnTheCut) {
     using T = decltype(type);
     using Step = std::decay_t<decltype(step)>;
     const GradientTransform transform{0.37, 0.4};
-    Problem<T, Step> one, two;
+    Update<T, Step> one, two;
     set_num_threads(1);
     run_kernel(step, transform, one);
     set_num_threads(2);
@@ -205,8 +205,8 @@ TEST(OptimizerKernel, BitsDoNotDependOnThreadsOrOnTheCut) {
 
     // The same numbers as one tensor: draws are numbered through, so the values agree.
     int64_t total = 0;
-    for (const int64_t size : kSizes) total += size;
-    Problem<T, Step> joined({total});
+    for (const int64_t size : kTensorSizes) total += size;
+    Update<T, Step> joined({total});
     run_kernel(step, transform, joined);
     Values<T> parts;
     for (const auto& tensor : one.param) parts.insert(parts.end(), tensor.begin(), tensor.end());

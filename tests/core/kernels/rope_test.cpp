@@ -6,11 +6,11 @@ namespace tapestry {
 namespace {
 
 constexpr RopeLayout kLayouts[] = {RopeLayout::kHalf, RopeLayout::kInterleaved};
-constexpr int64_t kPositions = 9;
+constexpr int64_t kRopePositions = 9;
 
 // Rows in two sequences of three, from position 4 on; three heads, and 32 or 33 columns behind
 // them: rows of even halves keep their alignment.
-RopeShape shape_of(int64_t half, RopeLayout layout, bool inverse = false) {
+RopeShape rope_shape(int64_t half, RopeLayout layout, bool inverse = false) {
   const int64_t heads = 3, head_size = 2 * half;
   return {.rows = 6,
           .width = heads * head_size + 32 + half % 2,
@@ -25,9 +25,9 @@ RopeShape shape_of(int64_t half, RopeLayout layout, bool inverse = false) {
 // Cosines and sines of any angles: the kernel does not know where they come from.
 template <class T>
 Values<T> table_of(int64_t half) {
-  const Values<double> angles = random_values<double>(kPositions * half, 8, -4, 4);
-  Values<T> table(static_cast<size_t>(kPositions * 2 * half));
-  for (int64_t p = 0; p < kPositions; ++p) {
+  const Values<double> angles = random_values<double>(kRopePositions * half, 8, -4, 4);
+  Values<T> table(static_cast<size_t>(kRopePositions * 2 * half));
+  for (int64_t p = 0; p < kRopePositions; ++p) {
     for (int64_t i = 0; i < half; ++i) {
       table[p * 2 * half + i] = static_cast<T>(std::cos(angles[p * half + i]));
       table[p * 2 * half + half + i] = static_cast<T>(std::sin(angles[p * half + i]));
@@ -70,7 +70,7 @@ TYPED_TEST(RopeTest, TurnsHeadsAndCopiesTheRest) {
       const Values<T> table = table_of<T>(half);
       for (const RopeLayout layout : kLayouts) {
         for (const bool inverse : {false, true}) {
-          const RopeShape shape = shape_of(half, layout, inverse);
+          const RopeShape shape = rope_shape(half, layout, inverse);
           Values<T> x = random_values<T>(shape.rows * shape.width, 1);
           const std::vector<double> expected = turned(shape, widen(x), widen(table));
           for (const Write write : kBothWrites) {
@@ -98,11 +98,11 @@ TYPED_TEST(RopeTest, InverseUndoesForward) {
     for (const int64_t half : {1, 31, 32, 33, 257}) {
       const Values<T> table = table_of<T>(half);
       for (const RopeLayout layout : kLayouts) {
-        const RopeShape shape = shape_of(half, layout);
+        const RopeShape shape = rope_shape(half, layout);
         const Values<T> x = random_values<T>(shape.rows * shape.width, 1);
         Values<T> y(x.size()), back(x.size());
         kernels::rope(TestDevice{}, shape, x.data(), table.data(), y.data(), Write::kSet);
-        kernels::rope(TestDevice{}, shape_of(half, layout, /*inverse=*/true), y.data(),
+        kernels::rope(TestDevice{}, rope_shape(half, layout, /*inverse=*/true), y.data(),
                       table.data(), back.data(), Write::kSet);
         expect_close(back, widen(x), 12);
       }
@@ -112,7 +112,7 @@ TYPED_TEST(RopeTest, InverseUndoesForward) {
 
 TYPED_TEST(RopeTest, WithoutHeadsOrRows) {
   using T = TypeParam;
-  RopeShape shape = shape_of(4, RopeLayout::kHalf);
+  RopeShape shape = rope_shape(4, RopeLayout::kHalf);
   shape.heads = 0;
   const Values<T> table = table_of<T>(4), x = random_values<T>(shape.rows * shape.width, 1);
   Values<T> y(x.size());
@@ -125,7 +125,7 @@ TYPED_TEST(RopeTest, WithoutHeadsOrRows) {
 TYPED_TEST(RopeTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
   for (const RopeLayout layout : kLayouts) {
-    RopeShape shape = shape_of(16, layout);
+    RopeShape shape = rope_shape(16, layout);
     shape.rows = 3000;
     const Values<T> table = table_of<T>(16), x = random_values<T>(shape.rows * shape.width, 1);
     expect_same_for_any_threads([&] {

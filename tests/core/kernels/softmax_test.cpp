@@ -5,8 +5,8 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kSizes[] = {1, 31, 33, 257, 260, 1100};
-constexpr int64_t kRows = 5;
+constexpr int64_t kRowSizes[] = {1, 31, 33, 257, 260, 1100};
+constexpr int64_t kSoftmaxRows = 5;
 
 // y and log y of one row.
 void naive_softmax(const double* x, double* y, double* log_y, int64_t cols) {
@@ -25,21 +25,21 @@ TYPED_TEST_SUITE(SoftmaxTest, FloatingTypes);
 TYPED_TEST(SoftmaxTest, EqualsTheDefinition) {
   using T = TypeParam;
   on_every_target([] {
-    for (const int64_t cols : kSizes) {
-      Values<T> x = random_values<T>(kRows * cols, 1, -9, 9), y(x.size()), log_y(x.size());
+    for (const int64_t cols : kRowSizes) {
+      Values<T> x = random_values<T>(kSoftmaxRows * cols, 1, -9, 9), y(x.size()), log_y(x.size());
       const std::vector<double> wide = widen(x);
       std::vector<double> expected(x.size()), log_expected(x.size());
-      for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t r = 0; r < kSoftmaxRows; ++r) {
         naive_softmax(&wide[r * cols], &expected[r * cols], &log_expected[r * cols], cols);
       }
-      kernels::softmax(TestDevice{}, x.data(), y.data(), kRows, cols);
+      kernels::softmax(TestDevice{}, x.data(), y.data(), kSoftmaxRows, cols);
       expect_close(y, expected, 8);
-      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), kRows, cols);
+      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), kSoftmaxRows, cols);
       expect_close(log_y, log_expected, 8);
       Values<T> in_place = x;
-      kernels::softmax(TestDevice{}, in_place.data(), in_place.data(), kRows, cols);
+      kernels::softmax(TestDevice{}, in_place.data(), in_place.data(), kSoftmaxRows, cols);
       EXPECT_EQ(in_place, y);
-      kernels::log_softmax(TestDevice{}, x.data(), x.data(), kRows, cols);
+      kernels::log_softmax(TestDevice{}, x.data(), x.data(), kSoftmaxRows, cols);
       EXPECT_EQ(x, log_y);
     }
   });
@@ -49,14 +49,14 @@ TYPED_TEST(SoftmaxTest, EqualsTheDefinition) {
 TYPED_TEST(SoftmaxTest, BackwardIsTheJacobianProduct) {
   using T = TypeParam;
   on_every_target([] {
-    for (const int64_t cols : kSizes) {
-      const int64_t n = kRows * cols;
+    for (const int64_t cols : kRowSizes) {
+      const int64_t n = kSoftmaxRows * cols;
       const Values<T> x = random_values<T>(n, 1, -3, 3), dy = random_values<T>(n, 2);
       Values<T> y(x.size()), log_y(x.size());
-      kernels::softmax(TestDevice{}, x.data(), y.data(), kRows, cols);
-      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), kRows, cols);
+      kernels::softmax(TestDevice{}, x.data(), y.data(), kSoftmaxRows, cols);
+      kernels::log_softmax(TestDevice{}, x.data(), log_y.data(), kSoftmaxRows, cols);
       std::vector<double> dx(x.size()), log_dx(x.size());
-      for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t r = 0; r < kSoftmaxRows; ++r) {
         for (int64_t i = 0; i < cols; ++i) {
           for (int64_t j = 0; j < cols; ++j) {
             const double p = y[r * cols + i], q = y[r * cols + j], g = dy[r * cols + j];
@@ -68,17 +68,17 @@ TYPED_TEST(SoftmaxTest, BackwardIsTheJacobianProduct) {
       for (const Write write : kBothWrites) {
         const Values<T> before = random_values<T>(n, 3);
         Values<T> out = before;
-        kernels::softmax_backward(TestDevice{}, y.data(), dy.data(), out.data(), kRows, cols,
+        kernels::softmax_backward(TestDevice{}, y.data(), dy.data(), out.data(), kSoftmaxRows, cols,
                                   write);
         expect_close(out, delivered(dx, widen(before), write), 8);
         out = before;
-        kernels::log_softmax_backward(TestDevice{}, log_y.data(), dy.data(), out.data(), kRows,
-                                      cols, write);
+        kernels::log_softmax_backward(TestDevice{}, log_y.data(), dy.data(), out.data(),
+                                      kSoftmaxRows, cols, write);
         expect_close(out, delivered(log_dx, widen(before), write), 40);
       }
       Values<T> in_place = dy;
-      kernels::softmax_backward(TestDevice{}, y.data(), in_place.data(), in_place.data(), kRows,
-                                cols, Write::kSet);
+      kernels::softmax_backward(TestDevice{}, y.data(), in_place.data(), in_place.data(),
+                                kSoftmaxRows, cols, Write::kSet);
       expect_close(in_place, dx, 8);
     }
   });

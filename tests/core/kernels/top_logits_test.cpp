@@ -7,7 +7,7 @@
 namespace tapestry {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteLogit = std::numeric_limits<double>::infinity();
 
 // One row: log(sum(exp)), then pairs.
 template <class T>
@@ -34,7 +34,7 @@ void expect_top(const Values<T>& logits, int64_t vocab, int64_t count,
       const bool allowed =
           banned.empty() ||
           (static_cast<uint32_t>(banned[static_cast<size_t>(v / 32)]) >> v % 32 & 1) == 0;
-      if (allowed && z > -kInf) order.emplace_back(-z, v);
+      if (allowed && z > -kInfiniteLogit) order.emplace_back(-z, v);
     }
     std::sort(order.begin(), order.end());
     const double* const result = &top[r * static_cast<size_t>(1 + 2 * count)];
@@ -42,7 +42,7 @@ void expect_top(const Values<T>& logits, int64_t vocab, int64_t count,
     for (size_t k = 0; k < static_cast<size_t>(count); ++k) {
       const bool there = k < order.size();
       EXPECT_EQ(result[1 + 2 * k], there ? static_cast<double>(order[k].second) : -1) << k;
-      EXPECT_EQ(result[2 + 2 * k], there ? -order[k].first : -kInf) << k;
+      EXPECT_EQ(result[2 + 2 * k], there ? -order[k].first : -kInfiniteLogit) << k;
     }
   }
 }
@@ -89,7 +89,7 @@ TYPED_TEST(TopLogitsTest, TiesGoToTheLowerToken) {
 
 TYPED_TEST(TopLogitsTest, WhatIsImpossibleIsNotFound) {
   using T = TypeParam;
-  Values<T> logits(500, static_cast<T>(-kInf));
+  Values<T> logits(500, static_cast<T>(-kInfiniteLogit));
   logits[400] = T{1}, logits[17] = T{-3};
   on_every_target([&] { expect_top<T>(logits, 500, 4); });
 }
@@ -97,14 +97,14 @@ TYPED_TEST(TopLogitsTest, WhatIsImpossibleIsNotFound) {
 TYPED_TEST(TopLogitsTest, NumbersThatAreNoneAreTold) {
   using T = TypeParam;
   on_every_target([] {
-    for (const double bad : {std::nan(""), kInf}) {
+    for (const double bad : {std::nan(""), kInfiniteLogit}) {
       for (const int64_t at : {0, 40, 99}) {
         auto logits = random_values<T>(100, 3);
         logits[static_cast<size_t>(at)] = static_cast<T>(bad);
         EXPECT_FALSE(std::isfinite(top_of<T>(logits, 100, 3)[0])) << bad << " at " << at;
       }
     }
-    const Values<T> nothing(100, static_cast<T>(-kInf));
+    const Values<T> nothing(100, static_cast<T>(-kInfiniteLogit));
     EXPECT_FALSE(std::isfinite(top_of<T>(nothing, 100, 3)[0]));
   });
 }

@@ -8,12 +8,12 @@
 namespace tapestry {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 using Function = std::variant<Unary, Activation>;
 
-struct Case {
+struct FunctionCase {
   Function f;
   const char* name;
   // In long double, so that the reference has digits to spare.
@@ -27,20 +27,21 @@ struct Case {
   }
 };
 
-Case make_case(Function which, const char* name, double low, double high) {
+FunctionCase make_case(Function which, const char* name, double low, double high) {
   return std::visit(
       [&](auto f) {
         return with_functor(f, [&](auto functor) {
           using F = decltype(functor);
-          return Case{f,   name, F::template f<long double>, F::template df<long double>, F::kNeeds,
-                      low, high};
+          return FunctionCase{
+              f,   name, F::template f<long double>, F::template df<long double>, F::kNeeds,
+              low, high};
         });
       },
       which);
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases = {
+std::vector<FunctionCase> all_cases() {
+  std::vector<FunctionCase> cases = {
       make_case(Unary::kTanh, "tanh", -12, 12), make_case(Unary::kSigmoid, "sigmoid", -80, 80),
       make_case(Unary::kExp, "exp", -80, 4), make_case(Unary::kLog, "log", 1e-6, 50),
       make_case(Unary::kSqrt, "sqrt", 1e-3, 50)};
@@ -64,7 +65,7 @@ void backward(Function which, const T* x, const T* y, const T* dy, T* dx, int64_
 
 // Half of the points near 0, where cancellation would show.
 template <class T>
-Values<T> points(const Case& c, int64_t n) {
+Values<T> points(const FunctionCase& c, int64_t n) {
   Values<T> x = random_values<T>(n, 3, c.low, c.high);
   const Values<T> near = random_values<T>(n, 4, std::max(c.low, -1.0), 1);
   for (size_t i = 0; i < x.size(); i += 2) x[i] = near[i];
@@ -78,7 +79,7 @@ TYPED_TEST_SUITE(UnaryTest, FloatingTypes);
 TYPED_TEST(UnaryTest, EqualsTheScalarFunctor) {
   using T = TypeParam;
   on_every_target([] {
-    for (const Case& c : all_cases()) {
+    for (const FunctionCase& c : all_cases()) {
       SCOPED_TRACE(c.name);
       for (const int64_t n : {1, 31, 33, 257, 2000}) {
         Values<T> x = points<T>(c, n), y(x.size());
@@ -108,7 +109,7 @@ TEST(GeluTest, KeepsItsDigitsFarToTheLeft) {
 TYPED_TEST(UnaryTest, BackwardEqualsTheScalarFunctor) {
   using T = TypeParam;
   on_every_target([] {
-    for (const Case& c : all_cases()) {
+    for (const FunctionCase& c : all_cases()) {
       SCOPED_TRACE(c.name);
       for (const int64_t n : {1, 31, 33, 257}) {
         const Values<T> x = points<T>(c, n), dy = random_values<T>(n, 5);
@@ -138,7 +139,7 @@ TYPED_TEST(UnaryTest, BackwardEqualsTheScalarFunctor) {
 }
 
 TYPED_TEST(UnaryTest, DerivativesAgreeWithFiniteDifferences) {
-  for (const Case& c : all_cases()) {
+  for (const FunctionCase& c : all_cases()) {
     for (const double x : {-20.0, -4.5, -2.1, -0.8, -0.1, 0.3, 0.9, 1.7, 3.3, 20.0}) {
       if (x < c.low || x > c.high) continue;
       const long double h = 1e-5L, numeric = (c.value(x + h) - c.value(x - h)) / (2 * h);
@@ -155,20 +156,34 @@ TYPED_TEST(UnaryTest, SpecialValues) {
     Function f;
     double x, y;
   };
-  const Special specials[] = {{Unary::kExp, -kInf, 0},         {Unary::kExp, kInf, kInf},
-                              {Unary::kExp, 2000, kInf},       {Unary::kExp, -2000, 0},
-                              {Unary::kExp, kNan, kNan},       {Unary::kLog, 0, -kInf},
-                              {Unary::kLog, -1, kNan},         {Unary::kLog, kInf, kInf},
-                              {Unary::kLog, kNan, kNan},       {Unary::kSqrt, -1, kNan},
-                              {Unary::kSqrt, kInf, kInf},      {Unary::kSqrt, 0, 0},
-                              {Unary::kTanh, kInf, 1},         {Unary::kTanh, -kInf, -1},
-                              {Unary::kTanh, kNan, kNan},      {Unary::kSigmoid, kInf, 1},
-                              {Unary::kSigmoid, -kInf, 0},     {Unary::kSigmoid, kNan, kNan},
-                              {Activation::kRelu, kNan, kNan}, {Activation::kRelu, -kInf, 0},
-                              {Activation::kRelu, kInf, kInf}, {Activation::kGelu, kNan, kNan},
-                              {Activation::kGelu, kInf, kInf}, {Activation::kGelu, -40, 0},
-                              {Activation::kSilu, kNan, kNan}, {Activation::kSilu, kInf, kInf},
-                              {Activation::kSilu, -2000, 0},   {Activation::kGeluTanh, kNan, kNan},
+  const Special specials[] = {{Unary::kExp, -kInfinity, 0},
+                              {Unary::kExp, kInfinity, kInfinity},
+                              {Unary::kExp, 2000, kInfinity},
+                              {Unary::kExp, -2000, 0},
+                              {Unary::kExp, kNan, kNan},
+                              {Unary::kLog, 0, -kInfinity},
+                              {Unary::kLog, -1, kNan},
+                              {Unary::kLog, kInfinity, kInfinity},
+                              {Unary::kLog, kNan, kNan},
+                              {Unary::kSqrt, -1, kNan},
+                              {Unary::kSqrt, kInfinity, kInfinity},
+                              {Unary::kSqrt, 0, 0},
+                              {Unary::kTanh, kInfinity, 1},
+                              {Unary::kTanh, -kInfinity, -1},
+                              {Unary::kTanh, kNan, kNan},
+                              {Unary::kSigmoid, kInfinity, 1},
+                              {Unary::kSigmoid, -kInfinity, 0},
+                              {Unary::kSigmoid, kNan, kNan},
+                              {Activation::kRelu, kNan, kNan},
+                              {Activation::kRelu, -kInfinity, 0},
+                              {Activation::kRelu, kInfinity, kInfinity},
+                              {Activation::kGelu, kNan, kNan},
+                              {Activation::kGelu, kInfinity, kInfinity},
+                              {Activation::kGelu, -40, 0},
+                              {Activation::kSilu, kNan, kNan},
+                              {Activation::kSilu, kInfinity, kInfinity},
+                              {Activation::kSilu, -2000, 0},
+                              {Activation::kGeluTanh, kNan, kNan},
                               {Activation::kGeluTanh, -40, 0}};
   on_every_target([&] {
     for (const Special& s : specials) {

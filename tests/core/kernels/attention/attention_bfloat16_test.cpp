@@ -12,7 +12,7 @@ namespace {
 // Rows are a multiple of 16 bytes apart, so that the tensor cores can take them.
 constexpr int64_t kAligned = 8;
 
-constexpr Tolerance kTolerance = tolerance<BFloat16>(60);
+constexpr Tolerance kRoundedTolerance = tolerance<BFloat16>(60);
 
 class AttentionTensorCoresTest : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(HeadSizes, AttentionTensorCoresTest, ::testing::Values(32, 64, 128));
@@ -49,7 +49,7 @@ TEST_P(AttentionTensorCoresTest, EqualTheDefinition) {
       {"general kernels: a mask", 1, 70, 90, 2, 1, size, true, {}, 0, {.mask = DenseMask::kAdded}},
   };
   on_every_target([&] {
-    for (const AttentionCase& c : cases) check<BFloat16>(c, kTolerance, kAligned);
+    for (const AttentionCase& c : cases) check<BFloat16>(c, kRoundedTolerance, kAligned);
   });
 }
 
@@ -61,9 +61,9 @@ TEST(AttentionBFloat16Test, GeneralKernelsEqualTheDefinition) {
   };
   on_every_target([&] {
     for (const int64_t padding : {int64_t{3}, kAligned}) {
-      for (const AttentionCase& c : cases) check<BFloat16>(c, kTolerance, padding);
+      for (const AttentionCase& c : cases) check<BFloat16>(c, kRoundedTolerance, padding);
     }
-    check<BFloat16>({"not aligned", 2, 33, 37, 2, 2, 64, true, {}, 0}, kTolerance, 3);
+    check<BFloat16>({"not aligned", 2, 33, 37, 2, 2, 64, true, {}, 0}, kRoundedTolerance, 3);
   });
 }
 
@@ -71,7 +71,7 @@ TEST(AttentionBFloat16Test, TensorCoresLeaveOutWhatIsNotAskedFor) {
   const Problem<BFloat16> p({"parts", 2, 33, 40, 4, 2, 32, true, {}, 0.1f}, kAligned);
   const Forward<BFloat16> f(p);
   const Naive naive(p);
-  const double units = kTolerance.gradients;
+  const double units = kRoundedTolerance.gradients;
   for (int part = 0; part < 3; ++part) {
     Operand<BFloat16> dq = p.like_q(6), dk = p.like_k(7), dv = p.like_v(8);
     AttentionBackward<BFloat16> args = backward_args(p, f);

@@ -71,19 +71,19 @@ void expect_product(const std::vector<float>& c, int64_t ldc, int64_t m, int64_t
   }
 }
 
-struct Sizes {
+struct RoundedSizes {
   int64_t m, n, k;
 };
 
 // Around rows (8), tiles (16 by 32), blocks (32) and pairs (2), and across every piece (512, 1024).
-constexpr Sizes kSizes[] = {{1, 1, 1},     {2, 3, 2},     {14, 32, 31},  {15, 33, 33},
-                            {31, 48, 64},  {28, 49, 257}, {64, 65, 128}, {300, 20, 40},
-                            {13, 17, 512}, {13, 17, 530}, {5, 1100, 10}, {258, 30, 1027}};
+constexpr RoundedSizes kRoundedSizes[] = {
+    {1, 1, 1},     {2, 3, 2},     {14, 32, 31},  {15, 33, 33},  {31, 48, 64},  {28, 49, 257},
+    {64, 65, 128}, {300, 20, 40}, {13, 17, 512}, {13, 17, 530}, {5, 1100, 10}, {258, 30, 1027}};
 
 template <class T>
-void expect_three_loops(Bfloat16Kernel kernel, const std::vector<float>& a, int64_t lda,
-                        bool trans_a, const std::vector<float>& b, int64_t ldb, bool trans_b,
-                        const Sizes& s, bool add) {
+void expect_rounded_product(Bfloat16Kernel kernel, const std::vector<float>& a, int64_t lda,
+                            bool trans_a, const std::vector<float>& b, int64_t ldb, bool trans_b,
+                            const RoundedSizes& s, bool add) {
   const int64_t ldc = s.n + 5;
   const auto before = random_values<float>(s.m * ldc, 3);
   std::vector<float> c = before;
@@ -109,8 +109,8 @@ void expect_three_loops(Bfloat16Kernel kernel, const std::vector<float>& a, int6
   }
 }
 
-void expect_three_loops(Bfloat16Kernel kernel) {
-  for (const Sizes& s : kSizes) {
+void expect_rounded_product(Bfloat16Kernel kernel) {
+  for (const RoundedSizes& s : kRoundedSizes) {
     for (const bool trans_a : {false, true}) {
       for (const bool trans_b : {false, true}) {
         for (const bool add : {false, true}) {
@@ -119,8 +119,8 @@ void expect_three_loops(Bfloat16Kernel kernel) {
           const int64_t lda = (trans_a ? s.m : s.k) + 3, ldb = (trans_b ? s.k : s.n) + 1;
           const auto a = random_values<float>((trans_a ? s.k : s.m) * lda, 1);
           const auto b = random_values<float>((trans_b ? s.n : s.k) * ldb, 2);
-          expect_three_loops<float>(kernel, a, lda, trans_a, b, ldb, trans_b, s, add);
-          expect_three_loops<BFloat16>(kernel, a, lda, trans_a, b, ldb, trans_b, s, add);
+          expect_rounded_product<float>(kernel, a, lda, trans_a, b, ldb, trans_b, s, add);
+          expect_rounded_product<BFloat16>(kernel, a, lda, trans_a, b, ldb, trans_b, s, add);
         }
       }
     }
@@ -130,7 +130,7 @@ void expect_three_loops(Bfloat16Kernel kernel) {
 TEST(RoundedProduct, EqualsThreeLoopsOverRoundedFactors) {
   for (const Bfloat16Kernel kernel : kernels_here()) {
     SCOPED_TRACE(name_of(kernel));
-    expect_three_loops(kernel);
+    expect_rounded_product(kernel);
   }
 }
 
@@ -183,7 +183,7 @@ TEST(RoundedProduct, GemmInTilesBitsDoNotDependOnThreads) {
 }
 
 TEST(RoundedProduct, LinearOfEmptySizes) {
-  for (const auto& [rows, in, out] : {Sizes{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
+  for (const auto& [rows, in, out] : {RoundedSizes{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
     SCOPED_TRACE(concat(rows, ' ', in, ' ', out));
     const LinearShape shape{rows, in, out, Activation::kNone};
     const BFloat16 five(5);

@@ -13,12 +13,12 @@
 namespace tapestry::kernels {
 namespace {
 
-using Side = TileOperand::Side;
+using SplitSide = TileOperand::Side;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-struct Sizes {
+struct SplitSizes {
   int64_t m, n, k;
 };
 
@@ -31,12 +31,14 @@ Values<float> normal_values(int64_t n, uint64_t seed) {
   return values;
 }
 
-struct Operand {
-  Operand(Side side, int64_t length, int64_t k, bool along_k, uint64_t seed,
-          TileForm form = TileForm::kSplit)
-      : Operand(side, length, k, along_k,
-                normal_values((along_k ? length : k) * ((along_k ? k : length) + 3), seed), form) {}
-  Operand(Side side, int64_t length, int64_t k, bool along_k, Values<float> given, TileForm form)
+struct SplitOperand {
+  SplitOperand(SplitSide side, int64_t length, int64_t k, bool along_k, uint64_t seed,
+               TileForm form = TileForm::kSplit)
+      : SplitOperand(side, length, k, along_k,
+                     normal_values((along_k ? length : k) * ((along_k ? k : length) + 3), seed),
+                     form) {}
+  SplitOperand(SplitSide side, int64_t length, int64_t k, bool along_k, Values<float> given,
+               TileForm form)
       : values(std::move(given)),
         source{values.data(), (along_k ? k : length) + 3, along_k},
         packed(side, length, k, form) {
@@ -56,7 +58,8 @@ constexpr int64_t kBeside = 5;  // elements of C that are not of the product, in
 
 // In the pieces of so many threads.
 template <class Unit = EmulatedTiles>
-Values<float> multiply(const Operand& a, const Operand& b, bool add, int64_t threads = 1) {
+Values<float> multiply_split(const SplitOperand& a, const SplitOperand& b, bool add,
+                             int64_t threads = 1) {
   const int64_t m = a.packed.length(), n = b.packed.length(), ldc = n + kBeside;
   Values<float> c = normal_values(m * ldc, 3);
   const TileProduct product{
@@ -77,8 +80,9 @@ double rms(const std::vector<double>& x) {
 
 // The error of all elements as a share of the result's size.
 double share_of_error(TileForm form, int64_t k) {
-  const Operand a(Side::kLeft, 48, k, true, 1, form), b(Side::kRight, 48, k, false, 2, form);
-  const Values<float> c = multiply(a, b, false);
+  const SplitOperand a(SplitSide::kLeft, 48, k, true, 1, form),
+      b(SplitSide::kRight, 48, k, false, 2, form);
+  const Values<float> c = multiply_split(a, b, false);
   std::vector<double> exact, error;
   for (int64_t i = 0; i < 48; ++i) {
     for (int64_t j = 0; j < 48; ++j) {
@@ -99,18 +103,19 @@ TEST(SplitProduct, HasSixteenBits) {
 }
 
 // Edges of tiles, blocks and pieces, which are 512 deep, once across them.
-constexpr Sizes kSizes[] = {{1, 1, 1},    {16, 16, 32}, {17, 15, 33}, {32, 32, 64},  {33, 70, 31},
-                            {5, 600, 40}, {70, 3, 96},  {64, 96, 65}, {31, 33, 600}, {20, 40, 0}};
+constexpr SplitSizes kSplitSizes[] = {{1, 1, 1},     {16, 16, 32}, {17, 15, 33}, {32, 32, 64},
+                                      {33, 70, 31},  {5, 600, 40}, {70, 3, 96},  {64, 96, 65},
+                                      {31, 33, 600}, {20, 40, 0}};
 
 template <class Unit>
-void expect_three_loops() {
-  for (const Sizes& s : kSizes) {
+void expect_split_product() {
+  for (const SplitSizes& s : kSplitSizes) {
     for (const int way : {0, 1, 2, 3}) {
       for (const bool add : {false, true}) {
         SCOPED_TRACE(concat(s.m, 'x', s.n, 'x', s.k, " way ", way, add ? ", added" : ""));
-        const Operand a(Side::kLeft, s.m, s.k, way % 2 == 0, 1);
-        const Operand b(Side::kRight, s.n, s.k, way / 2 == 0, 2);
-        const Values<float> c = multiply<Unit>(a, b, add);
+        const SplitOperand a(SplitSide::kLeft, s.m, s.k, way % 2 == 0, 1);
+        const SplitOperand b(SplitSide::kRight, s.n, s.k, way / 2 == 0, 2);
+        const Values<float> c = multiply_split<Unit>(a, b, add);
         const Values<float> before = normal_values(s.m * (s.n + kBeside), 3);
         for (int64_t i = 0; i < s.m; ++i) {
           for (int64_t j = 0; j < s.n + kBeside; ++j) {
@@ -133,15 +138,15 @@ void expect_three_loops() {
 }
 
 TEST(SplitProduct, EqualsThreeLoops) {
-  expect_three_loops<EmulatedTiles>();
-  if (cpu_traits().avx512_bf16) expect_three_loops<PairProducts>();
+  expect_split_product<EmulatedTiles>();
+  if (cpu_traits().avx512_bf16) expect_split_product<PairProducts>();
 }
 
 TEST(SplitProduct, BitsDoNotDependOnTheCut) {
-  const Operand a(Side::kLeft, 70, 600, true, 1), b(Side::kRight, 430, 600, true, 2);
-  const Values<float> alone = multiply(a, b, false);
+  const SplitOperand a(SplitSide::kLeft, 70, 600, true, 1), b(SplitSide::kRight, 430, 600, true, 2);
+  const Values<float> alone = multiply_split(a, b, false);
   for (const int64_t threads : {2, 3, 16}) {
-    EXPECT_EQ(multiply(a, b, false, threads), alone) << threads;
+    EXPECT_EQ(multiply_split(a, b, false, threads), alone) << threads;
   }
 }
 
@@ -154,9 +159,9 @@ TEST(SplitProduct, SpecialValuesAreThoseOfFloat) {
   for (const float x : values) {
     for (const float y : values) {
       SCOPED_TRACE(concat(x, " times ", y));
-      const Operand a(Side::kLeft, 1, 1, true, Values<float>(4, x), TileForm::kSplit);
-      const Operand b(Side::kRight, 1, 1, true, Values<float>(4, y), TileForm::kSplit);
-      const float expected = x * y, got = multiply(a, b, false)[0];
+      const SplitOperand a(SplitSide::kLeft, 1, 1, true, Values<float>(4, x), TileForm::kSplit);
+      const SplitOperand b(SplitSide::kRight, 1, 1, true, Values<float>(4, y), TileForm::kSplit);
+      const float expected = x * y, got = multiply_split(a, b, false)[0];
       if (std::isnan(expected)) {
         EXPECT_TRUE(std::isnan(got)) << got;
       } else if (std::isinf(x) || std::isinf(y)) {
@@ -171,7 +176,7 @@ TEST(SplitProduct, SpecialValuesAreThoseOfFloat) {
 }
 
 // Bit patterns of every kind: subnormal numbers, infinities, NaN, ties, huge and tiny exponents.
-Values<float> odd_values(int64_t n, uint64_t seed) {
+Values<float> values_to_split(int64_t n, uint64_t seed) {
   Values<float> values = random_values<float>(n, seed, -1, 1);
   const float special[] = {kInfinity, -kInfinity, kLargest,     -kLargest, 3.395e38F,
                            0x1p-126F, -0x1p-140F, 0x1.01p-126F, -0.0F,     std::nanf("")};
@@ -185,8 +190,8 @@ Values<float> odd_values(int64_t n, uint64_t seed) {
 }
 
 TEST(SplitOperand, PartsAddUp) {
-  const Values<float> x = odd_values(999, 5);
-  TileOperand operand(Side::kLeft, 1, static_cast<int64_t>(x.size()), TileForm::kSplit);
+  const Values<float> x = values_to_split(999, 5);
+  TileOperand operand(SplitSide::kLeft, 1, static_cast<int64_t>(x.size()), TileForm::kSplit);
   operand.pack({x.data(), operand.k(), true});
   for (int64_t i = 0; i < operand.k(); ++i) {
     const float value = x[static_cast<size_t>(i)];
@@ -211,11 +216,11 @@ TEST(SplitOperand, VectorsPackAsPlainLoopsDo) {
   if (!cpu_traits().avx512_bf16) GTEST_SKIP() << "this processor has no AVX512-BF16";
   for (const auto& [length, k] :
        {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {17, 33}, {40, 95}}) {
-    for (const Side side : {Side::kLeft, Side::kRight}) {
+    for (const SplitSide side : {SplitSide::kLeft, SplitSide::kRight}) {
       for (const bool along_k : {false, true}) {
         SCOPED_TRACE(concat(length, " by ", k, along_k ? " along k" : " across k"));
         const int64_t stride = (along_k ? k : length) + 2;
-        const Values<float> values = odd_values((along_k ? length : k) * stride, 5);
+        const Values<float> values = values_to_split((along_k ? length : k) * stride, 5);
         const Factor source{values.data(), stride, along_k};
         TileOperand plain(side, length, k, TileForm::kSplit),
             packed = {side, length, k, TileForm::kSplit};
@@ -232,7 +237,7 @@ TEST(SplitOperand, VectorsPackAsPlainLoopsDo) {
 
 TEST(SplitProduct, AmxHasTheBitsOfTheEmulation) {
   if (!cpu_traits().amx_bf16 || !tiles_allowed()) GTEST_SKIP() << "this processor has no AMX-BF16";
-  const Operand a(Side::kLeft, 70, 600, true, 1), b(Side::kRight, 50, 600, false, 2);
+  const SplitOperand a(SplitSide::kLeft, 70, 600, true, 1), b(SplitSide::kRight, 50, 600, false, 2);
   Values<float> c = normal_values(70 * (50 + kBeside), 3);
   TileSession(Bfloat16Kernel::kAmx)
       .multiply({.a = a.packed.view(),
@@ -240,7 +245,7 @@ TEST(SplitProduct, AmxHasTheBitsOfTheEmulation) {
                  .c = c.data(),
                  .ldc = 50 + kBeside,
                  .add = true});
-  EXPECT_EQ(c, multiply(a, b, true));
+  EXPECT_EQ(c, multiply_split(a, b, true));
 }
 
 class Bf16x3OnTilesTest : public testing::Test {
@@ -294,7 +299,7 @@ TEST_F(Bf16x3OnTilesTest, LinearIsNearFloat32) {
   for (const Activation activation :
        {Activation::kNone, Activation::kRelu, Activation::kGeluTanh}) {
     for (const Write write : kBothWrites) {
-      for (const Sizes& s : {Sizes{33, 70, 50}, {70, 300, 33}, {40, 33, 200}}) {
+      for (const SplitSizes& s : {SplitSizes{33, 70, 50}, {70, 300, 33}, {40, 33, 200}}) {
         const LinearShape shape{s.m, s.k, s.n, activation};
         SCOPED_TRACE(concat(s.m, 'x', s.k, " -> ", s.n, ' ', name_of(activation)));
         const auto full = run_linear<float>(shape, Precision::kFull, write);
@@ -364,9 +369,9 @@ ClassifierResult run_classifier(int64_t rows, int64_t classes, int64_t in, Preci
   return result;
 }
 
-// Sizes beyond tiles of classes and blocks of rows.
+// SplitSizes beyond tiles of classes and blocks of rows.
 TEST_F(Bf16x3OnTilesTest, ClassifierIsNearFloat32) {
-  for (const Sizes& s : {Sizes{33, 300, 17}, {600, 40, 33}, {70, 700, 70}}) {
+  for (const SplitSizes& s : {SplitSizes{33, 300, 17}, {600, 40, 33}, {70, 700, 70}}) {
     SCOPED_TRACE(concat(s.m, " rows, ", s.n, " classes, in ", s.k));
     const auto full = run_classifier(s.m, s.n, s.k, Precision::kFull);
     const auto got = run_classifier(s.m, s.n, s.k, Precision::kBf16x3);
