@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,11 +49,22 @@ struct TranslationBatch {
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's pair
 };
 
+/// So many batches that were cut by these two of BatchOptions.
+struct TakenBatches {
+  std::string batch_type;
+  int64_t batch_size = 0;
+  int64_t batches = 0;
+  bool operator==(const TakenBatches&) const = default;
+};
+
 /// A place between two batches: `batch` batches of epoch `epoch` have been taken, so the next one
 /// is number `batch`. Both count from 0.
 struct DataPosition {
   int64_t epoch = 0;
   int64_t batch = 0;
+  /// What was taken of the epoch before its batch 0, where batches changed their size: `batch`
+  /// counts those of the rows that were left then. So no row comes twice and none is left out.
+  std::vector<TakenBatches> before = {};
   bool operator==(const DataPosition&) const = default;
 };
 
@@ -85,6 +97,19 @@ class EpochPlan {
   std::vector<Range> ranges_;
 };
 
+/// Rows of one length.
+struct EqualRows {
+  std::function<int64_t(int64_t epoch)> rows;  ///< of an epoch
+  int64_t batch_size = 1;
+  bool shuffle = true;
+  uint64_t seed = 1;
+  int64_t window_rows = kWindowRows;
+  int64_t row_tokens = 1;  ///< by which a batch_size of tokens is divided
+};
+
+struct LengthPlanner;  // of batching.cpp
+struct EqualPlanner;
+
 /// How the epochs of a corpus are cut into batches: an epoch is planned window by window, so that
 /// only one of them is in memory. All is a function of (seed, epoch).
 struct EpochPlans {
@@ -92,6 +117,9 @@ struct EpochPlans {
   std::function<EpochPlan(int64_t epoch, int64_t window)> plan;
   /// plan(epoch, window).batches(), in less time.
   std::function<int64_t(int64_t epoch, int64_t window)> batches;
+  /// The same without the rows of an epoch that were taken before (DataPosition::before). Throws
+  /// Error(kData) if that epoch has fewer.
+  std::function<EpochPlans(const DataPosition& start)> without_taken;
 
   /// Batches of similar length. Rows come in a random order: an epoch of one window is shuffled
   /// (Philox, key (seed, epoch)); a larger one goes through a pseudo-random permutation, which is
@@ -102,18 +130,21 @@ struct EpochPlans {
   /// for an empty corpus.
   static EpochPlans of_lengths(Mixture rows, LengthOf length, const BatchOptions& options);
 
-  /// `rows(epoch)` rows of one length in batches of `batch_size`, in a random order (in windows of
-  /// whole batches) or in order; the last batch may be short.
-  static EpochPlans of_equal_rows(std::function<int64_t(int64_t epoch)> rows, int64_t batch_size,
-                                  bool shuffle, uint64_t seed, int64_t window_rows = kWindowRows);
+  /// Batches in a random order (in windows of whole batches) or in order; the last one may be
+  /// short.
+  static EpochPlans of_equal_rows(const EqualRows& given);
+
+ private:
+  static EpochPlans of_planner(const std::shared_ptr<const LengthPlanner>& planner);
+  static EpochPlans of_planner(const EqualPlanner& planner);
 };
 
 /// Walks through the batches of the epochs' plans. All kinds of batches use it.
 class EpochWalk {
  public:
   /// Starts at `start`, which may lie at the end of an epoch. Throws Error(kData) if that epoch has
-  /// fewer batches than start.batch.
-  EpochWalk(EpochPlans plans, DataPosition start);
+  /// fewer batches than start.batch, or than were taken before.
+  EpochWalk(EpochPlans plans, const DataPosition& start);
 
   /// Row numbers of the next batch, valid until the next call.
   std::span<const int64_t> next();
@@ -121,7 +152,8 @@ class EpochWalk {
   void skip(int64_t batches);
   /// After the batch returned last; {e, batches} after the last one of epoch e.
   DataPosition position() const { return position_; }
-  /// Batches of the epoch that position() is in. Counts all of its windows.
+  /// Batches of the epoch that position() is in, without those of DataPosition::before. Counts all
+  /// of its windows.
   int64_t batches_in_epoch() const;
 
  private:

@@ -17,6 +17,7 @@ int64_t choices_of(int64_t places, int64_t width) { return std::min(width, place
 BlockPlaces::BlockPlaces(const TokenStream& stream, int64_t width, int64_t behind,
                          const BlockOptions& options)
     : width_(width),
+      block_size_(options.block_size),
       batch_size_(options.batch_size),
       shuffle_(options.shuffle),
       seed_(options.seed) {
@@ -61,11 +62,15 @@ BlockPlaces::Cut BlockPlaces::cut_of(int64_t epoch) const {
 }
 
 EpochPlans BlockPlaces::plans() const {
-  return EpochPlans::of_equal_rows(
-      [self = *this](int64_t epoch) {
-        return self.mixture_ ? self.mixture_->epoch(epoch).size() : self.cut_of(epoch).rows;
-      },
-      batch_size_, shuffle_, seed_);
+  return EpochPlans::of_equal_rows({.rows =
+                                        [self = *this](int64_t epoch) {
+                                          return self.mixture_ ? self.mixture_->epoch(epoch).size()
+                                                               : self.cut_of(epoch).rows;
+                                        },
+                                    .batch_size = batch_size_,
+                                    .shuffle = shuffle_,
+                                    .seed = seed_,
+                                    .row_tokens = block_size_});
 }
 
 std::vector<BlockPlace> BlockPlaces::of(int64_t epoch, std::span<const int64_t> blocks) const {

@@ -51,6 +51,7 @@ class BlockPlaces {
   Cut cut_of(int64_t epoch) const;
 
   int64_t width_;
+  int64_t block_size_;
   int64_t batch_size_;
   bool shuffle_;
   uint64_t seed_;

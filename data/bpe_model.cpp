@@ -14,69 +14,93 @@ namespace {
 
 constexpr std::string_view kMagic = "tapestry bpe ";
 constexpr const char* kVersion = "1";
+constexpr const char* kSecondVersion = "2";
 constexpr int kBytes = 256;
 
 const char* name_of(bool value) { return value ? "true" : "false"; }
 
-// Reads line by line. Every complaint names the line.
-class Lines {
- public:
-  Lines(const std::string& bytes, const std::string& name) : bytes_(bytes), name_(name) {}
-
-  std::string next() {
-    ++number_;
-    const size_t end = bytes_.find('\n', at_);
-    if (end == std::string::npos) {
-      fail(ErrorKind::kData, "[tokenizer] ", name_, " is cut short: it ends ",
-           at_ == bytes_.size() ? "before" : "within", " line ", number_, '.');
-    }
-    std::string line = bytes_.substr(at_, end - at_);
-    at_ = end + 1;
-    return line;
-  }
-  [[noreturn]] void refuse(const std::string& line, const std::string& expected) const {
-    fail(ErrorKind::kData, "[tokenizer] ", name_, ':', number_, " must ", expected, ", got '", line,
-         "'.");
-  }
-  // The value of a line "key value".
-  std::string value_of(const std::string& key) {
-    const std::string line = next();
-    if (!line.starts_with(key + ' ')) refuse(line, "give " + key);
-    return line.substr(key.size() + 1);
-  }
-  int64_t count_of(const std::string& key, int64_t most) {
-    const std::string text = value_of(key);
-    int64_t count = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc() || end != text.data() + text.size() || count < 0 || count > most) {
-      refuse(key + ' ' + text, concat("give a number from 0 to ", most));
-    }
-    return count;
-  }
-  bool flag_of(const std::string& key) {
-    const std::string text = value_of(key);
-    if (text != "true" && text != "false") refuse(key + ' ' + text, "say true or false");
-    return text == "true";
-  }
-  void expect_end() const {
-    if (at_ == bytes_.size()) return;
-    fail(ErrorKind::kData, "[tokenizer] ", name_, " must end after line ", number_, ", got ",
-         bytes_.size() - at_, " bytes more.");
-  }
-
- private:
-  const std::string& bytes_;
-  const std::string& name_;
-  size_t at_ = 0;
-  int64_t number_ = 0;
-};
-
 }  // namespace
 
+std::string TokenizerLines::next() {
+  ++number_;
+  const size_t end = bytes_.find('\n', at_);
+  if (end == std::string::npos) {
+    fail(ErrorKind::kData, "[tokenizer] ", name_, " is cut short: it ends ",
+         at_ == bytes_.size() ? "before" : "within", " line ", number_, '.');
+  }
+  std::string line = bytes_.substr(at_, end - at_);
+  at_ = end + 1;
+  return line;
+}
+
+void TokenizerLines::refuse(const std::string& line, const std::string& expected) const {
+  fail(ErrorKind::kData, "[tokenizer] ", name_, ':', number_, " must ", expected, ", got '", line,
+       "'.");
+}
+
+std::string TokenizerLines::value_of(const std::string& key) {
+  const std::string line = next();
+  if (!line.starts_with(key + ' ')) refuse(line, "give " + key);
+  return line.substr(key.size() + 1);
+}
+
+int64_t TokenizerLines::count_of(const std::string& key, int64_t most) {
+  const std::string text = value_of(key);
+  int64_t count = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 0 || count > most) {
+    refuse(key + ' ' + text, concat("give a number from 0 to ", most));
+  }
+  return count;
+}
+
+bool TokenizerLines::flag_of(const std::string& key) {
+  const std::string text = value_of(key);
+  if (text != "true" && text != "false") refuse(key + ' ' + text, "say true or false");
+  return text == "true";
+}
+
+std::string TokenizerLines::normalization_of(const std::string& key) {
+  std::string normalization = value_of(key);
+  if (std::ranges::find(TokenizerOptions::kNormalizations, normalization) ==
+      std::end(TokenizerOptions::kNormalizations)) {
+    refuse(normalization, "name a normalization");
+  }
+  return normalization;
+}
+
+std::vector<std::string> TokenizerLines::symbols_of(const std::string& key) {
+  TokenizerOptions options;
+  const int64_t count = count_of(key, TokenizerOptions::kMostSymbols);
+  for (int64_t i = 0; i < count; ++i) {
+    options.user_symbols.push_back(next());
+    const std::string& symbol = options.user_symbols.back();
+    validate_symbols(options, OptionReport([&](const std::string&, const std::string& problem) {
+                       refuse(symbol, "be a symbol that " + problem);
+                     }));
+  }
+  return options.user_symbols;
+}
+
+void TokenizerLines::expect_end() const {
+  if (at_ == bytes_.size()) return;
+  fail(ErrorKind::kData, "[tokenizer] ", name_, " must end after line ", number_, ", got ",
+       bytes_.size() - at_, " bytes more.");
+}
+
+std::string symbol_lines(const std::vector<std::string>& symbols) {
+  std::string lines = concat("symbols ", symbols.size(), '\n');
+  for (const std::string& symbol : symbols) lines += symbol + '\n';
+  return lines;
+}
+
 std::string BpeModel::serialized() const {
-  std::string bytes = concat(kMagic, kVersion, "\nnormalization ", normalization,
-                             "\nbyte_fallback ", name_of(byte_fallback), "\nmask ", name_of(mask),
-                             "\nsentinels ", sentinels, "\ncharacters ", characters.size(), '\n');
+  const bool second = one_of_two || !symbols.empty();
+  std::string bytes = concat(kMagic, second ? kSecondVersion : kVersion, "\nnormalization ",
+                             normalization, "\nbyte_fallback ", name_of(byte_fallback), "\nmask ",
+                             name_of(mask), "\nsentinels ", sentinels, '\n');
+  if (second) bytes += concat("one_of_two ", name_of(one_of_two), '\n') + symbol_lines(symbols);
+  bytes += concat("characters ", characters.size(), '\n');
   for (const char32_t c : characters) bytes += code_point_name(c) + '\n';
   bytes += concat("merges ", merges.size(), '\n');
   for (const auto& [left, right] : merges) {
@@ -89,21 +113,22 @@ std::string BpeModel::serialized() const {
 }
 
 BpeModel BpeModel::parse(const std::string& bytes, const std::string& name) {
-  Lines lines(bytes, name);
+  TokenizerLines lines(bytes, name);
   BpeModel model;
   const std::string header = lines.next();
-  if (header != std::string(kMagic) + kVersion) {
-    lines.refuse(header, concat("be '", kMagic, kVersion, "', the version that is known"));
+  const bool second = header == std::string(kMagic) + kSecondVersion;
+  if (header != std::string(kMagic) + kVersion && !second) {
+    lines.refuse(header, concat("be '", kMagic, kVersion, "' or '", kMagic, kSecondVersion,
+                                "', the versions that are known"));
   }
-  model.normalization = lines.value_of("normalization");
-  if (std::find(std::begin(TokenizerOptions::kNormalizations),
-                std::end(TokenizerOptions::kNormalizations),
-                model.normalization) == std::end(TokenizerOptions::kNormalizations)) {
-    lines.refuse(model.normalization, "name a normalization");
-  }
+  model.normalization = lines.normalization_of("normalization");
   model.byte_fallback = lines.flag_of("byte_fallback");
   model.mask = lines.flag_of("mask");
   model.sentinels = lines.count_of("sentinels", TokenizerOptions::kMostSentinels);
+  if (second) {
+    model.one_of_two = lines.flag_of("one_of_two");
+    model.symbols = lines.symbols_of("symbols");
+  }
   const int64_t characters = lines.count_of("characters", kMostCodePoint + 1);
   for (int64_t i = 0; i < characters; ++i) {
     const std::string line = lines.next();
@@ -143,6 +168,8 @@ BpeVocabulary::BpeVocabulary(const BpeModel& model) : pieces_(reserved_pieces())
   }
   first_sentinel_ = next();
   for (int64_t i = 0; i < model.sentinels; ++i) pieces_.push_back(sentinel_piece(i));
+  first_symbol_ = next();
+  pieces_.insert(pieces_.end(), model.symbols.begin(), model.symbols.end());
   first_byte_ = next();
   if (model.byte_fallback) {
     constexpr const char* kDigits = "0123456789ABCDEF";

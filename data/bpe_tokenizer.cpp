@@ -1,66 +1,23 @@
 // Byte-pair encoding as a tokenizer. A text is normalised and split at spaces; U+2581 in front of a
 // word stands for its space. A word is split where letters, digits and other characters meet: no
 // merge goes over such a border, so that a piece never joins a word and its punctuation.
-#include <unicode/uchar.h>
-
 #include <algorithm>
-#include <array>
 
 #include "core/error.h"
 #include "data/bpe_model.h"
 #include "data/normalization.h"
+#include "data/tokenizer_parts/added_tokens.h"
 #include "data/tokenizer_types.h"
 #include "data/training_lines.h"
 #include "data/utf8.h"
 #include "data/word_cache.h"
+#include "data/word_parts.h"
 
 namespace tapestry::tokenizers {
 namespace {
 
 // What SentencePiece writes for an unknown piece, too.
 constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
-
-enum class CharacterClass : uint8_t { kLetter, kDigit, kOther };
-
-CharacterClass class_of(char32_t c) {
-  const auto mask = U_GET_GC_MASK(static_cast<UChar32>(c));
-  if ((mask & (U_GC_L_MASK | U_GC_M_MASK)) != 0) return CharacterClass::kLetter;
-  return (mask & U_GC_N_MASK) != 0 ? CharacterClass::kDigit : CharacterClass::kOther;
-}
-
-const std::array<CharacterClass, 128> kAsciiClasses = [] {
-  std::array<CharacterClass, 128> classes{};
-  for (char32_t c = 0; c < classes.size(); ++c) classes[c] = class_of(c);
-  return classes;
-}();
-
-// The class of the character at `i`, which moves past it.
-CharacterClass next_class(std::string_view text, size_t& i) {
-  const auto byte = static_cast<unsigned char>(text[i]);
-  if (byte < kAsciiClasses.size()) return ++i, kAsciiClasses[byte];
-  return class_of(next_code_point(text, i));
-}
-
-// Calls f(part, begins_word) for each part of the words of a normalised text. The first word has no
-// mark unless `first_begins` or a space is before it.
-template <class F>
-void for_each_part(std::string_view text, bool first_begins, F f) {
-  bool begins = first_begins;
-  for (size_t i = 0; i < text.size();) {
-    if (text[i] == ' ') {
-      begins = true;
-      ++i;
-      continue;
-    }
-    const size_t start = i;
-    const CharacterClass own = next_class(text, i);
-    size_t end = i;
-    while (i < text.size() && text[i] != ' ' && next_class(text, i) == own) end = i;
-    i = end;
-    f(text.substr(start, end - start), begins);
-    begins = false;
-  }
-}
 
 class BpeTokenizer : public Tokenizer {
  public:
@@ -73,6 +30,12 @@ class BpeTokenizer : public Tokenizer {
     for (int64_t i = 0; i < model.sentinels; ++i) {
       sentinel_ids_.push_back(vocabulary_.first_sentinel() + static_cast<int32_t>(i));
     }
+    add_symbols(model.symbols, vocabulary_.first_symbol(), symbols_);
+    for (size_t i = 0; i < model.symbols.size(); ++i) {
+      symbol_ids_.push_back(vocabulary_.first_symbol() + static_cast<int32_t>(i));
+    }
+    mark_ = vocabulary_.id_of(std::string(kSpacePiece));
+    one_of_two_ = model.one_of_two;
   }
 
   std::vector<int32_t> encode(std::string_view text) const override {
@@ -109,6 +72,7 @@ class BpeTokenizer : public Tokenizer {
       }
       flush();
       if (id == kUnkId) text += kUnknownText;
+      if (vocabulary_.is_symbol(id)) text += vocabulary_.piece(id);
       if (!vocabulary_.is_text(id)) continue;
       std::string_view piece = vocabulary_.piece(id);
       // A piece has the mark in front or nowhere.
@@ -133,6 +97,12 @@ class BpeTokenizer : public Tokenizer {
   const std::string& serialized() const override { return bytes_; }
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
 
+  bool has_ids_of(const Tokenizer& other) const override {
+    const auto* const side = dynamic_cast<const BpeTokenizer*>(&other);
+    return this == &other || (side != nullptr && one_of_two_ && side->one_of_two_ &&
+                              vocabulary_.pieces() == side->vocabulary_.pieces());
+  }
+
  private:
   static std::vector<bpe::Merge> merges_of(const BpeModel& model, BpeVocabulary& vocabulary) {
     std::vector<bpe::Merge> merges;
@@ -143,11 +113,27 @@ class BpeTokenizer : public Tokenizer {
     return merges;
   }
 
-  std::vector<int32_t> encode(std::string_view text, bool begins_word) const {
+  std::vector<int32_t> encode(std::string_view text, bool begins) const {
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 3);
+    for (const TextSection& section : symbols_.sections(text)) {
+      if (section.id < 0) {
+        begins = append(section.text, begins, ids);
+        continue;
+      }
+      // Its mark is a token of its own, as with SentencePiece.
+      if (begins) ids.push_back(mark_);
+      ids.push_back(section.id);
+      begins = false;
+    }
+    return ids;
+  }
+
+  // Appends the tokens of a text without symbols. Whether what follows begins a word.
+  bool append(std::string_view text, bool begins_word, std::vector<int32_t>& ids) const {
     std::string buffer;
-    for_each_part(normalizer_(text, buffer), begins_word, [&](std::string_view part, bool begins) {
+    const std::string_view normalized = normalizer_(text, buffer);
+    for_each_part(normalized, begins_word, false, [&](std::string_view part, bool begins) {
       cache_.with(
           part, begins, [&](std::vector<int32_t>& made) { encode_part(part, begins, made); },
           [&](std::span<const int32_t> found) {
@@ -156,19 +142,39 @@ class BpeTokenizer : public Tokenizer {
             ids.insert(ids.end(), found.begin() + (joins ? 1 : 0), found.end());
           });
     });
-    return ids;
+    return normalized.empty() ? begins_word : normalized.back() == ' ';
   }
 
   // Appends the tokens of a word that begins at `at`. The spaces before it, from `begin` on, belong
-  // to its first token. Where normalisation changes the word, so does all of it.
+  // to its first token.
   void place_word(std::string_view word, int64_t begin, int64_t at,
+                  std::vector<PlacedToken>& tokens) const {
+    bool begins = true;
+    for (const TextSection& section : symbols_.sections(word)) {
+      if (section.id < 0) {
+        place_text(section.text, begins, begin, at, tokens);
+      } else {
+        if (begins) tokens.push_back({mark_, std::exchange(begin, at), at});
+        tokens.push_back({section.id, begin, at + std::ssize(section.text)});
+      }
+      begins = false;
+      at += std::ssize(section.text);
+      begin = at;
+    }
+  }
+
+  // The same of a part of a word without symbols. Where normalisation changes it, each token
+  // belongs to all of it.
+  void place_text(std::string_view word, bool begins, int64_t begin, int64_t at,
                   std::vector<PlacedToken>& tokens) const {
     const int64_t end = at + std::ssize(word);
     std::string buffer;
     const bool changes = normalizer_(word, buffer) != word;
     std::vector<int64_t> unknown = changes ? std::vector<int64_t>() : unknown_runs(word);
     auto next_unknown = unknown.begin();
-    for (const int32_t id : encode(word)) {
+    std::vector<int32_t> ids;
+    append(word, begins, ids);
+    for (const int32_t id : ids) {
       if (changes) {
         at = end;
       } else if (id == kUnkId) {
@@ -219,20 +225,32 @@ class BpeTokenizer : public Tokenizer {
   Normalizer normalizer_;
   BpeVocabulary vocabulary_;
   bpe::Merger merger_;
+  TokenFinder symbols_;
+  int32_t mark_ = 0;  // of U+2581 alone
+  bool one_of_two_ = false;
   mutable WordCache cache_;
 };
 
 // How often the text has each part of a word, its mark in front.
 std::unordered_map<std::string, int64_t> count_parts(const std::vector<std::string>& lines,
-                                                     const Normalizer& normalizer) {
+                                                     const TokenizerOptions& options) {
   std::unordered_map<std::string, int64_t> counts;
   std::string buffer, key;
+  const Normalizer normalizer(options.normalization);
+  TokenFinder symbols;
+  add_symbols(options.user_symbols, 0, symbols);
   for (const std::string& line : lines) {
-    for_each_part(normalizer(line, buffer), true, [&](std::string_view part, bool begins) {
-      key = begins ? kSpacePiece : std::string_view();
-      key += part;
-      ++counts[key];
-    });
+    bool first = true;
+    for (const TextSection& section : symbols.sections(line)) {
+      const bool begins_word = std::exchange(first, false);
+      if (section.id >= 0) continue;
+      const std::string_view text = normalizer(section.text, buffer);
+      for_each_part(text, begins_word, false, [&](std::string_view part, bool begins) {
+        key = begins ? kSpacePiece : std::string_view();
+        key += part;
+        ++counts[key];
+      });
+    }
   }
   return counts;
 }
@@ -321,13 +339,13 @@ std::vector<bpe::Word> words_of(const std::unordered_map<std::string, int64_t>& 
 
 std::shared_ptr<const Tokenizer> train_bpe(const TokenizerOptions& options, const LineSource& lines,
                                            uint64_t seed) {
-  const auto parts =
-      count_parts(training_lines(options, lines, seed), Normalizer(options.normalization));
+  const auto parts = count_parts(training_lines(options, lines, seed), options);
   if (parts.empty()) fail(ErrorKind::kData, "[tokenizer] expected words to learn from, got none.");
   BpeModel model{.normalization = options.normalization,
                  .byte_fallback = options.byte_fallback,
                  .mask = options.mask_piece,
                  .sentinels = options.sentinels,
+                 .symbols = options.user_symbols,
                  .characters = characters_of(parts, options.character_coverage)};
   BpeVocabulary vocabulary(model);
   if (vocabulary.size() > options.vocab_size) {
@@ -346,6 +364,14 @@ std::shared_ptr<const Tokenizer> train_bpe(const TokenizerOptions& options, cons
 
 std::shared_ptr<const Tokenizer> load_bpe(const std::string& bytes, const std::string& name) {
   return std::make_shared<BpeTokenizer>(BpeModel::parse(bytes, name));
+}
+
+std::shared_ptr<const Tokenizer> bpe_side(const std::string& bytes,
+                                          const std::string& normalization) {
+  BpeModel model = BpeModel::parse(bytes, "the tokenizer");
+  model.normalization = normalization;
+  model.one_of_two = true;
+  return std::make_shared<BpeTokenizer>(model);
 }
 
 }  // namespace tapestry::tokenizers

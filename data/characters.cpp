@@ -3,11 +3,13 @@
 //
 //   tapestry characters 1
 //   <mask>
+//   symbol <BT>
 //   U+000A
 //   U+0020
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/tokenizer_parts/added_tokens.h"
 #include "data/tokenizer_types.h"
 #include "data/utf8.h"
 
@@ -16,12 +18,14 @@ namespace {
 
 constexpr std::string_view kHeader = "tapestry characters 1\n";
 constexpr char32_t kReplacement = 0xFFFD;
+constexpr std::string_view kSymbol = "symbol ";
 
 class CharacterTokenizer : public Tokenizer {
  public:
   // `characters` ascend.
-  CharacterTokenizer(bool mask, int64_t sentinels, std::vector<char32_t> characters)
-      : characters_(std::move(characters)) {
+  CharacterTokenizer(bool mask, int64_t sentinels, std::vector<std::string> symbols,
+                     std::vector<char32_t> characters)
+      : characters_(std::move(characters)), symbols_(std::move(symbols)) {
     bytes_ = kHeader;
     int32_t next = kEosId + 1;
     if (mask) {
@@ -31,6 +35,11 @@ class CharacterTokenizer : public Tokenizer {
     for (int64_t i = 0; i < sentinels; ++i) {
       sentinel_ids_.push_back(next++);
       bytes_ += sentinel_piece(i) + '\n';
+    }
+    add_symbols(symbols_, next, finder_);
+    for (const std::string& symbol : symbols_) {
+      symbol_ids_.push_back(next++);
+      bytes_ += concat(kSymbol, symbol, '\n');
     }
     first_ = next;
     ids_.assign(static_cast<size_t>(characters_.back()) + 1, kUnkId);
@@ -43,9 +52,12 @@ class CharacterTokenizer : public Tokenizer {
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> ids;
     ids.reserve(text.size());
-    for (size_t i = 0; i < text.size();) {
-      const char32_t c = next_code_point(text, i);
-      ids.push_back(c < ids_.size() ? ids_[c] : kUnkId);
+    for (const TextSection& section : finder_.sections(text)) {
+      if (section.id >= 0) ids.push_back(section.id);
+      for (size_t i = 0; section.id < 0 && i < section.text.size();) {
+        const char32_t c = next_code_point(section.text, i);
+        ids.push_back(c < ids_.size() ? ids_[c] : kUnkId);
+      }
     }
     return ids;
   }
@@ -53,10 +65,14 @@ class CharacterTokenizer : public Tokenizer {
   std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
     std::vector<PlacedToken> tokens;
     tokens.reserve(text.size());
-    for (size_t i = 0; i < text.size();) {
-      const auto begin = static_cast<int64_t>(i);
-      const char32_t c = next_code_point(text, i);
-      tokens.push_back({c < ids_.size() ? ids_[c] : kUnkId, begin, static_cast<int64_t>(i)});
+    for (const TextSection& section : finder_.sections(text)) {
+      const int64_t at = section.text.data() - text.data();
+      if (section.id >= 0) tokens.push_back({section.id, at, at + std::ssize(section.text)});
+      for (size_t i = 0; section.id < 0 && i < section.text.size();) {
+        const int64_t begin = at + static_cast<int64_t>(i);
+        const char32_t c = next_code_point(section.text, i);
+        tokens.push_back({c < ids_.size() ? ids_[c] : kUnkId, begin, at + static_cast<int64_t>(i)});
+      }
     }
     return tokens;
   }
@@ -67,6 +83,7 @@ class CharacterTokenizer : public Tokenizer {
     for (const int32_t id : ids) {
       check_id(id);
       if (id >= first_) append_utf8(text, character(id));
+      if (is_symbol(id)) text += symbol(id);
       if (id == kUnkId) append_utf8(text, kReplacement);
     }
     return text;
@@ -78,6 +95,7 @@ class CharacterTokenizer : public Tokenizer {
     check_id(id);
     if (id <= kEosId) return reserved_pieces()[static_cast<size_t>(id)];
     if (id == mask_id_) return kMaskPiece;
+    if (is_symbol(id)) return symbol(id);
     if (id < first_) return sentinel_piece(id - sentinel_ids_.front());
     std::string text;
     append_utf8(text, character(id));
@@ -88,7 +106,7 @@ class CharacterTokenizer : public Tokenizer {
 
   bool starts_word(int32_t id) const override {
     check_id(id);
-    return id >= first_;
+    return id >= first_ || is_symbol(id);
   }
 
  private:
@@ -98,9 +116,16 @@ class CharacterTokenizer : public Tokenizer {
   }
   char32_t character(int32_t id) const { return characters_[static_cast<size_t>(id - first_)]; }
 
+  bool is_symbol(int32_t id) const { return id < first_ && id >= first_ - std::ssize(symbols_); }
+  const std::string& symbol(int32_t id) const {
+    return symbols_[symbols_.size() - static_cast<size_t>(first_ - id)];
+  }
+
   std::vector<char32_t> characters_;  // ids first_, first_ + 1, ...
   std::vector<int32_t> ids_;          // code point -> id
   int32_t first_ = 0;
+  std::vector<std::string> symbols_;  // ids before first_
+  TokenFinder finder_;                // of these
   std::string bytes_;
 };
 
@@ -110,8 +135,13 @@ std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& option
                                                   const LineSource& lines, uint64_t) {
   std::vector<bool> seen(kMostCodePoint + 1);
   std::string line;
+  TokenFinder symbols;
+  add_symbols(options.user_symbols, 0, symbols);
   while (lines(line)) {
-    for (size_t i = 0; i < line.size();) seen[next_code_point(line, i)] = true;
+    for (const TextSection& section : symbols.sections(line)) {
+      if (section.id >= 0) continue;
+      for (size_t i = 0; i < section.text.size();) seen[next_code_point(section.text, i)] = true;
+    }
   }
   std::vector<char32_t> characters;
   for (char32_t c = 0; c <= kMostCodePoint; ++c) {
@@ -121,7 +151,7 @@ std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& option
     fail(ErrorKind::kData, "[tokenizer] expected text to learn from, got none.");
   }
   return std::make_shared<CharacterTokenizer>(options.mask_piece, options.sentinels,
-                                              std::move(characters));
+                                              options.user_symbols, std::move(characters));
 }
 
 bool is_characters(const std::string& bytes) { return bytes.starts_with(kHeader); }
@@ -130,6 +160,7 @@ std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes,
                                                  const std::string& name) {
   bool mask = false;
   int64_t sentinels = 0;
+  TokenizerOptions found;
   std::vector<char32_t> characters;
   int64_t number = 1;
   for (size_t begin = kHeader.size(); begin < bytes.size();) {
@@ -138,10 +169,16 @@ std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes,
     const std::string line = bytes.substr(begin, end - begin);
     begin = end == std::string::npos ? bytes.size() : end + 1;
     char32_t c = 0;
-    if (characters.empty() && sentinels == 0 && !mask && line == kMaskPiece) {
+    const bool first = characters.empty() && found.user_symbols.empty();
+    if (first && sentinels == 0 && !mask && line == kMaskPiece) {
       mask = true;
-    } else if (characters.empty() && line == sentinel_piece(sentinels)) {
+    } else if (first && line == sentinel_piece(sentinels)) {
       ++sentinels;
+    } else if (characters.empty() && line.starts_with(kSymbol)) {
+      found.user_symbols.push_back(line.substr(kSymbol.size()));
+      validate_symbols(found, OptionReport([&](const std::string&, const std::string& problem) {
+                         fail(ErrorKind::kData, "[tokenizer] ", name, ':', number, ' ', problem);
+                       }));
     } else if (end != std::string::npos && parse_code_point(line, c) &&
                (characters.empty() || c > characters.back())) {
       characters.push_back(c);
@@ -153,7 +190,8 @@ std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes,
   if (characters.empty()) {
     fail(ErrorKind::kData, "[tokenizer] ", name, " must name at least one character, got none.");
   }
-  return std::make_shared<CharacterTokenizer>(mask, sentinels, std::move(characters));
+  return std::make_shared<CharacterTokenizer>(mask, sentinels, std::move(found.user_symbols),
+                                              std::move(characters));
 }
 
 }  // namespace tapestry::tokenizers

@@ -5,20 +5,22 @@
 //   reason          a pair is dropped when
 //   invalid_utf8    a side is not well-formed UTF-8
 //   nul_byte        a side holds a NUL byte (binary data, UTF-16)
-//   missing_column  a line of a TSV or CSV has fewer columns than asked for
-//   empty           a side (a document, a label) has no character but white space
+//   missing_column  a line of a TSV or CSV has fewer columns than asked for, or a record of JSONL
+//                   lacks a field
+//   empty           a side (a document, a label) shows nothing (is_blank()), or encodes to nothing
 //   overlong        a side has more than max_length tokens (if overlong is "drop"); token streams
 //                   have no such limit
 //   malformed       a Ding line has no " :: " or unbalanced brackets; an answer is not what the
-//                   context has at its place; a line of a CSV has more columns than the first
+//                   context has at its place; a line of a CSV has more columns than the first, or
+//                   quotes that are not as RFC 4180 has them; a line of JSONL is no JSON object, or
+//                   has null, a list or the like in a field that is asked for
 //   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
 //   duplicate       the same pair of Ding phrases came before
 //
 // These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
-// ill-formed UTF-8 or a NUL byte in a file that is one document, a line of JSONL that is no JSON
-// object or lacks a field that is asked for, a header without such a column, quotes that are not as
-// RFC 4180 has them, and the errors of data/text.h.
+// ill-formed UTF-8 or a NUL byte in a file that is one document, a header without a column that is
+// asked for, records of which the first hundred are all odd, and the errors of data/text.h.
 #pragma once
 
 #include <cstdint>
@@ -115,6 +117,9 @@ struct CorpusSpec {
   /// The file names, for messages.
   std::string str() const;
 };
+
+/// The files that the specs name.
+std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs);
 
 /// Sentences before tokenisation.
 struct TextPair {
@@ -230,6 +235,7 @@ struct PairRows {
   int32_t source_filler = kPadId;
   int32_t target_filler = kPadId;
   std::vector<int32_t> banned = SpecialIds().banned();
+  std::vector<int32_t> more_ends = {};  ///< of the target, as in SpecialIds
 };
 
 /// Token ids without bos and eos. Pair i is source[i], target[i].

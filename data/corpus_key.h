@@ -34,7 +34,4 @@ class CorpusKey {
   bool has_value_ = true;
 };
 
-/// The files that the specs name.
-std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs);
-
 }  // namespace tapestry

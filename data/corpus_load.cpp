@@ -6,6 +6,8 @@
 #include "data/corpus.h"
 #include "data/encode_corpus.h"
 #include "data/files.h"
+#include "data/tokenizer_parts/text_regex.h"
+#include "data/tokenizer_types.h"
 
 namespace tapestry {
 namespace {
@@ -17,6 +19,7 @@ class SideLines {
       : specs_(specs), source_(source), target_(target), meter_(specs), first_byte_(bytes_read()) {}
 
   bool next(std::string& line) {
+    of_target_ = pending_target_ || !source_;
     if (pending_target_) {
       pending_target_ = false;
       line = std::move(pair_.target);
@@ -44,6 +47,8 @@ class SideLines {
     line = std::move(source_ || !has_target ? pair_.source : pair_.target);
     return true;
   }
+  /// Whether the line is a target.
+  bool of_target() const { return of_target_; }
 
  private:
   static constexpr int64_t kTelling = 4096;  // pairs between two looks at the clock
@@ -58,6 +63,7 @@ class SideLines {
   std::unique_ptr<PairReader> reader_;
   TextPair pair_;
   bool pending_target_ = false;
+  bool of_target_ = false;
 };
 
 bool has_targets(const std::vector<CorpusSpec>& specs) {
@@ -85,7 +91,8 @@ PairRows::PairRows(const TokenizerPair& tokenizers)
       eos(tokenizers.target->special().eos),
       source_filler(tokenizers.source->special().filler()),
       target_filler(tokenizers.target->special().filler()),
-      banned(tokenizers.target->special().banned()) {}
+      banned(tokenizers.target->special().banned()),
+      more_ends(tokenizers.target->special().more_ends) {}
 
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options, const LoadContext& context) {
@@ -156,19 +163,57 @@ TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& toke
 
 namespace {
 
+// What the pattern of symbols finds joins the others.
+TokenizerOptions with_found_symbols(TokenizerOptions options, SideLines lines) {
+  if (options.user_symbol_pattern.empty()) return options;
+  const tokenizers::TextRegex pattern(options.user_symbol_pattern, "tokenizer.user_symbol_pattern");
+  std::set<std::string> found;
+  for (std::string line; lines.next(line);) {
+    tokenizers::find_symbols(pattern, line, found);
+    if (std::ssize(found) > TokenizerOptions::kMostSymbols) break;  // validate() says it
+  }
+  for (const std::string& symbol : options.user_symbols) found.erase(symbol);
+  options.user_symbols.insert(options.user_symbols.end(), found.begin(), found.end());
+  try {
+    options.validate();
+  } catch (const Error& error) {
+    fail(error.kind(), "[tokenizer] user_symbol_pattern '", options.user_symbol_pattern,
+         "' finds what cannot be a symbol: ", error.what());
+  }
+  return options;
+}
+
 TokenizerPair learn_tokenizers(const TokenizerOptions& options,
                                const std::vector<CorpusSpec>& specs, uint64_t seed) {
-  const auto train = [&](bool source, bool target) {
-    const Progress progress("training the tokenizer");  // shows instead of the reading
+  const Progress progress("training the tokenizer");  // shows instead of the reading
+  const auto train = [&](const std::string& normalization, bool source, bool target) {
+    TokenizerOptions side = with_found_symbols(options, SideLines(specs, source, target));
+    side.normalization = normalization;
     SideLines lines(specs, source, target);
     return train_tokenizer(
-        options, [&](std::string& line) { return lines.next(line); }, seed);
+        side, [&](std::string& line) { return lines.next(line); }, seed);
   };
-  if (options.share || !has_targets(specs)) {
-    const auto joint = train(true, true);
+  const std::string &of_source = options.normalization,
+                    &of_target = options.normalization_of_target();
+  if (!has_targets(specs) ||
+      (options.share && (of_source == of_target || options.type == "char"))) {
+    const auto joint = train(of_source, true, true);
     return {joint, joint};
   }
-  return {train(true, false), train(false, true)};
+  if (!options.share) return {train(of_source, true, false), train(of_target, false, true)};
+  // One vocabulary of texts that are as each side will be: normalised before it sees them.
+  TokenizerOptions joint = with_found_symbols(options, SideLines(specs, true, true));
+  joint.normalization = "identity";
+  const SideNormalizer source(of_source, joint.user_symbols);
+  const SideNormalizer target(of_target, joint.user_symbols);
+  SideLines lines(specs, true, true);
+  const auto next = [&](std::string& line) {
+    if (!lines.next(line)) return false;
+    line = lines.of_target() ? target(line) : source(line);
+    return true;
+  };
+  const auto pieces = train_tokenizer(joint, next, seed);
+  return {as_side(*pieces, of_source), as_side(*pieces, of_target)};
 }
 
 }  // namespace
@@ -181,15 +226,26 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
     const auto joint = read_tokenizer(options);
     return {joint, joint};
   }
+  if (!options.source_path.empty()) {
+    const auto source = read_tokenizer(options, options.source_path);
+    const auto target = read_tokenizer(options, options.target_path);
+    if (options.share && source->serialized() == target->serialized()) return {source, source};
+    return {source, target};
+  }
   check_not_empty(specs);
   CorpusKey key;
   if (!context.cache.empty()) {
     // Binds all members, as CorpusKey does.
-    const auto& [type, path, algorithm, vocab_size, share, character_coverage, byte_fallback,
-                 normalization, max_sentences, mask_piece, sentinels] = options;
-    key.add(concat("tokenizer ", type, ' ', path, ' ', algorithm, ' ', vocab_size, ' ', share, ' ',
-                   std::setprecision(17), character_coverage, ' ', byte_fallback, ' ',
-                   normalization, ' ', max_sentences, ' ', mask_piece, ' ', sentinels, ' ', seed));
+    const auto& [type, path, source_path, target_path, algorithm, vocab_size, share,
+                 character_coverage, byte_fallback, normalization, target_normalization,
+                 user_symbols, user_symbol_pattern, max_sentences, mask_piece, sentinels] = options;
+    key.add(concat("tokenizer ", type, ' ', path, ' ', source_path, ' ', target_path, ' ',
+                   algorithm, ' ', vocab_size, ' ', share, ' ', std::setprecision(17),
+                   character_coverage, ' ', byte_fallback, ' ', normalization, ' ',
+                   target_normalization, ' ', max_sentences, ' ', mask_piece, ' ', sentinels, ' ',
+                   seed));
+    for (const std::string& symbol : user_symbols) key.add(symbol);
+    key.add(user_symbol_pattern);
     key.add(specs);
   }
   // A table without rows: the models stand among its facts.

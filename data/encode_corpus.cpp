@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/atomic_file.h"
+#include "data/empty_text.h"
 #include "data/files.h"
 #include "data/loader.h"
 
@@ -41,6 +42,18 @@ bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
   }
   ++counts.kept;
   return true;
+}
+
+// A text of which the tokenizer leaves nothing is as empty as one without characters.
+bool is_empty(const EncodedPair& pair, const TableRequest& request) {
+  return is_empty_text(pair.text.source, pair.source) ||
+         (request.target_tokenizer != nullptr && is_empty_text(pair.text.target, pair.target));
+}
+
+void count_unknown(const EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
+  counts.unknown[0].count(pair.source, request.source_tokenizer.special().unk, pair.text.place);
+  if (request.target_tokenizer == nullptr) return;
+  counts.unknown[1].count(pair.target, request.target_tokenizer->special().unk, pair.text.place);
 }
 
 // Applies the length rule; false when the pair is dropped.
@@ -128,7 +141,12 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
       Block block = blocks.next();
       encode_block(block.pairs, request);
       for (EncodedPair& pair : block.pairs) {
-        if (fit_length(pair, request.rule, lengths)) request.add(pair, table);
+        if (is_empty(pair, request)) {
+          lengths.drop(Drop::kEmpty, pair.text.place);
+        } else if (fit_length(pair, request.rule, lengths)) {
+          count_unknown(pair, request, lengths);
+          request.add(pair, table);
+        }
       }
       read += std::ssize(block.pairs);
       meter.tell(read, bytes_before + block.bytes);

@@ -39,9 +39,11 @@ class HuggingFaceTokenizer : public Tokenizer {
     model_ = make_piece_model(file.part("model"), byte_level_);
     if (file.has("decoder")) decode_ = make_decoder(file.part("decoder"));
     tokens_ = model_->tokens;
-    if (file.has("added_tokens")) add_tokens(file);
+    if (file.has("added_tokens")) add_tokens(file, files.ids.rows);
     read_ids(files.ids, file);
-    prefix_ = file.part("model").text("continuing_subword_prefix", "");
+    const Part model = file.part("model");
+    prefix_ = model.text("continuing_subword_prefix", "");
+    of_whole_words_ = model.text("type", "") == "WordLevel";
   }
 
   std::vector<int32_t> encode(std::string_view text) const override { return encode(text, false); }
@@ -85,14 +87,17 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   bool starts_word(int32_t id) const override {
     const std::string text = piece(id);
+    if (of_whole_words_) return true;
     if (!prefix_.empty()) return !text.starts_with(prefix_);
     return text.starts_with("\xE2\x96\x81") || text.starts_with("\xC4\xA0");  // U+2581, U+0120
   }
 
  private:
-  void add_tokens(const Part& file) {
+  // A token without a row in the model's table is none: the text stays what it is.
+  void add_tokens(const Part& file, int64_t rows) {
     for (const Part& part : file.parts("added_tokens")) {
       const AddedToken token(part);
+      if (rows > 0 && token.id >= rows) continue;
       const auto place = static_cast<size_t>(token.id);
       if (place >= tokens_.size()) tokens_.resize(place + 1);
       tokens_[place] = token.content;
@@ -129,6 +134,8 @@ class HuggingFaceTokenizer : public Tokenizer {
     special_.unk = ids.unk ? std::optional(known("unk", *ids.unk)) : model_->unk;
     special_.bos = known("bos", ids.bos);
     special_.eos = known("eos", ids.eos);
+    for (const int64_t end : ids.ends) special_.more_ends.push_back(known("end", end));
+    special_.frames_once = ids.frames_once;
     if (ids.start) special_.start = known("start", *ids.start);
     if (ids.first) special_.first = known("first", *ids.first);
     if (ids.mask) mask_id_ = known("mask", *ids.mask);
@@ -239,6 +246,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   Decoder decode_;        // empty: tokens stand apart
   bool byte_level_ = false;
   std::string prefix_;  // of tokens inside a word, in BERT's way
+  bool of_whole_words_ = false;
   std::unique_ptr<const PieceModel> model_;
   std::vector<std::optional<std::string>> tokens_;
   std::vector<bool> silent_;  // tokens that decoding skips

@@ -1,5 +1,6 @@
 #include "data/huggingface_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -295,6 +296,11 @@ HuggingFaceIds find_ids(const Vocabulary& vocabulary, const NamedTokens& names,
   ids.start = hints.start;
   ids.first = hints.first;
   ids.rows = hints.rows;
+  for (const int64_t end : hints.ends) {
+    const bool known = end == ids.eos || std::ranges::find(ids.ends, end) != ids.ends.end();
+    if (!known) ids.ends.push_back(end);
+  }
+  ids.frames_once = true;
   return ids;
 }
 
@@ -306,6 +312,8 @@ std::string HuggingFaceIds::json() const {
             {"mask", number(mask)}, {"start", number(start)}, {"rows", rows}};
   // Checkpoints from before lack it, and their bytes must stay what they are.
   if (first) json["first"] = *first;
+  if (!ends.empty()) json["ends"] = ends;
+  if (frames_once) json["frames_once"] = true;
   return json.dump();
 }
 
@@ -324,6 +332,16 @@ HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string&
     if (!id) fail(ErrorKind::kData, "[tokenizer] the ids of ", name, " lack ", key, '.');
     return *id;
   };
+  std::vector<int64_t> ends;
+  if (const auto found = json.find("ends"); found != json.end()) {
+    const bool numbers = found->is_array() && std::ranges::all_of(*found, [](const Json& id) {
+                           return id.is_number_integer();
+                         });
+    if (!numbers) {
+      fail(ErrorKind::kData, "[tokenizer] the ids of ", name, " must have numbers as ends.");
+    }
+    found->get_to(ends);
+  }
   const HuggingFaceIds ids = {.pad = read("pad"),
                               .unk = read("unk"),
                               .mask = read("mask"),
@@ -331,7 +349,9 @@ HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string&
                               .first = read("first"),
                               .bos = needed("bos"),
                               .eos = needed("eos"),
-                              .rows = read("rows").value_or(0)};
+                              .rows = read("rows").value_or(0),
+                              .ends = std::move(ends),
+                              .frames_once = json.value("frames_once", Json()) == true};
   constexpr int64_t kMostRows = int64_t{1} << 24;
   if (ids.rows < 0 || ids.rows > kMostRows) {
     fail(ErrorKind::kData, "[tokenizer] the ids of ", name, " have ", ids.rows, " rows.");

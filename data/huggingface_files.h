@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tapestry {
 
@@ -17,6 +18,8 @@ struct HuggingFaceIds {
   int64_t bos = 0;               ///< of a masked model: cls
   int64_t eos = 0;               ///< of a masked model: sep
   int64_t rows = 0;
+  std::vector<int64_t> ends = {};  ///< further tokens that end what is written
+  bool frames_once = false;        ///< SpecialIds::frames_once
 
   /// As tokenizer_ids.json has it.
   std::string json() const;
@@ -40,6 +43,7 @@ bool is_huggingface(const std::string& bytes);
 /// What a model's config.json tells about its tokenizer.
 struct HuggingFaceHints {
   std::optional<int64_t> pad = {}, bos = {}, eos = {}, start = {}, first = {};
+  std::vector<int64_t> ends = {};  ///< all that it names
   int64_t rows = 0;
 };
 

@@ -34,9 +34,12 @@ ImageBatches::ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
     : corpus_(&corpus),
       format_(format),
       options_(options),
-      walk_(EpochPlans::of_equal_rows([images = corpus.images()](int64_t) { return images; },
-                                      options.batch_size, options.shuffle, options.seed),
-            start) {
+      walk_(
+          EpochPlans::of_equal_rows({.rows = [images = corpus.images()](int64_t) { return images; },
+                                     .batch_size = options.batch_size,
+                                     .shuffle = options.shuffle,
+                                     .seed = options.seed}),
+          start) {
   check(format.size == corpus.size, "data", "the format is of ", format.size.str(),
         ", the images are of ", corpus.size.str(), '.');
 }

@@ -65,9 +65,23 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     --lists_;
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+  bool parse_error(std::size_t byte, const std::string& token,
+                   const Json::exception& error) override {
+    const std::string_view said = error.what();
+    is_half_surrogate_ = said.find("surrogate") != std::string_view::npos;
+    constexpr size_t kShown = 40;
+    const size_t from = token.size() - std::min(token.size(), kShown);
+    std::string shown = concat(from > 0 ? "..." : "", std::string_view(token).substr(from));
+    if (find_invalid_utf8(shown) != std::string::npos) shown.clear();  // half a character
+    problem_ = concat(is_half_surrogate_ ? "half a surrogate pair" : "no JSON", " at byte ", byte,
+                      path_.empty() ? "" : concat(", in the field '", path_, '\''),
+                      shown.empty() ? "" : concat(": ", shown));
     return false;
   }
+
+  /// Where and why the line is no JSON.
+  const std::string& problem() const { return problem_; }
+  bool is_half_surrogate() const { return is_half_surrogate_; }
 
  private:
   // The field that is asked for at this place of the object, or -1.
@@ -98,32 +112,52 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   std::string path_;
   std::vector<size_t> prefixes_;  // the length of the path to each open object, its dot included
   int64_t depth_ = 0, lists_ = 0;
-  bool is_object_ = false;
+  bool is_object_ = false, is_half_surrogate_ = false;
+  std::string problem_;
 };
 
 }  // namespace
 
 JsonlReader::JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields)
-    : file_(file), lines_(file.path), fields_(fields), others_(fields.size()) {}
+    : file_(file), lines_(file.path), fields_(fields), others_(fields.size()) {
+  lines_.pass_long_lines();
+}
 
 RecordReader::Row JsonlReader::next(RecordValues& values) {
   do {
-    if (!lines_.next(line_)) return Row::kEnd;
-  } while (is_blank(line_));
+    if (!lines_.next(line_)) return counted(Row::kEnd);
+  } while (is_blank(line_) && !lines_.was_too_long());
   place_ = lines_.place();
+  if (lines_.was_too_long()) {
+    const std::string problem =
+        concat("a line of more than ", LineReader::kMaxLineBytes >> 20, " MiB");
+    return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, " is ", problem, '.'); });
+  }
   values.texts.resize(fields_.size());
   values.present.assign(fields_.size(), 0);
+  reason_.clear();
   FieldCollector collector(fields_, values, others_);
   const bool is_json = Json::sax_parse(line_, &collector);
-  if (!is_json && find_invalid_utf8(line_) != std::string::npos) return Row::kInvalidUtf8;
-  if (!is_json || !collector.is_object()) fail_line(is_json);
+  const bool is_invalid = !is_json && find_invalid_utf8(line_) != std::string::npos;
+  if (is_invalid) return counted(Row::kInvalidUtf8);
+  const auto no_object = [&] {
+    return concat("[data] ", place_, " must be a JSON object, got ",
+                  is_json ? "another value" : collector.problem(), format_advice(file_), '.');
+  };
+  if (!is_json) {
+    const Row row = collector.is_half_surrogate() ? Row::kInvalidUtf8 : Row::kOdd;
+    return odd(row, collector.problem(), no_object);
+  }
+  if (!collector.is_object()) return odd(Row::kOdd, "another value than an object", no_object);
   for (size_t i = 0; i < fields_.size(); ++i) {
     const RecordField& field = fields_[i];
     const char* const other = others_[i];
     if (values.present[i] == 0) {
       if (field.optional) continue;
-      // Only now it matters what else there is.
-      fail_missing(place_, "field", parse_json_record(line_, place_).names(), field.name);
+      return odd(Row::kShort, concat("no field '", field.name, '\''), [&] {
+        return "[data] " +
+               missing_name(place_, "field", parse_json_record(line_, place_).names(), field.name);
+      });
     }
     if (other == nullptr) continue;
     const std::string kind = other;
@@ -132,16 +166,18 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
     } else if (field.optional && (kind == "true" || kind == "false")) {
       values.texts[i] = kind;
     } else {
-      fail(ErrorKind::kData, "[data] ", place_, ": the field '", field.name,
-           "' must be a text or a number, got ", kind, '.');
+      const std::string problem =
+          concat("the field '", field.name, "' must be a text or a number, got ", kind);
+      return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, ": ", problem, '.'); });
     }
   }
-  return Row::kWhole;
+  return counted(Row::kWhole);
 }
 
-void JsonlReader::fail_line(bool is_json) const {
-  fail(ErrorKind::kData, "[data] ", place_, " must be a JSON object, got ",
-       is_json ? "another value" : "no JSON", format_advice(file_), '.');
+RecordReader::Row JsonlReader::odd(Row row, const std::string& reason,
+                                   const std::function<std::string()>& error) {
+  reason_ = reason;
+  return counted(row, error);
 }
 
 }  // namespace tapestry

@@ -17,7 +17,8 @@ class JsonlReader : public RecordReader {
   Row next(RecordValues& values) override;
 
  private:
-  [[noreturn]] void fail_line(bool is_json) const;
+  /// The record is left out. `error` is what an error says of it.
+  Row odd(Row row, const std::string& reason, const std::function<std::string()>& error);
 
   const RecordFile file_;
   LineReader lines_;

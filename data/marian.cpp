@@ -141,6 +141,7 @@ class MarianTokenizer : public Tokenizer {
     special_.unk = known("unk", *ids.unk);
     special_.bos = known("bos", ids.bos);
     special_.eos = known("eos", ids.eos);
+    for (const int64_t end : ids.ends) special_.more_ends.push_back(known("end", end));
     if (ids.start) special_.start = known("start", *ids.start);
     if (ids.first) special_.first = known("first", *ids.first);
     special_.one_text = TextFrame{{}, {special_.eos}};

@@ -1,7 +1,14 @@
 #include "data/masking.h"
 
+#include <unicode/uchar.h>
+#include <unicode/uscript.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "core/error.h"
 #include "data/draws.h"
+#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
@@ -12,6 +19,29 @@ constexpr int64_t kFallbackPlace = 0xFFFFFFFF;
 struct Unit {
   size_t begin, end;
 };
+
+// Whether spaces do not tell the words of a character's script: those that UAX 14 breaks by a
+// dictionary (Thai, Lao, Khmer, Burmese, ...), Han, Kana and what Unicode takes for ideographs.
+bool is_without_spaces(char32_t c) {
+  const auto character = static_cast<UChar32>(c);
+  switch (u_getIntPropertyValue(character, UCHAR_LINE_BREAK)) {
+    case U_LB_COMPLEX_CONTEXT:
+    case U_LB_IDEOGRAPHIC:
+    case U_LB_CONDITIONAL_JAPANESE_STARTER:
+      return true;
+    default:
+      break;
+  }
+  return uscript_hasScript(character, USCRIPT_HIRAGANA) ||
+         uscript_hasScript(character, USCRIPT_KATAKANA) ||
+         uscript_hasScript(character, USCRIPT_TIBETAN);
+}
+
+bool begins_without_spaces(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  size_t at = 0;
+  return !text.empty() && is_without_spaces(next_code_point(text, at));
+}
 
 // Tokens that are chosen together: those of a word, or each token by itself.
 std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
@@ -27,7 +57,20 @@ std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabul
       units.push_back({i, i + 1});
     }
   }
-  return units;
+  // What is that long is no word: one of them would be most of a row.
+  constexpr auto kLongest = static_cast<size_t>(MaskingOptions::kLongestWord);
+  if (std::ranges::all_of(units, [](const Unit& u) { return u.end - u.begin <= kLongest; })) {
+    return units;
+  }
+  std::vector<Unit> parts;
+  for (const Unit& unit : units) {
+    if (unit.end - unit.begin <= kLongest) {
+      parts.push_back(unit);
+    } else {
+      for (size_t i = unit.begin; i < unit.end; ++i) parts.push_back({i, i + 1});
+    }
+  }
+  return parts;
 }
 
 }  // namespace
@@ -54,7 +97,11 @@ MaskingVocabulary::MaskingVocabulary(const Tokenizer& tokenizer) : special_(toke
   mask_id_ = *tokenizer.mask_id();
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const bool ordinary = !tokenizer.is_special(id);
-    starts_word_.push_back(ordinary && tokenizer.starts_word(id));
+    // ASCII needs no look at the text.
+    const auto is_ascii = [](char c) { return c >= 0; };
+    starts_word_.push_back(ordinary && (tokenizer.starts_word(id) ||
+                                        (!std::ranges::all_of(tokenizer.piece(id), is_ascii) &&
+                                         begins_without_spaces(tokenizer.decode({id})))));
     if (ordinary) ordinary_ids_.push_back(id);
   }
 }
@@ -63,6 +110,11 @@ bool MaskingVocabulary::starts_word(int32_t id) const {
   check(id >= 0 && id < static_cast<int32_t>(starts_word_.size()), "data", "ids must be in [0, ",
         starts_word_.size(), "), got ", id, '.');
   return starts_word_[static_cast<size_t>(id)];
+}
+
+double MaskingVocabulary::word_share() const {
+  return static_cast<double>(std::ranges::count(starts_word_, true)) /
+         static_cast<double>(std::max<size_t>(1, ordinary_ids_.size()));
 }
 
 MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
@@ -97,7 +149,12 @@ MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabular
     any = true;
   }
   if (!any && !units.empty()) {
-    choose(units[philox_below(key, draw_index(row, kFallbackPlace), units.size())]);
+    Unit unit = units[philox_below(key, draw_index(row, kFallbackPlace), units.size())];
+    size_t tokens = 0;
+    for (const Unit& each : units) tokens += each.end - each.begin;
+    const auto most = static_cast<size_t>(options.probability * static_cast<double>(tokens));
+    unit.end = std::min(unit.end, unit.begin + std::max<size_t>(1, most));
+    choose(unit);
   }
   return masked;
 }

@@ -15,7 +15,10 @@ struct MaskingOptions {
   double probability = 0.15;  ///< probability that a token (or word) is chosen for prediction
   double mask_share = 0.8;    ///< of these: replaced by <mask>
   double random_share = 0.1;  ///< of these: replaced by a random piece; the rest stays
-  bool whole_word = false;    ///< chooses words, not tokens
+  /// Chooses words, not tokens. Where a script has no spaces (Han, Kana, Thai, ...) each token is a
+  /// word; of what has more than kLongestWord tokens, too.
+  bool whole_word = false;
+  static constexpr int64_t kLongestWord = 16;
 
   /// Throws Error(kConfig) naming the first bad member.
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
@@ -32,8 +35,11 @@ class MaskingVocabulary {
   bool may_be_masked(int32_t id) const {
     return id != special_.pad && id != special_.bos && id != special_.eos;
   }
-  /// Throws on an id outside the vocabulary.
+  /// Also true for a piece that begins in a script without spaces. Throws on an id outside the
+  /// vocabulary.
   bool starts_word(int32_t id) const;
+  /// The share of the ordinary ids that start a word. Where it is small, whole words are none.
+  double word_share() const;
   /// Ids of pieces of text: no pad, unk, bos, eos, mask or sentinel.
   const std::vector<int32_t>& ordinary_ids() const { return ordinary_ids_; }
 
@@ -51,8 +57,8 @@ struct MaskedTokens {
 
 /// Chooses tokens of one row and replaces them. A pure function: `key`, `row` (below 2^32) and the
 /// position decide the draws. pad, bos and eos are never chosen. If no token is drawn, one token
-/// (or word) is chosen, so that every row has a target; a row of only pad, bos and eos stays
-/// unchanged.
+/// (or word, up to the share `probability` of the row) is chosen, so that every row has a target; a
+/// row of only pad, bos and eos stays unchanged.
 MaskedTokens mask_tokens(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
                          const MaskingOptions& options, const PhiloxKey& key, int64_t row);
 

@@ -48,9 +48,10 @@ void read_points(CorpusSpec spec, Points& points) {
     }
     if (!is_x || !is_y) {
       const std::string got =
-          whole ? concat("'", values.texts[0], "' and '", values.texts[1], '\'')
-                : concat(reader->columns(), reader->columns() == 1 ? " column" : " columns",
-                         reader->columns() > 2 ? "; x_column and y_column choose two" : "");
+          !reader->reason().empty() ? reader->reason()
+          : whole                   ? concat("'", values.texts[0], "' and '", values.texts[1], '\'')
+                  : concat(reader->columns(), reader->columns() == 1 ? " column" : " columns",
+                           reader->columns() > 2 ? "; x_column and y_column choose two" : "");
       fail(ErrorKind::kData, "[data] ", reader->place(), " must be two numbers, got ", got, '.');
     }
     points.x.push_back(x);

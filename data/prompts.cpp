@@ -8,11 +8,32 @@
 namespace tapestry {
 namespace {
 
-// What begins a document stands in front; the last token of a row is never read.
-int64_t specials_of(const SpecialIds& special) { return std::ssize(special.document()); }
+// What may stand in front; the last token of a row is never read. A prompt that is empty has a
+// beginning in any case.
+int64_t specials_of(const SpecialIds& special) {
+  return std::max<int64_t>(1, std::ssize(special.document()));
+}
 
-int64_t row_length(const PromptCorpus& corpus, int64_t specials, int64_t i) {
-  return specials + corpus.prompts.length(i) + corpus.answers.length(i);
+// The answer without an end of its own.
+std::span<const int32_t> answer_of(const PromptCorpus& corpus, int64_t i) {
+  const std::span<const int32_t> answer = corpus.answers[i];
+  return answer.first(answer.size() - (corpus.special.has_end(answer) ? 1 : 0));
+}
+
+// That end, or eos.
+int32_t end_of(const PromptCorpus& corpus, int64_t i) {
+  const std::span<const int32_t> answer = corpus.answers[i];
+  return corpus.special.has_end(answer) ? answer.back() : corpus.special.eos;
+}
+
+// Tokens of a row before its answer.
+int64_t length_before(const PromptCorpus& corpus, int64_t i) {
+  const std::span<const int32_t> prompt = corpus.prompts[i];
+  return std::ssize(corpus.special.beginning_of(prompt)) + std::ssize(prompt);
+}
+
+int64_t row_length(const PromptCorpus& corpus, int64_t i) {
+  return length_before(corpus, i) + std::ssize(answer_of(corpus, i));
 }
 
 }  // namespace
@@ -57,8 +78,8 @@ PromptBatches::PromptBatches(const PromptCorpus& corpus, const BatchOptions& opt
     : corpus_(&corpus),
       walk_(EpochPlans::of_lengths(
                 mixture_of(corpus.size(), corpus.parts, options),
-                [&corpus, specials = specials_of(corpus.special)](int64_t, int64_t row) {
-                  const int64_t length = row_length(corpus, specials, row);
+                [&corpus](int64_t, int64_t row) {
+                  const int64_t length = row_length(corpus, row);
                   return RowLength{length, length};
                 },
                 options),
@@ -67,16 +88,15 @@ PromptBatches::PromptBatches(const PromptCorpus& corpus, const BatchOptions& opt
 PromptBatch PromptBatches::next() {
   const auto examples = walk_.next();
   const SpecialIds& special = corpus_->special;
-  const std::vector<int32_t> begin = special.document();
-  const int64_t specials = std::ssize(begin);
   PromptBatch batch;
   batch.rows = static_cast<int64_t>(examples.size());
   batch.indices.assign(examples.begin(), examples.end());
   int64_t width = 0;
   for (const int64_t i : examples) {
-    width = std::max(width, row_length(*corpus_, specials, i));
-    batch.tokens += row_length(*corpus_, specials, i);
-    batch.answer_tokens += corpus_->answers.length(i) + 1;
+    const int64_t length = row_length(*corpus_, i);
+    width = std::max(width, length);
+    batch.tokens += length;
+    batch.answer_tokens += std::ssize(answer_of(*corpus_, i)) + 1;
   }
   batch.ids = Tensor::full({batch.rows, width}, special.filler(), DType::kInt32);
   batch.targets = Tensor::full({batch.rows, width}, kNoTarget, DType::kInt32);
@@ -84,16 +104,17 @@ PromptBatch PromptBatches::next() {
   batch.prompt_lengths = Tensor::empty({batch.rows}, DType::kInt32);
   for (int64_t row = 0; row < batch.rows; ++row) {
     const int64_t i = examples[static_cast<size_t>(row)];
-    const auto prompt = corpus_->prompts[i], answer = corpus_->answers[i];
+    const auto prompt = corpus_->prompts[i], answer = answer_of(*corpus_, i);
+    const std::vector<int32_t> begin = special.beginning_of(prompt);
     int32_t* at = batch.ids.data<int32_t>() + row * width;
     at = std::copy(begin.begin(), begin.end(), at);
     at = std::copy(prompt.begin(), prompt.end(), at);
     std::copy(answer.begin(), answer.end(), at);
     // The last token of the prompt has the first one of the answer as its target.
-    const int64_t before = specials + std::ssize(prompt);
+    const int64_t before = length_before(*corpus_, i);
     int32_t* const target = batch.targets.data<int32_t>() + row * width + before - 1;
-    *std::copy(answer.begin(), answer.end(), target) = special.eos;
-    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(row_length(*corpus_, specials, i));
+    *std::copy(answer.begin(), answer.end(), target) = end_of(*corpus_, i);
+    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(row_length(*corpus_, i));
     batch.prompt_lengths.data<int32_t>()[row] = static_cast<int32_t>(before);
   }
   return batch;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "data/empty_text.h"
 #include "data/encode_corpus.h"
 #include "data/utf8.h"
 
@@ -106,6 +107,13 @@ std::shared_ptr<const std::vector<PlacedToken>> placed_tokens(std::span<const in
   return tokens;
 }
 
+std::vector<int32_t> ids_of(const std::vector<PlacedToken>& tokens) {
+  std::vector<int32_t> ids;
+  ids.reserve(tokens.size());
+  for (const PlacedToken& token : tokens) ids.push_back(token.id);
+  return ids;
+}
+
 // Whether a table holds tokens of a vocabulary, and their places in the contexts.
 bool are_rows_of(const TokenTable& table, const std::vector<Question>& questions,
                  int64_t vocab_size) {
@@ -148,9 +156,13 @@ QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& 
     }
     const auto found = table.list(row, kQuestion);
     std::vector<int32_t> ids(found.begin(), found.end());
-    if (context->empty()) {
+    const std::vector<int32_t> context_ids = ids_of(*context);
+    if (is_empty_text(*question.context, context_ids) || is_empty_text(question.question, ids)) {
       corpus.counts.drop(Drop::kEmpty, question.place);
     } else if (fit_question(question, ids, options, corpus.frame.size(), corpus.counts)) {
+      UnknownTokens& unknown = corpus.counts.unknown[0];
+      unknown.count(ids, special.unk, question.place);
+      unknown.count(context_ids, special.unk, question.place);
       corpus.questions.push_back(std::move(question));
       corpus.contexts.push_back(context);
       corpus.question_ids.push_back(ids);

@@ -57,7 +57,10 @@ class FilteringReader : public PairReader {
       return text.find('\0') != std::string::npos;
     };
     if (any(is_invalid)) {
-      drop(Drop::kInvalidUtf8, pair.place);
+      const bool single =
+          any([&](const std::string& text) { return is_invalid(text) && looks_single_byte(text); });
+      drop(Drop::kInvalidUtf8,
+           pair.place + (single ? ": it looks like Latin-1 or Windows-1252, expected UTF-8" : ""));
     } else if (any(has_nul)) {
       drop(Drop::kNulByte, pair.place);
     } else if (any([](const std::string& text) { return is_blank(text); })) {
@@ -200,7 +203,7 @@ class RecordPairReader : public FilteringReader {
         return true;
       }
       ++counts_.read;
-      drop(drop_of(row), pair.place);
+      drop(drop_of(row), records_->place_and_reason());
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <filesystem>
 
 #include "core/error.h"
@@ -33,6 +34,11 @@ std::string other_look(const std::string& line, RecordFormat format) {
   if (line.find('\t') != std::string::npos) {
     return format == RecordFormat::kTsv ? "" : "columns between tabs: use tsv";
   }
+  if (format == RecordFormat::kCsv && line.find(',') == std::string::npos &&
+      line.find(';') != std::string::npos) {
+    return "columns between semicolons: csv separates by commas (save it so, or replace the "
+           "semicolons by tabs and use tsv)";
+  }
   return has_column_comma(line) && format != RecordFormat::kCsv ? "CSV: use csv" : "";
 }
 
@@ -52,8 +58,32 @@ class TableReader : public RecordReader {
     if (pending_) {
       pending_ = false;
     } else if (!read_row()) {
-      return Row::kEnd;
+      reason_.clear();
+      return counted(Row::kEnd);
     }
+    if (!reason_.empty()) {
+      return counted(Row::kOdd, [this] { return concat("[data] ", place_, ": ", reason_, '.'); });
+    }
+    return counted(row_of(values));
+  }
+
+ protected:
+  // Sets cells_, columns_, place_ and reason_.
+  virtual bool read_row() = 0;
+
+  std::string& cell(int64_t i) {
+    if (i == static_cast<int64_t>(cells_.size())) cells_.emplace_back();
+    return cells_[static_cast<size_t>(i)];
+  }
+
+  const RecordFile file_;
+  LineReader lines_;
+  std::string line_;
+  std::vector<std::string> cells_;  // the first columns_ of them
+  int64_t last_wanted_ = -1;        // no later column is asked for; -1: not known yet
+
+ private:
+  Row row_of(RecordValues& values) {
     if (columns_ == 1 && is_blank(cells_[0])) return Row::kBlank;
     if (file_.format == RecordFormat::kCsv && columns_ > first_columns_) return Row::kLong;
     values.texts.resize(fields_.size());
@@ -74,22 +104,6 @@ class TableReader : public RecordReader {
     return Row::kWhole;
   }
 
- protected:
-  // Sets cells_, columns_ and place_.
-  virtual bool read_row() = 0;
-
-  std::string& cell(int64_t i) {
-    if (i == static_cast<int64_t>(cells_.size())) cells_.emplace_back();
-    return cells_[static_cast<size_t>(i)];
-  }
-
-  const RecordFile file_;
-  LineReader lines_;
-  std::string line_;
-  std::vector<std::string> cells_;  // the first columns_ of them
-  int64_t last_wanted_ = -1;        // no later column is asked for; -1: not known yet
-
- private:
   void start() {
     started_ = true;
     const bool named = std::any_of(fields_.begin(), fields_.end(), [](const RecordField& field) {
@@ -98,6 +112,8 @@ class TableReader : public RecordReader {
     const bool header = file_.header == "yes" ||
                         (file_.header == "auto" && (named || file_.format == RecordFormat::kCsv));
     pending_ = read_row();
+    // Where the header cannot be read there are no names.
+    if (!reason_.empty()) fail(ErrorKind::kData, "[data] ", place_, ": ", reason_, '.');
     first_columns_ = columns_;
     if (!pending_) return;
     std::vector<std::string> names;
@@ -148,13 +164,22 @@ class TsvReader : public TableReader {
 
 class CsvReader : public TableReader {
  public:
-  using TableReader::TableReader;
+  CsvReader(const RecordFile& file, const std::vector<RecordField>& fields)
+      : TableReader(file, fields) {
+    lines_.pass_long_lines();
+  }
 
  protected:
   bool read_row() override {
-    if (!lines_.next(line_)) return false;
-    place_ = lines_.place();
+    reason_.clear();
+    taken_.clear();
+    if (!next_line()) return false;
+    place_ = concat(file_.path, ':', number_);
     columns_ = 0;
+    if (lines_.was_too_long() && again_.empty()) {
+      reason_ = concat("a line of more than ", LineReader::kMaxLineBytes >> 20, " MiB");
+      return true;
+    }
     for (size_t at = 0;; ++at) {
       std::string& out = cell(columns_++);
       if (at < line_.size() && line_[at] == '"') {
@@ -165,23 +190,43 @@ class CsvReader : public TableReader {
         out.assign(line_, at, end - at);
         at = end;
       }
-      if (at == line_.size()) return true;
+      if (!reason_.empty() || at == line_.size()) return true;
     }
   }
 
  private:
+  struct Line {
+    std::string text;
+    int64_t number;
+  };
+
+  // The next one of the file, or of those that a quote without an end had taken.
+  bool next_line() {
+    if (!again_.empty()) {
+      line_ = std::move(again_.front().text);
+      number_ = again_.front().number;
+      again_.pop_front();
+      return true;
+    }
+    if (!lines_.next(line_)) return false;
+    number_ = lines_.line_number();
+    return true;
+  }
+
   // Reads from behind the opening quote, over as many lines as it takes; returns the place behind
-  // the closing one, where a comma or the end must be.
+  // the closing one, where a comma or the end must be. Else reason_ says what is wrong, and the
+  // next record begins with the next line.
   size_t read_quoted(size_t at, std::string& out) {
     while (true) {
       const size_t quote = line_.find('"', at);
       if (quote == std::string::npos) {
         out.append(line_, at);
         out += '\n';
-        if (static_cast<int64_t>(out.size()) > LineReader::kMaxLineBytes || !lines_.next(line_)) {
-          fail(ErrorKind::kData, "[data] ", place_, ": a quoted field of the record that begins ",
-               "here does not end, as RFC 4180 asks for.");
+        if (static_cast<int64_t>(out.size()) > LineReader::kMaxLineBytes || !next_line()) {
+          return refuse(concat("a quoted field of the record that begins here, in column ",
+                               columns_, ", does not end, as RFC 4180 asks for"));
         }
+        taken_.push_back({line_, number_});
         at = 0;
         continue;
       }
@@ -189,14 +234,28 @@ class CsvReader : public TableReader {
       at = quote + 1;
       if (at == line_.size() || line_[at] == ',') return at;
       if (line_[at] != '"') {
-        fail(ErrorKind::kData, "[data] ", lines_.place(), ": expected a comma behind the quote at ",
-             "byte ", quote + 1, ", got '", line_.substr(at, 1),
-             "' (a quote inside a quoted field is written twice).");
+        return refuse(concat("expected a comma behind the quote at byte ", quote + 1,
+                             taken_.empty() ? "" : concat(" of line ", number_), ", got '",
+                             line_.substr(at, 1),
+                             "' (a quote inside a quoted field is written twice)"));
       }
       out += '"';
       ++at;
     }
   }
+
+  // What the quote had taken comes again.
+  size_t refuse(std::string reason) {
+    reason_ = std::move(reason);
+    again_.insert(again_.begin(), std::make_move_iterator(taken_.begin()),
+                  std::make_move_iterator(taken_.end()));
+    taken_.clear();
+    return 0;
+  }
+
+  int64_t number_ = 0;       // of line_
+  std::vector<Line> taken_;  // lines of this record behind its first
+  std::deque<Line> again_;
 };
 
 }  // namespace
@@ -213,12 +272,21 @@ Drop drop_of(RecordReader::Row row) {
     case RecordReader::Row::kBlank:
       return Drop::kEmpty;
     case RecordReader::Row::kLong:
+    case RecordReader::Row::kOdd:
       return Drop::kMalformed;
     case RecordReader::Row::kInvalidUtf8:
       return Drop::kInvalidUtf8;
     default:
       return Drop::kMissingColumn;
   }
+}
+
+RecordReader::Row RecordReader::counted(Row row, const std::function<std::string()>& message) {
+  if (row == Row::kWhole) any_whole_ = true;
+  if (any_whole_) return row;
+  if (message && odd_++ == 0) first_odd_ = message();
+  if (odd_ > 0 && (row == Row::kEnd || odd_ == kMostOdd)) fail(ErrorKind::kData, first_odd_);
+  return row;
 }
 
 std::unique_ptr<RecordReader> open_records(const RecordFile& file,
@@ -243,16 +311,23 @@ std::string format_advice(const RecordFile& file) {
   return advice_on_line(line, lines.line_number(), file.format);
 }
 
-void fail_missing(const std::string& place, const char* kind, const std::vector<std::string>& names,
-                  const std::string& wanted, const std::string& advice) {
+std::string missing_name(const std::string& place, const char* kind,
+                         const std::vector<std::string>& names, const std::string& wanted,
+                         const std::string& advice) {
   const std::string nearest = nearest_name(wanted, names);
   const std::string end = !advice.empty()   ? concat(advice, '.')
                           : nearest.empty() ? "."
                                             : concat("; did you mean '", nearest, "'?");
-  fail(ErrorKind::kData, "[data] ", place, ": has ",
-       names.empty() ? concat("no ", kind)
-                     : concat("the ", kind, names.size() == 1 ? " " : "s ", join(names, ", ")),
-       "; '", wanted, "' is none of them", end);
+  return concat(place, ": has ",
+                names.empty()
+                    ? concat("no ", kind)
+                    : concat("the ", kind, names.size() == 1 ? " " : "s ", join(names, ", ")),
+                "; '", wanted, "' is none of them", end);
+}
+
+void fail_missing(const std::string& place, const char* kind, const std::vector<std::string>& names,
+                  const std::string& wanted, const std::string& advice) {
+  fail(ErrorKind::kData, "[data] ", missing_name(place, kind, names, wanted, advice));
 }
 
 }  // namespace tapestry

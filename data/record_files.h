@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,23 +60,42 @@ class RecordReader {
     kBlank,        ///< a line without any character but white space
     kShort,        ///< a line with fewer columns than asked for
     kLong,         ///< a line of a csv with more columns than its first
-    kInvalidUtf8,  ///< a line of JSON that is not text
+    kInvalidUtf8,  ///< a line of JSON that is not text, a lone half of a surrogate included
+    kOdd,          ///< anything else that is no record: reason() tells
   };
 
   virtual ~RecordReader() = default;
-  /// Reads a record; only kWhole sets all of `values`. Throws Error(kData), naming the place, as
-  /// LineReader (data/text.h) does, for quotes that are not as RFC 4180 has them, for a line that
-  /// is no JSON object, and for an object without a field or with a list, an object, null, true or
-  /// false in its place.
+  /// Reads a record; only kWhole sets all of `values`. One odd record is one odd record: quotes
+  /// that are not as RFC 4180 has them, a line that is no JSON object, or an object without a field
+  /// or with a list, an object, null, true or false in its place. But where the first kMostOdd
+  /// records, or all, are so, the file is another one than it is said to be: throws Error(kData),
+  /// naming the place of the first; also as LineReader (data/text.h) does.
   virtual Row next(RecordValues& values) = 0;
+  static constexpr int64_t kMostOdd = 100;
+  /// What is wrong with the record read last, its column included; "" where the Row says it all.
+  const std::string& reason() const { return reason_; }
   /// "file:line" where the record read last begins.
   const std::string& place() const { return place_; }
   /// Columns of that record; of a tsv only as many as were looked at.
   int64_t columns() const { return columns_; }
 
+  /// "file:line: what is wrong", or only the place.
+  std::string place_and_reason() const {
+    return reason_.empty() ? place_ : place_ + ": " + reason_;
+  }
+
  protected:
-  std::string place_;
+  /// Counts a record. Returns `row`, or throws at the end of a file without a whole one, and after
+  /// kMostOdd odd ones; `message` then tells of the first.
+  Row counted(Row row, const std::function<std::string()>& message = {});
+
+  std::string place_, reason_;
   int64_t columns_ = 0;
+
+ private:
+  std::string first_odd_;  // the error that it would be
+  int64_t odd_ = 0;
+  bool any_whole_ = false;
 };
 
 /// Why a row is left out that is neither kEnd nor kWhole.
@@ -90,6 +110,11 @@ std::unique_ptr<RecordReader> open_records(const RecordFile& file,
 /// jsonl", or "".
 std::string format_advice(const RecordFile& file);
 
+/// "PLACE: has the columns id, text; 'txt' is none of them; did you mean 'text'?". `kind` is
+/// "column" or "field".
+std::string missing_name(const std::string& place, const char* kind,
+                         const std::vector<std::string>& names, const std::string& wanted,
+                         const std::string& advice = "");
 /// "[data] PLACE: has the columns id, text; 'txt' is none of them; did you mean 'text'?", as an
 /// Error(kData). `kind` is "column" or "field".
 [[noreturn]] void fail_missing(const std::string& place, const char* kind,

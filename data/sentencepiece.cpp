@@ -42,6 +42,12 @@ class SentencePieceTokenizer : public Tokenizer {
       sentinel_ids_.push_back(*id);
     }
     const SentencePieceModel model = SentencePieceModel::parse(bytes_, name);
+    one_of_two_ = model.one_of_two;
+    for (size_t id = 0; id < model.pieces.size(); ++id) {
+      if (model.pieces[id].type == SentencePieceModel::kUser) {
+        symbol_ids_.push_back(static_cast<int32_t>(id));
+      }
+    }
     if (!model.encodes_word_by_word()) return;
     words_ = std::make_unique<WordCache>();
     if (model.algorithm == SentencePieceModel::kUnigram) {
@@ -98,6 +104,18 @@ class SentencePieceTokenizer : public Tokenizer {
 
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
 
+  bool has_ids_of(const Tokenizer& other) const override {
+    const auto* const side = dynamic_cast<const SentencePieceTokenizer*>(&other);
+    if (this == &other) return true;
+    if (side == nullptr || !one_of_two_ || !side->one_of_two_) return false;
+    const int size = processor_.GetPieceSize();
+    if (size != side->processor_.GetPieceSize()) return false;
+    for (int id = 0; id < size; ++id) {
+      if (processor_.IdToPiece(id) != side->processor_.IdToPiece(id)) return false;
+    }
+    return true;
+  }
+
  private:
   // Those of other systems have ids of their own, and often no pad. What stands around their texts
   // is Llama's way: bos in front.
@@ -108,15 +126,16 @@ class SentencePieceTokenizer : public Tokenizer {
     const int pad = processor_.pad_id(), unk = processor_.unk_id();
     const int bos = processor_.bos_id(), eos = processor_.eos_id();
     if (pad == kPadId && unk == kUnkId && bos == kBosId && eos == kEosId) return;
-    if (bos < 0 || eos < 0 || unk < 0) {
-      fail(ErrorKind::kData, "[tokenizer] ", name, " must have pieces for unk, bos and eos, got ",
-           unk, ", ", bos, " and ", eos, '.');
+    if (eos < 0 || unk < 0) {
+      fail(ErrorKind::kData, "[tokenizer] ", name, " must have pieces for unk and eos, got ", unk,
+           " and ", eos, '.');
     }
     special_.pad = pad < 0 ? std::nullopt : std::optional<int32_t>(pad);
     special_.unk = unk;
-    special_.bos = bos;
     special_.eos = eos;
-    special_.one_text = TextFrame{{bos}, {}};
+    // Marian's vocab.spm has no bos: texts end with eos, and eos is what comes before a target.
+    special_.bos = bos < 0 ? eos : bos;
+    special_.one_text = bos < 0 ? TextFrame{{}, {eos}} : TextFrame{{bos}, {}};
   }
 
   enum Note : uint8_t { kEasy, kHard };
@@ -213,6 +232,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::unique_ptr<WordCache> words_;             // null: only whole texts have tokens
   std::unique_ptr<const PieceLattice> lattice_;  // of a unigram model
   size_t longest_ = 0;                           // tokens of a text whose scores stay small
+  bool one_of_two_ = false;
 };
 
 // Each line's memory is given back when the trainer has it.
@@ -260,12 +280,18 @@ bool count_words(std::vector<std::string>& lines, const std::string& normalizati
 }
 
 std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOptions& options) {
-  std::string controls;
-  for (const std::string& piece : special_pieces(options)) {
-    controls += (controls.empty() ? "" : ",") + piece;
-  }
-  return {
-      {"control_symbols", controls},
+  // Each in quotes, as it may have a comma.
+  const auto list_of = [](const std::vector<std::string>& pieces) {
+    std::string list;
+    for (const std::string& piece : pieces) {
+      list += list.empty() ? "\"" : ",\"";
+      for (const char c : piece) list += c == '"' ? "\"\"" : std::string(1, c);
+      list += '"';
+    }
+    return list;
+  };
+  std::unordered_map<std::string, std::string> arguments = {
+      {"control_symbols", list_of(special_pieces(options))},
       {"model_type", options.algorithm},
       {"vocab_size", std::to_string(options.vocab_size)},
       {"character_coverage", concat(options.character_coverage)},
@@ -280,6 +306,10 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerOp
       {"num_threads", "4"},
       {"minloglevel", kSilent},
   };
+  if (!options.user_symbols.empty()) {
+    arguments.emplace("user_defined_symbols", list_of(options.user_symbols));
+  }
+  return arguments;
 }
 
 // Throws SentencePiece's reason in our words. Its message ends with the largest vocabulary.
@@ -324,6 +354,22 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& opt
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
                                                     const std::string& name) {
   return std::make_shared<SentencePieceTokenizer>(bytes, name);
+}
+
+std::shared_ptr<const Tokenizer> sentencepiece_side(const std::string& bytes,
+                                                    const std::string& normalization) {
+  // SentencePiece puts the rules of a normalisation into each of its models.
+  TokenizerOptions options;
+  options.algorithm = "char";
+  options.vocab_size = 16;
+  options.normalization = normalization;
+  bool given = false;
+  const LineSource one_line = [&](std::string& line) {
+    line = "a b c d";
+    return !std::exchange(given, true);
+  };
+  const std::string rules = train_sentencepiece(options, one_line, 1)->serialized();
+  return load_sentencepiece(with_normalization_of(bytes, rules), "the side of a translation");
 }
 
 }  // namespace tapestry::tokenizers

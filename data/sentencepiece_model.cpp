@@ -11,7 +11,8 @@ namespace tapestry {
 namespace {
 
 // Field numbers of ModelProto and of the messages in it.
-enum Model : uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3 };
+// From 200 on they are free for others than SentencePiece, whose readers pass over them.
+enum Model : uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3, kOneOfTwo = 1037 };
 enum PieceField : uint32_t { kText = 1, kScore = 2, kType = 3 };
 enum TrainerField : uint32_t { kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35 };
 enum NormalizerField : uint32_t {
@@ -68,6 +69,7 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes, const std::
   SentencePieceModel model;
   try {
     for (ProtobufReader fields(bytes); fields.next();) {
+      if (fields.field() == kOneOfTwo) model.one_of_two = fields.integer() != 0;
       if (fields.field() == kPieces) model.pieces.push_back(parse_piece(fields.bytes()));
       if (fields.field() == kTrainerSpec) {
         for (ProtobufReader spec(fields.bytes()); spec.next();) {
@@ -101,12 +103,16 @@ bool SentencePieceModel::encodes_word_by_word() const {
       !escape_whitespaces) {
     return false;
   }
-  const bool inside = std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) {
-    // Pieces of users are cut out of a text before it is normalised; unused ones are split again.
-    return piece.type == kUser || piece.type == kUnused ||
-           (piece.type == kNormal &&
-            piece.text.rfind(tokenizers::kSpacePiece) != std::string::npos &&
-            piece.text.rfind(tokenizers::kSpacePiece) > 0);
+  const bool inside = std::any_of(pieces.begin(), pieces.end(), [this](const Piece& piece) {
+    const size_t space = piece.text.rfind(tokenizers::kSpacePiece);
+    // Pieces of users are cut out of a text before it is normalised; a lattice does not know them.
+    if (piece.type == kUser) {
+      return algorithm == kUnigram || space != std::string::npos ||
+             piece.text.find_first_of(" \t\n") != std::string::npos;
+    }
+    // Unused ones are split again.
+    return piece.type == kUnused ||
+           (piece.type == kNormal && space != std::string::npos && space > 0);
   });
   return !inside && charsmap.find(tokenizers::kSpacePiece) == std::string::npos &&
          !replaces_spaces(charsmap);
@@ -122,6 +128,15 @@ std::string with_unused_pieces(const std::string& bytes, int64_t pieces, int64_t
                               .integer(kType, SentencePieceModel::kUnused));
   }
   return bytes + more.text();
+}
+
+std::string with_normalization_of(const std::string& bytes, const std::string& other) {
+  // Of a field that comes again the last one counts; so it does inside a message that goes on.
+  std::string normalizer;
+  for (ProtobufReader fields(other); fields.next();) {
+    if (fields.field() == kNormalizerSpec) normalizer += fields.bytes();
+  }
+  return bytes + ProtobufWriter().bytes(kNormalizerSpec, normalizer).integer(kOneOfTwo, 1).text();
 }
 
 }  // namespace tapestry

@@ -27,6 +27,7 @@ struct SentencePieceModel {
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
   bool treat_whitespace_as_suffix = false;
+  bool one_of_two = false;  ///< the other side of a translation has these pieces, too
 
   /// Whether the tokens of a text are those of its words, one word after the other, where words are
   /// what stands between spaces (U+0020), of any text without U+2581 (data/sentencepiece.cpp has
@@ -45,5 +46,9 @@ struct SentencePieceModel {
 /// The bytes of a model file with more pieces behind its `pieces`, up to `size`, which no text
 /// becomes.
 std::string with_unused_pieces(const std::string& bytes, int64_t pieces, int64_t size);
+
+/// The bytes of a model file that normalises texts as `other` does, and is marked as one of two
+/// that have the same pieces (SentencePieceModel::one_of_two).
+std::string with_normalization_of(const std::string& bytes, const std::string& other);
 
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tapestry {
@@ -46,16 +47,20 @@ struct TwoTextFrame {
 struct SpecialIds {
   std::optional<int32_t> pad = kPadId;  ///< unset: rows are filled with an id that means something
   std::optional<int32_t> unk = kUnkId;
-  int32_t bos = kBosId;               ///< of a masked model: cls
-  int32_t eos = kEosId;               ///< of a masked model: sep
-  std::optional<int32_t> start = {};  ///< what a decoder reads first; unset: bos
-  std::optional<int32_t> first = {};  ///< what a translation begins with, such as a language
+  int32_t bos = kBosId;                 ///< of a masked model: cls
+  int32_t eos = kEosId;                 ///< of a masked model: sep
+  std::vector<int32_t> more_ends = {};  ///< a text that is written ends with them, too
+  std::optional<int32_t> start = {};    ///< what a decoder reads first; unset: bos
+  std::optional<int32_t> first = {};    ///< what a translation begins with, such as a language
   std::vector<int32_t> unused = {};   ///< no text has them: a model may have more rows than tokens
   std::vector<int32_t> further = {};  ///< other ids that are no text
   /// What the tokenizer itself puts around texts. Unset, as with tokenizers of this project: each
   /// task has its own way.
   std::optional<TextFrame> one_text = {};
   std::optional<TwoTextFrame> two_texts = {};
+  /// A text that has its beginning or its end gets no second one, and a frame without a beginning
+  /// adds none. False: as models learnt that were imported before this was so.
+  bool frames_once = false;
 
   /// Fills rows behind their texts; lengths mask it.
   int32_t filler() const { return pad.value_or(eos); }
@@ -77,27 +82,53 @@ struct SpecialIds {
   TextFrame classified() const { return one_text.value_or(TextFrame{{bos}, {eos}}); }
   /// Around a question and its context.
   TwoTextFrame question() const { return two_texts.value_or(TwoTextFrame{{bos}, {eos}, {eos}}); }
-  /// In front of a document of a causal model: never empty.
+  /// In front of a document of a causal model. Empty where the tokenizer puts nothing there.
   std::vector<int32_t> document() const {
     if (!one_text) return {eos};
-    return one_text->before.empty() ? std::vector<int32_t>{bos} : one_text->before;
+    if (!one_text->before.empty() || frames_once) return one_text->before;
+    return {bos};
+  }
+  /// What is missing in front of this document: nothing if it has that, and never nothing before an
+  /// empty one.
+  std::vector<int32_t> beginning_of(std::span<const int32_t> text) const {
+    std::vector<int32_t> begin = document();
+    if (!frames_once) return begin;
+    if (begin.empty()) return text.empty() ? std::vector<int32_t>{bos} : begin;
+    const bool there =
+        text.size() >= begin.size() && std::equal(begin.begin(), begin.end(), text.begin());
+    return there ? std::vector<int32_t>{} : begin;
   }
   /// In front of a text that a causal model is to go on with; may be empty.
-  std::vector<int32_t> prompt() const { return one_text ? one_text->before : document(); }
-  /// Between two documents of a stream: eos, and what begins the next one if the tokenizer has no
-  /// end for texts, as those of causal models.
-  std::vector<int32_t> border() const {
-    std::vector<int32_t> ids = {eos};
+  std::vector<int32_t> prompt_of(std::span<const int32_t> text) const {
+    return one_text && !frames_once ? one_text->before : beginning_of(text);
+  }
+  bool is_end(int32_t id) const {
+    return id == eos || std::ranges::find(more_ends, id) != more_ends.end();
+  }
+  /// Whether the document says itself where it ends.
+  bool has_end(std::span<const int32_t> text) const {
+    return frames_once && !text.empty() && is_end(text.back());
+  }
+  /// Between two documents of a stream: an end unless the first one has it, and what begins the
+  /// second one if the tokenizer has no end for texts, as those of causal models.
+  std::vector<int32_t> border(std::span<const int32_t> before = {},
+                              std::span<const int32_t> behind = {}) const {
+    std::vector<int32_t> ids;
+    if (!has_end(before)) ids.push_back(eos);
     if (!one_text || !one_text->after.empty()) return ids;
-    const std::vector<int32_t> begin = document();
-    if (begin != ids) ids.insert(ids.end(), begin.begin(), begin.end());
+    const std::vector<int32_t> begin = frames_once ? beginning_of(behind) : document();
+    // One token may be end and beginning.
+    const bool both = begin == std::vector<int32_t>{eos};
+    if (!both || (ids.empty() && before.back() != eos)) {
+      ids.insert(ids.end(), begin.begin(), begin.end());
+    }
     return ids;
   }
   /// What no search writes.
   std::vector<int32_t> banned() const {
     std::vector<int32_t> ids;
     for (const auto& id : {pad, unk, std::optional(bos)}) {
-      if (id && *id != eos) ids.push_back(*id);
+      if (id && !is_end(*id)) ids.push_back(*id);
     }
     ids.insert(ids.end(), unused.begin(), unused.end());
     return ids;

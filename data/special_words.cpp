@@ -12,10 +12,12 @@ class SpecialWords : public Tokenizer {
   explicit SpecialWords(std::shared_ptr<const Tokenizer> plain) : plain_(std::move(plain)) {
     special_ = plain_->special();
     mask_id_ = plain_->mask_id();
-    if (mask_id_) words_.emplace_back(kMaskPiece, *mask_id_);
+    const bool finds_them = plain_->reads_special_words();
+    if (finds_them) own_mask_ = plain_->piece(*mask_id_);
+    if (mask_id_) words_.emplace_back(finds_them ? own_mask_ : kMaskPiece, *mask_id_);
     for (int64_t i = 0; i < plain_->sentinels(); ++i) {
       sentinel_ids_.push_back(*plain_->sentinel_id(i));
-      words_.emplace_back(sentinel_piece(i), sentinel_ids_.back());
+      if (!finds_them) words_.emplace_back(sentinel_piece(i), sentinel_ids_.back());
     }
   }
 
@@ -60,6 +62,10 @@ class SpecialWords : public Tokenizer {
 
  private:
   std::vector<int32_t> encode(std::string_view text, bool continued) const {
+    if (!own_mask_.empty()) {
+      const std::string known = with_own_mask(text);
+      return continued ? plain_->encode_continuation(known) : plain_->encode(known);
+    }
     std::vector<int32_t> ids;
     size_t begin = 0;
     const auto append = [&](size_t end) {
@@ -84,20 +90,33 @@ class SpecialWords : public Tokenizer {
     return ids;
   }
 
+  // "<mask>" as the tokenizer itself calls it.
+  std::string with_own_mask(std::string_view text) const {
+    std::string known;
+    for (size_t at = 0; at < text.size();) {
+      const bool mask = text.substr(at).starts_with(kMaskPiece);
+      known += mask ? std::string_view(own_mask_) : text.substr(at, 1);
+      at += mask ? std::string_view(kMaskPiece).size() : 1;
+    }
+    return known;
+  }
+
   std::shared_ptr<const Tokenizer> plain_;
+  std::string own_mask_;  // of a tokenizer that finds it in a text
   std::vector<std::pair<std::string, int32_t>> words_;
 };
 
 }  // namespace
 
 std::shared_ptr<const Tokenizer> with_special_words(std::shared_ptr<const Tokenizer> tokenizer) {
-  if (tokenizer->reads_special_words()) return tokenizer;
+  if (tokenizer->reads_special_words() && !tokenizer->mask_id()) return tokenizer;
   return std::make_shared<SpecialWords>(std::move(tokenizer));
 }
 
 TokenizerPair with_special_words(const TokenizerPair& tokenizers) {
   const auto source = with_special_words(tokenizers.source);
-  return {source, tokenizers.one() ? source : with_special_words(tokenizers.target)};
+  return {source, tokenizers.one() ? source : with_special_words(tokenizers.target),
+          tokenizers.came_with};
 }
 
 }  // namespace tapestry

@@ -9,7 +9,8 @@ namespace tapestry {
 
 /// The tokenizer with the mask and the sentinels that it has as words: encode() makes special ids
 /// of "<mask>" and "<extra_id_i>", and decode() writes them. Text behind such a word goes on as in
-/// encode_continuation(): "un<mask>able" has no word boundary.
+/// encode_continuation(): "un<mask>able" has no word boundary. Of a tokenizer that finds special
+/// tokens in a text by itself, "<mask>" and its own "[MASK]" are the same word.
 std::shared_ptr<const Tokenizer> with_special_words(std::shared_ptr<const Tokenizer> tokenizer);
 
 /// Both sides; still shared if they were.

@@ -161,7 +161,7 @@ void read_records(CorpusSpec spec, Collector& collector) {
     const RecordReader::Row row = reader->next(values);
     if (row == RecordReader::Row::kEnd) return;
     if (row != RecordReader::Row::kWhole) {
-      collector.drop(drop_of(row), reader->place());
+      collector.drop(drop_of(row), reader->place_and_reason());
       continue;
     }
     const auto any = [&values](auto&& test) {

@@ -20,8 +20,8 @@ namespace tapestry {
 ///  - NUL and ill-formed UTF-8 come through as they are: corpora drop and count such lines.
 ///
 /// Throws Error(kData), naming the file and the place, when the file cannot be opened or read, is a
-/// directory, is empty (no byte of text), is truncated or damaged where it is compressed, or has a
-/// line longer than kMaxLineBytes.
+/// directory, is empty (no byte of text), is UTF-16 or UTF-32 by its first bytes, is truncated or
+/// damaged where it is compressed, or has a line longer than kMaxLineBytes.
 class LineReader {
  public:
   static constexpr int64_t kMaxLineBytes = int64_t{64} << 20;
@@ -30,6 +30,11 @@ class LineReader {
   ~LineReader();
   LineReader(LineReader&&) noexcept;
   LineReader& operator=(LineReader&&) noexcept;
+
+  /// From now on a line longer than kMaxLineBytes is no error: it comes as an empty one.
+  void pass_long_lines();
+  /// Whether the line returned last was such a one.
+  bool was_too_long() const;
 
   /// Sets `line` to the next line without its end; false at the end of the file.
   bool next(std::string& line);

@@ -1,5 +1,6 @@
 #include "data/token_stream.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.h"
@@ -42,8 +43,9 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
   for (const CorpusSpec& spec : specs) spec.validate();
   int64_t characters = 0;
   const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
-  const std::vector<int32_t> border = tokenizer.special().border();
+  const SpecialIds& special = tokenizer.special();
   std::vector<int32_t> document;
+  std::vector<int32_t> last;  // of the document before
   const auto table = load_table(
       {.kind = "stream",
        .columns = 1,
@@ -54,8 +56,10 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
        .add =
            [&](const EncodedPair& pair, TableBuilder& rows) {
              document.clear();
-             if (rows.rows() > 0) document = border;
+             if (rows.rows() > 0) document = special.border(last, pair.source);
              document.insert(document.end(), pair.source.begin(), pair.source.end());
+             last.assign(document.end() - std::min<std::ptrdiff_t>(1, std::ssize(document)),
+                         document.end());
              rows.add({document});
              characters += count_code_points(pair.text.source);
            },

@@ -164,6 +164,11 @@ void visit(CorpusFacts& facts, Visitor& visitor) {
   }
   for (int64_t& value : counts.dropped) visitor(value);
   for (std::string& place : counts.first) visitor(place);
+  for (UnknownTokens& side : counts.unknown) {
+    visitor(side.tokens);
+    visitor(side.unknown);
+    visitor(side.first);
+  }
   visitor(facts.parts);
   visitor(facts.numbers);
   visitor(facts.texts);

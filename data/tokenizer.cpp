@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "data/files.h"
 #include "data/huggingface_files.h"
 #include "data/marian.h"
+#include "data/normalization.h"
+#include "data/tokenizer_parts/added_tokens.h"
+#include "data/tokenizer_parts/text_regex.h"
 #include "data/tokenizer_types.h"
 
 namespace tapestry {
@@ -21,17 +26,21 @@ struct Type {
   bool (*owns)(const std::string& bytes);
   decltype(&tokenizers::train_bpe) train;  // null: TokenizerOptions do not have it
   decltype(&tokenizers::load_bpe) load;
+  decltype(&tokenizers::bpe_side) side = nullptr;  // null: texts are as they are
 };
 
 // Of the file beside a tokenizer.json.
 constexpr const char* kIdsEnding = "_ids.json";
+constexpr const char* kCameWithFile = "came_with.json";
 
 bool owns_the_rest(const std::string&) { return true; }
 
 // SentencePiece's files have no header: they come last.
 constexpr Type kTable[] = {
     {"bpe", "a byte-pair encoding", ".txt", tokenizers::is_bpe, tokenizers::train_bpe,
-     tokenizers::load_bpe},
+     tokenizers::load_bpe, tokenizers::bpe_side},
+    {"word", "a vocabulary of words", ".txt", tokenizers::is_words, tokenizers::train_words,
+     tokenizers::load_words, tokenizers::words_side},
     {"char", "a vocabulary of characters", ".txt", tokenizers::is_characters,
      tokenizers::train_characters, tokenizers::load_characters},
     {"huggingface", "a tokenizer.json of Hugging Face's", ".json", is_huggingface,
@@ -39,7 +48,8 @@ constexpr Type kTable[] = {
     {"marian", "a side of Marian's tokenizers", ".marian", is_marian, nullptr,
      tokenizers::load_marian},
     {"sentencepiece", "a SentencePiece model or no tokenizer", ".model", owns_the_rest,
-     tokenizers::train_sentencepiece, tokenizers::load_sentencepiece},
+     tokenizers::train_sentencepiece, tokenizers::load_sentencepiece,
+     tokenizers::sentencepiece_side},
 };
 
 const Type& type_of(const std::string& bytes) {
@@ -52,9 +62,18 @@ const Type& type_named(const std::string& name) {
                        [&](const Type& type) { return type.name == name; });
 }
 
+// The bytes without what decides only where rows begin and end.
+std::string vocabulary_of(const std::string& bytes) {
+  if (!is_huggingface(bytes)) return bytes;
+  HuggingFaceFiles files = split_huggingface(bytes, "a tokenizer");
+  files.ids.ends.clear();
+  files.ids.frames_once = false;
+  return join_huggingface(files.tokenizer, files.ids.json());
+}
+
 void check_same_side(const Tokenizer& a, const std::string& name_a, const Tokenizer& b,
                      const std::string& name_b) {
-  if (a.serialized() == b.serialized()) return;
+  if (vocabulary_of(a.serialized()) == vocabulary_of(b.serialized())) return;
   const auto both = static_cast<int32_t>(std::min(a.vocab_size(), b.vocab_size()));
   int32_t id = 0;
   while (id < both && a.piece(id) == b.piece(id)) ++id;
@@ -105,6 +124,48 @@ bool parse_code_point(const std::string& name, char32_t& c) {
 
 std::vector<std::string> reserved_pieces() { return {"<pad>", "<unk>", "<s>", "</s>"}; }
 
+void add_symbols(const std::vector<std::string>& symbols, int32_t first_id, TokenFinder& finder) {
+  for (const std::string& symbol : symbols) finder.add(first_id++, symbol);
+}
+
+void validate_symbols(const TokenizerOptions& options, const OptionReport& report) {
+  const auto refuse = [&](const std::string& symbol, const char* what) {
+    return report.expect(false, "user_symbols", "must ", what, ", got '", symbol, "'.");
+  };
+  report.expect(std::ssize(options.user_symbols) <= TokenizerOptions::kMostSymbols, "user_symbols",
+                "must be at most ", TokenizerOptions::kMostSymbols, ", got ",
+                options.user_symbols.size(), '.');
+  std::set<std::string> seen;
+  const std::vector<std::string> reserved = reserved_pieces();
+  seen.insert(reserved.begin(), reserved.end());
+  seen.insert(kMaskPiece);
+  for (const std::string& symbol : options.user_symbols) {
+    const bool spaces = symbol.find(kSpacePiece) != std::string::npos ||
+                        std::ranges::any_of(symbol, [](char c) { return c >= 0 && c <= ' '; });
+    if (symbol.empty()) {
+      refuse(symbol, "not be empty");
+    } else if (spaces) {
+      refuse(symbol, "have no white space or control characters");
+    } else if (symbol.starts_with("<extra_id_") || !seen.insert(symbol).second) {
+      refuse(symbol, "name each piece once, and none that is reserved");
+    }
+  }
+  if (options.user_symbol_pattern.empty()) return;
+  try {
+    TextRegex(options.user_symbol_pattern, "");
+  } catch (const Error& error) {
+    report.expect(false, "user_symbol_pattern", "must be a regular expression: ", error.what());
+  }
+}
+
+void find_symbols(const TextRegex& pattern, std::string_view text, std::set<std::string>& found) {
+  std::vector<ByteRange> matches;
+  pattern.find_all(text, matches);
+  for (const auto& [begin, end] : matches) {
+    if (end > begin) found.emplace(text.substr(begin, end - begin));
+  }
+}
+
 std::vector<std::string> special_pieces(const TokenizerOptions& options) {
   std::vector<std::string> pieces;
   if (options.mask_piece) pieces.push_back(kMaskPiece);
@@ -117,7 +178,8 @@ std::vector<std::string> special_pieces(const TokenizerOptions& options) {
 std::string sentinel_piece(int64_t i) { return concat("<extra_id_", i, '>'); }
 
 int64_t TokenizerOptions::least_pieces() const {
-  return kEosId + 1 + sentinels + (mask_piece ? 1 : 0) + (byte_fallback ? 256 : 0) + 1;
+  return kEosId + 1 + sentinels + std::ssize(user_symbols) + (mask_piece ? 1 : 0) +
+         (byte_fallback ? 256 : 0) + 1;
 }
 
 void TokenizerOptions::validate(const OptionReport& report) const {
@@ -126,17 +188,26 @@ void TokenizerOptions::validate(const OptionReport& report) const {
   report.expect_one_of("normalization", normalization, kNormalizations);
   report.expect(sentinels >= 0 && sentinels <= kMostSentinels, "sentinels", "must be in [0, ",
                 kMostSentinels, "], got ", sentinels, '.');
+  if (!target_normalization.empty()) {
+    report.expect_one_of("target_normalization", target_normalization, kNormalizations);
+  }
   report.expect(path.empty() || share, "share",
                 "must be true with path, which gives one tokenizer to both sides.");
-  report.expect(type != "huggingface" || !path.empty(), "path",
+  report.expect(source_path.empty() == target_path.empty(), "source.path",
+                "must be there together with target.path.");
+  report.expect(path.empty() || source_path.empty(), "path",
+                "must not be there beside source.path and target.path.");
+  tokenizers::validate_symbols(*this, report);
+  report.expect(type != "huggingface" || !path.empty() || !source_path.empty(), "path",
                 "must name a tokenizer.json with type huggingface, which cannot be trained.");
   // The text or the file decides the size of the others.
   if (learns_pieces()) {
     report.expect(vocab_size >= least_pieces() && vocab_size <= kMostPieces, "vocab_size",
                   "must be in [", least_pieces(), ", ", kMostPieces, ']',
-                  byte_fallback   ? " with byte_fallback"
-                  : sentinels > 0 ? " with sentinels"
-                                  : "",
+                  byte_fallback           ? " with byte_fallback"
+                  : sentinels > 0         ? " with sentinels"
+                  : !user_symbols.empty() ? " with user_symbols"
+                                          : "",
                   ", got ", vocab_size, '.');
   }
   report.expect(character_coverage >= kLeastCoverage && character_coverage <= 1,
@@ -180,21 +251,52 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const 
   return type_of(bytes).load(bytes, name);
 }
 
-std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options) {
+std::shared_ptr<const Tokenizer> as_side(const Tokenizer& tokenizer,
+                                         const std::string& normalization) {
+  const Type& type = type_of(tokenizer.serialized());
+  check(type.side != nullptr, "tokenizer", "only types that normalise have sides, got ", type.name,
+        '.');
+  return type.side(tokenizer.serialized(), normalization);
+}
+
+struct SideNormalizer::Parts {
+  tokenizers::Normalizer normalizer;
+  tokenizers::TokenFinder symbols;
+};
+
+SideNormalizer::SideNormalizer(const std::string& normalization,
+                               const std::vector<std::string>& symbols) {
+  auto parts = std::make_unique<Parts>(Parts{tokenizers::Normalizer(normalization), {}});
+  tokenizers::add_symbols(symbols, 0, parts->symbols);
+  parts_ = std::move(parts);
+}
+
+SideNormalizer::~SideNormalizer() = default;
+
+std::string SideNormalizer::operator()(std::string_view text) const {
+  std::string out, buffer;
+  for (const auto& section : parts_->symbols.sections(text)) {
+    out += section.id >= 0 ? section.text : parts_->normalizer(section.text, buffer);
+  }
+  return out;
+}
+
+std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options,
+                                                const std::string& path) {
   options.validate();
   const std::string bytes =
-      options.type == "huggingface" ? read_huggingface(options.path) : read_file(options.path);
+      options.type == "huggingface" ? read_huggingface(path) : read_file(path);
   const Type& found = type_of(bytes);
   if (found.name != options.type) {
-    fail(ErrorKind::kData, "[tokenizer] ", options.path, " must be of type ", options.type,
-         ", got ", found.contents, '.');
+    fail(ErrorKind::kData, "[tokenizer] ", path, " must be of type ", options.type, ", got ",
+         found.contents, '.');
   }
-  const auto tokenizer = load_tokenizer(bytes, options.path);
+  const auto tokenizer = load_tokenizer(bytes, path);
   if (options.mask_piece && !tokenizer->mask_id()) {
-    fail_option(concat(options.path, " must have the special piece ", kMaskPiece, ", got none."));
+    fail_option(concat(path, " must have the special piece ", kMaskPiece, ", got none."));
   }
   if (tokenizer->sentinels() < options.sentinels) {
-    fail_option(concat(options.path, " must have the special pieces ", sentinel_piece(0), " to ",
+    fail_option(concat(path, " must have the special pieces ", sentinel_piece(0), " to ",
                        sentinel_piece(options.sentinels - 1), ", got ", tokenizer->sentinels(),
                        " of them."));
   }
@@ -218,6 +320,7 @@ std::map<std::string, std::string> TokenizerPair::files() const {
     add("source", *source);
     add("target", *target);
   }
+  if (!came_with.empty()) files[kCameWithFile] = nlohmann::json(came_with).dump(1) + "\n";
   return files;
 }
 
@@ -233,8 +336,18 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
     }
     return nullptr;
   };
-  if (const auto joint = load("tokenizer")) return {joint, joint};
-  TokenizerPair pair{load("source"), load("target")};
+  std::map<std::string, std::string> came_with;
+  if (const auto found = files.find(kCameWithFile); found != files.end()) {
+    const auto json = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+    const bool good = json.is_object() &&
+                      std::ranges::all_of(json, [](const auto& text) { return text.is_string(); });
+    if (!good) {
+      fail(ErrorKind::kData, "[tokenizer] ", kCameWithFile, " must be a JSON object of texts.");
+    }
+    json.get_to(came_with);
+  }
+  if (const auto joint = load("tokenizer")) return {joint, joint, std::move(came_with)};
+  TokenizerPair pair{load("source"), load("target"), std::move(came_with)};
   if (pair.source == nullptr || pair.target == nullptr) {
     fail(ErrorKind::kData,
          "[tokenizer] expected tokenizer.model, or source.model and target.model (or these with "

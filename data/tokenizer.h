@@ -17,34 +17,52 @@
 namespace tapestry {
 
 struct TokenizerOptions {
-  static constexpr const char* kTypes[] = {"sentencepiece", "bpe", "char", "huggingface"};
+  static constexpr const char* kTypes[] = {"sentencepiece", "bpe", "word", "char", "huggingface"};
   static constexpr const char* kAlgorithms[] = {"bpe", "unigram", "char"};
   static constexpr const char* kNormalizations[] = {"nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf",
                                                     "identity"};
   static constexpr int64_t kMostPieces = int64_t{1} << 24;
   static constexpr int64_t kMostSentinels = 10000;
+  static constexpr int64_t kMostSymbols = 10000;
   static constexpr double kLeastCoverage = 0.98;  ///< SentencePiece's
 
   /// sentencepiece: pieces of words. bpe: pieces of words by a byte-pair encoding of our own
-  /// (Sennrich et al. 2016), whose file is text; no piece has both letters and punctuation. char:
-  /// every Unicode character of the text, including line ends, without normalisation; then only
-  /// path, share, mask_piece and sentinels of the options below matter. huggingface: the
-  /// tokenizer.json that path names; it cannot be trained.
+  /// (Sennrich et al. 2016), whose file is text; no piece has both letters and punctuation. word:
+  /// whole words, numbers and runs of punctuation, the most frequent ones; others are unknown.
+  /// char: every Unicode character of the text, including line ends, without normalisation; then
+  /// only path, share, mask_piece, sentinels and the symbols of the options below matter.
+  /// huggingface: the tokenizer.json that path names; it cannot be trained.
   std::string type = "sentencepiece";
-  std::string path;                 ///< file of a trained tokenizer; "": train one
+  std::string path;         ///< file of a trained tokenizer; "": train one
+  std::string source_path;  ///< likewise, one for each side; both or none
+  std::string target_path;
   std::string algorithm = "bpe";    ///< SentencePiece's; one of kAlgorithms
   int64_t vocab_size = 8000;        ///< number of all ids; algorithm char: at most this many
   bool share = true;                ///< one model for both sides, else one per side
   double character_coverage = 1.0;  ///< share of the text's characters that must have a piece
   bool byte_fallback = false;       ///< unknown characters become bytes (256 more pieces)
   std::string normalization = "nmt_nfkc";  ///< one of kNormalizations
-  int64_t max_sentences = 1000000;         ///< lines for training, drawn uniformly; 0: all
-  bool mask_piece = false;  ///< adds a piece "<mask>", for masked models and infilling
-  int64_t sentinels = 0;    ///< pieces "<extra_id_0>", ... for span corruption
+  /// The same for targets, which a model learns to write; empty: like `normalization`. Two sides
+  /// that differ only in this have one vocabulary.
+  std::string target_normalization;
+  /// Words that are one piece each, wherever they stand, and that no normalisation changes.
+  std::vector<std::string> user_symbols;
+  /// A regular expression: each text that it matches in the corpora becomes such a symbol.
+  std::string user_symbol_pattern;
+  int64_t max_sentences = 1000000;  ///< lines for training, drawn uniformly; 0: all
+  bool mask_piece = false;          ///< adds a piece "<mask>", for masked models and infilling
+  int64_t sentinels = 0;            ///< pieces "<extra_id_0>", ... for span corruption
 
   /// Whether vocab_size pieces are learned from a text: no file has them, and they are more than
   /// its characters.
-  bool learns_pieces() const { return type != "char" && type != "huggingface" && path.empty(); }
+  bool learns_pieces() const { return type != "char" && is_trained(); }
+  /// Whether no file has it.
+  bool is_trained() const {
+    return type != "huggingface" && path.empty() && source_path.empty() && target_path.empty();
+  }
+  const std::string& normalization_of_target() const {
+    return target_normalization.empty() ? normalization : target_normalization;
+  }
   /// The smallest vocab_size to learn: what is reserved, and a piece.
   int64_t least_pieces() const;
   void validate(const OptionReport& report = OptionReport::throwing("tokenizer")) const;
@@ -93,6 +111,8 @@ class Tokenizer {
   virtual bool has_ids_of(const Tokenizer& other) const { return this == &other; }
 
   const SpecialIds& special() const { return special_; }
+  /// Words that users made one piece each (TokenizerOptions::user_symbols), by ascending id.
+  const std::vector<int32_t>& symbols() const { return symbol_ids_; }
   /// "<mask>" and "<extra_id_i>" if the vocabulary has them. No text encodes to these ids, and
   /// decode() skips them.
   std::optional<int32_t> mask_id() const { return mask_id_; }
@@ -106,6 +126,7 @@ class Tokenizer {
   SpecialIds special_;
   std::optional<int32_t> mask_id_;
   std::vector<int32_t> sentinel_ids_;
+  std::vector<int32_t> symbol_ids_;
 };
 
 /// "<mask>"
@@ -128,14 +149,39 @@ std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options
 /// 2, 3.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name);
 
-/// The tokenizer of options.path. Throws Error(kData) if the file cannot be read or is no tokenizer
-/// of options.type, Error(kConfig) if it lacks a special piece that the options require.
-std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options);
+/// The same tokenizer with another normalisation, as one of the two sides of a translation, which
+/// then have one vocabulary (Tokenizer::has_ids_of). Of the types that normalise.
+std::shared_ptr<const Tokenizer> as_side(const Tokenizer& tokenizer,
+                                         const std::string& normalization);
+
+/// What `normalization` makes of a text around the symbols.
+class SideNormalizer {
+ public:
+  SideNormalizer(const std::string& normalization, const std::vector<std::string>& symbols);
+  ~SideNormalizer();
+  std::string operator()(std::string_view text) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<const Parts> parts_;
+};
+
+/// The tokenizer of the file `path`, by default of options.path. Throws Error(kData) if the file
+/// cannot be read or is no tokenizer of options.type, Error(kConfig) if it lacks a special piece
+/// that the options require.
+std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options,
+                                                const std::string& path);
+inline std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& options) {
+  return read_tokenizer(options, options.path);
+}
 
 /// The tokenizers of both sides of a translation: one object, or two.
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source;
   std::shared_ptr<const Tokenizer> target;
+  /// Small files of the folder of another system that they came from, by name, as they came: what
+  /// an export gives back. A checkpoint keeps them in one file, came_with.json.
+  std::map<std::string, std::string> came_with = {};
 
   bool one() const { return source == target; }
   /// Whether both sides have one vocabulary, so that a model has one table for them.
@@ -150,13 +196,13 @@ struct TokenizerPair {
 inline const std::vector<std::string> kTokenizerFileNames = {
     "tokenizer.model", "source.model",    "target.model",       "tokenizer.txt", "source.txt",
     "target.txt",      "tokenizer.json",  "tokenizer_ids.json", "source.json",   "source_ids.json",
-    "target.json",     "target_ids.json", "source.marian",      "target.marian"};
+    "target.json",     "target_ids.json", "source.marian",      "target.marian", "came_with.json"};
 
 /// Inverse of TokenizerPair::files(). Throws Error(kData) if no set of names is complete.
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files);
 
 /// Throws Error(kData) naming both, their sizes and the first piece that differs, unless the
-/// tokenizers are equal byte for byte: a model of one cannot use the ids of the other.
+/// tokenizers give every text the same ids: a model of one cannot use the ids of the other.
 void check_same_vocabulary(const TokenizerPair& a, const std::string& name_a,
                            const TokenizerPair& b, const std::string& name_b);
 

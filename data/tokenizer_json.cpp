@@ -200,7 +200,32 @@ Json character_parts(const Tokenizer& tokenizer) {
           {"model", bpe_model(vocabulary_of(tokenizer), Json::array(), false, false)}};
 }
 
+// Words and numbers are whole, each other character is one; the mark belongs to the first part.
+Json word_parts(const Tokenizer& tokenizer) {
+  Json normalizers = Json::array();
+  const std::string& bytes = tokenizer.serialized();
+  const std::string key = "\nnormalization ";
+  const size_t at = bytes.find(key) + key.size();
+  add_charsmap(charsmap_of(bytes.substr(at, bytes.find('\n', at) - at)), normalizers);
+  normalizers.push_back(replace("String", std::string(kSpacePiece), " "));
+  add_trimming(normalizers);
+  const std::string mark = std::string(kSpacePiece);
+  const std::string kinds =
+      mark + "?[\\p{L}\\p{M}]+|" + mark + "?\\p{N}+|" + mark + "?[^" + mark + "]";
+  const Json splits = {metaspace(/*prefix=*/true),
+                       {{"type", "Split"},
+                        {"pattern", {{"Regex", kinds}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}}};
+  return {{"normalizer", sequence("normalizers", normalizers)},
+          {"pre_tokenizer", sequence("pretokenizers", splits)},
+          {"decoder", metaspace(/*prefix=*/true)},
+          {"model",
+           {{"type", "WordLevel"}, {"vocab", vocabulary_of(tokenizer)}, {"unk_token", "<unk>"}}}};
+}
+
 Json parts_of(const Tokenizer& tokenizer) {
+  if (tokenizers::is_words(tokenizer.serialized())) return word_parts(tokenizer);
   if (tokenizers::is_bpe(tokenizer.serialized())) return bpe_parts(tokenizer);
   if (tokenizers::is_characters(tokenizer.serialized())) return character_parts(tokenizer);
   return sentencepiece_parts(tokenizer);
@@ -250,6 +275,13 @@ Json frame_of(const Tokenizer& tokenizer, const TextFrame& frame) {
 }  // namespace
 
 std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame) {
+  // Its library normalises and marks what stands between added tokens as if each were a text.
+  if (!tokenizer.symbols().empty()) {
+    fail(ErrorKind::kData,
+         "[export] tokenizer.json cannot say where words begin beside symbols of ",
+         "the user, got ", tokenizer.symbols().size(), " of them, '",
+         tokenizer.piece(tokenizer.symbols()[0]), "' the first.");
+  }
   Json parts = parts_of(tokenizer);
   const Json file = {{"version", "1.0"},
                      {"truncation", nullptr},

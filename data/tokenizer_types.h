@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/tokenizer.h"
@@ -16,6 +18,16 @@ namespace tapestry::tokenizers {
 /// Throws the same for a vocab_size that the text does not fit; `largest` and `needed` are sizes.
 [[noreturn]] void fail_too_large(const TokenizerOptions& options, const std::string& largest);
 [[noreturn]] void fail_too_small(const TokenizerOptions& options, const std::string& needed);
+
+class TextRegex;
+class TokenFinder;
+
+/// The rules of user_symbols and of their pattern.
+void validate_symbols(const TokenizerOptions& options, const OptionReport& report);
+/// The symbols with the ids first_id, first_id + 1, ...
+void add_symbols(const std::vector<std::string>& symbols, int32_t first_id, TokenFinder& finder);
+/// Adds what the pattern matches in a text.
+void find_symbols(const TextRegex& pattern, std::string_view text, std::set<std::string>& found);
 
 /// "<pad>", "<unk>", "<s>", "</s>"
 std::vector<std::string> reserved_pieces();
@@ -32,12 +44,25 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& opt
                                                      const LineSource& lines, uint64_t seed);
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::string& bytes,
                                                     const std::string& name);
+/// as_side() of the bytes of a tokenizer.
+std::shared_ptr<const Tokenizer> sentencepiece_side(const std::string& bytes,
+                                                    const std::string& normalization);
 
 std::shared_ptr<const Tokenizer> train_bpe(const TokenizerOptions& options, const LineSource& lines,
                                            uint64_t seed);
 /// Whether the bytes have the header of a byte-pair encoding, of any version.
 bool is_bpe(const std::string& bytes);
 std::shared_ptr<const Tokenizer> load_bpe(const std::string& bytes, const std::string& name);
+std::shared_ptr<const Tokenizer> bpe_side(const std::string& bytes,
+                                          const std::string& normalization);
+
+std::shared_ptr<const Tokenizer> train_words(const TokenizerOptions& options,
+                                             const LineSource& lines, uint64_t seed);
+/// Whether the bytes have the header of a vocabulary of words.
+bool is_words(const std::string& bytes);
+std::shared_ptr<const Tokenizer> load_words(const std::string& bytes, const std::string& name);
+std::shared_ptr<const Tokenizer> words_side(const std::string& bytes,
+                                            const std::string& normalization);
 
 std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& options,
                                                   const LineSource& lines, uint64_t seed);

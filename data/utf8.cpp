@@ -37,6 +37,15 @@ const UCaseMap* case_map() {
 
 }  // namespace
 
+bool looks_single_byte(std::string_view text) {
+  int64_t position = 0;
+  while (position < static_cast<int64_t>(text.size())) {
+    constexpr UChar32 kLastOfAscii = 0x7F;
+    if (next_or_negative(text, position) > kLastOfAscii) return false;
+  }
+  return true;
+}
+
 size_t find_invalid_utf8(std::string_view text) {
   for (int64_t i = 0; i < static_cast<int64_t>(text.size());) {
     const int64_t start = i;
@@ -78,9 +87,16 @@ bool is_word_character(char32_t c) {
          u_getIntPropertyValue(point, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
 }
 
+bool is_invisible(char32_t c) {
+  const auto point = static_cast<UChar32>(c);
+  if (u_hasBinaryProperty(point, UCHAR_PREPENDED_CONCATENATION_MARK)) return false;
+  return u_isspace(point) || u_iscntrl(point) || u_charType(point) == U_FORMAT_CHAR ||
+         u_hasBinaryProperty(point, UCHAR_DEFAULT_IGNORABLE_CODE_POINT);
+}
+
 bool is_blank(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    if (!is_space(next_code_point(text, i))) return false;
+    if (!is_invisible(next_code_point(text, i))) return false;
   }
   return true;
 }

@@ -15,7 +15,7 @@ void record_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_col
                    const MultiHeadAttention::Options& sizes, const AttentionOptions& how) {
   if (recorder == nullptr) return;
   const int64_t values = kv_column + sizes.groups() * sizes.head_size();
-  AttentionRecorder::record(slice(q, 2, q_column, q_column + sizes.hidden_size),
+  AttentionRecorder::record(slice(q, 2, q_column, q_column + sizes.query_width()),
                             slice(kv, 2, kv_column, values),
                             slice(kv, 2, values, kv_column + sizes.kv_width()), how);
 }
@@ -43,14 +43,20 @@ void AttentionRecorder::add(const Tensor& weights) {
 
 void MultiHeadAttention::validate(const Options& options, const OptionReport& report) {
   const int64_t heads = options.heads, groups = options.kv_heads == 0 ? heads : options.kv_heads;
-  const bool whole = report.expect(heads > 0 && options.hidden_size % heads == 0, "hidden_size",
-                                   "must be a multiple of num_attention_heads, got ",
-                                   options.hidden_size, " and ", heads, '.');
+  const bool own = options.own_head_size != 0;
+  report.expect(options.own_head_size >= 0, "head_size", "must be at least 0, got ",
+                options.own_head_size, '.');
+  const bool whole =
+      report.expect(heads > 0 && (own || options.hidden_size % heads == 0), "hidden_size",
+                    "must be a multiple of num_attention_heads without head_size, "
+                    "got ",
+                    options.hidden_size, " and ", heads, '.');
   report.expect(groups > 0 && heads % groups == 0, "num_key_value_heads",
                 "must divide num_attention_heads, got ", groups, " and ", heads, '.');
   report.expect(!whole || options.rope_positions == 0 || options.head_size() % 2 == 0,
-                "hidden_size", "must give heads of even size for rotary positions, got ",
-                options.hidden_size, " and ", heads, " heads.");
+                own ? "head_size" : "hidden_size",
+                "must give heads of even size for rotary positions, got ",
+                own ? options.own_head_size : options.hidden_size, " and ", heads, " heads.");
   report.expect(options.value_head_size >= 0, "value_head_size", "must be at least 0, got ",
                 options.value_head_size, '.');
   report.expect(options.window >= 0, "attention_window", "must be at least 0, got ", options.window,
@@ -60,10 +66,10 @@ void MultiHeadAttention::validate(const Options& options, const OptionReport& re
 SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
     : options((MultiHeadAttention::validate(options), options)),
       qkv({.in = options.hidden_size,
-           .out = options.hidden_size + options.kv_width(),
+           .out = options.query_width() + options.kv_width(),
            .bias = options.bias,
            .init = options.in_init,
-           .parts = {options.hidden_size, options.groups() * options.head_size(),
+           .parts = {options.query_width(), options.groups() * options.head_size(),
                      options.groups() * options.value_size()}},
           scope / "qkv"),
       out({.in = options.heads * options.value_size(),
@@ -100,13 +106,13 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                              .prefix_lengths = context.prefix_lengths,
                              .mask = context.mask,
                              .relative_bias = context.relative_bias};
-  record_packed(packed, 0, packed, options.hidden_size, options, how);
+  record_packed(packed, 0, packed, options.query_width(), options, how);
   return out(attention(packed, how));
 }
 
 Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
                         const AttentionContext& context) const {
-  const int64_t width = options.hidden_size;
+  const int64_t width = options.query_width();
   const Var packed = project(x, step.positions);
   cache.write(packed.value(), width, options.kv_width(), step);
   AttentionOptions how{.heads = options.heads,
@@ -127,7 +133,7 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& 
 CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
     : options((MultiHeadAttention::validate(options), options)),
       q({.in = options.hidden_size,
-         .out = options.hidden_size,
+         .out = options.query_width(),
          .bias = options.bias,
          .init = options.in_init},
         scope / "q"),

@@ -46,7 +46,8 @@ struct MultiHeadAttention {
     int64_t hidden_size = 0;
     int64_t heads = 1;
     int64_t kv_heads = 0;         ///< 0: as many as heads
-    int64_t value_head_size = 0;  ///< Kv; 0: hidden_size / heads, as queries and keys
+    int64_t own_head_size = 0;    ///< K, ModelOptions::head_size; 0: hidden_size / heads
+    int64_t value_head_size = 0;  ///< Kv; 0: K, as queries and keys
     int64_t window = 0;           ///< of self-attention, AttentionOptions::window; 0: none
     double dropout = 0;           ///< of the attention weights
     bool bias = true;
@@ -57,13 +58,14 @@ struct MultiHeadAttention {
     double rope_theta = 10000;
     RopeScaling rope_scaling = {};
     RopeLayout rope_layout = RopeLayout::kHalf;
-    int64_t head_size() const { return hidden_size / heads; }
+    int64_t head_size() const { return own_head_size > 0 ? own_head_size : hidden_size / heads; }
+    int64_t query_width() const { return heads * head_size(); }
     int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size(); }
     int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }
     int64_t kv_width() const { return groups() * (head_size() + value_size()); }
   };
-  /// heads must divide hidden_size and kv_heads heads, and heads with rotary positions have an even
-  /// size. Members are called as in ModelOptions.
+  /// heads must divide hidden_size, unless they have a size of their own, and kv_heads heads, and
+  /// heads with rotary positions have an even size. Members are called as in ModelOptions.
   static void validate(const Options& options,
                        const OptionReport& report = OptionReport::throwing("attention"));
 };

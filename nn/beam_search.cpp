@@ -55,12 +55,13 @@ std::vector<Candidate> advance(LiveSentence& sentence, std::span<const std::vect
   for (size_t rank = 0; rank < candidates.size(); ++rank) {
     const Candidate& c = candidates[rank];
     const bool in_beam = static_cast<int64_t>(rank) < options.num_beams;
-    if (at_limit || (c.token == task.eos_id && in_beam)) {
+    const bool ends = task.is_end(c.token);
+    if (at_limit || (ends && in_beam)) {
       add_finished(
           sentence,
           hypothesis_of(sentence.beams[static_cast<size_t>(c.beam)], c, length, task, options),
           options);
-    } else if (c.token != task.eos_id && static_cast<int64_t>(next.size()) < options.num_beams) {
+    } else if (!ends && static_cast<int64_t>(next.size()) < options.num_beams) {
       next.push_back(c);
     }
   }
@@ -78,8 +79,9 @@ void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& 
                  const SearchQueue& queue) {
   options.validate();
   check(!options.do_sample, "beam_search", "expected a search without do_sample.");
-  // Of 2k candidates at most k end in eos, so k remain to continue.
-  run_search(model, task, options, static_cast<size_t>(2 * options.num_beams), queue,
+  // Each of k beams may go on with each of the ends, and k candidates remain to continue.
+  const int64_t count = (2 + std::ssize(task.more_ends)) * options.num_beams;
+  run_search(model, task, options, static_cast<size_t>(count), queue,
              [&](LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
                  int64_t length) { return advance(sentence, rows, length, task, options); });
 }

@@ -21,8 +21,10 @@ void SearchOptions::validate(const OptionReport& report) const {
   };
   if (report.expect(num_beams >= 1 && num_beams <= kMostBeams, "num_beams", "must be in [1, ",
                     kMostBeams, "], got ", num_beams, '.')) {
-    report.expect(n_best >= 1 && n_best <= num_beams, "n_best", "must be in [1, num_beams], got ",
-                  n_best, " and num_beams ", num_beams, '.');
+    report.expect(n_best >= 1 && (do_sample || n_best <= num_beams), "n_best",
+                  "must be in [1, num_beams], got ", n_best, " and num_beams ", num_beams, '.');
+    report.expect(n_best <= kMostBeams, "n_best", "must be in [1, ", kMostBeams, "], got ", n_best,
+                  '.');
     report.expect(!do_sample || num_beams == 1, "num_beams", "must be 1 with do_sample, got ",
                   num_beams, '.');
   }

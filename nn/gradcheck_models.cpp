@@ -110,7 +110,7 @@ GradcheckCase encoder_decoder_case(const Inputs& in, const std::string& name,
 GradcheckCase rnn_attention_case(const Inputs& in, const std::string& name,
                                  const ModelOptions& options) {
   GradcheckCase result = translation_case<RnnAttention>(in, name, options);
-  result.tolerance = 1e-6;  // the model does not use hidden_act, so it has no kink
+  result.tolerance = GradcheckCase().tolerance;  // hidden_act is not used: there is no kink
   return result;
 }
 
@@ -302,6 +302,15 @@ void add_attention_layers(Cases& cases, const Inputs& in) {
   cases.push_back(layer_case<CrossAttention>(
       in, "CrossAttention, narrow values, mask", narrow, {x, memory},
       [=](const CrossAttention& f) { return f(x, memory, {}, memory_seen); }));
+  MultiHeadAttention::Options sized = grouped;
+  sized.own_head_size = 6;
+  sized.rope_positions = 4;
+  cases.push_back(
+      layer_case<SelfAttention>(in, "SelfAttention, heads of their own size, rotary", sized, {x},
+                                [=](const SelfAttention& f) { return f(x, x_lengths, true); }));
+  cases.push_back(layer_case<CrossAttention>(in, "CrossAttention, heads of their own size", sized,
+                                             {x, memory},
+                                             [=](const auto& f) { return f(x, memory, lengths); }));
 }
 
 void add_blocks(Cases& cases, const Inputs& in) {
@@ -330,6 +339,10 @@ void add_models(Cases& cases, const Inputs& in) {
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, post-norm, tied", small_options()));
   cases.push_back(encoder_decoder_case(
       in, "EncoderDecoder, pre-norm, RMS, grouped, learned, untied", pre_norm_options()));
+  ModelOptions sized = small_options();
+  sized.head_size = 3;
+  sized.value_head_size = 5;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, heads of their own size", sized));
   ModelOptions recomputed = small_options();
   recomputed.recompute = true;
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, recomputed", recomputed));
@@ -375,6 +388,10 @@ void add_models(Cases& cases, const Inputs& in) {
   bert.embedding_norm = true;
   bert.type_vocab_size = 2;
   cases.push_back(language_model_case(in, "LanguageModel, BERT", bert, false));
+  ModelOptions plain = bert;
+  plain.transformed_head = false;
+  plain.output_bias = true;
+  cases.push_back(language_model_case(in, "LanguageModel, masked, linear head", plain, false));
   cases.push_back(classifier_case(in, "SequenceClassifier", bert));
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places does not see what they share: the last norm's bias
@@ -411,6 +428,9 @@ void add_recurrence(Cases& cases, const Inputs& in) {
   ModelOptions untied = pre_norm_options();
   untied.output_bias = true;
   cases.push_back(rnn_attention_case(in, "RnnAttention, untied, output bias", untied));
+  ModelOptions fixed = small_options();
+  fixed.attends = false;
+  cases.push_back(rnn_attention_case(in, "RnnAttention, one fixed vector", fixed));
 }
 
 }  // namespace

@@ -44,9 +44,9 @@ MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& s
 
 namespace {
 
-// A masked model's classifier takes the bias of its head.
+// A masked model's classifier takes the bias of its head, if it has one.
 ModelOptions classifier_options(ModelOptions options, bool causal) {
-  options.output_bias = options.output_bias && causal;
+  options.output_bias = options.output_bias && (causal || !options.transformed_head);
   return options;
 }
 
@@ -59,7 +59,8 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
       table(word_table(options, vocabulary.size, scope / "embedding")),
       output(classifier(classifier_options(options, causal), vocabulary.size, table, scope)),
       trunk(options, table, causal, scope) {
-  if (causal) return;
+  masked = !causal;
+  if (causal || !options.transformed_head) return;
   head.emplace(options, vocabulary.size, scope / "head");
   output.bias = head->bias;
 }
@@ -73,12 +74,12 @@ Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
   loss_options.ignore_index = vocabulary.no_target;
   Var x = trunk(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
-  if (!head) return output.loss(x, batch.targets, loss_options);
+  if (!masked) return output.loss(x, batch.targets, loss_options);
   // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
   const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
   x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
   x = reshape(x, {places.targets.numel(), options.hidden_size});
-  return output.loss((*head)(x), places.targets, loss_options);
+  return output.loss(head ? (*head)(x) : x, places.targets, loss_options);
 }
 
 void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix,

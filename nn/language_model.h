@@ -68,7 +68,8 @@ struct LanguageModel {
   WeightMatrix table;
   Linear output;  ///< a masked model's has the head's bias
   Trunk trunk;
-  std::optional<MaskedHead> head;
+  std::optional<MaskedHead> head;  ///< of a masked model with ModelOptions::transformed_head
+  bool masked = false;             ///< not causal
 };
 
 /// Feeds a causal model for a search (nn/decoding.h). When a sequence outgrows learned positions,

@@ -46,7 +46,9 @@ Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
 Var Norm::operator()(const Var& x) const {
   if (options.kind != NormKind::kBatch) return norm(x, weight, bias, options);
   return batch_norm(x, weight, bias, running_mean, running_var,
-                    {.eps = options.eps, .biased = options.biased_running_variance});
+                    {.eps = options.eps,
+                     .momentum = options.running_momentum,
+                     .biased = options.biased_running_variance});
 }
 
 Var Norm::operator()(const Var& x, const Var& residual) const {

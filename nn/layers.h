@@ -59,6 +59,7 @@ struct Norm {
   struct Options : NormOptions {
     bool bias = true;                      ///< layer and batch norms have a beta
     bool biased_running_variance = false;  ///< of batch norms (BatchNormOptions::biased)
+    double running_momentum = 0.1;         ///< likewise (BatchNormOptions::momentum)
   };
 
   Norm(int64_t size, const Options& options, const ParamScope& scope);

@@ -84,6 +84,7 @@ void apply_bans(std::span<double> z, const Context& context, const SearchTask& t
   }
   if (static_cast<int64_t>(context.generated.size()) < options.min_new_tokens) {
     forbid(z, task.eos_id);
+    for (const int32_t end : task.more_ends) forbid(z, end);
   }
 }
 

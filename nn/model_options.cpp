@@ -40,6 +40,8 @@ void ModelOptions::validate(const OptionReport& report) const {
                   "num_key_value_heads",
                   "must be 0 with kv_latent_size, whose latents all heads share, got ",
                   num_key_value_heads, '.');
+    report.expect(head_size == 0, "head_size", "must be 0 with kv_latent_size, got ", head_size,
+                  '.');
     report.expect(rope_head_size == 0 || position_embedding == PositionEmbedding::kRope,
                   "rope_head_size", "needs position_embedding rope, got ", rope_head_size, '.');
     LatentAttention::validate(latent_attention_options(*this, /*branches=*/1), report);
@@ -58,6 +60,7 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
   return {.hidden_size = o.hidden_size,
           .heads = o.num_attention_heads,
           .kv_heads = o.num_key_value_heads,
+          .own_head_size = o.head_size,
           .value_head_size = o.value_head_size,
           .window = o.attention_window,
           .dropout = o.attention_dropout,
@@ -113,7 +116,8 @@ FeedForward::Options feed_forward_options(const ModelOptions& o, int64_t branche
 Norm::Options norm_options(const ModelOptions& o) {
   return {{.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout},
           o.bias,
-          o.norm_running_variance == RunningVariance::kBiased};
+          o.norm_running_variance == RunningVariance::kBiased,
+          o.norm_momentum};
 }
 
 Residual::Options residual_options(const ModelOptions& o) {

@@ -19,7 +19,8 @@ struct ModelOptions {
   int64_t intermediate_size = 1024;  ///< F
   int64_t num_attention_heads = 4;   ///< H
   int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
-  int64_t value_head_size = 0;       ///< Kv, of a head's values; 0: hidden_size / heads
+  int64_t head_size = 0;             ///< K, of a head's queries and keys; 0: hidden_size / heads
+  int64_t value_head_size = 0;       ///< Kv, of a head's values; 0: K
   int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
   /// Latent self-attention (nn/latent_attention.h) instead: C; 0: no.
   int64_t kv_latent_size = 0;
@@ -34,7 +35,8 @@ struct ModelOptions {
   std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
   double norm_eps = 1e-5;
   RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
-  bool bias = true;  ///< linear layers and layer norms of the trunk have one
+  double norm_momentum = 0.1;  ///< the batch's share of their running statistics
+  bool bias = true;            ///< linear layers and layer norms of the trunk have one
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
   /// Positions of the training, special tokens included. Learned ones end here; others go on.
   int64_t max_position_embeddings = 1024;
@@ -45,12 +47,16 @@ struct ModelOptions {
   bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
   bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
-  bool scale_embeddings = true;     ///< by sqrt(D)
+  bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
+  bool scale_embeddings = true;  ///< by sqrt(D)
   /// Of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
   std::optional<Initializer> initializer = {};
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
   /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
   double initializer_range = 0;
+  /// Of a recurrent encoder-decoder: each step of the decoder attends to the source; else it gets
+  /// one fixed vector of it (Cho et al. 2014).
+  bool attends = true;
   int64_t patch_size = 16;  ///< of a Vision Transformer: its patches are so many pixels square
   bool pooled_head = true;  ///< its head has a hidden layer: an MLP, else linear
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
@@ -73,6 +79,10 @@ struct ModelOptions {
   }
 
   Initializer chosen_initializer() const;
+  /// K; of a model with attention.
+  int64_t chosen_head_size() const {
+    return head_size > 0 ? head_size : hidden_size / num_attention_heads;
+  }
   bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
 
   /// Sizes that do not fit each other, of a model with attention.

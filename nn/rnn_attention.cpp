@@ -80,12 +80,21 @@ AttentiveGru::AttentiveGru(const Options& o, const ParamScope& scope)
                .out = 3 * o.hidden_size,
                .bias = false,
                .init = gate_init(o.memory_size, o.hidden_size)},
-              scope / "context"),
-      query({.in = o.hidden_size, .out = o.hidden_size, .bias = false},
-            scope / "attention" / "query"),
-      key({.in = o.memory_size, .out = o.hidden_size}, scope / "attention" / "key"),
-      score((scope / "attention" / "score")
-                .create("weight", {o.hidden_size}, Init::xavier(1, o.hidden_size))) {}
+              scope / "context") {
+  if (!o.attends) return;
+  query.emplace(Linear::Options{.in = o.hidden_size, .out = o.hidden_size, .bias = false},
+                scope / "attention" / "query");
+  key.emplace(Linear::Options{.in = o.memory_size, .out = o.hidden_size},
+              scope / "attention" / "key");
+  score = (scope / "attention" / "score")
+              .create("weight", {o.hidden_size}, Init::xavier(1, o.hidden_size));
+}
+
+Var AttentiveGru::only_value(const Memory& memory, const Tensor& rows) {
+  const Shape& shape = memory.values.shape();
+  const Var values = reshape(memory.values, {shape[0], shape[2]});
+  return rows.defined() ? Var(gather_rows(values.value(), rows)) : values;
+}
 
 namespace {
 
@@ -106,8 +115,9 @@ RnnAttention::RnnAttention(const ModelOptions& o, const Vocabulary& v, const Par
       words(o, v, scope),
       initial({.in = o.hidden_size, .out = o.decoder_layers * o.hidden_size},
               scope / "decoder" / "initial"),
-      first_layer({.hidden_size = o.hidden_size, .memory_size = 2 * o.hidden_size},
-                  scope / "decoder" / "layers" / 0),
+      first_layer(
+          {.hidden_size = o.hidden_size, .memory_size = 2 * o.hidden_size, .attends = o.attends},
+          scope / "decoder" / "layers" / 0),
       readout({.in = 4 * o.hidden_size, .out = o.hidden_size}, scope / "decoder" / "readout") {
   const int64_t size = o.hidden_size;
   for (int64_t i = 0; i < o.encoder_layers; ++i) {
@@ -134,6 +144,17 @@ Var RnnAttention::initial_states(const Var& memory) const {
   return tanh(initial(reshape(first, {memory.shape()[0], size})));
 }
 
+// A direction keeps its state behind a row's length, so the forward one ends in the last place.
+AttentiveGru::Memory RnnAttention::remember(const Var& states, const Tensor& lengths) const {
+  if (options.attends) return first_layer.remember(states, lengths);
+  const int64_t batch = states.shape()[0], last = states.shape()[1], size = options.hidden_size;
+  const Var forward = slice(slice(states, 1, last - 1, last), 2, 0, size);
+  const Var backward = slice(slice(states, 1, 0, 1), 2, size, 2 * size);
+  const Tensor ones = Tensor::from(std::vector<int32_t>(static_cast<size_t>(batch), 1), {batch},
+                                   states.value().device());
+  return first_layer.remember(concat({forward, backward}, 2), ones);
+}
+
 Var RnnAttention::hidden(const Var& state, const Var& context, const Var& word) const {
   return dropout(tanh(readout(concat({state, context, word}, -1))), options.dropout);
 }
@@ -153,9 +174,9 @@ Var RnnAttention::decode(const Tensor& target_in, const Var& memory,
   const int64_t steps = target_in.shape()[1], size = options.hidden_size;
   const Var fed = swap_axes(embed(target_in, words.target));
   const Var word_gates = first_layer.word(fed), starts = initial_states(memory);
-  const AttentiveGru::Memory remembered = first_layer.remember(memory, source_lengths);
+  const AttentiveGru::Memory remembered = remember(memory, source_lengths);
   std::vector<Var> states, contexts, weights;
-  const bool recorded = AttentionRecorder::listens();
+  const bool recorded = options.attends && AttentionRecorder::listens();
   Var h = slice(starts, 1, 0, size);
   for (int64_t t = 0; t < steps; ++t) {
     const AttentionWeights drawn = first_layer.attend(h, remembered);
@@ -222,7 +243,7 @@ void forget_unread(AttentiveGru::Memory& memory, std::vector<int32_t>& memories)
 void RnnAttention::add(const Tensor& source, const Tensor& source_lengths, State& state) const {
   const Var values = encode(source, source_lengths), starts = initial_states(values);
   const int64_t size = options.hidden_size;
-  AttentiveGru::Memory fresh = first_layer.remember(values, source_lengths);
+  AttentiveGru::Memory fresh = remember(values, source_lengths);
   const bool joins = !state.memories.empty();
   int32_t before = 0;
   if (joins) {
@@ -259,7 +280,7 @@ Var RnnAttention::advance(const Tensor& tokens, State& state) const {
     x = upper_layers[i].step(upper_layers[i].input(x), state.layers[i + 1]);
     state.layers[i + 1] = x.value();
   }
-  state.weights = weights.value();
+  if (options.attends) state.weights = weights.value();
   return hidden(x, context, word);
 }
 

@@ -3,6 +3,7 @@
 // EncoderDecoder (nn/transformer.h).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "nn/transformer.h"
@@ -40,6 +41,7 @@ struct AttentiveGru {
   struct Options {
     int64_t hidden_size = 0;  ///< D; of words, states and the scores' hidden layer
     int64_t memory_size = 0;  ///< E
+    bool attends = true;      ///< else the memory is one value, which is the context
   };
   /// The values to attend to, with their keys: computed once for all steps.
   struct Memory {
@@ -50,12 +52,13 @@ struct AttentiveGru {
 
   AttentiveGru(const Options& options, const ParamScope& scope);
   Memory remember(const Var& values, const Tensor& lengths) const {
-    return {values, key(values), lengths};
+    return {values, key ? (*key)(values) : values, lengths};
   }
   /// Attends with the states h (R, D), row r to batch element rows[r] of the memory, or to its own
-  /// if `rows` is undefined -> context (R, E), weights (R, S).
+  /// if `rows` is undefined -> context (R, E), weights (R, S), or none where it does not attend.
   AttentionWeights attend(const Var& h, const Memory& memory, const Tensor& rows = {}) const {
-    return additive_attention(query(h), memory.keys, memory.values, score, memory.lengths, rows);
+    if (!key) return {only_value(memory, rows), Var()};
+    return additive_attention((*query)(h), memory.keys, memory.values, score, memory.lengths, rows);
   }
   /// word_gates (R, 3D) = word(x) -> the next states (R, D).
   Var step(const Var& word_gates, const Var& context_drawn, const Var& h) const {
@@ -65,11 +68,14 @@ struct AttentiveGru {
 
   GruLayer recurrence;  ///< its input is the word
   Linear context;       ///< (3D, E): the context's part of the gates
-  Linear query, key;
+  std::optional<Linear> query, key;
   Var score;  ///< (D)
+
+ private:
+  static Var only_value(const Memory& memory, const Tensor& rows);
 };
 
-/// These options apply: hidden_size, encoder_layers, decoder_layers, tie_word_embeddings,
+/// These options apply: attends, hidden_size, encoder_layers, decoder_layers, tie_word_embeddings,
 /// output_bias, scale_embeddings, initializer and initializer_range (of embeddings and classifier)
 /// and dropout: of the embeddings, between layers and before the classifier.
 struct RnnAttention {
@@ -94,7 +100,7 @@ struct RnnAttention {
     std::vector<Tensor> layers;  ///< (R, D) each
     AttentiveGru::Memory memory;
     std::vector<int32_t> memories;  ///< (R): the batch element of the memory that each reads
-    Tensor weights;                 ///< (R, S): attention weights of the last step
+    Tensor weights;                 ///< (R, S): attention weights of the last step, if it attends
 
     /// New sequence i is old sequence sequences[i].
     void select(std::span<const int32_t> sequences);
@@ -119,6 +125,8 @@ struct RnnAttention {
 
  private:
   Var embed(const Tensor& ids, const WeightMatrix& table) const;
+  /// What the decoder remembers of the states (B, S, E): all, or the last ones of both directions.
+  AttentiveGru::Memory remember(const Var& states, const Tensor& lengths) const;
   /// (B, L*D) for the L layers of the decoder, from a memory.
   Var initial_states(const Var& memory) const;
   /// All (..., D), only the context (..., E).

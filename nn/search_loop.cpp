@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -11,12 +12,14 @@
 namespace tapestry {
 namespace {
 
-// All sentences of a task, in their order.
+int64_t answers_of(const SearchTask& task) { return task.sentences * task.draws; }
+
+// All answers of a task, in their order.
 SearchQueue queue_of_all(const SearchTask& task, std::atomic<int64_t>& first) {
   const auto next = [&](int64_t most) {
     std::vector<int64_t> indices;
     const int64_t begin = first.fetch_add(most);
-    for (int64_t i = begin; i < std::min(begin + most, task.sentences); ++i) indices.push_back(i);
+    for (int64_t i = begin; i < std::min(begin + most, answers_of(task)); ++i) indices.push_back(i);
     return indices;
   };
   return {.next = next, .done = {}};
@@ -34,7 +37,7 @@ class Loop {
         advance_(advance),
         prompts_(task),
         most_(task.sentences_at_once > 0 ? task.sentences_at_once
-                                         : std::max<int64_t>(1, task.sentences)) {}
+                                         : std::max<int64_t>(1, answers_of(task))) {}
 
   void run() {
     for (join(); !live_.empty(); join()) {
@@ -61,9 +64,9 @@ class Loop {
     std::vector<NewSentence> fresh;
     for (const int64_t i : indices) {
       const std::span<const int32_t> prompt = prompts_[i];
-      fresh.push_back({i, prompt});
+      fresh.push_back({i / task_.draws, prompt});
       tokens_.push_back(prompt.back());
-      live_.push_back({i, task_.max_lengths[static_cast<size_t>(i)], {{{}, 0}}});
+      live_.push_back({i, prompts_.max_length(i), {{{}, 0}}});
     }
     model_.add(fresh);
   }
@@ -134,6 +137,34 @@ class Loop {
   std::vector<std::vector<Candidate>> candidates_;
 };
 
+// The draws of each sentence, until it has all.
+class Drawn {
+ public:
+  explicit Drawn(const SearchTask& task)
+      : draws_(task.draws), all_(task.draws > 1 ? static_cast<size_t>(task.sentences) : 0) {}
+
+  // Takes an answer. Once its sentence has all of them, true, and `hypotheses` are these, best
+  // first: their order says nothing about who was done first.
+  bool add(int64_t answer, std::vector<Hypothesis>& hypotheses) {
+    Sentence& sentence = all_[static_cast<size_t>(answer / draws_)];
+    sentence.hypotheses.resize(static_cast<size_t>(draws_));
+    sentence.hypotheses[static_cast<size_t>(answer % draws_)] = std::move(hypotheses.at(0));
+    if (++sentence.done < draws_) return false;
+    hypotheses = std::move(sentence.hypotheses);
+    std::ranges::stable_sort(hypotheses, std::greater(), &Hypothesis::score);
+    return true;
+  }
+
+ private:
+  struct Sentence {
+    std::vector<Hypothesis> hypotheses;
+    int64_t done = 0;
+  };
+
+  const int64_t draws_;
+  std::vector<Sentence> all_;
+};
+
 }  // namespace
 
 void run_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
@@ -143,7 +174,7 @@ void run_search(NextToken& model, const SearchTask& task, const SearchOptions& o
 
 std::vector<std::vector<Hypothesis>> collect(
     const SearchTask& task, const std::function<void(const SearchQueue&)>& search) {
-  std::vector<std::vector<Hypothesis>> results(static_cast<size_t>(task.sentences));
+  std::vector<std::vector<Hypothesis>> results(static_cast<size_t>(answers_of(task)));
   std::atomic<int64_t> first{0};
   SearchQueue queue = queue_of_all(task, first);
   queue.done = [&](int64_t index, std::vector<Hypothesis> hypotheses) {
@@ -163,26 +194,30 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
                      const GenerationHooks& hooks,
                      const std::function<void(int64_t, std::vector<Hypothesis>)>& done,
                      Device device) {
-  const int64_t searches = device.is_cpu() ? std::min<int64_t>(num_threads(), task.sentences) : 1;
+  SearchTask shared = task;
+  const int64_t draws = shared.draws = options.do_sample ? options.n_best : 1;
+  const int64_t answers = answers_of(shared);
+  const int64_t searches = device.is_cpu() ? std::min<int64_t>(num_threads(), answers) : 1;
   if (searches == 0) return;
   // None takes what another one would wait for.
-  SearchTask shared = task;
-  const int64_t share = (task.sentences + searches - 1) / searches;
+  const int64_t share = (answers + searches - 1) / searches;
   if (task.sentences_at_once == 0 || task.sentences_at_once > share) {
     shared.sentences_at_once = share;
   }
   std::mutex mutex;
   std::atomic<int64_t> first{0};
-  SearchQueue queue = queue_of_all(task, first);
-  queue.done = [&](int64_t index, std::vector<Hypothesis> hypotheses) {
+  SearchQueue queue = queue_of_all(shared, first);
+  Drawn drawn(shared);
+  queue.done = [&](int64_t answer, std::vector<Hypothesis> hypotheses) {
     const std::lock_guard lock(mutex);
-    done(index, std::move(hypotheses));
+    if (draws > 1 && !drawn.add(answer, hypotheses)) return;
+    done(answer / draws, std::move(hypotheses));
   };
   GenerationHooks one_at_a_time;
   if (hooks.on_token) {
-    one_at_a_time.on_token = [&](int64_t index, const std::vector<int32_t>& generated) {
+    one_at_a_time.on_token = [&](int64_t answer, const std::vector<int32_t>& generated) {
       const std::lock_guard lock(mutex);
-      return hooks.on_token(index, generated);
+      return hooks.on_token(answer / draws, generated);
     };
   }
   const auto one = [&](int64_t) {
@@ -194,7 +229,7 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
         generate(*own, shared, options, one_at_a_time, queue);
       }
     } catch (...) {
-      first = task.sentences;  // nothing is left for the others
+      first = answers;  // nothing is left for the others
       throw;
     }
   };
@@ -214,7 +249,8 @@ Hypothesis hypothesis_of(const Beam& beam, const Candidate& last, int64_t length
   Hypothesis hypothesis{.tokens = beam.generated,
                         .log_probability = last.log_probability,
                         .score = normalized_score(last.log_probability, length, options),
-                        .has_eos = last.token == task.eos_id};
+                        .has_eos = task.is_end(last.token),
+                        .cut = last.forced && task.is_end(last.token)};
   if (!hypothesis.has_eos) hypothesis.tokens.push_back(last.token);
   hypothesis.token_log_probabilities = token_log_probabilities(beam, last, task);
   return hypothesis;

@@ -91,7 +91,8 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
     const int32_t token = row.only < 0 ? task.eos_id : row.only;
     const int64_t at = r * vocab + token;
     const Tensor logit = logits.reshape({logits.numel()}).slice(at, at + 1);
-    found.push_back({shift + logit.item(), row.beam, token});
+    const auto best = static_cast<int32_t>(host.data<double>()[r * (1 + 2 * pairs) + 1]);
+    found.push_back({shift + logit.item(), row.beam, token, row.only >= 0 && best != token});
   }
 }
 
@@ -107,18 +108,27 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   find(1);
   const double shift = row.log_probability - checked(top[0], row);
   const int32_t last = row.only < 0 ? task.eos_id : row.only;
-  const Candidate last_resort{shift + z[last], row.beam, last};
+  Candidate last_resort{shift + z[last], row.beam, last};
   apply_bans(z, row.context, task, options);
   const bool none_left =
       std::all_of(z.begin(), z.end(), [](double value) { return value == kImpossible; });
-  if (row.only >= 0 || none_left) {
-    found.push_back(last_resort);
-  } else if (options.do_sample) {
+  const auto draw = [&] {
     Scratch<double> cut(vocab);  // z still holds the log-probabilities
     std::copy(z.begin(), z.end(), cut.data());
     const double u = sampling_uniform(options.seed, row.sequence_id,
                                       static_cast<int64_t>(row.context.generated.size()));
-    const int32_t token = sample_token({cut.data(), z.size()}, options, u);
+    return sample_token({cut.data(), z.size()}, options, u);
+  };
+  if (none_left) {
+    found.push_back(last_resort);
+  } else if (row.only >= 0) {
+    const auto free = options.do_sample
+                          ? draw()
+                          : static_cast<int32_t>(std::max_element(z.begin(), z.end()) - z.begin());
+    last_resort.forced = free != last;
+    found.push_back(last_resort);
+  } else if (options.do_sample) {
+    const int32_t token = draw();
     found.push_back({shift + z[token], row.beam, token});
   } else {
     find(pairs);
@@ -187,6 +197,7 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
     check(size == sentences, "search", "expected one ", what, " for each of ", sentences,
           " sentences, got ", size, '.');
   };
+  check(task.draws >= 1, "search", "expected a draw of each sentence, got ", task.draws, '.');
   one_each(task.max_lengths.size(), "length limit");
   if (!task.prompts.empty()) one_each(task.prompts.size(), "prompt");
   if (!task.prefixes.empty()) one_each(task.prefixes.size(), "prefix");
@@ -202,24 +213,31 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
   }
 }
 
-std::span<const int32_t> Prompts::operator[](int64_t sentence) const {
-  return task_.prompts.empty() ? bos_ : task_.prompts[sentence];
+std::span<const int32_t> Prompts::operator[](int64_t answer) const {
+  return task_.prompts.empty() ? bos_ : task_.prompts[sentence_of(answer)];
 }
 
-std::span<const int32_t> Prompts::source(int64_t sentence) const {
+std::span<const int32_t> Prompts::source(int64_t answer) const {
   if (task_.sources.empty()) return {};
-  return task_.sources[sentence];
+  return task_.sources[sentence_of(answer)];
 }
 
-int32_t Prompts::only(int64_t sentence, int64_t length) const {
-  if (!task_.prefixes.empty() && length <= std::ssize(task_.prefixes[sentence])) {
-    return task_.prefixes[sentence][length - 1];
+int64_t Prompts::max_length(int64_t answer) const { return task_.max_lengths[sentence_of(answer)]; }
+
+int32_t Prompts::only(int64_t answer, int64_t length) const {
+  if (!task_.prefixes.empty()) {
+    const std::vector<int32_t>& prefix = task_.prefixes[sentence_of(answer)];
+    if (length <= std::ssize(prefix)) return prefix[static_cast<size_t>(length - 1)];
   }
-  return task_.force_eos && length >= task_.max_lengths[sentence] ? task_.eos_id : -1;
+  return task_.force_eos && length >= max_length(answer) ? task_.eos_id : -1;
 }
 
-int64_t Prompts::sequence_id(int64_t sentence) const {
-  return task_.sequence_ids.empty() ? sentence : task_.sequence_ids[sentence];
+int64_t Prompts::sequence_id(int64_t answer) const {
+  constexpr int kSentenceBits = 40;  // more sentences than that are never numbered
+  const size_t sentence = sentence_of(answer);
+  const int64_t id =
+      task_.sequence_ids.empty() ? static_cast<int64_t>(sentence) : task_.sequence_ids[sentence];
+  return id + ((answer % task_.draws) << kSentenceBits);
 }
 
 }  // namespace tapestry

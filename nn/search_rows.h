@@ -18,6 +18,7 @@ struct Candidate {
   double log_probability;  ///< of all generated tokens
   int32_t beam;
   int32_t token;
+  bool forced = false;  ///< another token would have followed, were it not for the limit
   /// Best first; ties go to the lower beam, then the lower id.
   bool operator<(const Candidate& other) const {
     if (log_probability != other.log_probability) return log_probability > other.log_probability;
@@ -50,22 +51,25 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const SearchOptions& options, size_t count,
                std::vector<std::vector<Candidate>>& candidates);
 
-/// A checked task with its defaults filled in.
+/// A checked task with its defaults filled in. Answers are numbered as in SearchTask::draws.
 class Prompts {
  public:
   /// Throws Error(kRuntime) unless the task has one limit >= 1 per sentence and, if it has any, one
   /// non-empty prompt, one prefix below the limit, one source and one sequence id per sentence. The
   /// task must outlive this.
   explicit Prompts(const SearchTask& task);
-  std::span<const int32_t> operator[](int64_t sentence) const;
+  std::span<const int32_t> operator[](int64_t answer) const;
   /// Empty where the task has no sources.
-  std::span<const int32_t> source(int64_t sentence) const;
-  int64_t sequence_id(int64_t sentence) const;
-  /// The one token that may be number `length`, from 1, of a sentence's output: the prefix's, or
-  /// eos where the limit forces it. -1: any may.
-  int32_t only(int64_t sentence, int64_t length) const;
+  std::span<const int32_t> source(int64_t answer) const;
+  int64_t sequence_id(int64_t answer) const;
+  int64_t max_length(int64_t answer) const;
+  /// The one token that may be number `length`, from 1, of an output: the prefix's, or eos where
+  /// the limit forces it. -1: any may.
+  int32_t only(int64_t answer, int64_t length) const;
 
  private:
+  size_t sentence_of(int64_t answer) const { return static_cast<size_t>(answer / task_.draws); }
+
   const SearchTask& task_;
   std::vector<int32_t> bos_;
 };

@@ -92,12 +92,7 @@ int64_t length_limit(int64_t length, int64_t prefix, int64_t longest,
     fail(ErrorKind::kData, "[translate] a prefix has ", prefix,
          " tokens, the model writes at most ", longest, " with eos.");
   }
-  // In doubles: a large ratio leaves the limit to the model.
-  const double limit = options.max_new_tokens > 0
-                           ? static_cast<double>(options.max_new_tokens)
-                           : std::ceil(options.max_length_ratio * static_cast<double>(length)) + 10;
-  const auto most = static_cast<double>(longest);
-  return std::max(static_cast<int64_t>(std::min(limit, most)), prefix + 1);
+  return std::max(std::min(translation_limit(length, options), longest), prefix + 1);
 }
 
 // Row b of (B, S) ids up to its length, without eos.
@@ -110,6 +105,13 @@ std::vector<int32_t> words_of(const std::vector<int32_t>& ids, int64_t row, int6
 }
 
 }  // namespace
+
+int64_t translation_limit(int64_t source_tokens, const SearchOptions& options) {
+  if (options.max_new_tokens > 0) return options.max_new_tokens;
+  constexpr int64_t kMore = 10;  // of short texts the ratio says little
+  const double most = std::ceil(options.max_length_ratio * static_cast<double>(source_tokens));
+  return static_cast<int64_t>(most) + kMore;
+}
 
 Device device_of(const PairModels& models) {
   return std::visit([](const auto* m) { return m->words.target.device(); }, models.models.at(0));
@@ -134,6 +136,7 @@ void translate(const PairModels& models, const TranslationInput& input,
   task.sentences_at_once = input.sentences_at_once;
   task.bos_id = input.ids.start;
   task.eos_id = input.ids.eos;
+  task.more_ends = input.ids.more_ends;
   task.banned = input.ids.banned;
   task.sequence_ids = input.sequence_ids;
   task.prefixes = input.prefixes;
@@ -186,6 +189,12 @@ Tensor source_attention(const PairModel& model, const PairInput& input, int64_t 
   if (layer < 0 || layer > layers) {
     fail(ErrorKind::kConfig, "[attention] expected a layer of the decoder in [1, ", layers,
          "], got ", layer, '.');
+  }
+  const auto* recurrent = std::get_if<const RnnAttention*>(&model);
+  if (recurrent != nullptr && !(*recurrent)->options.attends) {
+    fail(ErrorKind::kConfig,
+         "[attention] expected a model that attends to the source, got one with model.attention: "
+         "none.");
   }
   if (layer == 0) layer = std::max<int64_t>(1, layers - 1);
   return std::visit(

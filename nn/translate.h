@@ -18,6 +18,7 @@ struct SearchIds {
   int32_t start = 2;  ///< what the decoder reads first
   int32_t eos = 3;
   std::vector<int32_t> banned = {0, 1, 2};  ///< as in SearchTask
+  std::vector<int32_t> more_ends = {};      ///< as in SearchTask
 };
 
 /// An encoder-decoder of either kind; it must outlive this.
@@ -32,6 +33,10 @@ struct PairModels {
 Device device_of(const PairModels& models);
 /// Tokens that every one of them can read and write, eos included.
 int64_t longest_sequence(const PairModels& models);
+
+/// The most tokens, with eos, of the translation of a source of so many tokens, eos included:
+/// max_new_tokens if set, else by max_length_ratio.
+int64_t translation_limit(int64_t source_tokens, const SearchOptions& options);
 
 /// A batch to translate.
 struct TranslationInput {

@@ -71,7 +71,7 @@ double after_warmup(const ScheduleOptions& options, double base, int64_t step) {
     case ScheduleType::kPolynomial:
       return low + (base - low) * std::pow(remaining(options, step), options.power);
     case ScheduleType::kStep: {
-      const int64_t level = (step - 1 - options.warmup()) / options.step_size;
+      const int64_t level = (step - options.warmup()) / options.step_size;
       return std::max(low, base * std::pow(options.gamma, static_cast<double>(level)));
     }
     case ScheduleType::kExponential:

@@ -1,5 +1,6 @@
 #include "apps/checkpoint/parameters.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
@@ -87,13 +88,26 @@ void load_parameters(ParamStore& store, const TensorReader& source,
       format);
 }
 
+namespace {
+
+// Adapters have hundreds of names.
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += ' ' + names[i];
+  if (names.size() > kShown) text += concat(" and ", names.size() - kShown, " more");
+  return text;
+}
+
+}  // namespace
+
 std::string take_over_parameters(const ParamStore& store, const TensorReader& source) {
   int64_t taken = 0;
-  std::string left, fresh;
+  std::vector<std::string> left, fresh;
   for (const Parameter& parameter : store.parameters()) {
     const StoredTensor* const stored = source.find(parameter.name);
     if (stored == nullptr) {
-      fresh += ' ' + parameter.name;
+      fresh.push_back(parameter.name);
       continue;
     }
     const Tensor& target = parameter.var.value();
@@ -105,14 +119,15 @@ std::string take_over_parameters(const ParamStore& store, const TensorReader& so
     ++taken;
   }
   for (const StoredTensor& stored : source.tensors()) {
-    if (!store.contains(stored.name)) left += ' ' + stored.name;
+    if (!store.contains(stored.name)) left.push_back(stored.name);
   }
   if (taken == 0) {
     fail(ErrorKind::kData, "[init_from] no parameter of ", source.name(),
          " has a name of this model's.");
   }
-  return concat(taken, " parameters from ", source.name(), fresh.empty() ? "" : "; fresh:", fresh,
-                left.empty() ? "" : "; not used:", left);
+  return concat(taken, " parameters from ", source.name(),
+                fresh.empty() ? "" : "; fresh:", some_of(fresh),
+                left.empty() ? "" : "; not used:", some_of(left));
 }
 
 std::map<std::string, std::string> tokenizer_files(Checkpoint& checkpoint) {

@@ -105,7 +105,7 @@ std::vector<StoredTensor> parse_header(const ByteSource& file) {
   for (const auto& [key, value] : header.items()) {
     if (key != "__metadata__") {
       tensors.push_back(parse_entry(key, value, name));
-    } else if (!is_text_map(value)) {
+    } else if (!value.is_null() && !is_text_map(value)) {
       broken(name, "__metadata__ must be an object of strings.");
     }
   }
@@ -315,6 +315,30 @@ void TensorReader::read(const std::string& name, const Tensor& target) const {
     }
     if (!part.device().is_cpu()) part.copy_from(host);
   });
+}
+
+bool TensorReader::equal(const std::string& a, const std::string& b) const {
+  const StoredTensor *const x = find(a), *const y = find(b);
+  if (x == nullptr) broken(name_, "there is no '", a, "'.");
+  if (y == nullptr) broken(name_, "there is no '", b, "'.");
+  if (x->shape != y->shape) return false;
+  if (x->type != y->type) {
+    const Tensor of_a = Tensor::empty(x->shape, DType::kFloat64), of_b = Tensor::empty_like(of_a);
+    read(a, of_a);
+    read(b, of_b);
+    return std::memcmp(of_a.raw(), of_b.raw(), static_cast<size_t>(of_a.bytes())) == 0;
+  }
+  std::string part_of_a, part_of_b;
+  for (uint64_t at = 0, size = x->end - x->begin; at < size;) {
+    const uint64_t count = std::min<uint64_t>(kPartBytes, size - at);
+    part_of_a.resize(count);
+    part_of_b.resize(count);
+    files_[x->file].read(x->begin + at, part_of_a.data(), count);
+    files_[y->file].read(y->begin + at, part_of_b.data(), count);
+    if (part_of_a != part_of_b) return false;
+    at += count;
+  }
+  return true;
 }
 
 TensorReader TensorReader::only(const std::function<bool(const std::string& name)>& keep) const {

@@ -71,6 +71,9 @@ class TensorReader {
   /// shape, does not fit the type, or holds a number that int32 cannot.
   void read(const std::string& name, const Tensor& target) const;
 
+  /// Whether two tensors hold the same numbers in the same shape.
+  bool equal(const std::string& a, const std::string& b) const;
+
   /// Those whose name `keep` wants.
   TensorReader only(const std::function<bool(const std::string& name)>& keep) const;
   /// Those whose name begins with `prefix`, under the name behind it.

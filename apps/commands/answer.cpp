@@ -51,8 +51,8 @@ void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& argum
 class Answerer {
  public:
   Answerer(const SpanModel& model, const AnswerArguments& arguments, AttentionBook& book,
-           std::ostream& out)
-      : model_(model), arguments_(arguments), book_(book), out_(out) {}
+           LineFilter& filter)
+      : model_(model), arguments_(arguments), book_(book), filter_(filter), out_(filter.out()) {}
 
   void answer(const std::vector<std::string>& lines, int64_t first) const {
     std::vector<Question> questions;
@@ -65,6 +65,7 @@ class Answerer {
         encode_questions(std::move(questions), *model_.tokenizers.source,
                          question_options(model_.config), /*labelled=*/false);
     warn(corpus.counts);
+    filter_.read(corpus.counts.unknown[0]);
     const auto found = find_answers(model_, corpus, arguments_.n_best);
     // Of each question the first window: most have no other.
     for (size_t w = 0; w < corpus.windows.size() && book_.wants(); ++w) {
@@ -73,10 +74,6 @@ class Answerer {
     }
     size_t next = 0;
     for (size_t i = 0; i < lines.size(); ++i) {
-      if (is_blank(lines[i])) {  // a filter answers an empty line with one
-        out_ << '\n';
-        continue;
-      }
       const std::string place = concat("line ", first + static_cast<int64_t>(i) + 1);
       const bool answered = next < found.size() && corpus.questions[next].place == place;
       print(answered ? found[next++] : std::vector<FoundAnswer>(), arguments_, out_);
@@ -89,13 +86,15 @@ class Answerer {
       std::cerr << "warning: " << counts.truncated << " questions are cut to half of max_length\n";
     }
     if (counts.total_dropped() > 0) {
-      std::cerr << "warning: " << counts.total_dropped() << " contexts have no token\n";
+      std::cerr << "warning: " << counts.total_dropped()
+                << " contexts or questions have no token\n";
     }
   }
 
   const SpanModel& model_;
   const AnswerArguments& arguments_;
   AttentionBook& book_;
+  LineFilter& filter_;
   std::ostream& out_;
 };
 
@@ -107,7 +106,7 @@ int run_answer(const AnswerArguments& arguments) {
   const auto model = SpanModel::load(arguments.model, arguments.compute.device, "answer",
                                      kFindsAnswers, arguments.weights);
   AttentionBook book(arguments.attention);
-  const Answerer answerer(*model, arguments, book, filter.out());
+  const Answerer answerer(*model, arguments, book, filter);
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     answerer.answer(lines, first);
   });

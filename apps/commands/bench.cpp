@@ -11,6 +11,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/bench_ranks.h"
 #include "apps/commands/commands.h"
+#include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
@@ -77,17 +78,21 @@ double step_flops(const Config& config, const BatchShape& s) {
   const ModelOptions& m = config.model;
   const double d = double(m.hidden_size), f = double(m.intermediate_size);
   const int64_t groups = m.num_key_value_heads == 0 ? m.num_attention_heads : m.num_key_value_heads;
-  const double kv = 2 * d * double(groups) / double(m.num_attention_heads);
+  // Widths of all queries, and of all values; the default's are d.
+  const double q = double(m.num_attention_heads * m.chosen_head_size());
+  const double v = double(m.num_attention_heads) *
+                   double(m.value_head_size > 0 ? m.value_head_size : m.chosen_head_size());
+  const double kv = (q + v) * double(groups) / double(m.num_attention_heads);
   const double b = double(s.rows), source = double(s.source), target = double(s.target);
-  const double self = d * (d + kv) + d * d, ffn = (m.hidden_act.gated ? 3 : 2) * d * f;
+  const double self = d * (q + kv) + v * d, ffn = (m.hidden_act.gated ? 3 : 2) * d * f;
   const auto layer = [&](double length, bool causal) {
-    return length * (self + ffn) + 2 * length * (causal ? (length + 1) / 2 : length) * d;
+    return length * (self + ffn) + length * (causal ? (length + 1) / 2 : length) * (q + v);
   };
   const double classifier = target * d * double(config.tokenizer.vocab_size);
   if (s.source == 0) {
     return 6 * b * (double(m.num_hidden_layers) * layer(target, /*causal=*/true) + classifier);
   }
-  const double cross = 2 * target * d * d + source * d * kv + 2 * target * source * d;
+  const double cross = target * d * (q + v) + source * d * kv + target * source * (q + v);
   return 6 * b *
          (double(m.encoder_layers) * layer(source, /*causal=*/false) +
           double(m.decoder_layers) * (layer(target, /*causal=*/true) + cross) + classifier);
@@ -257,8 +262,8 @@ std::string text_of(const Json& value) {
 }  // namespace
 
 int run_bench(const BenchArguments& arguments, Ranks& ranks) {
-  Config config = load_config(arguments.config, arguments.overrides,
-                              /*check_files=*/arguments.shape.empty());
+  Config config = load_run_config(arguments.config, arguments.overrides,
+                                  /*check_files=*/arguments.shape.empty());
   ranks.join(config.distributed);
   config.device = ranks.device(config.device);
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());

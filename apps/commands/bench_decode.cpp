@@ -12,6 +12,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/commands.h"
+#include "apps/run/pretrained.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/translator.h"
 #include "core/allocator.h"
@@ -242,8 +243,8 @@ int bench_decoding(const BenchArguments& arguments) {
     fail(ErrorKind::kConfig, "[bench] a run has its config: got '", arguments.overrides[0], "'.");
   }
   Config config = trained ? read_model_files(arguments.config).config
-                          : load_config(arguments.config, arguments.overrides,
-                                        /*check_files=*/false);
+                          : load_run_config(arguments.config, arguments.overrides,
+                                            /*check_files=*/false);
   const bool translates = config.model_type == ModelType::kEncoderDecoder ||
                           config.model_type == ModelType::kRnnAttention;
   const bool fits = translates || config.model_type == ModelType::kDecoder;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/commands/attention_page.h"
+#include "apps/commands/filter.h"
 #include "apps/commands/line_filter.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
@@ -29,44 +30,54 @@ std::string classes_text(const std::vector<std::string>& labels,
   order.resize(static_cast<size_t>(count));
   std::string text;
   for (const size_t at : order) {
-    text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", labels[at], probabilities[at]);
+    text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", one_line(labels[at]),
+                        probabilities[at]);
   }
   return text;
 }
 
-// Those of each line that is not blank; none where it cannot be classified.
-using Answers = std::vector<std::optional<ClassProbabilities>>;
+// Those of each line; none of an empty one, and of one that cannot be classified.
+struct Answers {
+  std::vector<std::optional<ClassProbabilities>> of_lines = {};
+  int64_t failures = 0;
+};
 
 // Texts go through the model in batches.
 Answers classify_all(const TextClassifier& model, const std::vector<std::string>& lines,
-                     int64_t number, AttentionBook& book) {
+                     int64_t number, AttentionBook& book, LineFilter& filter) {
   std::vector<std::vector<int32_t>> texts;
-  for (const std::string& line : lines) {
-    ++number;
-    if (is_blank(line)) continue;
-    texts.push_back(classifier_input(model, line, number));
+  std::vector<size_t> places;  // of the texts among the lines
+  for (size_t i = 0; i < lines.size(); ++i, ++number) {
+    std::vector<int32_t> ids = classifier_input(model, lines[i], number + 1);
+    if (ids.empty()) continue;
+    filter.read(ids, *model.tokenizers.source, number);
+    texts.push_back(std::move(ids));
+    places.push_back(i);
     if (book.wants()) {
       book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()));
     }
   }
-  if (texts.empty()) return {};
+  Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(lines.size())};
+  if (texts.empty()) return all;
   auto found = classify(model, texts);
-  return {found.begin(), found.end()};
+  for (size_t i = 0; i < places.size(); ++i) all.of_lines[places[i]] = std::move(found[i]);
+  return all;
 }
 
 // Images are read one after the other. One that cannot be read must not cost those behind it.
 Answers classify_all(const ImageModel& model, const std::vector<std::string>& lines, int64_t number,
-                     AttentionBook& book) {
+                     AttentionBook& book, LineFilter&) {
   Answers all;
   for (const std::string& path : lines) {
     ++number;
+    std::optional<ClassProbabilities>& answer = all.of_lines.emplace_back();
     if (is_blank(path)) continue;
     try {
-      all.push_back(classify(model, path));
+      answer = classify(model, path);
       if (book.wants()) book.add(attention_page(model, path));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kData) throw;
-      all.push_back(std::nullopt);
+      ++all.failures;
       std::cerr << printable(concat("warning: line ", number, ": ", error.what())) + '\n';
     }
   }
@@ -78,20 +89,17 @@ int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& f
   AttentionBook book(arguments.attention);
   const bool images = reads_images(model.config);
   int64_t failures = 0;
-  filter.run(images ? 1 : arguments.files.batch_size, [&](const std::vector<std::string>& lines,
-                                                          int64_t number) {
-    const auto found = classify_all(model, lines, number, book);
-    auto next = found.begin();
-    for (const std::string& line : lines) {
-      if (!is_blank(line)) {
-        const std::optional<ClassProbabilities>& answer = *next++;
-        failures += answer ? 0 : 1;
-        filter.out() << (answer ? classes_text(model.config.data.labels, *answer, arguments.top_k)
-                                : "");
-      }
-      filter.out() << '\n';
-    }
-  });
+  filter.run(images ? 1 : arguments.files.batch_size,
+             [&](const std::vector<std::string>& lines, int64_t number) {
+               const Answers found = classify_all(model, lines, number, book, filter);
+               failures += found.failures;
+               for (const std::optional<ClassProbabilities>& answer : found.of_lines) {
+                 if (answer) {
+                   filter.out() << classes_text(model.config.data.labels, *answer, arguments.top_k);
+                 }
+                 filter.out() << '\n';
+               }
+             });
   book.write();
   filter.finish();
   if (failures > 0) {

@@ -69,6 +69,15 @@ void add_output(CLI::App* command, FilterArguments& files) {
       ->capture_default_str();
 }
 
+void add_ill_formed(CLI::App* command, FilterArguments& files) {
+  command
+      ->add_option("--ill-formed", files.ill_formed,
+                   "what becomes of a line that is not UTF-8: empty (it is answered like an empty "
+                   "line, and counted) | replace (its ill-formed bytes are read as U+FFFD) | error")
+      ->check(CLI::IsMember(names_of(FilterArguments::kIllFormed)))
+      ->capture_default_str();
+}
+
 void add_files(CLI::App* command, FilterArguments& files) {
   command
       ->add_option("--input", files.input,
@@ -76,6 +85,7 @@ void add_files(CLI::App* command, FilterArguments& files) {
                    "shows how far it is")
       ->capture_default_str();
   add_output(command, files);
+  add_ill_formed(command, files);
 }
 
 void add_batch_size(CLI::App* command, FilterArguments& files, const char* meaning) {
@@ -90,6 +100,19 @@ void add_attention(CLI::App* command, std::string& file) {
                       "a table if the name ends in .json");
 }
 
+// CLI11's own says the largest double in its messages, with 309 digits.
+CLI::Validator number(bool may_be_zero) {
+  const std::string expected = may_be_zero ? "a number of at least 0" : "a number above 0";
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
+                          (may_be_zero ? value >= 0 : value > 0);
+        return good ? std::string() : concat("must be ", expected, ", got ", text);
+      },
+      may_be_zero ? "FROM 0" : "ABOVE 0");
+}
+
 // What is not given comes from the model's config.
 void add_search(CLI::App* command, SearchArguments& search) {
   command
@@ -100,7 +123,7 @@ void add_search(CLI::App* command, SearchArguments& search) {
   command
       ->add_option("--length-penalty", search.length_penalty,
                    "exponent of the length normalisation")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number(/*may_be_zero=*/true));
   command
       ->add_option("--length-penalty-type", search.length_penalty_type,
                    join(names_of(kLengthPenalties), " | "))
@@ -109,7 +132,9 @@ void add_search(CLI::App* command, SearchArguments& search) {
       ->add_option("--early-stopping", search.early_stopping,
                    "when a beam search ends: " + join(names_of(kEarlyStoppings), " | "))
       ->check(CLI::IsMember(names_of(kEarlyStoppings)));
-  command->add_option("--n-best", search.n_best, "results of each line, best first")
+  command
+      ->add_option("--n-best", search.n_best,
+                   "results of each line, best first: of beams, or with --do-sample so many draws")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   // CLI11 would count a flag bound to an optional as given even when it is absent.
@@ -118,8 +143,10 @@ void add_search(CLI::App* command, SearchArguments& search) {
       "draw tokens instead of taking the most probable ones");
   command->add_flag_callback(
       "--no-do-sample", [&search] { search.do_sample = false; }, "take the most probable tokens");
-  command->add_option("--temperature", search.temperature, "logits are divided by it")
-      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--temperature", search.temperature,
+                   "logits are divided by it before a draw; 0: as --no-do-sample")
+      ->check(number(/*may_be_zero=*/true));
   command->add_option("--top-k", search.top_k, "draw among so many tokens; 0: among all")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--top-p", search.top_p, "draw from the nucleus of this probability")
@@ -133,7 +160,7 @@ void add_search(CLI::App* command, SearchArguments& search) {
           "--repetition-penalty", search.repetition_penalty,
           "divides (multiplies, if negative) logits of tokens in the prompt and the output, "
           "and in a source of the same vocabulary")
-      ->check(CLI::PositiveNumber);
+      ->check(number(/*may_be_zero=*/false));
   command
       ->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
                    "no n-gram comes twice; 0: off")
@@ -153,7 +180,13 @@ void add_translate(CLI::App& app, Run& run) {
   add_search(command, arguments->search);
   command
       ->add_option("--max-length-ratio", arguments->max_length_ratio,
-                   "longest output in tokens for each source token, plus 10")
+                   "longest output in tokens for each source token, plus 10 (default: the "
+                   "config's); translations that end there are counted")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-source-length", arguments->max_source_length,
+                   "tokens of a source line: a longer one is cut, with a warning (default: 2048, "
+                   "or the model's max_position_embeddings if that is more)")
       ->check(CLI::PositiveNumber);
   add_files(command, arguments->files);
   add_batch_size(
@@ -178,12 +211,21 @@ void add_translate(CLI::App& app, Run& run) {
                    "jsonl: scores, tokens and words, one object a line")
       ->check(CLI::IsMember({"jsonl"}))
       ->excludes(word_scores);
+  command
+      ->add_option("--n-best-format", arguments->n_best_format,
+                   "lines (n for each line, the text alone) | moses (0 ||| text ||| F0= "
+                   "log-probability ||| score, with the number of the line from 0)")
+      ->check(CLI::IsMember({"lines", "moses"}))
+      ->excludes(word_scores)
+      ->excludes(command->get_option("--detail"))
+      ->capture_default_str();
   command->add_option("--alignments", arguments->alignments,
                       "file for the alignment of each translation, from the attention, as in 0-0 "
                       "1-2; -: behind each translation, or in its object");
   command
-      ->add_option("--alignment-units", arguments->alignment_units,
-                   "words (between spaces) | tokens (of the tokenizers)")
+      ->add_option(
+          "--alignment-units", arguments->alignment_units,
+          "words (between spaces and tabs of the line as it is given) | tokens (of the tokenizers)")
       ->check(CLI::IsMember({"words", "tokens"}))
       ->capture_default_str();
   command
@@ -305,6 +347,7 @@ void add_score(CLI::App& app, Run& run) {
   command->add_option("--target,--input", arguments->files.input, "file; -: standard input")
       ->required();
   add_output(command, arguments->files);
+  add_ill_formed(command, arguments->files);
   add_batch_size(command, arguments->files, "pairs scored at a time, with --source");
   add_attention(command, arguments->attention);
   command->callback([&run, arguments] { run = [arguments] { return run_score(*arguments); }; });

@@ -40,9 +40,15 @@ struct ComputeArguments {
 
 /// What a filter reads and writes.
 struct FilterArguments {
+  /// What becomes of a line that is not UTF-8.
+  static constexpr const char* kIllFormed[] = {"empty", "replace", "error"};
+
   std::string input = "-";   ///< file, "-": stdin
   std::string output = "-";  ///< file that is whole or not there, "-": stdout
   int64_t batch_size = 64;   ///< lines computed together
+  /// One of kIllFormed: the line counts as empty, its ill-formed bytes are read as U+FFFD, or the
+  /// command ends.
+  std::string ill_formed = "empty";
 };
 
 /// How to choose tokens. Unset members come from the checkpoint's config.
@@ -73,10 +79,12 @@ struct TranslateArguments {
   bool prefix_column = false;  ///< it is the second column of the input instead
   bool word_scores = false;    ///< behind a tab, the log-probability of each word and of the end
   std::string detail;          ///< "" or "jsonl"
-  std::string alignments;      ///< file to write, "-": behind each translation, or ""
-  std::string alignment_units = "words";  ///< words | tokens
-  int64_t alignment_layer = 0;            ///< of the decoder, from 1; 0: the last but one
-  std::string attention;                  ///< file to write with the first lines' attention, or ""
+  std::string n_best_format = "lines";       ///< lines | moses
+  std::optional<int64_t> max_source_length;  ///< tokens that a source is cut to
+  std::string alignments;                    ///< file to write, "-": behind each translation, or ""
+  std::string alignment_units = "words";     ///< words | tokens
+  int64_t alignment_layer = 0;               ///< of the decoder, from 1; 0: the last but one
+  std::string attention;  ///< file to write with the first lines' attention, or ""
 };
 
 /// Continues one prompt, or each line of the input: one line each, in which line ends are written

@@ -9,8 +9,8 @@
 #include "apps/tasks/long_line.h"
 #include "core/parallel.h"
 #include "data/denoising.h"
+#include "data/empty_text.h"
 #include "data/special_words.h"
-#include "data/utf8.h"
 
 namespace tapestry {
 namespace {
@@ -30,6 +30,11 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {
     const TextFrame frame = tokenizer.special().masked();
     std::vector<int32_t> text = with_masks->encode(lines[0]);
+    if (is_empty_text(lines[0], text)) {  // a filter answers an empty line with one
+      filter.out() << '\n';
+      return;
+    }
+    filter.read(text, tokenizer, number);
     cut_long_line(text, model->config.model.longest_sequence() - frame.size(),
                   place_of_line(number + 1));
     const std::vector<int32_t> ids = in_frame(frame, text);
@@ -43,7 +48,7 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
                               guesses[i].probability);
       }
     }
-    filter.out() << answer << '\n';
+    filter.out() << one_line(answer) << '\n';
     if (book.wants()) book.add(attention_page({&model->model.trunk}, tokenizer, ids));
   });
   book.write();
@@ -80,21 +85,25 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   const SearchOptions options = search_options(models.config().generation, search);
   AttentionBook book(arguments.attention);
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
-    Sentences sentences{.rows = models.rows(), .first_id = first};
-    int64_t number = first;
+    Sentences sentences{.rows = models.rows()};
+    std::vector<bool> empty;
     for (const std::string& line : lines) {
-      ++number;
-      if (is_blank(line)) continue;
-      sentences.sources.push_back(models.encode_source(line, number));
+      const int64_t number = first + std::ssize(empty);
+      std::vector<int32_t> ids = models.encode_source(line, number + 1);
+      empty.push_back(is_empty_text(line, ids));
+      if (empty.back()) continue;
+      filter.read(ids, *models.tokenizers().source, number);
+      sentences.sources.push_back(std::move(ids));
       if (by_spans) number_masks(sentences.sources.back(), vocabulary);
     }
     const auto results = translate(models.models(), sentences, options, arguments.files.batch_size);
     size_t next = 0;
-    for (const std::string& line : lines) {
-      if (!is_blank(line)) {
+    for (const bool blank : empty) {
+      if (!blank) {
         const std::vector<int32_t>& source = sentences.sources[next];
         const std::vector<int32_t>& found = results[next++].at(0).tokens;
-        filter.out() << tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found);
+        filter.out() << one_line(
+            tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found));
         if (book.wants()) book.add(attention_page(models, source, found));
       }
       filter.out() << '\n';

@@ -1,13 +1,28 @@
 #include "apps/commands/filter.h"
 
+#include <string_view>
+#include <utility>
+
 #include "core/error.h"
 #include "data/text.h"
 
 namespace tapestry {
 
 std::string one_line(const std::string& text) {
-  std::string line;
-  for (const char c : text) c == '\n' ? line += "\\n" : line += c;
+  static constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
+      {"\n", "\\n"},
+      {"\r", "\\r"},
+      {"\v", "\\v"},
+      {"\f", "\\f"},
+      {"\xC2\x85", "\\u0085"},
+      {"\xE2\x80\xA8", "\\u2028"},
+      {"\xE2\x80\xA9", "\\u2029"}};
+  std::string line = text;
+  for (const auto& [end, name] : kEnds) {
+    for (size_t at = 0; (at = line.find(end, at)) != std::string::npos; at += name.size()) {
+      line.replace(at, end.size(), name);
+    }
+  }
   return line;
 }
 
@@ -35,7 +50,11 @@ SearchOptions search_options(SearchOptions options, const SearchArguments& argum
   // --do-sample and --beam-size override each other's default from the config.
   if (arguments.do_sample.value_or(false) && !arguments.beam_size) options.num_beams = 1;
   if (arguments.beam_size.value_or(1) > 1 && !arguments.do_sample) options.do_sample = false;
-  options.temperature = arguments.temperature.value_or(options.temperature);
+  if (arguments.temperature == 0.0) {
+    options.do_sample = false;  // the limit of small ones
+  } else {
+    options.temperature = arguments.temperature.value_or(options.temperature);
+  }
   options.top_k = arguments.top_k.value_or(options.top_k);
   options.top_p = arguments.top_p.value_or(options.top_p);
   options.frequency_penalty = arguments.frequency_penalty.value_or(options.frequency_penalty);
@@ -47,9 +66,9 @@ SearchOptions search_options(SearchOptions options, const SearchArguments& argum
   options.max_new_tokens = arguments.max_new_tokens.value_or(options.max_new_tokens);
   options.seed = arguments.seed.value_or(options.seed);
   options.n_best = arguments.n_best;
-  if (options.n_best > options.num_beams) {
+  if (options.n_best > options.num_beams && !options.do_sample) {
     fail(ErrorKind::kConfig, "[search] expected 1 <= --n-best <= --beam-size, got ", options.n_best,
-         " and ", options.num_beams, '.');
+         " and ", options.num_beams, "; --do-sample draws so many.");
   }
   options.validate();
   return options;

@@ -9,7 +9,8 @@
 
 namespace tapestry {
 
-/// A text as one line of a filter's output: its line ends are written \\n.
+/// A text as one line of a filter's output: \\n and \\r stand for line ends, and \\v, \\f, \\u0085,
+/// \\u2028 and \\u2029 for what other programs take for one.
 std::string one_line(const std::string& text);
 
 /// The lines of a file, "-" for standard input. Throws as LineReader (data/text.h).

@@ -9,7 +9,7 @@
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/prompt_answering.h"
 #include "core/parallel.h"
-#include "data/utf8.h"
+#include "data/empty_text.h"
 
 namespace tapestry {
 namespace {
@@ -56,8 +56,8 @@ struct Request {
   std::string text = {};
   std::vector<int32_t> prompt = {};  ///< with the eos in front, if the model has one
   int64_t number = 0;                ///< in the whole input: sampling draws by it
-  bool blank = false;
-  bool ends_line = true;  ///< no further sample follows
+  bool blank = false;                ///< nothing is asked
+  bool ends_line = true;             ///< no further sample follows
   bool done = false;
   std::vector<Hypothesis> results = {};
 };
@@ -73,17 +73,22 @@ class Generator {
         out_(filter.out()),
         options_(search_options(config().generation, arguments.search)),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
-                 arguments.detail.empty() && arguments.files.output == "-" &&
-                 isatty(STDOUT_FILENO) != 0) {}
+                 options_.n_best == 1 && arguments.detail.empty() &&
+                 arguments.files.output == "-" && isatty(STDOUT_FILENO) != 0) {}
 
-  Request request(const std::string& text, const std::string& place) const {
+  // Of line `line`, from 0, or of the command line.
+  Request request(const std::string& text, int64_t line) const {
+    const std::string place = arguments_.prompt ? "the prompt" : place_of_line(line + 1);
     Request request{.text = text};
     const SpecialIds& special = tokenizer().special();
     std::vector<int32_t> ids = tokenizer().encode(text);
+    // A prompt of the command line may be empty: then a text is written from its beginning.
+    if (!arguments_.prompt && is_empty_text(text, ids)) return {.text = text, .blank = true};
+    filter_.read(ids, tokenizer(), line);
     if (begins_with_eos(config())) {
       // As in training, where every example of prompts begins like a document.
       const bool document = ids.empty() || reads_prompts(config());
-      request.prompt = document ? special.document() : special.prompt();
+      request.prompt = document ? special.beginning_of(ids) : special.prompt_of(ids);
     }
     const int64_t begin = std::ssize(request.prompt);
     if (begin + std::ssize(ids) > most_of_a_prompt()) {
@@ -104,6 +109,7 @@ class Generator {
     const Device device = models_.first().model.table.device();
     task.sentences_at_once = rows_of_a_search(arguments_.files.batch_size, device);
     task.eos_id = tokenizer().special().eos;
+    task.more_ends = tokenizer().special().more_ends;
     task.banned = tokenizer().special().banned();
     if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
     if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
@@ -184,11 +190,11 @@ class Generator {
   }
 
   void print(const Request& request, size_t shown) const {
-    if (request.blank) {  // a filter answers an empty line with one
-      out_ << '\n';
+    if (request.blank && arguments_.detail != "jsonl") {  // as many lines as of any other
+      for (int64_t i = 0; i < options_.n_best; ++i) out_ << '\n';
       return;
     }
-    if (book_.wants()) book_.add(page_of(request, request.results.at(0)));
+    if (!request.blank && book_.wants()) book_.add(page_of(request, request.results.at(0)));
     Json list = Json::array();
     for (const Hypothesis& result : request.results) {
       std::string text = continuation(tokenizer(), request.prompt, result.tokens);
@@ -196,12 +202,17 @@ class Generator {
       if (arguments_.detail == "jsonl") {
         Json pieces = Json::array();
         for (const int32_t id : result.tokens) pieces.push_back(tokenizer().piece(id));
+        // One for each token; that of the end stands apart.
+        std::vector<double> each = result.token_log_probabilities;
+        const Json end = each.size() > result.tokens.size() ? Json(each.back()) : Json();
+        each.resize(result.tokens.size());
         list.push_back({{"text", text},
                         {"log_probability", result.log_probability},
                         {"score", result.score},
                         {"finished", result.has_eos},
                         {"tokens", std::move(pieces)},
-                        {"token_log_probabilities", result.token_log_probabilities}});
+                        {"token_log_probabilities", each},
+                        {"end_log_probability", end}});
       } else if (streams_) {
         out_ << text.substr(std::min(shown, text.size())) << '\n';
       } else {
@@ -253,12 +264,8 @@ int run_generate(const GenerateArguments& arguments) {
     if (!now.empty()) generator.answer(now);
   };
   const auto add = [&](const std::string& text, int64_t line) {
-    if (!arguments.prompt && is_blank(text)) {
-      requests.push_back({.blank = true});
-      return;
-    }
-    const Request of_line = generator.request(
-        prompt_of(text, line + 1), arguments.prompt ? "the prompt" : place_of_line(line + 1));
+    const bool blank = !arguments.prompt && is_blank(text);
+    const Request of_line = generator.request(blank ? "" : prompt_of(text, line + 1), line);
     for (int64_t s = 0; s < arguments.samples; ++s) {
       Request& request = requests.emplace_back(of_line);
       request.number = line * arguments.samples + s;

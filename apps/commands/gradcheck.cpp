@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "apps/commands/commands.h"
+#include "apps/run/pretrained.h"
 #include "apps/tasks/task.h"
 #include "core/kernels/activation_functors.h"
 #include "core/progress.h"
@@ -27,7 +28,7 @@ struct ConfigCase {
 // A small model with the same kinds of layers as the config's. Finite differences are wrong across
 // the kink of relu, so gelu replaces it here; relu has rows of its own.
 ConfigCase config_case(const std::string& path, const std::vector<std::string>& overrides) {
-  const Config config = load_config(path, overrides, /*check_files=*/false);
+  const Config config = load_run_config(path, overrides, /*check_files=*/false);
   const ModelOptions& model = config.model;
   ModelOptions options = model;
   const int64_t groups =
@@ -37,7 +38,11 @@ ConfigCase config_case(const std::string& path, const std::vector<std::string>& 
     options.num_key_value_heads = std::max<int64_t>(1, options.num_attention_heads / groups);
   }
   constexpr int64_t kHeadSize = 4;
-  if (model.value_head_size * model.num_attention_heads == model.hidden_size) {
+  if (model.head_size > 0) {
+    options.head_size = kHeadSize + 2;
+    options.value_head_size =
+        model.value_head_size == model.head_size ? options.head_size : kHeadSize;
+  } else if (model.value_head_size * model.num_attention_heads == model.hidden_size) {
     options.value_head_size = kHeadSize;
   }
   options.hidden_size = kHeadSize * options.num_attention_heads;

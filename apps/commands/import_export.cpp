@@ -47,6 +47,10 @@ int run_export(const ExportArguments& arguments) {
     content = interop::ctranslate2_files(model);
   } else {
     content = interop::gguf_files(model);
+    if (!interop::gguf_has_tokenizer(model)) {
+      std::cerr << "warning: the file has no tokenizer (tokenizer.ggml.model is none): programs "
+                   "around llama.cpp do not know this one, and read and write ids only\n";
+    }
   }
   write_plain_folder(arguments.output, content);
   std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';

@@ -7,6 +7,8 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/commands/commands.h"
+#include "apps/run/pretrained.h"
+#include "apps/run/updates.h"
 #include "apps/tasks/stand_ins.h"
 #include "apps/tasks/task.h"
 #include "core/shapes_only.h"
@@ -53,14 +55,14 @@ void print_training_memory(const ParamStore& store, const Config& config) {
   fmt::print("training needs {:.1f} MB more: {}\n", sum, parts);
 }
 
-void print_parameters(const ParamStore& store, DType type) {
+void print_parameters(const ParamStore& store, const Config& config) {
+  const DType type = trained_type(config);
   for (const Parameter& parameter : store.parameters()) {
     fmt::print("{:<56} {:<16} {:>12}\n", parameter.name, parameter.var.shape().str(),
                parameter.var.value().numel());
   }
   const double bytes = static_cast<double>(store.elements() * size_of(type));
-  fmt::print("{} parameters in {} tensors, {}: {:.1f} MB\n", store.elements(),
-             store.parameters().size(), name_of(type), bytes / 1e6);
+  fmt::print("{}, {}: {:.1f} MB\n", learning_summary(store, config), name_of(type), bytes / 1e6);
 }
 
 // The layers that keep keys and values while they decode.
@@ -97,7 +99,7 @@ void print_model(Config config, const TokenizerPair& tokenizers, bool shapes) {
   {
     const ShapesOnly no_memory;  // the model may be larger than this machine
     const auto store = task_of(config).parameters(config, tokenizers);
-    print_parameters(*store, trained_type(trained));
+    print_parameters(*store, trained);
     print_training_memory(*store, trained);
   }
   print_cache(config);
@@ -119,7 +121,7 @@ void print_tokenizers(const TokenizerPair& tokenizers) {
 
 int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
-    Config config = load_config(arguments.path, arguments.overrides, /*check_files=*/false);
+    Config config = load_run_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
     const TokenizerPair tokenizers =
         stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });

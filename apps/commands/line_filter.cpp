@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iostream>
 
 #include "apps/run/progress_line.h"
+#include "apps/tasks/long_line.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "data/text.h"
@@ -27,6 +29,9 @@ class InputLines {
     if (begin_ == buffer_.size()) return false;
     line = buffer_.substr(begin_, end - begin_);
     begin_ = end == std::string::npos ? buffer_.size() : end + 1;
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (first_ && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    first_ = false;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     return true;
   }
@@ -57,6 +62,7 @@ class InputLines {
   std::string buffer_;
   size_t begin_ = 0;
   bool ended_ = false;
+  bool first_ = true;
 };
 
 int64_t count_lines(const std::string& path) {
@@ -90,7 +96,10 @@ class LineFilter::Lines {
 };
 
 LineFilter::LineFilter(std::string who, const FilterArguments& files)
-    : who_(std::move(who)), output_(files.output), lines_(std::make_unique<Lines>(files.input)) {
+    : who_(std::move(who)),
+      ill_formed_policy_(files.ill_formed),
+      output_(files.output),
+      lines_(std::make_unique<Lines>(files.input)) {
   // Where somebody types or reads, the answers themselves tell how far it is.
   const bool typed = files.input == "-" && isatty(STDIN_FILENO) == 1;
   const bool read = files.output == "-" && isatty(STDOUT_FILENO) == 1;
@@ -113,13 +122,13 @@ void LineFilter::run(int64_t block_lines,
     answer(block, number - std::ssize(block));
     answered(number - answered_);
     block.clear();
+    ill_formed_now_.clear();
   };
   if (shows_progress_) progress_.emplace(who_, total_, "lines");
   for (std::string text; lines_->next(text);) {
     if (const size_t bad = find_invalid_utf8(text); bad != std::string::npos) {
-      flush();
-      ++number;
-      fail(ErrorKind::kData, '[', who_, "] line ", number, " is not UTF-8 at byte ", bad + 1, '.');
+      if (ill_formed_policy_ == "error") flush();
+      mend(text, number, bad);
     }
     ++number;
     if (block.empty()) begun = steady_seconds();
@@ -127,6 +136,27 @@ void LineFilter::run(int64_t block_lines,
     if (std::ssize(block) >= block_lines || lines_->enough(begun)) flush();
   }
   flush();
+}
+
+void LineFilter::mend(std::string& line, int64_t number, size_t bad) {
+  const std::string place = concat(place_of_line(number + 1), " at byte ", bad + 1);
+  if (ill_formed_policy_ == "error") {
+    fail(ErrorKind::kData, '[', who_, "] line ", number + 1, " is not UTF-8 at byte ", bad + 1,
+         "; --ill-formed empty answers it like an empty one.");
+  }
+  if (ill_formed_++ == 0) first_ill_formed_ = place;
+  if (ill_formed_policy_ == "replace") {
+    std::string repaired;
+    for (size_t i = 0; i < line.size();) append_utf8(repaired, next_code_point(line, i));
+    line = std::move(repaired);
+  } else {
+    line.clear();
+    ill_formed_now_.insert(number);
+  }
+}
+
+void LineFilter::read(std::span<const int32_t> ids, const Tokenizer& tokenizer, int64_t number) {
+  unknown_.count(ids, tokenizer.special().unk, place_of_line(number + 1));
 }
 
 void LineFilter::answered(int64_t lines) {
@@ -141,6 +171,17 @@ void LineFilter::answered(int64_t lines) {
 void LineFilter::finish() {
   progress_.reset();
   output_.finish();
+  if (ill_formed_ > 0) {
+    std::cerr << concat("warning: ", ill_formed_, ill_formed_ == 1 ? " line is" : " lines are",
+                        " not UTF-8 (first ", first_ill_formed_, "): ",
+                        ill_formed_policy_ == "replace" ? "ill-formed bytes are read as U+FFFD.\n"
+                                                        : "the answer is that of an empty line.\n");
+  }
+  if (unknown_.unknown > 0) {
+    std::cerr << concat(unknown_.share() < kManyUnknown ? "note: " : "warning: ",
+                        unknown_.summary("the tokens that were read"),
+                        unknown_.unknown == 1 ? " is" : " are", " unknown to the vocabulary.\n");
+  }
 }
 
 }  // namespace tapestry

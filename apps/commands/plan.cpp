@@ -6,6 +6,7 @@
 
 #include "apps/commands/plan.h"
 #include "apps/run/memory_plan.h"
+#include "apps/run/pretrained.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/stand_ins.h"
 #include "core/device.h"
@@ -33,8 +34,12 @@ std::string time_text(double seconds) {
 // Tokens that the model reads and writes in an update whose batches are full.
 int64_t tokens_of(const Config& config) {
   const BatchSizes batch = batches_of(config).front();
-  return batch.rows * std::max<int64_t>(1, batch.source + batch.target) *
-         config.training.gradient_accumulation_steps;
+  const bool two_texts = config.model_type == ModelType::kEncoderDecoder ||
+                         config.model_type == ModelType::kRnnAttention;
+  // The targets of the others are the same tokens again.
+  const int64_t of_row =
+      two_texts ? batch.source + batch.target : std::max(batch.source, batch.target);
+  return batch.rows * std::max<int64_t>(1, of_row) * config.training.gradient_accumulation_steps;
 }
 
 // Products of the kind that this machine computes, on all threads.
@@ -86,7 +91,7 @@ void share(MemoryPlan& plan, const Config& config, int64_t ranks) {
 }  // namespace
 
 int run_plan(const PlanArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.overrides, /*check_files=*/false);
+  Config config = load_run_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
   const Device device = parse_device(config.device);
   const bool on_cpu = device.is_cpu();

@@ -41,19 +41,19 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
   return score(models.models(), pairs, arguments.files.batch_size);
 }
 
-// Lines of a text, of which `first` come before.
-std::vector<Score> score_lines(const TextModels& models, const std::vector<std::string>& lines,
-                               int64_t first, AttentionBook& book) {
-  std::vector<std::vector<int32_t>> texts;
-  for (const std::string& line : lines) texts.push_back(ids_to_score(models, line, ++first));
-  std::vector<Score> scores = score_texts(models, texts);
-  for (std::vector<int32_t>& ids : texts) {
-    if (!book.wants()) break;
-    if (ids.size() < 2) continue;
-    ids.pop_back();  // the last is only predicted
-    book.add(attention_page(models.trunks(), models.tokenizer(), ids));
+// Prints the score of a line of a text, of which `number` come before.
+void score_line(const TextModels& models, const std::string& line, int64_t number,
+                AttentionBook& book, LineFilter& filter) {
+  if (filter.was_ill_formed(number)) {  // no text, so it has no score
+    filter.out() << '\n';
+    return;
   }
-  return scores;
+  std::vector<int32_t> ids = ids_to_score(models, line, number + 1);
+  filter.read(ids, models.tokenizer(), number);
+  print(score_texts(models, {ids}), filter.out());
+  if (!book.wants() || ids.size() < 2) return;
+  ids.pop_back();  // the last is only predicted
+  book.add(attention_page(models.trunks(), models.tokenizer(), ids));
 }
 
 }  // namespace
@@ -65,8 +65,12 @@ int run_score(const ScoreArguments& arguments) {
   if (arguments.source.empty()) {
     LineFilter filter("score", arguments.files);
     const TextModels models(arguments.models, device, "score without --source", kContinuesText);
+    if (!begins_with_eos(models.first().config)) {
+      std::cerr << "note: this model knows no beginning of a text: the first token of a line is "
+                   "only read, and has no score\n";
+    }
     filter.run(1, [&](const std::vector<std::string>& lines, int64_t first) {
-      print(score_lines(models, lines, first, book), filter.out());
+      score_line(models, lines[0], first, book, filter);
     });
     book.write();
     filter.finish();

@@ -10,6 +10,7 @@
 #include "apps/run/signals.h"
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
+#include "apps/run/updates.h"
 #include "apps/tasks/stand_ins.h"
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
@@ -33,6 +34,8 @@ void tell_start(const Config& config, const Resume& resume, RunLog& log) {
       log.warn("the model of init_from computes otherwise: " + resume.changes());
     }
   }
+  for (const std::string& warning : resume.warnings()) log.warn(warning);
+  for (const std::string& consequence : resume.consequences()) log.info(consequence);
   if (resume.goes_on() && resume.state().parts != config.distributed.parts) {
     log.warn(concat("an update has ", config.distributed.parts, " parts, before it had ",
                     resume.state().parts,
@@ -73,10 +76,10 @@ void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, Ru
     return;
   }
   Config sized = config;  // classes and images may be open still
-  const TokenizerPair stand_in = stand_ins(sized, [](const std::string&) {});
+  const TokenizerPair stand_in = stand_ins(
+      sized, [](const std::string&) {}, resume.tokenizers());
   const bool may_split = ranks.is_alone() && config.distributed.parts <= 1;
-  const std::string chosen =
-      keep_to_budget(sized, resume.tokenizers().source ? resume.tokenizers() : stand_in, may_split);
+  const std::string chosen = keep_to_budget(sized, stand_in, may_split);
   config.training.splits = sized.training.splits;
   config.model.recompute = sized.model.recompute;
   log.info(chosen);
@@ -87,8 +90,9 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
   Config config = given;
   std::optional<MemoryShortage> shortage;
   try {
-    const TokenizerPair stand_in = stand_ins(config, [](const std::string&) {});
-    shortage = memory_shortage(config, resume.tokenizers().source ? resume.tokenizers() : stand_in);
+    const TokenizerPair stand_in = stand_ins(
+        config, [](const std::string&) {}, resume.tokenizers());
+    shortage = memory_shortage(config, stand_in);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kRuntime) throw;
     log.warn(concat("the memory of this training could not be planned: ", error.what()));
@@ -123,6 +127,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
     blas_description();  // throws, before there is a run folder
     install_signal_handlers();
+    end_on_signal(true);  // until the trainer runs
     return device;
   };
   Device device;
@@ -173,9 +178,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
     log->warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
                      ": its figures say little"));
   }
-  const ParamStore& store = task->parameters();
-  log->info(concat("model: ", store.elements(), " parameters in ", store.parameters().size(),
-                   " tensors"));
+  log->info("model: " + learning_summary(task->parameters(), config));
   const std::string taken = resume->take_over(*task, config);
   if (!taken.empty()) log->info("init_from: " + taken);
   if (resume->goes_on()) log->info(concat("resuming after update ", resume->state().step));

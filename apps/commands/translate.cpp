@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
@@ -11,6 +14,8 @@
 #include "apps/tasks/alignment.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
+#include "core/text.h"
+#include "data/empty_text.h"
 #include "data/text.h"
 #include "data/utf8.h"
 
@@ -68,11 +73,13 @@ class Aligner {
   }
 
   bool wanted() const { return !arguments_.alignments.empty(); }
+  // Whether it must know where the tokens of sources stand.
+  bool counts_words() const { return wanted() && arguments_.alignment_units == "words"; }
   bool inline_with_text() const { return arguments_.alignments == "-"; }
 
-  // Of the results of each source.
+  // Of the results of each source; `places` of the sources only where it counts words.
   std::vector<std::vector<Alignment>> align(
-      const std::vector<std::vector<int32_t>>& sources,
+      const std::vector<std::vector<int32_t>>& sources, const std::vector<PlacedText>& places,
       const std::vector<std::vector<Hypothesis>>& results) const {
     std::vector<std::vector<int32_t>> from, to;
     for (size_t i = 0; i < sources.size(); ++i) {
@@ -85,11 +92,16 @@ class Aligner {
                                           arguments_.files.batch_size, models_.rows());
     std::vector<std::vector<Alignment>> alignments(sources.size());
     size_t next = 0;
+    const TokenizerPair& tokenizers = models_.tokenizers();
     for (size_t i = 0; i < sources.size(); ++i) {
+      const auto of_source =
+          counts_words() ? word_numbers(*tokenizers.source, places[i]) : numbers_of(sources[i]);
       for (size_t n = 0; n < results[i].size(); ++n, ++next) {
-        alignments[i].push_back(hard_alignment(weights[next],
-                                               units(*models_.tokenizers().source, from[next]),
-                                               units(*models_.tokenizers().target, to[next])));
+        const Tokenizer& target = *tokenizers.target;
+        const auto of_target = counts_words()
+                                   ? word_numbers(target, placed_output(target, to[next]))
+                                   : numbers_of(to[next]);
+        alignments[i].push_back(hard_alignment(weights[next], of_source, of_target));
       }
     }
     return alignments;
@@ -102,8 +114,7 @@ class Aligner {
   }
 
  private:
-  std::vector<int32_t> units(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) const {
-    if (arguments_.alignment_units == "words") return word_numbers(tokenizer, ids);
+  static std::vector<int32_t> numbers_of(const std::vector<int32_t>& ids) {
     std::vector<int32_t> numbers(ids.size());
     std::iota(numbers.begin(), numbers.end(), 0);
     return numbers;
@@ -118,12 +129,20 @@ class Aligner {
 struct Answer {
   std::string source;
   std::string prefix = {};
+  int64_t number = 0;   ///< of the line, from 1
   size_t sentence = 0;  ///< its number among the sources, if it is not blank
   bool blank = false;
   bool done = false;
   std::vector<Hypothesis> hypotheses = {};  ///< none of a blank line
   std::vector<Alignment> alignments = {};   ///< one for each, or none
 };
+
+// Without the space that stands behind the last word where a vocabulary has spaces behind words.
+std::string text_of(const Tokenizer& tokenizer, const Hypothesis& hypothesis) {
+  std::string text = tokenizer.decode(hypothesis.tokens);
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
 
 Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer) {
   Json list = Json::array();
@@ -135,9 +154,10 @@ Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer)
          word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
       words.push_back({{"text", word.text}, {"log_probability", word.log_probability}});
     }
-    list.push_back({{"text", tokenizer.decode(hypothesis.tokens)},
+    list.push_back({{"text", text_of(tokenizer, hypothesis)},
                     {"score", hypothesis.score},
                     {"log_probability", hypothesis.log_probability},
+                    {"finished", hypothesis.has_eos && !hypothesis.cut},
                     {"tokens", std::move(pieces)},
                     {"token_log_probabilities", hypothesis.token_log_probabilities},
                     {"words", std::move(words)}});
@@ -159,6 +179,49 @@ std::string word_scores_of(const Hypothesis& hypothesis, const Tokenizer& tokeni
   return text + fmt::format("{:.4f}", hypothesis.token_log_probabilities.back());
 }
 
+// Translations that end where the limit is, told at the end.
+class CutTranslations {
+ public:
+  void add(int64_t line) {
+    ++count_;
+    if (std::ssize(lines_) < kNamed) lines_.push_back(std::to_string(line));
+  }
+  void tell() const {
+    if (count_ == 0) return;
+    const bool one = count_ == 1;
+    std::cerr << concat("warning: ", count_, one ? " translation is" : " translations are",
+                        " cut at the length limit (line", one ? " " : "s ", join(lines_, ", "),
+                        count_ > kNamed ? ", ..." : "",
+                        "); --max-length-ratio or --max-new-tokens raises it.\n");
+  }
+
+ private:
+  static constexpr int64_t kNamed = 10;
+
+  int64_t count_ = 0;
+  std::vector<std::string> lines_;
+};
+
+// The n best hypotheses, which differ in their texts as far as there are enough: other pieces may
+// be the same text.
+std::vector<Hypothesis> best_texts(std::vector<Hypothesis> found, int64_t n,
+                                   const Tokenizer& tokenizer) {
+  if (std::ssize(found) <= n) return found;
+  std::set<std::string> texts;
+  std::vector<bool> kept;
+  for (const Hypothesis& hypothesis : found) {
+    const bool full = std::ssize(texts) == n;
+    kept.push_back(!full && texts.insert(text_of(tokenizer, hypothesis)).second);
+  }
+  int64_t missing = n - std::ssize(texts);
+  std::vector<Hypothesis> best;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!kept[i] && missing-- <= 0) continue;
+    best.push_back(std::move(found[i]));
+  }
+  return best;
+}
+
 class Command {
  public:
   Command(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
@@ -170,6 +233,11 @@ class Command {
         aligner_(models, arguments),
         book_(arguments.attention) {
     options_.max_length_ratio = arguments.max_length_ratio.value_or(options_.max_length_ratio);
+    // All finished hypotheses, out of which those with texts of their own are taken. A search that
+    // waits for n_best of them would wait longer.
+    if (options_.n_best > 1 && options_.early_stopping != EarlyStopping::kNever) {
+      options_.n_best = std::max(options_.n_best, options_.num_beams);
+    }
     options_.validate();
   }
 
@@ -181,27 +249,35 @@ class Command {
     aligner_.finish();
     book_.write();
     filter_.finish();
+    cut_.tell();
   }
 
  private:
   void answer(const std::vector<std::string>& lines, int64_t first) {
     std::vector<Answer> answers;
     std::vector<size_t> places;  // of the sentences among the answers
+    std::vector<PlacedText> placed;
     Sentences sentences{.rows = models_.rows(),
-                        .first_id = first,
-                        .log_probabilities = scores_tokens(),
+                        .log_probabilities = scores_tokens() || moses(),
                         .token_log_probabilities = scores_tokens()};
     for (const std::string& line : lines) {
       Answer answer{.source = line};
+      answer.number = first + std::ssize(answers) + 1;
       answer.prefix = prefixes_.take(answer.source);
-      answer.blank = answer.done = is_blank(answer.source);
+      PlacedText text = encode(answer.source);
+      std::vector<int32_t> ids = text.ids();
+      answer.blank = answer.done = is_empty_text(answer.source, ids);
       if (!answer.blank) {
         answer.sentence = places.size();
         places.push_back(answers.size());
-        const int64_t number = first + std::ssize(answers) + 1;
-        sentences.sources.push_back(models_.encode_source(answer.source, number));
+        filter_.read(ids, *models_.tokenizers().source, answer.number - 1);
+        models_.cut_source(ids, answer.number);
+        text.tokens.resize(ids.size());
+        sentences.sources.push_back(std::move(ids));
+        sentences.numbers.push_back(answer.number - 1);
+        if (aligner_.counts_words()) placed.push_back(std::move(text));
         if (prefixes_.any()) {
-          sentences.prefixes.push_back(encode_prefix(answer.prefix, number));
+          sentences.prefixes.push_back(encode_prefix(answer.prefix, answer.number));
         }
       }
       answers.push_back(std::move(answer));
@@ -213,8 +289,10 @@ class Command {
         const Answer& answer = answers[printed];
         print(answer);
         if (!book_.wants() || answer.blank) continue;
-        book_.add(attention_page(models_, sentences.sources[answer.sentence],
-                                 answer.hypotheses.at(0).tokens));
+        AttentionPage page = attention_page(models_, sentences.sources[answer.sentence],
+                                            answer.hypotheses.at(0).tokens);
+        page.title = answer.source;  // as the user has it, with what is unknown
+        book_.add(std::move(page));
       }
       if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
     };
@@ -222,20 +300,30 @@ class Command {
     translate(models_.models(), sentences, options_, arguments_.files.batch_size,
               [&](size_t sentence, std::vector<Hypothesis> found) {
                 Answer& answer = answers[places[sentence]];
-                answer.hypotheses = std::move(found);
+                answer.hypotheses = best_texts(std::move(found), arguments_.search.n_best,
+                                               *models_.tokenizers().target);
                 answer.done = !aligner_.wanted();
                 print_those_done();
               });
     if (!aligner_.wanted()) return;
-    align(sentences, places, answers);
+    align(sentences, placed, places, answers);
     print_those_done();
   }
 
-  void align(const Sentences& sentences, const std::vector<size_t>& places,
-             std::vector<Answer>& answers) const {
+  // With places where words are counted.
+  PlacedText encode(const std::string& source) const {
+    const Tokenizer& tokenizer = *models_.tokenizers().source;
+    if (aligner_.counts_words()) return placed_source(tokenizer, source);
+    PlacedText text{.text = source};
+    for (const int32_t id : tokenizer.encode(source)) text.tokens.push_back({.id = id});
+    return text;
+  }
+
+  void align(const Sentences& sentences, const std::vector<PlacedText>& placed,
+             const std::vector<size_t>& places, std::vector<Answer>& answers) const {
     std::vector<std::vector<Hypothesis>> found;
     for (const size_t place : places) found.push_back(answers[place].hypotheses);
-    auto alignments = aligner_.align(sentences.sources, found);
+    auto alignments = aligner_.align(sentences.sources, placed, found);
     for (size_t i = 0; i < places.size(); ++i) {
       answers[places[i]].alignments = std::move(alignments[i]);
       answers[places[i]].done = true;
@@ -243,7 +331,9 @@ class Command {
   }
 
   std::vector<int32_t> encode_prefix(const std::string& text, int64_t line) const {
-    std::vector<int32_t> ids = models_.tokenizers().target->encode(text);
+    const Tokenizer& tokenizer = *models_.tokenizers().target;
+    std::vector<int32_t> ids = tokenizer.encode(text);
+    check_can_be_written(tokenizer, ids, text, line);
     const int64_t most = longest_sequence(models_.models()) - 1;  // eos
     if (std::ssize(ids) > most) {
       fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
@@ -252,27 +342,70 @@ class Command {
     return ids;
   }
 
+  // No search writes an unknown token: forced ones would leave gaps in the text that was asked for.
+  void check_can_be_written(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                            const std::string& text, int64_t line) const {
+    std::vector<int32_t> never = models_.rows().banned;
+    never.push_back(models_.rows().eos);
+    const auto found = std::ranges::find_first_of(ids, never);
+    if (found == ids.end()) return;
+    const PlacedText placed = placed_source(tokenizer, text);
+    const PlacedToken& token = placed.tokens.at(static_cast<size_t>(found - ids.begin()));
+    size_t begin = static_cast<size_t>(token.begin);
+    begin = std::min(text.find_first_not_of(" \t", begin), begin + text.size());
+    size_t end = begin;
+    if (begin < text.size()) next_code_point(text, end);
+    const bool unknown = *found == tokenizer.special().unk;
+    fail(ErrorKind::kData, "[translate] the prefix of line ", line,
+         " must be text that the model can write, got '", text, "': the vocabulary has no ",
+         unknown ? concat("'", text.substr(std::min(begin, text.size()), end - begin), "'")
+                 : concat("text ", tokenizer.piece(*found)),
+         '.');
+  }
+
+  bool moses() const { return arguments_.n_best_format == "moses"; }
   bool scores_tokens() const { return arguments_.word_scores || arguments_.detail == "jsonl"; }
 
   void print(const Answer& answer) {
     std::ostream& out = filter_.out();
     const Tokenizer& tokenizer = *models_.tokenizers().target;
+    if (!answer.hypotheses.empty() && answer.hypotheses[0].cut) cut_.add(answer.number);
     for (const Alignment& alignment : answer.alignments) aligner_.write(pharaoh(alignment));
-    if (answer.hypotheses.empty()) aligner_.write("");
+    // A list has as many lines for a line of which nothing can be translated.
+    const int64_t missing = arguments_.search.n_best - std::ssize(answer.hypotheses);
+    // Numbers tell where Moses' lists end, and a filler would win in a rescoring.
+    const bool fills = !moses() || answer.hypotheses.empty();
+    for (int64_t i = 0; i < missing && fills; ++i) aligner_.write("");
     if (arguments_.detail == "jsonl") {
       out << details(answer, prefixes_.any(), tokenizer)
                  .dump(-1, ' ', false, Json::error_handler_t::replace)
           << '\n';
       return;
     }
-    if (answer.hypotheses.empty()) out << '\n';
     for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
       const Hypothesis& hypothesis = answer.hypotheses[n];
-      out << tokenizer.decode(hypothesis.tokens);
+      const std::string text = one_line(text_of(tokenizer, hypothesis));
+      if (moses()) {
+        out << fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}", answer.number - 1, in_field(text),
+                           hypothesis.log_probability, hypothesis.score);
+      } else {
+        out << text;
+      }
       if (arguments_.word_scores) out << word_scores_of(hypothesis, tokenizer);
       if (aligner_.inline_with_text()) out << " ||| " << pharaoh(answer.alignments[n]);
       out << '\n';
     }
+    for (int64_t i = 0; i < missing && fills; ++i) {
+      out << (moses() ? fmt::format("{} |||  ||| F0= 0 ||| 0", answer.number - 1) : "") << '\n';
+    }
+  }
+
+  // Moses' decoder writes its bar so where it is text.
+  static std::string in_field(std::string text) {
+    for (size_t at = 0; (at = text.find("|||", at)) != std::string::npos;) {
+      text.replace(at, 3, "&#124;&#124;&#124;");
+    }
+    return text;
   }
 
   const Translator& models_;
@@ -282,6 +415,7 @@ class Command {
   Prefixes prefixes_;
   Aligner aligner_;
   AttentionBook book_;
+  CutTranslations cut_;
 };
 
 }  // namespace
@@ -289,7 +423,8 @@ class Command {
 int run_translate(const TranslateArguments& arguments) {
   LineFilter filter("translate", arguments.files);
   set_num_threads(arguments.compute.threads);
-  const Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
+  Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
+  models.limit_sources(arguments.max_source_length);
   Command(models, arguments, filter).run();
   return 0;
 }

@@ -302,8 +302,10 @@ void settle_sizes(ModelOptions& model) {
   } else if (model.num_key_value_heads == 0) {
     model.num_key_value_heads = model.num_attention_heads;
   }
-  if (model.value_head_size == 0 && model.num_attention_heads > 0) {
-    model.value_head_size = model.hidden_size / model.num_attention_heads;
+  if (model.num_attention_heads > 0) {
+    // A size that is the usual one is none of its own.
+    if (model.head_size * model.num_attention_heads == model.hidden_size) model.head_size = 0;
+    if (model.value_head_size == 0) model.value_head_size = model.chosen_head_size();
   }
 }
 
@@ -324,6 +326,9 @@ void derive(Config& config) {
   }
   if (!reads_text(config)) config.batch.batch_type = "sentences";  // of images or points
   config.tokenizer.mask_piece = task.needs_mask_piece;
+  if (task.bind_corpus == bind_pairs) {
+    config.tokenizer.target_normalization = config.tokenizer.normalization_of_target();
+  }
   config.tokenizer.sentinels = task.sentinels;
   config.denoising.max_length = config.data.corpus.max_length;
   config.denoising.noise_density = config.denoising.density();

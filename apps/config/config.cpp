@@ -101,7 +101,7 @@ void bind_config(ConfigSection& s, Config& config) {
   s.read_optional_path(
       "init_from", config.init_from,
       "Run, checkpoint, Hugging Face or PEFT folder whose tokenizer and parameters a new run "
-      "starts from.");
+      "starts from; without a section `model` the run has its model, too.");
   s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, config); });
   s.section_if(reads_text(config),
                reads_images(config) ? "with images" : concat("with task: ", config.task->name),
@@ -129,6 +129,19 @@ void check_config(ConfigSection& s, const Config& config, bool is_new) {
                            },
                        .is_sound = [&](const std::string& name) { return s.is_sound(name); },
                        .is_new = is_new});
+}
+
+// Before the rest is read.
+RunPaths paths_of(const ConfigNode& root) {
+  RunPaths paths;
+  const auto bind = [&](ConfigSection& s) {
+    s.read_output_path("output_dir", paths.output_dir, "");
+    s.read_optional_path("init_from", paths.init_from, "");
+  };
+  read_config(
+      root, bind,
+      {.require_keys = false, .check_files = false, .refuse_unused = false, .complain = false});
+  return paths;
 }
 
 // The task and the kind of its examples decide the defaults of everything else.
@@ -185,9 +198,27 @@ CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
 
 }  // namespace
 
+// A model that goes on is what it was, unless the config has a section that says otherwise.
+void begin_with(const Config& before, const ConfigNode& root, Config& config) {
+  const std::vector<ModelType> types = model_types(config);
+  if (std::ranges::find(types, before.model_type) == types.end()) return;
+  const bool recompute = config.model.recompute;
+  config.model_type = before.model_type;
+  config.model = before.model;
+  config.model.recompute = recompute;
+  if (!reads_prompts(config)) config.model.prefix_lm = false;
+  // An example is no longer than the positions that it learnt.
+  const int64_t longest = config.model.longest_sequence();
+  config.data.block_size = std::min(config.data.block_size, longest);
+  config.data.corpus.max_length = std::min(config.data.corpus.max_length, longest);
+  // Of another system the folder says how to search, too.
+  if (root.find("generation") == nullptr) config.generation = before.generation;
+}
+
 Config read_tree(const ConfigNode& root, ConfigReadOptions options,
-                 std::vector<ConfigProblem> problems) {
+                 std::vector<ConfigProblem> problems, const std::function<void(Config&)>& begin) {
   Config config = defaults_for(root);
+  if (begin) begin(config);
   const auto bind = [&](ConfigSection& s) {
     bind_config(s, config);
     check_config(s, config, options.refuse_unused);
@@ -197,15 +228,27 @@ Config read_tree(const ConfigNode& root, ConfigReadOptions options,
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides,
-                   bool check_files) {
+                   bool check_files,
+                   const std::function<Config(const RunPaths& paths)>& pretrained) {
   ConfigNode root = parse_config_file(path);
+  bool has_model = root.find("model") != nullptr;
+  for (const std::string& override : overrides) has_model |= override.starts_with("model=");
   std::vector<ConfigProblem> problems;
   for (size_t i = 0; i < overrides.size(); ++i) {
     apply_override(root, overrides[i], static_cast<int>(i), problems);
   }
   ConfigReadOptions options;
   options.check_files = check_files;
-  return read_tree(root, options, std::move(problems));
+  std::function<void(Config&)> begin;
+  if (pretrained && !has_model && root.kind == ConfigNode::Kind::kMap) {
+    const RunPaths paths = paths_of(root);
+    if (!paths.init_from.empty()) {
+      begin = [&root, before = pretrained(paths)](Config& config) {
+        begin_with(before, root, config);
+      };
+    }
+  }
+  return read_tree(root, options, std::move(problems), begin);
 }
 
 Config parse_config(const std::string& text, const std::string& name,
@@ -213,11 +256,31 @@ Config parse_config(const std::string& text, const std::string& name,
   return read_tree(parse_config_text(text, name, directory), {});
 }
 
+namespace {
+
+// What old checkpoints mean where they lack a key. Whether the targets are normalised as the
+// sources.
+bool fill_in_old_meaning(ConfigNode& root) {
+  ConfigEntry* const tokenizer = root.find("tokenizer");
+  if (tokenizer == nullptr || tokenizer->value.kind != ConfigNode::Kind::kMap) return false;
+  ConfigNode& keys = tokenizer->value;
+  const ConfigEntry* const of_source = keys.find("normalization");
+  if (of_source == nullptr || keys.find("target_normalization") != nullptr) return false;
+  keys.entries.push_back({"target_normalization", of_source->location, of_source->value});
+  return true;
+}
+
+}  // namespace
+
 Config load_checkpoint_config(const std::string& json, const std::string& name) {
   ConfigReadOptions options;
   options.check_files = false;
   options.refuse_unused = false;
-  return read_tree(parse_config_text(json, name, ""), options);
+  ConfigNode root = parse_config_text(json, name, "");
+  const bool one_normalization = fill_in_old_meaning(root);
+  Config config = read_tree(root, options);
+  config.one_normalization = one_normalization;
+  return config;
 }
 
 CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& keys) {

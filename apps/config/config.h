@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -111,6 +112,8 @@ struct Config {
   bool allow_bf16x3 = false;  ///< on a CPU they may be sums of three products of bfloat16
   bool cuda_graphs = false;   ///< updates on a GPU run as CUDA graphs
   std::string output_dir;     ///< absolute
+  /// Of a checkpoint from before targets had a normalization of their own: theirs is the sources'.
+  bool one_normalization = false;
   std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
   DataOptions data;
   TokenizerOptions tokenizer;
@@ -160,12 +163,20 @@ struct Numbers {
 /// weights; on a CPU answers are computed in float32, whose weights can be packed.
 Numbers numbers_of(const Config& config, ModelUse use, Device device);
 
+/// Where a run is kept, and where it begins.
+struct RunPaths {
+  std::string output_dir, init_from;
+};
+
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,
 /// mistyped and missing keys, values out of range, input files that cannot be read. Without
-/// `check_files` the input files need not be there.
+/// `check_files` the input files need not be there. `pretrained` reads the config of the model that
+/// a run with init_from goes on with, or begins with: where there is no `model` section it gives
+/// the defaults of its keys.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
-                   bool check_files = true);
+                   bool check_files = true,
+                   const std::function<Config(const RunPaths& paths)>& pretrained = {});
 
 /// The same for text; `name` stands in the locations, relative paths start at `directory`.
 Config parse_config(const std::string& text, const std::string& name = "config",

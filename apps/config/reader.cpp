@@ -108,12 +108,19 @@ class ConfigSession {
     const std::string nearest = nearest_name(unknown.key, unknown.known);
     if (!nearest.empty()) return concat("; did you mean '", nearest, "'?");
     for (const auto& [section, key] : known_) {
-      if (key != unknown.key) continue;
+      if (key != unknown.key || is_section(section.empty() ? key : concat(section, '.', key))) {
+        continue;
+      }
       return section.empty() ? concat("; '", key, "' belongs to the top level.")
                              : concat("; '", key, "' belongs to '", section, "'.");
     }
     if (unknown.known.empty() || unknown.known.size() > kListable) return ".";
     return concat("; known: ", join(unknown.known, ", "), '.');
+  }
+
+  bool is_section(const std::string& path) const {
+    return std::any_of(known_.begin(), known_.end(),
+                       [&](const auto& known) { return known.first == path; });
   }
 
   void throw_problems() {
@@ -151,6 +158,11 @@ std::string unreadable(const std::string& path) {
   if (error) return concat("cannot be read: ", error.message());
   if (!exists) return "does not exist";
   if (std::filesystem::is_directory(path, error)) return "is a directory, expected a file";
+  // A training reads its data for the tokenizer, for its checksum and for the model, and again when
+  // it goes on; a pipe without a writer would never open.
+  if (std::filesystem::is_fifo(path, error)) {
+    return "is a pipe, which is read only once, expected a file";
+  }
   if (access(path.c_str(), R_OK) != 0) return concat("cannot be read: ", std::strerror(errno));
   return "";
 }
@@ -246,6 +258,8 @@ const ConfigNode* ConfigSection::take(const std::string& key) {
   const ConfigEntry* entry = find(key);
   return entry == nullptr ? nullptr : &entry->value;
 }
+
+void ConfigSection::know_section(const std::string& key) { session_.add_known(full_name(key), ""); }
 
 const ConfigLocation& ConfigSection::location_of(const std::string& key) const {
   const ConfigEntry* entry = find(key);

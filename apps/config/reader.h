@@ -157,6 +157,7 @@ class ConfigSection {
       section(key, meaning, bind);
     } else {
       note(key, "section", meaning);
+      know_section(key);
       refuse(key, why);
     }
   }
@@ -182,6 +183,8 @@ class ConfigSection {
   std::string full_name(const std::string& key) const;
 
  private:
+  /// Advice about unknown keys never names a section as the place of a key.
+  void know_section(const std::string& key);
   friend class ConfigSession;
   ConfigSection(ConfigSession& session, const ConfigNode& node, std::string path);
 

@@ -39,7 +39,10 @@ void bind_transformer(ConfigSection& s, Config& config) {
   s.read_if(applies, why, "intermediate_size", model.intermediate_size,
             "Width of the hidden layer of the feed-forward network.", between(1, kMostWidth));
   s.read_if(applies, why, "num_attention_heads", model.num_attention_heads,
-            "Attention heads; they divide hidden_size.", between(1, kMostWidth));
+            "Attention heads; without head_size they divide hidden_size.", between(1, kMostWidth));
+  s.read_if(applies, why, "head_size", model.head_size,
+            "Size of a head's queries and keys; 0: hidden_size / num_attention_heads.",
+            between(0, kMostWidth));
   const bool latent = s.given("kv_latent_size") || model.kv_latent_size > 0;
   const std::string why_latent = applies ? "without kv_latent_size" : why;
   s.read_if(applies, why, "num_key_value_heads", model.num_key_value_heads,
@@ -88,6 +91,9 @@ void bind_transformer(ConfigSection& s, Config& config) {
                    {{"unbiased", RunningVariance::kUnbiased}, {"biased", RunningVariance::kBiased}},
                    "The batch's variance as the running average takes it: divided by its rows less "
                    "one, as PyTorch does, or by its rows.");
+  s.read_if(applies && model.norm == NormKind::kBatch, "without norm: batchnorm", "norm_momentum",
+            model.norm_momentum, "The share of a batch in the running statistics.",
+            above_up_to(0, 1));
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
   s.read_choice_if(
       applies, why, "position_embedding", model.position_embedding,
@@ -166,7 +172,7 @@ void bind_type(ConfigSection& s, Config& config) {
   std::vector<ConfigChoice<ModelType>> types;
   for (const ModelType type : model_types(config)) types.push_back({name_of(type), type});
   s.read_choice("type", config.model_type, types,
-                "The model: Transformers, GRUs with attention (rnn_attention), a Vision "
+                "The model: Transformers, GRUs with attention or without (rnn_attention), a Vision "
                 "Transformer (vit), softmax regression (linear), or Nadaraya-Watson regression "
                 "(attention_pooling).",
                 concat("with task: ", config.task->name,
@@ -199,13 +205,24 @@ void bind_model(ConfigSection& s, Config& config) {
             model.num_hidden_layers, "Layers of a model that is one stack.",
             between(1, kMostLayers));
   if (images) bind_image_model(s, config);
+  s.read_choice_if(config.model_type == ModelType::kRnnAttention, with_type, "attention",
+                   model.attends, {{"additive", true}, {"none", false}},
+                   "What a step of the recurrent decoder knows of the source: all states, to which "
+                   "it attends, or one fixed vector.");
   s.read_if(words, with_type, "tie_word_embeddings", model.tie_word_embeddings,
             "The classifier over the vocabulary is the embedding table.");
   const bool writes = config.model_type == ModelType::kEncoderDecoder ||
                       config.model_type == ModelType::kRnnAttention ||
                       config.model_type == ModelType::kDecoder;
-  s.read_if(writes, with_type, "output_bias", model.output_bias,
-            "The classifier over the vocabulary has a bias; a masked model's has one in any case.");
+  const bool fills = task.can(kFillsMasks) && config.model_type == ModelType::kEncoder;
+  s.read_choice_if(fills, concat("with task: ", task.name), "masked_head", model.transformed_head,
+                   {{"transform", true}, {"linear", false}},
+                   "What fills the masks: a layer with activation and norm before the classifier, "
+                   "as BERT's, or the classifier only.");
+  s.read_if(writes || (fills && !model.transformed_head), with_type, "output_bias",
+            model.output_bias,
+            "The classifier over the vocabulary has a bias; with masked_head: transform it has one "
+            "in any case.");
   s.read_if(words, with_type, "scale_embeddings", model.scale_embeddings,
             "Multiplies embeddings by the root of hidden_size.");
   bind_initializer(s, !pooling, with_type, model);

@@ -69,8 +69,10 @@ inline constexpr TaskSection kEvaluation{"evaluation", "How translations are jud
                                          bind_evaluation};
 
 /// A tree read as a config; with options.keys, also its keys.
+/// `begin` may change the defaults of the task.
 Config read_tree(const ConfigNode& root, ConfigReadOptions options,
-                 std::vector<ConfigProblem> problems = {});
+                 std::vector<ConfigProblem> problems = {},
+                 const std::function<void(Config&)>& begin = {});
 
 /// The model types that a config's task trains on its data, first the default.
 const std::vector<ModelType>& model_types(const Config& config);

@@ -25,7 +25,32 @@ constexpr ActivationRow kActivationRows[] = {
     {"swish", "silu", "swiglu"},
 };
 
+// What the tables of no class need to say. A key that is neither here nor in the tables of a class
+// is an error there (undetermined_keys()).
+constexpr OffOption kOff[] = {
+    {"dropout", "0"},
+    {"attention_dropout", "0"},
+    {"activation_dropout", "0"},
+    {"kv_latent_size", "0"},
+    {"num_key_value_heads", "0"},
+    {"head_size", "0"},
+    {"value_head_size", "0"},
+    {"attention_window", "0"},
+    {"prefix_lm", "false"},
+    {"type_vocab_size", "0"},
+    {"embedding_norm", "false"},
+    {"output_bias", "false"},
+    {"masked_head", "transform"},
+};
+
 }  // namespace
+
+const OffOption* off_option(const std::string& key) {
+  for (const OffOption& row : kOff) {
+    if (key == row.key) return &row;
+  }
+  return nullptr;
+}
 
 const char* our_activation(const std::string& theirs, bool gated) {
   for (const ActivationRow& row : kActivationRows) {

@@ -38,9 +38,24 @@ struct FixedOption {
   bool can_be_folded = false;  ///< ours may have another value, which the tensors take in
 };
 
+/// What a model has where its class knows nothing of a key of our `model` section: what the key
+/// would do is off.
+struct OffOption {
+  const char* key;
+  const char* value;
+};
+/// Null where the classes must say themselves what the key is.
+const OffOption* off_option(const std::string& key);
+
+/// A key of theirs that no key of ours follows from, and what their class takes where it is absent.
+struct ClassDefault {
+  const char* key;
+  const char* value;  ///< JSON
+};
+
 struct ModelClass {
   const char* task;  ///< as in a config
-  const char* name;
+  const char* name;  ///< of several for one task the first is written
 };
 
 /// A part of a tensor's name that has another spelling in some files.
@@ -53,10 +68,12 @@ struct Architecture {
   const char* name;    ///< model_type
   const char* prefix;  ///< of the tensors of the model without its head
   ModelType type;
-  std::vector<ModelClass> classes;  ///< the first one is that of a folder without a head
+  std::vector<ModelClass> classes;
+  const char* headless;  ///< the class of a folder that has no head
   std::span<const KeyRow> keys;
   std::span<const FixedKey> fixed;
   std::span<const FixedOption> options;
+  std::span<const ClassDefault> ids;  ///< vocab_size and the ids of special tokens
   std::span<const TensorRow> tensors;
   std::span<const TensorRow> own_tensors = {};  ///< where it shares `tensors` with others
   /// Buffers, copies of tied tensors and parts that ours have no use for; `*` for any characters.
@@ -66,8 +83,10 @@ struct Architecture {
   /// A tensor, and a second name under which older releases look for it.
   std::vector<std::pair<const char*, const char*>> written_twice = {};
   std::vector<Renaming> renamings = {};
-  bool gated = false;                              ///< hidden_act names the activation of a gate
-  const char* only_activation = nullptr;           ///< of ours, where the class knows one
+  bool gated = false;                     ///< hidden_act names the activation of a gate
+  const char* only_activation = nullptr;  ///< of ours, where the class knows one
+  /// Dropouts that ours do not have: only a training reads them.
+  std::vector<const char*> only_trained = {};
   bool sinusoids = false;                          ///< their stream has sines first, then cosines
   std::vector<const char*> stored_sinusoids = {};  ///< tables of them that a file may hold
   bool writes_sinusoids = false;

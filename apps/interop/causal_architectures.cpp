@@ -23,10 +23,11 @@ constexpr FixedKey kGpt2Fixed[] = {
     {"scale_attn_by_inverse_layer_idx", "false", "false"},
     {"add_cross_attention", "false", "false"},
 };
+constexpr ClassDefault kGpt2Ids[] = {
+    {"vocab_size", "50257"}, {"bos_token_id", "50256"}, {"eos_token_id", "50256"}};
 constexpr FixedOption kGpt2Options[] = {
-    {"norm", "layernorm"},    {"norm_position", "pre"},    {"position_embedding", "learned"},
-    {"final_norm", "true"},   {"bias", "true", true},      {"scale_embeddings", "false", true},
-    {"type_vocab_size", "0"}, {"embedding_norm", "false"}, {"output_bias", "false"},
+    {"norm", "layernorm"},  {"norm_position", "pre"}, {"position_embedding", "learned"},
+    {"final_norm", "true"}, {"bias", "true", true},   {"scale_embeddings", "false", true},
 };
 constexpr TensorRow kGpt2Tensors[] = {
     {"transformer.wte.weight", "embedding.weight", "V", "D"},
@@ -71,15 +72,14 @@ constexpr KeyRow kLlamaKeys[] = {
     {"attention_dropout", "attention_dropout", "0.0"},
     {"tie_word_embeddings", "tie_word_embeddings", "false"},
 };
+constexpr ClassDefault kLlamaIds[] = {
+    {"vocab_size", "32000"}, {"bos_token_id", "1"}, {"eos_token_id", "2"}};
 constexpr FixedOption kLlamaOptions[] = {
     {"norm", "rmsnorm"},
     {"norm_position", "pre"},
     {"position_embedding", "rope"},
     {"final_norm", "true"},
     {"scale_embeddings", "false", true},
-    {"type_vocab_size", "0"},
-    {"embedding_norm", "false"},
-    {"output_bias", "false"},
 };
 constexpr TensorRow kLlamaTensors[] = {
     {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
@@ -112,6 +112,7 @@ void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
   model["rope_theta"] =
       value_of(parameters, "rope_theta", value_of(theirs, "rope_theta", Json(10000.0)));
   model["rope_layout"] = "half";
+  model["rope_scaling"] = {{"type", "none"}};
   const Json type = value_of(scaling, "rope_type", value_of(scaling, "type", Json("default")));
   if (type == "default") return;
   Json ours = {{"type", type}, {"factor", value_of(scaling, "factor", Json(1.0))}};
@@ -172,9 +173,11 @@ const Architecture kGpt2 = {
     .prefix = "transformer.",
     .type = ModelType::kDecoder,
     .classes = {{"clm", "GPT2LMHeadModel"}},
+    .headless = "GPT2Model",
     .keys = kGpt2Keys,
     .fixed = kGpt2Fixed,
     .options = kGpt2Options,
+    .ids = kGpt2Ids,
     .tensors = kGpt2Tensors,
     .skipped = {"transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", "lm_head.weight"},
     .tied = {{"transformer.wte.weight", "lm_head.weight"}},
@@ -187,9 +190,11 @@ const Architecture kLlama = {
     .prefix = "model.",
     .type = ModelType::kDecoder,
     .classes = {{"clm", "LlamaForCausalLM"}},
+    .headless = "LlamaModel",
     .keys = kLlamaKeys,
     .fixed = {},
     .options = kLlamaOptions,
+    .ids = kLlamaIds,
     .tensors = kLlamaTensors,
     .skipped = {"model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
                 "lm_head.weight"},

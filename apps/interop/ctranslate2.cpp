@@ -7,6 +7,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/architectures.h"
 #include "apps/interop/export_source.h"
+#include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "core/text.h"
 #include "data/little_endian.h"
@@ -125,6 +126,7 @@ Reasons reasons_against(const ModelFiles& model) {
   expect(options.has_final_norm() == (options.norm_position == NormPosition::kPre),
          "model.final_norm, which pre-norm models have and others have not");
   expect(options.kv_latent_size == 0, "model.kv_latent_size");
+  expect(options.head_size == 0, "model.head_size");
   expect(options.value_head_size == 0 ||
              options.value_head_size * options.num_attention_heads == options.hidden_size,
          "model.value_head_size");
@@ -311,7 +313,7 @@ CheckpointContent ctranslate2_files(const ModelFiles& model) {
     lists("source_vocabulary.json", *model.tokenizers.source);
     lists("target_vocabulary.json", *model.tokenizers.target);
   }
-  for (auto& [name, bytes] : model.tokenizers.files()) files[name] = std::move(bytes);
+  for (auto& [name, bytes] : own_files(model.tokenizers)) files[name] = std::move(bytes);
   files["model.bin"] = [variables = variables_of(model), aliases = aliases_of(model),
                         both_sides](const ByteSink& sink) {
     Writer writer(sink);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 namespace tapestry::interop {
 namespace {
@@ -99,10 +100,30 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     if (value == Json::parse(fixed.value)) continue;
     reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
   }
+  for (const auto& [key, value] : flat_keys(default_config(*find_task(architecture.classes[0].task),
+                                                           architecture.type == ModelType::kVit))) {
+    if (!key.starts_with(kModel)) continue;
+    const std::string ours = key.substr(kModel.size());
+    const OffOption* const off = off_option(ours);
+    if (off != nullptr && !model.contains(ours)) model[ours] = parsed(off->value);
+  }
   // It relies on the numbers above.
   if (architecture.read_more != nullptr && reasons.empty())
     architecture.read_more(theirs, model, reasons);
   return model;
+}
+
+std::vector<std::string> undetermined_keys(const Json& model, const Config& config) {
+  // Their values follow from those of others, or say how a training computes.
+  static const std::set<std::string> kFollow = {"initializer", "recompute"};
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : flat_keys(config)) {
+    if (!name.starts_with(kModel)) continue;
+    const std::string rest = name.substr(kModel.size());
+    const std::string key = rest.substr(0, rest.find('.'));
+    if (!model.contains(key) && !kFollow.contains(key)) keys.push_back(key);
+  }
+  return keys;
 }
 
 Reasons misfits(const Architecture& architecture, const Config& config) {
@@ -119,8 +140,6 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
       [&](const ModelClass& row) { return std::string_view(row.task) == config.task->name; });
   if (!known_task)
     reasons.push_back(concat("task: ", config.task->name, " has no place in ", architecture.name));
-  Config defaults = default_config(*config.task, reads_images(config));
-  const auto usual = flat_keys(defaults);
   for (const auto& [name, value] : flat_keys(config)) {
     if (!name.starts_with(kModel)) continue;
     const std::string key = name.substr(kModel.size());
@@ -131,8 +150,8 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
       const char* const back = act == nullptr ? nullptr : our_activation(act, architecture.gated);
       if (back == nullptr || back != value) refuse(key, value);
     } else if (row_of(architecture, key) == nullptr && !is_carried_otherwise(key)) {
-      const auto found = usual.find(name);
-      if (found == usual.end() || !same_value(found->second, value)) refuse(key, value);
+      const OffOption* const off = off_option(key);
+      if (off == nullptr || !same_value(off->value, value)) refuse(key, value);
     }
   }
   const ModelOptions& model = config.model;
@@ -162,7 +181,9 @@ Json their_config(const Architecture& architecture, const ModelFacts& facts, Rea
   reasons = misfits(architecture, config);
   Json theirs = {{"architectures", Json::array()}, {"model_type", architecture.name}};
   for (const ModelClass& row : architecture.classes) {
-    if (std::string_view(row.task) == config.task->name) theirs["architectures"] = {row.name};
+    if (std::string_view(row.task) != config.task->name) continue;
+    theirs["architectures"] = {row.name};
+    break;
   }
   const auto keys = flat_keys(config);
   for (const KeyRow& row : architecture.keys) {

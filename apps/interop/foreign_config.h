@@ -12,6 +12,10 @@ namespace tapestry::interop {
 /// The `model` section that their config means. Adds what has no place in ours to `reasons`.
 Json our_model(const Architecture& architecture, const Json& theirs, Reasons& reasons);
 
+/// Keys of our `model` section that neither the tables nor off_option() gave: `config` was made of
+/// `model`, and has our own defaults for them.
+std::vector<std::string> undetermined_keys(const Json& model, const Config& config);
+
 /// The keys of their config that follow from the model. Adds what has no place there to `reasons`.
 Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons);
 

@@ -2,11 +2,14 @@
 
 #include <bit>
 #include <numeric>
+#include <optional>
 
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/huggingface_tokenizer.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/text.h"
+#include "data/huggingface_files.h"
 #include "data/little_endian.h"
 #include "data/sentencepiece_model.h"
 
@@ -123,41 +126,197 @@ void add_model(const Config& config, const std::string& name, int64_t vocab, Pai
   pairs.number(name + ".vocab_size", vocab);
   pairs.real(name + ".attention.layer_norm_rms_epsilon", o.norm_eps);
   pairs.real(name + ".rope.freq_base", o.rope_theta);
+  if (o.rope_scaling.type == RopeScalingType::kLinear) {
+    pairs.text(name + ".rope.scaling.type", "linear");
+    pairs.real(name + ".rope.scaling.factor", o.rope_scaling.factor);
+  }
 }
 
+// The kinds of tokens that their engine knows.
+enum PieceType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
+
+struct GgufVocabulary {
+  std::string engine;  // tokenizer.ggml.model
+  std::string pre;     // tokenizer.ggml.pre: how it cuts a text before it merges
+  std::vector<std::string> texts = {};
+  std::vector<float> scores = {};
+  std::vector<int32_t> types = {};
+  std::vector<std::string> merges = {};
+  std::optional<bool> space_prefix = {};
+};
+
 // Their engine merges pieces by score as SentencePiece does, but normalises nothing, and needs a
-// piece for each byte. Other vocabularies stay out: the file then has the model alone.
-void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
-  const Tokenizer& tokenizer = *model.tokenizers.source;
-  const auto files = model.tokenizers.files();
+// piece for each byte.
+std::optional<GgufVocabulary> of_sentencepiece(const ModelFiles& model) {
+  const auto files = own_files(model.tokenizers);
   const auto file = files.find("tokenizer.model");
-  SentencePieceModel pieces;
-  if (file != files.end()) pieces = SentencePieceModel::parse(file->second, file->first);
-  if (pieces.algorithm != SentencePieceModel::kBpe || !pieces.byte_fallback) {
+  if (file == files.end()) return std::nullopt;
+  const SentencePieceModel pieces = SentencePieceModel::parse(file->second, file->first);
+  if (pieces.algorithm != SentencePieceModel::kBpe || !pieces.byte_fallback) return std::nullopt;
+  GgufVocabulary vocabulary{.engine = "llama", .pre = "default"};
+  for (const SentencePieceModel::Piece& piece : pieces.pieces) {
+    vocabulary.texts.push_back(piece.text);
+    vocabulary.scores.push_back(piece.score);
+    vocabulary.types.push_back(piece.type);
+  }
+  vocabulary.space_prefix = pieces.add_dummy_prefix;
+  return vocabulary;
+}
+
+using PlainJson = nlohmann::json;  // an ordered one looks through all keys for each
+
+// A pre_tokenizer of tokenizer.json, as their engine calls what it does.
+struct PreTokenizerRow {
+  const char* name;
+  const char* split;  // the expression of its Split; null: GPT-2's own, which ByteLevel has
+  bool digits;        // each digit by itself
+  bool whole_words;   // a piece that is in the vocabulary is not merged (ignore_merges)
+};
+constexpr PreTokenizerRow kPreTokenizers[] = {
+    {"gpt-2", nullptr, false, false},
+    {"smollm", nullptr, true, false},
+    {"llama-bpe",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     false, true},
+    {"qwen2",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     false, false},
+};
+
+// Null for a way to cut texts that is none of the table's.
+const PreTokenizerRow* pre_tokenizer_of(const PlainJson& file) {
+  const PlainJson pre = file.value("pre_tokenizer", PlainJson());
+  if (!pre.is_object()) return nullptr;
+  PlainJson parts = pre.value("type", PlainJson()) == "Sequence"
+                        ? pre.value("pretokenizers", PlainJson())
+                        : PlainJson::array({pre});
+  std::string split;
+  bool digits = false, own_split = false;
+  if (!parts.is_array() || parts.empty() || parts.size() > 2) return nullptr;
+  for (const PlainJson& part : parts) {
+    const PlainJson type = part.value("type", PlainJson());
+    const bool last = &part == &parts.back();
+    if (type == "Digits" && !last) {
+      digits = part.value("individual_digits", PlainJson()) == true;
+      if (!digits) return nullptr;
+    } else if (type == "Split" && !last) {
+      const PlainJson pattern =
+          part.value("pattern", PlainJson::object()).value("Regex", PlainJson());
+      const bool isolated = part.value("behavior", PlainJson()) == "Isolated" &&
+                            part.value("invert", PlainJson(false)) == false;
+      if (!pattern.is_string() || !isolated) return nullptr;
+      split = pattern.get<std::string>();
+    } else if (type == "ByteLevel" && last) {
+      if (part.value("add_prefix_space", PlainJson(true)) != false) return nullptr;
+      own_split = part.value("use_regex", PlainJson(true)) == true;
+    } else {
+      return nullptr;
+    }
+  }
+  if (own_split == !split.empty()) return nullptr;
+  const bool whole_words = file.at("model").value("ignore_merges", PlainJson(false)) == true;
+  for (const PreTokenizerRow& row : kPreTokenizers) {
+    const bool same = row.split == nullptr ? split.empty() : split == row.split;
+    if (same && row.digits == digits && row.whole_words == whole_words) return &row;
+  }
+  return nullptr;
+}
+
+// Byte-level BPE, as GPT-2 and most models of today have it.
+std::optional<GgufVocabulary> of_byte_level(const Tokenizer& tokenizer) {
+  if (!is_huggingface(tokenizer.serialized())) return std::nullopt;
+  const PlainJson file =
+      PlainJson::parse(split_huggingface(tokenizer.serialized(), "tokenizer.json").tokenizer);
+  const PlainJson bpe = file.value("model", PlainJson::object());
+  const PlainJson normalizer = file.value("normalizer", PlainJson());
+  const bool plain = normalizer.is_null() || normalizer.value("type", PlainJson()) == "NFC";
+  if (bpe.value("type", PlainJson("BPE")) != "BPE" || !bpe.contains("merges") || !plain) {
+    return std::nullopt;
+  }
+  const PreTokenizerRow* const pre = pre_tokenizer_of(file);
+  if (pre == nullptr) return std::nullopt;
+  GgufVocabulary vocabulary{.engine = "gpt2", .pre = pre->name};
+  const auto size = static_cast<size_t>(tokenizer.vocab_size());
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    vocabulary.texts.push_back(tokenizer.piece(id));
+  }
+  vocabulary.types.assign(size, kNormal);
+  for (const int32_t id : tokenizer.special().unused) {
+    vocabulary.types[static_cast<size_t>(id)] = kUnused;
+  }
+  for (const PlainJson& token : file.value("added_tokens", PlainJson::array())) {
+    const auto id = token.at("id").get<size_t>();
+    if (id >= size) continue;
+    vocabulary.types[id] =
+        token.value("special", PlainJson(false)) == true ? kControl : kUserDefined;
+  }
+  for (const PlainJson& merge : bpe.at("merges")) {
+    vocabulary.merges.push_back(merge.is_array() ? concat(merge.at(0).get<std::string>(), ' ',
+                                                          merge.at(1).get<std::string>())
+                                                 : merge.get<std::string>());
+  }
+  return vocabulary;
+}
+
+std::optional<GgufVocabulary> vocabulary_of(const ModelFiles& model) {
+  std::optional<GgufVocabulary> found = of_byte_level(*model.tokenizers.source);
+  return found ? found : of_sentencepiece(model);
+}
+
+// A template that a program formats chats with, if the model came with one.
+std::string chat_template_of(const TokenizerPair& tokenizers) {
+  const auto file = tokenizers.came_with.find("chat_template.jinja");
+  if (file != tokenizers.came_with.end()) return file->second;
+  const auto config = tokenizers.came_with.find("tokenizer_config.json");
+  if (config == tokenizers.came_with.end()) return "";
+  const Json json = Json::parse(config->second, nullptr, /*allow_exceptions=*/false);
+  const Json text = json.is_object() ? json.value("chat_template", Json()) : Json();
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+// Vocabularies that their engine does not know stay out: the file then has the model alone.
+void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
+  const std::optional<GgufVocabulary> vocabulary = vocabulary_of(model);
+  if (!vocabulary) {
     pairs.text("tokenizer.ggml.model", "none");
     return;
   }
-  std::vector<std::string> texts;
-  std::vector<float> scores;
-  std::vector<int32_t> types;
-  for (const SentencePieceModel::Piece& piece : pieces.pieces) {
-    texts.push_back(piece.text);
-    scores.push_back(piece.score);
-    types.push_back(piece.type);
+  pairs.text("tokenizer.ggml.model", vocabulary->engine);
+  pairs.text("tokenizer.ggml.pre", vocabulary->pre);
+  pairs.texts("tokenizer.ggml.tokens", vocabulary->texts);
+  if (!vocabulary->scores.empty()) pairs.reals("tokenizer.ggml.scores", vocabulary->scores);
+  pairs.integers("tokenizer.ggml.token_type", vocabulary->types);
+  if (!vocabulary->merges.empty()) pairs.texts("tokenizer.ggml.merges", vocabulary->merges);
+  const tapestry::SpecialIds& special = model.tokenizers.source->special();
+  const bool begins = begins_with_eos(model.config) && !special.document().empty();
+  pairs.number("tokenizer.ggml.bos_token_id",
+               begins_with_eos(model.config) ? document_start(model) : special.bos);
+  pairs.number("tokenizer.ggml.eos_token_id", special.eos);
+  // The end of an answer, where that is another one; their engine knows more of them by their
+  // names.
+  if (!special.more_ends.empty()) {
+    pairs.number("tokenizer.ggml.eot_token_id", special.more_ends.front());
   }
-  pairs.text("tokenizer.ggml.model", "llama");
-  pairs.text("tokenizer.ggml.pre", "default");
-  pairs.texts("tokenizer.ggml.tokens", texts);
-  pairs.reals("tokenizer.ggml.scores", scores);
-  pairs.integers("tokenizer.ggml.token_type", types);
-  const SpecialIds ids = special_ids(tokenizer);
-  const bool begins = begins_with_eos(model.config);
-  pairs.number("tokenizer.ggml.bos_token_id", *(begins ? ids.eos : ids.bos));
-  pairs.number("tokenizer.ggml.eos_token_id", *ids.eos);
-  if (ids.unk) pairs.number("tokenizer.ggml.unknown_token_id", *ids.unk);
-  if (ids.pad) pairs.number("tokenizer.ggml.padding_token_id", *ids.pad);
+  if (special.unk) pairs.number("tokenizer.ggml.unknown_token_id", *special.unk);
+  if (special.pad) pairs.number("tokenizer.ggml.padding_token_id", *special.pad);
   pairs.flag("tokenizer.ggml.add_bos_token", begins);
-  pairs.flag("tokenizer.ggml.add_space_prefix", pieces.add_dummy_prefix);
+  if (vocabulary->space_prefix) {
+    pairs.flag("tokenizer.ggml.add_space_prefix", *vocabulary->space_prefix);
+  }
+  const std::string chat = chat_template_of(model.tokenizers);
+  if (!chat.empty()) pairs.text("tokenizer.chat_template", chat);
+}
+
+// By how much each frequency of a head is divided, where not all are by the same.
+void add_rope_factors(const ModelOptions& options, std::vector<TensorToWrite>& tensors) {
+  if (options.rope_scaling.type != RopeScalingType::kLlama3) return;
+  const int64_t size = options.hidden_size / options.num_attention_heads;
+  const RopeFrequencies usual(options.rope_theta), scaled(options.rope_theta, options.rope_scaling);
+  std::vector<float> factors;
+  for (int64_t i = 0; i < size / 2; ++i) {
+    factors.push_back(static_cast<float>(usual(i, size) / scaled(i, size)));
+  }
+  tensors.emplace_back("rope_freqs.weight", Tensor::from(factors, {size / 2}));
 }
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -199,6 +358,8 @@ void write_gguf(const Pairs& pairs, const std::vector<TensorToWrite>& tensors,
 
 }  // namespace
 
+bool gguf_has_tokenizer(const ModelFiles& model) { return vocabulary_of(model).has_value(); }
+
 CheckpointContent gguf_files(const ModelFiles& model) {
   const bool llama = model.config.model.norm == NormKind::kRms;
   const Architecture& architecture = llama ? kLlama : kGpt2;
@@ -206,10 +367,6 @@ CheckpointContent gguf_files(const ModelFiles& model) {
   Reasons reasons = misfits(architecture, facts.config);
   const ModelOptions& o = model.config.model;
   if (llama && o.bias) reasons.emplace_back("model.bias: true has no place in llama");
-  if (o.rope_scaling.type != RopeScalingType::kNone) {
-    reasons.push_back(concat("model.rope_scaling: ", name_of(o.rope_scaling.type),
-                             " has no place in this export"));
-  }
   const HiddenAct expected = llama ? HiddenAct(Activation::kSilu, true) : Activation::kGeluTanh;
   if (o.hidden_act != expected) {
     reasons.push_back(
@@ -227,9 +384,12 @@ CheckpointContent gguf_files(const ModelFiles& model) {
   add_model(model.config, architecture.name, facts.counts.source_vocab, pairs);
   add_vocabulary(model, pairs);
   CheckpointContent files;
-  files["model.gguf"] =
-      [pairs, tensors = converted_tensors(model, table, layout_of(facts), DType::kFloat32)](
-          const ByteSink& sink) { write_gguf(pairs, tensors, sink); };
+  std::vector<TensorToWrite> tensors =
+      converted_tensors(model, table, layout_of(facts), DType::kFloat32);
+  add_rope_factors(o, tensors);
+  files["model.gguf"] = [pairs, tensors](const ByteSink& sink) {
+    write_gguf(pairs, tensors, sink);
+  };
   return files;
 }
 

@@ -5,6 +5,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/foreign_generation.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/language_modelling.h"
@@ -17,6 +18,11 @@ std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
 
 Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   Reasons reasons = misfits(architecture, exported_facts(architecture, model).config);
+  if (&architecture == &kRoberta && reads_text(model.config) &&
+      special_ids(*model.tokenizers.target).pad != 1) {
+    reasons.emplace_back(
+        "positions of a roberta are counted from its padding, which must have the id 1");
+  }
   const bool own_tables =
       &architecture == &kMarian || architecture.type != ModelType::kEncoderDecoder;
   const bool one = model.config.model.tie_word_embeddings && counts_of(model).shared_vocab;
@@ -59,6 +65,12 @@ void add_ids(const ModelFiles& model, Json& config) {
                            : begins_with_eos(model.config) ? number(document_start(model))
                                                            : Json();
   config["eos_token_id"] = number(ids.eos);
+  const std::vector<int32_t>& more = model.tokenizers.target->special().more_ends;
+  if (!more.empty() && model.config.model_type != ModelType::kEncoder) {
+    Json ends = Json::array({config["eos_token_id"]});
+    for (const int32_t id : more) ends.push_back(id);
+    config["eos_token_id"] = ends;
+  }
   if (model.config.model_type == ModelType::kEncoderDecoder) {
     config["is_encoder_decoder"] = true;
     const tapestry::SpecialIds& own = model.tokenizers.target->special();
@@ -103,14 +115,19 @@ Json preprocessor(const ImageFormat& format) {
 
 // How our commands would search, as far as theirs can.
 Json generation_config(const ModelFiles& model, const Json& config) {
-  Json generation = Json::object();
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id",
-                          "forced_bos_token_id", "forced_eos_token_id"}) {
-    if (config.contains(key)) generation[key] = config.at(key);
+  const auto came = model.tokenizers.came_with.find("generation_config.json");
+  if (came != model.tokenizers.came_with.end()) {
+    const Json theirs = Json::parse(came->second, nullptr, /*allow_exceptions=*/false);
+    if (theirs.is_object()) return their_generation(model.config, theirs, config);
   }
+  Json generation = their_generation(model.config, Json(), config);
   const SearchOptions& search = model.config.generation;
   Json banned = Json::array();
-  for (const int32_t id : model.tokenizers.target->special().banned()) banned.push_back({id});
+  // Programs that a model of theirs comes from forbid nothing.
+  const bool own = !model.tokenizers.target->special().one_text;
+  for (const int32_t id : model.tokenizers.target->special().banned()) {
+    if (own) banned.push_back({id});
+  }
   if (!banned.empty()) generation["bad_words_ids"] = banned;  // theirs takes no empty list
   if (model.config.model_type == ModelType::kEncoderDecoder) {
     generation["num_beams"] = search.num_beams;

@@ -10,6 +10,7 @@
 #include "apps/checkpoint/made_file.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/foreign_generation.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tensor_names.h"
@@ -17,6 +18,7 @@
 #include "core/pattern.h"
 #include "core/text.h"
 #include "data/files.h"
+#include "data/utf8.h"
 
 namespace tapestry::interop {
 namespace {
@@ -27,6 +29,17 @@ Json read_json_if_there(const std::string& path) {
   return fs::exists(path) ? read_json(path) : Json::object();
 }
 
+// Releases of before wrote their tensors with Python's pickle, which is a program, not data.
+TensorReader open_tensors(const std::string& folder) {
+  const bool ours = fs::exists(folder + "/model.safetensors") ||
+                    fs::exists(folder + "/model.safetensors.index.json");
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
+                           "flax_model.msgpack", "consolidated.00.pth"}) {
+    if (!ours && fs::exists(folder + "/" + name)) refuse_other_format(folder, name);
+  }
+  return open_model_folder(folder);
+}
+
 struct Folder {
   std::string path;
   const Architecture* architecture;
@@ -35,44 +48,110 @@ struct Folder {
   TensorNames names;
 };
 
+const Architecture* architecture_of(const Json& config) {
+  const Json type = config.value("model_type", Json());
+  return type.is_string() ? find_architecture(type.get<std::string>()) : nullptr;
+}
+
+// config.json, with what their class takes for ids that it does not name.
+Json config_with_defaults(const std::string& folder) {
+  Json config = read_json(folder + "/" + kConfigFile);
+  const Architecture* const architecture = architecture_of(config);
+  if (architecture == nullptr) return config;
+  for (const ClassDefault& row : architecture->ids) {
+    if (!config.contains(row.key)) config[row.key] = Json::parse(row.value);
+  }
+  return config;
+}
+
 Folder open_folder(const std::string& path) {
   const std::string config_path = path + "/" + kConfigFile;
-  Json config = read_json(config_path);
+  Json config = config_with_defaults(path);
   const Json type = config.value("model_type", Json());
-  const Architecture* const architecture =
-      type.is_string() ? find_architecture(type.get<std::string>()) : nullptr;
+  const Architecture* const architecture = architecture_of(config);
   if (architecture == nullptr) {
     std::vector<std::string> known;
     for (const Architecture* row : architectures()) known.emplace_back(row->name);
     fail(ErrorKind::kData, "[import] ", config_path, " has model_type ", type.dump(),
          ", expected one of ", join(known, ", "), '.');
   }
-  TensorReader reader = open_model_folder(path);
+  TensorReader reader = open_tensors(path);
   std::vector<std::string> stored;
   for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);
   TensorNames names(*architecture, stored);
   return {path, architecture, std::move(config), std::move(reader), std::move(names)};
 }
 
+// Where an encoder's file has the head of a task.
+constexpr std::pair<const char*, const char*> kHeads[] = {
+    {"classification", "classifier.weight"},
+    {"classification", "classifier.out_proj.weight"},
+    {"mlm", "cls.predictions.transform.dense.weight"},
+    {"mlm", "lm_head.dense.weight"},
+    {"question_answering", "qa_outputs.weight"},
+};
+
+bool has_head(const Folder& folder, const std::string& task) {
+  return std::ranges::any_of(kHeads, [&](const auto& head) {
+    return task == head.first && folder.names.has(head.second);
+  });
+}
+
 // The task of the head that the tensors have; "" without one.
-std::string task_of_head(const Folder& folder) {
-  const TensorNames& names = folder.names;
+std::string task_by_tensors(const Folder& folder) {
   if (folder.architecture->type != ModelType::kEncoder) {
     return folder.architecture->classes.front().task;
   }
-  if (names.has("classifier.weight") || names.has("classifier.out_proj.weight")) {
-    return "classification";
-  }
-  for (const char* name : {"cls.predictions.transform.dense.weight", "lm_head.dense.weight"}) {
-    if (names.has(name)) return "mlm";
+  for (const auto& [task, tensor] : kHeads) {
+    if (folder.names.has(tensor)) return task;
   }
   return "";
+}
+
+// The task of the class that the folder names: tensors of other classes are called the same.
+// Without a name the tensors tell it. "" without a head.
+std::string task_of_head(const Folder& folder, Reasons& reasons) {
+  const Architecture& architecture = *folder.architecture;
+  const Json names = folder.config.value("architectures", Json());
+  if (!names.is_array() || names.empty() || !names[0].is_string() ||
+      names[0] == architecture.headless) {
+    return task_by_tensors(folder);
+  }
+  std::vector<std::string> known = {architecture.headless};
+  for (const ModelClass& row : architecture.classes) {
+    if (names[0] == row.name) {
+      const bool absent = architecture.type == ModelType::kEncoder && !has_head(folder, row.task);
+      return absent ? "" : row.task;
+    }
+    if (row.name != known.back()) known.emplace_back(row.name);
+  }
+  reasons.push_back(concat("architectures names ", names[0].get<std::string>(), ", Tapestry has ",
+                           join(known, ", ")));
+  return "";
+}
+
+// Heads that give numbers, or answer each class on its own, have the tensors of a classifier.
+void check_classes(const Json& theirs, const Json& labels, Reasons& reasons) {
+  const Json type = theirs.value("problem_type", Json());
+  if (!type.is_null() && type != "single_label_classification") {
+    reasons.push_back(concat("problem_type is ", type.dump(),
+                             ", Tapestry has \"single_label_classification\": one class of each "
+                             "text or image, by a softmax"));
+  } else if (labels.size() == 1) {
+    reasons.emplace_back(
+        "it has one label, so that its head gives a number (a regression); Tapestry's classifiers "
+        "have two classes or more");
+  }
 }
 
 Json labels_of(const Json& theirs, Reasons& reasons) {
   Json labels = Json::array();
   const auto found = theirs.find("id2label");
-  if (found == theirs.end() || !found->is_object()) return {"LABEL_0", "LABEL_1"};
+  if (found == theirs.end() || !found->is_object()) {
+    const int64_t count = std::clamp<int64_t>(number_of(theirs, "num_labels", 2, reasons), 1, 4096);
+    for (int64_t i = 0; i < count; ++i) labels.push_back(concat("LABEL_", i));
+    return labels;
+  }
   for (size_t i = 0; i < found->size(); ++i) {
     const auto label = found->find(std::to_string(i));
     if (label == found->end() || !label->is_string()) {
@@ -115,10 +194,10 @@ Json image_format(const Folder& folder, Reasons& reasons) {
 }
 
 // A model of theirs has no corpus; its folder stands where a config names one.
-Json corpus_of(const std::string& task, const std::string& folder, bool images, bool one_document) {
+Json corpus_of(const std::string& task, const std::string& folder, bool images) {
   if (task == "translation") return {{"source", folder}, {"target", folder}};
   if (task == "classification") return {{images ? "images" : "tsv", folder}};
-  if (one_document) return {{"text", folder}, {"documents", "file"}};
+  if (task == "question_answering") return {{"squad", folder}};
   return {{"text", folder}};
 }
 
@@ -129,9 +208,56 @@ bool any_not_zero(const TensorReader& reader, const StoredTensor& tensor) {
   return std::any_of(x, x + values.numel(), [](double value) { return value != 0; });
 }
 
-Config our_config(const Folder& folder, const std::string& task, Reasons& reasons) {
+// Tables that config.json calls one. Where the file has both and they differ, a classifier of its
+// own takes the second one; models that share more than two places cannot be told apart so.
+void compare_tied(const Folder& folder, Json& model, Reasons& reasons, Reasons& notes) {
+  if (model.value("tie_word_embeddings", Json(true)) != true) return;
+  const auto share = folder.config.find("share_encoder_decoder_embeddings");
+  const bool two_tables =
+      folder.architecture == &kMarian && share != folder.config.end() && *share == false;
+  std::vector<std::pair<const char*, const char*>> pairs = folder.architecture->tied;
+  if (two_tables) pairs = {{"model.decoder.embed_tokens.weight", "lm_head.weight"}};
+  const bool both_sides = folder.architecture->type == ModelType::kEncoderDecoder;
+  if (both_sides && !folder.names.has("model.shared.weight") && !two_tables) {
+    pairs = {{"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"},
+             {"model.encoder.embed_tokens.weight", "lm_head.weight"},
+             {"model.decoder.embed_tokens.weight", "lm_head.weight"}};
+  }
+  for (const auto& [tensor, copy] : pairs) {
+    if (!folder.names.has(tensor) || !folder.names.has(copy)) continue;
+    if (folder.reader.equal(folder.names.stored(tensor), folder.names.stored(copy))) continue;
+    if (both_sides || !std::string_view(copy).ends_with(".weight")) {
+      // The bias of a classifier that is untied already is the copy.
+      if (model["tie_word_embeddings"] == false) continue;
+      reasons.push_back(
+          concat(copy, " differs from ", tensor, ", and tie_word_embeddings is true"));
+    } else {
+      model["tie_word_embeddings"] = false;
+      notes.push_back(
+          concat(copy, " differs from ", tensor,
+                 ", so that tie_word_embeddings: true is not so: they stay two tables."));
+    }
+  }
+}
+
+// Our config, and sentences about what is not as config.json says.
+Config our_config(const Folder& folder, const std::string& task, bool has_head, Reasons& reasons,
+                  Reasons& notes) {
   const Architecture& architecture = *folder.architecture;
   Json model = our_model(architecture, folder.config, reasons);
+  const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
+  if (predicts) compare_tied(folder, model, reasons, notes);
+  const Json labels = task == "classification" ? labels_of(folder.config, reasons) : Json::array();
+  if (task == "classification") check_classes(folder.config, labels, reasons);
+  for (const char* key : architecture.only_trained) {
+    const Json value = folder.config.value(key, Json());
+    const double ours = key == std::string_view("classifier_dropout")
+                            ? model.value("dropout", Json(0)).get<double>()
+                            : 0;
+    if (!value.is_number() || value.get<double>() == ours) continue;
+    notes.push_back(concat(key, " is ", value.dump(), ", a training here has ", ours, '.'));
+  }
+  if (!reasons.empty()) return {};
   const bool images = architecture.type == ModelType::kVit;
   if (task == "translation" && folder.names.has("final_logits_bias")) {
     const StoredTensor& bias = *folder.reader.find(folder.names.stored("final_logits_bias"));
@@ -144,30 +270,42 @@ Config our_config(const Folder& folder, const std::string& task, Reasons& reason
       doubles = false;
     }
   }
-  const auto bos = folder.config.find("bos_token_id");
-  const bool one_document = bos != folder.config.end() && bos->is_null();
-  Json data = {{"train", corpus_of(task, fs::absolute(folder.path).string(), images,
-                                   one_document && task == "clm")}};
+  Json data = {{"train", corpus_of(task, fs::absolute(folder.path).string(), images)}};
   // An example is no longer than the model's positions.
   const Json positions = model.value("max_position_embeddings", Json());
   if (positions.is_number_integer()) {
     const bool blocks = find_task(task)->reads_blocks;
     const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
-    data[blocks ? "block_size" : "max_length"] = std::min(usual, positions.get<int64_t>());
+    const int64_t longest = std::min(usual, positions.get<int64_t>());
+    data[blocks ? "block_size" : "max_length"] = longest;
+    if (task == "question_answering") {
+      data["doc_stride"] = std::min(DataOptions().doc_stride, std::max<int64_t>(1, longest / 4));
+    }
   }
-  if (task == "classification") data["labels"] = labels_of(folder.config, reasons);
+  if (task == "classification") data["labels"] = labels;
   if (images) data["image"] = image_format(folder, reasons);
-  const Json config = {
+  Json config = {
       {"task", task},
       {"dtype", doubles ? "float64" : "float32"},
       {"output_dir", (fs::path("runs") / fs::canonical(folder.path).filename()).string()},
       {"data", data},
       {"model", model},
       {"training", {{"max_steps", 1}}}};
+  const bool writes =
+      architecture.type == ModelType::kDecoder || architecture.type == ModelType::kEncoderDecoder;
+  if (writes)
+    config["generation"] =
+        our_generation(read_generation(folder.path, folder.config), architecture.type, notes);
   try {
-    return load_checkpoint_config(config.dump(), folder.path);
+    const Config read = load_checkpoint_config(config.dump(), folder.path);
+    const std::vector<std::string> open = undetermined_keys(model, read);
+    check(open.empty(), "import", architecture.name, " does not say what model.", join(open, ", "),
+          " is.");
+    return read;
   } catch (const Error& error) {
-    reasons.emplace_back(error.what());
+    std::string message = error.what();
+    if (message.ends_with('.')) message.pop_back();
+    reasons.push_back(message);
     return {};
   }
 }
@@ -231,7 +369,9 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
   std::vector<TensorPair> pairs;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
     const bool absent = pair.optional && !pair.is_bias && !folder.names.has(pair.theirs[0]);
-    const bool no_use = pair.ours == "output.bias" && !facts.output_bias;
+    // Every place of a text has the same bias: it changes no probability of a span.
+    const bool no_use =
+        (pair.ours == "output.bias" && !facts.output_bias) || pair.ours == "span_head.bias";
     if (no_use) used.insert(pair.theirs[0]);
     if (absent || no_use) continue;
     for (size_t i = 0; i < pair.theirs.size(); ++i) {
@@ -259,7 +399,28 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
   return pairs;
 }
 
+// The pooler that a file has beside another head, for a classifier that begins with it.
+std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
+  if (facts.pooled || folder.architecture->type != ModelType::kEncoder) return {};
+  facts.pooled = true;
+  std::vector<TensorPair> found;
+  for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
+    if (!pair.ours.starts_with("pooler.") || !folder.names.has(pair.theirs[0])) continue;
+    pair.theirs[0] = folder.names.stored(pair.theirs[0]);
+    const StoredTensor& stored = *folder.reader.find(pair.theirs[0]);
+    if (stored.shape != pair.their_shapes[0] || !fits(stored.type, DType::kFloat32)) return {};
+    found.push_back(std::move(pair));
+  }
+  return found;
+}
+
 }  // namespace
+
+void refuse_other_format(const std::string& folder, const std::string& file) {
+  fail(ErrorKind::kData, "[import] ", folder, " has its weights in ", file,
+       ", expected safetensors. With their program: load the model there, and save it again "
+       "(save_pretrained).");
+}
 
 bool is_huggingface_folder(const std::string& path) {
   if (is_peft_folder(path)) return true;
@@ -271,9 +432,11 @@ bool is_huggingface_folder(const std::string& path) {
 
 ImportedModel import_model(const std::string& path) {
   const Folder folder = open_folder(path);
-  Reasons reasons;
-  const std::string head = task_of_head(folder);
-  const Config config = our_config(folder, head.empty() ? "mlm" : head, reasons);
+  Reasons reasons, notes;
+  const std::string head = task_of_head(folder, reasons);
+  if (!reasons.empty()) refuse(path, reasons);
+  const Config config =
+      our_config(folder, head.empty() ? "mlm" : head, !head.empty(), reasons, notes);
   if (!reasons.empty()) refuse(path, reasons);  // the sizes of the tensors follow from the config
   const Counts counts = counts_of(folder, config, reasons);
   ModelFacts facts = facts_for(*folder.architecture, config, counts);
@@ -284,15 +447,19 @@ ImportedModel import_model(const std::string& path) {
 
   Layout layout = layout_of(facts);
   layout.halves_of_sinusoids = folder.architecture->sinusoids;
-  ImportedModel imported{.config = config, .counts = counts, .tensors = {}};
-  for (const TensorPair& pair : pairs) {
-    imported.tensors.emplace_back(
-        pair.ours, pair.our_shape, config.dtype,
-        [pair, layout, dtype = config.dtype, reader = folder.reader] {
-          return to_ours(pair, layout, dtype, [&](const std::string& name, const Tensor& into) {
-            reader.read(name, into);
-          });
-        });
+  ImportedModel imported{.config = config, .counts = counts, .tensors = {}, .notes = notes};
+  const auto add = [&](const TensorPair& pair, std::vector<TensorToWrite>& tensors) {
+    tensors.emplace_back(pair.ours, pair.our_shape, config.dtype,
+                         [pair, layout, dtype = config.dtype, reader = folder.reader] {
+                           return to_ours(pair, layout, dtype,
+                                          [&](const std::string& name, const Tensor& into) {
+                                            reader.read(name, into);
+                                          });
+                         });
+  };
+  for (const TensorPair& pair : pairs) add(pair, imported.tensors);
+  for (const TensorPair& pair : pooler_of(folder, facts)) {
+    add(pair, head.empty() ? imported.tensors : imported.spare);
   }
   if (head.empty()) {
     imported.notes.push_back(
@@ -303,33 +470,96 @@ ImportedModel import_model(const std::string& path) {
 
 namespace {
 
-// The ids that rows of ours begin and end with must be those that the model has learnt.
+// What rows of ours begin with must be what the model has learnt. An id that has no row in the
+// model's table is none: classes have defaults that many vocabularies are too small for.
 void check_ids(const Json& theirs, const Config& config, const Counts& counts,
                const TokenizerPair& tokenizers, Reasons& reasons) {
-  const SpecialIds ids = special_ids(*tokenizers.target);
-  const auto expect = [&](const char* key, std::optional<int32_t> own) {
-    const auto found = theirs.find(key);
-    if (found == theirs.end() || !found->is_number_integer() || *found < 0 || !own) return;
-    if (*found == *own) return;
-    reasons.push_back(concat(key, " is ", found->dump(), ", the tokenizer's is ", *own));
-  };
-  expect("pad_token_id", ids.pad);
-  expect("eos_token_id", ids.eos);
-  if (config.model_type == ModelType::kEncoderDecoder) {
-    if (config.model.tie_word_embeddings && counts.shared_vocab != tokenizers.shared()) {
-      reasons.push_back(concat("the model has ", counts.shared_vocab ? "one table" : "two tables",
-                               " of embeddings, the tokenizers have ",
-                               tokenizers.shared() ? "one vocabulary" : "two vocabularies"));
-    }
-    const tapestry::SpecialIds& target = tokenizers.target->special();
-    expect("decoder_start_token_id", target.start.value_or(*ids.bos));
-    // mBART-50 has the language in front: that of the sources, unless the folder names another.
-    const std::vector<int32_t> before = target.target().before;
-    if (!target.first && !before.empty() && before != std::vector<int32_t>{target.bos}) {
-      reasons.push_back(concat("forced_bos_token_id is missing: translations would begin with '",
-                               tokenizers.target->piece(before[0]), "', as the sources do"));
+  if (config.model_type != ModelType::kEncoderDecoder) return;
+  if (config.model.tie_word_embeddings && counts.shared_vocab != tokenizers.shared()) {
+    reasons.push_back(concat("the model has ", counts.shared_vocab ? "one table" : "two tables",
+                             " of embeddings, the tokenizers have ",
+                             tokenizers.shared() ? "one vocabulary" : "two vocabularies"));
+  }
+  const tapestry::SpecialIds& target = tokenizers.target->special();
+  const int32_t start = target.start.value_or(target.bos);
+  const Json id = theirs.value("decoder_start_token_id", Json());
+  if (id.is_number_integer() && id >= 0 && id < counts.target_vocab && id != start) {
+    reasons.push_back(
+        concat("decoder_start_token_id is ", id.dump(), ", the tokenizer's is ", start));
+  }
+  // mBART-50 has the language in front: that of the sources, unless the folder names another.
+  const std::vector<int32_t> before = target.target().before;
+  if (!target.first && !before.empty() && before != std::vector<int32_t>{target.bos}) {
+    reasons.push_back(concat("forced_bos_token_id is missing: translations would begin with '",
+                             tokenizers.target->piece(before[0]), "', as the sources do"));
+  }
+}
+
+// The ids of a key, which may be a list.
+std::vector<int64_t> ids_of(const Json& theirs, const char* key) {
+  std::vector<int64_t> ids;
+  const auto found = theirs.find(key);
+  if (found == theirs.end()) return ids;
+  for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
+    if (id.is_number_integer()) ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+// Special ids that releases have in one file or the other.
+void add_generation(const Json& generation, ModelType type, Json& theirs) {
+  const char* const first = "forced_bos_token_id";
+  if (theirs.value(first, Json()).is_null()) theirs[first] = generation.value(first, Json());
+  // An older key of BART's.
+  if (theirs[first].is_null() && theirs.value("force_bos_token_to_be_generated", Json()) == true) {
+    theirs[first] = theirs.value("bos_token_id", Json());
+  }
+  if (type == ModelType::kEncoder) return;
+  std::vector<int64_t> ends = ids_of(theirs, "eos_token_id");
+  for (const int64_t id : ids_of(generation, "eos_token_id")) {
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  }
+  if (ends.size() > 1) theirs["eos_token_id"] = ends;
+}
+
+// A sentence where config.json and the tokenizer name different ends.
+void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPair& tokenizers,
+               Reasons& notes) {
+  if (model.config.model_type == ModelType::kEncoder) return;
+  const tapestry::SpecialIds& special = tokenizers.target->special();
+  std::vector<std::string> names;
+  for (const int64_t id : ids_of(theirs, "eos_token_id")) {
+    if (id < 0 || id >= model.counts.target_vocab || id == special.eos) continue;
+    const auto number = static_cast<int32_t>(id);
+    if (!special.is_end(number)) {
+      notes.push_back(concat("eos_token_id ", id, " ('", tokenizers.target->piece(number),
+                             "') does not end a text here: this type of tokenizer has one end."));
+    } else {
+      names.push_back(concat('\'', tokenizers.target->piece(number), '\''));
     }
   }
+  if (names.empty()) return;
+  constexpr size_t kShown = 8;
+  if (names.size() > kShown) {
+    const size_t more = names.size() - kShown;
+    names.resize(kShown);
+    names.push_back(concat(more, " more"));
+  }
+  notes.push_back(concat("a text ends with '", tokenizers.target->piece(special.eos), "' or ",
+                         join(names, ", "), '.'));
+}
+
+// Of a folder of another system: one that an export of ours wrote gets them made anew.
+std::map<std::string, std::string> companions_of(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja", "chat_template.json", "generation_config.json"}) {
+    const std::string path = folder + "/" + name;
+    if (!fs::is_regular_file(path)) continue;
+    std::string bytes = read_file(path);
+    if (find_invalid_utf8(bytes) == std::string::npos) files[name] = std::move(bytes);
+  }
+  return files;
 }
 
 }  // namespace
@@ -344,19 +574,26 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) return imported;
-  Json theirs = read_json(folder + "/" + kConfigFile);
-  // Releases differ in the file that has it.
-  const Json generation = read_json_if_there(folder + "/generation_config.json");
-  const char* const first = "forced_bos_token_id";
-  if (theirs.value(first, Json()).is_null()) theirs[first] = generation.value(first, Json());
+  Json theirs = config_with_defaults(folder);
+  add_generation(read_generation(folder, theirs), model.config.model_type, theirs);
   imported.tokenizers = find_tokenizers(folder, model.counts, theirs);
   Reasons reasons;
   check_ids(theirs, model.config, model.counts, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(folder, reasons);
+  tell_ends(theirs, model, imported.tokenizers, model.notes);
+  if (imported.tokenizers.target->special().one_text) {
+    imported.tokenizers.came_with = companions_of(folder);
+  } else if (theirs.contains("bos_token_id") && theirs["bos_token_id"].is_null() &&
+             model.config.model_type == ModelType::kDecoder) {
+    model.config.data.train[0].documents = "file";  // as our export says it
+  }
   return imported;
 }
 
-ModelFiles model_files(ImportedFolder imported, const std::string& folder) {
+ModelFiles model_files(ImportedFolder imported, const std::string& folder, bool with_spare) {
+  for (TensorToWrite& tensor : imported.model.spare) {
+    if (with_spare) imported.model.tensors.push_back(std::move(tensor));
+  }
   const ByteSource source = safetensors_source(std::move(imported.model.tensors), folder);
   return {.folder = folder,
           .config = std::move(imported.model.config),

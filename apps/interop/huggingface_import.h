@@ -21,6 +21,8 @@ struct ImportedModel {
   Counts counts;
   std::vector<TensorToWrite> tensors;   ///< ours; each is read and converted when it is asked for
   std::vector<std::string> notes = {};  ///< what is left out or missing, a sentence each
+  /// What the file has beside the model: a training of another task may begin with it.
+  std::vector<TensorToWrite> spare = {};
 };
 
 /// Reads config.json and the headers of the tensors. Throws one Error(kData) with everything that
@@ -36,6 +38,9 @@ struct ImportedFolder {
 ImportedFolder import_folder(const std::string& folder, const std::string& base = "");
 
 /// As training and commands take a checkpoint; tensors are converted as they are read.
-ModelFiles model_files(ImportedFolder imported, const std::string& folder);
+ModelFiles model_files(ImportedFolder imported, const std::string& folder, bool with_spare = false);
+
+/// Throws Error(kData): the folder has its weights only in a file that no other program should run.
+[[noreturn]] void refuse_other_format(const std::string& folder, const std::string& file);
 
 }  // namespace tapestry::interop

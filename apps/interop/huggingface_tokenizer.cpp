@@ -15,7 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // What our batches put around a text.
-TextFrame frame_of(const Config& config, const SpecialIds& ids) {
+TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
+  const Config& config = model.config;
   TextFrame frame;
   const auto add = [](std::vector<int32_t>& to, std::optional<int32_t> id) {
     if (id) to.push_back(*id);
@@ -23,7 +24,7 @@ TextFrame frame_of(const Config& config, const SpecialIds& ids) {
   if (config.model_type == ModelType::kEncoderDecoder) {
     add(frame.after, ids.eos);
   } else if (config.model_type == ModelType::kDecoder) {
-    if (begins_with_eos(config)) add(frame.before, ids.eos);
+    if (begins_with_eos(config)) frame.before = model.tokenizers.target->special().document();
   } else {
     add(frame.before, ids.bos);
     if (config.task->can(kClassifies)) add(frame.after, ids.eos);
@@ -61,11 +62,12 @@ std::string vocabulary_json(const Tokenizer& tokenizer) {
 // The files of Marian's tokenizer, which knows two vocabularies of SentencePiece.
 void add_separate(const ModelFiles& model, Json& config,
                   std::map<std::string, std::string>& files) {
-  config["separate_vocabs"] = true;
+  const bool shared = model.tokenizers.shared();
+  config["separate_vocabs"] = !shared;
   files["vocab.json"] = vocabulary_json(*model.tokenizers.source);
-  files["target_vocab.json"] = vocabulary_json(*model.tokenizers.target);
+  if (!shared) files["target_vocab.json"] = vocabulary_json(*model.tokenizers.target);
   for (const char* side : {"source", "target"}) {
-    const auto own = files.find(std::string(side) + ".model");
+    const auto own = files.find(concat(model.tokenizers.one() ? "tokenizer" : side, ".model"));
     if (own != files.end()) files[std::string(side) + ".spm"] = own->second;
   }
 }
@@ -85,10 +87,23 @@ void add_marian(std::map<std::string, std::string>& files, const TokenizerPair& 
   if (!pair.shared()) files["target_vocab.json"] = std::move(target);
 }
 
+// Whether only SentencePiece's own files say what the tokenizers do: symbols of the user, which a
+// tokenizer.json cannot.
+bool needs_pieces(const ModelFiles& model) {
+  return model.config.task->can(kTranslates) && !model.tokenizers.source->symbols().empty() &&
+         (model.tokenizers.files().contains("tokenizer.model") ||
+          model.tokenizers.files().contains("source.model"));
+}
+
 }  // namespace
 
+std::map<std::string, std::string> own_files(const TokenizerPair& tokenizers) {
+  return TokenizerPair{tokenizers.source, tokenizers.target}.files();
+}
+
 std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles& model) {
-  std::map<std::string, std::string> files = model.tokenizers.files();
+  const std::map<std::string, std::string>& came = model.tokenizers.came_with;
+  std::map<std::string, std::string> files = own_files(model.tokenizers);
   const SpecialIds ids = special_ids(*model.tokenizers.target);
   Json tokens = tokens_of(model, ids);
   files["special_tokens_map.json"] = tokens.dump(2) + "\n";
@@ -97,20 +112,29 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   if (is_marian(model.tokenizers.source->serialized())) {
     tokens["tokenizer_class"] = "MarianTokenizer";
     add_marian(files, model.tokenizers, tokens);
-  } else if (model.tokenizers.one()) {
+  } else if (model.tokenizers.shared() && !needs_pieces(model)) {
     // A class that takes tokenizer.json as it is: those with a model's name build their own.
     tokens["tokenizer_class"] = "PreTrainedTokenizerFast";
+    // One file has one normalisation: that of the sources. Of the targets there is a file besides.
+    if (!model.tokenizers.one()) {
+      files["target_tokenizer.json"] =
+          tokenizer_json(*model.tokenizers.target, frame_of(model, ids));
+    }
     if (is_huggingface(model.tokenizers.source->serialized())) {
       files.erase("tokenizer_ids.json");  // tokenizer.json goes as it came
     } else {
-      files["tokenizer.json"] =
-          tokenizer_json(*model.tokenizers.source, frame_of(model.config, ids));
+      files["tokenizer.json"] = tokenizer_json(*model.tokenizers.source, frame_of(model, ids));
     }
   } else {
     tokens["tokenizer_class"] = "MarianTokenizer";
     add_separate(model, tokens, files);
   }
   files["tokenizer_config.json"] = tokens.dump(2) + "\n";
+  // Templates, further special tokens and the rest go as they came.
+  if (came.contains("tokenizer_config.json")) files.erase("special_tokens_map.json");
+  for (const auto& [name, bytes] : came) {
+    if (name != "generation_config.json") files[name] = bytes;
+  }
   return files;
 }
 

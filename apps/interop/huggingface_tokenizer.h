@@ -8,10 +8,16 @@
 
 namespace tapestry::interop {
 
-/// The token in front of each document of a causal model whose training parted them.
+/// What files of theirs call the beginning of a causal model whose training parted documents: what
+/// stands in front of each, or could.
 inline int32_t document_start(const ModelFiles& model) {
-  return model.tokenizers.target->special().document().front();
+  const tapestry::SpecialIds& special = model.tokenizers.target->special();
+  const std::vector<int32_t> document = special.document();
+  return document.empty() ? special.bos : document.front();
 }
+
+/// The files from which our programs load the tokenizers, without what these came with.
+std::map<std::string, std::string> own_files(const TokenizerPair& tokenizers);
 
 /// By name: tokenizer.json and its config, or for two vocabularies Marian's files; and our own
 /// files, from which an import takes the tokenizers back.

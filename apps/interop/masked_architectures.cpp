@@ -31,6 +31,17 @@ constexpr FixedKey kFixed[] = {
     {"is_decoder", "false", "false"},
     {"add_cross_attention", "false", "false"},
 };
+// Their positions begin behind the id of the padding, so that its table has two rows more than
+// ours.
+constexpr FixedKey kRobertaFixed[] = {
+    {"position_embedding_type", "\"absolute\"", "\"absolute\""},
+    {"is_decoder", "false", "false"},
+    {"add_cross_attention", "false", "false"},
+    {"pad_token_id", "1", "1"},
+};
+constexpr ClassDefault kBertIds[] = {{"vocab_size", "30522"}, {"pad_token_id", "0"}};
+constexpr ClassDefault kRobertaIds[] = {
+    {"vocab_size", "50265"}, {"pad_token_id", "1"}, {"bos_token_id", "0"}, {"eos_token_id", "2"}};
 constexpr FixedOption kOptions[] = {
     {"norm", "layernorm"},      {"norm_position", "post"}, {"position_embedding", "learned"},
     {"final_norm", "false"},    {"bias", "true", true},    {"scale_embeddings", "false", true},
@@ -65,6 +76,8 @@ constexpr TensorRow kBertTensors[] = {
     {"^pooler.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone, &ModelFacts::pooled},
     {"classifier.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
      &ModelFacts::classifies},
+    {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::finds_spans},
 };
 constexpr TensorRow kRobertaTensors[] = {
     {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D", Stream::kNone,
@@ -81,6 +94,8 @@ constexpr TensorRow kRobertaTensors[] = {
     {"classifier.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone, &ModelFacts::pooled},
     {"classifier.out_proj.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
      &ModelFacts::classifies},
+    {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::finds_spans},
 };
 
 }  // namespace
@@ -89,10 +104,15 @@ const Architecture kBert = {
     .name = "bert",
     .prefix = "bert.",
     .type = ModelType::kEncoder,
-    .classes = {{"mlm", "BertForMaskedLM"}, {"classification", "BertForSequenceClassification"}},
+    .classes = {{"mlm", "BertForMaskedLM"},
+                {"mlm", "BertForPreTraining"},
+                {"classification", "BertForSequenceClassification"},
+                {"question_answering", "BertForQuestionAnswering"}},
+    .headless = "BertModel",
     .keys = kBertKeys,
     .fixed = kFixed,
     .options = kOptions,
+    .ids = kBertIds,
     .tensors = kEncoder,
     .own_tensors = kBertTensors,
     .skipped = {"bert.embeddings.position_ids", "bert.embeddings.token_type_ids", "bert.pooler.*",
@@ -101,6 +121,7 @@ const Architecture kBert = {
              {"cls.predictions.bias", "cls.predictions.decoder.bias"},
              {"cls.predictions.decoder.bias", "cls.predictions.bias"}},
     .written_twice = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}},
+    .only_trained = {"classifier_dropout"},
 };
 
 const Architecture kRoberta = {
@@ -108,10 +129,13 @@ const Architecture kRoberta = {
     .prefix = "roberta.",
     .type = ModelType::kEncoder,
     .classes = {{"mlm", "RobertaForMaskedLM"},
-                {"classification", "RobertaForSequenceClassification"}},
+                {"classification", "RobertaForSequenceClassification"},
+                {"question_answering", "RobertaForQuestionAnswering"}},
+    .headless = "RobertaModel",
     .keys = kRobertaKeys,
-    .fixed = kFixed,
+    .fixed = kRobertaFixed,
     .options = kOptions,
+    .ids = kRobertaIds,
     .tensors = kEncoder,
     .own_tensors = kRobertaTensors,
     .skipped = {"roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
@@ -121,6 +145,7 @@ const Architecture kRoberta = {
              {"lm_head.decoder.bias", "lm_head.bias"}},
     .written_twice = {{"lm_head.decoder.bias", "lm_head.bias"}},
     .only_activation = "gelu",  // of its head whatever the layers have; ours has the layers'
+    .only_trained = {"classifier_dropout"},
 };
 
 }  // namespace tapestry::interop

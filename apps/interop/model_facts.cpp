@@ -17,7 +17,8 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   gated = model.hidden_act.gated;
   plain = !gated;
   classifies = config.task->can(kClassifies);
-  masked = config.model_type == ModelType::kEncoder && !classifies;
+  finds_spans = config.task->can(kFindsAnswers);
+  masked = config.model_type == ModelType::kEncoder && !classifies && !finds_spans;
   fills_tied = masked && tied;
   fills_untied = masked && untied;
   pooled = classifies && (config.model_type != ModelType::kVit || model.pooled_head);
@@ -51,6 +52,8 @@ int64_t ModelFacts::size(char letter) const {
       return model.patch_size * model.patch_size * image.channels;
     case '1':
       return 1;
+    case '2':
+      return 2;
     default:
       break;
   }

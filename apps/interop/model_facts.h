@@ -25,6 +25,7 @@ struct ModelFacts {
   ///     V W  rows of the (source, target) vocabulary   D  hidden_size      F  intermediate_size
   ///     K    columns of all keys                       P  positions        T  segments
   ///     C    classes                                   I  numbers of a patch
+  ///     1 2  one row, and two
   int64_t size(char letter) const;
   /// Layers of the stack that a parameter of ours belongs to.
   int64_t layers_of(const std::string& ours) const;
@@ -35,7 +36,7 @@ struct ModelFacts {
   bool both_sides, shared, separate, tied, untied;
   bool learned, final_norm, embedding_norm, segments, output_bias;
   bool gated, plain;
-  bool masked, fills_tied, fills_untied, classifies, pooled;
+  bool masked, fills_tied, fills_untied, classifies, pooled, finds_spans;
   /// Whether THEIR dense layers and norms have biases. Where ours lack them, they are zeros.
   bool biases = true, norm_biases = true;
 };

@@ -152,6 +152,40 @@ void take_modules(const AdapterFolder& folder, const std::vector<TensorPair>& ta
   }
 }
 
+// A table that learnt is a module of its own over there: what was tied to it stays as it was.
+void untie(const AdapterFolder& folder, const Architecture& architecture, ImportedModel& model,
+           Reasons& reasons) {
+  const ModelFacts facts = facts_for(architecture, model.config, model.counts);
+  const bool predicts =
+      facts.both_sides || facts.masked || model.config.model_type == ModelType::kDecoder;
+  if (!facts.tied || !predicts) return;
+  Config apart = model.config;
+  apart.model.tie_word_embeddings = false;
+  std::string learnt;
+  for (const TensorPair& pair :
+       tensor_pairs(architecture, facts_for(architecture, apart, model.counts))) {
+    const bool table = pair.ours.ends_with("embedding.weight") || pair.ours == "output.weight";
+    if (table && folder.names.has(pair.theirs[0])) learnt = pair.theirs[0];
+  }
+  if (facts.both_sides && folder.names.has("model.shared.weight")) learnt = "model.shared.weight";
+  if (learnt.empty()) return;
+  if (facts.both_sides) {
+    reasons.push_back(concat(module_of(learnt),
+                             " is in modules_to_save, and tied to other tables "
+                             "that PEFT leaves as they were"));
+    return;
+  }
+  const auto table = std::ranges::find(model.tensors, "embedding.weight", &TensorToWrite::name);
+  check(table != model.tensors.end(), "import", "a model has no embedding.weight.");
+  TensorToWrite classifier = *table;
+  classifier.name = "output.weight";
+  model.tensors.push_back(std::move(classifier));
+  model.config.model.tie_word_embeddings = false;
+  model.notes.push_back(concat(module_of(learnt),
+                               " learnt by itself: tie_word_embeddings is false "
+                               "here."));
+}
+
 void take_adapters(const AdapterFolder& folder, const Architecture& architecture,
                    ImportedModel& model) {
   Reasons reasons;
@@ -166,6 +200,7 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
   if (!alpha.is_number() || alpha <= 0)
     reasons.emplace_back("lora_alpha must be a positive number");
   if (!dropout.is_number()) reasons.emplace_back("lora_dropout must be a number");
+  untie(folder, architecture, model, reasons);
   if (!reasons.empty()) refuse(folder.path, reasons);
 
   const ModelFacts facts = facts_for(architecture, model.config, model.counts);
@@ -235,6 +270,10 @@ ImportedModel import_adapted_model(const std::string& path, const std::string& b
   const Architecture& architecture = *find_architecture(type.get<std::string>());
   Json config = read_json(path + "/" + kAdapterConfigFile);
   const Json rank = config.value("r", Json(8));
+  const std::string old = "adapter_model.bin";
+  if (!fs::exists(path + "/" + kAdapterFile) && fs::exists(path + "/" + old)) {
+    refuse_other_format(path, old);
+  }
   TensorReader reader(open_source(path + "/" + kAdapterFile));
   std::vector<std::string> stored;
   for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);

@@ -53,12 +53,15 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
   const auto read = [&](const char* key, std::optional<int64_t>& id) {
     auto found = config.find(key);
     if (found == config.end()) return;
-    // A model may have several ends: the first is its usual one.
-    const bool list = found->is_array() && !found->empty();
-    const auto& value = list ? found->front() : *found;
-    if (!value.is_number_integer()) return;
-    const auto number = value.template get<int64_t>();
-    if (number >= 0 && (rows == 0 || number < rows)) id = number;  // -1 often means none
+    using Json = nlohmann::ordered_json;
+    for (const Json& value : found->is_array() ? *found : Json::array({*found})) {
+      if (!value.is_number_integer()) continue;
+      const auto number = value.template get<int64_t>();
+      // -1 often means none, and a class's default may be larger than the vocabulary.
+      if (number < 0 || (rows > 0 && number >= rows)) continue;
+      if (!id) id = number;  // of several ends the first is the usual one
+      if (&id == &hints.eos) hints.ends.push_back(number);
+    }
   };
   read("pad_token_id", hints.pad);
   read("bos_token_id", hints.bos);

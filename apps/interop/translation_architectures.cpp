@@ -47,6 +47,25 @@ constexpr FixedOption kMbartOptions[] = {
     {"norm_eps", "1e-05"},
 };
 
+constexpr ClassDefault kMarianIds[] = {{"vocab_size", "58101"},
+                                       {"pad_token_id", "58100"},
+                                       {"eos_token_id", "0"},
+                                       {"forced_eos_token_id", "0"},
+                                       {"decoder_start_token_id", "58100"}};
+constexpr ClassDefault kPegasusIds[] = {{"vocab_size", "50265"},
+                                        {"pad_token_id", "0"},
+                                        {"eos_token_id", "1"},
+                                        {"forced_eos_token_id", "1"},
+                                        {"decoder_start_token_id", "0"}};
+constexpr ClassDefault kBartIds[] = {{"vocab_size", "50265"},      {"pad_token_id", "1"},
+                                     {"bos_token_id", "0"},        {"eos_token_id", "2"},
+                                     {"forced_eos_token_id", "2"}, {"decoder_start_token_id", "2"}};
+constexpr ClassDefault kMbartIds[] = {{"vocab_size", "50265"},
+                                      {"pad_token_id", "1"},
+                                      {"bos_token_id", "0"},
+                                      {"eos_token_id", "2"},
+                                      {"forced_eos_token_id", "2"}};
+
 // One table for all four: rows for what a class does not have are left out by the options.
 constexpr TensorRow kTensors[] = {
     {"model.shared.weight", "embedding.weight", "V", "D", Stream::kReads, Change::kNone,
@@ -95,6 +114,8 @@ const std::vector<std::pair<const char*, const char*>> kTied = {
 const std::vector<const char*> kPositions = {"model.encoder.embed_positions.weight",
                                              "model.decoder.embed_positions.weight"};
 
+const std::vector<const char*> kLayerDropouts = {"encoder_layerdrop", "decoder_layerdrop"};
+
 // Each side has its own table only in Marian's models.
 void write_marian(const ModelFacts& facts, Json& theirs) {
   theirs["share_encoder_decoder_embeddings"] = facts.shared;
@@ -108,12 +129,15 @@ const Architecture kMarian = {
     .prefix = "model.",
     .type = ModelType::kEncoderDecoder,
     .classes = {{"translation", "MarianMTModel"}, {"denoising", "MarianMTModel"}},
+    .headless = "MarianModel",
     .keys = kKeys,
     .fixed = {},
     .options = kMarianOptions,
+    .ids = kMarianIds,
     .tensors = kTensors,
     .skipped = kCopies,
     .tied = kTied,
+    .only_trained = kLayerDropouts,
     .sinusoids = true,
     .stored_sinusoids = kPositions,
     .write_more = write_marian,
@@ -125,12 +149,15 @@ const Architecture kPegasus = {
     .type = ModelType::kEncoderDecoder,
     .classes = {{"translation", "PegasusForConditionalGeneration"},
                 {"denoising", "PegasusForConditionalGeneration"}},
+    .headless = "PegasusModel",
     .keys = kKeys,
     .fixed = {},
     .options = kPegasusOptions,
+    .ids = kPegasusIds,
     .tensors = kTensors,
     .skipped = kCopies,
     .tied = kTied,
+    .only_trained = kLayerDropouts,
     .sinusoids = true,
     .stored_sinusoids = kPositions,
     .writes_sinusoids = true,
@@ -142,12 +169,15 @@ const Architecture kBart = {
     .type = ModelType::kEncoderDecoder,
     .classes = {{"translation", "BartForConditionalGeneration"},
                 {"denoising", "BartForConditionalGeneration"}},
+    .headless = "BartModel",
     .keys = kKeys,
     .fixed = {},
     .options = kBartOptions,
+    .ids = kBartIds,
     .tensors = kTensors,
     .skipped = kCopies,
     .tied = kTied,
+    .only_trained = kLayerDropouts,
 };
 
 const Architecture kMbart = {
@@ -156,12 +186,15 @@ const Architecture kMbart = {
     .type = ModelType::kEncoderDecoder,
     .classes = {{"translation", "MBartForConditionalGeneration"},
                 {"denoising", "MBartForConditionalGeneration"}},
+    .headless = "MBartModel",
     .keys = kKeys,
     .fixed = {},
     .options = kMbartOptions,
+    .ids = kMbartIds,
     .tensors = kTensors,
     .skipped = kCopies,
     .tied = kTied,
+    .only_trained = kLayerDropouts,
 };
 
 }  // namespace tapestry::interop

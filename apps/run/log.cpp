@@ -1,5 +1,6 @@
 #include "apps/run/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -76,9 +77,28 @@ class RunLog::MessageSink : public spdlog::sinks::base_sink<std::mutex> {
   std::shared_ptr<WatchedFile> to_;
 };
 
+namespace {
+
+// "warning: " where the line is one. On a file the level says it.
+class WarningFlag : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& to) override {
+    constexpr std::string_view kWarning = "warning: ";
+    if (message.level == spdlog::level::warn) to.append(kWarning.begin(), kWarning.end());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<WarningFlag>();
+  }
+};
+
+}  // namespace
+
 RunLog::RunLog() : sinks_(std::make_unique<Sinks>()) {
   auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  console->set_pattern("%H:%M:%S %^%v%$");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<WarningFlag>('*').set_pattern("%H:%M:%S %^%*%v%$");
+  console->set_formatter(std::move(formatter));
   sinks_->logger = std::make_shared<spdlog::logger>("run", console);
 }
 
@@ -120,7 +140,7 @@ void RunLog::warn(const std::string& message) {
 
 void RunLog::warn_of_machine(const std::string& message) {
   const ProgressLine::Hidden hidden;
-  sinks_->logger->warn("warning: {}{}", prefix_, printable(message));
+  sinks_->logger->warn("{}{}", prefix_, printable(message));
   watch(sinks_->messages.get());
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
+#include <iterator>
 #include <string_view>
 
 #include "apps/checkpoint/file_names.h"
@@ -110,7 +112,7 @@ std::string changes_between(const Config& old, const Config& config) {
   const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {
     // Parts are told apart from this (Trainer); the rest of the section changes no update.
     if (key == "output_dir" || key.starts_with("distributed.")) return;
-    if (key.starts_with("tokenizer.") && key != "tokenizer.path") {
+    if (key.starts_with("tokenizer.") && !key.ends_with(".path")) {
       fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
            ": a run keeps its tokenizer. Choose another output_dir to start anew.");
     }
@@ -126,6 +128,62 @@ std::string changes_between(const Config& old, const Config& config) {
     if (!after.contains(key)) note(key, value, "nothing");
   }
   return changes;
+}
+
+// Whether a key only says where a file is; its bytes are compared apart from this.
+bool is_path_of_data(const std::string& key) {
+  static constexpr const char* kPaths[] = {"source", "target", "tsv",    "csv",    "jsonl",
+                                           "ding",   "text",   "images", "labels", "squad"};
+  const std::string name = key.substr(key.rfind('.') + 1);
+  return std::any_of(std::begin(kPaths), std::end(kPaths),
+                     [&](const char* path) { return name == path; });
+}
+
+bool is_below(const std::string& key, std::initializer_list<const char*> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const char* prefix) {
+    return key == prefix || key.starts_with(std::string(prefix) + '.') ||
+           key.starts_with(std::string(prefix) + '[');
+  });
+}
+
+// Keys that decide which rows an epoch has, and their order, beside batch_size and batch_type.
+bool orders_rows(const std::string& key) {
+  if (key == "seed" || is_below(key, {"denoising"})) return true;
+  return is_below(key, {"data"}) &&
+         !is_below(key, {"data.valid", "data.test", "data.cache", "data.cache_dir", "data.labels",
+                         "data.image", "data.augment"});
+}
+
+// Keys that decide what a metric of a validation is.
+bool decides_metric(const std::string& key, const std::string& metric) {
+  static constexpr const char* kOfTargets[] = {"nll", "loss", "ppl", "accuracy", "mse"};
+  const bool of_answers = std::none_of(std::begin(kOfTargets), std::end(kOfTargets),
+                                       [&](const char* name) { return metric == name; });
+  if (is_below(key, {"evaluation.rouge", "evaluation.extra_metrics"})) return false;
+  if (of_answers && is_below(key, {"evaluation", "generation", "answers"})) return true;
+  if (key == "training.label_smoothing") return metric == "loss";
+  if (is_below(key, {"masking", "denoising"})) return true;
+  return is_below(key, {"data"}) &&
+         !is_below(key, {"data.train", "data.test", "data.cache", "data.cache_dir", "data.labels",
+                         "data.augment", "data.sampling_temperature"});
+}
+
+// The keys whose values differ. Where files are known by their bytes, paths do not count.
+std::vector<std::string> changed_keys(const Config& old, const Config& config, bool knows_files) {
+  const auto before = flat_keys(old), after = flat_keys(config);
+  std::vector<std::string> changed;
+  const auto note = [&](const std::string& key) {
+    if (knows_files && is_below(key, {"data"}) && is_path_of_data(key)) return;
+    changed.push_back(key);
+  };
+  for (const auto& [key, value] : after) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->second != value) note(key);
+  }
+  for (const auto& [key, value] : before) {
+    if (!after.contains(key)) note(key);
+  }
+  return changed;
 }
 
 // Keys of the model that are not about sizes change what its parameters mean.
@@ -158,13 +216,68 @@ void check_adapters(const ParamStore& store, const TensorReader& source, const C
   }
 }
 
+// What a config says of the tokenizer of a folder of Hugging Face's.
+void tell_tokenizer(const std::string& folder, ModelFiles& files) {
+  if (files.tokenizers.source == nullptr) return;
+  const std::string json = folder + "/tokenizer.json";
+  TokenizerOptions& options = files.config.tokenizer;
+  if (std::filesystem::exists(json)) {
+    options.type = "huggingface";
+    options.path = json;
+  } else {
+    options.vocab_size = files.tokenizers.source->vocab_size();
+    options.share = files.tokenizers.shared();
+  }
+}
+
+bool same_tokenizer(const Config& a, const Config& b) {
+  const auto keys = flat_keys(a), others = flat_keys(b);
+  const auto of_tokenizer = [](const std::map<std::string, std::string>& all) {
+    return std::map<std::string, std::string>(all.lower_bound("tokenizer."),
+                                              all.lower_bound("tokenizer/"));
+  };
+  return of_tokenizer(keys) == of_tokenizer(others);
+}
+
+// A model keeps its tokenizer, so the config is to say what that one is. A key that says otherwise
+// would have no effect; only what is a default anyway gives way.
+void keep_tokenizer(const Config& known, const std::string& path, Config& config) {
+  const auto theirs = flat_keys(known), usual = flat_keys(default_config(*config.task));
+  const auto is = [](const std::map<std::string, std::string>& keys, const auto& entry) {
+    const auto found = keys.find(entry.first);
+    return found != keys.end() && found->second == entry.second;
+  };
+  for (const auto& entry : flat_keys(config)) {
+    const auto& [key, value] = entry;
+    if (!key.starts_with("tokenizer.") || key == "tokenizer.path") continue;
+    if (is(theirs, entry) || is(usual, entry)) continue;
+    const auto found = theirs.find(key);
+    fail(ErrorKind::kConfig, "[init_from] ", key, " is ", value, ", but the model of ", path,
+         " keeps its tokenizer, ",
+         found == theirs.end() ? "which has no such key" : "of which it is " + found->second,
+         ". Leave the key out.");
+  }
+  TokenizerOptions kept = known.tokenizer;
+  if (!config.tokenizer.path.empty()) kept.path = config.tokenizer.path;
+  kept.mask_piece = config.tokenizer.mask_piece;
+  kept.sentinels = config.tokenizer.sentinels;
+  config.tokenizer = std::move(kept);
+}
+
 // A pre-trained model understands its own ids only: where the config names a tokenizer's file too,
 // it must be the same.
 void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
-  if (config.tokenizer.path.empty() || pretrained.tokenizers.source == nullptr) return;
-  const std::shared_ptr<const Tokenizer> own = read_tokenizer(config.tokenizer);
-  check_same_vocabulary(pretrained.tokenizers, pretrained.folder, {own, own},
-                        config.tokenizer.path);
+  const TokenizerOptions& options = config.tokenizer;
+  if (pretrained.tokenizers.source == nullptr) return;
+  if (!options.path.empty()) {
+    const std::shared_ptr<const Tokenizer> own = read_tokenizer(options);
+    check_same_vocabulary(pretrained.tokenizers, pretrained.folder, {own, own}, options.path);
+  } else if (!options.source_path.empty()) {
+    const TokenizerPair own{read_tokenizer(options, options.source_path),
+                            read_tokenizer(options, options.target_path)};
+    check_same_vocabulary(pretrained.tokenizers, pretrained.folder, own,
+                          concat(options.source_path, " and ", options.target_path));
+  }
 }
 
 }  // namespace
@@ -174,6 +287,7 @@ Resume::Resume(const std::string& how, const RunFolder& folder, Config& config) 
   const std::string path = found ? found->folder() : "";
   if (found) check_whole(*found);
   begin(std::move(found), config);
+  follow_data(config);
   if (!path.empty() && how != "auto") check_latest(folder, state_.step, path);
 }
 
@@ -190,10 +304,10 @@ void Resume::begin(std::optional<Checkpoint> found, Config& config) {
     go_on(*std::move(found), config);
   } else if (!config.init_from.empty()) {
     const std::string& path = config.init_from;
-    begin_with(interop::is_huggingface_folder(path)
-                   ? interop::model_files(interop::import_folder(path), path)
-                   : read_model_files(path),
-               config);
+    if (!interop::is_huggingface_folder(path)) return begin_with(read_model_files(path), config);
+    ModelFiles theirs = interop::model_files(interop::import_folder(path), path, true);
+    tell_tokenizer(path, theirs);
+    begin_with(std::move(theirs), config);
   }
 }
 
@@ -217,6 +331,11 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
   const ByteSource& json = checkpoint.open(kConfigFile);
   const Config before = load_checkpoint_config(bytes_of(json), json.name);
   if (config.task->has_classes) keep_classes(before.data, config);
+  // A run from before the key goes on with the tokenizer that it has.
+  if (before.one_normalization && config.tokenizer.target_normalization ==
+                                      default_config(*config.task).tokenizer.target_normalization) {
+    config.tokenizer.target_normalization = before.tokenizer.target_normalization;
+  }
   // The same budget means the same choice, whatever a plan would say today: the bits stay.
   if (!config.training.memory_budget.empty() &&
       config.training.memory_budget == before.training.memory_budget) {
@@ -224,14 +343,102 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
     config.model.recompute = before.model.recompute;
     keeps_budget_ = true;
   }
+  if (!config.init_from.empty() && reads_text(config) && !same_tokenizer(before, config)) {
+    keep_tokenizer(before, checkpoint.folder(), config);
+  }
   changes_ = changes_between(before, config);
+  before_ = before;
   model_ = TensorReader(checkpoint.open(kModelFile));
   weights_only_ = checkpoint.contains(kIncidentFile);
   if (!weights_only_) training_ = TensorReader(checkpoint.open(kOptimizerFile));
 }
 
+void Resume::follow_data(const Config& config) {
+  const std::vector<DataFile> train_before = std::move(state_.train_files),
+                              valid_before = std::move(state_.valid_files);
+  state_.train_files = data_files(config.data.train, train_before);
+  state_.valid_files = data_files(config.data.valid, valid_before);
+  if (!before_) return;
+  if (train_before.empty() && config.schedule.type == ScheduleType::kStep) {
+    warnings_.push_back(
+        "the checkpoint is of a version whose lr_scheduler_type step multiplied by lr_gamma one "
+        "update later: from here on it comes in each update that lr_step_size divides");
+  }
+  const auto of = [](const std::vector<std::string>& keys, auto&& test) {
+    std::vector<std::string> found;
+    std::copy_if(keys.begin(), keys.end(), std::back_inserter(found), test);
+    return found;
+  };
+
+  // The rows that come: those that are left of the epoch, where it is still the same.
+  const std::vector<std::string> other_text = changed_files(train_before, state_.train_files);
+  std::vector<std::string> reasons =
+      of(changed_keys(*before_, config, !train_before.empty()), orders_rows);
+  reasons.insert(reasons.begin(), other_text.begin(), other_text.end());
+  DataPosition& position = state_.position;
+  const bool in_epoch = position.batch > 0 || !position.before.empty();
+  const BatchOptions &was = before_->batch, &is = config.batch;
+  const bool other_batches = was.batch_type != is.batch_type || was.batch_size != is.batch_size;
+  if (!reasons.empty()) {
+    if (in_epoch) position = {position.epoch + 1, 0};
+    const std::string end = in_epoch
+                                ? concat("; epoch ", position.epoch,
+                                         " begins, what was left of the one before is not read")
+                                : "";
+    if (!other_text.empty()) {
+      warnings_.push_back(
+          concat(join(other_text, ", "), " is not the training data of the checkpoint", end));
+    } else if (in_epoch) {
+      consequences_.push_back(concat(join(reasons, ", "), " changed: other training data", end));
+    }
+  } else if (other_batches && position.batch > 0) {
+    position.before.push_back({was.batch_type, was.batch_size, position.batch});
+    position.batch = 0;
+    consequences_.push_back(concat("epoch ", position.epoch,
+                                   " goes on with the examples that are left, in other batches"));
+  }
+  state_.counts_anew =
+      (!reasons.empty() && in_epoch) || other_batches ||
+      before_->training.gradient_accumulation_steps != config.training.gradient_accumulation_steps;
+
+  // The best value is one of a metric, of its options, and of a text.
+  const std::vector<std::string> other_valid = changed_files(valid_before, state_.valid_files);
+  const std::vector<std::string> keys = changed_keys(*before_, config, !valid_before.empty());
+  if (!other_valid.empty()) {
+    warnings_.push_back(
+        concat(join(other_valid, ", "), " is not the validation data of the checkpoint"));
+  }
+  const auto measured_otherwise = [&](const char* key_of_metric, const std::string& metric) {
+    std::vector<std::string> found = of(keys, [&](const std::string& key) {
+      return key == key_of_metric || decides_metric(key, metric);
+    });
+    found.insert(found.end(), other_valid.begin(), other_valid.end());
+    return found;
+  };
+  const std::string& metric = config.training.metric_for_best_model;
+  const auto others = measured_otherwise("training.metric_for_best_model", metric);
+  if (!others.empty() && state_.best_step >= 0) {
+    consequences_.push_back(concat("the best ", metric, " begins anew, without the one of update ",
+                                   state_.best_step, ": ", join(others, ", "), " changed"));
+    state_.best_step = -1;
+    state_.best_metric = 0;
+    state_.validations_without_best = 0;
+  }
+  if (state_.plateau.has_best &&
+      !measured_otherwise("training.lr_metric", config.training.lr_metric).empty()) {
+    consequences_.push_back(
+        concat("the plateau of ", config.training.lr_metric, " begins anew, too"));
+    state_.plateau.has_best = false;
+    state_.plateau.best = 0;
+    state_.plateau.without_best = 0;
+  }
+}
+
 void Resume::begin_with(ModelFiles pretrained, Config& config) {
   check_own_tokenizer(config, pretrained);
+  if (pretrained.tokenizers.source != nullptr) {
+    keep_tokenizer(pretrained.config, pretrained.folder, config);
+  }
   keep_format(pretrained.config.data.image, config.data.image);
   tokenizers_ = std::move(pretrained.tokenizers);
   old_labels_ = std::move(pretrained.config.data.labels);

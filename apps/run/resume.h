@@ -48,8 +48,18 @@ class Resume {
   void use(TokenizerPair tokenizers) { tokenizers_ = std::move(tokenizers); }
   /// The kernels of the updates that come.
   void computed_by(const std::string& kernels) { state_.kernels = kernels; }
+  /// By how many updates more than its batches of today say a run of epochs ends.
+  void longer_by(int64_t updates) {
+    state_.more_updates = updates;
+    state_.counts_anew = false;
+  }
   /// Why newer checkpoints were passed over, a line each; "" where none was.
   const std::string& passed_over() const { return passed_over_; }
+  /// What follows for a training that goes on: what it reads, and what its best value is of. A
+  /// sentence each.
+  const std::vector<std::string>& consequences() const { return consequences_; }
+  /// The same of files that hold other bytes than before, which nobody may have meant to change.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// What the config does otherwise than the checkpoint's, or what the model that a training begins
   /// with computes otherwise; "" where nothing.
   const std::string& changes() const { return changes_; }
@@ -68,11 +78,15 @@ class Resume {
   void begin(std::optional<Checkpoint> found, Config& config);
   void go_on(Checkpoint checkpoint, Config& config);
   void begin_with(ModelFiles pretrained, Config& config);
+  /// Looks at the files of the data.
+  void follow_data(const Config& config);
 
   bool goes_on_ = false, weights_only_ = false, keeps_budget_ = false;
   TrainerState state_;
   TokenizerPair tokenizers_;
   std::string passed_over_, changes_;
+  std::vector<std::string> consequences_, warnings_;
+  std::optional<Config> before_;  // of the checkpoint
   TensorReader model_, training_;
   std::optional<std::vector<std::string>> old_labels_;  // of the model in init_from
 };

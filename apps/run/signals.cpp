@@ -17,8 +17,9 @@ namespace {
 constexpr int64_t kNobody = -1;
 
 std::atomic<int> first_signal = 0;
+std::atomic<bool> ends_at_once = false;
 std::atomic<int64_t> first_milliseconds = kNobody;
-static_assert(std::atomic<int>::is_always_lock_free &&
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
               std::atomic<int64_t>::is_always_lock_free);  // else no signal handler may use them
 
 int64_t milliseconds() {
@@ -36,7 +37,18 @@ bool is_repeated(int signal, int64_t since) {
   return signal == SIGINT || milliseconds() - since >= kOneWord;
 }
 
+void write_to_stderr(const char* text) {
+  // Where stderr is gone the exit code still tells.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
+
 void handle(int signal) {
+  if (ends_at_once.load()) {
+    write_to_stderr("stopped by ");
+    write_to_stderr(name_of_signal(signal));
+    write_to_stderr(" before the first update; the same command begins again where this did.\n");
+    _exit(128 + signal);
+  }
   int64_t since = kNobody;
   if (!first_milliseconds.compare_exchange_strong(since, milliseconds()) &&
       is_repeated(signal, since)) {
@@ -44,11 +56,6 @@ void handle(int signal) {
   }
   int none = 0;
   first_signal.compare_exchange_strong(none, signal);
-}
-
-void write_to_stderr(const char* text) {
-  // Where stderr is gone the exit code still tells.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
 // The page of a mapped file that is not there any more. Nobody can go on from here.
@@ -102,6 +109,8 @@ const char* name_of_signal(int signal) {
       return "SIGUSR1";
   }
 }
+
+void end_on_signal(bool at_once) { ends_at_once = at_once; }
 
 int pending_signal() { return first_signal.load(); }
 

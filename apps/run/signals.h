@@ -10,6 +10,10 @@ namespace tapestry {
 /// mapped file that somebody cuts ends the process with the exit code of bad data, and its name.
 void install_signal_handlers();
 
+/// Whether the first of them ends the process, too, and says so on stderr: while a training reads
+/// its data there is nothing to save, and who reads cannot look at a flag.
+void end_on_signal(bool at_once);
+
 /// The signal that asked the process to stop (the first one), or 0.
 int pending_signal();
 /// "SIGTERM"

@@ -6,6 +6,7 @@
 
 #include "apps/checkpoint/bytes.h"
 #include "apps/run/kernel_probe.h"
+#include "apps/run/pretrained.h"
 #include "core/text.h"
 
 namespace tapestry {
@@ -29,7 +30,7 @@ Config join_ranks(Ranks& ranks, const std::string& file, const std::vector<std::
   std::optional<Config> config;
   std::exception_ptr wrong;
   try {
-    config = load_config(file, overrides);
+    config = load_run_config(file, overrides);
   } catch (const Error&) {
     wrong = std::current_exception();
   }
@@ -78,7 +79,7 @@ void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
   std::vector<std::string> facts;
   if (ranks.is_first()) {
     if (reads_text(config)) {
-      resume->use(prepare_tokenizers(config, resume->tokenizers(), report));
+      resume->use(settle_tokenizers(config, resume->tokenizers(), report));
     }
     facts = resume->facts();
     facts.insert(facts.begin(), to_json(config));

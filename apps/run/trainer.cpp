@@ -10,6 +10,7 @@
 #include "apps/run/updates.h"
 #include "core/clock.h"
 #include "core/device_runtime.h"
+#include "core/interruption.h"
 
 namespace tapestry {
 namespace {
@@ -24,8 +25,16 @@ ScheduleOptions schedule_until(ScheduleOptions options, int64_t total_steps) {
 }
 
 // The batches of an epoch count only where epochs do: a long text takes time to be counted.
-int64_t updates_of(const TrainingOptions& training, const TrainingTask& task) {
-  return total_updates(training, training.num_train_epochs > 0 ? task.batches_in_epoch() : 0);
+int64_t updates_of(const TrainingOptions& training, const TrainingTask& task, Resume& resume) {
+  if (training.num_train_epochs <= 0) return total_updates(training, 0);
+  const int64_t in_epoch = task.batches_in_epoch();
+  const TrainerState& state = resume.state();
+  if (state.counts_anew) {
+    const DataPosition& place = state.position;
+    resume.longer_by(more_updates(training, in_epoch, state.step, place.epoch,
+                                  task.batches_in_epoch(place) - place.batch));
+  }
+  return total_updates(training, in_epoch, state.more_updates);
 }
 
 // One rank with one part needs none.
@@ -56,7 +65,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
                  RunLog& log, Resume&& start)
     : config_(config),
       task_(task),
-      total_steps_(updates_of(config.training, task)),
+      total_steps_(updates_of(config.training, task, start)),
       schedule_(schedule_until(config.schedule, total_steps_)),
       ranks_(ranks),
       folder_(folder),
@@ -70,6 +79,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);
   state_ = resume.state();
+  state_.counts_anew = false;
   if (resume.goes_on()) {
     saved_step_ = state_.step;
     agreed_seconds_ = state_.seconds;
@@ -80,6 +90,10 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
     load_first_masters(resume.model());
     if (config.training.ema_decay > 0) begin_averages();
   }
+  const bool keeps_rounded = std::ranges::any_of(params_, [&](const auto& parameter) {
+    return parameter.second.value().dtype() == DType::kBFloat16 && !learns(config, parameter.first);
+  });
+  if (keeps_rounded) first_weights_ = resume.model();
   state_.parts = std::max<int64_t>(1, config.distributed.parts);
   if (!ranks.is_alone() && config.model.norm == NormKind::kBatch) defer_statistics();
   if (const int64_t records = config.training.flight_records; folder != nullptr && records > 0) {
@@ -197,6 +211,7 @@ void Trainer::finish_update() {
 // The averages follow when an update is counted: at once on a CPU, and where a log line, a
 // validation or a save is due; otherwise one update later. Log, validation and save come last.
 int Trainer::run() {
+  end_on_signal(false);
   const TrainingOptions& training = config_.training;
   const double started = steady_seconds() - state_.seconds;
   const bool on_cpu = task_.parameters().device().is_cpu();
@@ -218,6 +233,7 @@ int Trainer::run() {
                      total_steps_));
   }
   const int64_t first_step = state_.step;
+  if (state_.owes_validation && validate()) save(/*best=*/true);
   while (!is_over()) {
     const double before = steady_seconds();
     if (!launch_update()) return stop(pending_signal());
@@ -251,7 +267,11 @@ int Trainer::run() {
     log_.info(concat("CUDA graphs: ", stats.launches, " launched, ", stats.graphs, " made"));
     if (!stats.refusal.empty()) log_.warn(concat("no graph of every shape: ", stats.refusal));
   }
-  measure_test();
+  try {
+    measure_test();
+  } catch (const Interrupted&) {  // the next start measures it
+    return stop(pending_signal());
+  }
   log_.finish();
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,7 @@ class Trainer {
   NamedTensors whole_state();
   NamedTensors whole_masters();
   bool has_pieces() const;
+  std::set<std::string> rounded_parameters() const;
   void load_first_masters(const TensorReader& weights);
   /// Those whose name the source has.
   NamedTensors parameters_in(const TensorReader& source) const;
@@ -163,8 +165,11 @@ class Trainer {
   Ranks& ranks_;
   RunFolder* const folder_;  ///< of rank 0
   RunLog& log_;
-  NamedVars params_;                            ///< all of the model
-  NamedVars trained_;                           ///< without those that are frozen
+  NamedVars params_;   ///< all of the model
+  NamedVars trained_;  ///< without those that are frozen
+  TensorReader
+      first_weights_;  ///< where the training began, if bfloat16 rounded what is frozen ...
+  std::optional<std::set<std::string>> exact_elsewhere_;  ///< ... and what it rounded, once known
   std::unique_ptr<GradientExchange> exchange_;  ///< where there are several ranks or parts
   Optimizer optimizer_;
   std::unique_ptr<Ema> ema_;

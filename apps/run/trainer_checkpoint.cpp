@@ -1,4 +1,6 @@
 // What a training keeps in a checkpoint, and how it goes on from one.
+#include <cstring>
+
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/safetensors.h"
@@ -114,9 +116,28 @@ void Trainer::begin_averages() {
                                trained_, has_pieces() ? NamedTensors() : optimizer_.masters());
 }
 
+// The parameters that stay as they are and were rounded to bfloat16 when the training began.
+std::set<std::string> Trainer::rounded_parameters() const {
+  std::set<std::string> names;
+  for (const auto& [name, var] : params_) {
+    const StoredTensor* const first = first_weights_.find(name);
+    if (var.value().dtype() != DType::kBFloat16 || learns(config_, name) || first == nullptr ||
+        first->shape != var.value().shape() || first->type != StoredType::kF32) {
+      continue;
+    }
+    const Tensor exact = Tensor::empty(first->shape, DType::kFloat32);
+    first_weights_.read(name, exact);
+    const Tensor rounded = var.value().to(Device{}).to(DType::kFloat32);
+    const auto bytes = static_cast<size_t>(exact.bytes());
+    if (std::memcmp(exact.raw(), rounded.raw(), bytes) != 0) names.insert(name);
+  }
+  return names;
+}
+
 // model.safetensors holds what a user wants to translate with: the averages where they are kept.
 // What such a parameter is while it trains then travels with the optimizer. Of mixed precision it
-// holds the float32 weights, but of parameters that do not learn, which have none, their bfloat16.
+// holds the float32 weights; those of parameters that do not learn, which have none in memory, come
+// from where the training began.
 // Everything goes from where it is into the file.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
@@ -134,6 +155,7 @@ void Trainer::save(bool best) {
   const NamedTensors all_averages = ema_ ? ema_->state() : NamedTensors();
   const std::map<std::string, Tensor> averages(all_averages.begin(), all_averages.end());
   const std::map<std::string, Tensor> masters(all_masters.begin(), all_masters.end());
+  if (!exact_elsewhere_) exact_elsewhere_ = rounded_parameters();
   std::vector<TensorToWrite> model, training;
   for (const auto& [name, tensor] : optimizer_state) training.emplace_back(name, tensor);
   for (const auto& [name, var] : params_) {
@@ -141,6 +163,14 @@ void Trainer::save(bool best) {
     const Tensor& trained = master == masters.end() ? var.value() : master->second;
     const auto average = averages.find(kAveragePrefix + name);
     const Tensor& shown = average == averages.end() ? trained : average->second;
+    if (exact_elsewhere_->contains(name)) {
+      model.emplace_back(name, shown.shape(), DType::kFloat32, [name, shape = shown.shape(), this] {
+        const Tensor exact = Tensor::empty(shape, DType::kFloat32);
+        first_weights_.read(name, exact);
+        return exact;
+      });
+      continue;
+    }
     model.emplace_back(name, shown.shape(), shown.dtype(), [shown] { return shown; });
     if (average != averages.end()) training.emplace_back(kTrainedPrefix + name, trained);
   }

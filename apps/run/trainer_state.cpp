@@ -1,5 +1,6 @@
 #include "apps/run/trainer_state.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -18,6 +19,15 @@ Json json_of(const PlateauState& plateau) {
               {"cooldown_left", plateau.cooldown_left}};
 }
 
+Json json_of(const std::vector<DataFile>& files) {
+  Json list = Json::array();
+  for (const DataFile& file : files) {
+    list.push_back({{"bytes", file.bytes}, {"checksum", file.checksum}});
+    if (file.changed != 0) list.back()["changed"] = file.changed;
+  }
+  return list;
+}
+
 /// The keys of one object of the file.
 class Reader {
  public:
@@ -25,12 +35,24 @@ class Reader {
 
   bool has(const char* key) const { return object_.contains(key); }
   Reader inside(const char* key) const { return {object_.at(key), name_}; }
+  /// The objects of a list; none where there is no such key.
+  std::vector<Reader> each(const char* key) const {
+    std::vector<Reader> objects;
+    if (!has(key)) return objects;
+    if (!object_.at(key).is_array()) refuse(key, "a list");
+    for (const Json& object : object_.at(key)) objects.push_back({object, name_});
+    return objects;
+  }
 
   int64_t count(const char* key, int64_t low = 0, int64_t high = kMost) const {
     const Json& value = object_.at(key);
     const bool fits = value.is_number_integer() && value >= low && value <= high;
     if (!fits) refuse(key, concat("an integer from ", low, " to ", high));
     return value;
+  }
+  int64_t integer(const char* key) const {
+    constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+    return count(key, -kAny, kAny);
   }
   double number(const char* key) const {
     const Json& value = object_.at(key);
@@ -65,6 +87,25 @@ PlateauState plateau_of(const Reader& value) {
           .cooldown_left = value.count("cooldown_left")};
 }
 
+std::vector<TakenBatches> taken_of(const std::vector<Reader>& list) {
+  std::vector<TakenBatches> taken;
+  for (const Reader& value : list) {
+    taken.push_back(
+        {value.text("batch_type"), value.count("batch_size", 1), value.count("batches")});
+  }
+  return taken;
+}
+
+std::vector<DataFile> files_of(const std::vector<Reader>& list) {
+  std::vector<DataFile> files;
+  for (const Reader& value : list) {
+    files.push_back({.bytes = value.count("bytes"),
+                     .changed = value.has("changed") ? value.integer("changed") : 0,
+                     .checksum = value.text("checksum")});
+  }
+  return files;
+}
+
 }  // namespace
 
 std::string to_json(const TrainerState& state) {
@@ -85,6 +126,17 @@ std::string to_json(const TrainerState& state) {
   // Older checkpoints have one part.
   if (state.parts != 1) value["parts"] = state.parts;
   if (!state.kernels.empty()) value["kernels"] = state.kernels;
+  // Most runs have none, and older checkpoints do not know them.
+  for (const TakenBatches& part : state.position.before) {
+    value["before"].push_back({{"batch_type", part.batch_type},
+                               {"batch_size", part.batch_size},
+                               {"batches", part.batches}});
+  }
+  if (state.more_updates != 0) value["more_updates"] = state.more_updates;
+  if (state.owes_validation) value["owes_validation"] = true;
+  if (state.counts_anew) value["counts_anew"] = true;
+  if (!state.train_files.empty()) value["train_files"] = json_of(state.train_files);
+  if (!state.valid_files.empty()) value["valid_files"] = json_of(state.valid_files);
   // Other schedules have no such state, and older checkpoints do not know it.
   const PlateauState& plateau = state.plateau;
   if (plateau.has_best || plateau.without_best > 0 || plateau.cooldown_left > 0 ||
@@ -101,7 +153,7 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     const Reader value(object, name);
     TrainerState state;
     state.step = value.count("step");
-    state.position = {value.count("epoch"), value.count("batch")};
+    state.position = {value.count("epoch"), value.count("batch"), taken_of(value.each("before"))};
     state.best_metric = value.number("best_metric");
     state.best_step = value.count("best_step", -1, state.step);
     state.validations_without_best = value.count("validations_without_best");
@@ -115,6 +167,11 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     }
     if (value.has("parts")) state.parts = value.count("parts", 1);
     if (value.has("kernels")) state.kernels = value.text("kernels");
+    if (value.has("more_updates")) state.more_updates = value.integer("more_updates");
+    if (value.has("owes_validation")) state.owes_validation = value.truth("owes_validation");
+    if (value.has("counts_anew")) state.counts_anew = value.truth("counts_anew");
+    state.train_files = files_of(value.each("train_files"));
+    state.valid_files = files_of(value.each("valid_files"));
     if (value.has("plateau")) state.plateau = plateau_of(value.inside("plateau"));
     return state;
   } catch (const Json::exception& error) {

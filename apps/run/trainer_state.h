@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "apps/run/data_files.h"
 #include "data/batching.h"
 #include "optim/plateau.h"
 
@@ -25,6 +27,13 @@ struct TrainerState {
   double seconds = 0;    ///< spent training, over all starts
   int64_t tokens = 0;    ///< that the model has read and written, without padding
   PlateauState plateau;  ///< reduce_lr_on_plateau
+  /// By so many updates more than its batches of today say does a run of num_train_epochs end: it
+  /// had others before.
+  int64_t more_updates = 0;
+  bool owes_validation = false;  ///< of this update: a signal ended it
+  bool counts_anew = false;      ///< that number is to be found first
+  /// What was read; empty: not known.
+  std::vector<DataFile> train_files = {}, valid_files = {};
 };
 std::string to_json(const TrainerState& state);
 /// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or

@@ -6,7 +6,9 @@
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
+#include "apps/run/signals.h"
 #include "apps/run/trainer.h"
+#include "core/interruption.h"
 
 namespace tapestry {
 namespace {
@@ -17,7 +19,8 @@ constexpr const char* kTest = "test";  // the kind of lines of metrics.jsonl
 std::string listed(const std::map<std::string, double>& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) {
-    text += fmt::format(" {} {:.{}f}", name, value, larger_is_better(name) ? 2 : 4);
+    const int digits = name == kCutAtLimit ? 0 : larger_is_better(name) ? 2 : 4;
+    text += fmt::format(" {} {:.{}f}", name, value, digits);
   }
   return text;
 }
@@ -27,6 +30,9 @@ std::string listed(const std::map<std::string, double>& metrics) {
 // Every rank measures its part. What follows from the metrics is the same everywhere: rank 0's are.
 std::map<std::string, double> Trainer::measure(HeldOut set, Showing* showing) {
   ranks_.communicator().doing("measuring");
+  // Ranks wait for each other in the middle of it.
+  std::optional<Interruptible> interruptible;
+  if (ranks_.is_alone()) interruptible.emplace([] { return pending_signal() != 0; });
   auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, showing);
   if (ranks_.is_alone()) return metrics;
   std::vector<double> values;
@@ -43,10 +49,14 @@ bool Trainer::validate() {
   expect_equal_parameters();
   std::map<std::string, double> metrics;
   Showing showing{.wanted = ranks_.is_first() ? config_.training.samples : 0};
-  {
+  try {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
     metrics = measure(HeldOut::kValidation, &showing);
+  } catch (const Interrupted&) {
+    state_.owes_validation = true;
+    return false;
   }
+  state_.owes_validation = false;
   const std::string text = concat("validation after update ", state_.step, ": ", listed(metrics));
   MetricValues line(metrics.begin(), metrics.end());
   line.emplace_back("tokens", static_cast<double>(state_.tokens));

@@ -29,6 +29,30 @@ NamedVars trained_parameters(const NamedVars& params, const Config& config) {
       return is_adapter(name) ? name.substr(0, name.rfind('.')) : "";
     });
   }
+  // A pattern that reaches only what stays anyway would have no effect.
+  const auto expect_reach = [&](const char* key, const std::vector<std::string>& patterns,
+                                auto&& takes_part, const char* why) {
+    for (const std::string& pattern : patterns) {
+      const bool reaches = std::any_of(params.begin(), params.end(), [&](const auto& entry) {
+        return matches(entry.first, pattern) && takes_part(entry.first);
+      });
+      if (reaches) continue;
+      fail(ErrorKind::kConfig, "[train] training.", key, ": '", pattern,
+           "' has no effect: what it names ", why);
+    }
+  };
+  Config thawed = config;
+  thawed.training.freeze.clear();
+  expect_reach(
+      "freeze", config.training.freeze,
+      [&](const std::string& name) { return learns(thawed, name); },
+      "does not learn with training.lora anyway.");
+  if (config.lora.rank > 0) {
+    expect_reach(
+        "lora.modules_to_save", config.training.modules_to_save,
+        [&](const std::string& name) { return !is_adapter(name) && learns(config, name); },
+        "learns anyway, or training.freeze keeps it as it is.");
+  }
   NamedVars trained;
   for (const auto& [name, var] : params) {
     if (learns(config, name)) {
@@ -43,23 +67,65 @@ NamedVars trained_parameters(const NamedVars& params, const Config& config) {
   return trained;
 }
 
+std::string learning_summary(const ParamStore& store, const Config& config) {
+  int64_t learning = 0, tensors = 0;
+  for (const Parameter& parameter : store.parameters()) {
+    if (!parameter.trained || !learns(config, parameter.name)) continue;
+    learning += parameter.var.value().numel();
+    ++tensors;
+  }
+  std::string text =
+      concat(store.elements(), " parameters in ", store.parameters().size(), " tensors");
+  if (config.lora.rank == 0 && config.training.freeze.empty()) return text;
+  text += concat(", of which ", learning, " in ", tensors, " learn");
+  const char* separator = "; training.freeze keeps ";
+  for (const std::string& pattern : config.training.freeze) {
+    int64_t kept = 0, names = 0;
+    for (const Parameter& parameter : store.parameters()) {
+      if (!matches(parameter.name, pattern)) continue;
+      kept += parameter.var.value().numel();
+      ++names;
+    }
+    text += concat(separator, kept, " in ", names, " by '", pattern, '\'');
+    separator = ", ";
+  }
+  return text;
+}
+
 void reserve_gradients(const NamedVars& learning) {
   for (const auto& [name, var] : learning) {
     if (var.needs_grad()) var.gradient()->reserve();
   }
 }
 
-int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch) {
+namespace {
+
+// Updates that so many batches take.
+double updates_of(const TrainingOptions& training, double batches) {
   constexpr double kRounding = 1e-6;  // 0.1 * 30 is a little more than 3
+  return std::ceil(batches / static_cast<double>(training.gradient_accumulation_steps) - kRounding);
+}
+
+}  // namespace
+
+int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch, int64_t more) {
   const int64_t steps =
       training.max_steps > 0 ? training.max_steps : std::numeric_limits<int64_t>::max();
   if (training.num_train_epochs <= 0) return steps;
   const double updates =
-      std::ceil(training.num_train_epochs * static_cast<double>(batches_in_epoch) /
-                    static_cast<double>(training.gradient_accumulation_steps) -
-                kRounding);
+      updates_of(training, training.num_train_epochs * static_cast<double>(batches_in_epoch)) +
+      static_cast<double>(more);
   if (updates >= static_cast<double>(steps)) return steps;
   return std::max<int64_t>(1, static_cast<int64_t>(updates));
+}
+
+int64_t more_updates(const TrainingOptions& training, int64_t batches_in_epoch, int64_t step,
+                     int64_t epoch, int64_t left) {
+  const auto whole = static_cast<double>(batches_in_epoch);
+  const double after = training.num_train_epochs - static_cast<double>(epoch + 1);
+  const double rest = std::max(0.0, static_cast<double>(left) + after * whole);
+  return step + static_cast<int64_t>(updates_of(training, rest) -
+                                     updates_of(training, training.num_train_epochs * whole));
 }
 
 std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,

@@ -10,6 +10,7 @@
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/micro_batches.h"
 #include "apps/tasks/shape_flow.h"
+#include "data/empty_text.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
 #include "data/loader.h"
@@ -50,7 +51,7 @@ struct TextData {
     tokenizers = prepare_tokenizers(config, std::move(tokenizers), report);
     train = load_labelled(config.data.train, *tokenizers.source, config.data.corpus,
                           config.data.labels, load_context(config, report, "train"));
-    report(summary_of(concat("training data: ", train.label_names.size(), " classes"), train));
+    report_training(concat("training data: ", train.label_names.size(), " classes"), train, report);
     config.data.labels = train.label_names;
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
@@ -283,8 +284,8 @@ class ClassificationTask : public TrainingTask {
     return Kind::texts(model_, update_.at(static_cast<size_t>(i)));
   }
   DataPosition position() const override { return loader_.position(); }
-  int64_t batches_in_epoch() const override {
-    return Kind::batches(model_.config, data_.train, /*shuffle=*/true, {}).batches_in_epoch();
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return Kind::batches(model_.config, data_.train, /*shuffle=*/true, place).batches_in_epoch();
   }
 
   int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
@@ -377,6 +378,7 @@ extern const Task kClassification{{.name = "classification",
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line) {
   std::vector<int32_t> tokens = model.tokenizers.source->encode(text);
+  if (is_empty_text(text, tokens)) return {};
   // Truncated like the lines of a validation set, so that its accuracy holds here too.
   const TextFrame frame = model.tokenizers.source->special().classified();
   cut_long_line(tokens, model.config.data.corpus.max_length - frame.size(), place_of_line(line));

@@ -83,7 +83,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus,
                        load_context(config, report, "train"));
-    report(summary_of("training data", train_));
+    report_training("training data", train_, report);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,
@@ -97,8 +97,8 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   }
   ~DenoisingTask() override { loader_.reset(); }
 
-  int64_t batches_in_epoch() const override {
-    return batches_of(*model_, train_, model_->config.batch, {}).batches_in_epoch();
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return batches_of(*model_, train_, model_->config.batch, place).batches_in_epoch();
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,

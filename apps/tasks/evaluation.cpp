@@ -17,6 +17,9 @@ void Evaluation::add(const std::map<std::string, double>& metrics,
 }
 
 void warn_of_dropped(const FilterCounts& counts) {
+  if (const std::string many = counts.unknown_summary(kManyUnknown); !many.empty()) {
+    std::cerr << concat("warning: ", many, " are unknown to the vocabulary\n");
+  }
   if (counts.total_dropped() > 0 || counts.truncated > 0) {
     std::cerr << "warning: the figures are not those of the whole data: " << counts.summary()
               << '\n';

@@ -38,7 +38,7 @@ struct Evaluation {
 };
 
 /// Warns (to stderr) of examples that are left out or cut: the figures are not those of the whole
-/// files.
+/// files. Also of many tokens that the vocabulary does not know.
 void warn_of_dropped(const FilterCounts& counts);
 
 }  // namespace tapestry

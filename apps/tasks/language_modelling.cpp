@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "apps/config/sections.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
@@ -13,6 +15,7 @@
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
+#include "data/empty_text.h"
 #include "data/loader.h"
 #include "data/special_words.h"
 #include "nn/ensemble.h"
@@ -77,6 +80,7 @@ std::vector<Sample> continuations(const TextModel& model, const TokenStream& tex
   search.min_new_tokens = 0;
   SearchTask task;
   task.eos_id = tokenizer.special().eos;
+  task.more_ends = tokenizer.special().more_ends;
   task.banned = tokenizer.special().banned();
   if (!begins_with_eos(config)) task.banned.push_back(task.eos_id);
   if (const auto mask = tokenizer.mask_id()) task.banned.push_back(*mask);
@@ -146,8 +150,19 @@ class LanguageModellingTask : public TrainingTask {
       report(concat(name, " data: ", text.documents(), " documents, ", text.characters(),
                     " characters, ", text.size(), " tokens", text.from_cache() ? " (cached)" : "",
                     "; ", text.counts().summary()));
+      warn_of_counts(concat(name, " data"), text.counts(), report);
       return text;
     };
+    if (config.task->needs_mask_piece && config.masking.whole_word) {
+      const double share = MaskingVocabulary(*tokenizers.source).word_share();
+      constexpr double kFew = 0.05;
+      if (share < kFew && report.warn) {
+        report.warn(fmt::format(
+            "masking.whole_word: {:.3g} % of the tokenizer's pieces begin a word, so that whole "
+            "words can hardly be told; those of more than {} tokens are masked token by token",
+            100 * share, MaskingOptions::kLongestWord));
+      }
+    }
     train_ = read(config.data.train, "train");
     if (!config.data.valid.empty()) {
       held_out_[HeldOut::kValidation] = read(config.data.valid, "valid");
@@ -187,8 +202,8 @@ class LanguageModellingTask : public TrainingTask {
     return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
   }
   DataPosition position() const override { return position_; }
-  int64_t batches_in_epoch() const override {
-    return with_batches(*model_, train_, /*shuffle=*/true, {},
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return with_batches(*model_, train_, /*shuffle=*/true, place,
                         [](const auto& batches) { return batches.batches_in_epoch(); });
   }
 
@@ -354,11 +369,13 @@ std::vector<const Trunk*> TextModels::trunks() const {
 std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line,
                                   int64_t number) {
   std::vector<int32_t> ids = models.tokenizer().encode(line);
+  if (is_empty_text(line, ids)) ids.clear();
   if (begins_with_eos(models.first().config)) {
     const SpecialIds& special = models.tokenizer().special();
-    const std::vector<int32_t> begin = special.document();
+    const bool ends = special.has_end(ids);
+    const std::vector<int32_t> begin = special.beginning_of(ids);
     ids.insert(ids.begin(), begin.begin(), begin.end());
-    ids.push_back(special.eos);
+    if (!ends) ids.push_back(special.eos);
   }
   // The last one is only predicted.
   const int64_t longest = models.longest();

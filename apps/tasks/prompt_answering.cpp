@@ -7,6 +7,7 @@
 
 #include "apps/tasks/micro_batches.h"
 #include "apps/tasks/packed_search.h"
+#include "core/interruption.h"
 #include "data/loader.h"
 #include "data/utf8.h"
 
@@ -46,11 +47,12 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   task.sentences_at_once = rows_of_a_search(model.config.training.eval_batch_size, device);
   const SpecialIds& special = corpus.special;
   task.eos_id = special.eos;
+  task.more_ends = special.more_ends;
   task.banned = special.banned();
   task.force_eos = task.log_probabilities = false;
   for (const int64_t i : examples) {
     const auto prompt = corpus.prompts[i];
-    std::vector<int32_t>& ids = task.prompts.emplace_back(special.document());
+    std::vector<int32_t>& ids = task.prompts.emplace_back(special.beginning_of(prompt));
     ids.insert(ids.end(), prompt.begin(), prompt.end());
     greedy.max_new_tokens = longest_output(corpus.answers.length(i));
     const ModelOptions& sizes = model.config.model;
@@ -66,6 +68,7 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
       [&](int64_t i, const std::vector<Hypothesis>& found) {
         answers[static_cast<size_t>(i)] = model.tokenizers.source->decode(found.at(0).tokens);
         progress.add();
+        stop_if_asked();
       },
       device);
   return answers;
@@ -127,7 +130,7 @@ class PromptTask : public TrainingTask {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
                           load_context(config, report, "train"));
-    report(summary_of("training data", train_));
+    report_training("training data", train_, report);
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
@@ -162,8 +165,8 @@ class PromptTask : public TrainingTask {
     return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
   }
   DataPosition position() const override { return loader_->position(); }
-  int64_t batches_in_epoch() const override {
-    return PromptBatches(train_, model_->config.batch).batches_in_epoch();
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return PromptBatches(train_, model_->config.batch, place).batches_in_epoch();
   }
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }

@@ -11,6 +11,7 @@
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/micro_batches.h"
 #include "apps/tasks/shape_flow.h"
+#include "core/interruption.h"
 #include "data/answer_scores.h"
 #include "data/loader.h"
 #include "data/utf8.h"
@@ -141,6 +142,7 @@ class QuestionTask : public TrainingTask {
     train_ = load_questions(config.data.train, *tokenizers.source, options,
                             load_context(config, report, "train"));
     report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
+    warn_of_counts("training data", train_.counts, report);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       QuestionCorpus& questions = held_out_[set];
@@ -148,6 +150,7 @@ class QuestionTask : public TrainingTask {
                                  question_options(config), load_context(config, report, set));
       report(concat(name_of(set), " data: ", questions.windows.size(), " windows; ",
                     questions.counts.summary()));
+      warn_of_counts(concat(name_of(set), " data"), questions.counts, report);
     }
     model_ = std::make_unique<SpanModel>(config, std::move(tokenizers), ModelUse::kTraining);
     loader_ = std::make_unique<Loader<QuestionBatches>>(
@@ -177,8 +180,8 @@ class QuestionTask : public TrainingTask {
     return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
   }
   DataPosition position() const override { return loader_->position(); }
-  int64_t batches_in_epoch() const override {
-    return QuestionBatches(train_, model_->config.batch).batches_in_epoch();
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return QuestionBatches(train_, model_->config.batch, place).batches_in_epoch();
   }
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
@@ -252,6 +255,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
   Progress progress("finding answers", std::ssize(all), "windows");
   for (size_t begin = 0; begin < all.size(); begin += rows) {
     progress.to(static_cast<int64_t>(begin));
+    stop_if_asked();
     if (!crew.owns(batches++)) continue;
     const QuestionBatch batch = make_question_batch(
         questions, std::span(all).subspan(begin, std::min(rows, all.size() - begin)));

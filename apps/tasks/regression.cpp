@@ -43,10 +43,12 @@ class RegressionTask : public TrainingTask {
   RegressionTask(const Config& config, const TaskPlace& place, const Report& report)
       : share_(place.share),
         model_(config, load_points(config.data.train), ModelUse::kTraining),
-        walk_(EpochPlans::of_equal_rows([points = model_.points.size()](int64_t) { return points; },
-                                        config.batch.batch_size, config.batch.shuffle,
-                                        config.batch.seed),
-              place.start) {
+        plans_(EpochPlans::of_equal_rows(
+            {.rows = [points = model_.points.size()](int64_t) { return points; },
+             .batch_size = config.batch.batch_size,
+             .shuffle = config.batch.shuffle,
+             .seed = config.batch.seed})),
+        walk_(plans_, place.start) {
     const auto told = [&](const Points& points) {
       report_checksum(report,
                       {std::as_bytes(std::span(points.x)), std::as_bytes(std::span(points.y))});
@@ -101,7 +103,9 @@ class RegressionTask : public TrainingTask {
     return points;
   }
   DataPosition position() const override { return walk_.position(); }
-  int64_t batches_in_epoch() const override { return walk_.batches_in_epoch(); }
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return EpochWalk(plans_, place).batches_in_epoch();
+  }
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&,
@@ -114,6 +118,7 @@ class RegressionTask : public TrainingTask {
   const Share share_;
   RegressionModel model_;
   OfHeldOut<Points> held_out_;
+  EpochPlans plans_;
   EpochWalk walk_;
   std::vector<std::vector<int64_t>> update_;  // points of each micro-batch
 };

@@ -36,7 +36,8 @@ bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
 
 }  // namespace
 
-TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note) {
+TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note,
+                        const TokenizerPair& known) {
   if (config.task->has_classes && config.data.labels.empty()) {
     config.data.labels = {"0", "1"};
     note("the classes come from the data; two stand in");
@@ -48,10 +49,15 @@ TokenizerPair stand_ins(Config& config, const std::function<void(const std::stri
     }
   }
   if (!reads_text(config)) return {};
+  if (known.source != nullptr) return known;
   const TokenizerOptions& options = config.tokenizer;
   if (!options.path.empty()) {
     const std::shared_ptr<const Tokenizer> read = read_tokenizer(options);
     return {read, read};
+  }
+  if (!options.source_path.empty()) {
+    return {read_tokenizer(options, options.source_path),
+            read_tokenizer(options, options.target_path)};
   }
   if (options.type == "char" && has_short_texts(config.data.train)) {
     return train_tokenizers(options, config.data.train, config.seed);

@@ -11,7 +11,9 @@ namespace tapestry {
 
 /// Sets classes and the format of images that are open, and returns tokenizers of the right sizes;
 /// `note` hears of what stands in for something unknown. Reads tokenizers that have a path, texts
-/// of a few MB whose characters are the vocabulary, and the header of the first images.
-TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note);
+/// of a few MB whose characters are the vocabulary, and the header of the first images. Where a run
+/// has its tokenizers already, they are `known`, and no file is read for them.
+TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note,
+                        const TokenizerPair& known = {});
 
 }  // namespace tapestry

@@ -1,11 +1,15 @@
 #include "apps/tasks/task.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "apps/checkpoint/bytes.h"
 #include "core/allocator.h"
+#include "core/interruption.h"
+#include "data/character_changes.h"
 #include "data/scores/metrics.h"
 
 namespace tapestry {
@@ -41,7 +45,18 @@ LoadContext context_with_cache(const Config& config, const Report& report,
   return context;
 }
 
-TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
+void warn_of_counts(const std::string& what, const FilterCounts& counts, const Report& report) {
+  const auto& warn = report.warn ? report.warn : report.say;
+  const std::string loss = counts.loss();
+  if (!loss.empty()) warn(concat(what, ": ", loss));
+  const std::string many = counts.unknown_summary(kManyUnknown);
+  if (many.empty()) return;
+  warn(concat(what, ": ", many,
+              " are unknown to the vocabulary, and no output can hold what they stand for; "
+              "tokenizer.byte_fallback has pieces for everything"));
+}
+
+TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   if (given.source) return given;
   TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed,
                                               context_with_cache(config, report, "tokenizer.bin"));
@@ -49,14 +64,100 @@ TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, cons
   const std::string kind = options.type == "sentencepiece" ? options.algorithm
                            : options.type == "char"        ? "characters"
                                                            : options.type;
-  report(concat("tokenizer: ", options.path.empty() ? kind : options.path, ", ",
-                tokenizers.source->vocab_size(), " pieces",
-                tokenizers.shared() ? "" : " on the source side"));
+  const size_t symbols = tokenizers.source->symbols().size();
+  report(concat("tokenizer: ",
+                !options.path.empty()          ? options.path
+                : !options.source_path.empty() ? options.source_path
+                                               : kind,
+                ", ", tokenizers.source->vocab_size(), " pieces",
+                tokenizers.shared() ? "" : " on the source side",
+                symbols > 0 ? concat(", ", symbols, " of them symbols") : ""));
   release_free_memory();  // what learning took, before the corpora are encoded
   return tokenizers;
 }
 
+namespace {
+
+// What stands first in a corpus tells enough, at every start.
+constexpr int64_t kLookedAt = 2000;            // pairs of a corpus
+constexpr size_t kLongestLookedAt = 1 << 17;   // bytes of a text
+constexpr uintmax_t kLargestFile = 64U << 20;  // one document, which is read whole
+constexpr double kWorthAWarning = 0.001;       // share of what a model learns to write
+
+// Whether the texts of a corpus come from a reader of pairs, and can be read twice.
+bool can_be_looked_at(const CorpusSpec& spec) {
+  using Kind = CorpusSpec::Kind;
+  const Kind kind = spec.kind();
+  if (kind == Kind::kImages || kind == Kind::kQuestions || kind == Kind::kPoints) return false;
+  return std::ranges::all_of(
+      std::initializer_list<const std::string*>{&spec.source, &spec.target, &spec.tsv, &spec.csv,
+                                                &spec.jsonl, &spec.ding, &spec.text},
+      [&](const std::string* path) {
+        if (path->empty()) return true;
+        std::error_code unknown;
+        return std::filesystem::is_regular_file(*path, unknown) &&
+               (spec.documents != "file" ||
+                std::filesystem::file_size(*path, unknown) <= kLargestFile);
+      });
+}
+
+void look_at(const Tokenizer& tokenizer, std::string_view text, CharacterChanges& changes) {
+  size_t size = std::min(text.size(), kLongestLookedAt);
+  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;
+  changes.add(tokenizer, text.substr(0, size));
+}
+
+void report_changes(const Config& config, const TokenizerPair& tokenizers, const Report& report) {
+  const bool writes = (config.task->abilities & (kTranslates | kContinuesText)) != 0;
+  const auto tell = [&](const std::string& what, const CharacterChanges& changes, bool written) {
+    if (changes.changed() == 0) return;
+    const std::string sentence =
+        fmt::format("encoding and decoding change {:.3g} % of the characters of {}, most often {}",
+                    100 * changes.share(), what, changes.most_frequent());
+    if (written && changes.share() > kWorthAWarning) {
+      const bool learns = config.tokenizer.learns_pieces();
+      const auto& warn = report.warn ? report.warn : report.say;
+      warn(concat(sentence, ": the model cannot write them",
+                  !learns ? ""
+                  : config.task->can(kTranslates) && tokenizers.source != tokenizers.target
+                      ? "; see tokenizer.target_normalization and byte_fallback"
+                      : "; see tokenizer.normalization and byte_fallback"));
+    } else {
+      report(sentence);
+    }
+  };
+  const auto look = [&](const char* name, const std::vector<CorpusSpec>& corpora) {
+    for (const CorpusSpec& spec : corpora) {
+      if (!can_be_looked_at(spec)) continue;
+      const bool prompts = spec.kind() == CorpusSpec::Kind::kPrompted;
+      const bool pairs = spec.has_target();
+      CharacterChanges source, target;
+      const auto reader = open_corpus(spec);
+      TextPair pair;
+      for (int64_t i = 0; i < kLookedAt && reader->next(pair); ++i) {
+        look_at(*tokenizers.source, pair.source, source);
+        if (pairs || prompts) look_at(*tokenizers.target, pair.target, target);
+      }
+      const std::string files = concat(name, " data ", spec.str());
+      tell(pairs ? concat("the sources of ", files) : files, source, writes && !pairs && !prompts);
+      tell(concat(prompts ? "the answers of " : "the targets of ", files), target, writes);
+    }
+  };
+  look("training", config.data.train);
+  look("validation", config.data.valid);
+  look("test", config.data.test);
+}
+
+}  // namespace
+
+TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
+  TokenizerPair tokenizers = settle_tokenizers(config, std::move(given), report);
+  report_changes(config, tokenizers, report);
+  return tokenizers;
+}
+
 LossSums::Part LossSums::part_of(const CrossEntropy& result) {
+  stop_if_asked();  // every measurement of losses comes here, batch by batch
   const Tensor sums = result.sums.to(Device{});
   const auto* const values = sums.data<double>();
   return {values[0], values[1], values[2], result.tokens};

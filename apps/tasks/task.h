@@ -75,8 +75,9 @@ class TrainingTask {
   virtual std::vector<std::string> texts(int64_t i) const = 0;
   /// The place in the data: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
-  /// Batches of the first epoch; others may have a few more or less.
-  virtual int64_t batches_in_epoch() const = 0;
+  /// Batches of the epoch of a place, without those that DataPosition::before counts. Epochs may
+  /// have a few more or less than the first.
+  virtual int64_t batches_in_epoch(const DataPosition& place = {}) const = 0;
   /// Examples of a set that is held out; 0: there is none.
   virtual int64_t examples(HeldOut set) const = 0;
   /// The nll of a target that is drawn evenly from all; infinite where none is drawn from a list.
@@ -155,11 +156,24 @@ const Task& task_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         const TaskPlace& place, const Report& report);
 
+/// Warns where more than one example in a hundred is damaged or too long, or where many tokens
+/// stand for what the vocabulary does not know.
+void warn_of_counts(const std::string& what, const FilterCounts& counts, const Report& report);
+
+/// Reports what was read to train on.
+template <class Corpus>
+void report_training(const std::string& what, const Corpus& corpus, const Report& report) {
+  report(summary_of(what, corpus));
+  warn_of_counts(what, corpus.counts, report);
+}
+
 /// Reports what was read of a set, and warns of examples that are left out: then the figures are
 /// not those of the whole files.
 template <class Corpus>
 void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
-  report(summary_of(concat(name_of(set), " data"), corpus));
+  const std::string what = concat(name_of(set), " data");
+  report(summary_of(what, corpus));
+  warn_of_counts(what, corpus.counts, report);
   if (const int64_t dropped = corpus.counts.total_dropped(); dropped > 0) {
     const auto& warn = report.warn ? report.warn : report.say;
     warn(concat(name_of(set), " leaves out ", dropped, dropped == 1 ? " example" : " examples",
@@ -168,6 +182,9 @@ void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
 }
 
 /// `given`, or if it is empty the tokenizers that the config asks for.
+TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const Report& report);
+/// The same, and what share of the characters of each corpus they change: of what stands first in
+/// its files.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
 
 /// The probability of a text under a model.
@@ -219,6 +236,9 @@ LossSums loss_over_epoch(Batches batches, const Crew& crew, LossOf loss_of) {
 
 /// The log-probability of each target, in order. logits (..., V), targets (...) int32.
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);
+
+/// The metric that counts translations whose end the length limit forced; absent where none is.
+inline constexpr const char* kCutAtLimit = "cut_at_limit";
 
 /// True for metrics that are better when they are larger (bleu, rouge, accuracy, f1, ...).
 bool larger_is_better(const std::string& metric);

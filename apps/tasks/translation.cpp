@@ -1,5 +1,9 @@
 // The task that translates.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "apps/config/sections.h"
@@ -34,9 +38,14 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
   return load_parallel(corpora, tokenizers, whole, context);
 }
 
+struct Translated {
+  std::vector<std::string> lines = {};
+  int64_t cut = 0;  // whose end the length limit forced
+};
+
 template <class Model>
-std::vector<std::string> translations_of(const TranslationModel<Model>& model,
-                                         const ParallelCorpus& pairs, const Crew& crew) {
+Translated translations_of(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
+                           const Crew& crew) {
   const Config& config = model.config;
   const auto packed = packed_for_search(config, model.store);
   SearchOptions search = config.generation;
@@ -53,16 +62,53 @@ std::vector<std::string> translations_of(const TranslationModel<Model>& model,
   std::vector<std::string> own;
   for (size_t begin = 0; begin < found.size(); begin += static_cast<size_t>(size)) {
     std::vector<std::string> lines;
+    int64_t cut = 0;
     for (size_t i = begin; i < std::min(begin + static_cast<size_t>(size), found.size()); ++i) {
       lines.push_back(model.tokenizers.target->decode(found[i].at(0).tokens));
+      cut += found[i][0].cut ? 1 : 0;
     }
+    lines.push_back(std::to_string(cut));
     own.push_back(pack(lines));
   }
-  std::vector<std::string> hypotheses;
+  Translated all;
   for (const std::string& batch : crew.in_order(own, batches)) {
-    for (std::string& line : unpack(batch)) hypotheses.push_back(std::move(line));
+    std::vector<std::string> lines = unpack(batch);
+    all.cut += std::stoll(lines.back());
+    lines.pop_back();
+    std::ranges::move(lines, std::back_inserter(all.lines));
   }
-  return hypotheses;
+  return all;
+}
+
+// Warns where the model would learn targets that its translations cannot be as long as.
+void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& search,
+                          const Report& report) {
+  constexpr double kMany = 0.001;
+  std::vector<int64_t> targets;
+  std::vector<double> ratios;
+  for (int64_t i = 0; i < pairs.size(); ++i) {
+    const int64_t source = pairs.source.length(i) + pairs.rows.source.size();
+    const int64_t target = pairs.target.length(i) + pairs.rows.target.size();
+    if (target <= translation_limit(source, search)) continue;
+    targets.push_back(target);
+    const int64_t more = translation_limit(0, search);
+    ratios.push_back(static_cast<double>(target - more) / static_cast<double>(source));
+  }
+  const auto few = static_cast<size_t>(kMany * static_cast<double>(pairs.size()));
+  if (targets.size() <= few) return;
+  std::ranges::sort(targets, std::greater());
+  std::ranges::sort(ratios, std::greater());
+  const std::string advice =
+      search.max_new_tokens > 0
+          ? concat("max_new_tokens: ", search.max_new_tokens, " into ", targets[few])
+          : fmt::format("max_length_ratio: {} into {:.1f}", search.max_length_ratio,
+                        std::ceil(10 * ratios[few]) / 10);
+  const auto& warn = report.warn ? report.warn : report.say;
+  warn(fmt::format(
+      "{} of {} training targets ({:.3g} %) are longer than translations may be, which "
+      "are cut there: change generation.{}",
+      targets.size(), pairs.size(),
+      100. * static_cast<double>(targets.size()) / static_cast<double>(pairs.size()), advice));
 }
 
 constexpr const char* kByLength = "bleu";  // what is told for each length of the sentences
@@ -102,7 +148,9 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
     }
     return metrics;
   }
-  const std::vector<std::string> hypotheses = translations_of(model, pairs, crew);
+  const Translated translated = translations_of(model, pairs, crew);
+  const std::vector<std::string>& hypotheses = translated.lines;
+  if (translated.cut > 0) metrics[kCutAtLimit] = static_cast<double>(translated.cut);
   const std::vector<std::string> references = pairs.target_text.to_strings();
   const Translations translations = one_system("validation", hypotheses, references);
   const auto scores = validation_metrics(config.evaluation);
@@ -129,7 +177,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_parallel(config.data.train, tokenizers, config.data.corpus,
                            load_context(config, report, "train"));
-    report(summary_of("training data", train_));
+    report_training("training data", train_, report);
+    warn_of_long_targets(train_, config.generation, report);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,
@@ -149,8 +198,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   // The loader's thread reads the corpus, which is destroyed before the base class.
   ~TranslationTask() override { loader_.reset(); }
 
-  int64_t batches_in_epoch() const override {
-    return TranslationBatches(train_, model_->config.batch).batches_in_epoch();
+  int64_t batches_in_epoch(const DataPosition& place) const override {
+    return TranslationBatches(train_, model_->config.batch, place).batches_in_epoch();
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
@@ -163,6 +212,9 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   OfHeldOut<ParallelCorpus> held_out_;
 };
 
+// What a model learns to write keeps its characters.
+void keep_targets(Config& config) { config.tokenizer.target_normalization = "identity"; }
+
 template <class Model>
 Evaluation evaluate_pairs(ModelFiles files, const std::string& device,
                           const std::vector<CorpusSpec>& corpora) {
@@ -171,9 +223,13 @@ Evaluation evaluate_pairs(ModelFiles files, const std::string& device,
   const ParallelCorpus pairs = load_held_out(model->config, corpora, model->tokenizers);
   warn_of_dropped(pairs.counts);
   Evaluation result;
-  result.add(measure_pairs(*model, pairs, {}), {"bleu", "chrf", "chrf++", "ter", "rouge_1",
-                                                "rouge_2", "rouge_l", "nll", "ppl", "accuracy"});
+  const auto metrics = measure_pairs(*model, pairs, {});
+  result.add(metrics, {"bleu", "chrf", "chrf++", "ter", "rouge_1", "rouge_2", "rouge_l", "nll",
+                       "ppl", "accuracy"});
   result.add_count("sentences", pairs.size());
+  if (const auto cut = metrics.find(kCutAtLimit); cut != metrics.end()) {
+    result.add_count(kCutAtLimit, static_cast<int64_t>(cut->second));
+  }
   return result;
 }
 
@@ -193,7 +249,8 @@ extern const Task kTranslation{{.name = "translation",
                                             "rouge_2", "rouge_l", "chrf++", "ter"},
                                 .bind_corpus = bind_pairs,
                                 .sections = {kGeneration, kEvaluation},
-                                .validates_by_search = true},
+                                .validates_by_search = true,
+                                .set_defaults = keep_targets},
                                make_task_of_model<TranslationTask>,
                                encoder_decoder_parameters,
                                evaluate,

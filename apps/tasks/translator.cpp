@@ -6,6 +6,7 @@
 
 #include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/long_line.h"
+#include "core/interruption.h"
 #include "data/special_words.h"
 
 namespace tapestry {
@@ -90,6 +91,14 @@ Translator::Translator(const ModelChoice& choice, const std::string& device, con
       load.operator()<EncoderDecoder>(std::move(files));
     }
   }
+  limit_sources(std::nullopt);
+}
+
+void Translator::limit_sources(std::optional<int64_t> tokens) {
+  constexpr int64_t kMostTokens = 2048;
+  longest_source_ =
+      std::min(tokens.value_or(std::max(kMostTokens, config().model.max_position_embeddings)),
+               longest_ - rows_.source.size());
 }
 
 const Config& Translator::config() const {
@@ -99,8 +108,12 @@ const Config& Translator::config() const {
 
 std::vector<int32_t> Translator::encode_source(const std::string& line, int64_t number) const {
   std::vector<int32_t> ids = tokenizers_.source->encode(line);
-  cut_long_line(ids, longest_ - rows_.source.size(), place_of_line(number));
+  cut_source(ids, number);
   return ids;
+}
+
+void Translator::cut_source(std::vector<int32_t>& ids, int64_t number) const {
+  cut_long_line(ids, longest_source_, place_of_line(number));
 }
 
 void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,
@@ -115,14 +128,15 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   std::vector<std::vector<int32_t>> rows;
   std::vector<int32_t> lengths;
   TranslationInput input;
-  input.ids = {around.start, around.eos, around.banned};
+  input.ids = {around.start, around.eos, around.banned, around.more_ends};
   input.log_probabilities = sentences.log_probabilities;
   input.token_log_probabilities = sentences.token_log_probabilities;
   input.sentences_at_once = sentences_at_once;
   for (const size_t i : order) {
     rows.push_back(in_frame(around.source, sentences.sources[i]));
     lengths.push_back(static_cast<int32_t>(rows.back().size()));
-    input.sequence_ids.push_back(sentences.first_id + static_cast<int64_t>(i));
+    input.sequence_ids.push_back(sentences.numbers.empty() ? static_cast<int64_t>(i)
+                                                           : sentences.numbers[i]);
     const std::vector<int32_t>& begin = around.target.before;
     if (sentences.prefixes.empty() && begin.empty()) continue;
     input.prefixes.push_back(begin);
@@ -138,6 +152,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   tapestry::translate(models, input, options, [&](int64_t place, std::vector<Hypothesis> found) {
     for (Hypothesis& hypothesis : found) drop_front(hypothesis, forced);
     progress.add();
+    stop_if_asked();
     done(order[static_cast<size_t>(place)], std::move(found));
   });
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,8 +31,13 @@ class Translator {
   const TokenizerPair& tokenizers() const { return tokenizers_; }
   /// Tokens that a source or target may have, with eos.
   int64_t longest() const { return longest_; }
+  /// Sources are cut to so many tokens; unset: 2048, or the positions of the training if these are
+  /// more, since the time of one line grows with the square of its length.
+  void limit_sources(std::optional<int64_t> tokens);
   /// The ids of line `number`, from 1. One that is too long is cut, with a warning.
   std::vector<int32_t> encode_source(const std::string& line, int64_t number) const;
+  /// Cuts the ids of a line likewise.
+  void cut_source(std::vector<int32_t>& ids, int64_t number) const;
 
  private:
   using Bundle = std::variant<std::unique_ptr<TranslationModel<EncoderDecoder>>,
@@ -42,6 +48,7 @@ class Translator {
   TokenizerPair tokenizers_;
   PairRows rows_;
   int64_t longest_ = 0;
+  int64_t longest_source_ = 0;  ///< without what stands around it
 };
 
 /// Sentences to translate, as ids without bos and eos.
@@ -49,8 +56,8 @@ struct Sentences {
   PairRows rows = {};  ///< what stands around them
   std::vector<std::vector<int32_t>> sources = {};
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
-  int64_t first_id = 0;           ///< number of the first in the whole input: sampling draws by it
-  bool log_probabilities = true;  ///< as in SearchTask
+  std::vector<int64_t> numbers = {};     ///< of each in the whole input: sampling draws by it
+  bool log_probabilities = true;         ///< as in SearchTask
   bool token_log_probabilities = false;  ///< as in SearchTask
 };
 

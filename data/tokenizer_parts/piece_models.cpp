@@ -12,8 +12,10 @@ std::unique_ptr<const PieceModel> make_piece_model(const Part& part, bool byte_l
     const char* type;
     decltype(&make_bpe) make;
   };
-  static constexpr Row kTable[] = {
-      {"BPE", make_bpe}, {"WordPiece", make_wordpiece}, {"Unigram", make_unigram}};
+  static constexpr Row kTable[] = {{"BPE", make_bpe},
+                                   {"WordPiece", make_wordpiece},
+                                   {"Unigram", make_unigram},
+                                   {"WordLevel", make_word_level}};
   // Old files do not say.
   const char* guess = part.has("merges") ? "BPE" : "WordPiece";
   const std::string type = part.text("type", guess);

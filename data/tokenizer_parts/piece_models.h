@@ -43,6 +43,7 @@ std::unique_ptr<const PieceModel> make_piece_model(const Part& part, bool byte_l
 std::unique_ptr<const PieceModel> make_bpe(const Part& part, bool byte_level);
 std::unique_ptr<const PieceModel> make_wordpiece(const Part& part, bool byte_level);
 std::unique_ptr<const PieceModel> make_unigram(const Part& part, bool byte_level);
+std::unique_ptr<const PieceModel> make_word_level(const Part& part, bool byte_level);
 
 /// {token: id} of a part: tokens by id. Throws Error(kData) for an id that is out of bounds.
 std::vector<std::optional<std::string>> vocabulary_of(const Part& part, const char* key);

@@ -408,6 +408,17 @@ inline void expect_equal(const CheckpointFiles& a, const CheckpointFiles& b) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, bytes] : a) {
     ASSERT_TRUE(b.contains(name)) << name;
+    if (name == "trainer_state.json") {
+      // The files of the data may have other names and formats.
+      const auto without_files = [](const std::string& json) {
+        nlohmann::json state = nlohmann::json::parse(json);
+        state.erase("train_files");
+        state.erase("valid_files");
+        return state;
+      };
+      EXPECT_EQ(without_files(bytes), without_files(b.at(name))) << name;
+      continue;
+    }
     EXPECT_TRUE(bytes == b.at(name)) << name << " differs";
   }
 }

@@ -125,6 +125,46 @@ TEST(GradcheckCatches, OneElementThatIsALittleWrong) {
   EXPECT_EQ(result.worst_place.substr(0, 13), "input 0 [7]: ");
 }
 
+// y = sin(rate * x), whose bends are as near as the rate says, with the gradient of one element
+// times `factor`.
+GradcheckCase wave(const Var& x, double rate, int64_t element, double factor) {
+  return {"wave", {x}, [=] {
+            Tensor y = x.value().clone();
+            for (int64_t i = 0; i < y.numel(); ++i) {
+              y.data<double>()[i] = std::sin(rate * y.data<double>()[i]);
+            }
+            return with_backward(x, y, [=](const Tensor& dy) {
+              Tensor dx = dy.clone();
+              for (int64_t i = 0; i < dx.numel(); ++i) {
+                dx.data<double>()[i] *= rate * std::cos(rate * x.value().data<double>()[i]);
+              }
+              dx.data<double>()[element] *= factor;
+              return dx;
+            });
+          }};
+}
+
+// No one step is right for all of these: the fixed one of 1e-3 fails from a rate of 100 on.
+TEST(GradcheckCatches, AnErrorOfOneMillionthWhateverTheBendsOfTheFunction) {
+  constexpr double kRates[] = {0.01, 1, 100, 1000, 10000};
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Var x = parameter({3, 5}, seed, 0.5, 1.5);
+    const double rate = kRates[seed % std::size(kRates)];
+    int64_t steepest = 0;
+    const auto slope = [&](int64_t i) {
+      return std::abs(std::cos(rate * x.value().data<double>()[i]));
+    };
+    for (int64_t i = 1; i < 15; ++i) {
+      if (slope(i) > slope(steepest)) steepest = i;
+    }
+    const GradcheckResult right = gradcheck(wave(x, rate, steepest, 1));
+    EXPECT_TRUE(right.passed) << seed << ": " << right.worst_error << " at " << right.worst_place;
+    const double factor = seed % 2 == 0 ? 1 + 1e-6 : 1 - 1e-6;
+    const GradcheckResult wrong = gradcheck(wave(x, rate, steepest, factor));
+    EXPECT_FALSE(wrong.passed) << seed << ": " << wrong.worst_error;
+  }
+}
+
 TEST(GradcheckCatches, InputThatWasForgotten) {
   const Var x = parameter({4}, 3), y = parameter({4}, 4);
   const GradcheckCase broken{"forgotten", {x, y}, [=] { return x * Var(y.value()); }};

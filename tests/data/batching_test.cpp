@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -237,6 +238,86 @@ TEST(Batches, ContinueExactlyFromEveryPosition) {
   }
 }
 
+// Walks some batches of each size in turn, goes on with the next size, and then to the end of the
+// epoch.
+template <class Make>
+std::vector<int64_t> rows_of_epoch(const Make& make,
+                                   const std::vector<std::pair<BatchOptions, int>>& parts) {
+  std::vector<int64_t> rows;
+  DataPosition position;
+  for (const auto& [options, batches] : parts) {
+    EpochWalk walk(make(options), position);
+    const int64_t all = walk.batches_in_epoch();
+    for (int i = 0; i < batches && walk.position().batch < all; ++i) {
+      const auto batch = walk.next();
+      rows.insert(rows.end(), batch.begin(), batch.end());
+    }
+    position = walk.position();
+    if (batches == std::numeric_limits<int>::max()) {
+      EXPECT_EQ(position.epoch, 0);
+      EXPECT_EQ(position.batch, all);
+      walk.next();
+      EXPECT_EQ(walk.position(), (DataPosition{1, 1}));
+      continue;
+    }
+    position.before.push_back({options.batch_type, options.batch_size, position.batch});
+    position.batch = 0;
+  }
+  return rows;
+}
+
+// A run that goes on with other batches reads each row of the epoch once.
+TEST(Batches, OfAnotherSizeGoOnWithTheRowsThatAreLeft) {
+  constexpr int kToTheEnd = std::numeric_limits<int>::max();
+  const auto corpus = make_corpus(1000);
+  const auto of = [](int64_t size, const char* type, int64_t window) {
+    BatchOptions options;
+    options.batch_size = size;
+    options.batch_type = type;
+    options.window_rows = window;
+    return options;
+  };
+  const auto lengths = [&](const BatchOptions& options) { return plans_of(corpus, options); };
+  const auto equal = [&](const BatchOptions& options) {
+    const bool tokens = options.batch_type == std::string("tokens");
+    return EpochPlans::of_equal_rows({.rows = [](int64_t) { return 1000; },
+                                      .batch_size = options.batch_size / (tokens ? 10 : 1),
+                                      .window_rows = options.window_rows,
+                                      .row_tokens = 10});
+  };
+  for (const int64_t window : {2000, 1000, 300, 70}) {
+    for (const int first : {0, 1, 7, 31, 1000}) {
+      const std::vector<std::pair<BatchOptions, int>> parts = {
+          {of(16, "sentences", window), first},
+          {of(300, "tokens", window), 2},
+          {of(64, "sentences", window), 1},
+          {of(11, "sentences", window), kToTheEnd}};
+      for (const bool same_length : {false, true}) {
+        std::vector<int64_t> rows =
+            same_length ? rows_of_epoch(equal, parts) : rows_of_epoch(lengths, parts);
+        std::sort(rows.begin(), rows.end());
+        std::vector<int64_t> each(1000);
+        std::iota(each.begin(), each.end(), int64_t{0});
+        EXPECT_EQ(rows, each) << window << ' ' << first << ' ' << same_length;
+      }
+    }
+  }
+  // The position still tells the batches of the same size apart.
+  const BatchOptions now = of(11, "sentences", 300);
+  const DataPosition start{0, 5, {{"sentences", 16, 7}, {"tokens", 300, 2}}};
+  EpochWalk walk(lengths(now), {0, 0, start.before}), there(lengths(now), start);
+  for (int i = 0; i < 5; ++i) walk.next();
+  EXPECT_EQ(walk.position(), start);
+  const auto next = walk.next(), same = there.next();
+  EXPECT_TRUE(std::equal(next.begin(), next.end(), same.begin(), same.end()));
+  EXPECT_EQ(there.batches_in_epoch(), walk.batches_in_epoch());
+  EXPECT_THAT(error_of(ErrorKind::kData,
+                       [&] {
+                         EpochWalk(lengths(now), {0, 0, {{"sentences", 16, 999}}});
+                       }),
+              HasSubstr("the saved position is batch 999"));
+}
+
 // An epoch of several windows, each with the batches of rows that are told apart by their numbers.
 BatchOptions in_windows(int64_t rows, int64_t batch_size = 200) {
   BatchOptions options;
@@ -339,8 +420,8 @@ TEST(Windows, AreWalkedThroughAndResumed) {
 }
 
 TEST(Windows, OfEqualRowsHaveWholeBatches) {
-  const EpochPlans plans =
-      EpochPlans::of_equal_rows([](int64_t) { return 1003; }, 10, true, 1, /*window_rows=*/300);
+  const EpochPlans plans = EpochPlans::of_equal_rows(
+      {.rows = [](int64_t) { return 1003; }, .batch_size = 10, .window_rows = 300});
   std::vector<int> seen(1003, 0);
   std::multiset<size_t> sizes;
   for (int64_t window = 0; window < plans.windows(0); ++window) {

@@ -94,9 +94,9 @@ TEST(BpeTokenizer, DamagedFilesAreErrors) {
     return error_of(ErrorKind::kData, [&] { load_tokenizer(bytes, "t.txt"); });
   };
   EXPECT_EQ(
-      message("bpe 1", "bpe 2"),
-      "[tokenizer] t.txt:1 must be 'tapestry bpe 1', the version that is known, got 'tapestry "
-      "bpe 2'.");
+      message("bpe 1", "bpe 3"),
+      "[tokenizer] t.txt:1 must be 'tapestry bpe 1' or 'tapestry bpe 2', the versions that are "
+      "known, got 'tapestry bpe 3'.");
   EXPECT_EQ(message("nmt_nfkc", "nfc"),
             "[tokenizer] t.txt:2 must name a normalization, got 'nfc'.");
   EXPECT_EQ(message("fallback false", "fallback no"),

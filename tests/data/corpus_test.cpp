@@ -48,8 +48,8 @@ class DirtyCorpus : public testing::Test {
     EXPECT_EQ(counts_.of(reason), count);
     EXPECT_EQ(counts_.total_dropped(), count);
     EXPECT_EQ(counts_.kept + count, counts_.read);
-    EXPECT_THAT(counts_.first[static_cast<size_t>(reason)],
-                testing::EndsWith("train.de:" + std::to_string(line)));
+    EXPECT_THAT(counts_.first[static_cast<size_t>(reason)] + ':',
+                HasSubstr("train.de:" + std::to_string(line) + ':'));
   }
 
   TempFolder folder_;
@@ -140,11 +140,24 @@ TEST_F(DirtyCorpus, TruncatedGzipIsAnError) {
 }
 
 TEST_F(DirtyCorpus, NothingLeftIsAnErrorWithTheCounts) {
-  const auto utf16 = spec("\xFF\xFE" + "a\0\n\0b\0\n\0"s, "\xFF\xFE" + "A\0\n\0B\0\n\0"s);
+  const auto binary = spec("x\xFFy\na\0\nb\0\n"s, "A\nA\nA\n");
   EXPECT_THAT(
-      error_of(ErrorKind::kData, [&] { load_parallel({utf16}, word_tokenizers(), {}); }),
+      error_of(ErrorKind::kData, [&] { load_parallel({binary}, word_tokenizers(), {}); }),
       testing::AllOf(HasSubstr("leaves no sentence: 3 read, 0 kept; dropped: 1 invalid_utf8"),
                      HasSubstr("2 nul_byte")));
+}
+
+// What is empty, or no example by the rules of its format, is no loss.
+TEST(FilterCountsTest, MoreThanOneInAHundredThatIsDamagedIsALoss) {
+  FilterCounts counts;
+  counts.read = 300;
+  for (int i = 0; i < 3; ++i) counts.drop(Drop::kInvalidUtf8, "train.de:3");
+  for (int i = 0; i < 50; ++i) counts.drop(Drop::kEmpty, "train.de:4");
+  EXPECT_EQ(counts.loss(), "");
+  counts.drop(Drop::kOverlong, "train.de:9");
+  EXPECT_EQ(counts.loss(),
+            "4 of 300 examples are left out, 1.3 %: 3 invalid_utf8 (first train.de:3), 1 overlong "
+            "(first train.de:9)");
 }
 
 TEST(FilterCountsTest, SummaryNamesReasonsAndFirstPlaces) {

@@ -164,9 +164,11 @@ TEST(HuggingFaceIds, AreThoseOfEachKind) {
   EXPECT_EQ(gpt2->special().eos, 0);
   EXPECT_FALSE(gpt2->special().pad);
   EXPECT_FALSE(gpt2->special().unk);
-  EXPECT_THAT(gpt2->special().document(), ElementsAre(0));
-  EXPECT_TRUE(gpt2->special().prompt().empty());
+  EXPECT_TRUE(gpt2->special().document().empty());  // its frame is
+  EXPECT_TRUE(gpt2->special().prompt_of(Ids{5}).empty());
+  EXPECT_THAT(gpt2->special().prompt_of({}), ElementsAre(0));
   EXPECT_THAT(gpt2->special().border(), ElementsAre(0));
+  EXPECT_TRUE(gpt2->special().border(Ids{5, 0}, Ids{6}).empty());
   EXPECT_TRUE(gpt2->special().banned().empty());
   const auto roberta = load(fixture("roberta"));
   EXPECT_EQ(roberta->special().pad, 1);
@@ -181,7 +183,10 @@ TEST(HuggingFaceIds, AreThoseOfEachKind) {
   EXPECT_THAT(bert->special().border(), ElementsAre(3));
   const auto llama = load(fixture("llama2"));
   EXPECT_THAT(llama->special().border(), ElementsAre(2, 1));
-  EXPECT_THAT(llama->special().prompt(), ElementsAre(1));
+  EXPECT_THAT(llama->special().border(Ids{5}, Ids{1, 6}), ElementsAre(2));
+  EXPECT_THAT(llama->special().border(Ids{5, 2}, Ids{6}), ElementsAre(1));
+  EXPECT_THAT(llama->special().prompt_of(Ids{5}), ElementsAre(1));
+  EXPECT_TRUE(llama->special().prompt_of(Ids{1, 5}).empty());
   EXPECT_THAT(load(fixture("unigram"), {.start = 0})->special().start, 0);
   // A translation begins with a language, where texts begin with another one.
   EXPECT_THAT(load(fixture("roberta"), {.first = 9})->special().target().before, ElementsAre(9));
@@ -193,6 +198,50 @@ TEST(HuggingFaceIds, AreThoseOfEachKind) {
   EXPECT_EQ(more->piece(501), "<unused_501>");
   EXPECT_TRUE(more->is_special(501));
   EXPECT_EQ(more->decode({501}), "");
+}
+
+// Several tokens end what is written; none of them is banned, and none has a row that is not there.
+TEST(HuggingFaceIds, KnowAllEnds) {
+  const auto gpt2 = load(fixture("gpt2"), {.pad = 3, .ends = {0, 3, 7}, .rows = 502});
+  EXPECT_THAT(gpt2->special().more_ends, ElementsAre(3, 7));
+  EXPECT_TRUE(gpt2->special().is_end(0));
+  EXPECT_TRUE(gpt2->special().is_end(7));
+  EXPECT_FALSE(gpt2->special().is_end(5));
+  EXPECT_THAT(gpt2->special().banned(), ElementsAre(500, 501));
+  const auto again = load_tokenizer(gpt2->serialized(), "again");
+  EXPECT_THAT(again->special().more_ends, ElementsAre(3, 7));
+  EXPECT_TRUE(again->special().frames_once);
+}
+
+// Checkpoints from before have no word of it: their models learnt with a beginning of ours.
+TEST(HuggingFaceIds, OlderOnesKeepTheirFrames) {
+  const HuggingFaceFiles files = split_huggingface(load(fixture("gpt2"))->serialized(), "gpt2");
+  const auto older = load_tokenizer(
+      join_huggingface(
+          files.tokenizer,
+          R"({"pad":null,"unk":null,"bos":0,"eos":0,"mask":null,"start":null,"rows":0})"),
+      "older");
+  EXPECT_THAT(older->special().document(), ElementsAre(0));
+  EXPECT_THAT(older->special().beginning_of(Ids{0, 5}), ElementsAre(0));
+  EXPECT_TRUE(older->special().prompt_of(Ids{5}).empty());
+  const auto newer = load(fixture("gpt2"));
+  EXPECT_NO_THROW(check_same_vocabulary({older, older}, "older", {newer, newer}, "newer"));
+}
+
+// A token that an added vocabulary has beyond the model's rows is text.
+TEST(HuggingFaceIds, TokensWithoutARowAreText) {
+  OrderedJson file = OrderedJson::parse(read_file(fixture("gpt2") + "/tokenizer.json"));
+  OrderedJson token = file["added_tokens"][0];
+  token["id"] = 500;
+  token["content"] = "<more>";
+  file["added_tokens"].push_back(token);
+  const auto with_rows = [&](int64_t rows) {
+    HuggingFaceIds ids;
+    ids.rows = rows;
+    return load_tokenizer(join_huggingface(file.dump(), ids.json()), "gpt2");
+  };
+  EXPECT_EQ(with_rows(501)->encode("<more>"), (Ids{500}));
+  EXPECT_EQ(with_rows(500)->encode("<more>"), load(fixture("gpt2"))->encode("<more>"));
 }
 
 // GPT-2's and BERT's older files say the same as tokenizer.json.
@@ -311,6 +360,35 @@ TEST(HuggingFaceFiles, AConfigMayNameATokenizer) {
   EXPECT_EQ(read_tokenizer(options)->mask_id(), 4);
   EXPECT_EQ(with_special_words(read_tokenizer(options))->encode("a <mask>"),
             read_tokenizer(options)->encode("a <mask>"));
+  // BERT calls it otherwise, and a decoded text shows it.
+  const auto bert = load(fixture("bert"));
+  const auto words = with_special_words(bert);
+  EXPECT_EQ(words->encode("a <mask> man"), bert->encode("a [MASK] man"));
+  EXPECT_THAT(words->decode(words->encode("a <mask> man")), HasSubstr("[MASK]"));
+}
+
+// A vocabulary of whole words, as the wheel 0.23.3 writes it and reads these texts.
+TEST(HuggingFaceWordLevel, GivesTheIdsPlacesAndTextsOfTheWheel) {
+  const TempFolder folder;
+  folder.write("tokenizer.json",
+               R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],)"
+               R"("normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Whitespace"},)"
+               R"("post_processor":null,"decoder":null,"model":{"type":"WordLevel","vocab":)"
+               R"({"[UNK]":0,"[PAD]":1,"[EOS]":2,"hello":3,",":4,"world":5,"über":6},)"
+               R"("unk_token":"[UNK]"}})");
+  const auto tokenizer = load(folder.path("."), {.pad = 1, .bos = 2, .eos = 2});
+  const std::string text = "hello Über-world ,x";
+  EXPECT_EQ(tokenizer->encode("Hello, world"), (Ids{3, 4, 5}));
+  EXPECT_EQ(tokenizer->encode(text), (Ids{3, 6, 0, 5, 4, 0}));
+  EXPECT_EQ(tokenizer->encode("hello\u3000WORLD"), (Ids{3, 5}));
+  EXPECT_EQ(tokenizer->decode({3, 4, 5}), "hello , world");
+  // The wheel counts characters, we count bytes: one of them is two.
+  const auto places = tokenizer->encode_with_places(text);
+  ASSERT_EQ(places.size(), 6u);
+  EXPECT_EQ(places[1].end, 11);
+  EXPECT_EQ(places[3].end, 17);
+  EXPECT_TRUE(tokenizer->starts_word(5));
+  EXPECT_EQ(tokenizer->special().unk, 0);
 }
 
 }  // namespace

@@ -163,6 +163,53 @@ TEST_F(Masking, WholeWordsAreChosenAsOne) {
   for (const int64_t count : counts) EXPECT_GT(chance_of(count, 3000, p), 1e-6);
 }
 
+// Each id is a piece of the alphabet, none begins a word.
+class NoSpacesTokenizer : public LetterTokenizer {
+ public:
+  explicit NoSpacesTokenizer(std::string alphabet) : alphabet_(std::move(alphabet)) {}
+  std::string decode(const std::vector<int32_t>&) const override { return alphabet_; }
+  std::string piece(int32_t) const override { return alphabet_; }
+  bool starts_word(int32_t) const override { return false; }
+
+ private:
+  std::string alphabet_;
+};
+
+// Of rows of 40 tokens whose script has no spaces, Thai and Japanese, or that are one long word:
+// the share that is predicted is the probability, give or take the rounding of a draw.
+TEST_F(Masking, WholeWordsWithoutSpacesAreAsManyTokens) {
+  options_.whole_word = true;
+  options_.probability = 0.15;
+  const std::vector<int32_t> tokens(40, LetterTokenizer::kFirst + 2);
+  for (const char* piece : {"\u65E5\u672C", "\u306E", "\u30AB", "\u0E44\u0E17", "acgt"}) {
+    const MaskingVocabulary vocabulary{NoSpacesTokenizer(piece)};
+    EXPECT_EQ(vocabulary.word_share(), std::string(piece) == "acgt" ? 0 : 1) << piece;
+    int64_t chosen = 0;
+    constexpr int64_t kRows = 2000;
+    for (int64_t r = 0; r < kRows; ++r) {
+      const auto targets = mask_tokens(tokens, vocabulary, options_, key_, r).targets;
+      chosen += std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+    }
+    EXPECT_NEAR(static_cast<double>(chosen) / (40.0 * kRows), 0.15, 0.01) << piece;
+  }
+}
+
+// A row of a single word of ten tokens: a quarter of the rows draw it; in the others the part of it
+// that is the probability's share is chosen, not all of it.
+TEST_F(Masking, TheWordOfARowWithoutADrawnOneIsNoMoreThanTheShare) {
+  options_.whole_word = true;
+  options_.probability = 0.25;
+  const std::vector<int32_t> tokens(10, LetterTokenizer::kFirst + 2);
+  int64_t whole = 0;
+  for (int64_t r = 0; r < 1000; ++r) {
+    const auto targets = mask(tokens, r).targets;
+    const auto chosen = 10 - std::count(targets.begin(), targets.end(), kNoTarget);
+    ASSERT_TRUE(chosen == 10 || chosen == 2) << chosen;
+    whole += chosen == 10;
+  }
+  EXPECT_GT(chance_of(whole, 1000, 0.25), 1e-6);
+}
+
 TEST_F(Masking, OptionsAreChecked) {
   const auto message = [](MaskingOptions options) {
     return error_of(ErrorKind::kConfig, [&] { options.validate(); });

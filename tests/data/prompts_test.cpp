@@ -76,8 +76,8 @@ TEST_F(Prompts, ComeFromColumnsToo) {
 }
 
 TEST_F(Prompts, LackNoField) {
-  const std::string message = error_of(
-      ErrorKind::kData, [&] { load("{\"q\": 1, \"a\": 1}\n\n{\"q\": 1, \"answer\": 1}\n"); });
+  const std::string message =
+      error_of(ErrorKind::kData, [&] { load("\n\n{\"q\": 1, \"answer\": 1}\n"); });
   EXPECT_THAT(message, HasSubstr("a.jsonl:3: has the fields answer, q; 'a' is none of them"));
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { load("{\"q\": [1], \"a\": 1}\n"); }),
               HasSubstr("a.jsonl:1: the field 'q' must be a text or a number, got a list."));
@@ -136,6 +136,40 @@ TEST_F(Prompts, ShortRowsArePadded) {
   const Ids all = batch.targets.to_vector<int32_t>();
   const Ids row(all.begin() + (first ? 0 : 7), all.begin() + (first ? 7 : 14));
   EXPECT_EQ(row, (Ids{-1, -1, -1, 105, 3, -1, -1}));
+}
+
+// A tokenizer of another system: what it puts in front, and its ends, stand once.
+TEST_F(Prompts, HaveOneBeginningAndOneEnd) {
+  class Framed : public TwoWaysTokenizer {
+   public:
+    explicit Framed(TextFrame frame) {
+      special_.one_text = std::move(frame);
+      special_.frames_once = true;
+      special_.bos = 8;  // "dddd"
+      special_.more_ends = {105};
+    }
+  };
+  const auto rows_of = [&](TextFrame frame) {
+    const Framed words(std::move(frame));
+    CorpusSpec one =
+        spec("{\"q\": \"dddd a\", \"a\": \"22 c\"}\n{\"q\": \"a dddd\", \"a\": \"22\"}\n");
+    one.prompt = "{q}";
+    const PromptCorpus corpus = load_prompts({one}, words, {});
+    BatchOptions options;
+    options.batch_type = "sentences";
+    options.batch_size = 2;
+    options.shuffle = false;
+    PromptBatches batches(corpus, options);
+    return batches.next();
+  };
+  const PromptBatch once = rows_of({{8}, {}});
+  EXPECT_EQ(once.ids.to_vector<int32_t>(), (Ids{8, 5, 106, 0, 8, 5, 8, 106}));
+  EXPECT_EQ(once.targets.to_vector<int32_t>(), (Ids{-1, 106, 105, -1, -1, -1, 106, 3}));
+  EXPECT_EQ(once.lengths.to_vector<int32_t>(), (Ids{3, 4}));
+  EXPECT_EQ(once.prompt_lengths.to_vector<int32_t>(), (Ids{2, 3}));
+  EXPECT_EQ(once.answer_tokens, 4);
+  const PromptBatch nothing = rows_of({});
+  EXPECT_EQ(nothing.ids.to_vector<int32_t>(), (Ids{8, 5, 106, 5, 8, 106}));
 }
 
 // A char tokenizer learns the line end of a prompt, and SentencePiece the words of both parts.

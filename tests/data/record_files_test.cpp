@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/text.h"
 #include "tests/data/files.h"
 
 namespace tapestry {
@@ -23,7 +24,12 @@ class RecordFiles : public testing::Test {
     for (Row row; (row = reader->next(values)) != Row::kEnd;) {
       std::string text = reader->place().substr(reader->place().rfind(':') + 1) + ": ";
       if (row != Row::kWhole) {
-        text += row == Row::kBlank ? "blank" : row == Row::kShort ? "short" : "long";
+        text += row == Row::kBlank         ? "blank"
+                : row == Row::kShort       ? "short"
+                : row == Row::kLong        ? "long"
+                : row == Row::kInvalidUtf8 ? "invalid"
+                                           : "odd";
+        if (!reader->reason().empty()) text += concat(" (", reader->reason(), ')');
       }
       for (size_t i = 0; row == Row::kWhole && i < fields.size(); ++i) {
         text += concat(i > 0 ? "|" : "", values.present[i] != 0 ? values.texts[i] : "-");
@@ -76,12 +82,33 @@ TEST_F(RecordFiles, CsvIsRfc4180) {
 TEST_F(RecordFiles, CsvSaysWhatIsWrong) {
   EXPECT_THAT(read(RecordFormat::kCsv, "a,b\n1\n\n1,2,3\n4,5\n", {{"b"}}),
               ElementsAre("2: short", "3: blank", "4: long", "5: 5"));
-  EXPECT_EQ(error(RecordFormat::kCsv, "a,b\n1,2\n3,\"4\n5,6\n", {{"b"}}),
-            "f:3: a quoted field of the record that begins here does not end, as RFC 4180 asks "
-            "for.");
+  EXPECT_EQ(error(RecordFormat::kCsv, "a,b\n3,\"4\n", {{"b"}}),
+            "f:2: a quoted field of the record that begins here, in column 2, does not end, as RFC "
+            "4180 asks for.");
   EXPECT_EQ(error(RecordFormat::kCsv, "a,b\n\"1\"x,2\n", {{"b"}}),
             "f:2: expected a comma behind the quote at byte 3, got 'x' (a quote inside a quoted "
             "field is written twice).");
+  EXPECT_EQ(error(RecordFormat::kCsv, "a;b\n1;2\n", {{"b"}}),
+            "f:1: has the column a;b; 'b' is none of them; line 1 looks like columns between "
+            "semicolons: csv separates by commas (save it so, or replace the semicolons by tabs "
+            "and use tsv).");
+}
+
+// What stands behind a quote without an end is read again, line by line.
+TEST_F(RecordFiles, OneOddRecordOfACsvIsOneOddRecord) {
+  EXPECT_THAT(
+      read(RecordFormat::kCsv, "a,b\n1,2\n3,\"4\n5,6\n\"7\n7\",8\n\"9\"x,9\n10,11\n", {{"b"}}),
+      ElementsAre("2: 2",
+                  "3: odd (expected a comma behind the quote at byte 1 of line 5, got '7' (a quote "
+                  "inside a quoted field is written twice))",
+                  "4: 6", "5: 8",
+                  "7: odd (expected a comma behind the quote at byte 3, got 'x' (a quote inside a "
+                  "quoted field is written twice))",
+                  "8: 11"));
+  EXPECT_THAT(
+      read(RecordFormat::kCsv, "a,b\n1,2\n3,\"4\n5,6\n", {{"b"}}),
+      ElementsAre("2: 2", HasSubstr("3: odd (a quoted field of the record that begins here"),
+                  "4: 6"));
 }
 
 TEST_F(RecordFiles, SayWhichColumnsThereAre) {
@@ -93,11 +120,10 @@ TEST_F(RecordFiles, SayWhichColumnsThereAre) {
       error(RecordFormat::kCsv, "{\"text\": \"a\"}\n", {{"text"}}),
       "f:1: has the column {\"text\": \"a\"}; 'text' is none of them; line 1 looks like JSON: use "
       "jsonl.");
-  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"text\": 1}\n{\"id\": 1, \"text\": 2}\n{\"id\": 3}\n",
-                  {{"text"}}),
-            "f:3: has the field id; 'text' is none of them.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "\n{\"id\": 3}\n", {{"text"}}),
+            "f:2: has the field id; 'text' is none of them.");
   EXPECT_EQ(error(RecordFormat::kJsonl, "id,text\n", {{"text"}}),
-            "f:1 must be a JSON object, got no JSON; line 1 looks like CSV: use csv.");
+            "f:1 must be a JSON object, got no JSON at byte 1: i; line 1 looks like CSV: use csv.");
   EXPECT_EQ(error(RecordFormat::kJsonl, "[{\"text\": 1}]\n", {{"text"}}),
             "f:1 must be a JSON object, got another value; line 1 looks like a JSON list: jsonl "
             "has an object in each line.");
@@ -115,10 +141,53 @@ TEST_F(RecordFiles, JsonlHasNamedFields) {
             "f:1: the field 'a' must be a text or a number, got a list.");
   EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": null}", {{"a"}}),
             "f:1: the field 'a' must be a text or a number, got null.");
-  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": 1}\n{\"a\": 1\n", {{"a"}}),
-            "f:2 must be a JSON object, got no JSON.");
+  EXPECT_EQ(error(RecordFormat::kJsonl, "{\"a\": 1\n", {{"a"}}),
+            "f:1 must be a JSON object, got no JSON at byte 8, in the field 'a': 1.");
   EXPECT_EQ(error(RecordFormat::kJsonl, "7", {{"a"}}),
             "f:1 must be a JSON object, got another value.");
+}
+
+// Each is what a program writes now and then: Python's json.dumps of None, of NaN, and of a lone
+// surrogate; a number that no double holds; a line that was cut; a record of another kind.
+TEST_F(RecordFiles, OneOddRecordOfAJsonlIsOneOddRecord) {
+  const std::string text =
+      "{\"a\": 1}\n"
+      "{\"a\": null}\n"
+      "{\"a\": \"x\", \"score\": NaN}\n"
+      "{\"score\": {\"of\": 1e999}, \"a\": \"x\"}\n"
+      "{\"a\": \"\\ud83d\"}\n"
+      "{\"b\": 1}\n"
+      "[1]\n"
+      "{\"a\": \"\xff\"}\n"
+      "{\"a\": \"x\n"
+      "{\"a\": 2}\n";
+  EXPECT_THAT(
+      read(RecordFormat::kJsonl, text, {{"a"}}),
+      ElementsAre("1: 1", "2: odd (the field 'a' must be a text or a number, got null)",
+                  HasSubstr("3: odd (no JSON at byte 21, in the field 'score': "),
+                  HasSubstr("4: odd (no JSON at byte 22, in the field 'score.of': "),
+                  HasSubstr("5: invalid (half a surrogate pair at byte 14, in the field 'a'"),
+                  "6: short (no field 'a')", "7: odd (another value than an object)", "8: invalid",
+                  HasSubstr("9: odd (no JSON at byte 9, in the field 'a'"), "10: 2"));
+}
+
+// A file that is of another kind is not read to its end.
+TEST_F(RecordFiles, AHundredOddRecordsAreAnotherFile) {
+  std::string odd, even = "{\"a\": 0}\n";
+  for (int i = 0; i < 200; ++i) odd += "{\"b\": 1}\n";
+  EXPECT_EQ(error(RecordFormat::kJsonl, odd + even, {{"a"}}),
+            "f:1: has the field b; 'a' is none of them; did you mean 'b'?");
+  EXPECT_EQ(read(RecordFormat::kJsonl, even + odd, {{"a"}}).size(), 201u);
+}
+
+// Of a text it stays an error: that is no text file.
+TEST_F(RecordFiles, ALineThatIsTooLongIsAnOddRecord) {
+  const std::string huge(LineReader::kMaxLineBytes + 10, 'x');
+  EXPECT_THAT(
+      read(RecordFormat::kJsonl, "{\"a\": 1}\n{\"a\": \"" + huge + "\"}\n{\"a\": 2}\n", {{"a"}}),
+      ElementsAre("1: 1", "2: odd (a line of more than 64 MiB)", "3: 2"));
+  EXPECT_THAT(read(RecordFormat::kCsv, "a\n1\n" + huge + "\n2\n", {{"a"}}),
+              ElementsAre("2: 1", "3: odd (a line of more than 64 MiB)", "4: 2"));
 }
 
 TEST_F(RecordFiles, MayLackWhatIsOptional) {

@@ -285,5 +285,26 @@ TEST(DistanceBiases, AttentionEqualsPyTorch) {
   }
 }
 
+// Three heads of four numbers, values of five, in a model of ten: against the composed operation on
+// the columns of the packed projection.
+TEST(HeadsOfTheirOwnSize, EqualTheReference) {
+  ParamStore store(1, DType::kFloat64);
+  const SelfAttention layer(
+      {.hidden_size = 10, .heads = 3, .own_head_size = 4, .value_head_size = 5}, store.root());
+  const Var x = test::uniform({2, 6, 10}, 3);
+  const Var packed = layer.qkv(x);
+  ASSERT_EQ(packed.shape(), (Shape{2, 6, 3 * (4 + 4 + 5)}));
+  const Var wanted =
+      layer.out(attention_reference(slice(packed, 2, 0, 12), slice(packed, 2, 12, 24),
+                                    slice(packed, 2, 24, 39), {.heads = 3, .causal = true})
+                    .out);
+  EXPECT_LT(test::distance(layer(x, {}, true).value(), wanted.value()), 1e-12);
+  const CrossAttention cross(
+      {.hidden_size = 10, .heads = 3, .own_head_size = 4, .value_head_size = 5},
+      store.root() / "cross");
+  EXPECT_EQ(cross.q(x).shape(), (Shape{2, 6, 12}));
+  EXPECT_EQ(cross(x, x, {}).shape(), (Shape{2, 6, 10}));
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -51,6 +51,19 @@ TEST(BatchNorm, EqualsPyTorchOverSeveralUpdates) {
   EXPECT_TRUE(test::same_bits(layer.running_mean, mean));
 }
 
+// The mean of a batch counts as much as the momentum says; it starts at 0.
+TEST(BatchNorm, TheMomentumIsTheShareOfABatch) {
+  ModelOptions options = test::post_norm_options();
+  options.norm = NormKind::kBatch;
+  options.norm_momentum = 0.25;
+  ParamStore store(1, DType::kFloat64);
+  const Norm layer(2, norm_options(options), store.root());
+  const Var x = Tensor::from<double>({8, -4, 16, -4}, {2, 2});
+  Tape tape;
+  layer(x);
+  EXPECT_EQ(layer.running_mean.to_vector<double>(), (std::vector<double>{3, -1}));
+}
+
 TEST(BatchNorm, RunningStatisticsAreStateButNotTrained) {
   ParamStore store;
   const Norm layer(5, kBatch, store.root() / "norm");

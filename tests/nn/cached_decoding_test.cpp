@@ -198,6 +198,14 @@ ModelOptions cached_latent_options() {
   return options;
 }
 
+// Heads that are wider together than the model, and values of another size.
+ModelOptions sized_options() {
+  ModelOptions options = test::pre_norm_options();
+  options.head_size = 6;
+  options.value_head_size = 5;
+  return options;
+}
+
 ModelOptions window_options() {
   ModelOptions options = test::pre_norm_options();
   options.attention_window = 4;
@@ -219,6 +227,7 @@ INSTANTIATE_TEST_SUITE_P(
         CachedVariant{"pre_norm_grouped_float64", test::pre_norm_options(), DType::kFloat64, 1e-10},
         CachedVariant{"pre_norm_grouped_float32", test::pre_norm_options(), DType::kFloat32, 1e-5},
         CachedVariant{"window_narrow_values_float64", window_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"own_head_size_float64", sized_options(), DType::kFloat64, 1e-10},
         CachedVariant{"alibi_float64", positions_options(PositionEmbedding::kAlibi),
                       DType::kFloat64, 1e-10},
         CachedVariant{"relative_float32", positions_options(PositionEmbedding::kRelative),

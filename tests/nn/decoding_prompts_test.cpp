@@ -1,6 +1,10 @@
 // Prompts and forced prefixes of different lengths in one batch, sources, independence of the batch
 // and of threads, hooks, and errors.
 #include "nn/decoding.h"
+
+#include <algorithm>
+#include <set>
+
 #include "tests/nn/table_model.h"
 
 namespace tapestry {
@@ -183,6 +187,72 @@ TEST_P(Prompts, ThreadsDoNotMatter) {
 INSTANTIATE_TEST_SUITE_P(Strategies, Prompts, ::testing::ValuesIn(kPromptStrategies),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// The first draw is that of a sentence with one, and each of the others is that of a sequence of
+// its own.
+TEST(Draws, AreSeveralOfEachSentence) {
+  const Table table(8);
+  const SearchOptions one{.num_beams = 1, .do_sample = true, .seed = 3};
+  SearchOptions three = one;
+  three.n_best = 3;
+  SearchTask task = task_of({5, 9, 7});
+  task.sequence_ids = {4, 1, 6};
+  task.prefixes = {{}, {4, 5}, {}};
+  TableModel alone(table);
+  const auto single = generate(alone, task, one);
+  std::vector<std::vector<Hypothesis>> found(3);
+  search_together([&] { return std::make_unique<TableModel>(table); }, task, three, {},
+                  [&](int64_t sentence, std::vector<Hypothesis> hypotheses) {
+                    found.at(static_cast<size_t>(sentence)) = std::move(hypotheses);
+                  });
+  for (size_t s = 0; s < 3; ++s) {
+    ASSERT_EQ(found[s].size(), 3u);
+    std::set<Tokens> texts;
+    int64_t equal = 0;
+    for (size_t n = 0; n < 3; ++n) {
+      texts.insert(found[s][n].tokens);
+      equal += found[s][n].tokens == single[s].tokens;
+      if (n > 0) {
+        EXPECT_GE(found[s][n - 1].score, found[s][n].score);
+      }
+      if (s == 1) {
+        EXPECT_EQ(Tokens(found[s][n].tokens.begin(), found[s][n].tokens.begin() + 2),
+                  (Tokens{4, 5}));
+      }
+    }
+    EXPECT_GE(equal, 1);
+    EXPECT_GT(texts.size(), 1u) << "sentence " << s;
+  }
+}
+
+// eos at the limit is the model's own where it would have come there anyway.
+TEST(Cut, IsWhatTheLimitEndsAlone) {
+  const Table table(9);
+  for (const SearchOptions& options :
+       {SearchOptions{.num_beams = 1}, SearchOptions{.num_beams = 1, .repetition_penalty = 1.5},
+        SearchOptions{.num_beams = 1, .do_sample = true}}) {
+    TableModel free(table, /*alike=*/true);
+    const Hypothesis whole = generate(free, task_of({40}), options).at(0);
+    ASSERT_TRUE(whole.has_eos);
+    ASSERT_FALSE(whole.cut);
+    const auto length = std::ssize(whole.tokens) + 1;
+    ASSERT_GT(length, 1);
+    for (const int64_t limit : {length - 1, length, length + 1}) {
+      TableModel model(table, /*alike=*/true);
+      const Hypothesis found = generate(model, task_of({limit}), options).at(0);
+      EXPECT_TRUE(found.has_eos);
+      EXPECT_EQ(found.cut, limit < length) << limit;
+    }
+  }
+  // In a beam search the best hypothesis tells it.
+  const SearchOptions beams{.num_beams = 3};
+  TableModel free(table, /*alike=*/true), model(table, /*alike=*/true);
+  EXPECT_FALSE(beam_search(free, task_of({40}), beams).at(0).at(0).cut);
+  const Hypothesis first = beam_search(model, task_of({1}), beams).at(0).at(0);
+  EXPECT_TRUE(first.tokens.empty());
+  const auto z = table.logits(0, {kBos});
+  EXPECT_EQ(first.cut, std::max_element(z.begin() + kEos, z.end()) - z.begin() != kEos);
+}
+
 TEST(Seeds, GiveOtherTexts) {
   const Table table(2, 0.5);
   const auto text = [&](uint64_t seed) {
@@ -254,6 +324,9 @@ TEST(SearchOptionsValidate, NamesTheValueThatIsWrong) {
   EXPECT_EQ(error({.num_beams = 0}), "[search] num_beams must be in [1, 1024], got 0.");
   EXPECT_EQ(error({.num_beams = 2, .n_best = 3}),
             "[search] n_best must be in [1, num_beams], got 3 and num_beams 2.");
+  EXPECT_EQ(error({.num_beams = 1, .n_best = 3, .do_sample = true}), "");
+  EXPECT_EQ(error({.num_beams = 1, .n_best = 1025, .do_sample = true}),
+            "[search] n_best must be in [1, 1024], got 1025.");
   EXPECT_EQ(error({.num_beams = 4, .do_sample = true}),
             "[search] num_beams must be 1 with do_sample, got 4.");
   EXPECT_EQ(

@@ -293,5 +293,37 @@ TEST(Translate, KnowsAllStrategies) {
   }
 }
 
+// Llama 3 and others end a text with one token of several: all searches know each of them, and a
+// beam never lacks candidates because its best ones end.
+TEST_P(DecodingRules, AnyOfSeveralEndsEndsASequence) {
+  const std::vector<int64_t> limits = {5, 1, 4};
+  const auto expect_like = [](const std::vector<Hypothesis>& found,
+                              const std::vector<Hypothesis>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t n = 0; n < found.size(); ++n) {
+      EXPECT_EQ(found[n].tokens, expected[n].tokens);
+      EXPECT_EQ(found[n].has_eos, expected[n].has_eos);
+      EXPECT_NEAR(found[n].score, expected[n].score, 1e-12);
+    }
+  };
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Table table(seed);
+    SearchTask task = task_of(limits);
+    task.more_ends = {4, 6};
+    for (size_t i = 0; i < limits.size(); ++i) {
+      const Question question{.table = table,
+                              .sentence = static_cast<int32_t>(i),
+                              .max_length = limits[i],
+                              .more_ends = task.more_ends};
+      TableModel wide(table), narrow(table), greedy(table);
+      expect_like(search(wide, task, options(60, 8))[i], exhaustive(question, options(60, 8)));
+      expect_like(search(narrow, task, options(2, 2))[i],
+                  plain_beam_search(question, options(2, 2)));
+      expect_like(search(greedy, task, options(1, 1))[i],
+                  plain_beam_search(question, options(1, 1)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -55,7 +55,8 @@ Hypothesis plain_ensemble(const std::vector<const Table*>& tables,
     }
     if (std::ssize(generated) + 1 >= limit) token = kEos;
     log_probability += z[token];
-    if (token == kEos) return ended(generated, token, log_probability, {});
+    if (token == kEos)
+      return ended({*tables[0], sentence, limit}, generated, token, log_probability, {});
     generated.push_back(token);
     history.push_back(token);
   }

@@ -30,6 +30,12 @@ std::string name_of_case(const ::testing::TestParamInfo<LanguageModelVariant>& i
   return info.param.name;
 }
 
+ModelOptions linear_head_options() {
+  ModelOptions options = bert_options();
+  options.transformed_head = false;
+  return options;
+}
+
 class LanguageModels : public ::testing::TestWithParam<LanguageModelVariant> {
  protected:
   Pass pass_of(const LanguageModel::Batch& batch, double normalizer = 0) const {
@@ -43,13 +49,14 @@ class LanguageModels : public ::testing::TestWithParam<LanguageModelVariant> {
   const LanguageModel& model_ = built_.model;
 };
 
-INSTANTIATE_TEST_SUITE_P(Variants, LanguageModels,
-                         ::testing::Values(LanguageModelVariant{"gpt2", gpt2_options(), true},
-                                           LanguageModelVariant{"llama", llama_options(), true},
-                                           LanguageModelVariant{"bert", bert_options(), false},
-                                           LanguageModelVariant{"masked_llama", llama_options(),
-                                                                false}),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    Variants, LanguageModels,
+    ::testing::Values(LanguageModelVariant{"gpt2", gpt2_options(), true},
+                      LanguageModelVariant{"llama", llama_options(), true},
+                      LanguageModelVariant{"bert", bert_options(), false},
+                      LanguageModelVariant{"linear_head", linear_head_options(), false},
+                      LanguageModelVariant{"masked_llama", llama_options(), false}),
+    name_of_case);
 
 Tensor changed_at(const Tensor& ids, int64_t index) {
   const Tensor other = ids.clone();

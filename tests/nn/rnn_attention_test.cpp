@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "nn/translate.h"
 #include "tests/nn/models.h"
 
 namespace tapestry {
@@ -342,6 +343,43 @@ INSTANTIATE_TEST_SUITE_P(
                       RnnVariant{"two_layers_untied_float64", 2, false, DType::kFloat64, 1e-12},
                       RnnVariant{"three_layers_tied_float32", 3, true, DType::kFloat32, 2e-5}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// ---- One fixed vector
+
+// Every step sees the same of the source, whatever stands behind its length, and steps of decoding
+// are those of teacher forcing while sequences join.
+TEST(RnnWithoutAttention, DecodesFromOneVector) {
+  ModelOptions options = small_rnn_options(2, true);
+  options.attends = false;
+  const Small built(options, DType::kFloat64);
+  const RnnAttention& model = built.model;
+  for (const Parameter& p : built.store.parameters()) {
+    EXPECT_EQ(p.name.find("attention"), std::string::npos) << p.name;
+  }
+  const std::vector<int32_t> lengths = {5, 3, 1};
+  const Tensor source = test::sentences(lengths, 5, 7), source_lengths = lengths_tensor(lengths);
+  const Tensor target = test::uniform_ids({3, 6}, 8, 2, kVocabulary);
+  const Var memory = model.encode(source, source_lengths);
+  const Tensor expected = model.logits(model.decode(target, memory, source_lengths)).value();
+  RnnAttention::State state;
+  model.add(source.slice(0, 1), source_lengths.slice(0, 1), state);
+  model.add(source.slice(1, 3), source_lengths.slice(1, 3), state);
+  for (int64_t t = 0; t < 6; ++t) {
+    const Tensor logits = model.step(test::columns(target, t, t + 1).reshape({3}), state);
+    const Tensor wanted = slice(Var(expected), 1, t, t + 1).value().reshape(logits.shape());
+    EXPECT_LT(distance(logits, wanted), 1e-12) << t;
+  }
+  // Two sources whose last states are the same give the same, though their middles differ.
+  const Var changed =
+      concat({slice(memory, 1, 0, 1), slice(memory, 1, 0, 3), slice(memory, 1, 4, 5)}, 1);
+  const Tensor again = model.logits(model.decode(target, changed, source_lengths)).value();
+  EXPECT_LT(distance(again, expected), 1e-12);
+  EXPECT_EQ(test::error_of([&] {
+              source_attention(PairModel(&model), {source, source_lengths, target}, 0);
+            }),
+            "[attention] expected a model that attends to the source, got one with "
+            "model.attention: none.");
+}
 
 }  // namespace
 }  // namespace tapestry

@@ -109,6 +109,11 @@ struct Question {
   bool force_eos = true;
   Tokens prefix = {};  ///< that the output must begin with
   Tokens source = {};  ///< that the repetition penalty counts
+  Tokens more_ends = {};
+
+  bool is_end(int32_t token) const {
+    return token == kEos || std::count(more_ends.begin(), more_ends.end(), token) > 0;
+  }
 };
 
 /// The possible next tokens, by the rules of nn/decoding.h.
@@ -133,7 +138,7 @@ inline Choices choices(const Question& q, const Tokens& generated, const SearchO
       z = z > 0 ? z / options.repetition_penalty : z * options.repetition_penalty;
     }
     total += std::exp(z);
-    bool allowed = v >= kEos && !(v == kEos && std::ssize(generated) < options.min_new_tokens);
+    bool allowed = v >= kEos && !(q.is_end(v) && std::ssize(generated) < options.min_new_tokens);
     for (size_t i = 0; n > 0 && i + n <= sequence.size(); ++i) {
       Tokens gram(sequence.end() - std::min(n - 1, sequence.size()), sequence.end());
       gram.push_back(v);
@@ -149,12 +154,12 @@ inline Choices choices(const Question& q, const Tokens& generated, const SearchO
 }
 
 /// The hypothesis that ends with `token`.
-inline Hypothesis ended(Tokens generated, int32_t token, double log_probability,
+inline Hypothesis ended(const Question& q, Tokens generated, int32_t token, double log_probability,
                         const SearchOptions& options) {
   const auto length = static_cast<int64_t>(generated.size()) + 1;
-  if (token != kEos) generated.push_back(token);
+  if (!q.is_end(token)) generated.push_back(token);
   return {std::move(generated), log_probability, normalized_score(log_probability, length, options),
-          token == kEos};
+          q.is_end(token)};
 }
 
 /// Every sequence within the limit.
@@ -163,8 +168,8 @@ inline void enumerate(const Question& q, const Tokens& generated, double log_pro
   const Choices next = choices(q, generated, options);
   for (const int32_t token : next.allowed) {
     const double total = log_probability + next.log_probabilities[token];
-    if (token == kEos || std::ssize(generated) + 1 == q.max_length) {
-      all.push_back(ended(generated, token, total, options));
+    if (q.is_end(token) || std::ssize(generated) + 1 == q.max_length) {
+      all.push_back(ended(q, generated, token, total, options));
     } else {
       Tokens longer = generated;
       longer.push_back(token);
@@ -213,9 +218,9 @@ inline std::vector<Hypothesis> plain_beam_search(const Question& q, const Search
     std::vector<Beam> survivors;
     for (size_t rank = 0; rank < extensions.size(); ++rank) {
       const Extension& e = extensions[rank];
-      if (length == q.max_length || (e.token == kEos && rank < k)) {
-        finished.push_back(ended(beams[e.beam].generated, e.token, e.log_probability, options));
-      } else if (e.token != kEos && survivors.size() < k) {
+      if (length == q.max_length || (q.is_end(e.token) && rank < k)) {
+        finished.push_back(ended(q, beams[e.beam].generated, e.token, e.log_probability, options));
+      } else if (!q.is_end(e.token) && survivors.size() < k) {
         survivors.push_back({beams[e.beam].generated, e.log_probability});
         survivors.back().generated.push_back(e.token);
       }
@@ -276,8 +281,8 @@ inline Hypothesis plain_generate(const Question& q, const SearchOptions& options
       }
     }
     log_probability += next.log_probabilities[token];
-    if (token == kEos || std::ssize(generated) + 1 >= q.max_length) {
-      return ended(generated, token, log_probability, options);
+    if (q.is_end(token) || std::ssize(generated) + 1 >= q.max_length) {
+      return ended(q, generated, token, log_probability, options);
     }
     generated.push_back(token);
   }

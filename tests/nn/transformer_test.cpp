@@ -186,7 +186,8 @@ TEST(Parameters, HeadsMustFit) {
     const EncoderDecoder model(options, {.source_size = 19, .target_size = 19}, store.root());
   };
   EXPECT_EQ(test::error_of(build),
-            "[model] hidden_size must be a multiple of num_attention_heads, got 16 and 3.");
+            "[model] hidden_size must be a multiple of num_attention_heads without head_size, got "
+            "16 and 3.");
   options.num_attention_heads = 4;
   options.num_key_value_heads = 3;
   EXPECT_EQ(test::error_of(build),

@@ -85,13 +85,14 @@ TEST(Schedule, InverseSqrtHalvesWhenTheStepsQuadruple) {
   EXPECT_DOUBLE_EQ(learning_rate(options, 5e-4, 16000), 2.5e-4);
 }
 
-TEST(Schedule, StepLevelsAreStepSizeUpdatesLong) {
+// Update t has gamma^floor((t - w) / size), as exponential has gamma^(t - w).
+TEST(Schedule, StepLevelsBeginWithTheUpdatesThatStepSizeDivides) {
   ScheduleOptions options = complete(kStep);
   options.gamma = 0.5;
-  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 30), 0.8);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 31), 0.4);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 50), 0.4);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 51), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 29), 0.8);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 30), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 49), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0.8, 50), 0.2);
 }
 
 TEST(Schedule, NeverFallsBelowTheMinimum) {
@@ -119,20 +120,18 @@ TEST(Schedule, NeverFallsBelowTheMinimum) {
 
 TEST(Schedule, EqualsPyTorchSchedulers) {
   auto fixture = testing_optim::read_rates("tests/fixtures/optim_schedules.txt");
-  const auto compare = [&](const std::string& name, const ScheduleOptions& options, int shift) {
+  const auto compare = [&](const std::string& name, const ScheduleOptions& options) {
     const std::vector<double>& expected = fixture[name];
     ASSERT_EQ(expected.size(), 20u) << name;
     for (int t = 1; t <= 20; ++t) {
-      EXPECT_NEAR(learning_rate(options, 0.2, t + shift), expected[t - 1], 1e-15)
-          << name << ' ' << t;
+      EXPECT_NEAR(learning_rate(options, 0.2, t), expected[t - 1], 1e-15) << name << ' ' << t;
     }
   };
-  compare("linear_warmup", {.type = kConstant, .warmup_steps = 10}, 0);
-  compare("linear", {.type = kLinear, .max_steps = 20, .min_learning_rate = 0.05}, 0);
-  compare("cosine", {.type = kCosine, .max_steps = 20, .min_learning_rate = 0.05}, 0);
-  compare("polynomial", {.type = kPolynomial, .max_steps = 20, .power = 2}, 0);
-  // After t calls of step() the next update is number t + 1: levels of step_size updates, as here.
-  compare("step", {.type = kStep, .step_size = 4, .gamma = 0.5}, 1);
+  compare("linear_warmup", {.type = kConstant, .warmup_steps = 10});
+  compare("linear", {.type = kLinear, .max_steps = 20, .min_learning_rate = 0.05});
+  compare("cosine", {.type = kCosine, .max_steps = 20, .min_learning_rate = 0.05});
+  compare("polynomial", {.type = kPolynomial, .max_steps = 20, .power = 2});
+  compare("step", {.type = kStep, .step_size = 4, .gamma = 0.5});
 }
 
 // Values of tests/fixtures/schedules.py.

@@ -491,5 +491,24 @@ TEST_F(ShardsTest, AFileThatShrinksWhileItIsReadIsAnError) {
   }
 }
 
+// The library itself reads such a file.
+TEST(Safetensors, MetadataMayBeNull) {
+  EXPECT_EQ(error_of(file_of(R"({"__metadata__":null})", 0)), "no error");
+}
+
+TEST(Safetensors, TensorsAreComparedByTheirNumbers) {
+  const TensorReader reader(
+      source_of(safetensors_bytes({{"a", Tensor::from<float>({1, 2}, {2})},
+                                   {"same", Tensor::from<float>({1, 2}, {2})},
+                                   {"wider", Tensor::from<double>({1, 2}, {2})},
+                                   {"other", Tensor::from<float>({1, 3}, {2})},
+                                   {"longer", Tensor::from<float>({1, 2, 3}, {3})}}),
+                "m.st"));
+  EXPECT_TRUE(reader.equal("a", "same"));
+  EXPECT_TRUE(reader.equal("a", "wider"));
+  EXPECT_FALSE(reader.equal("a", "other"));
+  EXPECT_FALSE(reader.equal("a", "longer"));
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -124,14 +124,15 @@ TEST_F(GenerateTest, WaysOfSearchingExcludeEachOther) {
   EXPECT_EQ(generate("--no-do-sample --seed 5", input), greedy);
   EXPECT_EQ(generate("--no-do-sample --beam-size 1", input), greedy);
   EXPECT_EQ(generate("--do-sample --top-k 1", input), greedy);
+  EXPECT_EQ(generate("--temperature 0", input), greedy);
   const std::string beams = generate("--beam-size 4", input);
   EXPECT_EQ(generate("--beam-size 4 --no-do-sample --seed 5", input), beams);
   EXPECT_EQ(lines_of(generate("--beam-size 4 --n-best 4", input)).size(), 4u);
   EXPECT_EQ(lines_of(generate("--beam-size 4 --n-best 4", input))[0], lines_of(beams).at(0));
   for (const char* options :
-       {"--do-sample --beam-size 4", "--n-best 2", "--temperature 0", "--top-p 0", "--top-p 1.5",
-        "--do-sample --no-do-sample --beam-size 0", "--min-new-tokens 5 --max-new-tokens 4",
-        "--samples 0"}) {
+       {"--do-sample --beam-size 4", "--no-do-sample --n-best 2", "--temperature -1", "--top-p 0",
+        "--top-p 1.5", "--do-sample --no-do-sample --beam-size 0",
+        "--min-new-tokens 5 --max-new-tokens 4", "--samples 0"}) {
     const auto outcome = folder_->run(concat("generate ", model("clm"), options), input);
     EXPECT_EQ(outcome.code, 2) << options;
     EXPECT_EQ(outcome.out, "") << options;
@@ -184,8 +185,9 @@ TEST_F(GenerateTest, DetailsAreOneObjectALine) {
     EXPECT_LE(tokens, 5u);
     EXPECT_EQ(text.at("finished").get<bool>(), tokens < 5) << lines[i];
     const std::vector<double> values = text.at("token_log_probabilities");
-    EXPECT_EQ(values.size(), tokens + (text["finished"].get<bool>() ? 1 : 0));
-    double sum = 0;
+    EXPECT_EQ(values.size(), tokens);
+    EXPECT_EQ(text.at("end_log_probability").is_number(), text["finished"].get<bool>());
+    double sum = text["finished"].get<bool>() ? text["end_log_probability"].get<double>() : 0;
     for (const double value : values) sum += value;
     EXPECT_NEAR(sum, text["log_probability"].get<double>(), 1e-9);
     std::string pieces;

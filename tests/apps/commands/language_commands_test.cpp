@@ -171,10 +171,15 @@ TEST_F(LanguageCommandsTest, ScoreCutsLongLinesAndSaysSo) {
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0], lines[2]);
   EXPECT_EQ(lines[1], lines_of(outcome.out)[1]);
-  EXPECT_EQ(longer.err, "warning: line 2 of 20 tokens is cut to its first 17.\n");
+  const std::string note =
+      "note: this model knows no beginning of a text: the first token of a line is only read, and "
+      "has no score\n";
+  EXPECT_EQ(longer.err, note + "warning: line 2 of 20 tokens is cut to its first 17.\n");
   folder_->write("bad", "ba\n\xff\n");
   EXPECT_EQ(folder_->run(concat("score ", model("characters"), "--target bad")).err,
-            "error: [score] line 2 is not UTF-8 at byte 1.\n");
+            note +
+                "warning: 1 line is not UTF-8 (first line 2 at byte 1): the answer is that of an "
+                "empty line.\n");
 }
 
 // evaluate
@@ -334,9 +339,12 @@ TEST_F(LanguageCommandsTest, WrongUsageIsExitCodeTwoAndWrongDataThree) {
     EXPECT_EQ(outcome.out, "") << arguments;
     EXPECT_THAT(outcome.err, StartsWith("error: ")) << arguments;
   }
-  const auto outcome = folder_->run("generate --model clm", "ba\n\xff\n");
+  const auto outcome = folder_->run("generate --ill-formed error --model clm", "ba\n\xff\n");
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.err, "error: [generate] line 2 is not UTF-8 at byte 1.\n");
+  EXPECT_EQ(
+      outcome.err,
+      "error: [generate] line 2 is not UTF-8 at byte 1; --ill-formed empty answers it like an "
+      "empty one.\n");
 }
 
 // Configs of models of text

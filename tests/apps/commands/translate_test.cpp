@@ -86,7 +86,7 @@ TEST_F(TranslateTest, AModelTwiceIsTheModel) {
 
 // The tiny models leave no doubt about these translations, so that rounding does not change them.
 TEST_F(TranslateTest, MatricesMayBeRounded) {
-  const std::string model = concat("--model ", one());
+  const std::string model = concat("--model ", one(), " --max-length-ratio 1.5");
   EXPECT_EQ(translate(model + " --weights float32"), translate(model));
   EXPECT_EQ(translate(model + " --weights int8"), translate(model));
   const auto log_probability = [&](const std::string& options) {
@@ -96,7 +96,7 @@ TEST_F(TranslateTest, MatricesMayBeRounded) {
   EXPECT_NE(rounded, exact) << "nothing was rounded";
   EXPECT_NEAR(rounded, exact, 0.2);
   // The format stands beside the shares of several models.
-  const std::string both = concat("--model ", one(), " --model ", two());
+  const std::string both = concat("--model ", one(), " --model ", two(), " --max-length-ratio 1.5");
   for (const char* options : {" --weights int8,1,0", " --weights 1,0 --weights int8"}) {
     EXPECT_EQ(translate(both + options), translate(model + " --weights int8"));
   }
@@ -221,11 +221,11 @@ TEST_F(TranslateTest, TranslationsBeginWithTheirPrefix) {
   for (const char* options : {"", " --beam-size 1", " --beam-size 4 --n-best 2",
                               " --do-sample --seed 7", " --batch-size 1"}) {
     const auto lines = translate(concat(model, " --prefix prefixes", options));
-    const size_t each = lines.size() == 7 ? 2 : 1;
-    ASSERT_EQ(lines.size(), 3 * each + 1) << options;
+    const size_t each = lines.size() == 8 ? 2 : 1;
+    ASSERT_EQ(lines.size(), 4 * each) << options;
     for (size_t n = 0; n < each; ++n) {
       EXPECT_THAT(lines[n], StartsWith("mu mu")) << options;
-      EXPECT_THAT(lines[2 * each + 1 + n], StartsWith("ki")) << options;
+      EXPECT_THAT(lines[3 * each + n], StartsWith("ki")) << options;
     }
     EXPECT_EQ(lines[each], "");
     // The column of the input is the same; a line without it has no prefix.
@@ -299,7 +299,7 @@ TEST_F(TranslateTest, DetailsHaveTheScoresOfTokensAndWords) {
   EXPECT_TRUE(found[1].at("translations").empty());
   size_t line = 0;
   for (const Json& object : found) {
-    if (object["translations"].empty()) {
+    for (size_t n = 0; n < 3 && object["translations"].empty(); ++n) {
       EXPECT_EQ(scored.at(line++), "");
     }
     for (const Json& translation : object["translations"]) {
@@ -337,7 +337,8 @@ TEST_F(TranslateTest, AlignmentsAreThoseOfTheAttention) {
     const Lines inside = translate(models + "--alignments -");
     const Translator loaded({{folder_->path(run)}}, "cpu", "test", kTranslates);
     const auto& tokenizer = *loaded.tokenizers().source;
-    const Lines sources = {"ba ce di", "ba ce di", "", "lo mu ha ba", "lo mu ha ba", "fo", "fo"};
+    const Lines sources = {"ba ce di",    "ba ce di",    "",   "",
+                           "lo mu ha ba", "lo mu ha ba", "fo", "fo"};
     size_t pairs = 0;
     for (size_t i = 0; i < plain.size(); ++i) {
       if (sources[i].empty()) {
@@ -348,8 +349,10 @@ TEST_F(TranslateTest, AlignmentsAreThoseOfTheAttention) {
       EXPECT_EQ(inside[i], concat(plain[i], " ||| ", table[i]));
       const auto source = tokenizer.encode(sources[i]), target = tokenizer.encode(plain[i]);
       const auto weights = source_attention(loaded.models(), {source}, {target}, 0, 1);
-      EXPECT_EQ(table[i], pharaoh(hard_alignment(weights[0], word_numbers(tokenizer, source),
-                                                 word_numbers(tokenizer, target))));
+      EXPECT_EQ(table[i],
+                pharaoh(hard_alignment(
+                    weights[0], word_numbers(tokenizer, placed_source(tokenizer, sources[i])),
+                    word_numbers(tokenizer, placed_output(tokenizer, target)))));
       pairs += table[i].empty() ? 0 : 1;
     }
     EXPECT_GT(pairs, 0u) << "no token was aligned";

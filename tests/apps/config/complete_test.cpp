@@ -96,7 +96,8 @@ TEST(Complete, ListsEveryKeyThatDoesNotGoWithTheOthers) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kConfig);
     EXPECT_STREQ(error.what(),
-                 "'model.hidden_size' must be a multiple of num_attention_heads, got 16 and 3.\n"
+                 "'model.hidden_size' must be a multiple of num_attention_heads without head_size, "
+                 "got 16 and 3.\n"
                  "'training.max_steps' must be at least 1 without num_train_epochs, got 0.\n"
                  "'training.lr_step_size' must be 1 or more for step, got 0.\n"
                  "'generation.num_beams' must be 1 with do_sample, got 4.");

@@ -295,7 +295,8 @@ const Broken kBroken[] = {
     {"HeadsDoNotDivide",
      "",
      {"model.num_attention_heads=3"},
-     "c.yaml:7:16: 'model.hidden_size' must be a multiple of num_attention_heads, got 64 and 3."},
+     "c.yaml:7:16: 'model.hidden_size' must be a multiple of num_attention_heads without "
+     "head_size, got 64 and 3."},
     {"GroupsDoNotDivide",
      "",
      {"model.num_key_value_heads=3"},

@@ -148,5 +148,37 @@ TEST(Defaults, OnlyLearnedPositionsLimitTheLengthOfExamples) {
               HasSubstr("must be at least data.block_size for learned positions, got 100 and 256"));
 }
 
+// Checkpoints from before the key normalised both sides alike; resolved ones say what is in force.
+TEST(Defaults, TargetsKeepTheirCharactersButInOldCheckpoints) {
+  const std::string lines =
+      "task: translation\noutput_dir: /run\ntraining: {max_steps: 1}\n"
+      "data: {train: {source: /dev/null, target: /dev/null}}\n";
+  const std::string key = "tokenizer.target_normalization";
+  EXPECT_EQ(value_of(parse_config(lines), key), "identity");
+  EXPECT_EQ(value_of(parse_config(lines + "tokenizer: {normalization: nfkc}\n"), key), "identity");
+  const Config old = load_checkpoint_config(lines + "tokenizer: {normalization: nfkc}\n", "old");
+  EXPECT_EQ(value_of(old, key), "nfkc");
+  EXPECT_TRUE(old.one_normalization);
+  const Config fresh = load_checkpoint_config(to_json(parse_config(lines)), "fresh");
+  EXPECT_EQ(value_of(fresh, key), "identity");
+  EXPECT_FALSE(fresh.one_normalization);
+  expect_settled(old);
+  for (const char* others : {"{type: char}", "{type: huggingface, path: /dev/null}"}) {
+    EXPECT_EQ(value_of(parse_config(concat(lines, "tokenizer: ", others, '\n')), key), "absent");
+  }
+}
+
+// A head of the usual size is none of its own.
+TEST(Defaults, AHeadsSizeGivesThatOfItsValues) {
+  const std::string begin = "training: {max_steps: 1}\nmodel: {num_attention_heads: 8, head_size: ";
+  const Config own = config_with(begin + "24}\n");
+  EXPECT_EQ(own.model.head_size, 24);
+  EXPECT_EQ(own.model.value_head_size, 24);
+  expect_settled(own);
+  const Config usual = config_with(begin + "32}\n");
+  EXPECT_EQ(usual.model.head_size, 0);
+  EXPECT_EQ(usual.model.value_head_size, 32);
+}
+
 }  // namespace
 }  // namespace tapestry

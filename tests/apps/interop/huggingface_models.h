@@ -15,6 +15,7 @@
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
 #include "data/files.h"
+#include "data/huggingface_files.h"
 #include "tests/paths.h"
 
 namespace tapestry::interop {
@@ -32,9 +33,23 @@ inline std::shared_ptr<const Tokenizer> letters(int64_t size) {
   return load_tokenizer(file, "letters");
 }
 
-inline TokenizerPair tokenizers_of(const Counts& counts) {
+/// The same with pad 1, as a roberta must have it.
+inline std::shared_ptr<const Tokenizer> padded_by_one(int64_t size) {
+  nlohmann::json vocab;
+  for (int64_t id = 0; id < size; ++id) vocab[concat("piece", id)] = id;
+  const nlohmann::json model = {
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}};
+  HuggingFaceIds ids;
+  ids.pad = 1;
+  ids.bos = 2;
+  ids.eos = 3;
+  ids.rows = size;
+  return load_tokenizer(join_huggingface(model.dump(), ids.json()), "pieces");
+}
+
+inline TokenizerPair tokenizers_of(const Counts& counts, bool roberta = false) {
   if (counts.source_vocab == 0) return {};
-  const auto source = letters(counts.source_vocab);
+  const auto source = roberta ? padded_by_one(counts.source_vocab) : letters(counts.source_vocab);
   return {source, counts.shared_vocab ? source : letters(counts.target_vocab)};
 }
 
@@ -42,7 +57,8 @@ inline ModelFiles files_of(const std::string& folder) {
   ImportedModel model = is_peft_folder(folder)
                             ? import_adapted_model(folder, base_of_adapters(folder, ""))
                             : import_model(folder);
-  TokenizerPair tokenizers = tokenizers_of(model.counts);
+  const bool roberta = folder.find("roberta") != std::string::npos;
+  TokenizerPair tokenizers = tokenizers_of(model.counts, roberta);
   return model_files({std::move(model), std::move(tokenizers)}, folder);
 }
 
@@ -151,11 +167,12 @@ class BrokenFolder {
     config[key] = value;
     write_file(path_ + "/" + file, config.dump());
   }
-  /// Keeps the tensors whose new name is not empty.
+  /// Keeps the tensors whose new name is not empty, and adds `more`.
   void rename(const std::function<std::string(const std::string&)>& name,
-              const std::string& file = "model.safetensors") const {
+              const std::string& file = "model.safetensors",
+              std::vector<TensorToWrite> more = {}) const {
     const TensorReader reader(open_source(path_ + "/" + file));
-    std::vector<TensorToWrite> tensors;
+    std::vector<TensorToWrite> tensors = std::move(more);
     for (const StoredTensor& tensor : reader.tensors()) {
       const Tensor values = Tensor::empty(tensor.shape, DType::kFloat32);
       reader.read(tensor.name, values);
@@ -166,6 +183,20 @@ class BrokenFolder {
       bytes.append(static_cast<const char*>(part), count);
     });
     write_file(path_ + "/" + file, bytes);
+  }
+  /// Adds a tensor like `from`, each number times `factor`.
+  void add_like(const std::string& from, const std::string& name, double factor,
+                const std::string& file = "model.safetensors") const {
+    const TensorReader reader(open_model_folder(path_));
+    rename([&](const std::string& old) { return old == name ? std::string() : old; }, file,
+           {TensorToWrite(name, scaled(reader, from, factor))});
+  }
+  static Tensor scaled(const TensorReader& reader, const std::string& name, double factor) {
+    const Tensor values = Tensor::empty(reader.find(name)->shape, DType::kFloat32);
+    reader.read(name, values);
+    float* const x = values.data<float>();
+    for (int64_t i = 0; i < values.numel(); ++i) x[i] *= static_cast<float>(factor);
+    return values;
   }
   std::string error() const {
     try {

@@ -136,12 +136,13 @@ TEST_P(FoldersWithTokenizers, CanBeTrainedOn) {
 TEST(FolderOfBert, LearnsToAnswerQuestions) {
   const TinyRunFolder folder("questions");
   folder.output(concat("import ", fixture("bert"), " --output ", folder.path("imported")));
-  const Json imported = Json::parse(read_file(folder.path("imported/config.json")));
-  ASSERT_EQ(
-      folder.train("questions", "run",
-                   {"init_from=" + fixture("bert"), "training.max_steps=2", "data.max_length=40",
-                    "data.doc_stride=16", "model=" + imported["model"].dump()}),
-      0)
+  Json imported = Json::parse(read_file(folder.path("imported/config.json")));
+  imported["model"].erase("masked_head");  // this task fills no masks
+  ASSERT_EQ(folder.train(
+                "questions", "run",
+                {"init_from=" + fixture("bert"), "tokenizer={}", "training.max_steps=2",
+                 "data.max_length=40", "data.doc_stride=16", "model=" + imported["model"].dump()}),
+            0)
       << folder.messages();
   const std::string context = "The caf\u00e9 HAS a m\u00e4n in a blue shirt";
   const Json answer = Json::parse(

@@ -80,7 +80,7 @@ TEST_F(ExchangeCommands, AdaptersGoOutAndComeBack) {
   const auto adapt = [&](const std::string& to, const std::string& from) {
     std::vector<std::string> options = {"training.lora={rank: 2, target: [\"*\"]}",
                                         "training.max_steps=8", "training.learning_rate=0.1",
-                                        "init_from=" + path(from)};
+                                        "tokenizer={}", "init_from=" + path(from)};
     options.insert(options.end(), like_gpt2.begin(), like_gpt2.end());
     return folder_.train("clm", to, options);
   };
@@ -102,9 +102,9 @@ TEST_F(ExchangeCommands, AdaptersGoOutAndComeBack) {
 TEST_F(ExchangeCommands, ATrainingBeginsWithAFolder) {
   train("translation");
   export_to("theirs");
-  EXPECT_EQ(
-      folder_.train("translation", "next", {"training.max_steps=1", "init_from=" + path("theirs")}),
-      0)
+  EXPECT_EQ(folder_.train("translation", "next",
+                          {"training.max_steps=1", "tokenizer={}", "init_from=" + path("theirs")}),
+            0)
       << folder_.messages();
   EXPECT_THAT(folder_.messages(), HasSubstr("parameters from"));
 }
@@ -113,7 +113,9 @@ TEST_F(ExchangeCommands, ATrainingBeginsWithAFolder) {
 TEST_F(ExchangeCommands, TokenizerJsonStandsForItsModel) {
   train("translation");
   export_to("theirs");
-  std::filesystem::remove(path("theirs/tokenizer.model"));
+  for (const char* side : {"source", "target"}) {
+    std::filesystem::remove(path(concat("theirs/", side, ".model")));
+  }
   import_from("theirs", "back");
   EXPECT_EQ(read_file(path("back/tokenizer.json")), read_file(path("theirs/tokenizer.json")));
   const std::string lines = "ba ce di\nfo gu\n";
@@ -124,7 +126,9 @@ TEST_F(ExchangeCommands, TokenizerJsonStandsForItsModel) {
 TEST_F(ExchangeCommands, AFolderWithAnUnknownTokenizerIsRefused) {
   train("translation");
   export_to("theirs");
-  std::filesystem::remove(path("theirs/tokenizer.model"));
+  for (const char* side : {"source", "target"}) {
+    std::filesystem::remove(path(concat("theirs/", side, ".model")));
+  }
   std::filesystem::rename(path("theirs/tokenizer.json"), path("theirs/sentencepiece.bpe.model"));
   const auto outcome = folder_.run(concat("import ", path("theirs"), " --output ", path("back")));
   EXPECT_EQ(outcome.code, 3);
@@ -135,10 +139,13 @@ TEST_F(ExchangeCommands, AFolderWithAnUnknownTokenizerIsRefused) {
 
 // The pieces of another model have no rows in this one.
 TEST_F(ExchangeCommands, ATokenizerOfAnotherVocabularyIsRefused) {
-  train("translation");
+  const std::string one = "tokenizer.target_normalization=nmt_nfkc";
+  ASSERT_EQ(folder_.train("translation", "run", {"training.max_steps=1", one}), 0)
+      << folder_.messages();
   export_to("theirs");
-  ASSERT_EQ(
-      folder_.train("translation", "other", {"training.max_steps=1", "tokenizer.vocab_size=48"}), 0)
+  ASSERT_EQ(folder_.train("translation", "other",
+                          {"training.max_steps=1", "tokenizer.vocab_size=48", one}),
+            0)
       << folder_.messages();
   std::filesystem::copy(path("other/last/tokenizer.model"), path("theirs/tokenizer.model"),
                         std::filesystem::copy_options::overwrite_existing);

@@ -3,8 +3,10 @@
 #include "apps/run/resume.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <limits>
+#include <regex>
 
 #include "core/allocator.h"
 #include "tests/apps/tiny_runs.h"
@@ -202,6 +204,25 @@ TEST_F(ResumeTest, AnOldRunFolderIsNoChange) {
   EXPECT_THAT(folder_.messages(), HasSubstr("resuming after update 20"));
 }
 
+// It was trained when one key normalised both sides: it goes on with the tokenizer that it has.
+TEST_F(ResumeTest, AnOldTranslationKeepsItsNormalization) {
+  train("translation", "run", {"tokenizer.target_normalization=nmt_nfkc"});
+  commit("run", [&](CheckpointFiles& files) {
+    nlohmann::ordered_json config = nlohmann::ordered_json::parse(files.at("config.json"));
+    config.at("tokenizer").erase("target_normalization");
+    files.at("config.json") = config.dump();
+  });
+  folder_.forget_messages();
+  EXPECT_EQ(folder_.train("translation", "run", {"training.max_steps=21"}), 0)
+      << folder_.messages();
+  EXPECT_THAT(read_file(folder_.path("run/config.yaml")),
+              HasSubstr("target_normalization: nmt_nfkc"));
+  EXPECT_EQ(folder_.train("translation", "run",
+                          {"training.max_steps=22", "tokenizer.target_normalization=nfkc"}),
+            2);
+  EXPECT_THAT(folder_.messages(), HasSubstr("a run keeps its tokenizer"));
+}
+
 TEST_F(ResumeTest, AnotherModelIsToldHowToGoOn) {
   begin("translation");
   for (const char* change :
@@ -272,6 +293,187 @@ TEST_F(ResumeTest, ASaveTakesNoMemoryOfTensors) {
     return nlohmann::json::parse(last).at("peak_bytes").get<double>();
   };
   EXPECT_LE(peak("each", "1"), peak("none", "0"));
+}
+
+// 200 pairs: 32 a batch, then 10.
+TEST_F(ResumeTest, OtherBatchesReadWhatIsLeftOfTheEpochOnce) {
+  const std::vector<std::string> keys = {
+      "training.batch_type=sentences", "training.save_steps=1", "training.save_total_limit=0",
+      "training.gradient_accumulation_steps=1", "training.flight_records=100"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), keys.begin(), keys.end());
+    return more;
+  };
+  train("translation", "run", with({"training.batch_size=32", "training.max_steps=5"}));
+  folder_.forget_messages();
+  train("translation", "run", with({"training.batch_size=10", "training.max_steps=8"}));
+  EXPECT_THAT(folder_.messages(),
+              HasSubstr("epoch 0 goes on with the examples that are left, in other batches"));
+  const auto state = [&](const char* run) {
+    return nlohmann::json::parse(read_file(folder_.path(concat(run, "/last/trainer_state.json"))));
+  };
+  EXPECT_EQ(state("run")["epoch"], 0);
+  EXPECT_EQ(state("run")["batch"], 3);
+  EXPECT_EQ(state("run")["before"], nlohmann::json::parse(R"([{"batch_type": "sentences",
+      "batch_size": 32, "batches": 5}])"));
+  // 40 pairs were left, or 64 where the short batch was among the first.
+  train("translation", "run", with({"training.batch_size=10", "training.max_steps=13"}));
+  EXPECT_EQ(state("run")["epoch"], state("run").contains("before") ? 0 : 1);
+  train("translation", "run", with({"training.batch_size=10", "training.max_steps=20"}));
+  EXPECT_EQ(state("run")["epoch"], 1);
+  EXPECT_FALSE(state("run").contains("before"));
+
+  // Epochs are read to their end, whatever the batches were.
+  const std::vector<std::string> one = {"training.max_steps=0", "training.num_train_epochs=1",
+                                        "training.eval_steps=0"};
+  train("translation", "epoch", with({"training.batch_size=32", "training.max_steps=4"}));
+  std::vector<std::string> rest = with({"training.batch_size=64"});
+  rest.insert(rest.end(), one.begin(), one.end());
+  train("translation", "epoch", rest);
+  EXPECT_EQ(state("epoch")["epoch"], 0);
+  const int left = state("epoch")["step"].get<int>() - 4;
+  EXPECT_TRUE(left == 2) << left;  // 72 or 96 pairs
+  EXPECT_EQ(state("epoch")["batch"], left);
+  folder_.forget_messages();
+  train("translation", "epoch", rest);
+  EXPECT_THAT(folder_.messages(), HasSubstr(concat("done: ", 4 + left, " updates")));
+}
+
+TEST_F(ResumeTest, OtherDataIsNamedAndBeginsAnEpoch) {
+  begin("translation");
+  const auto epoch = [&] {
+    return nlohmann::json::parse(read_file(folder_.path("run/last/trainer_state.json")))["epoch"]
+        .get<int64_t>();
+  };
+  const int64_t before = epoch();
+  const std::string target = read_file(folder_.path("train.tgt"));
+  std::string upper = target;
+  std::reverse(upper.begin(), upper.end() - 1);
+  for (const std::string& text : {upper, target.substr(0, target.size() / 2), target + target}) {
+    begin("translation");
+    const auto lines = std::count(text.begin(), text.end(), '\n');
+    std::string source;
+    for (int64_t i = 0; i < lines; ++i) source += "ba ce di\n";
+    folder_.write("train.tgt", text.substr(0, text.rfind('\n') + 1));
+    if (text != upper) folder_.write("train.src", source);
+    folder_.forget_messages();
+    EXPECT_EQ(folder_.train("translation", "run", {"training.max_steps=21"}), 0)
+        << folder_.messages();
+    EXPECT_THAT(folder_.messages(),
+                HasSubstr("train.tgt is not the training data of the checkpoint"));
+    EXPECT_EQ(epoch(), before + 1);
+    EXPECT_THAT(folder_.messages(), testing::Not(HasSubstr("validation data of")));
+  }
+}
+
+// The same bytes at another place are the same data.
+TEST_F(ResumeTest, DataThatMovedIsTheSame) {
+  begin("translation");
+  train("translation", "plain", {"training.max_steps=20"});
+  for (const char* name : {"src", "tgt"}) {
+    fs::copy(folder_.path(concat("train.", name)), folder_.path(concat("moved.", name)));
+  }
+  folder_.forget_messages();
+  train("translation", "run",
+        {"training.max_steps=25", "data.train={source: moved.src, target: moved.tgt}"});
+  EXPECT_THAT(folder_.messages(), testing::Not(HasSubstr("begins")));
+  train("translation", "plain", {"training.max_steps=25"});
+  expect_equal(folder_.result("run"), folder_.result("plain"));
+}
+
+// A score is kept only beside scores of the same kind.
+TEST_F(ResumeTest, TheBestValueIsOfOneMetricAndOneText) {
+  const auto best = [&] {
+    const auto state =
+        nlohmann::json::parse(read_file(folder_.path("run/last/trainer_state.json")));
+    return state["best_step"].get<int64_t>();
+  };
+  struct Change {
+    const char* keys;
+    bool anew;
+  };
+  for (const Change& change :
+       {Change{"training.metric_for_best_model=ppl", true},
+        Change{"evaluation.lowercase=true", false},
+        Change{"data.valid={source: train.src, target: train.tgt}", true},
+        Change{"data.max_length=20", true}, Change{"training.learning_rate=1e-3", false},
+        Change{"training.logging_steps=7", false}}) {
+    begin("translation");
+    const int64_t before = best();
+    ASSERT_GT(before, 0);
+    folder_.forget_messages();
+    train("translation", "run", {"training.max_steps=21", "training.eval_steps=100", change.keys});
+    const testing::Matcher<std::string> anew =
+        HasSubstr(" begins anew, without the one of update ");
+    EXPECT_THAT(folder_.messages(), change.anew ? anew : testing::Not(HasSubstr(" begins anew")))
+        << change.keys;
+    if (change.anew) {
+      EXPECT_EQ(best(), 21) << change.keys;  // the first of its kind
+    }
+  }
+  begin("translation");
+  folder_.write("valid.tgt", read_file(folder_.path("valid.src")));
+  folder_.forget_messages();
+  train("translation", "run", {"training.max_steps=21"});
+  EXPECT_THAT(folder_.messages(),
+              HasSubstr("valid.tgt is not the validation data of the checkpoint"));
+  EXPECT_EQ(best(), 21);
+}
+
+TEST_F(ResumeTest, AModelThatATrainingBeginsWithKeepsItsTokenizer) {
+  begin("translation");
+  for (const char* key : {"tokenizer.vocab_size=60", "tokenizer.type=char"}) {
+    folder_.forget_messages();
+    EXPECT_EQ(folder_.train("translation", "other", {"init_from=run", "training.max_steps=1", key}),
+              2)
+        << key;
+    EXPECT_THAT(folder_.messages(), HasSubstr(" keeps its tokenizer, of which it is ")) << key;
+  }
+  // What is no more than a default gives way, and the records say what is in force.
+  folder_.write("translation.yaml", std::regex_replace(read_file(folder_.path("translation.yaml")),
+                                                       std::regex("tokenizer: .*"), ""));
+  train("translation", "new", {"init_from=run", "training.max_steps=1"});
+  for (const char* file : {"new/config.yaml", "new/last/config.json"}) {
+    EXPECT_THAT(read_file(folder_.path(file)), testing::ContainsRegex("vocab_size\"?: ?40"))
+        << file;
+  }
+  EXPECT_THAT(folder_.output("inspect new"), HasSubstr("vocab_size: 40"));
+  train("translation", "new", {"init_from=run", "training.max_steps=2"});  // goes on
+}
+
+TEST_F(ResumeTest, WhatLearnsIsTold) {
+  folder_.forget_messages();
+  train("clm", "frozen", {"training.max_steps=1", "training.freeze=[embedding.*]"});
+  EXPECT_THAT(folder_.messages(),
+              testing::ContainsRegex("of which [0-9]+ in [0-9]+ learn; "
+                                     "training.freeze keeps [0-9]+ in [0-9]+ by "
+                                     "'embedding.\\*'"));
+  EXPECT_THAT(folder_.output("inspect frozen"), HasSubstr(" learn; training.freeze keeps "));
+  folder_.forget_messages();
+  EXPECT_EQ(folder_.train("clm", "lora",
+                          {"training.max_steps=1", "init_from=frozen", "training.lora.rank=2",
+                           "training.freeze=[embedding.*]"}),
+            2);
+  EXPECT_THAT(folder_.messages(), HasSubstr("training.freeze: 'embedding.*' has no effect: what it "
+                                            "names does not learn with training.lora anyway."));
+}
+
+// Targets of a causal model are its own tokens.
+TEST_F(ResumeTest, APlanCountsTheTokensThatATrainingDoes) {
+  const std::string plan = folder_.output(
+      "plan clm.yaml training.batch_type=sentences training.batch_size=8 "
+      "training.gradient_accumulation_steps=1");
+  EXPECT_THAT(plan, HasSubstr("an update of 128 tokens"));  // 8 rows of 16
+}
+
+// Nothing is saved before the first update, so nothing waits.
+TEST_F(ResumeTest, ASignalEndsWhatOnlyReads) {
+  ASSERT_EQ(mkfifo(folder_.path("pipe").c_str(), 0600), 0);
+  folder_.forget_messages();
+  EXPECT_EQ(folder_.train("translation", "piped", {"data.train={source: pipe, target: train.tgt}"}),
+            2);
+  EXPECT_THAT(folder_.messages(), HasSubstr("pipe is a pipe, which is read only once, expected a "
+                                            "file."));
 }
 
 }  // namespace

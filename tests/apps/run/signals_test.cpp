@@ -71,6 +71,27 @@ TEST(Signals, ASecondTerminateEndsAtOnce) {
   }
 }
 
+// While a training reads its data.
+TEST(Signals, TheFirstOneEndsAtOnceWhereThereIsNothingToSave) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    const auto child = [&] {
+      install_signal_handlers();
+      end_on_signal(true);
+      raise(signal);
+      _exit(0);
+    };
+    EXPECT_EXIT(child(), testing::ExitedWithCode(128 + signal),
+                std::string("stopped by ") + name_of_signal(signal) + " before the first update");
+  }
+  EXPECT_EQ(child_exit_code([] {
+              end_on_signal(true);
+              end_on_signal(false);
+              raise(SIGTERM);
+              return pending_signal();
+            }),
+            SIGTERM);
+}
+
 TEST(Signals, AnotherOneIsNoRepetition) {
   EXPECT_EQ(child_exit_code([] {
               raise(SIGUSR1);

@@ -61,7 +61,7 @@ TEST_F(SummariesTest, OurTokenizerTravelsWithARunThatIsResumed) {
   CheckpointFiles whole = folder_.result("whole"), parts = folder_.result("parts");
   whole.erase("MANIFEST.json"), parts.erase("MANIFEST.json");
   expect_equal(whole, parts);
-  EXPECT_TRUE(whole.at("tokenizer.txt").starts_with("tapestry bpe 1\n"));
+  EXPECT_TRUE(whole.at("target.txt").starts_with("tapestry bpe 2\nnormalization identity\n"));
 }
 
 }  // namespace

@@ -127,11 +127,11 @@ TEST_F(TransferTest, ANamedTokenizerMustBeTheOneOfTheModel) {
       kStandStill + std::vector<std::string>{"init_from=mlm"};
   const std::string own = "mlm/last/tokenizer.model", other = "other/last/tokenizer.model";
   ASSERT_EQ(train("classification", "same",
-                  overrides + std::vector<std::string>{"tokenizer.path=" + own}),
+                  overrides + std::vector<std::string>{"tokenizer={path: " + own + "}"}),
             0)
       << messages();
   EXPECT_EQ(train("classification", "run",
-                  overrides + std::vector<std::string>{"tokenizer.path=" + other}),
+                  overrides + std::vector<std::string>{"tokenizer={path: " + other + "}"}),
             3);
   EXPECT_THAT(messages(), HasSubstr("/mlm/best and "));
   EXPECT_THAT(messages(), HasSubstr(concat('/', other, " must have the same vocabulary")));

@@ -24,6 +24,12 @@ TEST(TotalUpdates, AreThoseOfTheEpochsOrMaxStepsWhicheverAreFewer) {
   EXPECT_EQ(total(0.1, 0, 1, 30), 3);
   EXPECT_EQ(total(1e-9, 0, 1, 30), 1);
   EXPECT_EQ(total(1e9, 12, 1, int64_t{1} << 40), 12);
+  // Of 2 epochs of 125 batches each 100 were read; then batches are twice as large.
+  TrainingOptions training;
+  training.num_train_epochs = 2;
+  training.max_steps = 0;
+  const int64_t more = more_updates(training, 63, 100, 0, 13);
+  EXPECT_EQ(total_updates(training, 63, more), 100 + 13 + 63);
 }
 
 TEST(DecayGroups, FollowTheKeys) {

@@ -26,8 +26,10 @@ class Pieces : public Tokenizer {
     std::string text;
     for (const int32_t id : ids) {
       const std::string piece = this->piece(id);
-      text += piece.starts_with("▁") ? piece.substr(3) : piece;
+      text += piece.starts_with("▁") ? " " + piece.substr(3) : piece;
     }
+    text.erase(0, text.starts_with(' ') ? 1 : 0);
+    while (text.ends_with(' ')) text.pop_back();
     return text;
   }
   int64_t vocab_size() const override { return std::ssize(pieces_) + 4; }
@@ -39,15 +41,35 @@ class Pieces : public Tokenizer {
   std::string bytes_;
 };
 
-TEST(WordNumbers, CountWordsBetweenWhiteSpace) {
+std::vector<int32_t> numbers_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  return word_numbers(tokenizer, placed_output(tokenizer, ids));
+}
+
+TEST(WordNumbers, CountWordsBetweenSpacesAndTabs) {
   const Pieces pieces({"▁the", "▁ca", "t", "▁", "é", "!", "▁x", "▁"});
-  EXPECT_THAT(word_numbers(pieces, pieces.all()), ElementsAre(0, 1, 1, -1, 2, 2, 3, -1));
+  EXPECT_THAT(numbers_of(pieces, pieces.all()), ElementsAre(0, 1, 1, -1, 2, 2, 3, -1));
   // The first piece begins a word in any case.
-  EXPECT_THAT(word_numbers(pieces, {6, 6, 4}), ElementsAre(0, 0, 1));
-  EXPECT_THAT(word_numbers(pieces, {}), IsEmpty());
-  // Characters have their spaces as they are.
-  const Pieces characters({"a", "b", " ", "c", "\n", "d"});
-  EXPECT_THAT(word_numbers(characters, characters.all()), ElementsAre(0, 0, -1, 1, -1, 2));
+  EXPECT_THAT(numbers_of(pieces, {6, 6, 4}), ElementsAre(0, 0, 1));
+  EXPECT_THAT(numbers_of(pieces, {}), IsEmpty());
+  // Characters have their spaces as they are. A line end is no space: it is written inside a word.
+  const Pieces characters({"a", "b", " ", "c", "\n", "d", "\t", "e"});
+  EXPECT_THAT(numbers_of(characters, characters.all()), ElementsAre(0, 0, -1, 1, -1, 1, -1, 2));
+}
+
+// What SentencePiece's normalisation makes of "the´house is" begins three words, of which the user
+// wrote two.
+TEST(WordNumbers, AreThoseOfTheTextAsGiven) {
+  const Pieces pieces({"▁the", "▁́", "house", "▁is"});
+  const PlacedText text{"the\u00B4house is", {{4, 0, 3}, {5, 3, 5}, {6, 5, 10}, {7, 10, 13}}};
+  EXPECT_THAT(word_numbers(pieces, text), ElementsAre(0, 0, 0, 1));
+  // Bytes of a character have no place of their own until the last.
+  const Pieces bytes({"▁", "<0xC3>", "<0xA9>", "▁b"});
+  EXPECT_THAT(word_numbers(bytes, {"a \u00E9 b", {{5, 1, 1}, {6, 1, 4}, {7, 4, 6}}}),
+              ElementsAre(1, 1, 2));
+  // White space behind a word, as some models of SentencePiece have it.
+  const Pieces suffixes({"the▁", "house▁", "is▁"});
+  EXPECT_THAT(word_numbers(suffixes, {"the house is", {{4, 0, 4}, {5, 4, 10}, {6, 10, 12}}}),
+              ElementsAre(0, 1, 2));
 }
 
 TEST(WordScores, AreSumsOverTheirTokens) {

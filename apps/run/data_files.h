@@ -1,0 +1,29 @@
+// The files that a run reads, so that a later start knows whether they are still the same.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+
+namespace tapestry {
+
+struct DataFile {
+  std::string path = {};  ///< not kept in a checkpoint: data may move
+  int64_t bytes = 0;
+  int64_t changed = 0;        ///< of a large file only: when, in nanoseconds since 1970
+  std::string checksum = {};  ///< of all bytes, as Checksum (apps/checkpoint/bytes.h) writes it
+};
+
+/// The files that the corpora name. A large one is not read again where the one of `known` at its
+/// place has its size and the time of its last change. Throws Error(kData) for what cannot be read.
+std::vector<DataFile> data_files(const std::vector<CorpusSpec>& specs,
+                                 const std::vector<DataFile>& known);
+
+/// The paths of those that hold other bytes than what was read at the same place before, and of
+/// files that are missing now "the data"; none where nothing is known of before.
+std::vector<std::string> changed_files(const std::vector<DataFile>& before,
+                                       const std::vector<DataFile>& now);
+
+}  // namespace tapestry

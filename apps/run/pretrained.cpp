@@ -1,0 +1,35 @@
+#include "apps/run/pretrained.h"
+
+#include <filesystem>
+
+#include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/files.h"
+#include "apps/checkpoint/run_folder.h"
+#include "apps/interop/huggingface_import.h"
+#include "apps/interop/peft.h"
+#include "data/files.h"
+
+namespace tapestry {
+
+Config config_of_pretrained(const std::string& path) {
+  if (interop::is_huggingface_folder(path)) {
+    return interop::is_peft_folder(path)
+               ? interop::import_adapted_model(path, interop::base_of_adapters(path, "")).config
+               : interop::import_model(path).config;
+  }
+  Checkpoint checkpoint(resolve_checkpoint(path));
+  const ByteSource& config = checkpoint.open(kConfigFile);
+  return load_checkpoint_config(bytes_of(config), config.name);
+}
+
+Config load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+                       bool check_files) {
+  return load_config(path, overrides, check_files, [](const RunPaths& paths) {
+    // A run that goes on is what it was, even where its beginning is gone.
+    const std::string last = paths.output_dir + "/last/" + kConfigFile;
+    return std::filesystem::is_regular_file(last) ? load_checkpoint_config(read_file(last), last)
+                                                  : config_of_pretrained(paths.init_from);
+  });
+}
+
+}  // namespace tapestry

@@ -1,0 +1,23 @@
+// Work that can be left in its middle: a validation, for one, when somebody wants to stop.
+#pragma once
+
+#include <functional>
+
+namespace tapestry {
+
+/// Work was left because somebody asked for it. No Error: nothing is wrong.
+struct Interrupted {};
+
+/// While it lives, stop_if_asked() of this thread throws Interrupted where `asked` says so.
+class Interruptible {
+ public:
+  explicit Interruptible(std::function<bool()> asked);
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+};
+
+/// Loops that may take longer than two seconds call it in each turn.
+void stop_if_asked();
+
+}  // namespace tapestry

@@ -1,0 +1,42 @@
+// What encoding and decoding make of a text's characters: what a tokenizer rewrites, a model cannot
+// learn to write.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "data/tokenizer.h"
+
+namespace tapestry {
+
+/// Sums over texts. How many spaces (U+0020) stand together, or at the ends, does not count.
+class CharacterChanges {
+ public:
+  void add(std::string_view before, std::string_view after);
+  /// A text, and what the tokenizer makes of it.
+  void add(const Tokenizer& tokenizer, std::string_view text) {
+    add(text, tokenizer.decode(tokenizer.encode(text)));
+  }
+
+  int64_t characters() const { return characters_; }  ///< of the texts before
+  int64_t changed() const { return changed_; }        ///< of these
+  double share() const {
+    return characters_ == 0 ? 0 : static_cast<double>(changed_) / static_cast<double>(characters_);
+  }
+  /// "'，' -> ','", the first of those that come as often; empty: nothing changed.
+  std::string most_frequent() const;
+
+ private:
+  using Change = std::pair<std::u32string, std::u32string>;
+
+  void note(std::u32string_view before, std::u32string_view after);
+
+  int64_t characters_ = 0;
+  int64_t changed_ = 0;
+  std::map<Change, int64_t> counts_;
+};
+
+}  // namespace tapestry
