@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 preset=${1:-release}
 cmake/install-packages.sh test
 cmake --preset "$preset" "${@:2}"
+sleep 2  # ccache keeps no precompiled header that was written in the second of its compilation
 cmake --build --preset "$preset"
 # Each test sets the number of threads it needs; several tests side by side fill the cores.
 ctest --preset "$preset" -j "$(nproc)"
