@@ -1,13 +1,14 @@
-// From a run-time device to a kernel overload. Only here the build's devices are asked for: who
-// includes this links the CMake target tapestry_devices (installed: tapestry::devices), and all
-// other code is compiled the same for every build.
+// From a run-time device to a kernel overload. Only here the build's devices are asked for, and all
+// other code is compiled the same for every build. CMake finds the sources of the libraries that
+// include this when it configures; other targets link tapestry_devices (installed:
+// tapestry::devices).
 #pragma once
 
 #include "core/dispatch.h"
 #include "core/tensor.h"
 
 #if !defined(TAPESTRY_CUDA) || (TAPESTRY_CUDA != 0 && TAPESTRY_CUDA != 1)
-#error "TAPESTRY_CUDA must be 0 or 1 here: link the CMake target tapestry_devices"
+#error "TAPESTRY_CUDA must be 0 or 1 here: run cmake again, or link its target tapestry_devices"
 #endif
 
 namespace tapestry {
