@@ -312,9 +312,18 @@ void add_losses(Cases& cases, Inputs& in) {
   const Var b = in.draw({7});
   const Tensor targets = in.ints({3, 0, -1, 6, 6, -1}, {2, 3});
   const CrossEntropyOptions smooth{.label_smoothing = 0.1};
+  CrossEntropyOptions weighted = smooth;
+  weighted.weights = Tensor::full({2, 3}, 0.5, DType::kFloat32);
+  weighted.weights.data<float>()[1] = 3;
   cases.push_back({"cross_entropy", {logits}, [=] { return cross_entropy(logits, targets).loss; }});
   cases.push_back({"cross_entropy smoothed", {logits}, [=] {
                      return 3.0 * cross_entropy(logits, targets, smooth).loss;
+                   }});
+  cases.push_back({"cross_entropy weighted", {logits}, [=] {
+                     return cross_entropy(logits, targets, weighted).loss;
+                   }});
+  cases.push_back({"linear_cross_entropy weighted", {x, w, b}, [=] {
+                     return linear_cross_entropy(x, w, b, targets, weighted).loss;
                    }});
   cases.push_back({"linear_cross_entropy", {x, w, b}, [=] {
                      return linear_cross_entropy(x, w, b, targets, smooth).loss;

@@ -180,8 +180,10 @@ Var attention(const Var& qkv, const AttentionOptions& options);
 Var attention(const Var& q, const Var& kv, const AttentionOptions& options);
 
 struct AttentionWeights {
-  Var out;      ///< (B, T, H*Kv)
-  Var weights;  ///< (B, H, T, S), after softmax, before dropout
+  Var out;            ///< (B, T, H*Kv)
+  Var weights;        ///< (B, H, T, S), after softmax, before dropout
+  Var products = {};  ///< (B, H, T, S): q k^T of attention_reference(), before scaling ...
+  Var scores = {};    ///< ... and scaled, with all that is added, -inf where hidden: before softmax
 };
 /// The same attention composed of matmul and softmax, as its formula reads (Vaswani et al. 2017,
 /// 3.2.1). For tests, readers and attention maps: it stores B x H x T x S weights.
@@ -226,9 +228,12 @@ AttentionWeights additive_attention_reference(const Var& query, const Var& keys,
 struct CrossEntropyOptions {
   double label_smoothing = 0;
   int32_t ignore_index = -1;
-  /// The divisor of the summed loss; 0: the number of rows that are not ignored. An accumulated
-  /// update passes the number of real tokens in all its micro-batches, so that its gradient equals
-  /// that of one big batch.
+  /// Of each row, float32 in host memory, positive; undefined: each is 1. A row of weight 2 counts
+  /// as if it stood there twice.
+  Tensor weights = {};
+  /// The divisor of the summed loss; 0: the sum of the weights of the rows that are not ignored. An
+  /// accumulated update passes that of all its micro-batches, so that its gradient equals that of
+  /// one big batch.
   double normalizer = 0;
   /// Of the fused classifier's float32 products, forward and backward.
   Precision precision = Precision::kFull;
@@ -236,8 +241,8 @@ struct CrossEntropyOptions {
 struct CrossEntropy {
   Var loss;            ///< scalar: smoothed loss summed over real tokens / normalizer
   int64_t tokens = 0;  ///< rows whose target is not ignored
-  /// Sums over real tokens, (3) float64 on the loss's device: the smoothed loss, the true negative
-  /// log-likelihood, and how often the most probable class is the target.
+  /// Sums over real tokens, each times its weight, (3) float64 on the loss's device: the smoothed
+  /// loss, the true negative log-likelihood, and how often the most probable class is the target.
   Tensor sums;
 
   // Each reads one entry of `sums`; on a GPU it waits for the stream.

@@ -351,7 +351,10 @@ AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
   const Var relative =
       options.relative_bias.defined() ? spread_by_distance(options.relative_bias, s) : Var();
   // The heads of a group are rows of one taller product: (B, shared * T, K) against (B, S, K).
-  std::vector<Var> outs, maps;
+  std::vector<Var> outs, maps, products, all_scores;
+  const auto by_head = [&](const Var& rows_of_group) {
+    return reshape(rows_of_group, {s.batch, shared, s.queries, s.keys});
+  };
   for (int64_t g = 0; g < kv_heads; ++g) {
     const auto of_group = [&](const Tensor& scores) {
       const Tensor all = scores.reshape({s.batch, kv_heads * rows, s.keys});
@@ -365,19 +368,22 @@ AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
     qg = reshape(qg, {s.batch, rows, size});
     const Var kg = slice(slice(k, 2, g * size, (g + 1) * size), 1, 0, s.keys);
     const Var vg = slice(slice(v, 2, g * value_size, (g + 1) * value_size), 1, 0, s.keys);
-    Var scores = s.scale * matmul(qg, kg, {.trans_b = true});
+    const Var product = matmul(qg, kg, {.trans_b = true});
+    Var scores = s.scale * product;
     if (masks.added.defined()) scores = scores + Var(of_group(masks.added));
     if (relative.defined()) {
       scores = scores + reshape(slice(relative, 0, g * shared, (g + 1) * shared), {rows, s.keys});
     }
-    const Var a = softmax(masked_fill(scores, of_group(masks.hidden), -INFINITY));
-    const Var y = matmul(dropout(a, options.dropout), vg);
-    const Var by_head = reshape(y, {s.batch, shared, s.queries, value_size});
-    outs.push_back(
-        reshape(permute(by_head, {0, 2, 1, 3}), {s.batch, s.queries, shared * value_size}));
-    maps.push_back(reshape(a, {s.batch, shared, s.queries, s.keys}));
+    scores = masked_fill(scores, of_group(masks.hidden), -INFINITY);
+    const Var a = softmax(scores);
+    const Var y =
+        reshape(matmul(dropout(a, options.dropout), vg), {s.batch, shared, s.queries, value_size});
+    outs.push_back(reshape(permute(y, {0, 2, 1, 3}), {s.batch, s.queries, shared * value_size}));
+    maps.push_back(by_head(a));
+    products.push_back(by_head(product));
+    all_scores.push_back(by_head(scores));
   }
-  return {concat(outs, 2), concat(maps, 1)};
+  return {concat(outs, 2), concat(maps, 1), concat(products, 1), concat(all_scores, 1)};
 }
 
 }  // namespace tapestry

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
@@ -10,10 +12,18 @@ namespace {
 
 struct Problem {
   CrossEntropyShape shape;
-  Tensor targets;       // on the device
-  Tensor host_targets;  // a copy in host memory
+  Tensor targets, weights;            // on the device
+  Tensor host_targets, host_weights;  // a copy in host memory
   int64_t tokens = 0;
   double normalizer = 1;
+
+  RowTargets rows() const { return rows_of(targets, weights); }
+  RowTargets host_rows() const { return rows_of(host_targets, host_weights); }
+
+ private:
+  static RowTargets rows_of(const Tensor& targets, const Tensor& weights) {
+    return {targets.data<int32_t>(), data_or_null<float>(weights)};
+  }
 };
 
 // Checks the targets, counts the real ones and sets the normalizer.
@@ -24,20 +34,31 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
         targets.defined() ? targets.shape().str() : "none", '.');
   check(options.label_smoothing >= 0 && options.label_smoothing < 1, who,
         "label smoothing must be in [0, 1), got ", options.label_smoothing, '.');
-  Problem problem{{rows, classes, options.label_smoothing, options.ignore_index, options.precision},
-                  targets.to(device),
-                  targets.to(Device{})};
-  const int32_t* target = problem.host_targets.data<int32_t>();
+  const Tensor& weights = options.weights;
+  check(!weights.defined() || (weights.dtype() == DType::kFloat32 && weights.device().is_cpu() &&
+                               weights.numel() == rows),
+        who, "expected a float32 weight in host memory for each of ", rows, " rows, got ",
+        weights.defined() ? weights.shape().str() : "none", '.');
+  Problem problem;
+  problem.shape = {rows, classes, options.label_smoothing, options.ignore_index, options.precision};
+  problem.targets = targets.to(device);
+  problem.host_targets = targets.to(Device{});
+  problem.host_weights = weights;
+  if (weights.defined()) problem.weights = weights.to(device);
+  const RowTargets row = problem.host_rows();
+  const int32_t* const target = row.targets;
+  double sum = 0;
   const bool readable = ShapesOnly::has_memory(problem.host_targets.bytes());
   for (int64_t i = 0; readable && i < rows; ++i) {
     if (target[i] == options.ignore_index) continue;
     check(target[i] >= 0 && target[i] < classes, who, "targets must be in [0, ", classes, "), got ",
           target[i], " at row ", i, '.');
+    check(row.weight(i) > 0 && std::isfinite(row.weight(i)), who,
+          "weights must be positive and finite, got ", row.weight(i), " at row ", i, '.');
     ++problem.tokens;
+    sum += row.weight(i);
   }
-  problem.normalizer = options.normalizer > 0
-                           ? options.normalizer
-                           : static_cast<double>(std::max<int64_t>(problem.tokens, 1));
+  problem.normalizer = options.normalizer > 0 ? options.normalizer : problem.tokens > 0 ? sum : 1;
   return problem;
 }
 
@@ -71,8 +92,8 @@ void deliver(const GradientRef& gradient, Tensor computed, const Tensor& dloss) 
 
 }  // namespace
 
-// loss = sum over real rows of (1 - e) nll + e (logsumexp(z) - mean(z)), divided by the normalizer.
-// dz = (softmax(z) - (1 - e) one_hot - e / V) / normalizer.
+// loss = sum over real rows of w ((1 - e) nll + e (logsumexp(z) - mean(z))) / normalizer.
+// dz = w (softmax(z) - (1 - e) one_hot - e / V) / normalizer.
 CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options) {
   const Problem problem =
@@ -82,9 +103,8 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
   const Tensor sums = empty_sums(logits.value());
   dispatch(logits.value(), [&](auto device, auto type) {
     using T = decltype(type);
-    kernels::cross_entropy(device, problem.shape, logits.value().data<T>(),
-                           problem.targets.data<int32_t>(), 1.0 / problem.normalizer,
-                           data_or_null<T>(dlogits), fields(sums));
+    kernels::cross_entropy(device, problem.shape, logits.value().data<T>(), problem.rows(),
+                           1.0 / problem.normalizer, data_or_null<T>(dlogits), fields(sums));
   });
   CrossEntropy result = make_result(problem, sums, logits.dtype());
   Tape::record({&logits}, result.loss,
@@ -119,8 +139,8 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
     args.x = x.value().data<T>();
     args.weight = weight.value().data<T>();
     args.bias = data_or_null<T>(bias.value());
-    args.targets = problem.targets.data<int32_t>();
-    args.host_targets = problem.host_targets.data<int32_t>();
+    args.targets = problem.rows();
+    args.host_targets = problem.host_rows();
     args.grad_scale = 1.0 / problem.normalizer;
     args.dx = data_or_null<T>(dx);
     args.d_weight = data_or_null<T>(dw);

@@ -22,7 +22,7 @@ void record_packed(const Var& q, int64_t q_column, const Var& kv, int64_t kv_col
 
 }  // namespace
 
-AttentionRecorder::AttentionRecorder() {
+AttentionRecorder::AttentionRecorder(bool with_scores) : with_scores_(with_scores) {
   check(recorder == nullptr, "attention", "a recorder is already alive on this thread.");
   recorder = this;
 }
@@ -32,13 +32,17 @@ AttentionRecorder::~AttentionRecorder() { recorder = nullptr; }
 void AttentionRecorder::record(const Var& q, const Var& k, const Var& v,
                                const AttentionOptions& options) {
   if (recorder == nullptr) return;
-  recorder->weights_.push_back(attention_reference(q, k, v, options).weights.value());
+  const AttentionWeights all = attention_reference(q, k, v, options);
+  recorder->maps_.push_back({.weights = all.weights.value()});
+  if (!recorder->with_scores_) return;
+  recorder->maps_.back().products = all.products.value();
+  recorder->maps_.back().scores = all.scores.value();
 }
 
 bool AttentionRecorder::listens() { return recorder != nullptr; }
 
 void AttentionRecorder::add(const Tensor& weights) {
-  if (recorder != nullptr) recorder->weights_.push_back(weights);
+  if (recorder != nullptr) recorder->maps_.push_back({.weights = weights});
 }
 
 void MultiHeadAttention::validate(const Options& options, const OptionReport& report) {

@@ -12,13 +12,17 @@ namespace tapestry {
 /// the calls. attention_reference() computes them in addition to the fused operation.
 class AttentionRecorder {
  public:
-  AttentionRecorder();
+  /// (B, H, T, S) each; the last two are those of AttentionWeights, or undefined.
+  struct Map {
+    Tensor weights, products = {}, scores = {};
+  };
+
+  explicit AttentionRecorder(bool with_scores = false);
   ~AttentionRecorder();
   AttentionRecorder(const AttentionRecorder&) = delete;
   AttentionRecorder& operator=(const AttentionRecorder&) = delete;
 
-  /// (B, H, T, S) each.
-  const std::vector<Tensor>& weights() const { return weights_; }
+  const std::vector<Map>& maps() const { return maps_; }
 
   /// Layers call it with the arguments of attention(). It does nothing without a live recorder.
   static void record(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
@@ -28,7 +32,8 @@ class AttentionRecorder {
   static void add(const Tensor& weights);
 
  private:
-  std::vector<Tensor> weights_;
+  const bool with_scores_;
+  std::vector<Map> maps_;
 };
 
 /// What a call of an attention layer adds to the layer's own options; see AttentionOptions.

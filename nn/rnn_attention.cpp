@@ -272,16 +272,16 @@ void RnnAttention::add(const Tensor& source, const Tensor& source_lengths, State
 Var RnnAttention::advance(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel(), size = options.hidden_size;
   const Var word = reshape(embed(tokens.reshape({rows, 1}), words.target), {rows, size});
-  const auto [context, weights] =
+  const AttentionWeights drawn =
       first_layer.attend(state.layers[0], state.memory, ids_on(tokens.device(), state.memories));
-  Var x = first_layer.step(first_layer.word(word), context, state.layers[0]);
+  Var x = first_layer.step(first_layer.word(word), drawn.out, state.layers[0]);
   state.layers[0] = x.value();
   for (size_t i = 0; i < upper_layers.size(); ++i) {
     x = upper_layers[i].step(upper_layers[i].input(x), state.layers[i + 1]);
     state.layers[i + 1] = x.value();
   }
-  if (options.attends) state.weights = weights.value();
-  return hidden(x, context, word);
+  if (options.attends) state.weights = drawn.weights.value();
+  return hidden(x, drawn.out, word);
 }
 
 void RnnAttention::State::select(std::span<const int32_t> sequences) {

@@ -203,7 +203,7 @@ Tensor source_attention(const PairModel& model, const PairInput& input, int64_t 
         AttentionRecorder recorder;
         m->decode(input.target_in, memory, input.lengths);
         const int64_t index = transformer ? 2 * layer - 1 : 0;
-        const Tensor& weights = recorder.weights().at(static_cast<size_t>(index));
+        const Tensor& weights = recorder.maps().at(static_cast<size_t>(index)).weights;
         return mean(Var(weights.to(Device{}).to(DType::kFloat64)), 1).value();
       },
       model);

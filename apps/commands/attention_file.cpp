@@ -41,7 +41,9 @@ Json shades_of(const Tensor& weights) {
 
 Json numbers_of(const Tensor& weights) {
   constexpr double kUnit = 1e6;  // six digits: more would be those of the float32 sums
-  return heads_of(weights, [](double weight) { return std::round(kUnit * weight) / kUnit; });
+  return heads_of(weights, [](double weight) {
+    return std::isfinite(weight) ? Json(std::round(kUnit * weight) / kUnit) : Json();
+  });
 }
 
 Json image_of(const AttentionImage& image) {
@@ -99,6 +101,9 @@ std::string attention_json(const std::vector<AttentionPage>& pages) {
                       {"rows", page.axes.at(map.rows).name},
                       {"columns", page.axes.at(map.columns).name},
                       {"heads", numbers_of(map.weights)}});
+      if (!map.scores.defined()) continue;
+      maps.back()["products"] = numbers_of(map.products);
+      maps.back()["scores"] = numbers_of(map.scores);
     }
     list.push_back({{"title", page.title}, {"axes", std::move(axes)}, {"maps", std::move(maps)}});
     if (page.image) list.back()["image"] = image_of(*page.image);

@@ -22,6 +22,8 @@ struct AttentionMap {
   std::string name;      ///< "encoder layer 1, self-attention"
   size_t rows, columns;  ///< axes of the page: tokens that ask, tokens that answer
   Tensor weights;        ///< (H, rows, columns) on the CPU, floating
+  /// Likewise, or undefined: q k^T before scaling, and what the softmax gets; -inf where hidden.
+  Tensor products = {}, scores = {};
 };
 
 /// The image that the columns of all maps are patches of. Column 0 is the image's CLS token, then
@@ -45,7 +47,10 @@ struct AttentionPage {
 std::string attention_html(const std::vector<AttentionPage>& pages);
 
 /// {"pages": [{"title", "axes": [{"name", "tokens"}], "maps": [{"name", "rows", "columns",
-/// "heads"}], "image"}]}: rows and columns name axes, heads[h][t][s] is a weight. Images have
+/// "heads", "products", "scores"}], "image"}]}: rows and columns name axes, heads[h][t][s] is a
+/// weight, and where they are known, products[h][t][s] and scores[h][t][s] are what it comes from:
+/// the product of query and key, and that times the scale with all that is added, null where the
+/// key is hidden. Images have
 /// "height", "width", "channels", "patch_size" and their "pixels" as bytes.
 std::string attention_json(const std::vector<AttentionPage>& pages);
 
@@ -59,6 +64,11 @@ class AttentionBook {
   /// Whether there should be another page.
   bool wants() const { return file_.has_value() && pages_.size() < kMostPages; }
   void add(AttentionPage page) { pages_.push_back(std::move(page)); }
+  /// Under the text as its user has it, with what is unknown.
+  void add(AttentionPage page, const std::string& text) {
+    page.title = text;
+    add(std::move(page));
+  }
   /// Throws likewise.
   void write();
 

@@ -25,14 +25,24 @@ class Maps {
       : recorder_(recorder), prefix_(std::move(prefix)), page_(page) {}
 
   void take(const std::string& name, size_t rows, size_t columns) {
-    const Tensor recorded = recorder_.weights().at(next_++).to(Device{});
-    const Shape& shape = recorded.shape();
-    page_.maps.push_back(
-        {prefix_ + name, rows, columns,
-         recorded.to(wider(recorded.dtype())).reshape({shape[1], shape[2], shape[3]})});
+    const AttentionRecorder::Map& map = recorder_.maps().at(next_++);
+    page_.maps.push_back({.name = prefix_ + name,
+                          .rows = rows,
+                          .columns = columns,
+                          .weights = of_first(map.weights),
+                          .products = of_first(map.products),
+                          .scores = of_first(map.scores)});
   }
 
  private:
+  // (1, H, T, S) -> (H, T, S), on the CPU.
+  static Tensor of_first(const Tensor& recorded) {
+    if (!recorded.defined()) return {};
+    const Shape& shape = recorded.shape();
+    const Tensor host = recorded.to(Device{});
+    return host.to(wider(host.dtype())).reshape({shape[1], shape[2], shape[3]});
+  }
+
   const AttentionRecorder& recorder_;
   std::string prefix_;
   AttentionPage& page_;
@@ -79,7 +89,7 @@ AttentionPage attention_page(const Translator& models, const std::vector<int32_t
                         Tensor::full({1}, double(read.size()), DType::kInt32).to(device),
                         one_row(fed, device)};
   for (size_t i = 0; i < members.size(); ++i) {
-    AttentionRecorder recorder;
+    AttentionRecorder recorder(/*with_scores=*/true);
     pair_logits(members[i], input);
     std::visit(
         [&](const auto* model) {
@@ -97,7 +107,7 @@ AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Toke
   page.title = join(page.axes[0].labels, " ");
   for (size_t i = 0; i < trunks.size(); ++i) {
     const Trunk& trunk = *trunks[i];
-    AttentionRecorder recorder;
+    AttentionRecorder recorder(/*with_scores=*/true);
     trunk(one_row(ids, trunk.embedding.table.device()));
     Maps maps(recorder, prefix_of(i, trunks.size()), page);
     for (size_t layer = 1; layer <= trunk.stack.layers.size(); ++layer) {
@@ -115,7 +125,7 @@ AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& quest
   const auto& found = questions.windows.at(static_cast<size_t>(window));
   page.title = questions.questions.at(static_cast<size_t>(found.question)).question;
   const bool two = model.config.model.type_vocab_size > 1;
-  AttentionRecorder recorder;
+  AttentionRecorder recorder(/*with_scores=*/true);
   model.model(batch.ids.to(model.device()), batch.lengths,
               two ? batch.segments.to(model.device()) : Tensor());
   Maps maps(recorder, "", page);
@@ -140,13 +150,15 @@ AttentionPage attention_page(const ImageModel& model, const std::string& path) {
       page.axes[1].labels.push_back(concat("row ", y, ", column ", x));
     }
   }
-  AttentionRecorder recorder;
+  AttentionRecorder recorder(/*with_scores=*/true);
   vit->hidden(normalised(page.image->pixels, format).to(model.store.dtype()).to(model.device()));
   Maps maps(recorder, "", page);
   for (size_t layer = 1; layer <= vit->encoder.layers.size(); ++layer) {
     maps.take(concat("layer ", layer, ", self-attention"), 0, 1);
-    Tensor& weights = page.maps.back().weights;  // (H, T, T), of which the CLS token's row is kept
-    weights = slice(Var(weights), 1, 0, 1).value();
+    AttentionMap& map = page.maps.back();
+    for (Tensor* all : {&map.weights, &map.products, &map.scores}) {
+      *all = slice(Var(*all), 1, 0, 1).value();  // (H, T, T), of which the CLS token's row is kept
+    }
   }
   return page;
 }

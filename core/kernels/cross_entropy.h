@@ -5,9 +5,11 @@
 //   nll  = logsumexp(z) - z_c
 //   loss = (1 - e) * nll + e * (logsumexp(z) - mean(z))
 //   dz   = softmax(z) - (1 - e) one_hot(c) - e / V
-// Rows whose target is `ignore_index` give loss 0 and gradient 0.
+// Rows whose target is `ignore_index` give loss 0 and gradient 0. Where rows have weights, all that
+// a row gives is multiplied by its own.
 #pragma once
 
+#include "core/host_device.h"
 #include "core/kernels/common.h"
 #include "core/precision.h"
 
@@ -28,7 +30,20 @@ struct CrossEntropySums {
   double correct = 0;  ///< rows whose largest logit is the target's (the lowest index wins a tie)
 };
 
-/// x (rows, in), W (classes, in), bias (classes) or null, targets (rows).
+/// The targets of some rows.
+struct RowTargets {
+  const int32_t* targets = nullptr;  ///< (rows)
+  const float* weights = nullptr;    ///< (rows), positive; null: each is 1
+
+  TAPESTRY_HOST_DEVICE double weight(int64_t row) const {
+    return weights == nullptr ? 1 : static_cast<double>(weights[row]);
+  }
+  RowTargets from(int64_t row) const {
+    return {targets + row, weights == nullptr ? nullptr : weights + row};
+  }
+};
+
+/// x (rows, in), W (classes, in), bias (classes) or null.
 /// When `dx` is not null the gradients of (loss sum * grad_scale) are computed in the same pass:
 /// dx, dW and db are written (kSet); of the last two, those that are not null.
 template <class T>
@@ -37,8 +52,8 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const T* bias = nullptr;
-  const int32_t* targets = nullptr;
-  const int32_t* host_targets = nullptr;  ///< a copy in host memory; may be null
+  RowTargets targets = {};
+  RowTargets host_targets = {};  ///< a copy in host memory; its targets may be null
   double grad_scale = 1;
   T* dx = nullptr;
   T* d_weight = nullptr;
@@ -54,10 +69,10 @@ namespace kernels {
 
 /// logits (rows, classes). When `dlogits` is not null it receives grad_scale * dz.
 template <class T>
-void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const RowTargets& targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums);
 template <class T>
-void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const RowTargets& targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums);
 
 /// By chunks of rows: the logits of the whole batch are never stored. Ignored rows are left out; on

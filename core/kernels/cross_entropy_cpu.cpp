@@ -119,16 +119,18 @@ constexpr int64_t kElementsPerTask = 1 << 15;
 
 // `e`: memory for the exponentials, which may be that of dz; null if dz is.
 template <class T, class W = Wider<T>>
-RowLoss cross_entropy_row(const CrossEntropyShape& shape, const T* z, int32_t target,
+RowLoss cross_entropy_row(const CrossEntropyShape& shape, const T* z, int32_t target, double weight,
                           double grad_scale, W* e, T* dz) {
   const CrossEntropyPasses<T>& passes = cross_entropy_passes<T>();
   const auto target_logit = static_cast<W>(z[target]);
   const PieceStats<W> stats = passes.exponentials(z, nullptr, shape.classes, e);
-  RowLoss result = row_loss(shape, target_logit, stats.max, stats.sum, stats.total);
   // For ties the logits before the target are read again, so dz may not be z.
   const auto is_equal = [&](T logit) { return static_cast<W>(logit) == target_logit; };
-  result.correct = result.correct && std::none_of(z, z + target, is_equal);
+  const bool leads = target_logit == stats.max && std::none_of(z, z + target, is_equal);
+  const RowLoss result =
+      row_loss(shape, target_logit, stats.max, stats.sum, stats.total, leads, weight);
   if (dz == nullptr) return result;
+  grad_scale *= weight;
   const auto factor = static_cast<W>(grad_scale / stats.sum);
   const double uniform = shape.label_smoothing / static_cast<double>(shape.classes);
   const auto spread = static_cast<W>(grad_scale * uniform);
@@ -170,7 +172,7 @@ CrossEntropySums total_loss(const RowLoss* rows, int64_t count) {
 namespace kernels {
 
 template <class T>
-void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const RowTargets& targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums) {
   const ProfileScope profile(Part::kClassifier);
   Scratch<RowLoss> losses(shape.rows);
@@ -182,10 +184,11 @@ void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const i
     Scratch<Wider<T>> row(kInPlace || dlogits == nullptr ? 0 : classes);
     for (int64_t r = begin; r < end; ++r) {
       T* const dz = dlogits != nullptr ? dlogits + r * classes : nullptr;
-      if (targets[r] != shape.ignore_index) {
+      if (const int32_t target = targets.targets[r]; target != shape.ignore_index) {
         Wider<T>* e = dz != nullptr ? row.data() : nullptr;
         if constexpr (kInPlace) e = dz;
-        losses[r] = cross_entropy_row(shape, logits + r * classes, targets[r], grad_scale, e, dz);
+        losses[r] = cross_entropy_row(shape, logits + r * classes, target, targets.weight(r),
+                                      grad_scale, e, dz);
       } else {
         losses[r] = {};
         if (dz != nullptr) std::fill_n(dz, classes, T{0});
@@ -195,12 +198,12 @@ void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const i
   *sums = total_loss(losses.data(), shape.rows);
 }
 
-template void cross_entropy(Cpu, const CrossEntropyShape&, const float*, const int32_t*, double,
+template void cross_entropy(Cpu, const CrossEntropyShape&, const float*, const RowTargets&, double,
                             float*, CrossEntropySums*);
-template void cross_entropy(Cpu, const CrossEntropyShape&, const double*, const int32_t*, double,
+template void cross_entropy(Cpu, const CrossEntropyShape&, const double*, const RowTargets&, double,
                             double*, CrossEntropySums*);
-template void cross_entropy(Cpu, const CrossEntropyShape&, const BFloat16*, const int32_t*, double,
-                            BFloat16*, CrossEntropySums*);
+template void cross_entropy(Cpu, const CrossEntropyShape&, const BFloat16*, const RowTargets&,
+                            double, BFloat16*, CrossEntropySums*);
 
 }  // namespace kernels
 }  // namespace tapestry

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   const T* const z = args.logits + r * args.stride;
   T* const dz = args.dlogits != nullptr ? args.dlogits + r * args.stride : nullptr;
   const RowPacks<T> row(z, dz, shape.classes);
-  const int32_t target = args.targets[r];
+  const int32_t target = args.targets.targets[r];
   if (target == shape.ignore_index) {
     if (threadIdx.x == 0) args.losses[r] = {};
     if (dz == nullptr) return;
@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(kMaxThreads)
   const double row_sum = block_sum(static_cast<double>(sum * power(max - shift)));
   const double row_total = shape.label_smoothing != 0 ? block_sum(static_cast<double>(total)) : 0;
   beaten = block_reduce(beaten, MaxOf(), 0);
+  const double weight = args.targets.weight(r);
   if (threadIdx.x == 0) {
-    RowLoss loss = row_loss(shape, static_cast<double>(target_logit), static_cast<double>(row_max),
-                            row_sum, row_total);
-    loss.correct = loss.correct && beaten == 0;
-    args.losses[r] = loss;
+    args.losses[r] =
+        row_loss(shape, static_cast<double>(target_logit), static_cast<double>(row_max), row_sum,
+                 row_total, beaten == 0, weight);
   }
   if (dz == nullptr) return;
-  const double scale = args.grad_scale, smoothing = shape.label_smoothing;
+  const double scale = args.grad_scale * weight, smoothing = shape.label_smoothing;
   const W factor = static_cast<W>(scale / row_sum);
   const W spread = static_cast<W>(scale * smoothing / static_cast<double>(shape.classes));
   const W hit = static_cast<W>(scale * (1 - smoothing));
@@ -145,7 +145,7 @@ void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {
 namespace kernels {
 
 template <class T>
-void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const RowTargets& targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums) {
   DeviceScratch<RowLoss> losses(shape.rows);
   cross_entropy_rows(shape, CrossEntropyRows<T>{.logits = logits,
@@ -159,10 +159,10 @@ void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const 
 
 }  // namespace kernels
 
-#define TAPESTRY_CROSS_ENTROPY(T)                                                                \
-  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&);        \
-  template void kernels::cross_entropy(Cuda, const CrossEntropyShape&, const T*, const int32_t*, \
-                                       double, T*, CrossEntropySums*);
+#define TAPESTRY_CROSS_ENTROPY(T)                                                         \
+  template void cross_entropy_rows(const CrossEntropyShape&, const CrossEntropyRows<T>&); \
+  template void kernels::cross_entropy(Cuda, const CrossEntropyShape&, const T*,          \
+                                       const RowTargets&, double, T*, CrossEntropySums*);
 TAPESTRY_CROSS_ENTROPY(float)
 TAPESTRY_CROSS_ENTROPY(double)
 TAPESTRY_CROSS_ENTROPY(BFloat16)

@@ -38,15 +38,17 @@ struct CrossEntropyPasses {
 template <class T>
 const CrossEntropyPasses<T>& cross_entropy_passes();
 
+/// What a row adds to CrossEntropySums.
 struct RowLoss {
-  double loss = 0, nll = 0;
-  bool correct = false;
+  double loss = 0, nll = 0, correct = 0;
 };
 
 /// The loss of a row whose target has the logit `target_logit`, from the maximum of all its logits
-/// and the sums over all of them (of e^(v - max) and of v).
+/// and the sums over all of them (of e^(v - max) and of v). `leads`: no class before the target has
+/// as large a logit.
 TAPESTRY_HOST_DEVICE inline RowLoss row_loss(const CrossEntropyShape& shape, double target_logit,
-                                             double max, double sum, double total) {
+                                             double max, double sum, double total, bool leads,
+                                             double weight) {
   const double log_sum_exp = max + std::log(sum);
   RowLoss result;
   result.nll = log_sum_exp - target_logit;
@@ -56,7 +58,9 @@ TAPESTRY_HOST_DEVICE inline RowLoss row_loss(const CrossEntropyShape& shape, dou
     const double uniform = log_sum_exp - total / static_cast<double>(shape.classes);
     result.loss += shape.label_smoothing * (uniform - result.nll);
   }
-  result.correct = target_logit == max && !std::isnan(sum);
+  result.loss *= weight;
+  result.nll *= weight;
+  if (leads && target_logit == max && !std::isnan(sum)) result.correct = weight;
   return result;
 }
 

@@ -193,7 +193,9 @@ class FusedCrossEntropy {
     Scratch<W> parts_;
   };
 
-  int32_t target(int64_t i) const { return args_.targets[rows_[chunk_.begin + i]]; }
+  // Of row i of the chunk.
+  int32_t target(int64_t i) const { return args_.targets.targets[rows_[chunk_.begin + i]]; }
+  double weight(int64_t i) const { return args_.targets.weight(rows_[chunk_.begin + i]); }
 
   // Element (0, 0) of a tile: `rows` by `tile width`, dense.
   W* tile_logits(int64_t tile) {
@@ -273,16 +275,15 @@ class FusedCrossEntropy {
     double sum = 0, total = 0;
     W* const factors = factors_.data() + stat_index(i, 0);
     for (int64_t t = 0; t < tiles; ++t) {
-      const double weight = std::exp(stats[t].max - max);
-      sum += stats[t].sum * weight;
+      const double factor = std::exp(stats[t].max - max);
+      sum += stats[t].sum * factor;
       total += stats[t].total;
-      factors[t] = static_cast<W>(weight);
+      factors[t] = static_cast<W>(factor);
     }
-    const auto scale = static_cast<W>(args_.grad_scale / sum);
+    const auto scale = static_cast<W>(args_.grad_scale * weight(i) / sum);
     for (int64_t t = 0; t < tiles; ++t) factors[t] *= scale;
-    RowLoss& loss = losses_[chunk_.begin + i];
-    loss = row_loss(shape_, target_logits_[i], max, sum, total);
-    loss.correct = loss.correct && leads;
+    losses_[chunk_.begin + i] =
+        row_loss(shape_, target_logits_[i], max, sum, total, leads, weight(i));
   }
 
   // dz, dW += dz^T x and dx = dz W. A task has its own part of dx, since it sees only one group of
@@ -341,12 +342,12 @@ class FusedCrossEntropy {
   }
 
   void logit_gradient(int64_t i, int64_t tile, Range classes, W* dz) {
-    const double spread =
-        args_.grad_scale * shape_.label_smoothing / static_cast<double>(shape_.classes);
+    const double scale = args_.grad_scale * weight(i);
+    const double spread = scale * shape_.label_smoothing / static_cast<double>(shape_.classes);
     passes_.gradient(dz, factors_[stat_index(i, tile)], static_cast<W>(spread), classes.size(), dz);
     const int64_t at = target(i) - classes.begin;
     if (at >= 0 && at < classes.size()) {
-      dz[at] -= static_cast<W>(args_.grad_scale * (1 - shape_.label_smoothing));
+      dz[at] -= static_cast<W>(scale * (1 - shape_.label_smoothing));
     }
   }
 
@@ -417,7 +418,7 @@ void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCross
   RowNumbers rows;
   rows.reserve(static_cast<size_t>(count));
   for (int64_t r = 0; r < count; ++r) {
-    if (args.targets[r] != shape.ignore_index) {
+    if (args.targets.targets[r] != shape.ignore_index) {
       rows.push_back(r);
     } else if (args.dx != nullptr) {
       std::fill_n(args.dx + r * args.in, args.in, T{0});

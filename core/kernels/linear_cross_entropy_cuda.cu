@@ -97,7 +97,7 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
     part.rows = chunk.rows;
     cross_entropy_rows(part, CrossEntropyRows<T>{.logits = logits.data(),
                                                  .stride = stride,
-                                                 .targets = args.targets + first,
+                                                 .targets = args.targets.from(first),
                                                  .grad_scale = args.grad_scale,
                                                  .losses = losses.data() + first,
                                                  .dlogits = gradients ? logits.data() : nullptr});
@@ -126,41 +126,46 @@ struct Selection {
   static constexpr int64_t kStep = 128;
   static int64_t rows_for(int64_t real) { return (real / kStep + 1) * kStep; }
 
-  Selection(const int32_t* all, int64_t count, int32_t ignore_index, int64_t real)
+  Selection(const RowTargets& all, int64_t count, int32_t ignore_index, int64_t real)
       : places(static_cast<size_t>(count), static_cast<int32_t>(real)) {
     rows.reserve(static_cast<size_t>(rows_for(real)));
     targets.reserve(rows.capacity());
     for (int64_t r = 0; r < count; ++r) {
-      if (all[r] == ignore_index) continue;
+      if (all.targets[r] == ignore_index) continue;
       places[static_cast<size_t>(r)] = static_cast<int32_t>(rows.size());
       rows.push_back(static_cast<int32_t>(r));
-      targets.push_back(all[r]);
+      targets.push_back(all.targets[r]);
+      if (all.weights != nullptr) weights.push_back(all.weights[r]);
     }
     rows.resize(static_cast<size_t>(rows_for(real)));
     targets.resize(rows.size(), ignore_index);
+    if (all.weights != nullptr) weights.resize(rows.size(), 1);
   }
 
   std::vector<int32_t> rows;     // of x
   std::vector<int32_t> targets;  // theirs
+  std::vector<float> weights;    // likewise, or none
   std::vector<int32_t> places;   // where `rows` has each row of x (ignored: any ignored one)
 };
 
-class DeviceInts {
+template <class E>
+class OnDevice {
  public:
-  explicit DeviceInts(const std::vector<int32_t>& values) : ints_(std::ssize(values)) {
-    cuda::upload(ints_.data(), values.data(), std::ssize(values) * int64_t{sizeof(int32_t)});
+  explicit OnDevice(const std::vector<E>& values) : values_(std::ssize(values)) {
+    if (values.empty()) return;
+    cuda::upload(values_.data(), values.data(), std::ssize(values) * int64_t{sizeof(E)});
   }
-  const int32_t* data() { return ints_.data(); }
+  const E* data() { return values_.data(); }
 
  private:
-  DeviceScratch<int32_t> ints_;
+  DeviceScratch<E> values_;
 };
 
 // to[i] = from[ids[i]], rows of `cols` elements.
 template <class T>
 void take_rows(const T* from, int64_t from_rows, int64_t cols, const std::vector<int32_t>& ids,
                T* to) {
-  DeviceInts on_device(ids);
+  OnDevice on_device(ids);
   const EmbeddingShape shape{.rows = std::ssize(ids), .cols = cols, .vocab = from_rows};
   kernels::embedding<T>(Cuda{}, shape, on_device.data(), from, nullptr, Dropout{}, to);
 }
@@ -169,14 +174,15 @@ template <class T>
 void selected_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                    const Selection& selection, CrossEntropySums* sums) {
   const int64_t count = std::ssize(selection.rows);
-  DeviceInts targets(selection.targets);
+  OnDevice targets(selection.targets);
+  OnDevice weights(selection.weights);
   DeviceScratch<T> x(count * args.in), dx(args.dx != nullptr ? count * args.in : 0);
   take_rows(args.x, shape.rows, args.in, selection.rows, x.data());
   CrossEntropyShape part = shape;
   part.rows = count;
   LinearCrossEntropy<T> selected = args;
   selected.x = x.data();
-  selected.targets = targets.data();
+  selected.targets = {targets.data(), selection.weights.empty() ? nullptr : weights.data()};
   if (args.dx != nullptr) selected.dx = dx.data();
   all_rows(part, selected, sums);
   if (args.dx != nullptr) take_rows(dx.data(), count, args.in, selection.places, args.dx);
@@ -189,11 +195,12 @@ namespace kernels {
 template <class T>
 void linear_cross_entropy(Cuda, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                           CrossEntropySums* sums) {
-  if (args.host_targets != nullptr) {
-    const int32_t *const all = args.host_targets, *const end = all + shape.rows;
+  if (args.host_targets.targets != nullptr) {
+    const int32_t *const all = args.host_targets.targets, *const end = all + shape.rows;
     const int64_t real = shape.rows - std::count(all, end, shape.ignore_index);
     if (8 * Selection::rows_for(real) <= 7 * shape.rows) {
-      return selected_rows(shape, args, Selection(all, shape.rows, shape.ignore_index, real), sums);
+      const Selection selection(args.host_targets, shape.rows, shape.ignore_index, real);
+      return selected_rows(shape, args, selection, sums);
     }
   }
   all_rows(shape, args, sums);

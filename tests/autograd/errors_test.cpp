@@ -219,6 +219,17 @@ TEST(Errors, AttentionEmbeddingAndLosses) {
               cross_entropy(zeros({2, 3}), ints({0, 1, 2}, {3}));
             }),
             "[cross_entropy] expected 2 int32 targets, got (3).");
+  EXPECT_EQ(
+      error_of([&] {
+        cross_entropy(zeros({2, 3}), ints({0, 1}, {2}),
+                      {.weights = Tensor::full({3}, 1, DType::kFloat32)});
+      }),
+      "[cross_entropy] expected a float32 weight in host memory for each of 2 rows, got (3).");
+  EXPECT_EQ(error_of([&] {
+              cross_entropy(zeros({2, 3}), ints({0, 1}, {2}),
+                            {.weights = Tensor::full({2}, 0, DType::kFloat32)});
+            }),
+            "[cross_entropy] weights must be positive and finite, got 0 at row 0.");
   EXPECT_EQ(error_of([&] {
               linear_cross_entropy(zeros({2, 3}), zeros({5, 4}), {}, {});
             }),

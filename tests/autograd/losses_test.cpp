@@ -198,6 +198,43 @@ TEST(FrozenClassifier, HasNoGradientInMemoryAndTheOthersKeepTheirBits) {
   EXPECT_LE(frozen.bytes, (logits + 9 * dx) * 5 / 4);
 }
 
+// ---- Weights
+
+TEST(LossWeights, ARowOfWeightTwoStandsThereTwice) {
+  const Tensor x = uniform({3, 6}, 1);
+  const Tensor twice = Tensor::empty({6, 6}, DType::kFloat64);
+  const int64_t from[] = {0, 0, 1, 2, 2, 2};
+  for (int64_t i = 0; i < 6; ++i) twice.slice(i, i + 1).copy_from(x.slice(from[i], from[i] + 1));
+  const Var head = parameter({9, 6}, 4);
+  const auto gradient = [&](const CrossEntropy& loss, Tape& tape) {
+    tape.backward(loss.loss);
+    const Tensor result = head.grad().clone();
+    head.zero_grad();
+    return result;
+  };
+  Tensor weights = Tensor::full({3}, 1, DType::kFloat32);
+  weights.data<float>()[0] = 2, weights.data<float>()[2] = 3;
+  for (const bool fused : {true, false}) {
+    const auto loss_of = [&](const Tensor& rows, const Tensor& targets, const Tensor& w) {
+      const CrossEntropyOptions options{.label_smoothing = 0.1, .weights = w};
+      return fused ? linear_cross_entropy(Var(rows), head, {}, targets, options)
+                   : cross_entropy(linear(Var(rows), head), targets, options);
+    };
+    Tape tape;
+    const CrossEntropy weighted = loss_of(x, test::ints({4, 0, 8}, {3}), weights);
+    const Tensor actual = gradient(weighted, tape);
+    Tape again;
+    const CrossEntropy repeated = loss_of(twice, test::ints({4, 4, 0, 8, 8, 8}, {6}), {});
+    const Tensor expected = gradient(repeated, again);
+    EXPECT_EQ(weighted.tokens, 3);
+    EXPECT_NEAR(weighted.loss.value().item(), repeated.loss.value().item(), 1e-14);
+    EXPECT_NEAR(weighted.loss_sum(), repeated.loss_sum(), 1e-13);
+    EXPECT_NEAR(weighted.nll_sum(), repeated.nll_sum(), 1e-13);
+    EXPECT_EQ(weighted.correct(), repeated.correct());
+    EXPECT_LT(distance(actual, expected), 1e-14);
+  }
+}
+
 // ---- Accumulation: an accumulated gradient equals that of the big batch
 
 TEST(Accumulation, MicroBatchesEqualTheBigBatch) {

@@ -66,7 +66,8 @@ Row linear_cross_entropy_row(const std::string& name, int64_t rows, int64_t in, 
             return [=] {
               LinearCrossEntropy<float> args;
               args.in = in;
-              args.x = data(x), args.weight = data(w), args.targets = targets.data<int32_t>();
+              args.x = data(x), args.weight = data(w),
+              args.targets.targets = targets.data<int32_t>();
               args.dx = data(dx), args.d_weight = data(dw);
               CrossEntropySums sums;
               kernels::linear_cross_entropy(

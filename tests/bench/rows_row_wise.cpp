@@ -110,7 +110,7 @@ Row cross_entropy_row(const std::string& name, int64_t n, int64_t classes) {
             return [=] {
               CrossEntropySums sums;
               kernels::cross_entropy<float>(Cpu{}, {n, classes, 0.1}, data(logits),
-                                            targets.data<int32_t>(), 1, data(dlogits), &sums);
+                                            {targets.data<int32_t>()}, 1, data(dlogits), &sums);
             };
           }};
 }

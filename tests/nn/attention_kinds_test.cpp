@@ -221,8 +221,8 @@ TEST(AttentionLayerMasks, TheRecorderKnowsThem) {
                             store.root());
   const AttentionRecorder recorder;
   layer(test::uniform({1, 5, 8}, 3), {}, true);
-  ASSERT_EQ(recorder.weights().size(), 1u);
-  const auto weights = recorder.weights()[0].to_vector<double>();
+  ASSERT_EQ(recorder.maps().size(), 1u);
+  const auto weights = recorder.maps()[0].weights.to_vector<double>();
   for (int64_t t = 0; t < 5; ++t) {
     for (int64_t j = 0; j < 5; ++j) EXPECT_EQ(weights[t * 5 + j] > 0, j == t || j == t - 1);
   }

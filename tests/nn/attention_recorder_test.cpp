@@ -28,22 +28,35 @@ TEST_P(AttentionRecorders, HoldEveryLayersWeights) {
                               batch.source_lengths);
   };
   const auto alone = run().value().to_vector<double>();
-  AttentionRecorder recorder;
+  AttentionRecorder recorder(/*with_scores=*/true);
   EXPECT_EQ(run().value().to_vector<double>(), alone);
-  const auto& maps = recorder.weights();
+  const auto& maps = recorder.maps();
   ASSERT_EQ(maps.size(), size_t(options.encoder_layers + 2 * options.decoder_layers));
   for (size_t i = 0; i < maps.size(); ++i) {
     const bool self_in_decoder =
         i >= size_t(options.encoder_layers) && (i - size_t(options.encoder_layers)) % 2 == 0;
-    const Shape& shape = maps[i].shape();
+    const Shape& shape = maps[i].weights.shape();
     ASSERT_EQ(shape, (Shape{2, options.num_attention_heads, shape[2], shape[3]}));
-    const auto weights = maps[i].to_vector<double>();
+    const auto weights = maps[i].weights.to_vector<double>();
+    ASSERT_EQ(maps[i].products.shape(), shape);
+    ASSERT_EQ(maps[i].scores.shape(), shape);
+    const auto products = maps[i].products.to_vector<double>();
+    const auto scores = maps[i].scores.to_vector<double>();
     const int64_t heads = shape[1], rows = shape[2], keys = shape[3];
     for (int64_t cell = 0; cell < 2 * heads * rows; ++cell) {
       const int64_t b = cell / (heads * rows), t = cell % rows;
-      double total = 0;
+      double total = 0, exponentials = 0, scale = 0;
+      for (int64_t s = 0; s < keys; ++s) {
+        const auto at = size_t(cell * keys + s);
+        exponentials += std::exp(scores[at]);
+        // One factor between all products and scores.
+        if (scores[at] == -INFINITY) continue;
+        if (scale == 0) scale = scores[at] / products[at];
+        EXPECT_NEAR(scores[at], scale * products[at], 1e-12);
+      }
       for (int64_t s = 0; s < keys; ++s) {
         const double weight = weights[size_t(cell * keys + s)];
+        EXPECT_NEAR(weight, std::exp(scores[size_t(cell * keys + s)]) / exponentials, 1e-12);
         const int64_t length = b == 0 ? 5 : 3;
         const bool hidden = self_in_decoder ? s > t : s >= length;
         EXPECT_TRUE(!hidden || weight == 0) << i << ' ' << b << ' ' << s << ": " << weight;

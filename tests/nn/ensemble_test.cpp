@@ -265,14 +265,14 @@ TEST(SourceAttention, IsTheMeanOverTheHeadsOfALayer) {
   const SmallModel built(options);
   const auto batch = batch_of({5, 3}, {4, 2}, 5, 5);
   const PairInput input{batch.source, batch.source_lengths, batch.target_in};
-  const std::vector<Tensor> maps = [&] {
+  const std::vector<AttentionRecorder::Map> maps = [&] {
     AttentionRecorder recorder;
     pair_logits(&built.model, input);
-    return recorder.weights();
+    return recorder.maps();
   }();
   for (const int64_t layer : {0, 1, 2, 3}) {
     const int64_t used = layer == 0 ? 2 : layer;
-    const Tensor& map = maps.at(size_t(options.encoder_layers + 2 * used - 1));
+    const Tensor& map = maps.at(size_t(options.encoder_layers + 2 * used - 1)).weights;
     const auto all = map.to_vector<double>();
     const int64_t heads = map.shape()[1], cells = map.shape()[2] * map.shape()[3];
     std::vector<double> expected;

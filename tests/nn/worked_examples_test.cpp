@@ -51,10 +51,9 @@ TEST(WorkedExamples, ScaledDotProductAttention) {
   const Var q = doubles({0.1, 0.4, 0.3, 0.7}, {1, 2, 2}),
             k = doubles({0.2, 0.5, 0.6, 0.3}, {1, 2, 2});
   const Var v = doubles({1.2, 0.9, 0.8, 1.1}, {1, 2, 2});
-  EXPECT_LT(distance(matmul(q, k, {.trans_b = true}).value(),
-                     doubles({0.22, 0.18, 0.41, 0.39}, {1, 2, 2})),
-            1e-14);
-  const auto [out, weights] = attention_reference(q, k, v, {});
+  const auto [out, weights, products, scores] = attention_reference(q, k, v, {});
+  EXPECT_LT(distance((1 / std::sqrt(2.0) * products).value(), scores.value()), 1e-15);
+  EXPECT_LT(distance(products.value(), doubles({0.22, 0.18, 0.41, 0.39}, {1, 1, 2, 2})), 1e-14);
   EXPECT_LT(distance(weights.value(), doubles({0.5071, 0.4929, 0.5035, 0.4965}, {1, 1, 2, 2})),
             kFourDigits);
   const Tensor expected = doubles({1.0028, 0.9986, 1.0014, 0.9993}, {1, 2, 2});
@@ -77,7 +76,8 @@ TEST(WorkedExamples, CrossAttentionHead) {
   EXPECT_LT(distance(q.value(), doubles({0.19, 0.30, 0.28, 0.72}, {1, 2, 2})), 1e-14);
   EXPECT_LT(distance(k.value(), doubles({0.38, 0.78, 0.19, 0.26}, {1, 2, 2})), 1e-14);
   EXPECT_LT(distance(v.value(), doubles({1.08, 1.20, 0.61, 0.84}, {1, 2, 2})), 1e-14);
-  const auto [out, weights] = attention_reference(q, k, v, {});
+  const auto [out, weights, products, scores] = attention_reference(q, k, v, {});
+  EXPECT_LT(distance((1 / std::sqrt(2.0) * products).value(), scores.value()), 1e-15);
   EXPECT_LT(distance(weights.value(), doubles({0.5339, 0.4661, 0.5750, 0.4250}, {1, 1, 2, 2})),
             kFourDigits);
   const Tensor expected = doubles({0.8609, 1.0322, 0.8803, 1.0470}, {1, 2, 2});
@@ -108,7 +108,7 @@ TEST(WorkedExamples, CausalSelfAttention) {
                                                  0.53, 0.59, 0.85, 1.01, 0.54, 0.61, 0.81, 0.69},
                                                 {1, 4, 4})),
             1e-14);
-  const auto [out, weights] =
+  const auto [out, weights, products, scores] =
       attention_reference(projected, projected, projected, {.causal = true});
   EXPECT_LT(distance(weights.value(), doubles({1, 0, 0, 0,                 //
                                                0.3187, 0.6813, 0, 0,       //

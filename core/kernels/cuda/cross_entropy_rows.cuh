@@ -12,7 +12,7 @@ template <class T>
 struct CrossEntropyRows {
   const T* logits = nullptr;
   int64_t stride = 0;
-  const int32_t* targets = nullptr;  ///< (rows)
+  RowTargets targets = {};
   double grad_scale = 1;
   RowLoss* losses = nullptr;  ///< (rows)
   T* dlogits = nullptr;       ///< as logits: grad_scale * dz; may be the logits, null for none

@@ -54,5 +54,14 @@ TEST(AttentionJson, IsATableOfNamedTokensAndWeights) {
   EXPECT_FALSE(first.contains("image"));
 }
 
+TEST(AttentionJson, HasTheScoresBeforeAndAfterScaling) {
+  AttentionPage page = page_of_words();
+  page.maps[0].products = Tensor::from<double>({2, 4, 6, 8}, {2, 1, 2});
+  page.maps[0].scores = Tensor::from<double>({1, 2, 3, -INFINITY}, {2, 1, 2});
+  const auto map = nlohmann::json::parse(attention_json({page}))["pages"][0]["maps"][0];
+  EXPECT_EQ(map.at("products"), nlohmann::json::parse("[[[2.0, 4.0]], [[6.0, 8.0]]]"));
+  EXPECT_EQ(map.at("scores"), nlohmann::json::parse("[[[1.0, 2.0]], [[3.0, null]]]"));
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -15,17 +15,18 @@ struct Reference {
   std::vector<double> dz;
 
   Reference(const CrossEntropyShape& shape, const std::vector<double>& logits,
-            const Values<int32_t>& targets, double grad_scale)
+            const Values<int32_t>& targets, double grad_scale, const Values<float>& weights = {})
       : dz(logits.size(), 0.0) {
     for (int64_t r = 0; r < shape.rows; ++r) {
       if (targets[r] == shape.ignore_index) continue;
-      add_row(shape, &logits[r * shape.classes], targets[r], grad_scale, &dz[r * shape.classes]);
+      add_row(shape, &logits[r * shape.classes], targets[r], weights.empty() ? 1 : weights[r],
+              grad_scale, &dz[r * shape.classes]);
     }
   }
 
  private:
-  void add_row(const CrossEntropyShape& shape, const double* z, int32_t target, double grad_scale,
-               double* dz_row) {
+  void add_row(const CrossEntropyShape& shape, const double* z, int32_t target, double weight,
+               double grad_scale, double* dz_row) {
     const int64_t classes = shape.classes;
     const double e = shape.label_smoothing, max = *std::max_element(z, z + classes);
     double sum = 0, mean = 0;
@@ -34,13 +35,14 @@ struct Reference {
       mean += z[j] / static_cast<double>(classes);
     }
     const double log_sum_exp = max + std::log(sum), nll = log_sum_exp - z[target];
-    sums.nll += nll;
-    sums.loss += (1 - e) * nll + (e == 0 ? 0 : e * (log_sum_exp - mean));
-    sums.correct += std::max_element(z, z + classes) == z + target;  // the first of equals
+    sums.nll += weight * nll;
+    sums.loss += weight * ((1 - e) * nll + (e == 0 ? 0 : e * (log_sum_exp - mean)));
+    // The first of equals.
+    if (std::max_element(z, z + classes) == z + target) sums.correct += weight;
     for (int64_t j = 0; j < classes; ++j) {
       const double softmax = std::exp(z[j] - log_sum_exp);
-      dz_row[j] =
-          grad_scale * (softmax - (j == target ? 1 - e : 0) - e / static_cast<double>(classes));
+      dz_row[j] = weight * grad_scale *
+                  (softmax - (j == target ? 1 - e : 0) - e / static_cast<double>(classes));
     }
   }
 };
@@ -51,6 +53,13 @@ Values<int32_t> some_targets(int64_t rows, int64_t classes, int64_t ignore_every
   return targets;
 }
 
+// So that no digit is lost where they are added.
+Values<float> some_weights(int64_t rows) {
+  Values<float> weights(static_cast<size_t>(rows));
+  for (size_t r = 0; r < weights.size(); ++r) weights[r] = 0.25F * static_cast<float>(1 + r % 9);
+  return weights;
+}
+
 void expect_sums(const CrossEntropySums& got, const CrossEntropySums& expected, double relative) {
   EXPECT_NEAR(got.loss, expected.loss, relative * (1 + std::abs(expected.loss)));
   EXPECT_NEAR(got.nll, expected.nll, relative * (1 + std::abs(expected.nll)));
@@ -59,9 +68,11 @@ void expect_sums(const CrossEntropySums& got, const CrossEntropySums& expected, 
 
 template <class T>
 CrossEntropySums cross_entropy(const CrossEntropyShape& shape, const Values<T>& logits,
-                               const Values<int32_t>& targets, double grad_scale, T* dlogits) {
+                               const Values<int32_t>& targets, double grad_scale, T* dlogits,
+                               const Values<float>& weights = {}) {
   Values<CrossEntropySums> sums(1);
-  kernels::cross_entropy(TestDevice{}, shape, logits.data(), targets.data(), grad_scale, dlogits,
+  const RowTargets rows{targets.data(), weights.empty() ? nullptr : weights.data()};
+  kernels::cross_entropy(TestDevice{}, shape, logits.data(), rows, grad_scale, dlogits,
                          sums.data());
   return sums[0];
 }
@@ -103,6 +114,11 @@ TYPED_TEST(CrossEntropyTest, EqualsTheDefinition) {
         const auto forward = cross_entropy<T>(shape, logits, targets, 0.25, nullptr);
         EXPECT_EQ(forward.loss, sums.loss);
         EXPECT_EQ(forward.correct, sums.correct);
+        const auto weights = some_weights(13);
+        const Reference weighted(shape, widen(logits), targets, 0.25, weights);
+        expect_sums(cross_entropy(shape, logits, targets, 0.25, dz.data(), weights), weighted.sums,
+                    40 * kEpsilon<Wider<T>>);
+        expect_gradient(dz, weighted.dz, 4);
       }
     }
   });
@@ -200,12 +216,13 @@ struct Classifier {
              bool gradients = true, bool weight_gradient = true) const {
     const T nan = static_cast<T>(std::nanf(""));  // must be overwritten
     Result result;
+    const RowTargets all{targets.data(), weights.empty() ? nullptr : weights.data()};
     LinearCrossEntropy<T> args{.in = in,
                                .x = x.data(),
                                .weight = weight.data(),
                                .bias = bias.empty() ? nullptr : bias.data(),
-                               .targets = targets.data(),
-                               .host_targets = targets.data(),
+                               .targets = all,
+                               .host_targets = all,
                                .grad_scale = grad_scale,
                                .chunk_bytes = 0};  // the smallest chunks
     if (gradients) {
@@ -226,16 +243,19 @@ struct Classifier {
 
   int64_t rows, classes, in;
   Values<T> x, weight, bias;
+  Values<float> weights = {};  // of rows; empty: each is 1
 };
 
 template <class T>
 void expect_fused(int64_t rows, int64_t classes, int64_t in, bool with_bias, double smoothing,
-                  int64_t ignore_every) {
+                  int64_t ignore_every, bool weighted = false) {
   SCOPED_TRACE(testing::Message() << rows << " rows, " << classes << " classes, in " << in);
-  const Classifier<T> model(rows, classes, in, with_bias);
+  Classifier<T> model(rows, classes, in, with_bias);
+  if (weighted) model.weights = some_weights(rows);
   const auto targets = some_targets(rows, classes, ignore_every);
   const double scale = 0.5;
-  const Reference expected({rows, classes, smoothing, kIgnore}, model.logits(), targets, scale);
+  const Reference expected({rows, classes, smoothing, kIgnore}, model.logits(), targets, scale,
+                           model.weights);
   std::vector<double> dx(rows * in, 0.0), dw(classes * in, 0.0), db(classes, 0.0);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < classes; ++c) {
@@ -278,6 +298,13 @@ TYPED_TEST(CrossEntropyTest, FusedEqualsItsParts) {
   expect_fused<T>(540, 700, 6, true, 0.3, 2);   // several of both
 }
 
+TYPED_TEST(CrossEntropyTest, FusedRowsHaveWeights) {
+  using T = TypeParam;
+  on_every_target([] { expect_fused<T>(33, 300, 17, true, 0.1, 5, /*weighted=*/true); });
+  expect_fused<T>(1100, 65, 8, true, 0, 7, /*weighted=*/true);
+  expect_fused<T>(540, 700, 6, false, 0.3, 2, /*weighted=*/true);  // half of the rows are ignored
+}
+
 // At sizes that matter on CUDA.
 TEST(CrossEntropyBFloat16Test, FusedEqualsItsParts) {
   expect_fused<BFloat16>(33, 300, 17, true, 0.1, 5);
@@ -285,6 +312,7 @@ TEST(CrossEntropyBFloat16Test, FusedEqualsItsParts) {
   expect_fused<BFloat16>(7, 65, 33, false, 0.2, 0);
   expect_fused<BFloat16>(2100, 40, 8, true, 0.1, 7);  // several chunks
   expect_fused<BFloat16>(300, 40, 8, true, 0.1, 2);   // without the ignored rows
+  expect_fused<BFloat16>(300, 40, 8, true, 0.1, 2, /*weighted=*/true);
 }
 
 // On the CPU dz is rounded, as a factor, but no partial sum: equal rows give a sum that float has

@@ -361,7 +361,7 @@ ClassifierResult run_classifier(int64_t rows, int64_t classes, int64_t in, Preci
                                         .x = x.data(),
                                         .weight = weight.data(),
                                         .bias = bias.data(),
-                                        .targets = targets.data(),
+                                        .targets = {.targets = targets.data()},
                                         .dx = result.dx.data(),
                                         .d_weight = result.d_weight.data(),
                                         .d_bias = result.d_bias.data()},
