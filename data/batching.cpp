@@ -386,6 +386,17 @@ std::span<const int64_t> EpochPlan::batch(int64_t i) const {
   return {order_.data() + range.begin, static_cast<size_t>(range.end - range.begin)};
 }
 
+double TranslationBatch::target_weight() const {
+  if (!target_weights.defined()) return static_cast<double>(target_tokens);
+  const int64_t width = target_weights.shape()[1];
+  double sum = 0;
+  for (int64_t row = 0; row < target_weights.shape()[0]; ++row) {
+    sum += static_cast<double>(target_weights.data<float>()[row * width]) *
+           target_lengths.data<int32_t>()[row];
+  }
+  return sum;
+}
+
 TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
                                         std::span<const int64_t> indices) {
   const auto rows = static_cast<int64_t>(indices.size());
@@ -406,6 +417,9 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
   batch.target_in = Tensor::empty({rows, target_width}, DType::kInt32);
   batch.target_out = Tensor::empty({rows, target_width}, DType::kInt32);
   batch.target_lengths = Tensor::empty({rows}, DType::kInt32);
+  if (corpus.has_weights()) {
+    batch.target_weights = Tensor::empty({rows, target_width}, DType::kFloat32);
+  }
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t pair = indices[static_cast<size_t>(row)];
     int32_t* const source = batch.source.data<int32_t>() + row * source_width;
@@ -420,6 +434,9 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
     std::fill(in + length, in + target_width, around.target_filler);
     batch.source_lengths.data<int32_t>()[row] = static_cast<int32_t>(source_length(corpus, pair));
     batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(length);
+    if (!corpus.has_weights()) continue;
+    std::fill_n(batch.target_weights.data<float>() + row * target_width, target_width,
+                corpus.weight(pair));
   }
   return batch;
 }

@@ -43,10 +43,15 @@ struct TranslationBatch {
   Tensor target_in;       ///< (B, T): bos, y
   Tensor target_out;      ///< (B, T): y, eos
   Tensor target_lengths;  ///< (B): tokens of each row of target_in and of target_out
+  /// (B, T) float32: the weight of each row's pair; undefined: each is 1.
+  Tensor target_weights = {};
   int64_t sentences = 0;
   int64_t source_tokens = 0;  ///< without padding: sums of the lengths
   int64_t target_tokens = 0;
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's pair
+
+  /// The sum of the weights of the target's tokens.
+  double target_weight() const;
 };
 
 /// So many batches that were cut by these two of BatchOptions.

@@ -65,6 +65,9 @@ constexpr Kind kOfColumns[] = {Kind::kPairs, Kind::kText, Kind::kLabelled, Kind:
                                Kind::kPoints};
 
 bool any_column(const CorpusSpec& spec, Kind kind) {
+  const bool lists = !spec.x_columns.empty() || !spec.class_column.empty();
+  if (kind == Kind::kPoints && lists) return true;
+  if (kind == Kind::kPairs && !spec.pair_weight_column.empty()) return true;
   const std::vector<Column> columns = columns_of(kind);
   return std::any_of(columns.begin(), columns.end(),
                      [&](const Column& column) { return !(spec.*column.member).empty(); });
@@ -75,6 +78,26 @@ bool is_number(const std::string& text, double& value) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   return at == end && text.find_first_of("0123456789") != std::string::npos;
+}
+
+// The columns that records of a kind are asked for, with their keys.
+std::vector<std::pair<const char*, std::string>> asked_columns(const CorpusSpec& spec, Kind kind) {
+  std::vector<std::pair<const char*, std::string>> asked;
+  if (kind == Kind::kPoints) {
+    const char* const key = spec.x_columns.empty() ? "x_column" : "x_columns";
+    for (const std::string& name : spec.features()) asked.emplace_back(key, name);
+    const bool classes = !spec.class_column.empty();
+    asked.emplace_back(classes ? "class_column" : "y_column",
+                       classes ? spec.class_column : spec.y_column);
+    return asked;
+  }
+  for (const Column& column : columns_of(kind)) {
+    asked.emplace_back(column.name, spec.*column.member);
+  }
+  if (!spec.pair_weight_column.empty()) {
+    asked.emplace_back("pair_weight_column", spec.pair_weight_column);
+  }
+  return asked;
 }
 
 // The columns of one kind of records are there, and others are not asked for.
@@ -88,23 +111,28 @@ void validate_columns(const CorpusSpec& spec, Kind kind, const OptionReport& rep
                     "does not belong to this kind of corpus, got ", spec.str(), '.');
     }
   }
+  const bool lists = !spec.x_columns.empty() || !spec.class_column.empty();
+  report.expect(!lists || (kind == Kind::kPoints && spec.has_records()), "x_columns",
+                "and class_column belong to points, got ", spec.str(), '.');
   if (!spec.has_records()) return;
-  for (size_t i = 0; i < columns.size(); ++i) {
-    const std::string& name = spec.*columns[i].member;
+  const auto asked = asked_columns(spec, kind);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto& [key, name] = asked[i];
     double number = 0;
     if (is_number(name, number) && !is_column_number(name)) {
-      report.expect(false, columns[i].name,
+      report.expect(false, key,
                     number < 1 ? "must be at least 1, got "
                                : "must be a whole number below 1e9 or a name, got ",
                     name, '.');
     }
-    report.expect(!name.empty(), columns[i].name, "must be a number or a name, got nothing.");
+    report.expect(!name.empty(), key, "must be a number or a name, got nothing.");
     report.expect(
         spec.header != "no" || spec.csv.size() + spec.tsv.size() == 0 || is_column_number(name),
-        columns[i].name, "must be a number without a header, got '", name, "'.");
+        key, "must be a number without a header, got '", name, "'.");
     for (size_t j = 0; j < i; ++j) {
-      report.expect(name != spec.*columns[j].member, columns[i].name, "must differ from ",
-                    columns[j].name, ", got ", name, " twice.");
+      report.expect(name != asked[j].second, key, "must differ from ",
+                    std::string_view(asked[j].first) == key ? "the others" : asked[j].first,
+                    ", got ", name, " twice.");
     }
   }
 }
@@ -169,12 +197,21 @@ void CorpusSpec::settle_columns(Kind kind) {
     std::string& name = this->*column.member;
     if (!name.empty()) continue;
     const std::string_view key = column.name;
+    if (column.member == &CorpusSpec::x_column && !x_columns.empty()) continue;
+    const bool chosen = !x_columns.empty() || !class_column.empty();
+    if (column.member == &CorpusSpec::y_column && chosen) continue;
     name = numbers ? column.number : std::string(key.substr(0, key.rfind("_column")));
   }
 }
 
 void CorpusSpec::validate(const OptionReport& report) const {
   const Kind it = kind();
+  report.expect(x_columns.empty() || x_column.empty(), "x_columns", "exclude x_column, got ",
+                x_column, '.');
+  report.expect(class_column.empty() || y_column.empty(), "class_column", "excludes y_column, got ",
+                y_column, '.');
+  report.expect(x_columns.empty() || !class_column.empty() || !y_column.empty(), "x_columns",
+                "need a y_column or a class_column.");
   CorpusSpec settled = *this;
   settled.settle_columns(it);
   validate_columns(settled, it, report);
@@ -195,6 +232,11 @@ void CorpusSpec::validate(const OptionReport& report) const {
   report.expect_one_of("direction", direction, kDirections);
   report.expect_one_of("split", split, kSplits);
   report.expect(limit >= 0, "limit", "must be 0 (none) or more, got ", limit, '.');
+  report.expect(pair_weights.empty() || it == Kind::kParallel, "pair_weights",
+                "stand beside source and target, got ", str(),
+                "; records have pair_weight_column.");
+  report.expect(pair_weight_column.empty() || (it == Kind::kPairs && has_records()),
+                "pair_weight_column", "belongs to pairs in a tsv, csv or jsonl, got ", str(), '.');
 }
 
 std::string CorpusSpec::str() const {

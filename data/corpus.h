@@ -13,16 +13,19 @@
 //   malformed       a Ding line has no " :: " or unbalanced brackets; an answer is not what the
 //                   context has at its place; a line of a CSV has more columns than the first, or
 //                   quotes that are not as RFC 4180 has them; a line of JSONL is no JSON object, or
-//                   has null, a list or the like in a field that is asked for
+//                   has null, a list or the like in a field that is asked for; a weight is no
+//                   number from 0 to CorpusSpec::kLargestPairWeight
 //   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
 //   duplicate       the same pair of Ding phrases came before
+//   weight_0        its weight in the loss is 0
 //
 // These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
 // ill-formed UTF-8 or a NUL byte in a file that is one document, a header without a column that is
 // asked for, records of which the first hundred are all odd, and the errors of data/text.h.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,7 +48,7 @@ namespace tapestry {
 ///   prompt and answer           prompts that a causal model answers (data/prompts.h)
 ///   label_column                texts with a class each; so are images (data/images.h)
 ///   context_column              questions about texts (data/questions.h), as are squad's
-///   x_column, y_column          points for regression (data/points.h)
+///   x_column, x_columns, y_column, class_column   points for regression (data/points.h)
 ///   text_column                 texts
 ///   source_column, target_column  pairs of sentences
 ///
@@ -69,11 +72,13 @@ struct CorpusSpec {
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins
   std::string x_column, y_column;
-  std::string prompt;               ///< the Template (data/records.h) of what is read ...
-  std::string answer;               ///< ... and of what is answered
-  std::string ding;                 ///< Ding dictionary file, see data/ding.h
-  std::string direction = "de-en";  ///< of ding: one of kDirections
-  std::string text;                 ///< file of text without translation
+  std::vector<std::string> x_columns;  ///< of points: several, instead of x_column
+  std::string class_column;            ///< of points: the class of each, instead of y_column
+  std::string prompt;                  ///< the Template (data/records.h) of what is read ...
+  std::string answer;                  ///< ... and of what is answered
+  std::string ding;                    ///< Ding dictionary file, see data/ding.h
+  std::string direction = "de-en";     ///< of ding: one of kDirections
+  std::string text;                    ///< file of text without translation
   /// The documents of `text`: lines (each line), paragraphs (lines up to a blank one), fortunes
   /// (lines up to one that is exactly "%") or file (all of it). Line ends inside a document are
   /// kept, each as LF.
@@ -90,6 +95,10 @@ struct CorpusSpec {
   std::string split = "all";
   int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
   double weight = 0;  ///< its share in an epoch of several corpora (data/mixture.h); 0: none
+  /// The weight of each pair in the loss: a file with a number in each line, beside source and
+  /// target, or a column beside those of pairs. Both empty: each is 1.
+  std::string pair_weights, pair_weight_column;
+  static constexpr double kLargestPairWeight = 1e6;
 
   enum class Kind {
     kParallel,
@@ -108,8 +117,13 @@ struct CorpusSpec {
   bool has_target() const;
   /// Whether it is a tsv, csv or jsonl.
   bool has_records() const { return !tsv.empty() || !csv.empty() || !jsonl.empty(); }
+  bool has_pair_weights() const { return !pair_weights.empty() || !pair_weight_column.empty(); }
   /// That file; only where has_records().
   RecordFile record_file() const;
+  /// The columns of x.
+  std::vector<std::string> features() const {
+    return x_columns.empty() ? std::vector<std::string>{x_column} : x_columns;
+  }
   /// Sets the columns that records of this kind need where they are empty: their numbers (of a tsv,
   /// and of a csv of points) or their names without "_column".
   void settle_columns(Kind kind);
@@ -126,6 +140,7 @@ struct TextPair {
   std::string source;
   std::string target;  ///< empty for kText, the label for kLabelled, the answer for kPrompted
   std::string place;   ///< "file:line" of its first line, for messages
+  float weight = 1;    ///< in the loss; positive
 };
 
 /// Streams the usable pairs of one corpus; it applies every filter except the length limit.
@@ -244,12 +259,15 @@ struct ParallelCorpus {
   TokenLists target;
   TextLists source_text;  ///< filled with keep_text only; never truncated
   TextLists target_text;
+  TokenLists weights;  ///< of each pair, as bits; without rows: each is 1
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< pairs of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
   PairRows rows = {};
 
   int64_t size() const { return source.size(); }
+  bool has_weights() const { return weights.size() > 0; }
+  float weight(int64_t i) const { return has_weights() ? std::bit_cast<float>(weights[i][0]) : 1; }
 };
 
 /// Reads and encodes the corpora one after the other (on all threads; the result does not depend

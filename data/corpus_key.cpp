@@ -14,13 +14,13 @@ namespace tapestry {
 namespace {
 
 // Raise it when the rules that turn text into ids change, or the file of a table.
-constexpr const char* kVersion = "4";
+constexpr const char* kVersion = "5";
 constexpr int64_t kSamples = 64;
 constexpr int64_t kSampleBytes = int64_t{1} << 20;
 
 std::vector<const std::string*> paths_of(const CorpusSpec& spec) {
-  return {&spec.source, &spec.target, &spec.tsv,   &spec.ding,  &spec.text,
-          &spec.images, &spec.labels, &spec.jsonl, &spec.squad, &spec.csv};
+  return {&spec.source, &spec.target, &spec.tsv,   &spec.ding, &spec.text,        &spec.images,
+          &spec.labels, &spec.jsonl,  &spec.squad, &spec.csv,  &spec.pair_weights};
 }
 
 }  // namespace
@@ -45,17 +45,20 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
     // known to change no row.
     const auto& [source, target, tsv, csv, jsonl, header, source_column, target_column, text_column,
                  label_column, context_column, question_column, answer_column, answer_start_column,
-                 x_column, y_column, prompt, answer, ding, direction, text, documents, images,
-                 labels, squad, range_begin, range_end, split, limit, weight] = spec;
+                 x_column, y_column, x_columns, class_column, prompt, answer, ding, direction, text,
+                 documents, images, labels, squad, range_begin, range_end, split, limit, weight,
+                 pair_weights, pair_weight_column] = spec;
     static_cast<void>(weight);
+    static_cast<void>(pair_weights);  // a path
     add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
                ' ', split, ' ', limit));
     for (const std::string* name :
          {&header, &source_column, &target_column, &text_column, &label_column, &context_column,
           &question_column, &answer_column, &answer_start_column, &x_column, &y_column, &prompt,
-          &answer}) {
+          &answer, &pair_weight_column, &class_column}) {
       add(*name);
     }
+    for (const std::string& name : x_columns) add(name);
     for (const std::string* const path : paths_of(spec)) {
       add(*path);  // the counts name it
       if (!path->empty()) add_file(*path);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <iomanip>
 
 #include "core/error.h"
@@ -104,20 +105,43 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
          '.');
   }
   const bool texts = options.keep_text;
+  const bool weighted = std::ranges::any_of(specs, &CorpusSpec::has_pair_weights);
+  if (texts && weighted) {
+    fail(ErrorKind::kConfig, "[data] pairs that are measured have no weights.");
+  }
   const PairRows around(tokenizers);
+  const int64_t weights = 2;  // their column
+  const auto is_weight = [](std::span<const int32_t> list) {
+    const float weight = list.size() == 1 ? std::bit_cast<float>(list[0]) : 0;
+    return weight > 0 && weight <= CorpusSpec::kLargestPairWeight;
+  };
   const auto table =
-      load_table({.kind = texts ? "pairs-with-text" : "pairs",
-                  .columns = texts ? 4 : 2,
+      load_table({.kind = texts      ? "pairs-with-text"
+                          : weighted ? "pairs-with-weights"
+                                     : "pairs",
+                  .columns = texts      ? 4
+                             : weighted ? 3
+                                        : 2,
                   .specs = specs,
                   .source_tokenizer = *tokenizers.source,
                   .target_tokenizer = tokenizers.target.get(),
                   .rule = {options.max_length, options.overlong,
                            std::max(around.source.size(), around.target.size())},
                   .add =
-                      [texts](const EncodedPair& pair, TableBuilder& rows) {
+                      [=](const EncodedPair& pair, TableBuilder& rows) {
+                        const auto weight = std::bit_cast<int32_t>(pair.text.weight);
+                        if (weighted) return rows.add({pair.source, pair.target, {&weight, 1}});
                         if (!texts) return rows.add({pair.source, pair.target});
                         rows.add({pair.source, pair.target, ids_of_text(pair.text.source),
                                   ids_of_text(pair.text.target)});
+                      },
+                  .is_sound =
+                      [=](const TokenTable& rows) {
+                        bool sound = true;
+                        for (int64_t i = 0; weighted && sound && i < rows.rows(); ++i) {
+                          sound = is_weight(rows.list(i, weights));
+                        }
+                        return sound;
                       }},
                  context);
   ParallelCorpus corpus;
@@ -127,6 +151,7 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
     corpus.source_text = TextLists(table, 2);
     corpus.target_text = TextLists(table, 3);
   }
+  if (weighted) corpus.weights = TokenLists(table, weights);
   corpus.counts = table->facts().counts;
   corpus.parts = table->facts().parts;
   corpus.from_cache = table->from_cache();

@@ -157,6 +157,9 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
       block.counts.add(lengths);
       check_kept(spec, block.counts);
       facts.counts.add(block.counts);
+      if (request.specs.size() == 1) continue;
+      block.counts.corpus = spec.str();
+      facts.counts.of_corpora.push_back(std::move(block.counts));
     }
     facts.parts.push_back(table.rows() - first);
   }

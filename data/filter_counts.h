@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tapestry {
 
@@ -19,8 +20,9 @@ enum class Drop : int {
   kUnaligned,
   kTooShort,
   kDuplicate,
+  kNoWeight,
 };
-constexpr int kDropReasons = 9;
+constexpr int kDropReasons = 10;
 /// "invalid_utf8", as in the table of data/corpus.h.
 const char* name_of(Drop reason);
 
@@ -52,6 +54,9 @@ struct FilterCounts {
   std::array<std::string, kDropReasons> first{};
   /// Of what is kept: the source, or the only text, and the target.
   std::array<UnknownTokens, 2> unknown{};
+  /// Of each corpus, where these are the counts of several; `corpus` then names its files.
+  std::vector<FilterCounts> of_corpora = {};
+  std::string corpus = {};
 
   int64_t of(Drop reason) const { return dropped[static_cast<size_t>(reason)]; }
   int64_t total_dropped() const;

@@ -118,6 +118,14 @@ class FieldCollector : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
+std::string json_problem(std::string_view line) {
+  const std::vector<RecordField> none;
+  RecordValues values;
+  std::vector<const char*> others;
+  FieldCollector collector(none, values, others);
+  return Json::sax_parse(line, &collector) ? "" : collector.problem();
+}
+
 JsonlReader::JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields)
     : file_(file), lines_(file.path), fields_(fields), others_(fields.size()) {
   lines_.pass_long_lines();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/record_files.h"
@@ -10,6 +11,9 @@
 namespace tapestry {
 
 /// Keeps only the fields that are asked for; the rest of an object is passed over as it is parsed.
+/// Where and why a line is no JSON; "" if it is.
+std::string json_problem(std::string_view line);
+
 class JsonlReader : public RecordReader {
  public:
   JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields);

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "data/corpus.h"
 #include "data/ding.h"
+#include "data/points.h"
 #include "data/questions.h"
 #include "data/records.h"
 #include "data/text.h"
@@ -45,9 +47,10 @@ class FilteringReader : public PairReader {
   void drop(Drop reason, const std::string& place) { counts_.drop(reason, place); }
 
   const CorpusSpec spec_;
+  std::string weight_;  // of the pair, as it is written; only where pairs have weights
 
  private:
-  bool drops(const TextPair& pair) {
+  bool drops(TextPair& pair) {
     const bool both = spec_.kind() != CorpusSpec::Kind::kText;
     const auto any = [&](auto&& test) { return test(pair.source) || (both && test(pair.target)); };
     const auto is_invalid = [](const std::string& text) {
@@ -65,10 +68,24 @@ class FilteringReader : public PairReader {
       drop(Drop::kNulByte, pair.place);
     } else if (any([](const std::string& text) { return is_blank(text); })) {
       drop(Drop::kEmpty, pair.place);
+    } else if (spec_.has_pair_weights() && !set_weight(pair)) {
+      // It is counted.
     } else {
       return drops_kind(pair);
     }
     return true;
+  }
+
+  bool set_weight(TextPair& pair) {
+    double weight = 0;
+    if (!parse_number(weight_, weight) || weight < 0 || weight > CorpusSpec::kLargestPairWeight) {
+      drop(Drop::kMalformed, concat(pair.place, ": the weight must be a number from 0 to ",
+                                    CorpusSpec::kLargestPairWeight, ", got '", weight_, '\''));
+      return false;
+    }
+    pair.weight = static_cast<float>(weight);
+    if (pair.weight == 0) drop(Drop::kNoWeight, pair.place);
+    return pair.weight > 0;
   }
 
   bool in_split(const std::string& source) const {
@@ -81,30 +98,33 @@ class FilteringReader : public PairReader {
 class ParallelReader : public FilteringReader {
  public:
   explicit ParallelReader(const CorpusSpec& spec)
-      : FilteringReader(spec), source_(spec.source), target_(spec.target) {}
+      : FilteringReader(spec), source_(spec.source), target_(spec.target) {
+    if (!spec.pair_weights.empty()) weights_.emplace(spec.pair_weights);
+  }
 
  protected:
   bool fetch(TextPair& pair) override {
     const bool source = source_.next(pair.source);
     const bool target = target_.next(pair.target);
-    if (source != target) fail_lengths();
+    if (source != target || (weights_ && weights_->next(weight_) != source)) fail_lengths();
     pair.place = target_.place();
     return source;
   }
 
  private:
   [[noreturn]] void fail_lengths() {
-    std::string line;
-    while (source_.next(line)) {
-    }
-    while (target_.next(line)) {
-    }
-    fail(ErrorKind::kData, "[data] ", source_.path(), " has ", source_.line_number(), " lines, ",
-         target_.path(), " has ", target_.line_number(), '.');
+    const auto length_of = [](LineReader& lines) {
+      for (std::string line; lines.next(line);) {
+      }
+      return concat(lines.path(), " has ", lines.line_number());
+    };
+    fail(ErrorKind::kData, "[data] ", length_of(source_), " lines, ", length_of(target_),
+         weights_ ? concat(", ", length_of(*weights_)) : "", '.');
   }
 
   LineReader source_;
   LineReader target_;
+  std::optional<LineReader> weights_;
 };
 
 class TextReader : public FilteringReader {
@@ -192,6 +212,12 @@ class RecordPairReader : public FilteringReader {
   RecordPairReader(const CorpusSpec& spec, std::vector<RecordField> fields)
       : FilteringReader(spec), records_(open_records(spec.record_file(), fields)) {}
 
+  static std::unique_ptr<RecordPairReader> of_pairs(const CorpusSpec& spec) {
+    std::vector<RecordField> fields = {{spec.source_column}, {spec.target_column}};
+    if (spec.has_pair_weights()) fields.push_back({spec.pair_weight_column});
+    return std::make_unique<RecordPairReader>(spec, std::move(fields));
+  }
+
  protected:
   bool fetch(TextPair& pair) final {
     while (true) {
@@ -212,6 +238,7 @@ class RecordPairReader : public FilteringReader {
     std::swap(pair.source, texts[0]);
     pair.target.clear();
     if (texts.size() > 1) std::swap(pair.target, texts[1]);
+    if (spec_.has_pair_weights()) std::swap(weight_, texts[2]);
   }
 
  private:
@@ -347,8 +374,7 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
     case CorpusSpec::Kind::kParallel:
       return std::make_unique<ParallelReader>(spec);
     case CorpusSpec::Kind::kPairs:
-      return std::make_unique<RecordPairReader>(
-          spec, std::vector<RecordField>{{spec.source_column}, {spec.target_column}});
+      return RecordPairReader::of_pairs(spec);
     case CorpusSpec::Kind::kLabelled:
       return std::make_unique<RecordPairReader>(
           spec, std::vector<RecordField>{{spec.text_column}, {spec.label_column}});

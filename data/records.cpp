@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "data/jsonl_reader.h"
 #include "data/record_files.h"
 
 namespace tapestry {
@@ -84,7 +85,7 @@ Record parse_json_record(std::string_view line, const std::string& place) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     fail(ErrorKind::kData, "[data] ", place, " must be a JSON object, got ",
-         json.is_discarded() ? "no JSON." : "another value.");
+         json.is_discarded() ? json_problem(line) : "another value", '.');
   }
   Record record(place);
   add_fields(json, "", record);

@@ -1,6 +1,9 @@
 // Questions as files have them: SQuAD's one JSON document, or a record a line.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "data/questions.h"
@@ -53,9 +56,28 @@ class Collector {
     counts_.drop(reason, place);
   }
 
+  /// add(question, well-formed) of what `read` returns; where that throws Error(kData), which names
+  /// a place, the question is malformed.
+  template <class Read>
+  void add_read(Read read) {
+    std::optional<std::pair<Question, bool>> got;
+    try {
+      got = read();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kData) throw;
+      std::string problem = error.what();
+      if (problem.starts_with(kMark)) problem.erase(0, kMark.size());
+      if (problem.ends_with('.')) problem.pop_back();
+      return drop(Drop::kMalformed, problem);
+    }
+    add(std::move(got->first), got->second);
+  }
+
   std::vector<Question> take() { return std::move(questions_); }
 
  private:
+  static constexpr std::string_view kMark = "[data] ";
+
   int64_t limit_, kept_ = 0;
   FilterCounts& counts_;
   std::vector<Question> questions_;
@@ -110,20 +132,22 @@ void read_squad(const std::string& path, Collector& collector) {
       const auto context = std::make_shared<const std::string>(paragraph.at("context").text());
       for (const Node& qa : paragraph.at("qas").items()) {
         if (collector.is_full()) return;
-        Question question{.id = qa.has("id") ? qa.at("id").text() : "",
-                          .context = context,
-                          .question = qa.at("question").text(),
-                          .answers = {},
-                          .place = qa.place()};
-        const bool impossible = qa.has("is_impossible") && qa.at("is_impossible").flag();
-        bool well_formed = true;
-        if (!impossible) {
-          for (const Node& answer : qa.at("answers").items()) {
-            const int64_t start = answer.at("answer_start").integer();
-            well_formed &= Collector::add_answer(question, answer.at("text").text(), start);
+        collector.add_read([&] {
+          Question question{.id = qa.has("id") ? qa.at("id").text() : "",
+                            .context = context,
+                            .question = qa.at("question").text(),
+                            .answers = {},
+                            .place = qa.place()};
+          const bool impossible = qa.has("is_impossible") && qa.at("is_impossible").flag();
+          bool well_formed = true;
+          if (!impossible) {
+            for (const Node& answer : qa.at("answers").items()) {
+              const int64_t start = answer.at("answer_start").integer();
+              well_formed &= Collector::add_answer(question, answer.at("text").text(), start);
+            }
           }
-        }
-        collector.add(std::move(question), well_formed);
+          return std::pair(std::move(question), well_formed);
+        });
       }
     }
   }
@@ -175,13 +199,15 @@ void read_records(CorpusSpec spec, Collector& collector) {
       collector.drop(Drop::kNulByte, reader->place());
       continue;
     }
-    const Record record = record_of(values, reader->place());
-    Question question = question_of(record, context);
-    context = question.context;
-    const bool answered = !record.flag("is_impossible", false) && record.has("answer");
-    const bool well_formed = !answered || Collector::add_answer(question, record.text("answer"),
-                                                                record.integer("answer_start"));
-    collector.add(std::move(question), well_formed);
+    collector.add_read([&] {
+      const Record record = record_of(values, reader->place());
+      Question question = question_of(record, context);
+      context = question.context;
+      const bool answered = !record.flag("is_impossible", false) && record.has("answer");
+      const bool well_formed = !answered || Collector::add_answer(question, record.text("answer"),
+                                                                  record.integer("answer_start"));
+      return std::pair(std::move(question), well_formed);
+    });
   }
 }
 

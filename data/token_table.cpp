@@ -102,6 +102,7 @@ uint64_t checksum_of(const std::vector<uint64_t>& sums) {
 // Writes numbers, texts with their lengths, and lists with theirs.
 struct FactsWriter {
   std::string bytes;
+  static constexpr bool broken = false;
 
   void operator()(int64_t& value) {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -156,8 +157,7 @@ struct FactsReader {
 };
 
 template <class Visitor>
-void visit(CorpusFacts& facts, Visitor& visitor) {
-  FilterCounts& counts = facts.counts;
+void visit(FilterCounts& counts, Visitor& visitor) {
   for (int64_t* const value :
        {&counts.read, &counts.kept, &counts.truncated, &counts.other_split}) {
     visitor(*value);
@@ -168,6 +168,18 @@ void visit(CorpusFacts& facts, Visitor& visitor) {
     visitor(side.tokens);
     visitor(side.unknown);
     visitor(side.first);
+  }
+  visitor(counts.corpus);
+}
+
+template <class Visitor>
+void visit(CorpusFacts& facts, Visitor& visitor) {
+  visit(facts.counts, visitor);
+  auto corpora = static_cast<int64_t>(facts.counts.of_corpora.size());
+  visitor(corpora);
+  for (int64_t i = 0; i < corpora && !visitor.broken; ++i) {
+    if (i == std::ssize(facts.counts.of_corpora)) facts.counts.of_corpora.emplace_back();
+    visit(facts.counts.of_corpora[static_cast<size_t>(i)], visitor);
   }
   visitor(facts.parts);
   visitor(facts.numbers);

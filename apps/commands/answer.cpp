@@ -58,8 +58,9 @@ class Answerer {
     std::vector<Question> questions;
     for (size_t i = 0; i < lines.size(); ++i) {
       if (is_blank(lines[i])) continue;
-      questions.push_back(
-          parse_line(lines[i], arguments_.jsonl, first + static_cast<int64_t>(i) + 1));
+      const int64_t number = first + static_cast<int64_t>(i);
+      filter_.takes_record(
+          number, [&] { questions.push_back(parse_line(lines[i], arguments_.jsonl, number + 1)); });
     }
     const QuestionCorpus corpus =
         encode_questions(std::move(questions), *model_.tokenizers.source,

@@ -13,6 +13,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
+#include "apps/tasks/stand_ins.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
@@ -271,6 +272,7 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   if (const std::string warning = blas_warning(); !warning.empty()) {
     fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
   }
+  if (!arguments.shape.empty()) settle_vocab_size(config);
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)

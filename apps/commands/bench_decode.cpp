@@ -14,6 +14,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/language_modelling.h"
+#include "apps/tasks/stand_ins.h"
 #include "apps/tasks/translator.h"
 #include "core/allocator.h"
 #include "core/blas.h"
@@ -254,6 +255,7 @@ int bench_decoding(const BenchArguments& arguments) {
   }
   set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
   if (trained) config.device = "auto";
+  if (!trained) settle_vocab_size(config);
   const Device device = parse_device(config.device);
   const DecodeShape shape = shape_of(arguments, translates);
 

@@ -54,7 +54,8 @@ Answers classify_all(const TextClassifier& model, const std::vector<std::string>
     texts.push_back(std::move(ids));
     places.push_back(i);
     if (book.wants()) {
-      book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()));
+      book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()),
+               lines[i]);
     }
   }
   Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(lines.size())};

@@ -72,8 +72,9 @@ void add_output(CLI::App* command, FilterArguments& files) {
 void add_ill_formed(CLI::App* command, FilterArguments& files) {
   command
       ->add_option("--ill-formed", files.ill_formed,
-                   "what becomes of a line that is not UTF-8: empty (it is answered like an empty "
-                   "line, and counted) | replace (its ill-formed bytes are read as U+FFFD) | error")
+                   "what becomes of a line that is not UTF-8, or no record where records are read: "
+                   "empty (it is answered like an empty line, and counted) | replace (its "
+                   "ill-formed bytes are read as U+FFFD) | error")
       ->check(CLI::IsMember(names_of(FilterArguments::kIllFormed)))
       ->capture_default_str();
 }
@@ -97,7 +98,8 @@ void add_batch_size(CLI::App* command, FilterArguments& files, const char* meani
 void add_attention(CLI::App* command, std::string& file) {
   command->add_option("--attention", file,
                       "also write the attention weights of the first 20 answers: a page (HTML), or "
-                      "a table if the name ends in .json");
+                      "a table if the name ends in .json, which has the scores before and after "
+                      "scaling, too");
 }
 
 // CLI11's own says the largest double in its messages, with 309 digits.
@@ -326,8 +328,9 @@ void add_answer(CLI::App& app, Run& run) {
 }
 
 void add_predict(CLI::App& app, Run& run) {
-  auto* command =
-      app.add_subcommand("predict", "y for each line of standard input, an x, by a regression");
+  auto* command = app.add_subcommand("predict",
+                                     "y, or the class and its share, for each line of standard "
+                                     "input by a regression: an x, or the numbers of several");
   auto arguments = std::make_shared<PredictArguments>();
   add_model(command, arguments->model, arguments->compute);
   add_files(command, arguments->files);

@@ -49,7 +49,7 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
       }
     }
     filter.out() << one_line(answer) << '\n';
-    if (book.wants()) book.add(attention_page({&model->model.trunk}, tokenizer, ids));
+    if (book.wants()) book.add(attention_page({&model->model.trunk}, tokenizer, ids), lines[0]);
   });
   book.write();
   filter.finish();
@@ -98,13 +98,13 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
     }
     const auto results = translate(models.models(), sentences, options, arguments.files.batch_size);
     size_t next = 0;
-    for (const bool blank : empty) {
-      if (!blank) {
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (!empty[i]) {
         const std::vector<int32_t>& source = sentences.sources[next];
         const std::vector<int32_t>& found = results[next++].at(0).tokens;
         filter.out() << one_line(
             tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found));
-        if (book.wants()) book.add(attention_page(models, source, found));
+        if (book.wants()) book.add(attention_page(models, source, found), lines[i]);
       }
       filter.out() << '\n';
     }

@@ -1,5 +1,8 @@
 #include "apps/commands/filter.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -31,6 +34,41 @@ std::vector<std::string> read_lines(const std::string& path) {
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   return lines;
+}
+
+void widen_for_distinct_texts(SearchOptions& options) {
+  if (options.n_best == 1 || options.early_stopping == EarlyStopping::kNever) return;
+  options.n_best = std::max(options.n_best, options.num_beams);
+}
+
+std::vector<Hypothesis> best_texts(std::vector<Hypothesis> found, int64_t n,
+                                   const std::function<std::string(const Hypothesis&)>& text_of) {
+  if (std::ssize(found) <= n) return found;
+  std::set<std::string> texts;
+  std::vector<bool> kept;
+  for (const Hypothesis& hypothesis : found) {
+    const bool full = std::ssize(texts) == n;
+    kept.push_back(!full && texts.insert(text_of(hypothesis)).second);
+  }
+  int64_t missing = n - std::ssize(texts);
+  std::vector<Hypothesis> best;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!kept[i] && missing-- <= 0) continue;
+    best.push_back(std::move(found[i]));
+  }
+  return best;
+}
+
+nlohmann::ordered_json token_details(const Hypothesis& hypothesis, const Tokenizer& tokenizer) {
+  using Json = nlohmann::ordered_json;
+  Json pieces = Json::array();
+  for (const int32_t id : hypothesis.tokens) pieces.push_back(tokenizer.piece(id));
+  std::vector<double> each = hypothesis.token_log_probabilities;
+  const Json end = each.size() > hypothesis.tokens.size() ? Json(each.back()) : Json();
+  each.resize(hypothesis.tokens.size());
+  return {{"tokens", std::move(pieces)},
+          {"token_log_probabilities", each},
+          {"end_log_probability", end}};
 }
 
 SearchOptions search_options(SearchOptions options, const SearchArguments& arguments) {

@@ -74,7 +74,9 @@ class Generator {
         options_(search_options(config().generation, arguments.search)),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
                  options_.n_best == 1 && arguments.detail.empty() &&
-                 arguments.files.output == "-" && isatty(STDOUT_FILENO) != 0) {}
+                 arguments.files.output == "-" && isatty(STDOUT_FILENO) != 0) {
+    widen_for_distinct_texts(options_);
+  }
 
   // Of line `line`, from 0, or of the command line.
   Request request(const std::string& text, int64_t line) const {
@@ -155,7 +157,9 @@ class Generator {
     search_together([&] { return models_.steps(); }, task, options_, hooks,
                     [&](int64_t i, std::vector<Hypothesis> found) {
                       Request& request = *asked[static_cast<size_t>(i)];
-                      request.results = std::move(found);
+                      request.results =
+                          best_texts(std::move(found), arguments_.search.n_best,
+                                     [&](const Hypothesis& one) { return text_of(request, one); });
                       request.done = true;
                       print_those_done();
                     },
@@ -165,6 +169,13 @@ class Generator {
  private:
   const Config& config() const { return models_.first().config; }
   const Tokenizer& tokenizer() const { return models_.tokenizer(); }
+
+  // The continuation up to where it must stop.
+  std::string text_of(const Request& request, const Hypothesis& result) const {
+    std::string text = continuation(tokenizer(), request.prompt, result.tokens);
+    text.resize(std::min(text.size(), find_stop(text, arguments_.stop)));
+    return text;
+  }
 
   // Of the prompt and its continuation, as much of it as the models can read at once.
   AttentionPage page_of(const Request& request, const Hypothesis& result) const {
@@ -190,29 +201,19 @@ class Generator {
   }
 
   void print(const Request& request, size_t shown) const {
-    if (request.blank && arguments_.detail != "jsonl") {  // as many lines as of any other
-      for (int64_t i = 0; i < options_.n_best; ++i) out_ << '\n';
-      return;
+    if (!request.blank && book_.wants()) {
+      const Hypothesis& best = request.results.at(0);
+      book_.add(page_of(request, best), request.text + text_of(request, best));
     }
-    if (!request.blank && book_.wants()) book_.add(page_of(request, request.results.at(0)));
     Json list = Json::array();
     for (const Hypothesis& result : request.results) {
-      std::string text = continuation(tokenizer(), request.prompt, result.tokens);
-      text.resize(std::min(text.size(), find_stop(text, arguments_.stop)));
+      const std::string text = text_of(request, result);
       if (arguments_.detail == "jsonl") {
-        Json pieces = Json::array();
-        for (const int32_t id : result.tokens) pieces.push_back(tokenizer().piece(id));
-        // One for each token; that of the end stands apart.
-        std::vector<double> each = result.token_log_probabilities;
-        const Json end = each.size() > result.tokens.size() ? Json(each.back()) : Json();
-        each.resize(result.tokens.size());
         list.push_back({{"text", text},
                         {"log_probability", result.log_probability},
                         {"score", result.score},
-                        {"finished", result.has_eos},
-                        {"tokens", std::move(pieces)},
-                        {"token_log_probabilities", each},
-                        {"end_log_probability", end}});
+                        {"finished", result.has_eos}});
+        list.back().update(token_details(result, tokenizer()));
       } else if (streams_) {
         out_ << text.substr(std::min(shown, text.size())) << '\n';
       } else {
@@ -220,7 +221,13 @@ class Generator {
         out_ << (arguments_.prompt ? whole : one_line(whole)) << '\n';
       }
     }
-    if (arguments_.detail != "jsonl") return;
+    if (arguments_.detail != "jsonl") {
+      // As many lines of each, of a blank one, too.
+      for (int64_t i = std::ssize(request.results); i < arguments_.search.n_best; ++i) {
+        out_ << '\n';
+      }
+      return;
+    }
     out_ << Json{{"prompt", request.text}, {"continuations", std::move(list)}}.dump(
                 -1, ' ', false, Json::error_handler_t::replace)
          << '\n';
@@ -251,9 +258,14 @@ int run_generate(const GenerateArguments& arguments) {
   const Generator generator(models, arguments, book, filter);
   const Template prompt =
       arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
+  // Of a line, by its number from 0; "" of a blank one.
   const auto prompt_of = [&](const std::string& line, int64_t number) {
+    if (!arguments.prompt && is_blank(line)) return std::string();
     if (!arguments.jsonl) return line;
-    return prompt.fill(parse_json_record(line, concat("line ", number)));
+    std::string filled;
+    filter.takes_record(
+        number, [&] { filled = prompt.fill(parse_json_record(line, place_of_line(number + 1))); });
+    return filled;
   };
   // As many requests as a window has lines.
   const int64_t window = window_of(arguments.files.batch_size);
@@ -264,8 +276,7 @@ int run_generate(const GenerateArguments& arguments) {
     if (!now.empty()) generator.answer(now);
   };
   const auto add = [&](const std::string& text, int64_t line) {
-    const bool blank = !arguments.prompt && is_blank(text);
-    const Request of_line = generator.request(blank ? "" : prompt_of(text, line + 1), line);
+    const Request of_line = generator.request(prompt_of(text, line), line);
     for (int64_t s = 0; s < arguments.samples; ++s) {
       Request& request = requests.emplace_back(of_line);
       request.number = line * arguments.samples + s;

@@ -12,6 +12,7 @@
 #include "apps/tasks/long_line.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "data/record_files.h"
 #include "data/text.h"
 #include "data/utf8.h"
 
@@ -155,6 +156,20 @@ void LineFilter::mend(std::string& line, int64_t number, size_t bad) {
   }
 }
 
+bool LineFilter::takes_record(int64_t number, const std::function<void()>& read) {
+  try {
+    read();
+    ++records_;
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kData || ill_formed_policy_ == "error") throw;
+    if (odd_++ == 0) first_odd_ = error.what();
+    if (records_ == 0 && odd_ == RecordReader::kMostOdd) throw;
+    ill_formed_now_.insert(number);
+    return false;
+  }
+}
+
 void LineFilter::read(std::span<const int32_t> ids, const Tokenizer& tokenizer, int64_t number) {
   unknown_.count(ids, tokenizer.special().unk, place_of_line(number + 1));
 }
@@ -170,12 +185,17 @@ void LineFilter::answered(int64_t lines) {
 
 void LineFilter::finish() {
   progress_.reset();
+  if (odd_ > 0 && records_ == 0) throw Error(ErrorKind::kData, first_odd_);
   output_.finish();
   if (ill_formed_ > 0) {
     std::cerr << concat("warning: ", ill_formed_, ill_formed_ == 1 ? " line is" : " lines are",
                         " not UTF-8 (first ", first_ill_formed_, "): ",
                         ill_formed_policy_ == "replace" ? "ill-formed bytes are read as U+FFFD.\n"
                                                         : "the answer is that of an empty line.\n");
+  }
+  if (odd_ > 0) {
+    std::cerr << concat("warning: ", odd_, odd_ == 1 ? " line is" : " lines are",
+                        " no record and answered like an empty one; the first: ", first_odd_, '\n');
   }
   if (unknown_.unknown > 0) {
     std::cerr << concat(unknown_.share() < kManyUnknown ? "note: " : "warning: ",

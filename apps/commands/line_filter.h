@@ -45,12 +45,19 @@ class LineFilter {
   /// empty.
   bool was_ill_formed(int64_t number) const { return ill_formed_now_.contains(number); }
 
+  /// Calls `read`, which reads a record from line `number` (from 0). False where that throws
+  /// Error(kData): the line is answered like an empty one, and finish() tells of it. Throws what
+  /// `read` does where ill-formed lines are errors, and where RecordReader::kMostOdd lines have
+  /// come and none was a record.
+  bool takes_record(int64_t number, const std::function<void()>& read);
+
   /// Counts the tokens of line `number`, from 0, for what finish() tells.
   void read(std::span<const int32_t> ids, const Tokenizer& tokenizer, int64_t number);
   void read(const UnknownTokens& tokens) { unknown_.add(tokens); }
 
   /// The end of a run without failure: the output file gets its name. Tells (on stderr) how many
-  /// lines were ill-formed, and which share of the tokens that read() got is unknown.
+  /// lines were ill-formed, and which share of the tokens that read() got is unknown. Throws
+  /// Error(kData) where no line was a record.
   void finish();
 
  private:
@@ -69,6 +76,8 @@ class LineFilter {
   int64_t ill_formed_ = 0;
   std::string first_ill_formed_;  ///< "line 3 at byte 7"
   std::set<int64_t> ill_formed_now_;
+  int64_t records_ = 0, odd_ = 0;  ///< what takes_record() took, and what it did not
+  std::string first_odd_;
   UnknownTokens unknown_;
 };
 

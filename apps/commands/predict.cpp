@@ -1,8 +1,10 @@
-// tapestry predict: what a regression says of each number of standard input.
+// tapestry predict: what a regression says of each number, or list of numbers, of its input.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "apps/commands/filter.h"
 #include "apps/commands/fit_page.h"
 #include "apps/commands/line_filter.h"
 #include "apps/commands/output_file.h"
@@ -13,19 +15,32 @@
 namespace tapestry {
 namespace {
 
-// The numbers of lines that are not blank.
-std::vector<double> numbers_of(const std::vector<std::string>& lines, int64_t number) {
+// The `features` numbers of a line, between commas, tabs or spaces.
+std::vector<double> numbers_of(const std::string& line, int64_t number, int64_t features) {
   std::vector<double> numbers;
-  for (const std::string& line : lines) {
-    ++number;
+  bool whole = true;
+  const char* const between = features == 1 ? "" : ", \t";
+  for (size_t at = 0, end = 0; at < line.size(); at = end + 1) {
+    end = std::min(line.size(), line.find_first_of(between, at));
+    if (end == at) continue;
     double value = 0;
-    if (is_blank(line)) continue;
-    if (!parse_number(line, value)) {
-      fail(ErrorKind::kData, "[predict] line ", number, " must be a number, got '", line, "'.");
-    }
+    whole = whole && parse_number(line.substr(at, end - at), value);
     numbers.push_back(value);
   }
+  if (!whole || std::ssize(numbers) != features) {
+    fail(ErrorKind::kData, "[predict] line ", number, " must be ",
+         features == 1 ? "a number" : concat(features, " numbers"), ", got '", line, "'.");
+  }
   return numbers;
+}
+
+// f(x), or the class with the largest share of the neighbours and, behind a tab, that share.
+std::string text_of(const RegressionModel& model, const double* predicted) {
+  if (model.points.classes.empty()) return fmt::format("{:.6g}", *predicted);
+  const double* const largest = std::max_element(predicted, predicted + model.outputs());
+  return fmt::format("{}\t{:.4f}",
+                     one_line(model.points.classes[static_cast<size_t>(largest - predicted)]),
+                     *largest);
 }
 
 }  // namespace
@@ -36,15 +51,35 @@ int run_predict(const PredictArguments& arguments) {
   const auto model =
       RegressionModel::load(read_model_files(arguments.model), arguments.compute.device, "predict");
   std::optional<OutputFile> page;
-  if (!arguments.attention.empty()) page.emplace(arguments.attention);
+  if (!arguments.attention.empty()) {
+    const Points& points = model->points;
+    if (points.features > 1 || !points.classes.empty()) {
+      fail(ErrorKind::kConfig, "[predict] --attention draws y over one x, the model has ",
+           points.features, points.features == 1 ? " x and " : " columns of x and ",
+           points.classes.empty() ? "a number" : "a class", " of each point.");
+    }
+    page.emplace(arguments.attention);
+  }
   std::vector<double> asked;  // for the page
   filter.run(arguments.files.batch_size,
              [&](const std::vector<std::string>& lines, int64_t number) {
-               const std::vector<double> x = numbers_of(lines, number);
+               std::vector<double> x;
+               std::vector<char> asks(lines.size(), 0);
+               for (size_t i = 0; i < lines.size(); ++i, ++number) {
+                 if (is_blank(lines[i])) continue;
+                 asks[i] = filter.takes_record(number, [&] {
+                   const auto one = numbers_of(lines[i], number + 1, model->points.features);
+                   x.insert(x.end(), one.begin(), one.end());
+                 });
+               }
                const std::vector<double> y = model->predict(x);
-               auto next = y.begin();
-               for (const std::string& line : lines) {
-                 filter.out() << (is_blank(line) ? "" : fmt::format("{:.6g}", *next++)) << '\n';
+               const double* next = y.data();
+               for (const char is_asked : asks) {
+                 if (is_asked != 0) {
+                   filter.out() << text_of(*model, next);
+                   next += model->outputs();
+                 }
+                 filter.out() << '\n';
                }
                if (page) asked.insert(asked.end(), x.begin(), x.end());
              });

@@ -23,6 +23,7 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
   CorpusOptions options;
   options.max_length = models.longest();
   options.overlong = "truncate";
+  options.keep_text = book.wants();
   const ParallelCorpus pairs = load_parallel({spec}, models.tokenizers(), options);
   if (pairs.counts.kept != pairs.counts.read) {
     fail(ErrorKind::kData, "[score] every line needs a score, but not every pair can be used: ",
@@ -35,8 +36,8 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
   }
   for (int64_t i = 0; i < pairs.size() && book.wants(); ++i) {
     const auto source = pairs.source[i], target = pairs.target[i];
-    book.add(
-        attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}));
+    book.add(attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}),
+             std::string(pairs.source_text[i]));
   }
   return score(models.models(), pairs, arguments.files.batch_size);
 }
@@ -53,7 +54,7 @@ void score_line(const TextModels& models, const std::string& line, int64_t numbe
   print(score_texts(models, {ids}), filter.out());
   if (!book.wants() || ids.size() < 2) return;
   ids.pop_back();  // the last is only predicted
-  book.add(attention_page(models.trunks(), models.tokenizer(), ids));
+  book.add(attention_page(models.trunks(), models.tokenizer(), ids), line);
 }
 
 }  // namespace

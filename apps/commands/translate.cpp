@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <set>
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/filter.h"
@@ -148,8 +147,7 @@ Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer)
   Json list = Json::array();
   for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
     const Hypothesis& hypothesis = answer.hypotheses[n];
-    Json pieces = Json::array(), words = Json::array();
-    for (const int32_t id : hypothesis.tokens) pieces.push_back(tokenizer.piece(id));
+    Json words = Json::array();
     for (const WordScore& word :
          word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
       words.push_back({{"text", word.text}, {"log_probability", word.log_probability}});
@@ -157,10 +155,9 @@ Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer)
     list.push_back({{"text", text_of(tokenizer, hypothesis)},
                     {"score", hypothesis.score},
                     {"log_probability", hypothesis.log_probability},
-                    {"finished", hypothesis.has_eos && !hypothesis.cut},
-                    {"tokens", std::move(pieces)},
-                    {"token_log_probabilities", hypothesis.token_log_probabilities},
-                    {"words", std::move(words)}});
+                    {"finished", hypothesis.has_eos && !hypothesis.cut}});
+    list.back().update(token_details(hypothesis, tokenizer));
+    list.back()["words"] = std::move(words);
     if (!answer.alignments.empty()) list.back()["alignment"] = answer.alignments[n];
   }
   Json line = {{"source", answer.source}};
@@ -202,26 +199,6 @@ class CutTranslations {
   std::vector<std::string> lines_;
 };
 
-// The n best hypotheses, which differ in their texts as far as there are enough: other pieces may
-// be the same text.
-std::vector<Hypothesis> best_texts(std::vector<Hypothesis> found, int64_t n,
-                                   const Tokenizer& tokenizer) {
-  if (std::ssize(found) <= n) return found;
-  std::set<std::string> texts;
-  std::vector<bool> kept;
-  for (const Hypothesis& hypothesis : found) {
-    const bool full = std::ssize(texts) == n;
-    kept.push_back(!full && texts.insert(text_of(tokenizer, hypothesis)).second);
-  }
-  int64_t missing = n - std::ssize(texts);
-  std::vector<Hypothesis> best;
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (!kept[i] && missing-- <= 0) continue;
-    best.push_back(std::move(found[i]));
-  }
-  return best;
-}
-
 class Command {
  public:
   Command(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
@@ -233,11 +210,7 @@ class Command {
         aligner_(models, arguments),
         book_(arguments.attention) {
     options_.max_length_ratio = arguments.max_length_ratio.value_or(options_.max_length_ratio);
-    // All finished hypotheses, out of which those with texts of their own are taken. A search that
-    // waits for n_best of them would wait longer.
-    if (options_.n_best > 1 && options_.early_stopping != EarlyStopping::kNever) {
-      options_.n_best = std::max(options_.n_best, options_.num_beams);
-    }
+    widen_for_distinct_texts(options_);
     options_.validate();
   }
 
@@ -289,10 +262,9 @@ class Command {
         const Answer& answer = answers[printed];
         print(answer);
         if (!book_.wants() || answer.blank) continue;
-        AttentionPage page = attention_page(models_, sentences.sources[answer.sentence],
-                                            answer.hypotheses.at(0).tokens);
-        page.title = answer.source;  // as the user has it, with what is unknown
-        book_.add(std::move(page));
+        book_.add(attention_page(models_, sentences.sources[answer.sentence],
+                                 answer.hypotheses.at(0).tokens),
+                  answer.source);
       }
       if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
     };
@@ -301,7 +273,9 @@ class Command {
               [&](size_t sentence, std::vector<Hypothesis> found) {
                 Answer& answer = answers[places[sentence]];
                 answer.hypotheses = best_texts(std::move(found), arguments_.search.n_best,
-                                               *models_.tokenizers().target);
+                                               [&](const Hypothesis& one) {
+                                                 return text_of(*models_.tokenizers().target, one);
+                                               });
                 answer.done = !aligner_.wanted();
                 print_those_done();
               });

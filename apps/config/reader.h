@@ -131,6 +131,15 @@ class ConfigSection {
   /// absolute: relative to the file that names it, or to the working directory on a command line.
   /// An empty path stays empty and means none.
   void read_input_file(const std::string& key, std::string& path, const char* meaning);
+  /// A list of texts that need not be given: an empty one is not written back.
+  void read_optional_list(const std::string& key, std::vector<std::string>& values,
+                          const char* meaning);
+  /// read_column() and read_input_file() where `applies`, as read_if(). An empty one is not
+  /// written back.
+  void read_column_if(bool applies, const std::string& why, const std::string& key,
+                      std::string& value, const char* meaning);
+  void read_input_file_if(bool applies, const std::string& why, const std::string& key,
+                          std::string& path, const char* meaning);
   /// Reads the path of a folder to write to; relative paths start at the working directory.
   void read_output_path(const std::string& key, std::string& path, const char* meaning);
   /// The same for a folder that need not be given: an empty path is not written back.
@@ -212,6 +221,9 @@ class ConfigSection {
   void mistyped(const std::string& key, const char* expected, const ConfigNode& got);
   bool in_range(const std::string& key, double value, const std::string& text,
                 const ConfigRange& range);
+  // Whether an optional text is to be read; if not the key is known, or refused.
+  bool reads_optional(bool applies, const std::string& why, const std::string& key,
+                      const char* kind, const std::string& value, const char* meaning);
   void read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
                     const ConfigRange& range);
   void read_double(const std::string& key, double& value, const ConfigRange& range);

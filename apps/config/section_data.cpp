@@ -20,6 +20,20 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
               "Share of this corpus in an epoch, in proportion to the weights of the others in the "
               "list, whatever their sizes; 0 for all: every example comes once in an epoch.",
               between(0, MixOptions::kLargestWeight));
+    if (task.bind_corpus != bind_pairs) return;
+    const auto why = [&](const char* without) {
+      return trains ? concat("without ", without)
+                    : concat("in data.", key, ", whose pairs all count the same");
+    };
+    c.read_input_file_if(
+        trains && !corpus.source.empty(), why("source and target"), "pair_weights",
+        corpus.pair_weights,
+        "File with a number in each line: the weight of that pair in the loss. A pair of weight 2 "
+        "counts as if it stood there twice, one of weight 0 is left out.");
+    c.read_column_if(trains && corpus.has_records(), why("tsv, csv or jsonl"), "pair_weight_column",
+                     corpus.pair_weight_column,
+                     "Column of the weight of a pair in the loss, as of pair_weights: its number "
+                     "from 1, or its name.");
   });
 }
 
@@ -222,12 +236,30 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
 
 void bind_points(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, {kCsv, kTsv, kJsonl});
-  bind_records(
-      s, corpus, kind.empty() ? "csv" : kind, CorpusSpec::Kind::kPoints,
-      {{"x_column", &CorpusSpec::x_column,
-        "Column of the points' x: its number from 1, or its name. csv, tsv: 1; jsonl: x."},
-       {"y_column", &CorpusSpec::y_column,
-        "Column of the points' y: its number from 1, or its name. csv, tsv: 2; jsonl: y."}});
+  const bool several = s.given("x_columns") || !corpus.x_columns.empty();
+  const bool classes = s.given("class_column") || !corpus.class_column.empty();
+  s.read_optional_list(
+      "x_columns", corpus.x_columns,
+      "Columns of several features of a point, instead of x_column: [length, width]. One "
+      "width of the kernel measures all, so they should be of one size.");
+  s.read_column_if(true, "", "class_column", corpus.class_column,
+                   "Column of the class of a point, instead of y_column: what is predicted is the "
+                   "share of each class among the neighbours.");
+  std::vector<ColumnKey> columns;
+  const auto read_or_refuse = [&](bool applies, const char* other, const ColumnKey& column) {
+    if (applies) return columns.push_back(column);
+    s.read_column_if(false, concat("with ", other), column.key, corpus.*column.member,
+                     column.meaning);
+  };
+  read_or_refuse(
+      !several, "x_columns",
+      {"x_column", &CorpusSpec::x_column,
+       "Column of the points' x: its number from 1, or its name. csv, tsv: 1; jsonl: x."});
+  read_or_refuse(
+      !classes, "class_column",
+      {"y_column", &CorpusSpec::y_column,
+       "Column of the points' y: its number from 1, or its name. csv, tsv: 2; jsonl: y."});
+  bind_records(s, corpus, kind.empty() ? "csv" : kind, CorpusSpec::Kind::kPoints, columns);
 }
 
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
@@ -329,10 +361,10 @@ void bind_tokenizer(ConfigSection& s, Config& config) {
   s.read_choice_if(trains && tokenizer.type == "sentencepiece", why, "algorithm",
                    tokenizer.algorithm, names(TokenizerOptions::kAlgorithms),
                    "How SentencePiece finds its pieces.");
-  s.read("vocab_size", tokenizer.vocab_size,
-         "Number of tokens, all special ones counted. With algorithm: char and type: word it is an "
-         "upper bound; type: char and path do not look at it.",
-         between(8, double(TokenizerOptions::kMostPieces)));
+  s.read_if(tokenizer.is_trained(), why, "vocab_size", tokenizer.vocab_size,
+            "Number of tokens, all special ones counted. With algorithm: char and type: word it is "
+            "an upper bound; of type: char it only stands in where plan and bench see no data.",
+            between(8, double(TokenizerOptions::kMostPieces)));
   s.read("share", tokenizer.share,
          "One tokenizer (and one embedding table) for source and target, else one for each.");
   const bool of_characters = trains && tokenizer.type != "word";

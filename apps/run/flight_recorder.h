@@ -18,7 +18,8 @@ struct UpdateRecord {
   int64_t step = 0;  ///< 1 for the first update
   uint64_t seed = 0;
   DataPosition start;  ///< the place in the data before it
-  int64_t micro_batches = 0, tokens = 0, targets = 0;
+  int64_t micro_batches = 0, tokens = 0;
+  double targets = 0;
   double loss = 0, nll = 0;  ///< per target
   double grad_norm = 0;      ///< before clipping
   double clip = 1;           ///< what clipping multiplied the gradients by

@@ -152,7 +152,7 @@ bool Trainer::can_leave_update() const {
 
 std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size, double* largest) {
   const CrossEntropyOptions options{.label_smoothing = config_.training.label_smoothing,
-                                    .normalizer = static_cast<double>(size.targets)};
+                                    .normalizer = size.targets};
   const Device device = task_.parameters().device();
   const int64_t of_part = exchange_ ? size.micro_batches / exchange_->local_parts() : 0;
   const int64_t first = size.micro_batches * ranks_.rank();
@@ -186,7 +186,7 @@ std::vector<Tensor> Trainer::compute_gradients(const UpdateSize& size, double* l
 
 void Trainer::finish_update() {
   if (!launched_) return;
-  const auto targets = static_cast<double>(launched_->size.targets);
+  const double targets = launched_->size.targets;
   const StepResult result = optimizer_.outcome();
   Update update{.step = launched_->step, .grad_norm = result.grad_norm};
   for (HostCopy& copy : launched_->sums) {

@@ -70,7 +70,8 @@ class Trainer {
   /// What was logged last, and what came since.
   struct Window {
     double seconds = 0, loss = 0, nll = 0, grad_norm = 0;
-    int64_t tokens = 0, targets = 0;
+    int64_t tokens = 0;
+    double targets = 0;
     double waited = 0;             ///< seconds, for other ranks
     std::vector<double> computed;  ///< seconds of each rank, without those
   };

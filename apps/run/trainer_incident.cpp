@@ -70,7 +70,7 @@ void Trainer::watch_for_jump(const Launched& launched, const std::vector<Tensor>
   if (!recorder_ || !task_.parameters().device().is_cpu()) return;
   double loss = 0;
   for (const Tensor& of_one : sums) loss += of_one.data<double>()[0];
-  loss /= static_cast<double>(launched.size.targets);
+  loss /= launched.size.targets;
   const double usual = recorder_->losses().usual();
   if (!recorder_->losses().jumps(loss, config_.training.loss_jump)) return;
   const std::string what = fmt::format("the loss jumped from about {:.4g} to {:.4g}", usual, loss);
@@ -147,7 +147,7 @@ Replayed Trainer::replay(int64_t step) {
   optimizer_.launch(rate, {.max_grad_norm = training.max_grad_norm}, /*gradient_scale=*/1, sums,
                     exchange_ ? exchange_->squares() : Tensor());
   Update update{.step = step, .grad_norm = optimizer_.outcome().grad_norm};
-  const auto targets = static_cast<double>(launched.size.targets);
+  const double targets = launched.size.targets;
   for (const Tensor& of_one : sums) {
     const Tensor host = of_one.to(Device{});
     update.loss += host.data<double>()[0] / targets;

@@ -23,10 +23,9 @@ UpdateSize Trainer::agree_on(const UpdateSize& own) {
   if (ranks_.is_alone()) return own;
   const DataPosition place = task_.position();
   const double before = steady_seconds();
-  const std::vector<std::vector<double>> all =
-      ranks_.all_gather({static_cast<double>(state_.step), static_cast<double>(place.epoch),
-                         static_cast<double>(place.batch), static_cast<double>(own.tokens),
-                         static_cast<double>(own.targets)});
+  const std::vector<std::vector<double>> all = ranks_.all_gather(
+      {static_cast<double>(state_.step), static_cast<double>(place.epoch),
+       static_cast<double>(place.batch), static_cast<double>(own.tokens), own.targets});
   window_.waited += steady_seconds() - before;
   UpdateSize size{.micro_batches = own.micro_batches};
   for (int rank = 0; rank < ranks_.size(); ++rank) {
@@ -36,7 +35,7 @@ UpdateSize Trainer::agree_on(const UpdateSize& own) {
           ranks_.name_of(rank), " stands at update ", word[0], ", epoch ", word[1], ", batch ",
           word[2], "; rank 0 at ", all[0][0], ", ", all[0][1], ", ", all[0][2], '.');
     size.tokens += static_cast<int64_t>(word[3]);
-    size.targets += static_cast<int64_t>(word[4]);
+    size.targets += word[4];
   }
   return size;
 }

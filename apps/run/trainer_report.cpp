@@ -61,8 +61,8 @@ void Trainer::diverged(const std::string& what) const {
 void Trainer::report(bool logged) {
   const int64_t total = total_steps_;
   // Not a number where every update was skipped.
-  const double loss = window_.loss / static_cast<double>(window_.targets);
-  const double nll = window_.nll / static_cast<double>(window_.targets);
+  const double loss = window_.loss / window_.targets;
+  const double nll = window_.nll / window_.targets;
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;
   double left = state_.seconds / static_cast<double>(std::max<int64_t>(1, state_.step)) *
                 static_cast<double>(total - state_.step);

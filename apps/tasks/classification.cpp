@@ -273,7 +273,7 @@ class ClassificationTask : public TrainingTask {
     UpdateSize size{.micro_batches = std::ssize(update_)};
     for (const auto& batch : update_) {
       size.tokens += Kind::tokens(model_, batch);
-      size.targets += batch.rows;
+      size.targets += static_cast<double>(batch.rows);
     }
     return size;
   }

@@ -27,7 +27,8 @@ inline BatchOptions unshuffled(BatchOptions options) {
 
 template <class Model>
 CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatch& batch,
-                     const CrossEntropyOptions& options) {
+                     CrossEntropyOptions options) {
+  options.weights = batch.target_weights;
   return model.model.loss(on_device(batch, model.device()), options);
 }
 
@@ -56,7 +57,7 @@ class EncoderDecoderTask : public TrainingTask {
     UpdateSize size{.micro_batches = std::ssize(update_)};
     for (const TranslationBatch& batch : update_) {
       size.tokens += batch.source_tokens + batch.target_tokens;
-      size.targets += batch.target_tokens;
+      size.targets += batch.target_weight();
     }
     return size;
   }

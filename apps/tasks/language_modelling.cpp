@@ -150,6 +150,7 @@ class LanguageModellingTask : public TrainingTask {
       report(concat(name, " data: ", text.documents(), " documents, ", text.characters(),
                     " characters, ", text.size(), " tokens", text.from_cache() ? " (cached)" : "",
                     "; ", text.counts().summary()));
+      report_each_corpus(text.counts(), report);
       warn_of_counts(concat(name, " data"), text.counts(), report);
       return text;
     };
@@ -190,7 +191,7 @@ class LanguageModellingTask : public TrainingTask {
     UpdateSize size{.micro_batches = std::ssize(update_)};
     for (const BlockBatch& batch : update_) {
       size.tokens += batch.ids.numel();
-      size.targets += batch.tokens;
+      size.targets += static_cast<double>(batch.tokens);
     }
     return size;
   }

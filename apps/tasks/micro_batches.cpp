@@ -63,6 +63,7 @@ TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t e
                         .target_in = rows(batch.target_in),
                         .target_out = rows(batch.target_out),
                         .target_lengths = rows(batch.target_lengths),
+                        .target_weights = rows(batch.target_weights),
                         .sentences = end - begin,
                         .indices = rows(batch.indices)};
   part.source_tokens = sum_of(part.source_lengths);

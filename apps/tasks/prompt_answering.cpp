@@ -154,7 +154,7 @@ class PromptTask : public TrainingTask {
     UpdateSize size{.micro_batches = std::ssize(update_)};
     for (const PromptBatch& batch : update_) {
       size.tokens += batch.tokens;
-      size.targets += batch.answer_tokens;
+      size.targets += static_cast<double>(batch.answer_tokens);
     }
     return size;
   }

@@ -169,7 +169,7 @@ class QuestionTask : public TrainingTask {
     UpdateSize size{.micro_batches = std::ssize(update_)};
     for (const QuestionBatch& batch : update_) {
       size.tokens += batch.tokens;
-      size.targets += 2 * batch.rows;  // the loss is the mean over both ends
+      size.targets += static_cast<double>(2 * batch.rows);  // the loss is the mean over both ends
     }
     return size;
   }

@@ -29,13 +29,38 @@ CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
   return result;
 }
 
-double mean_squared_error(const RegressionModel& model, const Points& points) {
+// The mean squared error of each point, and of classes the share of points whose largest is theirs.
+std::map<std::string, double> metrics_of(const RegressionModel& model, const Points& points) {
   const std::vector<double> predicted = model.predict(points.x);
-  double squares = 0;
-  for (size_t i = 0; i < predicted.size(); ++i) {
-    squares += (predicted[i] - points.y[i]) * (predicted[i] - points.y[i]);
+  const auto outputs = static_cast<size_t>(model.outputs());
+  double squares = 0, correct = 0;
+  for (size_t i = 0; i < points.y.size(); ++i) {
+    const double* const row = predicted.data() + i * outputs;
+    for (size_t c = 0; c < outputs; ++c) {
+      const double truth =
+          outputs == 1 && points.classes.empty() ? points.y[i] : c == size_t(points.y[i]);
+      squares += (row[c] - truth) * (row[c] - truth);
+    }
+    correct += std::max_element(row, row + outputs) == row + size_t(std::max(0., points.y[i]));
   }
-  return squares / static_cast<double>(predicted.size());
+  const auto count = static_cast<double>(points.size());
+  std::map<std::string, double> metrics = {{"mse", squares / count}};
+  if (!points.classes.empty()) metrics["accuracy"] = 100 * correct / count;
+  return metrics;
+}
+
+// Points to measure a model with.
+Points points_for(const RegressionModel& model, const std::vector<CorpusSpec>& corpora) {
+  Points points = load_points(corpora, model.points.classes);
+  const auto kind_of = [](const Points& some) {
+    return concat(some.features, some.features == 1 ? " column" : " columns", " of x and a ",
+                  some.classes.empty() ? "number" : "class", " of each");
+  };
+  if (kind_of(points) != kind_of(model.points)) {
+    fail(ErrorKind::kConfig, "[data] ", corpora.front().str(), " has points of ", kind_of(points),
+         ", the model's points have ", kind_of(model.points), '.');
+  }
+  return points;
 }
 
 class RegressionTask : public TrainingTask {
@@ -49,17 +74,17 @@ class RegressionTask : public TrainingTask {
              .shuffle = config.batch.shuffle,
              .seed = config.batch.seed})),
         walk_(plans_, place.start) {
-    const auto told = [&](const Points& points) {
+    const auto told = [&](const std::string& what, const Points& points) {
       report_checksum(report,
                       {std::as_bytes(std::span(points.x)), std::as_bytes(std::span(points.y))});
+      report(concat(what, ": ", points.size(), " points; ", points.counts.summary()));
+      warn_of_counts(what, points.counts, report);
     };
-    told(model_.points);
-    report(concat("training data: ", model_.points.size(), " points"));
+    told("training data", model_.points);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = load_points(corpora_of(config, set));
-      told(held_out_[set]);
-      report(concat(name_of(set), " data: ", held_out_[set].size(), " points"));
+      held_out_[set] = points_for(model_, corpora_of(config, set));
+      told(concat(name_of(set), " data"), held_out_[set]);
     }
   }
 
@@ -75,7 +100,7 @@ class RegressionTask : public TrainingTask {
       size.tokens += static_cast<int64_t>(rows.size());
       if ((i + 1) % share_.count == 0) walk_.skip(share_.of - share_.first - share_.count);
     }
-    size.targets = size.tokens;
+    size.targets = static_cast<double>(size.tokens);
     return size;
   }
 
@@ -86,19 +111,27 @@ class RegressionTask : public TrainingTask {
     std::vector<double> x, y;
     std::vector<int32_t> own(static_cast<size_t>(count * points), 0);
     for (const int64_t row : rows) {
-      own[x.size() * static_cast<size_t>(points) + static_cast<size_t>(row)] = 1;
-      x.push_back(model_.points.x[static_cast<size_t>(row)]);
+      own[y.size() * static_cast<size_t>(points) + static_cast<size_t>(row)] = 1;
+      const auto features = model_.points.x.begin() + row * model_.points.features;
+      x.insert(x.end(), features, features + model_.points.features);
       y.push_back(model_.points.y[static_cast<size_t>(row)]);
     }
     const Tensor mask = Tensor::from(own, {count, points}).to(model_.store.device());
-    return squared_error(model_.pooling(model_.column(x), model_.keys, model_.values, mask),
-                         model_.column(y), options);
+    return squared_error(
+        model_.pooling(model_.rows(x, model_.points.features), model_.keys, model_.values, mask),
+        model_.targets(y), options);
   }
   std::vector<std::string> texts(int64_t i) const override {
     std::vector<std::string> points;
     for (const int64_t row : update_.at(static_cast<size_t>(i))) {
-      const auto at = static_cast<size_t>(row);
-      points.push_back(concat(row + 1, ": ", model_.points.x[at], ", ", model_.points.y[at]));
+      std::string text = concat(row + 1, ": ");
+      for (int64_t f = 0; f < model_.points.features; ++f) {
+        text +=
+            concat(model_.points.x[static_cast<size_t>(row * model_.points.features + f)], ", ");
+      }
+      const double y = model_.points.y[static_cast<size_t>(row)];
+      const std::vector<std::string>& classes = model_.points.classes;
+      points.push_back(text + (classes.empty() ? concat(y) : classes[static_cast<size_t>(y)]));
     }
     return points;
   }
@@ -110,7 +143,7 @@ class RegressionTask : public TrainingTask {
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&,
                                         Showing*) override {
-    return {{"mse", mean_squared_error(model_, held_out_[set])}};
+    return metrics_of(model_, held_out_[set]);
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
 
@@ -131,9 +164,10 @@ std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair, const Ta
 Evaluation evaluate(ModelFiles files, const std::string& device,
                     const std::vector<CorpusSpec>& corpora) {
   const auto model = RegressionModel::load(std::move(files), device, "evaluate");
-  const Points points = load_points(corpora);
+  const Points points = points_for(*model, corpora);
+  warn_of_dropped(points.counts);
   Evaluation result;
-  result.add("mse", mean_squared_error(*model, points));
+  result.add(metrics_of(*model, points), {"mse", "accuracy"});
   result.add_count("points", points.size());
   return result;
 }
@@ -156,7 +190,7 @@ void set_defaults(Config& config) { config.batch.batch_size = 1024; }
 extern const Task kRegression{{.name = "regression",
                                .abilities = kPredictsNumbers,
                                .models = {ModelType::kAttentionPooling},
-                               .metrics = {"mse"},
+                               .metrics = {"mse", "accuracy"},
                                .bind_corpus = bind_points,
                                .reads_points = true,
                                .set_defaults = set_defaults},
@@ -170,8 +204,8 @@ RegressionModel::RegressionModel(const Config& config, Points points, ModelUse u
       points(std::move(points)),
       store(make_store(config, use)),
       pooling(config.model.pooling, store.root()),
-      keys(column(this->points.x)),
-      values(column(this->points.y)) {}
+      keys(rows(this->points.x, this->points.features)),
+      values(targets(this->points.y)) {}
 
 std::unique_ptr<RegressionModel> RegressionModel::load(ModelFiles files, const std::string& device,
                                                        const std::string& who) {
@@ -182,24 +216,37 @@ std::unique_ptr<RegressionModel> RegressionModel::load(ModelFiles files, const s
   }
   const std::string name = files.folder + '/' + kPointsFile;
   Checkpoint(files.folder).read(kPointsFile);  // verifies it
-  CorpusSpec spec;
-  spec.csv = name;
   files.config.device = device;
+  // What the points are, the data of the training say.
+  const CorpusSpec& trained = files.config.data.train.front();
+  Points kind;
+  kind.features = static_cast<int64_t>(trained.features().size());
+  if (!trained.class_column.empty()) kind.classes = {""};
+  const CorpusSpec spec = kind.columns(name);
   auto model =
       std::make_unique<RegressionModel>(files.config, load_points({spec}), ModelUse::kAnswers);
   load_parameters(model->store, files.tensors);
   return model;
 }
 
-Tensor RegressionModel::column(const std::vector<double>& values) const {
-  return Tensor::from(values, {static_cast<int64_t>(values.size()), 1})
+Tensor RegressionModel::rows(const std::vector<double>& values, int64_t columns) const {
+  return Tensor::from(values, {static_cast<int64_t>(values.size()) / columns, columns})
       .to(store.dtype())
       .to(store.device());
 }
 
+Tensor RegressionModel::targets(const std::vector<double>& y) const {
+  if (points.classes.empty()) return rows(y, 1);
+  std::vector<double> shares(y.size() * points.classes.size(), 0);
+  for (size_t i = 0; i < y.size(); ++i) {
+    shares[i * points.classes.size() + static_cast<size_t>(y[i])] = 1;
+  }
+  return rows(shares, outputs());
+}
+
 std::vector<double> RegressionModel::predict(const std::vector<double>& x, Tensor* weights) const {
   if (x.empty()) return {};
-  const Var shares = pooling.weights(column(x), keys);
+  const Var shares = pooling.weights(rows(x, points.features), keys);
   if (weights != nullptr) *weights = shares.value().to(Device{});
   return matmul(shares, values).value().to_vector<double>();
 }

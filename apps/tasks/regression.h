@@ -1,6 +1,7 @@
 // Nadaraya-Watson regression: what it learns from stays part of the model.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,20 +21,24 @@ struct RegressionModel {
   static std::unique_ptr<RegressionModel> load(ModelFiles files, const std::string& device,
                                                const std::string& who);
 
-  /// What the points say at each x: f (N). With `weights`, also the share of each point: (N, M).
+  /// What the points say at each x, `features` numbers: f (N), or the share of each class (N, C).
+  /// With `weights`, also the share of each point: (N, M).
   std::vector<double> predict(const std::vector<double>& x, Tensor* weights = nullptr) const;
   double width() const;
   /// config.json and the points.
   std::map<std::string, std::string> files() const;
 
-  /// Numbers as a column (N, 1) of the model's type, on its device.
-  Tensor column(const std::vector<double>& values) const;
+  /// Rows of `columns` numbers of the model's type, on its device.
+  Tensor rows(const std::vector<double>& values, int64_t columns) const;
+  /// Of y: themselves (N, 1), or 1 at the class of each (N, C).
+  Tensor targets(const std::vector<double>& y) const;
+  int64_t outputs() const { return std::max<int64_t>(1, std::ssize(points.classes)); }
 
   Config config;
   Points points;
   ParamStore store;
   AttentionPooling pooling;
-  Tensor keys, values;  ///< (M, 1): x and y of the points
+  Tensor keys, values;  ///< (M, features) and (M, outputs): x and y of the points
 };
 
 }  // namespace tapestry

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 
 #include "data/corpus_key.h"
 #include "data/image_size.h"
@@ -69,6 +70,18 @@ TokenizerPair stand_ins(Config& config, const std::function<void(const std::stri
   const auto one = std::make_shared<UntrainedTokenizer>(options.vocab_size);
   const auto other = std::make_shared<UntrainedTokenizer>(options.vocab_size);
   return {one, options.share ? one : other};
+}
+
+void settle_vocab_size(Config& config) {
+  if (!reads_text(config) || config.tokenizer.is_trained()) return;
+  const TokenizerOptions& tokenizer = config.tokenizer;
+  const std::string& path = tokenizer.path.empty() ? tokenizer.target_path : tokenizer.path;
+  if (!std::filesystem::exists(path)) {
+    std::cerr << concat("warning: ", path, " is not here: a vocabulary of ", tokenizer.vocab_size,
+                        " stands in\n");
+    return;
+  }
+  config.tokenizer.vocab_size = read_tokenizer(tokenizer, path)->vocab_size();
 }
 
 }  // namespace tapestry

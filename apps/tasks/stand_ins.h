@@ -16,4 +16,8 @@ namespace tapestry {
 TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note,
                         const TokenizerPair& known = {});
 
+/// Sets tokenizer.vocab_size to the size of a tokenizer that has a path, for whoever needs only
+/// that. Warns (on stderr) where the file is not here.
+void settle_vocab_size(Config& config);
+
 }  // namespace tapestry

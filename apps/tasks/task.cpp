@@ -45,7 +45,17 @@ LoadContext context_with_cache(const Config& config, const Report& report,
   return context;
 }
 
+void report_each_corpus(const FilterCounts& counts, const Report& report) {
+  for (const FilterCounts& one : counts.of_corpora) {
+    report(concat("of it ", one.corpus, ": ", one.summary()));
+  }
+}
+
 void warn_of_counts(const std::string& what, const FilterCounts& counts, const Report& report) {
+  for (const FilterCounts& one : counts.of_corpora) {
+    warn_of_counts(concat(what, ", ", one.corpus), one, report);
+  }
+  if (!counts.of_corpora.empty()) return;
   const auto& warn = report.warn ? report.warn : report.say;
   const std::string loss = counts.loss();
   if (!loss.empty()) warn(concat(what, ": ", loss));

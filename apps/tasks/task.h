@@ -36,8 +36,10 @@ struct TaskPlace {
 /// The size of one update: its micro-batches together.
 struct UpdateSize {
   int64_t micro_batches = 0;
-  int64_t tokens = 0;   ///< that the model reads and writes, without padding; tokens/s counts these
-  int64_t targets = 0;  ///< that it must predict, without padding; the loss is divided by these
+  int64_t tokens = 0;  ///< that the model reads and writes, without padding; tokens/s counts these
+  /// That it must predict, without padding, each as often as its weight says; the loss is divided
+  /// by these.
+  double targets = 0;
 };
 
 /// Examples that are measured, not learnt from.
@@ -160,11 +162,21 @@ std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair toke
 /// stand for what the vocabulary does not know.
 void warn_of_counts(const std::string& what, const FilterCounts& counts, const Report& report);
 
+/// The counts of each of several corpora.
+void report_each_corpus(const FilterCounts& counts, const Report& report);
+
+/// Reports what was read, of several corpora also of each.
+template <class Corpus>
+void report_counts(const std::string& what, const Corpus& corpus, const Report& report) {
+  report(summary_of(what, corpus));
+  report_each_corpus(corpus.counts, report);
+  warn_of_counts(what, corpus.counts, report);
+}
+
 /// Reports what was read to train on.
 template <class Corpus>
 void report_training(const std::string& what, const Corpus& corpus, const Report& report) {
-  report(summary_of(what, corpus));
-  warn_of_counts(what, corpus.counts, report);
+  report_counts(what, corpus, report);
 }
 
 /// Reports what was read of a set, and warns of examples that are left out: then the figures are
@@ -172,8 +184,7 @@ void report_training(const std::string& what, const Corpus& corpus, const Report
 template <class Corpus>
 void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
   const std::string what = concat(name_of(set), " data");
-  report(summary_of(what, corpus));
-  warn_of_counts(what, corpus.counts, report);
+  report_counts(what, corpus, report);
   if (const int64_t dropped = corpus.counts.total_dropped(); dropped > 0) {
     const auto& warn = report.warn ? report.warn : report.say;
     warn(concat(name_of(set), " leaves out ", dropped, dropped == 1 ? " example" : " examples",

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/parallel.h"
+#include "data/batching.h"
 #include "tests/data/files.h"
 #include "tests/data/word_tokenizer.h"
 
@@ -55,6 +56,94 @@ class DirtyCorpus : public testing::Test {
   TempFolder folder_;
   FilterCounts counts_;
 };
+
+std::vector<float> weights_of(const CorpusSpec& spec, FilterCounts* counts) {
+  const auto reader = open_corpus(spec);
+  std::vector<float> weights;
+  for (TextPair pair; reader->next(pair);) weights.push_back(pair.weight);
+  *counts = reader->counts();
+  return weights;
+}
+
+TEST_F(DirtyCorpus, PairsHaveTheWeightsOfAFile) {
+  CorpusSpec weighted = spec("a\nb\nc\nd\ne\nf\n", "A\nB\nC\nD\nE\nF\n");
+  weighted.pair_weights = folder_.write("weights", "2\n 0.25\r\n0\nhigh\n-1\n1e3\n");
+  EXPECT_THAT(weights_of(weighted, &counts_), ElementsAre(2, 0.25, 1000));
+  EXPECT_EQ(counts_.of(Drop::kNoWeight), 1);
+  EXPECT_EQ(counts_.of(Drop::kMalformed), 2);
+  EXPECT_THAT(counts_.summary(), HasSubstr("1 weight_0 (first "));
+  EXPECT_THAT(counts_.summary(),
+              HasSubstr("train.de:4: the weight must be a number from 0 to 1e+06, got 'high')"));
+  weighted.pair_weights = folder_.write("weights", "2\n1\n");
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { weights_of(weighted, &counts_); }),
+              HasSubstr("weights has 2."));
+}
+
+TEST_F(DirtyCorpus, PairsHaveTheWeightsOfAColumn) {
+  CorpusSpec records;
+  records.jsonl = folder_.write("pairs", R"({"source": "a", "target": "A", "score": 0.5}
+{"source": "b", "target": "B", "score": "3"}
+{"source": "c", "target": "C"}
+{"source": "d", "target": "D", "score": null}
+)");
+  records.pair_weight_column = "score";
+  EXPECT_THAT(weights_of(records, &counts_), ElementsAre(0.5, 3));
+  EXPECT_EQ(counts_.of(Drop::kMissingColumn), 1);
+  EXPECT_EQ(counts_.of(Drop::kMalformed), 1);
+  CorpusSpec table;
+  table.tsv = folder_.write("table", "a\tA\t7\nb\tB\n");
+  table.pair_weight_column = "3";
+  EXPECT_THAT(weights_of(table, &counts_), ElementsAre(7));
+  table.pair_weight_column = "2";
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { weights_of(table, &counts_); }),
+              HasSubstr("pair_weight_column must differ from target_column"));
+  table.pair_weight_column.clear();
+  table.pair_weights = "f";
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { weights_of(table, &counts_); }),
+              HasSubstr("pair_weights stand beside source and target"));
+}
+
+TEST_F(DirtyCorpus, WeightsReachTheRowsOfBatches) {
+  const WordTokenizer words;
+  const auto one = std::make_shared<const WordTokenizer>(words);
+  CorpusSpec weighted = spec("a\nb b\nc\n", "A\nB B B\nC\n");
+  weighted.pair_weights = folder_.write("weights", "2\n0.5\n0\n");
+  const std::string cache = folder_.write("cache", "");
+  for (const bool again : {false, true}) {
+    const ParallelCorpus corpus = load_parallel({weighted}, {one, one}, {}, {.cache = cache});
+    EXPECT_EQ(corpus.from_cache, again);
+    ASSERT_EQ(corpus.size(), 2);
+    const std::vector<int64_t> rows = {1, 0};
+    const TranslationBatch batch = make_translation_batch(corpus, rows);
+    EXPECT_THAT(batch.target_weights.to_vector<float>(),
+                ElementsAre(0.5, 0.5, 0.5, 0.5, 2, 2, 2, 2));
+    EXPECT_EQ(batch.target_weight(), 0.5 * 4 + 2 * 2);
+  }
+  weighted.pair_weights.clear();
+  const ParallelCorpus plain = load_parallel({weighted}, {one, one}, {}, {.cache = cache});
+  const TranslationBatch batch = make_translation_batch(plain, std::vector<int64_t>{0, 1});
+  EXPECT_FALSE(batch.target_weights.defined());
+  EXPECT_EQ(batch.target_weight(), batch.target_tokens);
+}
+
+TEST_F(DirtyCorpus, EachOfSeveralCorporaHasItsCounts) {
+  const auto one = std::make_shared<const WordTokenizer>();
+  const CorpusSpec first =
+      parallel(folder_.write("1.en", "a\n\nb\n"), folder_.write("1.de", "A\nB\nC\n"));
+  const CorpusSpec second = parallel(folder_.write("2.en", "a\n"), folder_.write("2.de", "A\n"));
+  const std::string cache = folder_.write("cache", "");
+  for (const bool again : {false, true}) {
+    const FilterCounts counts =
+        load_parallel({first, second}, {one, one}, {}, {.cache = cache}).counts;
+    EXPECT_EQ(counts.read, 4) << again;
+    ASSERT_EQ(counts.of_corpora.size(), 2u);
+    EXPECT_EQ(counts.of_corpora[0].corpus, first.str());
+    EXPECT_EQ(counts.of_corpora[0].of(Drop::kEmpty), 1);
+    EXPECT_EQ(counts.of_corpora[1].total_dropped(), 0);
+    EXPECT_EQ(counts.of_corpora[1].kept, 1);
+  }
+  EXPECT_TRUE(load_parallel({second}, {one, one}, {}).counts.of_corpora.empty());
+}
 
 TEST_F(DirtyCorpus, NulBytesDropThePair) {
   EXPECT_THAT(read("a\nb\0b\nc\n"s, "A\nB\nC\n"), ElementsAre(Pair("a", "A"), Pair("c", "C")));

@@ -51,17 +51,31 @@ TEST_F(PointsTest, OfSeveralFilesFollowEachOther) {
   EXPECT_THAT(load_points({a, b}).y, ElementsAre(2, 4));
 }
 
-TEST_F(PointsTest, AnythingElseIsAnError) {
-  EXPECT_EQ(message("1,2\n3\n"), "[data] p.csv:2 must be two numbers, got 1 column.");
-  for (const char* line : {"1,2,3", "1;2", "1,", ",", "1,two", "1,nan", "inf,1", "1,1e999",
+TEST_F(PointsTest, AnythingElseIsLeftOut) {
+  for (const char* line : {"1", "1,2,3", "1;2", "1,", ",", "1,two", "1,nan", "inf,1", "1,1e999",
                            "0x1p3,1", "+1,2", "1 2,3"}) {
-    EXPECT_THAT(message(concat("0,0\n", line, '\n')), testing::HasSubstr("p.csv:2 must be two"))
-        << line;
+    SCOPED_TRACE(line);
+    const Points points = read(concat("0,0\n", line, "\n5,6\n"));
+    EXPECT_THAT(points.x, ElementsAre(0, 5));
+    EXPECT_EQ(points.counts.kept, 2);
+    EXPECT_EQ(points.counts.of(Drop::kMalformed), 1);
+    EXPECT_THAT(points.counts.summary(), testing::HasSubstr("p.csv:2 must be two numbers, got "));
   }
+  EXPECT_THAT(read("0,0\n1\n").counts.summary(),
+              testing::HasSubstr("p.csv:2 must be two numbers, got 1 column)"));
   // A first line with one number is a broken point.
-  EXPECT_THAT(message("1,y\n2,3\n"), testing::HasSubstr("p.csv:1 must be two"));
+  const Points points = read("1,y\n2,3\n");
+  EXPECT_THAT(points.x, ElementsAre(2));
+  EXPECT_THAT(points.counts.summary(), testing::HasSubstr("p.csv:1 must be two"));
+}
+
+TEST_F(PointsTest, AFileWithoutPointsIsAnError) {
+  EXPECT_EQ(message("1\n3\n"), "[data] p.csv:1 must be two numbers, got 1 column.");
   EXPECT_THAT(message("x,y,z\n2,3\n"), testing::HasSubstr("p.csv:1 must be two"));
   EXPECT_EQ(message("x,y\n"), "[data] p.csv has no point.");
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "one,two\n";
+  EXPECT_THAT(message("1,\n" + words + "1,2\n"), testing::HasSubstr("p.csv:1 must be two"));
 }
 
 TEST_F(PointsTest, AreWrittenSoThatTheSameNumbersAreRead) {

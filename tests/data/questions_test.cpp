@@ -102,6 +102,8 @@ TEST_F(Questions, AreReadFromRecords) {
 {"context": "ä b", "question": "S"}
 {"context": "ä b", "question": "T", "answer": "c", "answer_start": 2}
 {"context": "ä b", "question": "T", "answer": "b", "answer_start": -1}
+{"context": "ä b", "question": "T", "answer": "b", "answer_start": "two"}
+{"context": "ä b", "question": "T", "answer": "b", "answer_start": 2, "is_impossible": "maybe"}
 )"),
       counts);
   ASSERT_EQ(questions.size(), 3u);
@@ -109,7 +111,7 @@ TEST_F(Questions, AreReadFromRecords) {
   EXPECT_EQ(questions[0].answers[0].begin, 3);
   EXPECT_EQ(questions[0].context, questions[1].context);
   EXPECT_TRUE(questions[2].answers.empty());
-  EXPECT_EQ(counts.of(Drop::kMalformed), 2);
+  EXPECT_EQ(counts.of(Drop::kMalformed), 4);
   EXPECT_THAT(data_error(jsonl("\n{\"context\": \"a\"}\n")),
               HasSubstr("q.jsonl:2: has the field context; 'question' is none of them."));
   EXPECT_THAT(

@@ -49,11 +49,11 @@ TEST(Records, SayWhatIsMissingOrOfAnotherKind) {
   EXPECT_TRUE(record.flag("absent", true));
   expect(data_error([&] { record.flag("text", true); }),
          ": the field 'text' must be true or false, got 1x.");
-  expect(data_error([&] { record_of("{"); }), " must be a JSON object, got no JSON.");
+  expect(data_error([&] { record_of("{"); }), " must be a JSON object, got no JSON at byte 2: {.");
   expect(data_error([&] { record_of("[1]"); }), " must be a JSON object, got another value.");
   expect(data_error([&] { record_of("{}").text("a"); }), ": has no field; 'a' is none of them.");
   expect(data_error([&] { record_of("{\"a\": \"\xFF\"}"); }),
-         " must be a JSON object, got no JSON.");
+         " must be a JSON object, got no JSON at byte 8, in the field 'a'.");
 }
 
 TEST(Templates, AreFilledWithFields) {

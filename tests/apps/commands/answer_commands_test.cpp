@@ -64,9 +64,18 @@ TEST_F(AnswerCommandsTest, RecordsAreAnsweredAsInTheValidation) {
   EXPECT_EQ(
       outcome.err,
       "error: [data] line 2: has the field txt; 'text' is none of them; did you mean 'txt'?\n");
-  outcome = folder_->run(concat("generate --jsonl ", model("prompts")), records + "{broken\n");
+  // One odd record is answered like an empty line, or ends the command where that is asked for.
+  const std::string odd = records + "{broken\n{\"text\": null}\n" + outcomes[0] + '\n';
+  outcome = folder_->run(concat("generate --jsonl --ill-formed error ", model("prompts")), odd);
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(lines_of(outcome.out), answers) << "those before a bad line";
+  EXPECT_THAT(outcome.err, HasSubstr("line 21 must be a JSON object, got no JSON at byte "));
+  outcome = folder_->run(concat("generate --jsonl ", model("prompts")), odd);
+  EXPECT_EQ(outcome.code, 0);
+  Lines with_gaps = answers;
+  with_gaps.insert(with_gaps.end(), {"", "", answers[0]});
+  EXPECT_EQ(lines_of(outcome.out), with_gaps);
+  EXPECT_THAT(outcome.err, HasSubstr("warning: 2 lines are no record"));
   const Json figures = Json::parse(
       folder_->output(concat("evaluate --jsonl valid.jsonl --json ", model("prompts"))));
   EXPECT_EQ(figures.at("exact_match"), right);
@@ -208,9 +217,15 @@ TEST_F(AnswerCommandsTest, LongContextsAreReadInWindows) {
 TEST_F(AnswerCommandsTest, AnswerSaysWhatALineLacks) {
   const std::string command = concat("answer ", model("questions"));
   EXPECT_EQ(folder_->output(command, "\nba ce di\tafter ba\n\n").front(), '\n');
-  auto outcome = folder_->run(command, "ba ce\tafter ba\nba ce\n");
+  const std::string lines = "ba ce\tafter ba\nba ce\n";
+  auto outcome = folder_->run(concat(command, " --ill-formed error"), lines);
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.err, "error: [answer] line 2 must be a context, a tab and a question.\n");
+  outcome = folder_->run(command, lines);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, folder_->output(command, "ba ce\tafter ba\n\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("warning: 1 line is no record and answered like an empty "
+                                     "one; the first: [answer] line 2 must be a context"));
   outcome = folder_->run(concat(command, " --jsonl"), "{\"context\": \"a\"}\n");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.err,

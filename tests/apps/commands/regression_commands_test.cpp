@@ -129,9 +129,88 @@ TEST_F(RegressionTest, AnswersLineByLineAndDrawsAPage) {
     return count;
   };
   EXPECT_EQ(circles(), 40u + 2u);
-  const auto wrong = folder_.run("predict --model run", "1\ntwo\n");
-  EXPECT_EQ(wrong.code, 3);
-  EXPECT_THAT(wrong.err, HasSubstr("[predict] line 2 must be a number, got 'two'."));
+  // One odd line is answered like an empty one, and told.
+  const auto odd = folder_.run("predict --model run", "1\ntwo\n2\n");
+  EXPECT_EQ(odd.code, 0) << odd.err;
+  ASSERT_EQ(lines_of(odd.out).size(), 3u);
+  EXPECT_EQ(lines_of(odd.out)[1], "");
+  EXPECT_THAT(odd.err, HasSubstr("warning: 1 line is no record"));
+  EXPECT_THAT(odd.err, HasSubstr("[predict] line 2 must be a number, got 'two'."));
+  for (const char* command : {"predict --model run --ill-formed error", "predict --model run"}) {
+    const auto wrong = folder_.run(command, "two\n");
+    EXPECT_EQ(wrong.code, 3);
+    EXPECT_THAT(wrong.err, HasSubstr("[predict] line 1 must be a number, got 'two'."));
+  }
+}
+
+// Against sums in double.
+TEST_F(RegressionTest, SeveralFeaturesAndClasses) {
+  struct Flower {
+    double length, width, weight;
+    const char* kind;
+  };
+  const std::vector<Flower> flowers = {
+      {0, 0, 5, "a, b"}, {1, 0.5, 7, "c"}, {0, 2, 1, "c"}, {3, 3, 2, "d"}, {2.5, 3, 4, "d"}};
+  std::string csv = "length,width,weight,kind\n";
+  for (const Flower& f : flowers) {
+    csv += concat(f.length, ',', f.width, ',', f.weight, ",\"", f.kind, "\"\n");
+  }
+  write_file(folder_.path("flowers.csv"), csv);
+  const std::string of = "={csv: flowers.csv, x_columns: [length, width], ";
+  const auto fit = [&](const std::string& run, const std::string& column) {
+    train(run, {"data.train" + of + column, "data.valid" + of + column, "model.learn_width=false",
+                "model.width=0.8"});
+  };
+  fit("classes", "class_column: kind}");
+  fit("numbers", "y_column: weight}");
+  const std::string asked = "0.2 0.4\n2,2.5\n\n3\t3\n";
+  const auto kinds = lines_of(folder_.output("predict --model classes", asked));
+  const auto numbers = lines_of(folder_.output("predict --model numbers", asked));
+  ASSERT_EQ(kinds.size(), 4u);
+  ASSERT_EQ(numbers.size(), 4u);
+  size_t line = 0;
+  for (const auto& [length, width] : {std::pair{0.2, 0.4}, {2.0, 2.5}, {-1.0, -1.0}, {3.0, 3.0}}) {
+    const size_t at = line++;
+    if (length < 0) {
+      EXPECT_EQ(kinds[at] + numbers[at], "");
+      continue;
+    }
+    std::map<std::string, double> shares;
+    double all = 0, sum = 0;
+    for (const Flower& f : flowers) {
+      const double u = std::hypot(length - f.length, width - f.width) / 0.8;
+      const double similar = std::exp(-u * u / 2);
+      all += similar, sum += similar * f.weight, shares[f.kind] += similar;
+    }
+    EXPECT_NEAR(std::stod(numbers[at]), sum / all, 2e-5);
+    const std::string kind = kinds[at].substr(0, kinds[at].find('\t'));
+    for (const auto& [name, share] : shares) EXPECT_LE(share, shares[kind]) << name;
+    EXPECT_NEAR(std::stod(kinds[at].substr(kind.size())), shares[kind] / all, 1e-4);
+  }
+  EXPECT_EQ(folder_.metrics("classes").back().at("accuracy"), 100);
+  EXPECT_FALSE(folder_.metrics("numbers").back().contains("accuracy"));
+  EXPECT_THAT(folder_.output("evaluate --model classes --data 'csv=flowers.csv' --data "
+                             "'x_columns=[1, 2]' --data class_column=4"),
+              HasSubstr("accuracy"));
+  write_file(folder_.path("other.csv"), "1,2,e\n");
+  const auto other = folder_.run(
+      "evaluate --model classes --data 'csv=other.csv' --data 'x_columns=[1, 2]' --data "
+      "class_column=3");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.err, HasSubstr("has the class 'e', of which the training data have no point"));
+  EXPECT_EQ(folder_.run("predict --model classes --attention fit.html", asked).code, 2);
+  for (const auto& [keys, message] :
+       {std::pair{"x_columns: [length, width]", "'data.train.x_columns' need a y_column"},
+        {"x_columns: [1, 2], x_column: 1, y_column: 3",
+         "'data.train.x_column' has no effect with x_columns."},
+        {"x_column: 1, class_column: 4, y_column: 3",
+         "'data.train.y_column' has no effect with class_column."},
+        {"x_columns: [1, 1], y_column: 3", "'data.train.x_columns' must differ from the others"}}) {
+    const auto refused = folder_.run(
+        concat("train regression.yaml output_dir=no data.train='{csv: flowers.csv, ", keys, "}'"));
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr(message));
+  }
 }
 
 TEST_F(RegressionTest, AnAverageKeepsThePoints) {

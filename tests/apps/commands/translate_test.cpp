@@ -303,8 +303,9 @@ TEST_F(TranslateTest, DetailsHaveTheScoresOfTokensAndWords) {
       EXPECT_EQ(scored.at(line++), "");
     }
     for (const Json& translation : object["translations"]) {
-      const std::vector<double> tokens = translation.at("token_log_probabilities");
-      ASSERT_EQ(tokens.size(), translation.at("tokens").size() + 1);
+      std::vector<double> tokens = translation.at("token_log_probabilities");
+      ASSERT_EQ(tokens.size(), translation.at("tokens").size());
+      tokens.push_back(translation.at("end_log_probability"));
       double sum = 0, of_words = tokens.back();
       for (const double value : tokens) sum += value;
       EXPECT_NEAR(sum, translation.at("log_probability").get<double>(), 1e-9);

@@ -47,6 +47,11 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"images", {"data.image={height: 8, width: 8, channels: 1, mean: [0.5], std: [0.5]}"}},
     {"images", {"model={type: linear}"}},
     {"regression", {}},
+    {"regression",
+     {"data.train={csv: flowers.csv, x_columns: [1, 2], class_column: 3}",
+      "data.valid={csv: flowers.csv, x_columns: [1, 2], class_column: 3}"}},
+    {"translation", {"data.train={source: train.src, target: train.tgt, pair_weights: ones.txt}"}},
+    {"translation", {"data.train={jsonl: pairs.jsonl, pair_weight_column: score}"}},
     {"translation", {"init_from=elsewhere"}},
     {"classification", {"data.train={csv: classes.csv}"}},
     {"clm", {"data.train={jsonl: train.jsonl}"}},
@@ -70,12 +75,23 @@ class SweepTest : public testing::Test {
  protected:
   SweepTest() : folder_("sweep") {
     folder_.write("train.ding", "Haus {n} :: house\ngroßes Haus :: large house\n");
+    folder_.write("flowers.csv", "length,width,kind\n1,2,a\n2,4,b\n1,1,a\n");
+    std::string ones, pairs;
+    for (const std::string& line : lines_of(read_file(folder_.path("train.src")))) {
+      ones += "1\n";
+      pairs +=
+          concat(R"({"source": ")", line, R"(", "target": ")", line, R"(", "score": 1})", '\n');
+    }
+    folder_.write("ones.txt", ones);
+    folder_.write("pairs.jsonl", pairs);
     folder_.write("classes.csv", "label,text\nearly,ba ce\nlate,mu lo\n");
     std::string output = concat("output_dir=", folder_.path("run"));
     for (size_t i = 0; i < kVariants.size(); ++i) {
       std::vector<std::string> overrides = {output};
       for (std::string text : kVariants[i].second) {
-        for (const std::string file : {"train.tsv", "train.ding", "train.jsonl", "classes.csv"}) {
+        for (const std::string file :
+             {"train.tsv", "train.ding", "train.jsonl", "classes.csv", "flowers.csv", "train.src",
+              "train.tgt", "ones.txt", "pairs.jsonl"}) {
           const size_t at = text.find(concat(": ", file));
           if (at != std::string::npos) text.replace(at + 2, file.size(), path_of(file));
         }

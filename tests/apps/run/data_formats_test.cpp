@@ -76,6 +76,48 @@ TEST_F(DataFormatsTest, PairsOfEachFormatGiveTheSameBits) {
        "data.train.source_column=translation.en", "data.train.target_column=translation.de"});
 }
 
+TEST_F(DataFormatsTest, PairsHaveWeights) {
+  const auto sources = lines("train.src"), targets = lines("train.tgt");
+  const auto weigh = [&](const std::string& name, auto weight_of) {
+    std::string weights, rest, rest_of_targets;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const double weight = weight_of(i);
+      weights += concat(weight, '\n');
+      if (weight == 0) continue;
+      rest += sources[i] + '\n';
+      rest_of_targets += targets[i] + '\n';
+    }
+    folder_.write(name, weights);
+    folder_.write(name + ".src", rest);
+    folder_.write(name + ".tgt", rest_of_targets);
+    return concat("data.train={source: ", folder_.path("train.src"),
+                  ", target: ", folder_.path("train.tgt"), ", pair_weights: ", folder_.path(name),
+                  "}");
+  };
+  const auto model_of = [&](const std::vector<std::string>& overrides) {
+    return folder_.result(train("translation", overrides)).at("model.safetensors");
+  };
+  const std::string plain = model_of({});
+  EXPECT_EQ(model_of({weigh("ones", [](size_t) { return 1; })}), plain);
+  EXPECT_EQ(model_of({weigh("twos", [](size_t) { return 2; })}), plain);
+  EXPECT_NE(model_of({weigh("mixed", [](size_t i) { return i % 2 == 0 ? 4 : 1; })}), plain);
+  // Micro-batches share one divisor.
+  const std::string mixed = weigh("mixed", [](size_t i) { return i % 2 == 0 ? 4 : 1; });
+  const auto loss_of = [&](const char* splits) {
+    return folder_
+        .metrics(
+            train("translation", {mixed, splits, "model.dropout=0", "model.attention_dropout=0",
+                                  "training.max_steps=1", "training.logging_steps=1"}))
+        .front()
+        .at("loss")
+        .get<double>();
+  };
+  EXPECT_NEAR(loss_of("training.splits=3"), loss_of("training.splits=1"), 1e-5);
+  const std::string some = weigh("some", [](size_t i) { return i % 3 == 0 ? 0 : 1; });
+  EXPECT_EQ(model_of({some}), model_of({concat("data.train={source: ", folder_.path("some.src"),
+                                               ", target: ", folder_.path("some.tgt"), "}")}));
+}
+
 TEST_F(DataFormatsTest, TextsOfEachFormatGiveTheSameBits) {
   std::string csv = "n,said\n", jsonl;
   const auto texts = lines("train.src");
