@@ -38,10 +38,11 @@ std::map<std::string, double> metrics_of(const RegressionModel& model, const Poi
     const double* const row = predicted.data() + i * outputs;
     for (size_t c = 0; c < outputs; ++c) {
       const double truth =
-          outputs == 1 && points.classes.empty() ? points.y[i] : c == size_t(points.y[i]);
+          points.classes.empty() ? points.y[i] : c == static_cast<size_t>(points.y[i]);
       squares += (row[c] - truth) * (row[c] - truth);
     }
-    correct += std::max_element(row, row + outputs) == row + size_t(std::max(0., points.y[i]));
+    if (points.classes.empty()) continue;
+    correct += std::max_element(row, row + outputs) == row + static_cast<size_t>(points.y[i]);
   }
   const auto count = static_cast<double>(points.size());
   std::map<std::string, double> metrics = {{"mse", squares / count}};
