@@ -180,15 +180,16 @@ Var attention(const Var& qkv, const AttentionOptions& options);
 Var attention(const Var& q, const Var& kv, const AttentionOptions& options);
 
 struct AttentionWeights {
-  Var out;            ///< (B, T, H*Kv)
-  Var weights;        ///< (B, H, T, S), after softmax, before dropout
-  Var products = {};  ///< (B, H, T, S): q k^T of attention_reference(), before scaling ...
-  Var scores = {};    ///< ... and scaled, with all that is added, -inf where hidden: before softmax
+  Var out;      ///< (B, T, H*Kv)
+  Var weights;  ///< (B, H, T, S), after softmax, before dropout
+  // Of attention_reference() with scores, (B, H, T, S):
+  Var products = {};  ///< q k^T, before scaling
+  Var scores = {};    ///< before softmax: scaled, with all that is added, -inf where hidden
 };
 /// The same attention composed of matmul and softmax, as its formula reads (Vaswani et al. 2017,
 /// 3.2.1). For tests, readers and attention maps: it stores B x H x T x S weights.
 AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
-                                     const AttentionOptions& options);
+                                     const AttentionOptions& options, bool with_scores = false);
 
 /// softmax(scores) over the first lengths[b] of the last axis, 0 after them: scores (B, ..., S) of
 /// any scoring function, lengths (B) int32. A row without a valid key gives 0 and gradient 0.

@@ -339,7 +339,7 @@ Var spread_by_distance(const Var& table, const AttentionShape& s) {
 }  // namespace
 
 AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
-                                     const AttentionOptions& options) {
+                                     const AttentionOptions& options, bool with_scores) {
   const int64_t kv_heads = kv_heads_of(options);
   const int64_t size = head_size_of(q, options.heads, "q");
   const int64_t value_size = head_size_of(v, kv_heads, "v");
@@ -380,10 +380,13 @@ AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
         reshape(matmul(dropout(a, options.dropout), vg), {s.batch, shared, s.queries, value_size});
     outs.push_back(reshape(permute(y, {0, 2, 1, 3}), {s.batch, s.queries, shared * value_size}));
     maps.push_back(by_head(a));
+    if (!with_scores) continue;
     products.push_back(by_head(product));
     all_scores.push_back(by_head(scores));
   }
-  return {concat(outs, 2), concat(maps, 1), concat(products, 1), concat(all_scores, 1)};
+  AttentionWeights all{concat(outs, 2), concat(maps, 1)};
+  if (with_scores) all.products = concat(products, 1), all.scores = concat(all_scores, 1);
+  return all;
 }
 
 }  // namespace tapestry

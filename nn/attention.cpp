@@ -32,7 +32,7 @@ AttentionRecorder::~AttentionRecorder() { recorder = nullptr; }
 void AttentionRecorder::record(const Var& q, const Var& k, const Var& v,
                                const AttentionOptions& options) {
   if (recorder == nullptr) return;
-  const AttentionWeights all = attention_reference(q, k, v, options);
+  const AttentionWeights all = attention_reference(q, k, v, options, recorder->with_scores_);
   recorder->maps_.push_back({.weights = all.weights.value()});
   if (!recorder->with_scores_) return;
   recorder->maps_.back().products = all.products.value();

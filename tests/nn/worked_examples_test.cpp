@@ -51,7 +51,8 @@ TEST(WorkedExamples, ScaledDotProductAttention) {
   const Var q = doubles({0.1, 0.4, 0.3, 0.7}, {1, 2, 2}),
             k = doubles({0.2, 0.5, 0.6, 0.3}, {1, 2, 2});
   const Var v = doubles({1.2, 0.9, 0.8, 1.1}, {1, 2, 2});
-  const auto [out, weights, products, scores] = attention_reference(q, k, v, {});
+  const auto [out, weights, products, scores] =
+      attention_reference(q, k, v, {}, /*with_scores=*/true);
   EXPECT_LT(distance((1 / std::sqrt(2.0) * products).value(), scores.value()), 1e-15);
   EXPECT_LT(distance(products.value(), doubles({0.22, 0.18, 0.41, 0.39}, {1, 1, 2, 2})), 1e-14);
   EXPECT_LT(distance(weights.value(), doubles({0.5071, 0.4929, 0.5035, 0.4965}, {1, 1, 2, 2})),
@@ -76,7 +77,8 @@ TEST(WorkedExamples, CrossAttentionHead) {
   EXPECT_LT(distance(q.value(), doubles({0.19, 0.30, 0.28, 0.72}, {1, 2, 2})), 1e-14);
   EXPECT_LT(distance(k.value(), doubles({0.38, 0.78, 0.19, 0.26}, {1, 2, 2})), 1e-14);
   EXPECT_LT(distance(v.value(), doubles({1.08, 1.20, 0.61, 0.84}, {1, 2, 2})), 1e-14);
-  const auto [out, weights, products, scores] = attention_reference(q, k, v, {});
+  const auto [out, weights, products, scores] =
+      attention_reference(q, k, v, {}, /*with_scores=*/true);
   EXPECT_LT(distance((1 / std::sqrt(2.0) * products).value(), scores.value()), 1e-15);
   EXPECT_LT(distance(weights.value(), doubles({0.5339, 0.4661, 0.5750, 0.4250}, {1, 1, 2, 2})),
             kFourDigits);
