@@ -96,7 +96,8 @@ struct CorpusSpec {
   int64_t limit = 0;  ///< stop after this many usable pairs; 0: read all
   double weight = 0;  ///< its share in an epoch of several corpora (data/mixture.h); 0: none
   /// The weight of each pair in the loss: a file with a number in each line, beside source and
-  /// target, or a column beside those of pairs. Both empty: each is 1.
+  /// target, or a column beside those of pairs, rounded to multiples of 2^-20. Both empty: each is
+  /// 1.
   std::string pair_weights, pair_weight_column;
   static constexpr double kLargestPairWeight = 1e6;
 

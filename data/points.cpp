@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/encode_corpus.h"
+#include "data/text.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -110,14 +111,6 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
 }
 
 }  // namespace
-
-bool parse_number(const std::string& text, double& value) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return false;
-  const size_t end = text.find_last_not_of(" \t") + 1;
-  const auto [at, error] = std::from_chars(text.data() + begin, text.data() + end, value);
-  return error == std::errc() && at == text.data() + end && std::isfinite(value);
-}
 
 std::string Points::csv() const {
   std::string text;

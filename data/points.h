@@ -23,10 +23,6 @@ struct Points {
   CorpusSpec columns(const std::string& path) const;
 };
 
-/// Sets `value` to the number that the whole text is, space around it aside; false if it is none,
-/// or not finite.
-bool parse_number(const std::string& text, double& value);
-
 /// The points of all corpora. A line of a csv is two numbers with a comma between them, unless
 /// columns are chosen among more; the first line may be a header, and blank lines count for
 /// nothing. Anything else is malformed, and left out. Classes are those that there are, in their

@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "data/corpus.h"
 #include "data/ding.h"
-#include "data/points.h"
 #include "data/questions.h"
 #include "data/records.h"
 #include "data/text.h"
@@ -76,6 +75,9 @@ class FilteringReader : public PairReader {
     return true;
   }
 
+  // Sums of multiples of it are exact, so that no order of adding, and no number of ranks, shows.
+  static constexpr double kWeightUnit = 0x1p-20;
+
   bool set_weight(TextPair& pair) {
     double weight = 0;
     if (!parse_number(weight_, weight) || weight < 0 || weight > CorpusSpec::kLargestPairWeight) {
@@ -83,7 +85,7 @@ class FilteringReader : public PairReader {
                                     CorpusSpec::kLargestPairWeight, ", got '", weight_, '\''));
       return false;
     }
-    pair.weight = static_cast<float>(weight);
+    pair.weight = static_cast<float>(std::round(weight / kWeightUnit) * kWeightUnit);
     if (pair.weight == 0) drop(Drop::kNoWeight, pair.place);
     return pair.weight > 0;
   }

@@ -1,5 +1,7 @@
 #include "data/text.h"
 
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -110,5 +112,13 @@ bool LineReader::has_line_end() const { return state_->has_line_end; }
 const std::string& LineReader::path() const { return state_->path; }
 int64_t LineReader::line_number() const { return state_->line_number; }
 std::string LineReader::place() const { return concat(state_->path, ':', state_->line_number); }
+
+bool parse_number(const std::string& text, double& value) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string::npos) return false;
+  const size_t end = text.find_last_not_of(" \t") + 1;
+  const auto [at, error] = std::from_chars(text.data() + begin, text.data() + end, value);
+  return error == std::errc() && at == text.data() + end && std::isfinite(value);
+}
 
 }  // namespace tapestry

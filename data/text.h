@@ -52,4 +52,8 @@ class LineReader {
   std::unique_ptr<State> state_;
 };
 
+/// Sets `value` to the number that the whole text is, space around it aside; false if it is none,
+/// or not finite.
+bool parse_number(const std::string& text, double& value);
+
 }  // namespace tapestry

@@ -59,8 +59,14 @@ class Answerer {
     for (size_t i = 0; i < lines.size(); ++i) {
       if (is_blank(lines[i])) continue;
       const int64_t number = first + static_cast<int64_t>(i);
-      filter_.takes_record(
-          number, [&] { questions.push_back(parse_line(lines[i], arguments_.jsonl, number + 1)); });
+      try {
+        filter_.takes_record(number, [&] {
+          questions.push_back(parse_line(lines[i], arguments_.jsonl, number + 1));
+        });
+      } catch (const Error&) {
+        if (i > 0) answer({lines.begin(), lines.begin() + static_cast<int64_t>(i)}, first);
+        throw;  // the lines before it are good
+      }
     }
     const QuestionCorpus corpus =
         encode_questions(std::move(questions), *model_.tokenizers.source,

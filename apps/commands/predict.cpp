@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "apps/commands/filter.h"
@@ -10,6 +11,7 @@
 #include "apps/commands/output_file.h"
 #include "core/parallel.h"
 #include "data/files.h"
+#include "data/text.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -61,28 +63,35 @@ int run_predict(const PredictArguments& arguments) {
     page.emplace(arguments.attention);
   }
   std::vector<double> asked;  // for the page
-  filter.run(arguments.files.batch_size,
-             [&](const std::vector<std::string>& lines, int64_t number) {
-               std::vector<double> x;
-               std::vector<char> asks(lines.size(), 0);
-               for (size_t i = 0; i < lines.size(); ++i, ++number) {
-                 if (is_blank(lines[i])) continue;
-                 asks[i] = filter.takes_record(number, [&] {
-                   const auto one = numbers_of(lines[i], number + 1, model->points.features);
-                   x.insert(x.end(), one.begin(), one.end());
-                 });
-               }
-               const std::vector<double> y = model->predict(x);
-               const double* next = y.data();
-               for (const char is_asked : asks) {
-                 if (is_asked != 0) {
-                   filter.out() << text_of(*model, next);
-                   next += model->outputs();
-                 }
-                 filter.out() << '\n';
-               }
-               if (page) asked.insert(asked.end(), x.begin(), x.end());
-             });
+  using Lines = std::vector<std::string>;
+  const std::function<void(const Lines&, int64_t)> answer = [&](const Lines& lines, int64_t first) {
+    std::vector<double> x;
+    std::vector<bool> asks;
+    for (const std::string& line : lines) {
+      const int64_t number = first + std::ssize(asks);
+      const auto read = [&] {
+        const auto one = numbers_of(line, number + 1, model->points.features);
+        x.insert(x.end(), one.begin(), one.end());
+      };
+      try {
+        asks.push_back(!is_blank(line) && filter.takes_record(number, read));
+      } catch (const Error&) {
+        if (!asks.empty()) answer({lines.begin(), lines.begin() + std::ssize(asks)}, first);
+        throw;  // the lines before it are good
+      }
+    }
+    const std::vector<double> y = model->predict(x);
+    const double* next = y.data();
+    for (const bool is_asked : asks) {
+      if (is_asked) {
+        filter.out() << text_of(*model, next);
+        next += model->outputs();
+      }
+      filter.out() << '\n';
+    }
+    if (page) asked.insert(asked.end(), x.begin(), x.end());
+  };
+  filter.run(arguments.files.batch_size, answer);
   if (page) {
     page->stream() << fit_page(*model, asked);
     page->finish();

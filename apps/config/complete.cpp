@@ -213,6 +213,10 @@ void check_training(Rules& rules, const Config& config) {
       const bool is_extra = metric != "bleu" && metric != "chrf" && find_metric(metric) != nullptr;
       report.expect(!is_extra || std::count(extra.begin(), extra.end(), metric) > 0, key,
                     "needs itself in evaluation.extra_metrics, got '", metric, "'.");
+      const bool of_numbers = config.task->reads_points && !config.data.train.empty() &&
+                              config.data.train.front().class_column.empty();
+      report.expect(!of_numbers || metric != "accuracy", key,
+                    "needs a class_column of the points, got '", metric, "'.");
     };
     is_measured("metric_for_best_model", training.metric_for_best_model);
     if (plateau) {

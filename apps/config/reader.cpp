@@ -475,16 +475,13 @@ void ConfigSection::read_column(const std::string& key, std::string& value, cons
 
 void ConfigSection::read_optional_list(const std::string& key, std::vector<std::string>& values,
                                        const char* meaning) {
-  note(key, type_name<std::vector<std::string>>(), meaning);
-  if (given(key) || !values.empty()) return read_list(key, values);
-  session_.note_value(full_name(key), nullptr);
-  know(key);
+  const char* const kind = type_name<std::vector<std::string>>();
+  if (reads_optional(true, "", key, kind, !values.empty(), meaning)) read(key, values, meaning);
 }
 
 bool ConfigSection::reads_optional(bool applies, const std::string& why, const std::string& key,
-                                   const char* kind, const std::string& value,
-                                   const char* meaning) {
-  if (applies && (given(key) || !value.empty())) return true;
+                                   const char* kind, bool has_value, const char* meaning) {
+  if (applies && (given(key) || has_value)) return true;
   note(key, kind, meaning);
   session_.note_value(full_name(key), nullptr);
   applies ? know(key) : refuse(key, why);
@@ -493,12 +490,14 @@ bool ConfigSection::reads_optional(bool applies, const std::string& why, const s
 
 void ConfigSection::read_column_if(bool applies, const std::string& why, const std::string& key,
                                    std::string& value, const char* meaning) {
-  if (reads_optional(applies, why, key, "column", value, meaning)) read_column(key, value, meaning);
+  if (reads_optional(applies, why, key, "column", !value.empty(), meaning))
+    read_column(key, value, meaning);
 }
 
 void ConfigSection::read_input_file_if(bool applies, const std::string& why, const std::string& key,
                                        std::string& path, const char* meaning) {
-  if (reads_optional(applies, why, key, "file", path, meaning)) read_input_file(key, path, meaning);
+  if (reads_optional(applies, why, key, "file", !path.empty(), meaning))
+    read_input_file(key, path, meaning);
 }
 
 void ConfigSection::read_output_path(const std::string& key, std::string& path,

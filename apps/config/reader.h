@@ -221,9 +221,9 @@ class ConfigSection {
   void mistyped(const std::string& key, const char* expected, const ConfigNode& got);
   bool in_range(const std::string& key, double value, const std::string& text,
                 const ConfigRange& range);
-  // Whether an optional text is to be read; if not the key is known, or refused.
+  // Whether what need not be given is to be read; if not the key is known, or refused.
   bool reads_optional(bool applies, const std::string& why, const std::string& key,
-                      const char* kind, const std::string& value, const char* meaning);
+                      const char* kind, bool has_value, const char* meaning);
   void read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
                     const ConfigRange& range);
   void read_double(const std::string& key, double& value, const ConfigRange& range);

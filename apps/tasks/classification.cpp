@@ -51,7 +51,7 @@ struct TextData {
     tokenizers = prepare_tokenizers(config, std::move(tokenizers), report);
     train = load_labelled(config.data.train, *tokenizers.source, config.data.corpus,
                           config.data.labels, load_context(config, report, "train"));
-    report_training(concat("training data: ", train.label_names.size(), " classes"), train, report);
+    report_counts(concat("training data: ", train.label_names.size(), " classes"), train, report);
     config.data.labels = train.label_names;
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;

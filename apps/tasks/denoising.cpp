@@ -83,7 +83,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus,
                        load_context(config, report, "train"));
-    report_training("training data", train_, report);
+    report_counts("training data", train_, report);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,

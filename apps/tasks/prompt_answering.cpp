@@ -130,7 +130,7 @@ class PromptTask : public TrainingTask {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
                           load_context(config, report, "train"));
-    report_training("training data", train_, report);
+    report_counts("training data", train_, report);
     model_ = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;

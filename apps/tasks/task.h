@@ -173,12 +173,6 @@ void report_counts(const std::string& what, const Corpus& corpus, const Report& 
   warn_of_counts(what, corpus.counts, report);
 }
 
-/// Reports what was read to train on.
-template <class Corpus>
-void report_training(const std::string& what, const Corpus& corpus, const Report& report) {
-  report_counts(what, corpus, report);
-}
-
 /// Reports what was read of a set, and warns of examples that are left out: then the figures are
 /// not those of the whole files.
 template <class Corpus>

@@ -177,7 +177,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train_ = load_parallel(config.data.train, tokenizers, config.data.corpus,
                            load_context(config, report, "train"));
-    report_training("training data", train_, report);
+    report_counts("training data", train_, report);
     warn_of_long_targets(train_, config.generation, report);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;

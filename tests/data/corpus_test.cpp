@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <set>
 
 #include "core/parallel.h"
@@ -74,6 +75,12 @@ TEST_F(DirtyCorpus, PairsHaveTheWeightsOfAFile) {
   EXPECT_THAT(counts_.summary(), HasSubstr("1 weight_0 (first "));
   EXPECT_THAT(counts_.summary(),
               HasSubstr("train.de:4: the weight must be a number from 0 to 1e+06, got 'high')"));
+  // Of a grid on which sums are exact.
+  weighted.pair_weights = folder_.write("weights", "0.1\n0.7\n1e-9\n3\n3\n3\n");
+  const std::vector<float> rounded = weights_of(weighted, &counts_);
+  ASSERT_EQ(rounded.size(), 5u);
+  for (const float weight : rounded) EXPECT_EQ(std::fmod(weight, 0x1p-20F), 0) << weight;
+  EXPECT_NEAR(rounded[0], 0.1, 1e-6);
   weighted.pair_weights = folder_.write("weights", "2\n1\n");
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { weights_of(weighted, &counts_); }),
               HasSubstr("weights has 2."));

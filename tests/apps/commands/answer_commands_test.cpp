@@ -221,6 +221,7 @@ TEST_F(AnswerCommandsTest, AnswerSaysWhatALineLacks) {
   auto outcome = folder_->run(concat(command, " --ill-formed error"), lines);
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.err, "error: [answer] line 2 must be a context, a tab and a question.\n");
+  EXPECT_EQ(outcome.out, folder_->output(command, "ba ce\tafter ba\n"));
   outcome = folder_->run(command, lines);
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, folder_->output(command, "ba ce\tafter ba\n\n"));

@@ -136,6 +136,9 @@ TEST_F(RegressionTest, AnswersLineByLineAndDrawsAPage) {
   EXPECT_EQ(lines_of(odd.out)[1], "");
   EXPECT_THAT(odd.err, HasSubstr("warning: 1 line is no record"));
   EXPECT_THAT(odd.err, HasSubstr("[predict] line 2 must be a number, got 'two'."));
+  const auto strict = folder_.run("predict --model run --ill-formed error", "1\ntwo\n2\n");
+  EXPECT_EQ(strict.code, 3);
+  EXPECT_EQ(strict.out, folder_.output("predict --model run", "1\n")) << "the line before it";
   for (const char* command : {"predict --model run --ill-formed error", "predict --model run"}) {
     const auto wrong = folder_.run(command, "two\n");
     EXPECT_EQ(wrong.code, 3);
@@ -199,6 +202,11 @@ TEST_F(RegressionTest, SeveralFeaturesAndClasses) {
   EXPECT_EQ(other.code, 3);
   EXPECT_THAT(other.err, HasSubstr("has the class 'e', of which the training data have no point"));
   EXPECT_EQ(folder_.run("predict --model classes --attention fit.html", asked).code, 2);
+  const auto unmeasured =
+      folder_.run("train regression.yaml output_dir=no training.metric_for_best_model=accuracy");
+  EXPECT_EQ(unmeasured.code, 2);
+  EXPECT_THAT(unmeasured.err,
+              HasSubstr("'training.metric_for_best_model' needs a class_column of the points"));
   for (const auto& [keys, message] :
        {std::pair{"x_columns: [length, width]", "'data.train.x_columns' need a y_column"},
         {"x_columns: [1, 2], x_column: 1, y_column: 3",

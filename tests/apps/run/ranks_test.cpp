@@ -1,6 +1,8 @@
 // Trainings on several ranks that mpirun starts: every task has the same bits on 1, 2 and 4 ranks.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {
@@ -101,6 +103,29 @@ TEST_P(NormsOfRanks, RunningStatisticsHaveTheSameBits) {
   }
 }
 
+// The divisor of the loss is the sum of the weights over all ranks.
+class WeightsOfRanks : public RanksTest {};
+
+TEST_P(WeightsOfRanks, AnyNumberOfRanksHasTheSameBits) {
+  std::string weights;
+  for (size_t i = 0; i < lines_of(read_file(folder_.path("train.src"))).size(); ++i) {
+    const double size = std::pow(10, double(i * 31 % 8) - 3);  // so many that sums lose digits
+    weights += concat(size * std::sqrt(double(1 + i * 7919 % 101)), '\n');
+  }
+  folder_.write("weights", weights);
+  const std::vector<std::string> weighted = {"data.train.pair_weights=weights"};
+  for (const int ranks : {1, 2, 4}) {
+    const TinyRunFolder::Outcome outcome = train(ranks, concat("run-", ranks), weighted);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    expect_equal(folder_.result("run-1"), folder_.result(concat("run-", ranks)));
+    EXPECT_EQ(metrics("run-1"), metrics(concat("run-", ranks)));
+  }
+  ASSERT_EQ(train(1, "plain").code, 0);
+  EXPECT_NE(folder_.result("plain").at("model.safetensors"),
+            folder_.result("run-1").at("model.safetensors"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Translation, WeightsOfRanks, testing::Values("translation"));
 INSTANTIATE_TEST_SUITE_P(Clm, NormsOfRanks, testing::Values("clm"));
 INSTANTIATE_TEST_SUITE_P(Tasks, RanksTest, testing::ValuesIn([] {
                            std::vector<std::string> tasks = {"regression"};
