@@ -10,7 +10,7 @@ build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librando
   libjpeg62-turbo-dev libjs-dygraphs"
 case "${1:-}" in
   build) packages=$build ;;
-  test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin" ;;
+  test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libvalijson-dev libopenmpi-dev openmpi-bin" ;;
   quickstart) packages="$build trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-16" ;;

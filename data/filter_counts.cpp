@@ -64,6 +64,13 @@ void FilterCounts::add(const FilterCounts& other) {
   for (size_t side = 0; side < unknown.size(); ++side) unknown[side].add(other.unknown[side]);
 }
 
+FilterCounts FilterCounts::of_all(std::vector<FilterCounts> corpora) {
+  FilterCounts sum;
+  for (const FilterCounts& one : corpora) sum.add(one);
+  if (corpora.size() > 1) sum.of_corpora = std::move(corpora);
+  return sum;
+}
+
 std::string FilterCounts::loss() const {
   constexpr double kMuch = 0.01;
   constexpr Drop kLosses[] = {Drop::kInvalidUtf8, Drop::kNulByte, Drop::kMissingColumn,

@@ -65,6 +65,8 @@ struct FilterCounts {
   std::string loss() const;
   void drop(Drop reason, const std::string& place);
   void add(const FilterCounts& other);
+  /// The counts of several corpora together, each of which has its `corpus`; of one its own.
+  static FilterCounts of_all(std::vector<FilterCounts> corpora);
   /// "29000 read, 28990 kept; dropped: 7 empty (first train.de:12), 3 overlong (first ...)"
   std::string summary() const;
   /// "0.21 % of the source's tokens (first train.de:3)", of each side with at least `share` of

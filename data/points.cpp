@@ -31,6 +31,7 @@ std::string quoted(const std::string& text) {
 struct NamedPoints {
   Points points;
   std::vector<std::string> names;
+  std::vector<FilterCounts> counts;  ///< of each corpus
 };
 
 void read_points(CorpusSpec spec, NamedPoints& read) {
@@ -56,6 +57,8 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
   if (maybe_header) file.header = "no";
   const auto reader = open_records(file, fields);
   Points& points = read.points;
+  FilterCounts& counts = read.counts.emplace_back();
+  counts.corpus = spec.str();
   const int64_t before = points.size();
   const char* const wanted = named           ? "numbers and a class"
                              : features == 1 ? "two numbers"
@@ -81,7 +84,7 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
       fail(ErrorKind::kData, "[data] ", reader->place(), " has the names of ", reader->columns(),
            " columns: name two of them in x_column and y_column.");
     }
-    ++points.counts.read;
+    ++counts.read;
     if (!whole || numbers < features || !is_y) {
       std::string got = reader->reason();
       for (size_t i = 0; whole && got.empty() && i < values.texts.size(); ++i) {
@@ -98,10 +101,10 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
       if (first_odd.empty()) first_odd = problem;
       const bool other_file = first && two && reader->columns() > 2;
       if (other_file || (points.size() == before && ++odd == RecordReader::kMostOdd)) fail_odd();
-      points.counts.drop(Drop::kMalformed, problem);
+      counts.drop(Drop::kMalformed, problem);
       continue;
     }
-    ++points.counts.kept;
+    ++counts.kept;
     points.x.insert(points.x.end(), x.begin(), x.end());
     points.y.push_back(y);
     if (named) read.names.push_back(last);
@@ -155,6 +158,7 @@ Points load_points(const std::vector<CorpusSpec>& specs, const std::vector<std::
     read_points(spec, read);
   }
   Points points = std::move(read.points);
+  points.counts = FilterCounts::of_all(std::move(read.counts));
   points.features = static_cast<int64_t>(specs.front().features().size());
   if (read.names.empty()) return points;
   points.classes = classes;

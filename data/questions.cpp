@@ -133,19 +133,25 @@ bool are_rows_of(const TokenTable& table, const std::vector<Question>& questions
   return true;
 }
 
-// Drops what does not fit, and cuts the rest into windows. `ends`: behind the questions of each
-// corpus.
+// The questions of a corpus of a list: those before `end` that are in none before it, and the
+// counts of its reading.
+struct Part {
+  size_t end;
+  FilterCounts counts;
+};
+
+// Drops what does not fit, and cuts the rest into windows.
 QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& table,
                              const SpecialIds& special, const QuestionOptions& options,
-                             bool labelled, FilterCounts counts, const std::vector<size_t>& ends) {
+                             bool labelled, std::vector<Part> parts) {
   QuestionCorpus corpus;
   corpus.frame = special.question();
   corpus.filler = special.filler();
-  corpus.counts = std::move(counts);
   std::shared_ptr<const std::vector<PlacedToken>> context;
   int64_t windows_before = 0;
   for (size_t i = 0, part = 0; i < questions.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
+    FilterCounts& counts = parts.at(part).counts;
     // Tells before a question is moved away from.
     const bool last_of_text = i + 1 == questions.size() || !shares_context(questions, i + 1);
     if (context == nullptr) context = placed_tokens(table.list(row, kContext));
@@ -158,9 +164,9 @@ QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& 
     std::vector<int32_t> ids(found.begin(), found.end());
     const std::vector<int32_t> context_ids = ids_of(*context);
     if (is_empty_text(*question.context, context_ids) || is_empty_text(question.question, ids)) {
-      corpus.counts.drop(Drop::kEmpty, question.place);
-    } else if (fit_question(question, ids, options, corpus.frame.size(), corpus.counts)) {
-      UnknownTokens& unknown = corpus.counts.unknown[0];
+      counts.drop(Drop::kEmpty, question.place);
+    } else if (fit_question(question, ids, options, corpus.frame.size(), counts)) {
+      UnknownTokens& unknown = counts.unknown[0];
       unknown.count(ids, special.unk, question.place);
       unknown.count(context_ids, special.unk, question.place);
       corpus.questions.push_back(std::move(question));
@@ -169,11 +175,14 @@ QuestionCorpus cut_questions(std::vector<Question> questions, const TokenTable& 
       add_windows(corpus, corpus.size() - 1, options);
     }
     if (last_of_text) context = nullptr;
-    for (; part < ends.size() && ends[part] == i + 1; ++part) {
-      corpus.parts.push_back(std::ssize(corpus.windows) - windows_before);
-      windows_before = std::ssize(corpus.windows);
-    }
+    if (parts[part].end > i + 1) continue;
+    corpus.parts.push_back(std::ssize(corpus.windows) - windows_before);
+    windows_before = std::ssize(corpus.windows);
+    ++part;
   }
+  std::vector<FilterCounts> counts;
+  for (Part& part : parts) counts.push_back(std::move(part.counts));
+  corpus.counts = FilterCounts::of_all(std::move(counts));
   return corpus;
 }
 
@@ -200,8 +209,9 @@ QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer
   TableBuilder builder(kColumns);
   add_rows(questions, tokenizer, builder);
   const auto table = builder.finish({});
+  const size_t end = questions.size();
   return cut_questions(std::move(questions), *table, tokenizer.special(), options, labelled,
-                       std::move(counts), {});
+                       {{end, std::move(counts)}});
 }
 
 QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
@@ -216,15 +226,16 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
     key.add(specs);
   }
   std::vector<Question> questions;
-  std::vector<size_t> ends;
-  FilterCounts counts;
+  std::vector<Part> parts;
   for (const CorpusSpec& spec : specs) {
+    FilterCounts counts;
     std::vector<Question> more = read_questions(spec, counts);
     if (more.empty()) {
       fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no question: ", counts.summary(), '.');
     }
     std::move(more.begin(), more.end(), std::back_inserter(questions));
-    ends.push_back(questions.size());
+    counts.corpus = spec.str();
+    parts.push_back({questions.size(), std::move(counts)});
   }
   const auto make = [&](TableBuilder& builder) {
     add_rows(questions, tokenizer, builder);
@@ -237,7 +248,7 @@ QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokeni
         return are_rows_of(found, questions, tokenizer.vocab_size());
       });
   QuestionCorpus corpus = cut_questions(std::move(questions), *table, tokenizer.special(), options,
-                                        /*labelled=*/true, std::move(counts), ends);
+                                        /*labelled=*/true, std::move(parts));
   for (size_t i = 0; i < specs.size(); ++i) {
     if (corpus.parts.at(i) > 0) continue;
     fail(ErrorKind::kData, "[data] ", specs[i].str(),

@@ -44,7 +44,7 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
   int64_t characters = 0;
   const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
   const SpecialIds& special = tokenizer.special();
-  std::vector<int32_t> document;
+  std::vector<int32_t> joined;
   std::vector<int32_t> last;  // of the document before
   const auto table = load_table(
       {.kind = "stream",
@@ -55,11 +55,14 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
        .rule = whole,
        .add =
            [&](const EncodedPair& pair, TableBuilder& rows) {
-             document.clear();
-             if (rows.rows() > 0) document = special.border(last, pair.source);
-             document.insert(document.end(), pair.source.begin(), pair.source.end());
-             last.assign(document.end() - std::min<std::ptrdiff_t>(1, std::ssize(document)),
-                         document.end());
+             std::span<const int32_t> document = pair.source;
+             if (rows.rows() > 0) {  // the first may be a whole file, of which a copy is large
+               joined = special.border(last, pair.source);
+               joined.insert(joined.end(), pair.source.begin(), pair.source.end());
+               document = joined;
+             }
+             const auto end = document.last(std::min<size_t>(1, document.size()));
+             last.assign(end.begin(), end.end());
              rows.add({document});
              characters += count_code_points(pair.text.source);
            },

@@ -70,12 +70,16 @@ ImageClassifier build_model(const Config& config, const TokenizerPair&, const Pa
   return {VisionTransformer(config.model, data, scope)};
 }
 
+Config config_of(Checkpoint& checkpoint) {
+  const ByteSource& config = checkpoint.open(kConfigFile);
+  return load_checkpoint_config(bytes_of(config), config.name);
+}
+
 ModelFiles read_model_files(const std::string& path) {
   ModelFiles model;
   model.folder = resolve_checkpoint(path);
   Checkpoint checkpoint(model.folder);
-  const ByteSource& config = checkpoint.open(kConfigFile);
-  model.config = load_checkpoint_config(bytes_of(config), config.name);
+  model.config = config_of(checkpoint);
   if (reads_text(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(checkpoint));
   model.tensors = TensorReader(checkpoint.open(kModelFile));
   return model;

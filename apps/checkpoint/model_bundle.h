@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/checkpoint/files.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
 #include "data/tokenizer.h"
@@ -21,6 +22,9 @@ namespace tapestry {
 /// The model that a config describes, for these tokenizers (none with images).
 template <class Model>
 Model build_model(const Config& config, const TokenizerPair& tokenizers, const ParamScope& scope);
+
+/// The config that a checkpoint was trained with.
+Config config_of(Checkpoint& checkpoint);
 
 /// What read_model_files() finds in a checkpoint, verified. The trainer's files are not opened.
 struct ModelFiles {

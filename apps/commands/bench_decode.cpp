@@ -246,9 +246,8 @@ int bench_decoding(const BenchArguments& arguments) {
   Config config = trained ? read_model_files(arguments.config).config
                           : load_run_config(arguments.config, arguments.overrides,
                                             /*check_files=*/false);
-  const bool translates = config.model_type == ModelType::kEncoderDecoder ||
-                          config.model_type == ModelType::kRnnAttention;
-  const bool fits = translates || config.model_type == ModelType::kDecoder;
+  const ModelTraits& traits = traits_of(config.model_type);
+  const bool translates = traits.reads_two_texts, fits = traits.writes;
   if (!fits || (!trained && config.model_type == ModelType::kRnnAttention)) {
     fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
          " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");

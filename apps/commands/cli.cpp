@@ -250,7 +250,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
 
 /// The help of a command, the keys of a config, or, if nothing is asked for, all that there is.
 int answer_help(const CLI::App& app, const HelpArguments& arguments) {
-  if (arguments.markdown) return run_help(arguments);
+  if (arguments.markdown || arguments.schema) return run_help(arguments);
   // App::help() would be that of the command that was given, which is `help`.
   const auto text_of = [](const CLI::App& asked, const std::string& name) {
     return asked.get_formatter()->make_help(&asked, name, CLI::AppFormatMode::Normal);
@@ -280,6 +280,8 @@ void add_help(CLI::App& app, Run& run) {
   command->add_option("word", arguments->key,
                       "command, or key or section of a config, such as training.optimizer");
   command->add_flag("--markdown", arguments->markdown, "all keys, as the page configs/README.md");
+  command->add_flag("--schema", arguments->schema,
+                    "all keys, as the JSON Schema configs/schema.json, which editors know");
   command->callback([&app, &run, arguments] {
     run = [&app, arguments] { return answer_help(app, *arguments); };
   });

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <set>
+
 #include "apps/commands/cli_options.h"
 #include "core/text.h"
 #include "nn/decoding.h"
@@ -102,75 +105,61 @@ void add_attention(CLI::App* command, std::string& file) {
                       "scaling, too");
 }
 
-// CLI11's own says the largest double in its messages, with 309 digits.
-CLI::Validator number(bool may_be_zero) {
-  const std::string expected = may_be_zero ? "a number of at least 0" : "a number above 0";
-  return CLI::Validator(
-      [=](const std::string& text) {
-        double value = 0;
-        const bool good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
-                          (may_be_zero ? value >= 0 : value > 0);
-        return good ? std::string() : concat("must be ", expected, ", got ", text);
-      },
-      may_be_zero ? "FROM 0" : "ABOVE 0");
+// The option of a key of `generation`.
+std::string option_of(const std::string& key) {
+  if (key == "num_beams") return "--beam-size";
+  std::string option = "--" + key;
+  std::ranges::replace(option, '_', '-');
+  return option;
 }
 
-// What is not given comes from the model's config.
-void add_search(CLI::App* command, SearchArguments& search) {
-  command
-      ->add_option("--beam-size", search.beam_size,
-                   "hypotheses kept; 1 is greedy search, or sampling (default: the config's, like "
-                   "those below)")
-      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams));
-  command
-      ->add_option("--length-penalty", search.length_penalty,
-                   "exponent of the length normalisation")
-      ->check(number(/*may_be_zero=*/true));
-  command
-      ->add_option("--length-penalty-type", search.length_penalty_type,
-                   join(names_of(kLengthPenalties), " | "))
-      ->check(CLI::IsMember(names_of(kLengthPenalties)));
-  command
-      ->add_option("--early-stopping", search.early_stopping,
-                   "when a beam search ends: " + join(names_of(kEarlyStoppings), " | "))
-      ->check(CLI::IsMember(names_of(kEarlyStoppings)));
+// "at least 1", "average | gnmt | none"
+std::string bounds_of(const ConfigKey& key) {
+  return key.choices.empty() ? key.range.text : join(key.choices, " | ");
+}
+
+// An option for each key of `generation`: what is not given comes from the model's config.
+void add_search(CLI::App* command, SearchArguments& search,
+                const std::set<std::string>& without_effect) {
+  for (const ConfigKey& key : generation_keys()) {
+    if (without_effect.contains(key.name)) continue;
+    const std::string option = option_of(key.name);
+    const auto set = [&search, name = key.name](const std::string& given,
+                                                const std::string& value) {
+      search.overrides.push_back({given, name, value});
+    };
+    if (key.type == "true or false") {
+      const std::string no = "--no-" + option.substr(2);
+      command->add_flag_callback(
+          option, [=] { set(option, "true"); }, key.meaning);
+      command->add_flag_callback(
+          no, [=] { set(no, "false"); }, "not so");
+      continue;
+    }
+    const std::string bounds = bounds_of(key);
+    const bool draws = key.name == "temperature";
+    command
+        ->add_option_function<std::string>(
+            option,
+            [=, &search](const std::string& value) {
+              double number = 1;
+              if (draws && parse_yaml_double(value, number) &&
+                  number == 0) {  // the limit of small ones
+                search.overrides.push_back(
+                    {concat(option, " 0 as --no-do-sample"), "do_sample", "false"});
+              } else {
+                set(option, value);
+              }
+            },
+            concat(key.meaning, draws ? " 0: the most probable token." : "",
+                   bounds.empty() ? "" : concat(" (", bounds, ')')))
+        ->type_name(key.choices.empty() ? key.type == "integer" ? "INT" : "FLOAT" : "TEXT");
+  }
   command
       ->add_option("--n-best", search.n_best,
                    "results of each line, best first: of beams, or with --do-sample so many draws")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  // CLI11 would count a flag bound to an optional as given even when it is absent.
-  command->add_flag_callback(
-      "--do-sample", [&search] { search.do_sample = true; },
-      "draw tokens instead of taking the most probable ones");
-  command->add_flag_callback(
-      "--no-do-sample", [&search] { search.do_sample = false; }, "take the most probable tokens");
-  command
-      ->add_option("--temperature", search.temperature,
-                   "logits are divided by it before a draw; 0: as --no-do-sample")
-      ->check(number(/*may_be_zero=*/true));
-  command->add_option("--top-k", search.top_k, "draw among so many tokens; 0: among all")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--top-p", search.top_p, "draw from the nucleus of this probability")
-      ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--frequency-penalty", search.frequency_penalty,
-                      "taken from a logit for each time its token was generated");
-  command->add_option("--presence-penalty", search.presence_penalty,
-                      "taken from a logit if its token was generated");
-  command
-      ->add_option(
-          "--repetition-penalty", search.repetition_penalty,
-          "divides (multiplies, if negative) logits of tokens in the prompt and the output, "
-          "and in a source of the same vocabulary")
-      ->check(number(/*may_be_zero=*/false));
-  command
-      ->add_option("--no-repeat-ngram-size", search.no_repeat_ngram_size,
-                   "no n-gram comes twice; 0: off")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--min-new-tokens", search.min_new_tokens, "tokens before an end")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--max-new-tokens", search.max_new_tokens, "most tokens; 0: no such limit")
-      ->check(CLI::NonNegativeNumber);
   command->add_option("--seed", search.seed, "of the draws");
 }
 
@@ -179,12 +168,7 @@ void add_translate(CLI::App& app, Run& run) {
       app.add_subcommand("translate", "Translate standard input, or a file, line by line");
   auto arguments = std::make_shared<TranslateArguments>();
   add_models(command, arguments->models, arguments->compute);
-  add_search(command, arguments->search);
-  command
-      ->add_option("--max-length-ratio", arguments->max_length_ratio,
-                   "longest output in tokens for each source token, plus 10 (default: the "
-                   "config's); translations that end there are counted")
-      ->check(CLI::PositiveNumber);
+  add_search(command, arguments->search, {});
   command
       ->add_option("--max-source-length", arguments->max_source_length,
                    "tokens of a source line: a longer one is cut, with a warning (default: 2048, "
@@ -255,7 +239,7 @@ void add_generate(CLI::App& app, Run& run) {
   command->add_option("--samples", arguments->samples, "continuations of each prompt")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  add_search(command, arguments->search);
+  add_search(command, arguments->search, {"max_length_ratio"});
   command->add_option("--stop", arguments->stop, "text that ends a continuation; may be repeated");
   add_files(command, arguments->files);
   command->get_option("--input")->excludes(prompt);

@@ -9,6 +9,7 @@
 
 #include "apps/checkpoint/model_choice.h"
 #include "apps/commands/evaluate_translations.h"
+#include "apps/config/search_overrides.h"
 
 namespace tapestry {
 
@@ -30,6 +31,7 @@ struct HelpArguments {
   std::string key = {};   ///< of a config, or a section; empty: the sections
   bool all = false;       ///< every key
   bool markdown = false;  ///< every key, as the page configs/README.md
+  bool schema = false;    ///< every key, as the JSON Schema configs/schema.json
 };
 
 /// Where a filter computes.
@@ -51,20 +53,10 @@ struct FilterArguments {
   std::string ill_formed = "empty";
 };
 
-/// How to choose tokens. Unset members come from the checkpoint's config.
+/// How to choose tokens: what is not given comes from the checkpoint's config.
 struct SearchArguments {
-  std::optional<int64_t> beam_size;
-  std::optional<double> length_penalty;
-  std::optional<std::string> length_penalty_type;  ///< average | gnmt | none
-  std::optional<std::string> early_stopping;       ///< true | false | never
-  std::optional<bool> do_sample;
-  std::optional<double> temperature;
-  std::optional<int64_t> top_k;
-  std::optional<double> top_p;
-  std::optional<double> frequency_penalty, presence_penalty, repetition_penalty;
-  std::optional<int64_t> no_repeat_ngram_size;
-  std::optional<int64_t> min_new_tokens, max_new_tokens;
-  std::optional<uint64_t> seed;
+  std::vector<SearchOverride> overrides = {};  ///< keys of `generation`
+  std::optional<uint64_t> seed = {};
   int64_t n_best = 1;
 };
 
@@ -74,7 +66,6 @@ struct TranslateArguments {
   ComputeArguments compute;
   FilterArguments files;
   SearchArguments search;
-  std::optional<double> max_length_ratio;
   std::string prefix;          ///< file with what each translation begins with, or ""
   bool prefix_column = false;  ///< it is the second column of the input instead
   bool word_scores = false;    ///< behind a tab, the log-probability of each word and of the end

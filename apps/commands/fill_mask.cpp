@@ -81,7 +81,9 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   const DenoisingVocabulary vocabulary(tokenizer, noise);
   const bool by_spans = noise.objective == "span_corruption";
   SearchArguments search;
-  search.beam_size = arguments.beam_size;
+  if (arguments.beam_size) {
+    search.overrides.push_back({"--beam-size", "num_beams", std::to_string(*arguments.beam_size)});
+  }
   const SearchOptions options = search_options(models.config().generation, search);
   AttentionBook book(arguments.attention);
   filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {

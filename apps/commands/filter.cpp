@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -36,29 +35,6 @@ std::vector<std::string> read_lines(const std::string& path) {
   return lines;
 }
 
-void widen_for_distinct_texts(SearchOptions& options) {
-  if (options.n_best == 1 || options.early_stopping == EarlyStopping::kNever) return;
-  options.n_best = std::max(options.n_best, options.num_beams);
-}
-
-std::vector<Hypothesis> best_texts(std::vector<Hypothesis> found, int64_t n,
-                                   const std::function<std::string(const Hypothesis&)>& text_of) {
-  if (std::ssize(found) <= n) return found;
-  std::set<std::string> texts;
-  std::vector<bool> kept;
-  for (const Hypothesis& hypothesis : found) {
-    const bool full = std::ssize(texts) == n;
-    kept.push_back(!full && texts.insert(text_of(hypothesis)).second);
-  }
-  int64_t missing = n - std::ssize(texts);
-  std::vector<Hypothesis> best;
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (!kept[i] && missing-- <= 0) continue;
-    best.push_back(std::move(found[i]));
-  }
-  return best;
-}
-
 nlohmann::ordered_json token_details(const Hypothesis& hypothesis, const Tokenizer& tokenizer) {
   using Json = nlohmann::ordered_json;
   Json pieces = Json::array();
@@ -71,37 +47,15 @@ nlohmann::ordered_json token_details(const Hypothesis& hypothesis, const Tokeniz
           {"end_log_probability", end}};
 }
 
-SearchOptions search_options(SearchOptions options, const SearchArguments& arguments) {
-  options.num_beams = arguments.beam_size.value_or(options.num_beams);
-  options.length_penalty = arguments.length_penalty.value_or(options.length_penalty);
-  if (arguments.length_penalty_type) {
-    for (const LengthPenalty type : kLengthPenalties) {
-      if (*arguments.length_penalty_type == name_of(type)) options.length_penalty_type = type;
-    }
-  }
-  if (arguments.early_stopping) {
-    for (const EarlyStopping stopping : kEarlyStoppings) {
-      if (*arguments.early_stopping == name_of(stopping)) options.early_stopping = stopping;
-    }
-  }
-  options.do_sample = arguments.do_sample.value_or(options.do_sample);
-  // --do-sample and --beam-size override each other's default from the config.
-  if (arguments.do_sample.value_or(false) && !arguments.beam_size) options.num_beams = 1;
-  if (arguments.beam_size.value_or(1) > 1 && !arguments.do_sample) options.do_sample = false;
-  if (arguments.temperature == 0.0) {
-    options.do_sample = false;  // the limit of small ones
-  } else {
-    options.temperature = arguments.temperature.value_or(options.temperature);
-  }
-  options.top_k = arguments.top_k.value_or(options.top_k);
-  options.top_p = arguments.top_p.value_or(options.top_p);
-  options.frequency_penalty = arguments.frequency_penalty.value_or(options.frequency_penalty);
-  options.presence_penalty = arguments.presence_penalty.value_or(options.presence_penalty);
-  options.repetition_penalty = arguments.repetition_penalty.value_or(options.repetition_penalty);
-  options.no_repeat_ngram_size =
-      arguments.no_repeat_ngram_size.value_or(options.no_repeat_ngram_size);
-  options.min_new_tokens = arguments.min_new_tokens.value_or(options.min_new_tokens);
-  options.max_new_tokens = arguments.max_new_tokens.value_or(options.max_new_tokens);
+SearchOptions search_options(const SearchOptions& of_config, const SearchArguments& arguments) {
+  SearchOptions options = override_search(of_config, arguments.overrides);
+  const auto given = [&](const char* key) {
+    return std::ranges::find(arguments.overrides, key, &SearchOverride::key) !=
+           arguments.overrides.end();
+  };
+  // Draws and beams exclude each other: of the two the command line's wins over the config's.
+  if (given("do_sample") && options.do_sample && !given("num_beams")) options.num_beams = 1;
+  if (given("num_beams") && options.num_beams > 1 && !given("do_sample")) options.do_sample = false;
   options.seed = arguments.seed.value_or(options.seed);
   options.n_best = arguments.n_best;
   if (options.n_best > options.num_beams && !options.do_sample) {

@@ -1,7 +1,6 @@
 // What commands that answer line by line share, beside their lines (line_filter.h).
 #pragma once
 
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -19,19 +18,11 @@ std::string one_line(const std::string& text);
 /// The lines of a file, "-" for standard input. Throws as LineReader (data/text.h).
 std::vector<std::string> read_lines(const std::string& path);
 
-/// Lets a search keep all finished hypotheses, out of which best_texts() takes those with texts of
-/// their own. One that waits for n_best of them would wait longer, and is left as it is.
-void widen_for_distinct_texts(SearchOptions& options);
-/// The n best hypotheses, which differ in text_of(hypothesis) as far as there are enough: other
-/// pieces may be the same text.
-std::vector<Hypothesis> best_texts(std::vector<Hypothesis> found, int64_t n,
-                                   const std::function<std::string(const Hypothesis&)>& text_of);
-
 /// "tokens", "token_log_probabilities" (one for each of them) and "end_log_probability", null
 /// where a text has no end.
 nlohmann::ordered_json token_details(const Hypothesis& hypothesis, const Tokenizer& tokenizer);
 
 /// The config's options, overridden by those of the command line. Throws Error(kConfig).
-SearchOptions search_options(SearchOptions options, const SearchArguments& arguments);
+SearchOptions search_options(const SearchOptions& of_config, const SearchArguments& arguments);
 
 }  // namespace tapestry

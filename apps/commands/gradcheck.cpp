@@ -10,6 +10,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
 #include "core/kernels/activation_functors.h"
 #include "core/progress.h"
@@ -67,7 +68,7 @@ ConfigCase config_case(const std::string& path, const std::vector<std::string>& 
       replaced.push_back(concat(key, ' ', found->second, " -> ", value));
     }
   }
-  return {task_of(config).gradcheck("model of " + path, config.model_type, options), replaced};
+  return {model_of(config).gradcheck("model of " + path, options), replaced};
 }
 
 }  // namespace

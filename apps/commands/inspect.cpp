@@ -9,6 +9,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/stand_ins.h"
 #include "apps/tasks/task.h"
 #include "core/shapes_only.h"
@@ -81,12 +82,11 @@ void print_cache(const Config& config) {
 }
 
 void print_shapes(const Config& config, const TokenizerPair& tokenizers) {
-  const auto shapes = task_of(config).shapes;
+  const auto shapes = model_of(config).shapes;
   if (shapes == nullptr) {
     fail(ErrorKind::kConfig, "[inspect] --shapes knows no batch for task ", config.task->name, '.');
   }
-  const bool both_sides = config.model_type == ModelType::kEncoderDecoder ||
-                          config.model_type == ModelType::kRnnAttention;
+  const bool both_sides = traits_of(config.model_type).reads_two_texts;
   const char* const letters = both_sides             ? "B sentences, S and T tokens of a side"
                               : reads_images(config) ? "B images"
                                                      : "B texts of T tokens";
@@ -98,7 +98,7 @@ void print_model(Config config, const TokenizerPair& tokenizers, bool shapes) {
   config.device = "cpu";
   {
     const ShapesOnly no_memory;  // the model may be larger than this machine
-    const auto store = task_of(config).parameters(config, tokenizers);
+    const auto store = model_of(config).parameters(config, tokenizers);
     print_parameters(*store, trained);
     print_training_memory(*store, trained);
   }

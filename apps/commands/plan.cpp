@@ -34,8 +34,7 @@ std::string time_text(double seconds) {
 // Tokens that the model reads and writes in an update whose batches are full.
 int64_t tokens_of(const Config& config) {
   const BatchSizes batch = batches_of(config).front();
-  const bool two_texts = config.model_type == ModelType::kEncoderDecoder ||
-                         config.model_type == ModelType::kRnnAttention;
+  const bool two_texts = traits_of(config.model_type).reads_two_texts;
   // The targets of the others are the same tokens again.
   const int64_t of_row =
       two_texts ? batch.source + batch.target : std::max(batch.source, batch.target);

@@ -11,6 +11,7 @@
 #include "apps/commands/line_filter.h"
 #include "apps/commands/output_file.h"
 #include "apps/tasks/alignment.h"
+#include "apps/tasks/answered_text.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
 #include "core/text.h"
@@ -136,13 +137,6 @@ struct Answer {
   std::vector<Alignment> alignments = {};   ///< one for each, or none
 };
 
-// Without the space that stands behind the last word where a vocabulary has spaces behind words.
-std::string text_of(const Tokenizer& tokenizer, const Hypothesis& hypothesis) {
-  std::string text = tokenizer.decode(hypothesis.tokens);
-  text.erase(text.find_last_not_of(' ') + 1);
-  return text;
-}
-
 Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer) {
   Json list = Json::array();
   for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
@@ -152,7 +146,7 @@ Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer)
          word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
       words.push_back({{"text", word.text}, {"log_probability", word.log_probability}});
     }
-    list.push_back({{"text", text_of(tokenizer, hypothesis)},
+    list.push_back({{"text", translated_text(tokenizer, hypothesis)},
                     {"score", hypothesis.score},
                     {"log_probability", hypothesis.log_probability},
                     {"finished", hypothesis.has_eos && !hypothesis.cut}});
@@ -209,9 +203,7 @@ class Command {
         prefixes_(arguments.prefix, arguments.prefix_column),
         aligner_(models, arguments),
         book_(arguments.attention) {
-    options_.max_length_ratio = arguments.max_length_ratio.value_or(options_.max_length_ratio);
     widen_for_distinct_texts(options_);
-    options_.validate();
   }
 
   void run() {
@@ -272,10 +264,10 @@ class Command {
     translate(models_.models(), sentences, options_, arguments_.files.batch_size,
               [&](size_t sentence, std::vector<Hypothesis> found) {
                 Answer& answer = answers[places[sentence]];
-                answer.hypotheses = best_texts(std::move(found), arguments_.search.n_best,
-                                               [&](const Hypothesis& one) {
-                                                 return text_of(*models_.tokenizers().target, one);
-                                               });
+                answer.hypotheses = best_texts(
+                    std::move(found), arguments_.search.n_best, [&](const Hypothesis& one) {
+                      return translated_text(*models_.tokenizers().target, one);
+                    });
                 answer.done = !aligner_.wanted();
                 print_those_done();
               });
@@ -358,7 +350,7 @@ class Command {
     }
     for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
       const Hypothesis& hypothesis = answer.hypotheses[n];
-      const std::string text = one_line(text_of(tokenizer, hypothesis));
+      const std::string text = one_line(translated_text(tokenizer, hypothesis));
       if (moses()) {
         out << fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}", answer.number - 1, in_field(text),
                            hypothesis.log_probability, hypothesis.score);
@@ -395,6 +387,7 @@ class Command {
 }  // namespace
 
 int run_translate(const TranslateArguments& arguments) {
+  override_search({}, arguments.search.overrides);  // before a model is read
   LineFilter filter("translate", arguments.files);
   set_num_threads(arguments.compute.threads);
   Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);

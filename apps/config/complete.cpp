@@ -134,7 +134,7 @@ void check_model(Rules& rules, const Config& config) {
     report.expect_one_of("type", name_of(config.model_type), types);
   });
   rules.of("model", {}, {{"learned", "model.learn_width"}}, [&](const OptionReport& report) {
-    if (has_attention(config.model_type)) {
+    if (traits_of(config.model_type).has_attention) {
       model.validate(report);
     } else if (config.model_type == ModelType::kAttentionPooling) {
       model.pooling.validate(report);
@@ -268,11 +268,6 @@ bool reads_prompts(const Config& config) {
 
 bool reads_blocks(const Config& config) {
   return config.task->reads_blocks && !reads_prompts(config);
-}
-
-bool has_attention(ModelType type) {
-  return type != ModelType::kRnnAttention && type != ModelType::kLinear &&
-         type != ModelType::kAttentionPooling;
 }
 
 ModelOptions model_defaults(ModelType type) {

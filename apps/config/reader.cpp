@@ -280,10 +280,10 @@ bool ConfigSection::is_sound(const std::string& section) const {
 }
 
 void ConfigSection::note(const std::string& key, const char* type, const char* meaning,
-                         const std::string& bounds, std::vector<std::string> choices) {
+                         const ConfigRange& range, std::vector<std::string> choices) {
   session_.note({.name = full_name(key),
                  .type = type,
-                 .bounds = bounds,
+                 .range = range,
                  .choices = std::move(choices),
                  .meaning = meaning,
                  .applies = false,

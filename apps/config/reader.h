@@ -55,7 +55,7 @@ struct ConfigChoice {
 struct ConfigKey {
   std::string name;                  ///< "training.optimizer.betas"
   std::string type;                  ///< "integer", "list of numbers", "section", ...
-  std::string bounds;                ///< "at least 1"; empty: none
+  ConfigRange range = {};            ///< of a number, or of each in a list
   std::vector<std::string> choices;  ///< the names it accepts; empty: any value of its type
   std::string meaning;               ///< one sentence or a few
   std::string value = {};            ///< empty for sections and keys that do not apply
@@ -92,7 +92,7 @@ class ConfigSection {
     if (applies) {
       read(key, value, meaning, range);
     } else {
-      note(key, type_name<T>(), meaning, range.text);
+      note(key, type_name<T>(), meaning, range);
       refuse(key, why);
     }
   }
@@ -119,7 +119,7 @@ class ConfigSection {
     if (applies) {
       read_choice(key, value, choices, meaning);
     } else {
-      note(key, "choice", meaning, "", names_of(choices));
+      note(key, "choice", meaning, {}, names_of(choices));
       refuse(key, why);
     }
   }
@@ -210,7 +210,7 @@ class ConfigSection {
 
   /// Writes the key into the reference, not applying until it is put().
   void note(const std::string& key, const char* type, const char* meaning,
-            const std::string& bounds = "", std::vector<std::string> choices = {});
+            const ConfigRange& range = {}, std::vector<std::string> choices = {});
   /// The entry of `key`, or nullptr: also where overrides replaced it.
   const ConfigEntry* find(const std::string& key) const;
   /// The value of `key` or nullptr; from here on the key is known.
@@ -288,7 +288,7 @@ const char* ConfigSection::type_name() {
 template <class T>
 void ConfigSection::read(const std::string& key, T& value, const char* meaning,
                          const ConfigRange& range) {
-  note(key, type_name<T>(), meaning, range.text);
+  note(key, type_name<T>(), meaning, range);
   if constexpr (std::same_as<T, bool>) {
     read_bool(key, value);
   } else if constexpr (std::same_as<T, std::string>) {
@@ -319,7 +319,7 @@ void ConfigSection::read_choice(const std::string& key, E& value,
                                 const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices,
                                 const char* meaning, const std::string& with) {
   const std::vector<std::string> names = names_of(choices);
-  note(key, "choice", meaning, "", names);
+  note(key, "choice", meaning, {}, names);
   size_t current = 0;
   for (size_t i = 0; i < choices.size(); ++i) {
     if (choices[i].value == value) current = i;

@@ -3,215 +3,18 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 
-#include "apps/config/sections.h"
+#include "apps/config/key_families.h"
+#include "apps/config/task.h"
 #include "core/nearest_name.h"
 
 namespace tapestry {
 namespace {
 
-// A config that nobody trains.
-struct Probe {
-  const char* key;  ///< the probe shows nothing where this key does not apply
-  const char* override_text;
-};
-
-// What decides which keys apply, beside the choices: those are all tried out.
-constexpr Probe kProbes[] = {
-    {"data.train.tsv", "data.train={tsv: x}"},
-    {"data.train.ding", "data.train={ding: x}"},
-    {"data.train.csv", "data.train={csv: x}"},
-    {"data.train.jsonl", "data.train={jsonl: x}"},
-    {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
-    {"tokenizer.path", "tokenizer.path=x"},
-    {"model.kv_latent_size", "model.kv_latent_size=2"},
-    {"training.lora.rank", "training.lora.rank=2"},
-};
-constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need
-constexpr const char* kImageProbe = "data.train={images: x}";
-
-std::string joined(const std::vector<std::string>& list, const char* last) {
-  std::string text;
-  for (size_t i = 0; i < list.size(); ++i) {
-    text += i == 0 ? "" : i + 1 == list.size() ? last : ", ";
-    text += list[i];
-  }
-  return text;
-}
-
 /// "a, b or c"
 std::string alternatives(const std::set<std::string>& list) {
   return joined({list.begin(), list.end()}, " or ");
-}
-
-/// What one reading knows: the keys in their order.
-using Reading = std::vector<ConfigKey>;
-
-Reading read_keys(const std::string& task, const std::vector<std::string>& overrides) {
-  ConfigNode root = parse_config_text(concat("task: ", task), "probe", "");
-  std::vector<ConfigProblem> problems;
-  for (const std::string& text : overrides) apply_override(root, text, 0, problems);
-  Reading keys;
-  read_tree(root, {.check_files = false, .complain = false, .keys = &keys});
-  std::erase_if(keys, [](const ConfigKey& key) {
-    return key.name.starts_with("data.valid.") || key.name.starts_with("data.test.");
-  });
-  return keys;
-}
-
-const ConfigKey* find(const Reading& reading, const std::string& name) {
-  for (const ConfigKey& key : reading) {
-    if (key.name == name) return &key;
-  }
-  return nullptr;
-}
-
-/// The key where it has an effect.
-const ConfigKey* find_applying(const Reading& reading, const std::string& name) {
-  const ConfigKey* const key = find(reading, name);
-  return key != nullptr && key->applies ? key : nullptr;
-}
-
-/// A reading that differs from its task's first in one key.
-struct Variant {
-  std::string key;    ///< full name
-  std::string value;  ///< of a choice; empty for a probe
-  Reading reading;
-  std::optional<size_t> outer = {};  ///< the variant that it differs from instead
-};
-
-/// A task of a kind of examples, with every other choice of each key.
-struct Family {
-  std::string name;  ///< "classification of images"
-  Reading base;
-  std::vector<Variant> variants;
-};
-
-// The choices that only show beside a value of another choice.
-void add_inner_choices(const std::string& task, const std::string& corpus, Family& family) {
-  const size_t outer = family.variants.size();
-  for (size_t i = 0; i < outer; ++i) {
-    if (family.variants[i].value.empty()) continue;
-    const Variant variant = family.variants[i];
-    for (const ConfigKey& key : variant.reading) {
-      if (!key.applies || find_applying(family.base, key.name) != nullptr) continue;
-      for (const std::string& choice : key.choices) {
-        if (choice == key.value) continue;
-        Reading reading = read_keys(
-            task, {corpus, concat(variant.key, '=', variant.value), concat(key.name, '=', choice)});
-        family.variants.push_back({key.name, choice, std::move(reading), i});
-      }
-    }
-  }
-}
-
-Family family_of(const std::string& name, const std::string& task, const std::string& corpus) {
-  Family family{name, read_keys(task, {corpus}), {}};
-  for (const Probe& probe : kProbes) {
-    // Another kind of corpus is another family, or none that the task reads.
-    if (std::string(probe.key).starts_with("data.") && corpus != kEmptyCorpus) continue;
-    if (find_applying(family.base, probe.key) != nullptr &&
-        std::string(probe.key).starts_with("data.")) {
-      continue;
-    }
-    Reading reading = read_keys(task, {corpus, probe.override_text});
-    if (find_applying(reading, probe.key) == nullptr) continue;
-    family.variants.push_back({probe.key, "", std::move(reading), {}});
-  }
-  for (const ConfigKey& key : family.base) {
-    if (!key.applies || key.name == "task") continue;
-    for (const std::string& choice : key.choices) {
-      if (choice == key.value) continue;
-      family.variants.push_back(
-          {key.name, choice, read_keys(task, {corpus, concat(key.name, '=', choice)}), {}});
-    }
-  }
-  add_inner_choices(task, corpus, family);
-  return family;
-}
-
-std::vector<Family> families() {
-  std::vector<Family> all;
-  for (const TaskKind* task : task_kinds()) {
-    const bool images = !task->image_models.empty();
-    all.push_back(
-        family_of(concat(task->name, images ? " of texts" : ""), task->name, kEmptyCorpus));
-    if (!images) continue;
-    all.push_back(family_of(concat(task->name, " of images"), task->name, kImageProbe));
-  }
-  return all;
-}
-
-/// "name: adam" of a key in the same section, else "training.optimizer.name: adam".
-std::string short_name(const std::string& of, const std::string& beside) {
-  const size_t dot = of.rfind('.');
-  const bool same = dot != std::string::npos && beside.starts_with(of.substr(0, dot + 1)) &&
-                    beside.find('.', dot + 1) == std::string::npos;
-  return same ? of.substr(dot + 1) : of;
-}
-
-/// The values of a choice beside which a key has an effect, and those beside which it has none.
-struct Values {
-  std::set<std::string> with, without;
-};
-
-/// What a family knows of a key: nothing where it never applies.
-struct Sight {
-  const ConfigKey* key = nullptr;
-  std::string probe;                      ///< "with tsv", "without path"
-  std::map<std::string, Values> choices;  ///< by the key that has the choice
-  std::string preset;
-};
-
-std::string preset_of(const ConfigKey& key) {
-  return key.required ? "required" : key.value == "[]" || key.type == "file" ? "" : key.value;
-}
-
-Sight sight_of(const Family& family, const std::string& name) {
-  Sight sight;
-  sight.key = find_applying(family.base, name);
-  const bool always = sight.key != nullptr;
-  bool is_probe = false;
-  std::vector<std::string> probes;
-  std::map<std::string, std::vector<std::string>> presets;  // other defaults, with their choices
-  for (const Variant& variant : family.variants) {
-    const ConfigKey* const found = find_applying(variant.reading, name);
-    if (found != nullptr && sight.key == nullptr) sight.key = found;
-    if (name == variant.key) {
-      if (variant.outer) continue;
-      is_probe |= found != nullptr && !always;
-      continue;
-    }
-    if (variant.value.empty()) {
-      if ((found != nullptr) == always) continue;
-      probes.push_back(concat(always ? "without " : "with ", short_name(variant.key, name)));
-      continue;
-    }
-    const Reading& beside = variant.outer ? family.variants[*variant.outer].reading : family.base;
-    const bool before = find_applying(beside, name) != nullptr;
-    if (variant.outer && before == (found != nullptr)) continue;  // the outer choice tells
-    Values& values = sight.choices[variant.key];
-    (found != nullptr ? values.with : values.without).insert(variant.value);
-    (before ? values.with : values.without).insert(find(beside, variant.key)->value);
-    if (found != nullptr && preset_of(*found) != preset_of(*sight.key)) {
-      presets[preset_of(*found)].push_back(
-          concat(short_name(variant.key, name), ": ", variant.value));
-    }
-  }
-  // A choice that changes nothing is no condition; neither is one that shows nothing.
-  std::erase_if(sight.choices, [](const auto& entry) {
-    return entry.second.with.empty() || entry.second.without.empty();
-  });
-  if (sight.key == nullptr) return sight;
-  // A key that is a probe itself needs no other one.
-  sight.probe = is_probe ? "" : joined(probes, always ? " and " : " or ");
-  sight.preset = is_probe ? "" : preset_of(*sight.key);
-  for (const auto& [preset, choices] : presets) {
-    sight.preset += concat("; ", preset, " with ", joined(choices, " or "));
-  }
-  return sight;
 }
 
 /// Names of families that agree in something, with what they agree in, in their order.
@@ -232,10 +35,10 @@ class Groups {
 };
 
 /// "translation, classification": families of one task as one name where all are there.
-std::string tasks_of(std::vector<std::string> families, const std::vector<Family>& all) {
+std::string tasks_of(std::vector<std::string> families, const std::vector<KeyFamily>& all) {
   if (families.size() == all.size()) return "all";
   if (families.size() + 1 == all.size()) {
-    for (const Family& family : all) {
+    for (const KeyFamily& family : all) {
       if (std::find(families.begin(), families.end(), family.name) == families.end()) {
         return concat("all but ", family.name);
       }
@@ -254,9 +57,9 @@ std::string tasks_of(std::vector<std::string> families, const std::vector<Family
 }
 
 /// "with name: adam or adamw; not with type: linear", of all families together.
-std::string choices_of(const std::string& name, const std::vector<Sight>& sights) {
-  std::map<std::string, Values> all;
-  for (const Sight& sight : sights) {
+std::string choices_of(const std::string& name, const std::vector<KeySight>& sights) {
+  std::map<std::string, ChoiceValues> all;
+  for (const KeySight& sight : sights) {
     for (const auto& [key, values] : sight.choices) {
       all[key].with.insert(values.with.begin(), values.with.end());
       all[key].without.insert(values.without.begin(), values.without.end());
@@ -265,32 +68,32 @@ std::string choices_of(const std::string& name, const std::vector<Sight>& sights
   std::string text;
   for (const auto& entry : all) {
     const std::string& key = entry.first;
-    const Values& values = entry.second;
+    const ChoiceValues& values = entry.second;
     // Families that have no such choice: the key applies beside the value that they always have.
-    const bool everywhere = std::all_of(sights.begin(), sights.end(), [&](const Sight& sight) {
+    const bool everywhere = std::all_of(sights.begin(), sights.end(), [&](const KeySight& sight) {
       return sight.choices.contains(key);
     });
     const bool positive = everywhere && values.with.size() <= values.without.size();
-    text +=
-        concat(text.empty() ? "" : "; ", positive ? "with " : "not with ", short_name(key, name),
-               ": ", alternatives(positive ? values.with : values.without));
+    text += concat(text.empty() ? "" : "; ", positive ? "with " : "not with ",
+                   short_key_name(key, name), ": ",
+                   alternatives(positive ? values.with : values.without));
   }
   return text;
 }
 
-KeyEntry entry_of(const std::string& name, const std::vector<Family>& families) {
+KeyEntry entry_of(const std::string& name, const std::vector<KeyFamily>& families) {
   KeyEntry entry;
   entry.name = name;
   Groups tasks, presets, bounds, meanings;
-  std::vector<Sight> sights;
-  for (const Family& family : families) {
-    const Sight sight = sight_of(family, name);
+  std::vector<KeySight> sights;
+  for (const KeyFamily& family : families) {
+    const KeySight sight = sight_of(family, name);
     if (sight.key == nullptr) continue;
     entry.type = sight.key->type;
     const bool choice = !sight.key->choices.empty();
     tasks.add(sight.probe, family.name);
     presets.add(sight.preset, family.name);
-    bounds.add(choice ? joined(sight.key->choices, ", ") : sight.key->bounds, family.name);
+    bounds.add(choice ? joined(sight.key->choices, ", ") : sight.key->range.text, family.name);
     meanings.add(sight.key->meaning, family.name);
     sights.push_back(sight);
   }
@@ -319,35 +122,13 @@ KeyEntry entry_of(const std::string& name, const std::vector<Family>& families) 
   return entry;
 }
 
-/// Names of all readings, each behind the one that it first followed.
-std::vector<std::string> ordered_names(const std::vector<Family>& families) {
-  std::vector<std::string> names;
-  const auto merge = [&](const Reading& reading) {
-    auto at = names.begin();
-    for (const ConfigKey& key : reading) {
-      const auto found = std::find(names.begin(), names.end(), key.name);
-      at = found != names.end() ? found + 1 : names.insert(at, key.name) + 1;
-    }
-  };
-  for (const Family& family : families) merge(family.base);
-  for (const Family& family : families) {
-    for (const Variant& variant : family.variants) merge(variant.reading);
-  }
-  return names;
-}
-
-std::string section_of(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
 /// Calls f(section, keys) for each section that has keys of its own: the top level, then in order.
 void for_each_section(
     const std::function<void(const KeyEntry*, const std::vector<const KeyEntry*>&)>& f) {
   const auto keys_in = [](const std::string& section) {
     std::vector<const KeyEntry*> keys;
     for (const KeyEntry& entry : key_entries()) {
-      if (!entry.is_section() && section_of(entry.name) == section) keys.push_back(&entry);
+      if (!entry.is_section() && section_of_key(entry.name) == section) keys.push_back(&entry);
     }
     return keys;
   };
@@ -383,9 +164,9 @@ std::string cell(const std::string& text) {
 
 const std::vector<KeyEntry>& key_entries() {
   static const std::vector<KeyEntry> entries = [] {
-    const std::vector<Family> all = families();
+    const std::vector<KeyFamily>& all = key_families();
     std::vector<KeyEntry> list;
-    const std::vector<std::string> names = ordered_names(all);
+    const std::vector<std::string>& names = ordered_key_names();
     list.reserve(names.size());
     for (const std::string& name : names) list.push_back(entry_of(name, all));
     return list;
@@ -402,7 +183,7 @@ std::string describe_key(const std::string& given) {
   std::string text;
   for (const KeyEntry& entry : key_entries()) {
     names.push_back(entry.name);
-    const bool own_name = entry.name.substr(entry.name.rfind('.') + 1) == name;
+    const bool own_name = last_part_of_key(entry.name) == name;
     if (entry.name == name || own_name) matches.push_back(entry.name);
   }
   // The full name wins over keys of that name in other sections.
@@ -419,8 +200,8 @@ std::string describe_key(const std::string& given) {
   if (!matches.empty()) return text;
   // The last part tells more than the sections in front of it.
   std::vector<std::string> last_parts;
-  for (const std::string& known : names) last_parts.push_back(known.substr(known.rfind('.') + 1));
-  const std::string part = nearest_name(name.substr(name.rfind('.') + 1), last_parts);
+  for (const std::string& known : names) last_parts.push_back(last_part_of_key(known));
+  const std::string part = nearest_name(last_part_of_key(name), last_parts);
   const auto found = std::find(last_parts.begin(), last_parts.end(), part);
   const std::string nearest = part.empty() ? nearest_name(name, names)
                                            : names[static_cast<size_t>(found - last_parts.begin())];
@@ -435,7 +216,7 @@ std::string describe_sections() {
     if (section != nullptr) text += concat(section->name, ": ", section->meaning, '\n');
     std::string line = "   ";
     for (const KeyEntry* key : keys) {
-      const std::string name = key->name.substr(key->name.rfind('.') + 1);
+      const std::string name = last_part_of_key(key->name);
       if (line.size() + name.size() > 98) text += line + '\n', line = "   ";
       line += ' ' + name;
     }
@@ -479,7 +260,7 @@ std::string key_reference_markdown() {
     if (keys.empty()) return;
     text += "| key | type | default | bounds | meaning | tasks |\n|---|---|---|---|---|---|\n";
     for (const KeyEntry* key : keys) {
-      const std::string name = key->name.substr(key->name.rfind('.') + 1);
+      const std::string name = last_part_of_key(key->name);
       // What is said of the section need not be said of each key.
       std::string tasks = key->tasks;
       if (section != nullptr && section->tasks != "all" && tasks.starts_with(section->tasks)) {

@@ -33,7 +33,7 @@ void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
 void bind_transformer(ConfigSection& s, Config& config) {
   ModelOptions& model = config.model;
   const ModelType type = config.model_type;
-  const bool applies = has_attention(type);
+  const bool applies = traits_of(type).has_attention;
   const bool images = reads_images(config);
   const std::string why = concat("with type: ", name_of(type));
   s.read_if(applies, why, "intermediate_size", model.intermediate_size,
@@ -211,9 +211,7 @@ void bind_model(ConfigSection& s, Config& config) {
                    "it attends, or one fixed vector.");
   s.read_if(words, with_type, "tie_word_embeddings", model.tie_word_embeddings,
             "The classifier over the vocabulary is the embedding table.");
-  const bool writes = config.model_type == ModelType::kEncoderDecoder ||
-                      config.model_type == ModelType::kRnnAttention ||
-                      config.model_type == ModelType::kDecoder;
+  const bool writes = traits_of(config.model_type).writes;
   const bool fills = task.can(kFillsMasks) && config.model_type == ModelType::kEncoder;
   s.read_choice_if(fills, concat("with task: ", task.name), "masked_head", model.transformed_head,
                    {{"transform", true}, {"linear", false}},

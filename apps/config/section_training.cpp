@@ -254,7 +254,7 @@ void bind_training(ConfigSection& s, Config& config) {
               "small matrices beside its own learn.",
               [&](ConfigSection& l) { bind_lora(l, config); });
   }
-  s.read_if(config.model_type != ModelType::kRnnAttention && !points,
+  s.read_if(traits_of(config.model_type).recomputes,
             concat("with type: ", name_of(config.model_type)), "recompute", config.model.recompute,
             "Keeps only the input of each layer and computes the rest again in the backward pass: "
             "less memory, about a third more time, the same bits.");

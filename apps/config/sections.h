@@ -77,7 +77,6 @@ Config read_tree(const ConfigNode& root, ConfigReadOptions options,
 /// The model types that a config's task trains on its data, first the default.
 const std::vector<ModelType>& model_types(const Config& config);
 ModelOptions model_defaults(ModelType type);
-bool has_attention(ModelType type);
 
 /// The learning rate where none is given.
 double usual_learning_rate(const Config& config);

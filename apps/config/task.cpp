@@ -1,29 +1,40 @@
 #include "apps/config/task.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/text.h"
 
 namespace tapestry {
 
-const char* name_of(ModelType type) {
-  switch (type) {
-    case ModelType::kEncoderDecoder:
-      return "encoder_decoder";
-    case ModelType::kRnnAttention:
-      return "rnn_attention";
-    case ModelType::kEncoder:
-      return "encoder";
-    case ModelType::kDecoder:
-      return "decoder";
-    case ModelType::kVit:
-      return "vit";
-    case ModelType::kLinear:
-      return "linear";
-    case ModelType::kAttentionPooling:
-      return "attention_pooling";
-  }
-  return "";
+namespace {
+
+constexpr ModelTraits kModels[] = {
+    {.type = ModelType::kEncoderDecoder,
+     .name = "encoder_decoder",
+     .reads_two_texts = true,
+     .writes = true,
+     .has_attention = true,
+     .recomputes = true},
+    {.type = ModelType::kRnnAttention,
+     .name = "rnn_attention",
+     .reads_two_texts = true,
+     .writes = true},
+    {.type = ModelType::kEncoder, .name = "encoder", .has_attention = true, .recomputes = true},
+    {.type = ModelType::kDecoder,
+     .name = "decoder",
+     .writes = true,
+     .has_attention = true,
+     .recomputes = true},
+    {.type = ModelType::kVit, .name = "vit", .has_attention = true, .recomputes = true},
+    {.type = ModelType::kLinear, .name = "linear", .recomputes = true},
+    {.type = ModelType::kAttentionPooling, .name = "attention_pooling"},
+};
+
+}  // namespace
+
+const ModelTraits& traits_of(ModelType type) {
+  return *std::ranges::find(kModels, type, &ModelTraits::type);
 }
 
 const TaskKind* find_task(std::string_view name) {

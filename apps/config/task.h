@@ -22,12 +22,18 @@ enum class ModelType {
   kLinear,            ///< of images: softmax regression
   kAttentionPooling,  ///< of points: Nadaraya-Watson regression
 };
-inline constexpr ModelType kModelTypes[] = {
-    ModelType::kEncoderDecoder,  ModelType::kEncoder, ModelType::kDecoder,
-    ModelType::kRnnAttention,    ModelType::kVit,     ModelType::kLinear,
-    ModelType::kAttentionPooling};
-/// As in a config.
-const char* name_of(ModelType type);
+
+/// What the rest of the program asks of a model type.
+struct ModelTraits {
+  ModelType type;
+  const char* name;              ///< as in a config
+  bool reads_two_texts = false;  ///< a source and a target
+  bool writes = false;           ///< text, token by token
+  bool has_attention = false;    ///< layers of it, with heads and positions
+  bool recomputes = false;       ///< knows training.recompute
+};
+const ModelTraits& traits_of(ModelType type);
+inline const char* name_of(ModelType type) { return traits_of(type).name; }
 
 /// What a trained model can do for the commands.
 enum Ability : unsigned {
@@ -51,7 +57,7 @@ struct TaskSection {
 struct TaskKind {
   const char* name;                          ///< as in a config
   unsigned abilities;                        ///< of its models: Ability, joined by |
-  std::vector<ModelType> models;             ///< that it trains, first the default
+  std::vector<ModelType> models = {};        ///< that it trains, first the default
   std::vector<ModelType> image_models = {};  ///< likewise, where the corpora are images
   std::vector<const char*> metrics;          ///< of validation; the first one tells the best model
   /// More metrics, where the corpora are prompts with answers; empty: it reads none of these.

@@ -13,6 +13,7 @@
 #include "apps/run/updates.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/packed_search.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
 #include "core/device.h"
 #include "core/device_runtime.h"
@@ -143,7 +144,7 @@ bool knows_batches(const Config& config) {
 }
 
 bool can_recompute(const Config& config) {
-  return config.model_type != ModelType::kRnnAttention && !config.task->reads_points;
+  return traits_of(config.model_type).recomputes;
 }
 
 struct DataBytes {
@@ -177,7 +178,7 @@ namespace {
 std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
                                     const TokenizerPair& tokenizers, int64_t resident) {
   const Progress progress("planning the memory");
-  const auto dry_training = task_of(config).dry;
+  const auto dry_training = model_of(config).dry;
   if (dry_training == nullptr) return std::nullopt;
   MemoryPlan plan;
   plan.on_gpu = !parse_device(config.device).is_cpu();

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "apps/checkpoint/file_names.h"
-#include "apps/checkpoint/files.h"
+#include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
@@ -18,8 +18,7 @@ Config config_of_pretrained(const std::string& path) {
                : interop::import_model(path).config;
   }
   Checkpoint checkpoint(resolve_checkpoint(path));
-  const ByteSource& config = checkpoint.open(kConfigFile);
-  return load_checkpoint_config(bytes_of(config), config.name);
+  return config_of(checkpoint);
 }
 
 Config load_run_config(const std::string& path, const std::vector<std::string>& overrides,

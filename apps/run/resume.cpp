@@ -328,8 +328,7 @@ Resume::Resume(const std::vector<std::string>& facts)
 void Resume::go_on(Checkpoint checkpoint, Config& config) {
   goes_on_ = true;
   if (reads_text(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
-  const ByteSource& json = checkpoint.open(kConfigFile);
-  const Config before = load_checkpoint_config(bytes_of(json), json.name);
+  const Config before = config_of(checkpoint);
   if (config.task->has_classes) keep_classes(before.data, config);
   // A run from before the key goes on with the tokenizer that it has.
   if (before.one_normalization && config.tokenizer.target_normalization ==

@@ -5,16 +5,14 @@
 #include <cstring>
 
 #include "apps/config/sections.h"
-#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/micro_batches.h"
-#include "apps/tasks/shape_flow.h"
+#include "apps/tasks/models.h"
 #include "data/empty_text.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
 #include "data/loader.h"
-#include "nn/gradcheck_models.h"
 
 namespace tapestry {
 namespace {
@@ -337,43 +335,16 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
   return evaluate_kind<TextData>(std::move(files), device, corpora, "texts");
 }
 
-std::shared_ptr<const ParamStore> parameters(const Config& config,
-                                             const TokenizerPair& tokenizers) {
-  if (reads_images(config)) return parameters_of<ImageClassifier>(config, tokenizers);
-  return parameters_of<SequenceClassifier>(config, tokenizers);
-}
-
-std::string shapes(const Config& config, const TokenizerPair& tokenizers) {
-  if (reads_images(config)) return shape_flow<ImageClassifier>(config, tokenizers);
-  return shape_flow<SequenceClassifier>(config, tokenizers);
-}
-
-DryTraining dry(const Config& config, const TokenizerPair& tokenizers) {
-  if (reads_images(config)) return dry_training<ImageClassifier>(config, tokenizers);
-  return dry_training<SequenceClassifier>(config, tokenizers);
-}
-
-GradcheckCase gradcheck_case(const std::string& name, ModelType type, const ModelOptions& options) {
-  if (type == ModelType::kVit) return vision_transformer_gradcheck(name, options);
-  if (type == ModelType::kLinear) return linear_classifier_gradcheck(name, options);
-  return classifier_gradcheck(name, options);
-}
-
 }  // namespace
 
-extern const Task kClassification{{.name = "classification",
+extern const Task kClassification({.name = "classification",
                                    .abilities = kClassifies,
-                                   .models = {ModelType::kEncoder},
-                                   .image_models = {ModelType::kVit, ModelType::kLinear},
                                    .metrics = {"accuracy", "nll", "loss"},
                                    .bind_corpus = bind_labelled,
                                    .has_classes = true},
-                                  make,
-                                  parameters,
-                                  evaluate,
-                                  gradcheck_case,
-                                  shapes,
-                                  dry};
+                                  {&kTextClassifierModel, &kVisionTransformerModel,
+                                   &kLinearClassifierModel},
+                                  make, evaluate);
 
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line) {

@@ -4,6 +4,7 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/translator.h"
 #include "data/special_words.h"
 
@@ -134,19 +135,14 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kDenoising{{.name = "denoising",
+extern const Task kDenoising({.name = "denoising",
                               .abilities = kTranslates | kScoresPairs | kFillsMasks,
-                              .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
                               .metrics = {"nll", "loss", "ppl", "accuracy"},
                               .bind_corpus = bind_text,
                               .sections = {kDenoisingNoise, kGeneration},
                               .needs_mask_piece = true,
                               .sentinels = kSentinels},
-                             make_task_of_model<DenoisingTask>,
-                             encoder_decoder_parameters,
-                             evaluate,
-                             encoder_decoder_case,
-                             encoder_decoder_shapes,
-                             encoder_decoder_dry_training};
+                             {&kEncoderDecoderModel, &kRnnAttentionModel},
+                             make_task_of_model<DenoisingTask>, evaluate);
 
 }  // namespace tapestry

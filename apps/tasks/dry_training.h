@@ -39,7 +39,7 @@ CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
 
-/// Task::dry of a task that trains a Model.
+/// ModelRow::dry of a Model.
 template <class Model>
 DryTraining dry_training(const Config& config, const TokenizerPair& tokenizers) {
   const auto bundle = std::make_shared<ModelBundle<Model>>(config, tokenizers, ModelUse::kTraining);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/tasks/dry_training.h"
 #include "apps/tasks/micro_batches.h"
 #include "apps/tasks/task.h"
 #include "data/loader.h"
@@ -91,13 +90,5 @@ std::unique_ptr<TrainingTask> make_task_of_model(const Config& config, Tokenizer
   }
   return std::make_unique<TaskOf<EncoderDecoder>>(config, std::move(tokenizers), place, report);
 }
-
-/// Task::parameters, Task::shapes, Task::dry and Task::gradcheck of such a task.
-std::shared_ptr<const ParamStore> encoder_decoder_parameters(const Config& config,
-                                                             const TokenizerPair& tokenizers);
-std::string encoder_decoder_shapes(const Config& config, const TokenizerPair& tokenizers);
-DryTraining encoder_decoder_dry_training(const Config& config, const TokenizerPair& tokenizers);
-GradcheckCase encoder_decoder_case(const std::string& name, ModelType type,
-                                   const ModelOptions& options);
 
 }  // namespace tapestry

@@ -8,18 +8,16 @@
 #include <fmt/format.h>
 
 #include "apps/config/sections.h"
-#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/micro_batches.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/prompt_answering.h"
-#include "apps/tasks/shape_flow.h"
 #include "data/block_batching.h"
 #include "data/empty_text.h"
 #include "data/loader.h"
 #include "data/special_words.h"
 #include "nn/ensemble.h"
-#include "nn/gradcheck_models.h"
 
 namespace tapestry {
 
@@ -267,40 +265,24 @@ void sample_by_default(Config& config) {
 
 }  // namespace
 
-extern const Task kClm{{.name = "clm",
+extern const Task kClm({.name = "clm",
                         .abilities = kContinuesText | kModelsText,
-                        .models = {ModelType::kDecoder},
                         .metrics = {"nll", "loss", "ppl", "accuracy"},
                         .prompt_metrics = {"exact_match"},
                         .bind_corpus = bind_text_or_prompts,
                         .sections = {kGeneration},
                         .reads_blocks = true,
                         .set_defaults = sample_by_default},
-                       make,
-                       parameters_of<LanguageModel>,
-                       evaluate,
-                       [](const std::string& name, ModelType, const ModelOptions& options) {
-                         return language_model_gradcheck(name, options, /*causal=*/true);
-                       },
-                       shape_flow<LanguageModel>,
-                       dry_training<LanguageModel>};
+                       {&kCausalModel}, make, evaluate);
 
-extern const Task kMlm{{.name = "mlm",
+extern const Task kMlm({.name = "mlm",
                         .abilities = kModelsText | kFillsMasks,
-                        .models = {ModelType::kEncoder},
                         .metrics = {"nll", "loss", "ppl", "accuracy"},
                         .bind_corpus = bind_text,
                         .sections = {kMasking},
                         .reads_blocks = true,
                         .needs_mask_piece = true},
-                       make,
-                       parameters_of<LanguageModel>,
-                       evaluate,
-                       [](const std::string& name, ModelType, const ModelOptions& options) {
-                         return language_model_gradcheck(name, options, /*causal=*/false);
-                       },
-                       shape_flow<LanguageModel>,
-                       dry_training<LanguageModel>};
+                       {&kMaskedModel}, make, evaluate);
 
 double TextQuality::perplexity() const { return std::exp(nll / static_cast<double>(tokens)); }
 

@@ -7,15 +7,13 @@
 #include <numeric>
 
 #include "apps/config/sections.h"
-#include "apps/tasks/dry_training.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/micro_batches.h"
-#include "apps/tasks/shape_flow.h"
+#include "apps/tasks/models.h"
 #include "core/interruption.h"
 #include "data/answer_scores.h"
 #include "data/loader.h"
 #include "data/utf8.h"
-#include "nn/gradcheck_models.h"
 
 namespace tapestry {
 namespace {
@@ -142,6 +140,7 @@ class QuestionTask : public TrainingTask {
     train_ = load_questions(config.data.train, *tokenizers.source, options,
                             load_context(config, report, "train"));
     report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
+    report_each_corpus(train_.counts, report);
     warn_of_counts("training data", train_.counts, report);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
@@ -150,6 +149,7 @@ class QuestionTask : public TrainingTask {
                                  question_options(config), load_context(config, report, set));
       report(concat(name_of(set), " data: ", questions.windows.size(), " windows; ",
                     questions.counts.summary()));
+      report_each_corpus(questions.counts, report);
       warn_of_counts(concat(name_of(set), " data"), questions.counts, report);
     }
     model_ = std::make_unique<SpanModel>(config, std::move(tokenizers), ModelUse::kTraining);
@@ -219,22 +219,13 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kQuestionAnswering{
-    {.name = "question_answering",
-     .abilities = kFindsAnswers,
-     .models = {ModelType::kEncoder},
-     .metrics = {"f1", "exact_match", "nll", "loss", "accuracy"},
-     .bind_corpus = bind_questions,
-     .sections = {kAnswers},
-     .has_questions = true},
-    make,
-    parameters_of<SpanExtractor>,
-    evaluate,
-    [](const std::string& name, ModelType, const ModelOptions& options) {
-      return span_extractor_gradcheck(name, options);
-    },
-    shape_flow<SpanExtractor>,
-    dry_training<SpanExtractor>};
+extern const Task kQuestionAnswering({.name = "question_answering",
+                                      .abilities = kFindsAnswers,
+                                      .metrics = {"f1", "exact_match", "nll", "loss", "accuracy"},
+                                      .bind_corpus = bind_questions,
+                                      .sections = {kAnswers},
+                                      .has_questions = true},
+                                     {&kSpanModel}, make, evaluate);
 
 QuestionOptions question_options(const Config& config) {
   return {.max_length = config.data.corpus.max_length,

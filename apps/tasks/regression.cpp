@@ -7,9 +7,9 @@
 #include "apps/checkpoint/parameters.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
 #include "data/batching.h"
-#include "nn/gradcheck_models.h"
 
 namespace tapestry {
 namespace {
@@ -79,6 +79,7 @@ class RegressionTask : public TrainingTask {
       report_checksum(report,
                       {std::as_bytes(std::span(points.x)), std::as_bytes(std::span(points.y))});
       report(concat(what, ": ", points.size(), " points; ", points.counts.summary()));
+      report_each_corpus(points.counts, report);
       warn_of_counts(what, points.counts, report);
     };
     told("training data", model_.points);
@@ -173,32 +174,18 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
   return result;
 }
 
-std::shared_ptr<const ParamStore> parameters(const Config& config, const TokenizerPair&) {
-  const auto model =
-      std::make_shared<RegressionModel>(config, Points{{0}, {0}}, ModelUse::kTraining);
-  return {model, &model->store};
-}
-
-GradcheckCase gradcheck_case(const std::string& name, ModelType, const ModelOptions& options) {
-  return attention_pooling_gradcheck(name, options);
-}
-
 // Points are few: an update sees all of them.
 void set_defaults(Config& config) { config.batch.batch_size = 1024; }
 
 }  // namespace
 
-extern const Task kRegression{{.name = "regression",
+extern const Task kRegression({.name = "regression",
                                .abilities = kPredictsNumbers,
-                               .models = {ModelType::kAttentionPooling},
                                .metrics = {"mse", "accuracy"},
                                .bind_corpus = bind_points,
                                .reads_points = true,
                                .set_defaults = set_defaults},
-                              make,
-                              parameters,
-                              evaluate,
-                              gradcheck_case};
+                              {&kAttentionPoolingModel}, make, evaluate);
 
 RegressionModel::RegressionModel(const Config& config, Points points, ModelUse use)
     : config(config),

@@ -42,7 +42,7 @@ void dry_run(const SequenceClassifier& model, const DryBatch& batch, const Confi
 void dry_run(const SpanExtractor& model, const DryBatch& batch, const Config& config);
 void dry_run(const ImageClassifier& model, const DryBatch& batch, const Config& config);
 
-/// Task::shapes of a task that trains a Model.
+/// ModelRow::shapes of a Model.
 template <class Model>
 std::string shape_flow(const Config& given, const TokenizerPair& tokenizers) {
   Config config = given;

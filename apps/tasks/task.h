@@ -15,7 +15,6 @@
 #include "apps/config/config.h"
 #include "apps/tasks/crew.h"
 #include "apps/tasks/showing.h"
-#include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "core/progress.h"
 #include "data/batching.h"
@@ -123,28 +122,27 @@ inline LoadContext load_context(const Config& config, const Report& report, Held
   return load_context(config, report, set == HeldOut::kTest ? "test" : "valid");
 }
 
-struct DryTraining;
 struct Evaluation;
 struct ModelFiles;
+struct ModelRow;
 
 /// A complete task: the part that a config needs, and the code behind it.
 struct Task : TaskKind {
   /// Reads and encodes the corpora. Without `tokenizers` it trains them, or reads those that the
   /// config names.
-  std::unique_ptr<TrainingTask> (*make)(const Config& config, TokenizerPair tokenizers,
-                                        const TaskPlace& place, const Report& report);
-  /// The parameters of the config's model, freshly drawn.
-  std::shared_ptr<const ParamStore> (*parameters)(const Config& config,
-                                                  const TokenizerPair& tokenizers);
+  using Make = std::unique_ptr<TrainingTask> (*)(const Config& config, TokenizerPair tokenizers,
+                                                 const TaskPlace& place, const Report& report);
   /// What the model of a checkpoint achieves on corpora, on a device.
-  Evaluation (*evaluate)(ModelFiles files, const std::string& device,
-                         const std::vector<CorpusSpec>& corpora);
-  /// The loss of a small model with these options, by all of its parameters.
-  GradcheckCase (*gradcheck)(const std::string& name, ModelType type, const ModelOptions& options);
-  /// The shapes that go through the config's model, a part of it a line (apps/tasks/shape_flow.h).
-  std::string (*shapes)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
-  /// The config's model with the loss of its largest batch (apps/tasks/dry_training.h).
-  DryTraining (*dry)(const Config& config, const TokenizerPair& tokenizers) = nullptr;
+  using Evaluate = Evaluation (*)(ModelFiles files, const std::string& device,
+                                  const std::vector<CorpusSpec>& corpora);
+
+  /// `rows`: the models that it trains (apps/tasks/models.h), first the default; of images
+  /// likewise.
+  Task(TaskKind kind, std::vector<const ModelRow*> rows, Make make, Evaluate evaluate);
+
+  std::vector<const ModelRow*> rows;
+  Make make;
+  Evaluate evaluate;
 };
 
 /// "training data: 29000 read, 29000 kept", and "(cached)" if nothing was encoded.
@@ -153,8 +151,9 @@ std::string summary_of(const std::string& what, const Corpus& corpus) {
   return concat(what, corpus.from_cache ? " (cached): " : ": ", corpus.counts.summary());
 }
 
-/// The row of a config's task.
+/// The row of a config's task, and that of its model.
 const Task& task_of(const Config& config);
+const ModelRow& model_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         const TaskPlace& place, const Report& report);
 

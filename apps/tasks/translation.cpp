@@ -9,6 +9,7 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/translator.h"
 #include "data/scores/metrics.h"
@@ -242,20 +243,15 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kTranslation{{.name = "translation",
+extern const Task kTranslation({.name = "translation",
                                 .abilities = kTranslates | kScoresPairs,
-                                .models = {ModelType::kEncoderDecoder, ModelType::kRnnAttention},
                                 .metrics = {"bleu", "chrf", "nll", "loss", "ppl", "rouge_1",
                                             "rouge_2", "rouge_l", "chrf++", "ter"},
                                 .bind_corpus = bind_pairs,
                                 .sections = {kGeneration, kEvaluation},
                                 .validates_by_search = true,
                                 .set_defaults = keep_targets},
-                               make_task_of_model<TranslationTask>,
-                               encoder_decoder_parameters,
-                               evaluate,
-                               encoder_decoder_case,
-                               encoder_decoder_shapes,
-                               encoder_decoder_dry_training};
+                               {&kEncoderDecoderModel, &kRnnAttentionModel},
+                               make_task_of_model<TranslationTask>, evaluate);
 
 }  // namespace tapestry

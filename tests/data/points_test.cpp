@@ -51,6 +51,20 @@ TEST_F(PointsTest, OfSeveralFilesFollowEachOther) {
   EXPECT_THAT(load_points({a, b}).y, ElementsAre(2, 4));
 }
 
+TEST_F(PointsTest, EachOfSeveralFilesHasItsCounts) {
+  CorpusSpec a, b;
+  a.csv = folder_.write("a", "1,2\n5,x\n");
+  b.csv = folder_.write("b", "3,4\n");
+  const FilterCounts counts = load_points({a, b}).counts;
+  EXPECT_EQ(counts.kept, 2);
+  ASSERT_EQ(counts.of_corpora.size(), 2u);
+  EXPECT_EQ(counts.of_corpora[0].corpus, a.str());
+  EXPECT_EQ(counts.of_corpora[0].of(Drop::kMalformed), 1);
+  EXPECT_EQ(counts.of_corpora[1].total_dropped(), 0);
+  EXPECT_EQ(counts.of_corpora[1].kept, 1);
+  EXPECT_TRUE(load_points({a}).counts.of_corpora.empty());
+}
+
 TEST_F(PointsTest, AnythingElseIsLeftOut) {
   for (const char* line : {"1", "1,2,3", "1;2", "1,", ",", "1,two", "1,nan", "inf,1", "1,1e999",
                            "0x1p3,1", "+1,2", "1 2,3"}) {

@@ -154,6 +154,23 @@ TEST_F(Questions, WithoutAnAnswerMustBeAllowed) {
   EXPECT_EQ(corpus.windows.at(0).end_label, 0);
 }
 
+TEST_F(Questions, EachOfSeveralFilesHasItsCounts) {
+  CorpusSpec one, two;
+  one.jsonl = folder_.write("1.jsonl", R"({"context": "a b", "question": "Q", "answer": "a"}
+{"context": "a b", "question": " ", "answer": "a"}
+)");
+  two.jsonl = folder_.write("2.jsonl", R"({"context": "c", "question": "Q", "answer": "c"}
+)");
+  const QuestionCorpus corpus = load_questions({one, two}, words_, options_);
+  EXPECT_EQ(corpus.counts.kept, 2);
+  ASSERT_EQ(corpus.counts.of_corpora.size(), 2u);
+  EXPECT_EQ(corpus.counts.of_corpora[0].corpus, one.str());
+  EXPECT_EQ(corpus.counts.of_corpora[0].of(Drop::kEmpty), 1);
+  EXPECT_EQ(corpus.counts.of_corpora[1].total_dropped(), 0);
+  EXPECT_EQ(corpus.counts.of_corpora[1].kept, 1);
+  EXPECT_TRUE(load_questions({one}, words_, options_).counts.of_corpora.empty());
+}
+
 TEST_F(Questions, RowsHoldQuestionAndContext) {
   const QuestionCorpus corpus = load_questions(
       {jsonl(

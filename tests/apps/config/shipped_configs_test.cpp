@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
 #include "data/files.h"
 #include "tests/paths.h"
@@ -66,7 +67,7 @@ TEST_P(ShippedConfig, DescribesAModel) {
   const auto alphabet = train_tokenizer(characters, abc, /*seed=*/1);
   config.device = "cpu";
   EXPECT_GT(
-      task_of(config).parameters(config, {alphabet, alphabet})->elements(),
+      model_of(config).parameters(config, {alphabet, alphabet})->elements(),
       config.task->reads_points ? 0 : 4 * config.model.hidden_size * config.model.hidden_size);
 }
 

@@ -9,7 +9,9 @@
 
 #include "apps/config/config.h"
 #include "apps/config/reference.h"
+#include "tests/apps/config/schema_check.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/golden.h"
 
 namespace tapestry {
 namespace {
@@ -193,6 +195,67 @@ TEST_P(SweepOfKeysTest, EveryValueIsTakenOrRefusedByTheKeysOwnName) {
   }
   EXPECT_GT(taken, 1000 / static_cast<int>(kKeyShares));
   EXPECT_GT(refused, 10000 / static_cast<int>(kKeyShares));
+}
+
+/// A message as the golden file has it: in one line, without what differs from run to run.
+std::string golden_message(std::string message, const std::string& folder) {
+  const auto replace_all = [&](const std::string& from, const std::string& to) {
+    for (size_t at = 0; (at = message.find(from, at)) != std::string::npos; at += to.size()) {
+      message.replace(at, from.size(), to);
+    }
+  };
+  replace_all(folder, "");
+  replace_all(kLong, "a...");
+  replace_all("\n", " / ");
+  return message;
+}
+
+// What each key says of each value, in the first variant that has the key.
+TEST_F(SweepTest, MessagesAreThoseOfTheGoldenFile) {
+  std::set<std::string> done;
+  std::map<std::string, std::string> entries;
+  for (size_t variant = 0; variant < keys_.size(); ++variant) {
+    for (const auto& [key, current] : keys_[variant]) {
+      if (!done.insert(key).second) continue;
+      std::map<std::string, std::string> values;  // by their message
+      for (const auto& [name, value] : kValues) {
+        try {
+          load_config(folder_.path(file_of(variant)), {concat(key, '=', value)});
+        } catch (const Error& error) {
+          std::string& names = values[golden_message(error.what(), folder_.path(""))];
+          names += concat(names.empty() ? "" : ", ", name);
+        }
+      }
+      for (const auto& [message, names] : values) entries[concat(key, ": ", names)] = message;
+    }
+  }
+  GoldenFile("messages.txt", "Config keys with wrong values, and what is said of them.")
+      .expect_all(entries);
+}
+
+// An editor marks nothing that the reader takes, and most of what it refuses.
+TEST_F(SweepTest, TheSchemaTakesWhatTheReaderTakes) {
+  SchemaCheck schema;
+  std::set<std::string> done;
+  int refused = 0, marked = 0;
+  for (size_t variant = 0; variant < keys_.size(); ++variant) {
+    const std::string yaml = read_file(folder_.path(file_of(variant)));
+    EXPECT_EQ(schema.problems(yaml, {}), "") << kVariants[variant].first << ' ' << variant;
+    for (const auto& [key, current] : keys_[variant]) {
+      if (!done.insert(key).second) continue;
+      for (const auto& [name, value] : kValues) {
+        const std::string override = concat(key, '=', value);
+        try {
+          load_config(folder_.path(file_of(variant)), {override});
+          EXPECT_EQ(schema.problems(yaml, {override}), "") << key << '=' << name;
+        } catch (const Error&) {
+          ++refused;
+          marked += schema.problems(yaml, {override}).empty() ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(marked, 3 * refused / 4) << refused;
 }
 
 // What is taken trains an update, each key and value once, in the first variant that has the key.
