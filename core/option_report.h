@@ -18,8 +18,8 @@ namespace tapestry {
 
 class OptionReport {
  public:
-  /// Hears the member at fault and the rest of the sentence: ("limit", "must be at least 0, ...").
-  /// The member is empty where the sentence is whole.
+  /// Receives the member at fault and the rest of the sentence: ("limit", "must be at least 0,
+  /// ..."). The member is empty if the sentence is complete.
   using Hear = std::function<void(const std::string& member, const std::string& problem)>;
 
   explicit OptionReport(Hear hear) : hear_(std::move(hear)) {}

@@ -25,12 +25,12 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels {
 namespace {
 
-// Where and of what matrix a tile is.
+// The place and matrix of a tile.
 template <class T>
 struct TileSource {
   const T* x;  // its first element
   int64_t stride;
-  int64_t length, depth;  // of what is left of the matrix
+  int64_t length, depth;  // of the rest of the matrix
 
   bool is_whole() const { return length >= kTileStrip && depth >= kTileDepth; }
 };

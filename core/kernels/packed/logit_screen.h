@@ -18,7 +18,7 @@ class LogitScreen {
   explicit LogitScreen(const PackedMatrix& exact);
 
   const PackedMatrix& rounded() const { return rounded_; }
-  /// Of its memory.
+  /// Bytes of its memory.
   int64_t bytes() const { return rounded_.bytes() + 2 * 4 * rounded_.rows(); }
 
   /// The tokens, ascending, that may have the largest of the logits (N) of x (K), of which `z` are
