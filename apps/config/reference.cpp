@@ -14,11 +14,11 @@ namespace {
 
 // A config that nobody trains.
 struct Probe {
-  const char* key;  ///< the probe shows nothing where this key does not apply
+  const char* key;  ///< the probe has no effect if this key does not apply
   const char* override_text;
 };
 
-// What decides which keys apply, beside the choices: those are all tried out.
+// Configs that bring keys to light, besides the choices, all of which are tried.
 constexpr Probe kProbes[] = {
     {"data.train.tsv", "data.train={tsv: x}"},
     {"data.train.ding", "data.train={ding: x}"},
@@ -46,7 +46,7 @@ std::string alternatives(const std::set<std::string>& list) {
   return joined({list.begin(), list.end()}, " or ");
 }
 
-/// What one reading knows: the keys in their order.
+/// The keys of one reading, in their order.
 using Reading = std::vector<ConfigKey>;
 
 Reading read_keys(const std::string& task, const std::vector<std::string>& overrides) {
@@ -68,7 +68,7 @@ const ConfigKey* find(const Reading& reading, const std::string& name) {
   return nullptr;
 }
 
-/// The key where it has an effect.
+/// The key, if it has an effect.
 const ConfigKey* find_applying(const Reading& reading, const std::string& name) {
   const ConfigKey* const key = find(reading, name);
   return key != nullptr && key->applies ? key : nullptr;
@@ -110,7 +110,7 @@ void add_inner_choices(const std::string& task, const std::string& corpus, Famil
 Family family_of(const std::string& name, const std::string& task, const std::string& corpus) {
   Family family{name, read_keys(task, {corpus}), {}};
   for (const Probe& probe : kProbes) {
-    // Another kind of corpus is another family, or none that the task reads.
+    // Another kind of corpus belongs to another family, or is not read by the task.
     if (std::string(probe.key).starts_with("data.") && corpus != kEmptyCorpus) continue;
     if (find_applying(family.base, probe.key) != nullptr &&
         std::string(probe.key).starts_with("data.")) {
@@ -152,12 +152,12 @@ std::string short_name(const std::string& of, const std::string& beside) {
   return same ? of.substr(dot + 1) : of;
 }
 
-/// The values of a choice beside which a key has an effect, and those beside which it has none.
+/// The values of a choice with which a key has an effect, and those with which it has none.
 struct Values {
   std::set<std::string> with, without;
 };
 
-/// What a family knows of a key: nothing where it never applies.
+/// A family's view of a key; empty if it never applies.
 struct Sight {
   const ConfigKey* key = nullptr;
   std::string probe;                      ///< "with tsv", "without path"
@@ -191,7 +191,7 @@ Sight sight_of(const Family& family, const std::string& name) {
     }
     const Reading& beside = variant.outer ? family.variants[*variant.outer].reading : family.base;
     const bool before = find_applying(beside, name) != nullptr;
-    if (variant.outer && before == (found != nullptr)) continue;  // the outer choice tells
+    if (variant.outer && before == (found != nullptr)) continue;  // the outer choice decides
     Values& values = sight.choices[variant.key];
     (found != nullptr ? values.with : values.without).insert(variant.value);
     (before ? values.with : values.without).insert(find(beside, variant.key)->value);
@@ -214,7 +214,7 @@ Sight sight_of(const Family& family, const std::string& name) {
   return sight;
 }
 
-/// Names of families that agree in something, with what they agree in, in their order.
+/// Groups of families with equal values, in their order.
 class Groups {
  public:
   void add(const std::string& what, const std::string& family) {
@@ -231,7 +231,7 @@ class Groups {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups_;
 };
 
-/// "translation, classification": families of one task as one name where all are there.
+/// "translation, classification": all families of one task get one name.
 std::string tasks_of(std::vector<std::string> families, const std::vector<Family>& all) {
   if (families.size() == all.size()) return "all";
   if (families.size() + 1 == all.size()) {
@@ -300,7 +300,7 @@ KeyEntry entry_of(const std::string& name, const std::vector<Family>& families) 
   }
   const std::string choices = choices_of(name, sights);
   if (!choices.empty()) entry.tasks += "; " + choices;
-  // The first needs no names: it is what holds elsewhere.
+  // The first group needs no names: it holds for all others.
   const auto write = [&](const Groups& groups, const char* separator, std::string& text) {
     for (const auto& [what, names] : groups.all()) {
       if (what.empty()) continue;
@@ -417,7 +417,7 @@ std::string describe_key(const std::string& given) {
     }
   }
   if (!matches.empty()) return text;
-  // The last part tells more than the sections in front of it.
+  // The last part of the name; the sections in front of it add nothing.
   std::vector<std::string> last_parts;
   for (const std::string& known : names) last_parts.push_back(known.substr(known.rfind('.') + 1));
   const std::string part = nearest_name(name.substr(name.rfind('.') + 1), last_parts);
@@ -480,7 +480,7 @@ std::string key_reference_markdown() {
     text += "| key | type | default | bounds | meaning | tasks |\n|---|---|---|---|---|---|\n";
     for (const KeyEntry* key : keys) {
       const std::string name = key->name.substr(key->name.rfind('.') + 1);
-      // What is said of the section need not be said of each key.
+      // A statement about the section is not repeated for each key.
       std::string tasks = key->tasks;
       if (section != nullptr && section->tasks != "all" && tasks.starts_with(section->tasks)) {
         tasks.erase(0, section->tasks.size());

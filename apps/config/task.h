@@ -1,5 +1,5 @@
-// A task as its config knows it: which examples it reads, which models it trains, which sections it
-// has. The rows themselves, and the code behind them, are in apps/tasks/.
+// A task as its config sees it: the examples that it reads, the models that it trains, its
+// sections. The rows themselves, and the code behind them, are in apps/tasks/.
 #pragma once
 
 #include <span>
@@ -26,14 +26,14 @@ inline constexpr ModelType kModelTypes[] = {
     ModelType::kEncoderDecoder,  ModelType::kEncoder, ModelType::kDecoder,
     ModelType::kRnnAttention,    ModelType::kVit,     ModelType::kLinear,
     ModelType::kAttentionPooling};
-/// As in a config.
+/// The name in a config.
 const char* name_of(ModelType type);
 
-/// What a trained model can do for the commands.
+/// Abilities of a trained model, by which commands accept it.
 enum Ability : unsigned {
   kTranslates = 1 << 0,
   kScoresPairs = 1 << 1,    ///< the probability of a target, given its source
-  kContinuesText = 1 << 2,  ///< and knows the probability of a text
+  kContinuesText = 1 << 2,  ///< continues a text, and knows its probability
   kModelsText = 1 << 3,     ///< has a perplexity
   kFillsMasks = 1 << 4,
   kClassifies = 1 << 5,
@@ -52,9 +52,9 @@ struct TaskKind {
   const char* name;                          ///< as in a config
   unsigned abilities;                        ///< of its models: Ability, joined by |
   std::vector<ModelType> models;             ///< that it trains, first the default
-  std::vector<ModelType> image_models = {};  ///< likewise, where the corpora are images
+  std::vector<ModelType> image_models = {};  ///< models for images instead of texts
   std::vector<const char*> metrics;          ///< of validation; the first one tells the best model
-  /// More metrics, where the corpora are prompts with answers; empty: it reads none of these.
+  /// More metrics, if the corpora are prompts with answers; empty: the task reads no prompts.
   std::vector<const char*> prompt_metrics = {};
   void (*bind_corpus)(ConfigSection& section, CorpusSpec& corpus);
   std::vector<TaskSection> sections = {};  ///< besides data, tokenizer, model and training
@@ -64,8 +64,8 @@ struct TaskKind {
   bool reads_points = false;               ///< examples are points, not texts: no tokenizer
   bool validates_by_search = false;        ///< translates its validation set
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
-  int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
-  void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own
+  int64_t sentinels = 0;                   ///< ... and pieces for this many gaps
+  void (*set_defaults)(Config& config) = nullptr;  ///< sets defaults that differ from Config's own
 
   bool can(Ability ability) const { return (abilities & ability) != 0; }
 };
