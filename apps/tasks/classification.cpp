@@ -184,7 +184,7 @@ LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpu
                          [&](const auto& batch) { return loss_of<Kind>(model, batch, options); });
 }
 
-// The same, with the classes that the model takes each example for.
+// The same, with the predicted class of each example.
 template <class Kind>
 std::map<std::string, double> measure_with_confusion(const typename Kind::Model& model,
                                                      const typename Kind::Corpus& corpus,
@@ -193,7 +193,7 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
   const std::vector<std::string>& names = model.config.data.labels;
   auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
-  std::vector<std::string> own;  // of each batch its classes, then what they were taken for
+  std::vector<std::string> own;  // for each batch its classes, then the predicted ones
   const LossSums sums = loss_over_epoch(std::move(batches), crew, [&](const auto& batch) {
     const Var logits = Kind::logits(model, batch);
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();

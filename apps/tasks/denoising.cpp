@@ -36,7 +36,7 @@ std::map<std::string, double> measure_texts(const TranslationModel<Model>& model
       .metrics();
 }
 
-// Texts of the first batch, whose holes are the same at each validation.
+// Samples from the first batch, with the same holes at each validation.
 template <class Model>
 std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextCorpus& texts,
                                int64_t wanted) {

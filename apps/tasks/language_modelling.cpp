@@ -67,8 +67,8 @@ LossSums loss_over(const TextModel& model, const TokenStream& text,
 // Tokens that a sample shows of a text: a few lines.
 constexpr int64_t kShownTokens = 64;
 
-// How the model goes on after pieces of the text, and how the text does. Where the config draws,
-// the draws are the same each time.
+// The model's continuations of pieces of the text, beside the text's own. If the config draws, the
+// draws are the same each time.
 std::vector<Sample> continuations(const TextModel& model, const TokenStream& text, int64_t wanted) {
   const Config& config = model.config;
   const Tokenizer& tokenizer = *model.tokenizers.source;
@@ -103,8 +103,7 @@ std::vector<Sample> continuations(const TextModel& model, const TokenStream& tex
   return samples;
 }
 
-// Blocks with holes, and what the model takes for the words there. The holes are the same each
-// time.
+// Blocks with holes, and the model's words for them. The holes are the same each time.
 std::vector<Sample> restored_masks(const TextModel& model, const TokenStream& text,
                                    int64_t wanted) {
   const auto tokenizer = with_special_words(model.tokenizers.source);

@@ -79,7 +79,7 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Cre
   std::iota(order.begin(), order.end(), int64_t{0});
   // Prompts that are read together are padded to one length.
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
-  // Of each batch one rank answers all. Only the last batch may have fewer rows than the others.
+  // One rank answers all of a batch. Only the last batch may have fewer rows than the others.
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
   std::vector<int64_t> own;
   int64_t batches = 0;

@@ -27,7 +27,7 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
                                       const CrossEntropyOptions& options = {},
                                       const Crew& crew = {});
 
-/// What the model achieves on corpora of prompts.
+/// Evaluates the model on corpora of prompts.
 Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);
 
 /// The corpora as for a validation: with their text, overlong prompts cut.

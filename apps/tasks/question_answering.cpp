@@ -40,7 +40,7 @@ LossSums loss_over(const SpanModel& model, const QuestionCorpus& corpus,
   });
 }
 
-// What a window says of its question, as it travels from rank to rank: a row of numbers.
+// A window's result for its question, as a row of numbers that ranks exchange.
 struct WindowResult {
   BestSpans found;
   double no_answer;
@@ -67,13 +67,13 @@ struct WindowResult {
   }
 };
 
-// What the windows of one question have found. Spans count the tokens of the context.
+// The spans found in all windows of one question. Spans count the tokens of the context.
 class Candidates {
  public:
   explicit Candidates(int64_t n_best) : n_best_(static_cast<size_t>(n_best)) {}
 
-  /// The best spans of a window, and how much it says for no answer: HF's rule takes the window
-  /// that says least.
+  /// Adds the best spans of a window, and its score for no answer: HF's rule takes the lowest over
+  /// the windows.
   void add(const BestSpans& found, int64_t shift, double no_answer) {
     for (TokenSpan span : found.spans) {
       span.first += shift;
@@ -84,8 +84,8 @@ class Candidates {
     no_answer_ = std::min(no_answer_, no_answer);
   }
 
-  /// Spans and, where it is allowed, no answer (first and last -1), best first, with probabilities
-  /// for scores.
+  /// Spans and, if allowed, no answer (first and last -1), best first, with probabilities for
+  /// scores.
   std::vector<TokenSpan> finish(bool no_answer) {
     if (no_answer) {
       spans_.push_back({-1, -1, no_answer_});

@@ -16,11 +16,11 @@ struct FoundAnswer {
   std::string text;
   int64_t begin = 0;
   int64_t end = 0;
-  /// Among all spans of all windows that may be answers, and no answer, where there may be none.
+  /// Probability among all allowed spans of all windows, and no answer, if that is allowed.
   double probability = 0;
 };
 
-/// How the model's config reads questions; too long ones are cut, as in a validation.
+/// The question options of the model's config; long questions are cut, as in a validation.
 QuestionOptions question_options(const Config& config);
 
 /// The n best answers to each question, best first.

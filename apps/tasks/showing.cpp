@@ -12,9 +12,9 @@
 namespace tapestry {
 namespace {
 
-// Few sentences make a score that says nothing.
+// A score of fewer sentences means little.
 constexpr size_t kFewestOfALength = 20;
-// Words of the longest sentences of each group; what is longer is one group.
+// Largest number of words in each group of sentences; longer sentences are one group.
 constexpr int64_t kLengths[] = {5, 10, 15, 20, 25, 30, 40, 50, 75, 100};
 
 int64_t words_of(const std::string& text) {

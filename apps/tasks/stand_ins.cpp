@@ -25,7 +25,7 @@ class UntrainedTokenizer : public Tokenizer {
   std::string nothing_;
 };
 
-// Characters are counted in no time where the text is short and here.
+// True if counting characters is fast, because the texts are short and local.
 bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
   constexpr uintmax_t kMostBytes = 16 << 20;
   return std::ranges::all_of(files_of(corpora), [](const std::string& path) {

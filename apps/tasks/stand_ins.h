@@ -1,4 +1,4 @@
-// What the data will tell, before it is read: for whoever only wants the sizes of a model.
+// Placeholders for facts that only the data gives: classes, image format, vocabulary.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace tapestry {
 
-/// Sets classes and the format of images that are open, and returns tokenizers of the right sizes;
-/// `note` hears of what stands in for something unknown. Reads tokenizers that have a path, texts
-/// of a few MB whose characters are the vocabulary, and the header of the first images. Where a run
-/// has its tokenizers already, they are `known`, and no file is read for them.
+/// Sets open classes and image formats, and returns tokenizers of the right sizes; calls `note` for
+/// each placeholder. Reads tokenizers that have a path, texts of a few MB whose characters are the
+/// vocabulary, and the header of the first images. If a run has its tokenizers already, they are
+/// `known`, and no file is read for them.
 TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note,
                         const TokenizerPair& known = {});
 
-/// Sets tokenizer.vocab_size to the size of a tokenizer that has a path, for whoever needs only
-/// that. Warns (on stderr) where the file is not here.
+/// Sets tokenizer.vocab_size to the size of a tokenizer that has a path, for callers that need only
+/// the size. Warns (on stderr) if the file is missing.
 void settle_vocab_size(Config& config);
 
 }  // namespace tapestry

@@ -40,7 +40,7 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
 
 struct Translated {
   std::vector<std::string> lines = {};
-  int64_t cut = 0;  // whose end the length limit forced
+  int64_t cut = 0;  // number of translations that end at the length limit
 };
 
 template <class Model>
@@ -80,7 +80,7 @@ Translated translations_of(const TranslationModel<Model>& model, const ParallelC
   return all;
 }
 
-// Warns where the model would learn targets that its translations cannot be as long as.
+// Warns if the model would learn targets longer than its translations can be.
 void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& search,
                           const Report& report) {
   constexpr double kMany = 0.001;
@@ -111,7 +111,7 @@ void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& sear
       100. * static_cast<double>(targets.size()) / static_cast<double>(pairs.size()), advice));
 }
 
-constexpr const char* kByLength = "bleu";  // what is told for each length of the sentences
+constexpr const char* kByLength = "bleu";  // the score reported for each length
 
 void show(Showing& showing, const ParallelCorpus& pairs, const std::vector<std::string>& hypotheses,
           const Translations& translations, const Metric& metric) {
@@ -212,7 +212,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   OfHeldOut<ParallelCorpus> held_out_;
 };
 
-// What a model learns to write keeps its characters.
+// Targets keep their characters, since the model learns to write them.
 void keep_targets(Config& config) { config.tokenizer.target_normalization = "identity"; }
 
 template <class Model>
