@@ -48,7 +48,7 @@ void cut_lines(const std::string& path, int64_t last_step) {
 
 }  // namespace
 
-// A file of the run, and whether the user knows that it cannot be written.
+// A file of the run; remembers if the user was warned that it cannot be written.
 struct RunLog::WatchedFile {
   explicit WatchedFile(const std::string& path) : file(path) {}
   AppendedFile file;
@@ -79,7 +79,7 @@ class RunLog::MessageSink : public spdlog::sinks::base_sink<std::mutex> {
 
 namespace {
 
-// "warning: " where the line is one. On a file the level says it.
+// Prints "warning: " in front of a warning. In a file the level shows it.
 class WarningFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,

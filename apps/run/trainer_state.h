@@ -11,7 +11,7 @@
 
 namespace tapestry {
 
-/// Everything beside tensors that a resumed run needs to go on bit for bit.
+/// Everything besides tensors that a resumed run needs to continue bit for bit.
 struct TrainerState {
   int64_t step = 0;  ///< updates done, skipped ones included
   DataPosition position;
@@ -20,8 +20,8 @@ struct TrainerState {
   int64_t validations_without_best = 0;
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
-  double first_nll = 0;              ///< per target, of the first update that was finite; 0: none
-  int64_t above_guess_in_a_row = 0;  ///< updates whose loss tells less than a guess
+  double first_nll = 0;              ///< per target, of the first finite update; 0: none yet
+  int64_t above_guess_in_a_row = 0;  ///< updates whose loss is worse than a uniform guess's
   int64_t parts = 1;     ///< of an update: another number sums gradients in another order
   std::string kernels;   ///< kernel_probe() of the CPU; empty: not known
   double seconds = 0;    ///< spent training, over all starts
@@ -36,8 +36,8 @@ struct TrainerState {
   std::vector<DataFile> train_files = {}, valid_files = {};
 };
 std::string to_json(const TrainerState& state);
-/// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or
-/// holds what no training writes.
+/// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or has
+/// an impossible value.
 TrainerState parse_trainer_state(const std::string& json, const std::string& name);
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// What a training measures, and what follows from it.
+// Measurements of a training, and their consequences.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::string listed(const std::map<std::string, double>& metrics) {
 
 }  // namespace
 
-// Every rank measures its part. What follows from the metrics is the same everywhere: rank 0's are.
+// Every rank measures its part. All ranks use rank 0's metrics, so that they decide alike.
 std::map<std::string, double> Trainer::measure(HeldOut set, Showing* showing) {
   ranks_.communicator().doing("measuring");
   // Ranks wait for each other in the middle of it.
@@ -71,7 +71,7 @@ bool Trainer::validate() {
          "', this task's validation has no such metric.");
   }
   const double value = found->second;
-  // Of some tasks only the loss is known to be finite where all is well.
+  // In some tasks only the loss is always finite when all is well.
   const auto loss = metrics.find("loss");
   validation_is_finite_ = std::isfinite(loss == metrics.end() ? value : loss->second);
   proved_step_ = validation_is_finite_ ? state_.step : -1;
@@ -108,7 +108,7 @@ void Trainer::watch_plateau(const std::map<std::string, double>& metrics) {
                         plateau.best, base * plateau.scale));
 }
 
-// What model.safetensors of the best checkpoint holds is what a user gets, averages included.
+// Tests the weights of the best checkpoint's model.safetensors, which users get, averages included.
 void Trainer::measure_test() {
   if (task_.examples(HeldOut::kTest) == 0) return;
   const bool measured = ranks_.is_first() && log_.has_metrics(state_.step, kTest);
