@@ -29,7 +29,7 @@ void add_format(CLI::App* command, WeightFormat& format) {
       ->default_str(name_of(format));
 }
 
-// A share of an ensemble, or what add_format() takes.
+// Reads a share of an ensemble, or a format as in add_format().
 void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
   for (const std::string& word : words) {
     double share = 0;
@@ -102,7 +102,7 @@ void add_attention(CLI::App* command, std::string& file) {
                       "scaling, too");
 }
 
-// CLI11's own says the largest double in its messages, with 309 digits.
+// CLI11's own check prints the largest double with 309 digits in its messages.
 CLI::Validator number(bool may_be_zero) {
   const std::string expected = may_be_zero ? "a number of at least 0" : "a number above 0";
   return CLI::Validator(
@@ -115,7 +115,7 @@ CLI::Validator number(bool may_be_zero) {
       may_be_zero ? "FROM 0" : "ABOVE 0");
 }
 
-// What is not given comes from the model's config.
+// Options that are not given come from the model's config.
 void add_search(CLI::App* command, SearchArguments& search) {
   command
       ->add_option("--beam-size", search.beam_size,

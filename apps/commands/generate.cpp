@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where the first of the stop strings begins, or npos.
+// The beginning of the first stop string, or npos.
 size_t find_stop(const std::string& text, const std::vector<std::string>& stop) {
   size_t first = std::string::npos;
   for (const std::string& word : stop) first = std::min(first, text.find(word));
@@ -78,7 +78,7 @@ class Generator {
     widen_for_distinct_texts(options_);
   }
 
-  // Of line `line`, from 0, or of the command line.
+  // A request from line `line`, from 0, or from the command line.
   Request request(const std::string& text, int64_t line) const {
     const std::string place = arguments_.prompt ? "the prompt" : place_of_line(line + 1);
     Request request{.text = text};
@@ -88,7 +88,7 @@ class Generator {
     if (!arguments_.prompt && is_empty_text(text, ids)) return {.text = text, .blank = true};
     filter_.read(ids, tokenizer(), line);
     if (begins_with_eos(config())) {
-      // As in training, where every example of prompts begins like a document.
+      // As in training, every example of prompts begins like a document.
       const bool document = ids.empty() || reads_prompts(config());
       request.prompt = document ? special.beginning_of(ids) : special.prompt_of(ids);
     }
@@ -105,7 +105,7 @@ class Generator {
     return request;
   }
 
-  // Prints the results in the order of the requests, each as soon as those before it are done.
+  // Prints the results in the order of the requests, each as soon as all before it are done.
   void answer(std::vector<Request>& requests) const {
     SearchTask task;
     const Device device = models_.first().model.table.device();
@@ -170,14 +170,14 @@ class Generator {
   const Config& config() const { return models_.first().config; }
   const Tokenizer& tokenizer() const { return models_.tokenizer(); }
 
-  // The continuation up to where it must stop.
+  // The continuation up to its stop string.
   std::string text_of(const Request& request, const Hypothesis& result) const {
     std::string text = continuation(tokenizer(), request.prompt, result.tokens);
     text.resize(std::min(text.size(), find_stop(text, arguments_.stop)));
     return text;
   }
 
-  // Of the prompt and its continuation, as much of it as the models can read at once.
+  // The attention in a prompt and its continuation, as much as the models can read at once.
   AttentionPage page_of(const Request& request, const Hypothesis& result) const {
     std::vector<int32_t> ids = request.prompt;
     ids.insert(ids.end(), result.tokens.begin(), result.tokens.end());
@@ -190,7 +190,7 @@ class Generator {
   int64_t most_of_a_prompt() const {
     return options_.max_new_tokens > 0 ? models_.longest() : models_.positions();
   }
-  // What a prompt that is cut leaves free for its continuation.
+  // Room for the continuation when the prompt is cut.
   int64_t room() const {
     const int64_t half = most_of_a_prompt() / 2;
     return options_.max_new_tokens > 0 ? std::min(options_.max_new_tokens, half) : half;
@@ -222,7 +222,7 @@ class Generator {
       }
     }
     if (arguments_.detail != "jsonl") {
-      // As many lines of each, of a blank one, too.
+      // Prints the same number of lines for each, also for a blank one.
       for (int64_t i = std::ssize(request.results); i < arguments_.search.n_best; ++i) {
         out_ << '\n';
       }
@@ -258,7 +258,7 @@ int run_generate(const GenerateArguments& arguments) {
   const Generator generator(models, arguments, book, filter);
   const Template prompt =
       arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
-  // Of a line, by its number from 0; "" of a blank one.
+  // The prompt of a line, by its number from 0; "" for a blank one.
   const auto prompt_of = [&](const std::string& line, int64_t number) {
     if (!arguments.prompt && is_blank(line)) return std::string();
     if (!arguments.jsonl) return line;

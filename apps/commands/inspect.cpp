@@ -24,8 +24,8 @@ DType trained_type(const Config& config) {
       .dtype;
 }
 
-// What training keeps beside the parameters and the activations, as the optimizer and the averages
-// allocate it.
+// Prints the memory of training besides parameters and activations, as the optimizer and the
+// averages allocate it.
 void print_training_memory(const ParamStore& store, const Config& config) {
   int64_t trained = 0;
   for (const Parameter& parameter : store.parameters()) {

@@ -1,4 +1,4 @@
-// tapestry plan: what a training will take, before it takes any.
+// tapestry plan: the memory, time and disk that a training will take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::string time_text(double seconds) {
                             : fmt::format("{:.2f} s", seconds);
 }
 
-// Tokens that the model reads and writes in an update whose batches are full.
+// Tokens that the model reads and writes in an update with full batches.
 int64_t tokens_of(const Config& config) {
   const BatchSizes batch = batches_of(config).front();
   const bool two_texts = config.model_type == ModelType::kEncoderDecoder ||

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
 
-// What the log begins with, of what the config and the run folder say.
+// Logs the facts of the config and the run folder at the beginning.
 void tell_start(const Config& config, const Resume& resume, RunLog& log) {
   if (!resume.passed_over().empty()) log.warn(resume.passed_over());
   if (!resume.changes().empty()) {
@@ -67,7 +67,7 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (!few.empty()) log.warn_of_machine(few);
 }
 
-// Where there is a budget and no choice was made before.
+// Only with a budget, and without an earlier choice.
 void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, RunLog& log) {
   if (config.training.memory_budget.empty()) return;
   if (resume.keeps_budget()) {
@@ -166,7 +166,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
 
   if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
-  release_free_memory();  // what encoding the data took
+  release_free_memory();  // frees the memory of encoding
   // With what the task found in the data: classes, the format of images.
   if (folder) {
     folder->write("config.yaml",
