@@ -28,8 +28,7 @@ struct Gap {
 
 Gap gap_of(std::u32string_view before, std::u32string_view after) {
   constexpr size_t kFarthest = 24;
-  constexpr size_t kSame = 2;  // equal characters in a row after which the texts count as equal
-                               // again
+  constexpr size_t kSame = 2;  // equal characters in a row that end a difference
   const auto meet = [&](size_t x, size_t y) {
     if (x > before.size() || y > after.size()) return false;
     const std::u32string_view a = before.substr(x, kSame), b = after.substr(y, kSame);

@@ -81,8 +81,7 @@ struct ScheduleOptions {
   int64_t warmup_steps = 0;      ///< inverse_sqrt and noam need at least 1
   double warmup_ratio = 0;       ///< the same as a share of max_steps, rounded up; one of them is 0
   int64_t max_steps = 0;         ///< needed by linear, cosine, ..., and by warmup_ratio
-  double min_learning_rate = 0;  ///< absolute; reached at max_steps, or only a floor if the
-                                 ///< schedule has no end
+  double min_learning_rate = 0;  ///< absolute; reached at max_steps, if there is an end
   double min_ratio = 0;          ///< the same as a share of the base rate; one of them is 0
   double power = 1;              ///< polynomial
   int64_t step_size = 0;         ///< step: updates per level

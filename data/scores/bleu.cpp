@@ -169,8 +169,7 @@ void Bleu::measure(std::span<const std::string_view> hypotheses,
     std::fill_n(out, width(), 0);
     out[kHypothesisTokens] = static_cast<double>(words.size());
     out[kReferenceTokens] = static_cast<double>(closest(lengths, words.size()));
-    std::vector<int32_t> left = available;  // references' n-grams that are not matched yet; unknown
-                                            // ones are absent
+    std::vector<int32_t> left = available;  // unmatched n-grams of the references
     const uint32_t* ngram = ngrams.data();
     for (size_t n = 0; n < kOrders; ++n) {
       const size_t total = scores::ngrams_in(words.size(), static_cast<int>(n) + 1);

@@ -58,8 +58,7 @@ class TokenFinder {
 
   // By content. Vocabularies have had thousands of them with few lengths.
   std::unordered_map<std::string, Pattern, Hash, std::equal_to<>> patterns_;
-  std::vector<size_t> lengths_[256];  // lengths of those that begin with the byte, the longest
-                                      // first
+  std::vector<size_t> lengths_[256];  // of those that begin with the byte, descending
 };
 
 }  // namespace tapestry::tokenizers
