@@ -23,7 +23,7 @@ class FirstNotFinite : public TapeObserver {
     int64_t element = 0;     ///< the first one, row-major
     int64_t count = 0;       ///< of elements that are not finite
     std::string of = {};     ///< backward: the parameter whose gradient it is; or ""
-    /// Whether the operation read such a number itself, of the batch or of a parameter.
+    /// True if the operation read such a number itself, from the batch or from a parameter.
     std::string input = {};
 
     /// "forward, operation 17, linear (encoder.layers.0.fc1.weight): 3 of the 1024 elements ..."

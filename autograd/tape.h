@@ -49,7 +49,7 @@ class Tape {
   /// Records an operation: gives `output` a gradient and keeps `backward`, which is called with
   /// output's gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive
   /// and one of the inputs needs a gradient.
-  /// Observers hear of it either way: call it after the outputs are computed.
+  /// Observers are called either way: call it after the outputs are computed.
   template <class F>
   static void record(std::initializer_list<const Var*> inputs, Var& output, F backward,
                      OperationName name = std::source_location::current()) {

@@ -13,7 +13,7 @@ namespace tapestry {
 
 class Gradient;
 
-/// Hears when the gradient of a parameter is complete.
+/// Called when the gradient of a parameter is complete.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;

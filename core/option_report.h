@@ -1,6 +1,6 @@
-// How a struct of options tells what is wrong with it. A rule stands in the validate() of its
-// struct and nowhere else: a library call throws at the first problem, a config reads all of them
-// and says each at the key that the member comes from.
+// Rules about a struct of options. A rule stands in the validate() of its struct and nowhere else:
+// a library call throws at the first problem, a config reads all of them and reports each at the
+// key of the member.
 //
 //   void BlockOptions::validate(const OptionReport& report) const {
 //     report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');

@@ -21,7 +21,7 @@ using HeaderCheck = std::function<void(const DecodedImage& header)>;
 
 struct ImageDecoder {
   bool (*begins)(std::string_view file);  ///< whether a file begins as one of this format
-  /// Throws Error(kData), naming `path`, where the file is cut or damaged.
+  /// Throws Error(kData), naming `path`, if the file is cut or damaged.
   DecodedImage (*decode)(std::string_view file, const std::string& path, const HeaderCheck& check);
 };
 

@@ -54,8 +54,8 @@ struct SpecialIds {
   std::optional<int32_t> first = {};    ///< the first token of a translation, such as a language
   std::vector<int32_t> unused = {};   ///< no text has them: a model may have more rows than tokens
   std::vector<int32_t> further = {};  ///< other ids that are no text
-  /// What the tokenizer itself puts around texts. Unset, as with tokenizers of this project: each
-  /// task has its own way.
+  /// The tokenizer's own frame around texts. Unset, as in tokenizers of this project: each task has
+  /// its own frame.
   std::optional<TextFrame> one_text = {};
   std::optional<TwoTextFrame> two_texts = {};
   /// A text that has its beginning or its end gets no second one, and a frame without a beginning

@@ -42,8 +42,8 @@ struct TokenizerOptions {
   double character_coverage = 1.0;  ///< share of the text's characters that must have a piece
   bool byte_fallback = false;       ///< unknown characters become bytes (256 more pieces)
   std::string normalization = "nmt_nfkc";  ///< one of kNormalizations
-  /// The same for targets, which a model learns to write; empty: like `normalization`. Two sides
-  /// that differ only in this have one vocabulary.
+  /// The normalization of targets, which a model learns to write; empty: like `normalization`. Two
+  /// sides that differ only in this have one vocabulary.
   std::string target_normalization;
   /// Words that are one piece each, in any place, and that no normalisation changes.
   std::vector<std::string> user_symbols;

@@ -17,7 +17,8 @@ struct DecodingStep {
   Positions positions;   ///< of the tokens
   Tensor written;        ///< (R * n) int32: the row of the caches for each token; -1: none
   int64_t capacity = 0;  ///< rows that the caches must have
-  /// What the tokens attend to. Undefined: these are first tokens, which attend to each other.
+  /// The rows that the tokens attend to. Undefined: these are first tokens, which attend to each
+  /// other.
   Tensor key_rows;  ///< (R, S) int32: a row of the caches for each token of the sequence
   Tensor lengths;   ///< (R) int32: how many of them there are
 

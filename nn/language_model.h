@@ -35,7 +35,7 @@ struct LanguageModel {
     Tensor targets;        ///< (B, T): the token to predict at each place, else no_target
     Tensor lengths = {};   ///< (B), or undefined: every row is full
     Tensor segments = {};  ///< (B, T), or undefined: all 0
-    /// (B) of a causal model, or undefined: all tokens see those before prefix_lengths[b].
+    /// (B) for a causal model, or undefined: all tokens see those before prefix_lengths[b].
     Tensor prefix_lengths = {};
   };
   /// Cross-entropy at the places that have a target. A masked model computes its head only there.

@@ -51,7 +51,7 @@ struct ModelOptions {
   bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
   bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
   bool scale_embeddings = true;  ///< by sqrt(D)
-  /// Of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
+  /// Initializer of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
   std::optional<Initializer> initializer = {};
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
   /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).

@@ -50,7 +50,7 @@ struct TranslationInput {
   int64_t sentences_at_once = 0;  ///< of each thread that translates, as in SearchTask
 };
 
-/// Hears a sentence as soon as it is translated, of one thread at a time.
+/// Called when a sentence is translated, from one thread at a time.
 using TranslationDone = std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)>;
 
 /// The n best hypotheses of each sentence. With one vocabulary for both sides the repetition

@@ -41,7 +41,7 @@ ExchangeOptions usable(ExchangeOptions options, const Communicator& communicator
 
 }  // namespace
 
-// Hears when the gradient of a parameter is complete.
+// Called when the gradient of a parameter is complete.
 struct GradientExchange::Leaf final : GradientListener {
   Leaf(GradientExchange& exchange, size_t param) : exchange(exchange), param(param) {}
   void complete(Gradient&) override {

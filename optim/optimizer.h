@@ -135,8 +135,8 @@ class Optimizer {
 
   /// One update of every parameter that has a gradient; frozen ones and those that no gradient
   /// reached stay as they are, state included. The gradients count as multiplied by gradient_scale
-  /// (1 / tokens, say, when sums were accumulated) and are themselves left alone. When one of them
-  /// is not finite, nothing changes and the result says so.
+  /// (1 / tokens, for example, when sums were accumulated) and are not changed. When one of them is
+  /// not finite, nothing changes and the result says so.
   StepResult step(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1) {
     launch(learning_rate, clip, gradient_scale);
     return outcome();

@@ -166,8 +166,8 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
 
   if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
-  release_free_memory();  // frees the memory of encoding
-  // With what the task found in the data: classes, the format of images.
+  release_free_memory();  // frees memory of encoding
+  // Writes the config with the task's facts about the data: classes, the format of images.
   if (folder) {
     folder->write("config.yaml",
                   to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));

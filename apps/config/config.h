@@ -112,7 +112,8 @@ struct Config {
   bool allow_bf16x3 = false;  ///< on a CPU they may be sums of three products of bfloat16
   bool cuda_graphs = false;   ///< updates on a GPU run as CUDA graphs
   std::string output_dir;     ///< absolute
-  /// Of a checkpoint from before targets had a normalization of their own: theirs is the sources'.
+  /// True for checkpoints from before targets had a normalization of their own: theirs is the
+  /// sources'.
   bool one_normalization = false;
   std::string init_from;  ///< run or checkpoint from which a new run takes tokenizer and parameters
   DataOptions data;
@@ -154,16 +155,16 @@ void complete(Config& config);
 
 enum class ModelUse { kTraining, kAnswers };
 
-/// What the tensors of a model are, and how its dense layers multiply.
+/// The types of a model's tensors, and the precision of its dense layers.
 struct Numbers {
   DType dtype = DType::kFloat32;
   Precision precision = Precision::kFull;
 };
-/// Of a model for this use on `device`. Mixed precision is bfloat16 tensors over float32 master
-/// weights; on a CPU answers are computed in float32, whose weights can be packed.
+/// The numbers of a model for this use on `device`. Mixed precision is bfloat16 tensors over
+/// float32 master weights; on a CPU answers are computed in float32, whose weights can be packed.
 Numbers numbers_of(const Config& config, ModelUse use, Device device);
 
-/// Where a run is kept, and where it begins.
+/// The folder of a run, and its pretrained model.
 struct RunPaths {
   std::string output_dir, init_from;
 };
@@ -171,9 +172,9 @@ struct RunPaths {
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,
 /// mistyped and missing keys, values out of range, input files that cannot be read. Without
-/// `check_files` the input files need not be there. `pretrained` reads the config of the model that
-/// a run with init_from goes on with, or begins with: where there is no `model` section it gives
-/// the defaults of its keys.
+/// `check_files` the input files need not exist. `pretrained` reads the config of the model that a
+/// run with init_from resumes or begins with: without a `model` section it gives the defaults of
+/// its keys.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
                    bool check_files = true,
                    const std::function<Config(const RunPaths& paths)>& pretrained = {});

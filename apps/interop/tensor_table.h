@@ -19,8 +19,8 @@ enum class Change {
   kLeadingAxis,  ///< theirs has an axis of size 1 in front
   kTwoRows,      ///< theirs has two rows in front that no token reads
   kPatches,      ///< theirs is a convolution (D, C, P, P), ours (D, P * P * C)
-  /// The first two parts, queries and keys: pairs of a head that turn together. Ours lie as
-  /// rope_layout says, theirs are halves or neighbours.
+  /// For the first two parts, queries and keys: pairs of a head that are rotated together. Ours lie
+  /// as rope_layout says, theirs are halves or neighbours.
   kToHalves,
   kToNeighbours,
 };

@@ -24,7 +24,7 @@ struct UpdateRecord {
   double grad_norm = 0;      ///< before clipping
   double clip = 1;           ///< the factor by which clipping multiplied the gradients
   double rate = 0;           ///< of learning
-  // Of a CPU only; else they are missing.
+  // Only on a CPU; missing otherwise.
   std::optional<double> largest_activation = {};  ///< among a sample of one in 64 elements
   std::optional<double> zero_gradients = {};      ///< share of elements
   std::vector<std::pair<std::string, double>> layers = {};  ///< norm of the gradients of each

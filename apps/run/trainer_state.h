@@ -27,12 +27,12 @@ struct TrainerState {
   double seconds = 0;    ///< spent training, over all starts
   int64_t tokens = 0;    ///< that the model has read and written, without padding
   PlateauState plateau;  ///< reduce_lr_on_plateau
-  /// By so many updates more than its batches of today say does a run of num_train_epochs end: it
-  /// had others before.
+  /// Updates by which a run of num_train_epochs is longer than its present batches say, because it
+  /// had other batches before.
   int64_t more_updates = 0;
   bool owes_validation = false;  ///< of this update: a signal ended it
   bool counts_anew = false;      ///< that number is to be found first
-  /// What was read; empty: not known.
+  /// The files that were read; empty: unknown.
   std::vector<DataFile> train_files = {}, valid_files = {};
 };
 std::string to_json(const TrainerState& state);

@@ -67,7 +67,7 @@ std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const S
                                                const SearchOptions& options,
                                                int64_t sentences_at_once);
 
-/// Hears a sentence as soon as it is translated, of one thread at a time: its number, and its
+/// Called when a sentence is translated, from one thread at a time, with its number and its
 /// translations.
 using SentenceDone = std::function<void(size_t sentence, std::vector<Hypothesis> translations)>;
 void translate(const PairModels& models, const Sentences& sentences, const SearchOptions& options,

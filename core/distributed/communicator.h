@@ -19,8 +19,8 @@ struct CommunicatorOptions {
   double heartbeat_seconds = 2;  ///< interval of the messages that say a rank lives
   double notice_seconds = 30;    ///< interval at which rank 0 reports the ranks that it waits for
   double goodbye_seconds = 2;    ///< the longest that the end of a job waits for MPI
-  /// Gets what a user should read, at once and from the communicator's thread: for whom this rank
-  /// waits, and the failure after which that thread ends the job. May be null.
+  /// Receives messages for the user, at once and from the communicator's thread: the ranks that
+  /// this one waits for, and the failure after which that thread ends the job. May be null.
   std::function<void(const std::string&)> report = nullptr;
 };
 

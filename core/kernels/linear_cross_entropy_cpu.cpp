@@ -245,7 +245,7 @@ class FusedCrossEntropy {
     if (at >= 0 && at < classes.size()) {
       const auto logit = [&](int64_t j) { return bias != nullptr ? z[j] + bias[j] : z[j]; };
       const W wanted = logit(at);
-      // Of equal logits the first is the prediction. Decided here, before they are overwritten.
+      // The first of equal logits is the prediction. Decided here, before they are overwritten.
       bool leads = true;
       for (int64_t j = 0; j < at && leads; ++j) leads = logit(j) < wanted;
       target_logits_[i] = wanted;

@@ -1,6 +1,6 @@
-// How sure a score or a difference of scores is, with sacreBLEU's figures: the draws are NumPy's,
-// and what NumPy computes in single precision is computed so here. Sentences are measured once; a
-// resample is a sum.
+// Significance of scores and of their differences, with sacreBLEU's figures: the draws are NumPy's,
+// and values that NumPy computes in single precision are computed so here. Sentences are measured
+// once; a resample is a sum.
 #pragma once
 
 #include <cstdint>

@@ -187,7 +187,7 @@ TilePacking::TilePacking(TileOperand& operand, const Factor& source)
 
 void TilePacking::run(int64_t task) const {
   const Range strips = strips_[task / tiles_.count()], tiles = tiles_[task % tiles_.count()];
-  // The last strips may be padding alone.
+  // The last strips may be only padding.
   const int64_t i = std::min(strips.begin * kTileStrip, operand_->length() - 1);
   pack_tiles(source_.from(i, tiles.begin * kTileDepth), strips, tiles, *operand_);
 }

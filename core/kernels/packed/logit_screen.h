@@ -22,7 +22,7 @@ class LogitScreen {
   int64_t bytes() const { return rounded_.bytes() + 2 * 4 * rounded_.rows(); }
 
   /// The tokens, ascending, that may have the largest of the logits (N) of x (K), of which `z` are
-  /// the rounded ones. Empty where that cannot be told: not all numbers are finite, the best one is
+  /// the rounded ones. Empty if that cannot be decided: not all numbers are finite, the best one is
   /// the lowest float, or more than `most` tokens are left.
   std::vector<int32_t> candidates(const float* x, const float* z, int64_t most) const;
 
