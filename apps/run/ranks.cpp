@@ -13,7 +13,7 @@
 
 #include "apps/checkpoint/bytes.h"
 #include "apps/run/signals.h"
-#include "apps/tasks/crew.h"
+#include "apps/tasks/rank_group.h"
 #include "core/clock.h"
 #include "core/cores.h"
 #include "core/distributed/transport_mpi.h"

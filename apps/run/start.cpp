@@ -119,7 +119,7 @@ std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& con
   const int64_t steps = config.training.gradient_accumulation_steps;
   const int64_t count = steps / ranks.size();
   place.share = {.first = ranks.rank() * count, .count = count, .of = steps};
-  place.crew = Crew(ranks.communicator());
+  place.group = RankGroup(ranks.communicator());
 
   Config own = config;
   // Rank 0 writes the cached tokens. A rank that does not see its folder keeps its own in memory.

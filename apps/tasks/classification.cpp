@@ -179,8 +179,8 @@ void for_each_batch(const typename Kind::Model& model, const typename Kind::Corp
 
 template <class Kind>
 LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpus& corpus,
-                   const CrossEntropyOptions& options, const Crew& crew) {
-  return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), crew,
+                   const CrossEntropyOptions& options, const RankGroup& group) {
+  return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), group,
                          [&](const auto& batch) { return loss_of<Kind>(model, batch, options); });
 }
 
@@ -189,12 +189,12 @@ template <class Kind>
 std::map<std::string, double> measure_with_confusion(const typename Kind::Model& model,
                                                      const typename Kind::Corpus& corpus,
                                                      const CrossEntropyOptions& options,
-                                                     const Crew& crew, Showing& showing) {
+                                                     const RankGroup& group, Showing& showing) {
   const std::vector<std::string>& names = model.config.data.labels;
   auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
   std::vector<std::string> own;  // for each batch its classes, then the predicted ones
-  const LossSums sums = loss_over_epoch(std::move(batches), crew, [&](const auto& batch) {
+  const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const auto& batch) {
     const Var logits = Kind::logits(model, batch);
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
     std::vector<int32_t> classes = batch.labels.template to_vector<int32_t>();
@@ -207,7 +207,7 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
                      classes.size() * sizeof(int32_t));
     return cross_entropy(logits, batch.labels, options);
   });
-  const std::vector<std::string> all = crew.in_order(own, count);
+  const std::vector<std::string> all = group.in_order(own, count);
   Confusion confusion{names, std::vector(names.size(), std::vector<int64_t>(names.size()))};
   for (const std::string& bytes : all) {
     std::vector<int32_t> classes(bytes.size() / sizeof(int32_t));
@@ -258,7 +258,7 @@ class ClassificationTask : public TrainingTask {
  public:
   ClassificationTask(Config config, TokenizerPair tokenizers, const TaskPlace& place,
                      const Report& report)
-      : crew_(place.crew),
+      : group_(place.group),
         data_(config, tokenizers, report),
         model_(config, std::move(tokenizers), ModelUse::kTraining),
         loader_(Kind::batches(config, data_.train, /*shuffle=*/true, place.start), place.share) {}
@@ -300,9 +300,9 @@ class ClassificationTask : public TrainingTask {
       return samples;
     });
     if (showing == nullptr || model_.config.data.labels.size() > Showing::kMostClasses) {
-      return loss_over<Kind>(model_, corpus, options, crew_).metrics();
+      return loss_over<Kind>(model_, corpus, options, group_).metrics();
     }
-    return measure_with_confusion<Kind>(model_, corpus, options, crew_, *showing);
+    return measure_with_confusion<Kind>(model_, corpus, options, group_, *showing);
   }
   double guess_nll() const override {
     return std::log(static_cast<double>(model_.config.data.labels.size()));
@@ -312,7 +312,7 @@ class ClassificationTask : public TrainingTask {
  private:
   using Loader = tapestry::Loader<typename Kind::Batches>;
 
-  const Crew crew_;
+  const RankGroup group_;
   const Kind data_;
   typename Kind::Model model_;
   Loader loader_;  // destroyed first: its thread reads the corpus

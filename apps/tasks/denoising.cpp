@@ -30,9 +30,9 @@ template <class Model>
 std::map<std::string, double> measure_texts(const TranslationModel<Model>& model,
                                             const TextCorpus& texts,
                                             const CrossEntropyOptions& options,
-                                            const Crew& crew = {}) {
+                                            const RankGroup& group = {}) {
   return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options,
-                   crew)
+                   group)
       .metrics();
 }
 
@@ -74,7 +74,7 @@ std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextC
 template <class Model>
 class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   using Base = EncoderDecoderTask<Model, DenoisingBatches>;
-  using Base::crew_, Base::loader_, Base::model_;
+  using Base::group_, Base::loader_, Base::model_;
 
  public:
   DenoisingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
@@ -104,7 +104,7 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
                                         Showing* showing) override {
     show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
-    return measure_texts(*model_, held_out_[set], options, crew_);
+    return measure_texts(*model_, held_out_[set], options, group_);
   }
 
  private:

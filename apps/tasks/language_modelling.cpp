@@ -56,9 +56,9 @@ auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle,
 }
 
 LossSums loss_over(const TextModel& model, const TokenStream& text,
-                   const CrossEntropyOptions& options, const Crew& crew = {}) {
+                   const CrossEntropyOptions& options, const RankGroup& group = {}) {
   return with_batches(model, text, /*shuffle=*/false, {}, [&](auto batches) {
-    return loss_over_epoch(std::move(batches), crew, [&](const BlockBatch& batch) {
+    return loss_over_epoch(std::move(batches), group, [&](const BlockBatch& batch) {
       return model.model.loss(on_device(batch, model.device()), options);
     });
   });
@@ -141,7 +141,7 @@ class LanguageModellingTask : public TrainingTask {
  public:
   LanguageModellingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
                         const Report& report)
-      : crew_(place.crew), position_(place.start) {
+      : group_(place.group), position_(place.start) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     const auto read = [&](const std::vector<CorpusSpec>& corpora, const char* name) {
       TokenStream text =
@@ -215,7 +215,7 @@ class LanguageModellingTask : public TrainingTask {
       const auto samples = model_->config.task == &kClm ? continuations : restored_masks;
       return samples(*model_, held_out_[set], showing->wanted);
     });
-    return loss_over(*model_, held_out_[set], options, crew_).metrics();
+    return loss_over(*model_, held_out_[set], options, group_).metrics();
   }
   double guess_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
@@ -223,7 +223,7 @@ class LanguageModellingTask : public TrainingTask {
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
-  const Crew crew_;
+  const RankGroup group_;
   std::unique_ptr<TextModel> model_;
   TokenStream train_;
   OfHeldOut<TokenStream> held_out_;

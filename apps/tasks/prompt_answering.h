@@ -25,7 +25,7 @@ Template prompt_template(const Config& config, const std::string& who);
 /// greedy search answers with the reference, white space at its ends aside. `answers` has its text.
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
                                       const CrossEntropyOptions& options = {},
-                                      const Crew& crew = {});
+                                      const RankGroup& group = {});
 
 /// Evaluates the model on corpora of prompts.
 Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);

@@ -26,11 +26,11 @@ QuestionOptions question_options(const Config& config);
 /// The n best answers to each question, best first.
 std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
                                                    const QuestionCorpus& questions, int64_t n_best,
-                                                   const Crew& crew = {});
+                                                   const RankGroup& group = {});
 
 /// exact_match and f1 in percent, as SQuAD counts them; loss, nll and accuracy of the spans' ends.
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
                                       const CrossEntropyOptions& options = {},
-                                      const Crew& crew = {}, Showing* showing = nullptr);
+                                      const RankGroup& group = {}, Showing* showing = nullptr);
 
 }  // namespace tapestry

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/tasks/crew.h"
+#include "apps/tasks/rank_group.h"
 #include "apps/tasks/showing.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
@@ -29,8 +29,8 @@ namespace tapestry {
 /// The place in the data where a training begins, and this rank's share of the work.
 struct TaskPlace {
   DataPosition start;
-  Share share = {};  ///< of the micro-batches of an update
-  Crew crew = {};    ///< the ranks that measure together
+  Share share = {};      ///< of the micro-batches of an update
+  RankGroup group = {};  ///< the ranks that measure together
 };
 
 /// The size of one update: its micro-batches together.
@@ -224,19 +224,19 @@ class LossSums {
 /// The loss over one epoch of a walk (...Batches), of which loss_of(batch) is a CrossEntropy. The
 /// batches are shared out.
 template <class Batches, class LossOf>
-LossSums loss_over_epoch(Batches batches, const Crew& crew, LossOf loss_of) {
+LossSums loss_over_epoch(Batches batches, const RankGroup& group, LossOf loss_of) {
   const int64_t count = batches.batches_in_epoch();
   Progress progress("measuring the loss", count, "batches");
   std::vector<LossSums::Part> own;
   for (int64_t i = 0; i < count; ++i, progress.add()) {
-    if (crew.owns(i)) {
+    if (group.owns(i)) {
       own.push_back(LossSums::part_of(loss_of(batches.next())));
     } else {
       batches.skip(1);
     }
   }
   LossSums sums;
-  for (const LossSums::Part& part : crew.in_order(own, count)) sums.add(part);
+  for (const LossSums::Part& part : group.in_order(own, count)) sums.add(part);
   return sums;
 }
 

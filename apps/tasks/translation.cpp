@@ -45,7 +45,7 @@ struct Translated {
 
 template <class Model>
 Translated translations_of(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
-                           const Crew& crew) {
+                           const RankGroup& group) {
   const Config& config = model.config;
   const auto packed = packed_for_search(config, model.store);
   SearchOptions search = config.generation;
@@ -55,7 +55,7 @@ Translated translations_of(const TranslationModel<Model>& model, const ParallelC
   const int64_t batches = (pairs.size() + size - 1) / size;
   Sentences sentences{.rows = pairs.rows, .log_probabilities = false};
   for (int64_t i = 0; i < pairs.size(); ++i) {
-    if (!crew.owns(i / size)) continue;
+    if (!group.owns(i / size)) continue;
     sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
   }
   const auto found = translate(PairModels{{&model.model}}, sentences, search, size);
@@ -71,7 +71,7 @@ Translated translations_of(const TranslationModel<Model>& model, const ParallelC
     own.push_back(pack(lines));
   }
   Translated all;
-  for (const std::string& batch : crew.in_order(own, batches)) {
+  for (const std::string& batch : group.in_order(own, batches)) {
     std::vector<std::string> lines = unpack(batch);
     all.cut += std::stoll(lines.back());
     lines.pop_back();
@@ -136,10 +136,11 @@ template <class Model>
 std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model,
                                             const ParallelCorpus& pairs,
                                             const CrossEntropyOptions& options,
-                                            const Crew& crew = {}, Showing* showing = nullptr) {
+                                            const RankGroup& group = {},
+                                            Showing* showing = nullptr) {
   const Config& config = model.config;
   std::map<std::string, double> metrics =
-      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, crew)
+      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, group)
           .metrics();
   if (!std::isfinite(metrics.at("nll"))) {
     // The model diverged: its logits are useless for a search.
@@ -148,7 +149,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
     }
     return metrics;
   }
-  const Translated translated = translations_of(model, pairs, crew);
+  const Translated translated = translations_of(model, pairs, group);
   const std::vector<std::string>& hypotheses = translated.lines;
   if (translated.cut > 0) metrics[kCutAtLimit] = static_cast<double>(translated.cut);
   const std::vector<std::string> references = pairs.target_text.to_strings();
@@ -168,7 +169,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
 template <class Model>
 class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   using Base = EncoderDecoderTask<Model, TranslationBatches>;
-  using Base::crew_, Base::loader_, Base::model_;
+  using Base::group_, Base::loader_, Base::model_;
 
  public:
   TranslationTask(const Config& config, TokenizerPair given, const TaskPlace& place,
@@ -204,7 +205,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
                                         Showing* showing) override {
-    return measure_pairs(*model_, held_out_[set], options, crew_, showing);
+    return measure_pairs(*model_, held_out_[set], options, group_, showing);
   }
 
  private:

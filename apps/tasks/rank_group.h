@@ -17,11 +17,11 @@ std::vector<std::string> unpack(const std::string& packed);
 
 /// Batch i belongs to rank i % size. The results are put in the order of the batches, so that they
 /// do not depend on the number of ranks.
-class Crew {
+class RankGroup {
  public:
-  Crew() = default;  ///< a single rank
+  RankGroup() = default;  ///< a single rank
   /// `communicator` must outlive this.
-  explicit Crew(Communicator& communicator) : communicator_(&communicator) {}
+  explicit RankGroup(Communicator& communicator) : communicator_(&communicator) {}
 
   bool owns(int64_t batch) const { return batch % size() == rank(); }
 
