@@ -11,7 +11,7 @@
 
 #include "apps/run/progress_line.h"
 #include "apps/run/reporter.h"
-#include "apps/tasks/showing.h"
+#include "apps/tasks/validation_details.h"
 
 namespace tapestry {
 
@@ -47,7 +47,7 @@ class RunLog {
 
   /// Writes lines of samples.jsonl: kind "sample" for each example, "lengths" and "confusion". Only
   /// the first call writes pictures.
-  void show(int64_t step, const Showing& showing);
+  void show(int64_t step, const ValidationDetails& details);
 
   /// A line of starts.jsonl: {"step": step, "time": ..., ...facts}.
   void started(int64_t step, const Facts& facts);

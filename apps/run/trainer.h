@@ -129,7 +129,7 @@ class Trainer {
   }
   /// Says how training goes, when it is time to.
   void report(bool logged);
-  std::map<std::string, double> measure(HeldOut set, Showing* showing = nullptr);
+  std::map<std::string, double> measure(HeldOut set, ValidationDetails* details = nullptr);
   /// Returns true when the metric is the best so far.
   bool validate();
   /// Measures the test set with the best checkpoint, if this was not done at this update before.

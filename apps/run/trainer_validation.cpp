@@ -28,12 +28,12 @@ std::string listed(const std::map<std::string, double>& metrics) {
 }  // namespace
 
 // Every rank measures its part. All ranks use rank 0's metrics, so that they decide alike.
-std::map<std::string, double> Trainer::measure(HeldOut set, Showing* showing) {
+std::map<std::string, double> Trainer::measure(HeldOut set, ValidationDetails* details) {
   ranks_.communicator().doing("measuring");
   // Ranks wait for each other in the middle of it.
   std::optional<Interruptible> interruptible;
   if (ranks_.is_alone()) interruptible.emplace([] { return pending_signal() != 0; });
-  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, showing);
+  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, details);
   if (ranks_.is_alone()) return metrics;
   std::vector<double> values;
   for (const auto& [name, value] : metrics) values.push_back(value);
@@ -48,10 +48,10 @@ bool Trainer::validate() {
   finish_update();
   expect_equal_parameters();
   std::map<std::string, double> metrics;
-  Showing showing{.wanted = ranks_.is_first() ? config_.training.samples : 0};
+  ValidationDetails details{.wanted = ranks_.is_first() ? config_.training.samples : 0};
   try {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
-    metrics = measure(HeldOut::kValidation, &showing);
+    metrics = measure(HeldOut::kValidation, &details);
   } catch (const Interrupted&) {
     state_.owes_validation = true;
     return false;
@@ -62,7 +62,7 @@ bool Trainer::validate() {
   line.emplace_back("tokens", static_cast<double>(state_.tokens));
   line.emplace_back("seconds", state_.seconds);
   log_.metrics(state_.step, "valid", line);
-  log_.show(state_.step, showing);
+  log_.show(state_.step, details);
 
   const std::string& name = config_.training.metric_for_best_model;
   const auto found = metrics.find(name);

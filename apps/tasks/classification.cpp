@@ -189,7 +189,8 @@ template <class Kind>
 std::map<std::string, double> measure_with_confusion(const typename Kind::Model& model,
                                                      const typename Kind::Corpus& corpus,
                                                      const CrossEntropyOptions& options,
-                                                     const RankGroup& group, Showing& showing) {
+                                                     const RankGroup& group,
+                                                     ValidationDetails& details) {
   const std::vector<std::string>& names = model.config.data.labels;
   auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
@@ -218,7 +219,7 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
             .at(static_cast<size_t>(classes[rows + row]));
     }
   }
-  showing.confusion = std::move(confusion);
+  details.confusion = std::move(confusion);
   return sums.metrics();
 }
 
@@ -290,19 +291,19 @@ class ClassificationTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
+                                        ValidationDetails* details) override {
     const auto& corpus = data_.held_out[set];
-    show_samples(showing, [&] {
+    show_samples(details, [&] {
       std::vector<Sample> samples;
-      for (const int64_t i : shown_examples(showing->wanted, Kind::examples(corpus))) {
+      for (const int64_t i : shown_examples(details->wanted, Kind::examples(corpus))) {
         samples.push_back(Kind::sample(model_, corpus, i));
       }
       return samples;
     });
-    if (showing == nullptr || model_.config.data.labels.size() > Showing::kMostClasses) {
+    if (details == nullptr || model_.config.data.labels.size() > ValidationDetails::kMostClasses) {
       return loss_over<Kind>(model_, corpus, options, group_).metrics();
     }
-    return measure_with_confusion<Kind>(model_, corpus, options, group_, *showing);
+    return measure_with_confusion<Kind>(model_, corpus, options, group_, *details);
   }
   double guess_nll() const override {
     return std::log(static_cast<double>(model_.config.data.labels.size()));

@@ -210,10 +210,10 @@ class LanguageModellingTask : public TrainingTask {
   // Each token is one: the text may be a single document.
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    show_samples(showing, [&] {
+                                        ValidationDetails* details) override {
+    show_samples(details, [&] {
       const auto samples = model_->config.task == &kClm ? continuations : restored_masks;
-      return samples(*model_, held_out_[set], showing->wanted);
+      return samples(*model_, held_out_[set], details->wanted);
     });
     return loss_over(*model_, held_out_[set], options, group_).metrics();
   }

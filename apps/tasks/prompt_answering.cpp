@@ -171,8 +171,8 @@ class PromptTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
+                                        ValidationDetails* details) override {
+    show_samples(details, [&] { return samples_of(*model_, held_out_[set], details->wanted); });
     return tapestry::measure(*model_, held_out_[set], options, group_);
   }
   double guess_nll() const override {

@@ -186,8 +186,8 @@ class QuestionTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    return tapestry::measure(*model_, held_out_[set], options, group_, showing);
+                                        ValidationDetails* details) override {
+    return tapestry::measure(*model_, held_out_[set], options, group_, details);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
@@ -303,7 +303,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
 
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
                                       const CrossEntropyOptions& options, const RankGroup& group,
-                                      Showing* showing) {
+                                      ValidationDetails* details) {
   std::map<std::string, double> metrics = loss_over(model, questions, options, group).metrics();
   metrics.erase("ppl");  // spans are no words
   if (!std::isfinite(metrics.at("nll"))) {
@@ -311,11 +311,11 @@ std::map<std::string, double> measure(const SpanModel& model, const QuestionCorp
     return metrics;
   }
   const auto found = find_answers(model, questions, 1, group);
-  const int64_t wanted = showing != nullptr ? showing->wanted : 0;
+  const int64_t wanted = details != nullptr ? details->wanted : 0;
   for (const int64_t i : shown_examples(wanted, questions.size())) {
     const Question& question = questions.questions[static_cast<size_t>(i)];
     const std::string& answer = found[static_cast<size_t>(i)].at(0).text;
-    showing->samples.push_back(
+    details->samples.push_back(
         {.given = {{"context", *question.context},
                    {"question", question.question},
                    {"reference", question.answers.empty() ? "" : question.answers[0].text}},

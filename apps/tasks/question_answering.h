@@ -31,6 +31,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
 /// exact_match and f1 in percent, as SQuAD counts them; loss, nll and accuracy of the spans' ends.
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
                                       const CrossEntropyOptions& options = {},
-                                      const RankGroup& group = {}, Showing* showing = nullptr);
+                                      const RankGroup& group = {},
+                                      ValidationDetails* details = nullptr);
 
 }  // namespace tapestry

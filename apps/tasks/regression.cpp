@@ -144,7 +144,7 @@ class RegressionTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&,
-                                        Showing*) override {
+                                        ValidationDetails*) override {
     return metrics_of(model_, held_out_[set]);
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }

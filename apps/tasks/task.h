@@ -14,7 +14,7 @@
 
 #include "apps/config/config.h"
 #include "apps/tasks/rank_group.h"
-#include "apps/tasks/showing.h"
+#include "apps/tasks/validation_details.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "core/progress.h"
@@ -86,9 +86,9 @@ class TrainingTask {
   /// The nll of a uniformly random target; infinite if targets are not drawn from a list.
   virtual double guess_nll() const { return std::numeric_limits<double>::infinity(); }
   /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more if they
-  /// apply. `showing` may be null. Ranks may ask for different numbers of samples.
+  /// apply. `details` may be null. Ranks may ask for different numbers of samples.
   virtual std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                                Showing* showing) = 0;
+                                                ValidationDetails* details) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
   virtual std::map<std::string, std::string> files() const = 0;
 };

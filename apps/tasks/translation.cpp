@@ -113,16 +113,17 @@ void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& sear
 
 constexpr const char* kByLength = "bleu";  // the score reported for each length
 
-void show(Showing& showing, const ParallelCorpus& pairs, const std::vector<std::string>& hypotheses,
-          const Translations& translations, const Metric& metric) {
-  for (const int64_t i : shown_examples(showing.wanted, pairs.size())) {
-    showing.samples.push_back({.given = {{"source", std::string(pairs.source_text[i])},
+void show(ValidationDetails& details, const ParallelCorpus& pairs,
+          const std::vector<std::string>& hypotheses, const Translations& translations,
+          const Metric& metric) {
+  for (const int64_t i : shown_examples(details.wanted, pairs.size())) {
+    details.samples.push_back({.given = {{"source", std::string(pairs.source_text[i])},
                                          {"reference", std::string(pairs.target_text[i])}},
                                .output = hypotheses[static_cast<size_t>(i)]});
   }
   const SentenceStatistics statistics(metric, translations);
-  showing.length_metric = kByLength;
-  showing.lengths =
+  details.length_metric = kByLength;
+  details.lengths =
       scores_by_length(pairs.target_text.to_strings(), [&](const std::vector<size_t>& sentences) {
         std::vector<double> sums(statistics.width());
         for (const size_t i : sentences) {
@@ -137,7 +138,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
                                             const ParallelCorpus& pairs,
                                             const CrossEntropyOptions& options,
                                             const RankGroup& group = {},
-                                            Showing* showing = nullptr) {
+                                            ValidationDetails* details = nullptr) {
   const Config& config = model.config;
   std::map<std::string, double> metrics =
       loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, group)
@@ -156,7 +157,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
   const Translations translations = one_system("validation", hypotheses, references);
   const auto scores = validation_metrics(config.evaluation);
   for (const auto& [name, metric] : scores) metrics[name] = corpus_score(*metric, translations);
-  if (showing != nullptr) show(*showing, pairs, hypotheses, translations, *scores.at(kByLength));
+  if (details != nullptr) show(*details, pairs, hypotheses, translations, *scores.at(kByLength));
   if (config.evaluation.rouge) {
     const RougeScore rouge = corpus_rouge(hypotheses, references);
     metrics["rouge_1"] = rouge.rouge_1.f;
@@ -204,8 +205,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    return measure_pairs(*model_, held_out_[set], options, group_, showing);
+                                        ValidationDetails* details) override {
+    return measure_pairs(*model_, held_out_[set], options, group_, details);
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "apps/tasks/showing.h"
+#include "apps/tasks/validation_details.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,12 +33,12 @@ std::vector<int64_t> shown_examples(int64_t wanted, int64_t examples) {
   return numbers;
 }
 
-void show_samples(Showing* showing, const std::function<std::vector<Sample>()>& make) {
-  if (showing == nullptr || showing->wanted == 0) return;
+void show_samples(ValidationDetails* details, const std::function<std::vector<Sample>()>& make) {
+  if (details == nullptr || details->wanted == 0) return;
   try {
-    showing->samples = make();
+    details->samples = make();
   } catch (const std::exception& error) {
-    showing->problem = error.what();
+    details->problem = error.what();
   }
 }
 

@@ -36,7 +36,7 @@ struct Confusion {
 };
 
 /// The results; a task fills in those that it has.
-struct Showing {
+struct ValidationDetails {
   static constexpr size_t kMostClasses = 100;  ///< a larger confusion is no picture
 
   int64_t wanted = 0;                ///< samples
@@ -51,8 +51,8 @@ struct Showing {
 std::vector<int64_t> shown_examples(int64_t wanted, int64_t examples);
 
 /// Takes samples from `make`, if any are wanted. A failure must not end a training: an Error
-/// becomes showing->problem. `showing` may be null.
-void show_samples(Showing* showing, const std::function<std::vector<Sample>()>& make);
+/// becomes details->problem. `details` may be null.
+void show_samples(ValidationDetails* details, const std::function<std::vector<Sample>()>& make);
 
 /// Scores by the length of the references, in words: score(sentences) for the sentences of each
 /// length. Rare lengths are joined with the next.
