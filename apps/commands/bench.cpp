@@ -13,7 +13,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"

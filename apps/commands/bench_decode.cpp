@@ -14,7 +14,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/language_modelling.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/translator.h"
 #include "core/allocator.h"
 #include "core/blas.h"

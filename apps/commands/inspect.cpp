@@ -9,7 +9,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/shapes_only.h"
 
@@ -123,8 +123,8 @@ int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     Config config = load_run_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    const TokenizerPair tokenizers =
-        stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+    const TokenizerPair tokenizers = placeholder_tokenizers(
+        config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
     print_model(config, tokenizers, arguments.shapes);
     return 0;
   }

@@ -8,7 +8,7 @@
 #include "apps/run/memory_plan.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/dry_training.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "core/device.h"
 #include "core/parallel.h"
 
@@ -95,8 +95,8 @@ int run_plan(const PlanArguments& arguments) {
   set_num_threads(config.threads);
   const Device device = parse_device(config.device);
   const bool on_cpu = device.is_cpu();
-  const TokenizerPair tokenizers =
-      stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+  const TokenizerPair tokenizers = placeholder_tokenizers(
+      config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
   if (tokenizers.source && tokenizers.source->serialized().empty()) {
     std::cerr << "note: what learning the tokenizer takes, at a first start, is not planned\n";
   }

@@ -11,7 +11,7 @@
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
 #include "apps/run/updates.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
 #include "core/blas.h"
@@ -76,10 +76,10 @@ void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, Ru
     return;
   }
   Config sized = config;  // classes and images may be open still
-  const TokenizerPair stand_in = stand_ins(
+  const TokenizerPair placeholders = placeholder_tokenizers(
       sized, [](const std::string&) {}, resume.tokenizers());
   const bool may_split = ranks.is_alone() && config.distributed.parts <= 1;
-  const std::string chosen = keep_to_budget(sized, stand_in, may_split);
+  const std::string chosen = keep_to_budget(sized, placeholders, may_split);
   config.training.splits = sized.training.splits;
   config.model.recompute = sized.model.recompute;
   log.info(chosen);
@@ -90,9 +90,9 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
   Config config = given;
   std::optional<MemoryShortage> shortage;
   try {
-    const TokenizerPair stand_in = stand_ins(
+    const TokenizerPair placeholders = placeholder_tokenizers(
         config, [](const std::string&) {}, resume.tokenizers());
-    shortage = memory_shortage(config, stand_in);
+    shortage = memory_shortage(config, placeholders);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kRuntime) throw;
     log.warn(concat("the memory of this training could not be planned: ", error.what()));

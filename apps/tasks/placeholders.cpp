@@ -1,4 +1,4 @@
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -37,8 +37,9 @@ bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
 
 }  // namespace
 
-TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note,
-                        const TokenizerPair& known) {
+TokenizerPair placeholder_tokenizers(Config& config,
+                                     const std::function<void(const std::string&)>& note,
+                                     const TokenizerPair& known) {
   if (config.task->has_classes && config.data.labels.empty()) {
     config.data.labels = {"0", "1"};
     note("the classes come from the data; two stand in");
