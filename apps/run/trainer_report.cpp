@@ -33,7 +33,7 @@ void Trainer::report_skipped(const Update& update) {
 void Trainer::watch_loss(const Update& update) {
   constexpr double kMargin = 1.1;  // a batch may begin a little above the others
   if (state_.first_nll == 0) state_.first_nll = update.nll;
-  const double bound = kMargin * std::max(task_.guess_nll(), state_.first_nll);
+  const double bound = kMargin * std::max(task_.uniform_nll(), state_.first_nll);
   if (update.nll <= bound) {
     state_.above_guess_in_a_row = 0;
     if (saved_step_ < update.step) good_step_ = saved_step_;

@@ -305,7 +305,7 @@ class ClassificationTask : public TrainingTask {
     }
     return measure_with_confusion<Kind>(model_, corpus, options, group_, *details);
   }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_.config.data.labels.size()));
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }

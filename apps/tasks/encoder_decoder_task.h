@@ -68,7 +68,7 @@ class EncoderDecoderTask : public TrainingTask {
     return texts_of(update_.at(static_cast<size_t>(i)), model_->tokenizers);
   }
   DataPosition position() const override { return loader_->position(); }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.target->vocab_size()));
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }

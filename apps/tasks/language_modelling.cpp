@@ -217,7 +217,7 @@ class LanguageModellingTask : public TrainingTask {
     });
     return loss_over(*model_, held_out_[set], options, group_).metrics();
   }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }

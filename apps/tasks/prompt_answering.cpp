@@ -175,7 +175,7 @@ class PromptTask : public TrainingTask {
     show_samples(details, [&] { return samples_of(*model_, held_out_[set], details->wanted); });
     return tapestry::measure(*model_, held_out_[set], options, group_);
   }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }

@@ -84,7 +84,7 @@ class TrainingTask {
   /// Number of examples in a set; 0: there is no such set.
   virtual int64_t examples(HeldOut set) const = 0;
   /// The nll of a uniformly random target; infinite if targets are not drawn from a list.
-  virtual double guess_nll() const { return std::numeric_limits<double>::infinity(); }
+  virtual double uniform_nll() const { return std::numeric_limits<double>::infinity(); }
   /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more if they
   /// apply. `details` may be null. Ranks may ask for different numbers of samples.
   virtual std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
