@@ -124,7 +124,7 @@ class Trainer {
   [[noreturn]] void diverged(const std::string& what) const;
   /// True if the last validation was not finite, or the last update was not and no validation has
   /// shown since that the weights are good: they are not worth saving.
-  bool is_ill() const {
+  bool is_not_finite() const {
     return !validation_is_finite_ || (state_.skipped_in_a_row > 0 && proved_step_ != state_.step);
   }
   /// Says how training goes, when it is time to.

@@ -142,7 +142,7 @@ std::set<std::string> Trainer::rounded_parameters() const {
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   finish_update();
-  save_is_late_ = is_ill() && !best;
+  save_is_late_ = is_not_finite() && !best;
   if (save_is_late_) return;
   for (const auto& [name, var] : params_) {
     if (first_not_finite(var.value())) diverged(name + " is not finite any more");
