@@ -39,7 +39,7 @@ struct MemoryPlan {
 /// Bytes of this process that are in memory.
 int64_t resident_bytes();
 
-/// Nothing for a task without batches of one shape. `tokenizers` may be stand-ins of the right
+/// Nothing for a task without batches of one shape. `tokenizers` may be placeholders of the right
 /// size. Takes milliseconds and a few MB, however large the model. Throws Error(kConfig) if config
 /// and parameters do not fit. Compared plans need the same `resident`: planning itself leaves
 /// memory behind.

@@ -255,8 +255,9 @@ int Trainer::run() {
     if (signal != 0) return stop(signal);
   }
   finish_update();
-  if (state_.step > first_step && is_not_finite())
+  if (state_.step > first_step && is_not_finite()) {
     diverged("the last update or validation is not finite");
+  }
   if (patience_is_over()) {
     log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
                      fmt::format("{:.2f}", state_.best_metric), " of update ", state_.best_step,
