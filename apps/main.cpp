@@ -9,8 +9,8 @@ extern const char* const kCommit;
 
 namespace {
 
-// The next file that is opened takes the lowest number that is free. Were that 2, the log would be
-// written into a checkpoint. What stands there instead neither reads nor writes: a command whose
+// A file that is opened takes the lowest free descriptor. If that were 2, the log would be written
+// into a checkpoint. The descriptors that are put there can neither read nor write: a command whose
 // input or output is missing fails as before.
 bool standard_streams_are_taken() {
   constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDONLY};

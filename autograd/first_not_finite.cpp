@@ -15,7 +15,7 @@ int64_t count_not_finite(const Tensor& tensor) {
   return std::ranges::count_if(values, [](double value) { return !std::isfinite(value); });
 }
 
-// A mask fills in infinity on purpose: of it only what is not a number counts.
+// A mask fills in infinity on purpose, so only NaN counts in its output.
 std::optional<int64_t> first_wrong(const TapeOperation& operation, const Tensor& value) {
   if (operation.name.str() != "masked_fill" || !first_not_finite(value)) {
     return first_not_finite(value);

@@ -1,4 +1,4 @@
-// Where numbers stop to be numbers.
+// Finds the first operation whose output or gradient is not finite.
 #pragma once
 
 #include <map>
@@ -19,11 +19,11 @@ class FirstNotFinite : public TapeObserver {
     std::string operation;   ///< "linear"
     int64_t number = 0;      ///< of the operation, in order of its pass; from 0
     std::string parameters;  ///< that it reads: "encoder.layers.0.fc1.weight, ..."; or ""
-    Shape shape;             ///< of the output, or of the input whose gradient it is
+    Shape shape;             ///< shape of the output, or of the input with that gradient
     int64_t element = 0;     ///< the first one, row-major
     int64_t count = 0;       ///< of elements that are not finite
     std::string of = {};     ///< backward: the parameter whose gradient it is; or ""
-    /// Whether the operation read such a number itself, of the batch or of a parameter.
+    /// True if the operation read such a number itself, from the batch or from a parameter.
     std::string input = {};
 
     /// "forward, operation 17, linear (encoder.layers.0.fc1.weight): 3 of the 1024 elements ..."

@@ -51,10 +51,10 @@ class Differences {
     return (4 * central(element, step) - central(element, 2 * step)) / 3;
   }
 
-  // The same by Richardson's extrapolation of central differences whose step shrinks again and
-  // again (Ridders 1982). How much neighbours in the table differ tells how wrong an entry is, so
-  // the best entry is chosen without looking at the tape. Some functions bend so much that only
-  // tiny steps are right, of others these are lost in rounding.
+  // The same by Richardson's extrapolation of central differences with ever smaller steps (Ridders
+  // 1982). Neighbours in the table that differ show how wrong an entry is, so the best entry is
+  // chosen without looking at the tape. Some functions bend so much that only tiny steps are right;
+  // for others tiny steps are lost in rounding.
   Estimate best_at(double& element) const {
     constexpr int kSteps = 17;
     constexpr double kRatio = 1.7;  // halves would meet a wave at the same phase again and again
@@ -97,7 +97,7 @@ class Differences {
     return project(test_.function().value(), weights_);
   }
 
-  // The sum of the magnitudes of L's terms, which says how it is rounded.
+  // The sum of the magnitudes of L's terms, which bounds its rounding error.
   double magnitude() const {
     Tape tape(kFunctionDraws);
     const Tensor value = test_.function().value();
@@ -177,7 +177,7 @@ GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements) {
                std::max({std::abs(from_tape), std::abs(numeric), floor});
       };
       double error = error_of();
-      // Many steps cost eight times as much, so only where one does not agree.
+      // Many steps cost eight times as much, so they are used only if one step does not agree.
       if (!(error <= test.tolerance)) {
         numeric = differences.best_at(element).value;
         error = error_of();

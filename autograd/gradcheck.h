@@ -44,9 +44,9 @@ struct TapeResult {
 TapeResult evaluate(const GradcheckCase& test);
 
 /// For cases of float64 on the CPU. Compares the tape's gradient of L with central differences,
-/// element by element: those of one step, and where they do not agree those of many steps, of which
-/// their own estimate of the error chooses. A relative error of 1e-6 is found. The relative error
-/// of an element is |tape - differences| / max(|tape|, |differences|, 1e-3 * the input's largest
+/// element by element: first with one step, and if they do not agree with many steps, of which an
+/// error estimate chooses the best. A relative error of 1e-6 is found. The relative error of an
+/// element is |tape - differences| / max(|tape|, |differences|, 1e-3 * the input's largest
 /// |gradient|, 1e-5 * the largest |gradient| of all inputs). Compares at most `max_elements`
 /// elements of an input, spread over the whole input.
 GradcheckResult gradcheck(const GradcheckCase& test, int64_t max_elements = 64);

@@ -1,4 +1,4 @@
-// Who looks on while tapes record and walk back: traces, and the search for numbers that are none.
+// Tape observers: operation traces, and the first non-finite value.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace tapestry {
 
-/// What an operation is called: the function that records it, unless it says otherwise.
+/// The name of an operation: by default the function that records it.
 struct OperationName {
   OperationName(const char* name) : text(name) {}   // NOLINT: names convert on purpose
   OperationName(const std::source_location& where)  // NOLINT
       : text(where.function_name()) {}
   const char* text;
 
-  /// "linear", also where `text` is a whole signature.
+  /// "linear", even if `text` is a whole signature.
   std::string str() const;
 };
 
@@ -27,11 +27,11 @@ struct TapeOperation {
   OperationName name;
 };
 
-/// While it lives, it hears of every operation of its thread. Several may: those made first hear
-/// first. What they do to the values is seen by all that comes later.
+/// While it lives, it observes every operation of its thread. There may be several; those made
+/// first are called first. If one changes values, all later code sees the change.
 class TapeObserver {
  public:
-  /// `backward`: whether it hears of the way back, too.
+  /// `backward`: also observes the backward pass.
   explicit TapeObserver(bool backward = false);
   virtual ~TapeObserver();
   TapeObserver(const TapeObserver&) = delete;
@@ -41,16 +41,16 @@ class TapeObserver {
   /// Recomputation runs operations twice, the second time recorded.
   virtual void computed(const TapeOperation& operation, std::span<const Var* const> inputs,
                         std::span<const Var* const> outputs, bool recorded) = 0;
-  /// After the tape has walked back over it: `gradients` are those of inputs that need one, with
-  /// what this operation and others contributed so far.
+  /// Called when the backward pass has run the operation. `gradients` belong to the inputs that
+  /// need one, with the contributions so far of this operation and others.
   virtual void walked_back(const TapeOperation& /*operation*/,
                            std::span<const std::shared_ptr<Gradient>> /*gradients*/) {}
 
-  /// Whether this thread has one, or one that hears of the way back.
+  /// True if this thread has an observer, or one that observes the backward pass.
   static bool looks_on();
   static bool looks_back();
 
-  // For the tape.
+  // Used by the tape.
   static TapeOperation begin(OperationName name);
   static void tell_computed(const TapeOperation& operation, std::span<const Var* const> inputs,
                             std::span<const Var* const> outputs, bool recorded);

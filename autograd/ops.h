@@ -150,7 +150,7 @@ struct AttentionOptions {
   Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
   double dropout = 0;       ///< of the attention weights
   double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
-  /// Kv, the size of a head's values, where a packed qkv does not tell it; 0: K.
+  /// Kv, the size of a head's values, if a packed qkv does not determine it; 0: K.
   int64_t value_size = 0;
   /// (B, S) int32 or undefined, for a step of decoding: T is 1, k and v are the rows of a cache,
   /// (1, N, width), and key j of b is row key_rows[b][j]. b has the first key_lengths[b] of them,
@@ -182,7 +182,7 @@ Var attention(const Var& q, const Var& kv, const AttentionOptions& options);
 struct AttentionWeights {
   Var out;      ///< (B, T, H*Kv)
   Var weights;  ///< (B, H, T, S), after softmax, before dropout
-  // Of attention_reference() with scores, (B, H, T, S):
+  // Of attention_reference() with scores, each (B, H, T, S):
   Var products = {};  ///< q k^T, before scaling
   Var scores = {};    ///< before softmax: scaled, with all that is added, -inf where hidden
 };
@@ -229,14 +229,14 @@ AttentionWeights additive_attention_reference(const Var& query, const Var& keys,
 struct CrossEntropyOptions {
   double label_smoothing = 0;
   int32_t ignore_index = -1;
-  /// Of each row, float32 in host memory, positive; undefined: each is 1. A row of weight 2 counts
-  /// as if it stood there twice.
+  /// The weight of each row, float32 in host memory, positive; undefined: each is 1. A row of
+  /// weight 2 counts as if it stood there twice.
   Tensor weights = {};
   /// The divisor of the summed loss; 0: the sum of the weights of the rows that are not ignored. An
   /// accumulated update passes that of all its micro-batches, so that its gradient equals that of
   /// one big batch.
   double normalizer = 0;
-  /// Of the fused classifier's float32 products, forward and backward.
+  /// Precision of the fused classifier's float32 products, forward and backward.
   Precision precision = Precision::kFull;
 };
 struct CrossEntropy {

@@ -26,7 +26,7 @@ const char* name_of(Unary f) {
   return "unary";
 }
 
-// y = f(x).  dx = f'(x) dy. Only that of x and y is kept from which f' is computed.
+// y = f(x).  dx = f'(x) dy. The tape keeps x or y, whichever f' is computed from.
 template <class F>
 Var element_wise(F f, const Var& x, const char* name) {
   Var y = Tensor::empty_like(x.value());

@@ -6,7 +6,7 @@
 namespace tapestry {
 namespace {
 
-// y = a op b.  da = sum over broadcast axes of dy * d(a op b)/da, and db likewise.
+// y = a op b.  da = sum over broadcast axes of dy * d(a op b)/da, and db in the same way.
 Var binary(const char* who, Binary op, const Var& a, const Var& b) {
   check(b.defined(), who, "an input is undefined.");
   check_same_kind(who, a, b);

@@ -19,7 +19,7 @@ struct Operand {
 struct Layout {
   Operand q, k, v;
 };
-// Those of attention's options that kernels read; the tape keeps them.
+// The attention options that kernels read; the tape keeps them.
 struct Masks {
   Tensor key_lengths, prefix_lengths, mask;
 };
@@ -116,7 +116,7 @@ int64_t head_size_of(const Var& x, int64_t heads, const char* name) {
   return x.shape()[2] / heads;
 }
 
-// How the elements of a mask are addressed: an axis that it lacks, or has once, has stride 0.
+// Strides of a mask's elements: 0 for an axis that it lacks or that has size 1.
 template <class T>
 ScoreBias<T> score_bias(const Tensor& mask, const Tensor& relative) {
   ScoreBias<T> bias;
@@ -207,7 +207,7 @@ Var fused(const std::array<Var, 3>& operands, const Layout& layout, const Attent
   return y;
 }
 
-// Kv, from the width of values that belong to `heads` heads and what the options say.
+// Kv, from the width of the values of `heads` heads and from the options.
 int64_t value_size_of(int64_t width, int64_t heads, const AttentionOptions& options) {
   check(width > 0 && width % heads == 0 &&
             (options.value_size == 0 || options.value_size == width / heads),
@@ -286,7 +286,7 @@ struct Scores {
   Tensor tensor;
 };
 
-// What the composed attention does to its scores (B, H, T, S): `added`, and -inf where `hidden`.
+// The masks of the composed attention's scores (B, H, T, S): adds `added`, sets -inf if `hidden`.
 struct ComposedMasks {
   Tensor hidden, added;
 };

@@ -30,7 +30,7 @@ namespace tapestry {
 /// be written to any more.
 void update_running(const Tensor& x, double momentum, double scale, const Tensor& running);
 
-/// While it is alive, update_running() of the thread that made it only notes what to do.
+/// While it is alive, update_running() of the thread that made it only notes the update.
 class DeferredStatistics {
  public:
   /// `running`: every tensor that may be updated, in an order that is the same on all ranks; on one
@@ -40,11 +40,11 @@ class DeferredStatistics {
   DeferredStatistics(const DeferredStatistics&) = delete;
   DeferredStatistics& operator=(const DeferredStatistics&) = delete;
 
-  /// What this rank has noted since the last call, for the other ranks: bytes, few beside a
-  /// gradient. Empty when no forward pass had statistics.
+  /// The updates noted since the last call, as bytes for the other ranks, few beside a gradient.
+  /// Empty if no forward pass had statistics.
   std::string take();
-  /// Applies what each rank took, in the order of the ranks. Throws Error when the words are of
-  /// other statistics.
+  /// Applies the bytes that each rank took, in the order of the ranks. Throws Error if they belong
+  /// to other statistics.
   void apply(const std::vector<std::string>& of_ranks) const;
 
  private:

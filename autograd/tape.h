@@ -49,7 +49,7 @@ class Tape {
   /// Records an operation: gives `output` a gradient and keeps `backward`, which is called with
   /// output's gradient (owned by the callee) if any reached it. Does nothing unless a tape is alive
   /// and one of the inputs needs a gradient.
-  /// Observers hear of it either way: call it after the outputs are computed.
+  /// Observers are called either way: call it after the outputs are computed.
   template <class F>
   static void record(std::initializer_list<const Var*> inputs, Var& output, F backward,
                      OperationName name = std::source_location::current()) {
@@ -150,19 +150,19 @@ class Tape {
     std::shared_ptr<Gradient> gradient;
   };
 
-  /// Those among the inputs of the node that comes next. What a paused pass hides counts for the
-  /// node that will repeat it.
+  /// Counts the uses by the node that comes next. Uses in a paused pass count for the node that
+  /// will repeat it.
   void note_uses(std::span<const Var* const> inputs) {
     for (const Var* input : inputs) {
       if (input->needs_grad() && input->gradient_->listener_ != nullptr) note_use(*input);
     }
   }
   void note_use(const Var& input);
-  /// Takes back the uses by the nodes that are gone. `walked`: their contributions were made, and
-  /// listeners hear of it.
+  /// Takes back the uses by removed nodes. `walked`: their contributions were made, so listeners
+  /// are called.
   void release_uses(bool walked);
 
-  // What observers hear of a node when it has run.
+  // Arguments of the observers' call for a node that has run.
   struct Watched {
     size_t node;
     TapeOperation operation;
@@ -177,7 +177,7 @@ class Tape {
 
   std::vector<Node, HostAllocator<Node>> nodes_;
   std::vector<Use, HostAllocator<Use>> uses_;  // their nodes ascend
-  std::vector<Watched> watched_;               // likewise
+  std::vector<Watched> watched_;               // for observers, too
   PhiloxKey random_;
   Tape* outer_;
   bool paused_ = false;   // recompute() runs a function whose operations are not recorded

@@ -1,4 +1,4 @@
-// The operations of a forward pass, for those who look at a model from outside.
+// Records the operations of a forward pass, to show a model's structure.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ class OperationTrace : public TapeObserver {
  public:
   struct Call {
     std::vector<Var> inputs;  ///< parameters among them; undefined ones are left out
-    Var output;               ///< the first one, where there are two
+    Var output;               ///< the first output, if there are two
   };
 
   const std::vector<Call>& calls() const { return calls_; }

@@ -13,13 +13,13 @@ namespace tapestry {
 
 class Gradient;
 
-/// Hears when the gradient of a parameter is complete.
+/// Called when the gradient of a parameter is complete.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;
-  /// Called once in a backward pass of a tape that recorded a use of the parameter, when the last
-  /// of the uses has been walked back over, so that no contribution can follow. The gradient is not
-  /// filled where none of them gave one. The listener may take it.
+  /// Called once in a backward pass of a tape that recorded a use of the parameter, after the last
+  /// use has been walked back over, so that no contribution can follow. The gradient is not filled
+  /// if no use contributed to it. The listener may take it.
   virtual void complete(Gradient& gradient) = 0;
 };
 
@@ -49,8 +49,8 @@ class Gradient {
   Tensor take();
   /// Forgets the contributions; the next one reuses the memory.
   void clear() { filled_ = false; }
-  /// Takes the memory before the first contribution comes: what lives on stands apart from what a
-  /// pass takes and frees.
+  /// Allocates the memory before the first contribution, so that long-lived memory stands apart
+  /// from what a pass allocates and frees.
   void reserve() { own(); }
 
   bool enabled = true;    ///< false: frozen, takes no gradient
@@ -69,7 +69,8 @@ class Gradient {
   Tensor value_;
   bool filled_ = false;
   GradientListener* listener_ = nullptr;
-  int64_t uses_ = 0;  // recorded and not walked back over; counted only where there is a listener
+  int64_t uses_ = 0;  // uses that are recorded and not walked back over; counted only if there is a
+                      // listener
 };
 
 /// A tensor and, if it takes gradients, their collector. Copies refer to the same value.
@@ -94,8 +95,9 @@ class Var {
   }
   /// Freezes or unfreezes a parameter. Throws on a constant.
   void set_requires_grad(bool on) const;
-  /// Who hears when this parameter's gradient is complete; null for nobody. It must outlive every
-  /// backward pass. Not while a tape holds uses of the parameter. Throws on a constant.
+  /// Sets the listener that is called when this parameter's gradient is complete; null: none. It
+  /// must outlive every backward pass. Do not call while a tape holds uses of the parameter. Throws
+  /// on a constant.
   void set_listener(GradientListener* listener) const;
   /// Keeps an intermediate's gradient readable after backward. Call it while the tape records.
   void retain_grad() const;

@@ -29,7 +29,7 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
 
-// Of heap and pool together.
+// Bytes of heap and pool together.
 std::atomic<int64_t> in_use = 0, peak = 0;
 
 void count(int64_t bytes) {
@@ -54,7 +54,7 @@ void give_back(void* block, [[maybe_unused]] int64_t block_bytes) {
   std::free(block);
 }
 
-// For AddressSanitizer, free blocks and the slack of a size class are out of bounds.
+// AddressSanitizer gets free blocks and the slack of a size class as out of bounds.
 void poison_slack(void* block, [[maybe_unused]] int64_t bytes, int64_t block_bytes) {
   ASAN_POISON_MEMORY_REGION(block, block_bytes);
   ASAN_UNPOISON_MEMORY_REGION(block, bytes);
@@ -72,8 +72,8 @@ MemoryPool& pool() {
   return *instance;
 }
 
-/// Large blocks, in one range of addresses that becomes memory from its beginning on, as far as it
-/// was ever needed. So a batch of another shape takes the memory that the one before it had.
+/// Serves large blocks from one range of addresses, which becomes memory from its beginning as far
+/// as it is needed. So a batch of another shape reuses the memory of the batch before it.
 class Heap {
  public:
   Heap() {
@@ -100,7 +100,7 @@ class Heap {
     return address >= start_ && address < start_ + bytes_;
   }
 
-  /// Null where the system has no more.
+  /// Returns null if the system has no more memory.
   void* allocate(int64_t bytes) {
     char* block;
     {
@@ -132,7 +132,7 @@ class Heap {
     }
   }
 
-  /// What it has taken from the system, and how often.
+  /// Adds the bytes taken from the system, and how often it was asked.
   void add_to(MemoryStats& stats) {
     std::lock_guard lock(mutex_);
     stats.bytes_reserved += ranges_.top() - given_back_;
@@ -162,7 +162,7 @@ class Heap {
 
   char* start_ = nullptr;
   int64_t bytes_ = 0;   // of addresses
-  int64_t memory_ = 0;  // of those that can be written
+  int64_t memory_ = 0;  // of the bytes that can be written
   int64_t growths_ = 0, given_back_ = 0;
   RangeHeap ranges_{0};
   std::mutex mutex_;
@@ -175,7 +175,7 @@ Heap& heap() {
 
 void* allocate_large(int64_t bytes) {
   void* block = heap().allocate(bytes);
-  if (block == nullptr) {  // what lies free in the pool may be what is missing
+  if (block == nullptr) {  // the pool may hold the missing memory as free blocks
     pool().release();
     heap().release();
     block = heap().allocate(bytes);

@@ -27,7 +27,8 @@ bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
 }
 
 bool ask_for_tiles() {
-  // From the kernel's documentation of x86's extended states; older headers of libc lack them.
+  // Values from the Linux kernel's documentation of x86's extended states; older libc headers lack
+  // them.
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
   return cpu_traits().amx_bf16 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

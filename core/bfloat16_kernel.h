@@ -1,4 +1,4 @@
-// Which instructions multiply bfloat16 matrices on a CPU.
+// Chooses the instructions that multiply bfloat16 matrices on a CPU.
 #pragma once
 
 #include <string>
@@ -30,12 +30,12 @@ constexpr const char* name_of(Bfloat16Kernel kernel) {
   return nullptr;
 }
 
-/// Whether it multiplies operands that are packed in tiles (kernels/cpu/tile_operand.h).
+/// True if it multiplies operands that are packed in tiles (kernels/cpu/tile_operand.h).
 constexpr bool has_tiles(Bfloat16Kernel kernel) { return kernel != Bfloat16Kernel::kWidened; }
 
-/// By a table of processors, not by timing: two runs on one machine must choose alike.
+/// Chosen by a table of processors, not by timing: two runs on one machine must choose alike.
 /// `tiles_allowed`: the system lets this process use tiles. Intel's processors issue VDPBF16PS at
-/// half the rate of float32, so that without tiles float32 products serve them better.
+/// half the rate of float32; without tiles float32 products are the faster choice there.
 Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed);
 
 /// The choice for this process, made on the first call and kept. The environment variable
@@ -43,11 +43,11 @@ Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed);
 /// unknown or impossible here.
 Bfloat16Kernel bfloat16_kernel();
 
-/// What `wanted` (the variable's value) names. Throws as bfloat16_kernel() does.
+/// The kernel that `wanted` (the variable's value) names. Throws as bfloat16_kernel() does.
 Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits& cpu,
                                       bool tiles_allowed);
 
-/// Whether this process may use tiles: asks the system for them on the first call.
+/// True if this process may use tiles. The first call asks the system for them.
 bool tiles_allowed();
 
 }  // namespace tapestry

@@ -64,8 +64,8 @@ class OpenBlas {
   std::string warning;
 
  private:
-  // Where a limit leaves no room for the buffer of a thread's first product, OpenBLAS 0.3 asks
-  // again and again, for ever.
+  // OpenBLAS 0.3 asks for ever if a limit leaves no room for the buffer of a thread's first
+  // product.
   static void check_room(int threads) {
     constexpr size_t kBuffer = size_t{128} << 20;  // of address space, not of memory
     const size_t bytes = kBuffer * static_cast<size_t>(threads);

@@ -1,5 +1,4 @@
-// How this library was built and what it runs on: what a bug report needs, with blas_description()
-// (core/blas.h).
+// Facts about this build and its machine for a bug report, with blas_description() (core/blas.h).
 #pragma once
 
 #include <string>
@@ -16,11 +15,11 @@ struct BuildInfo {
 };
 const BuildInfo& build_info();
 
-/// As the processor calls itself: "AMD EPYC 9654 96-Core Processor"; empty where it does not say.
+/// The processor's own name: "AMD EPYC 9654 96-Core Processor"; empty if it has none.
 std::string cpu_name();
 
-/// What computes there: "cuda:0, NVIDIA H200, 132 SMs, compute capability 9.0, 139.8 GiB"; of a CPU
-/// only "cpu".
+/// The device by name: "cuda:0, NVIDIA H200, 132 SMs, compute capability 9.0, 139.8 GiB"; "cpu" for
+/// a CPU.
 std::string device_name(Device device);
 
 /// The vector instructions that the CPU kernels use here, in Highway's words: "AVX2", "AVX3".

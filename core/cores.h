@@ -1,16 +1,17 @@
-// Which cores a process has, and keeping a thread's kernels off the others.
+// The cores of a process, and a guard that keeps a thread's kernels off the others.
 #pragma once
 
 #include <vector>
 
 namespace tapestry {
 
-/// The cores that the system lets this process run on (its affinity mask, which launchers and
-/// containers narrow), by number, ascending. At least one. set_num_threads(0) takes so many.
+/// The numbers of the cores that the system lets this process use (its affinity mask, which
+/// launchers and containers narrow), ascending. At least one. set_num_threads(0) starts one thread
+/// for each.
 std::vector<int> allowed_cores();
 
-/// While it lives, parallel_for on this thread runs on this thread only: for a thread beside the
-/// one that trains, whose kernels want the others.
+/// While it lives, parallel_for on this thread uses this thread only. For threads beside the one
+/// that trains, whose kernels need the other cores.
 class OnThisThreadOnly {
  public:
   OnThisThreadOnly();

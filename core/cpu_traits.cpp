@@ -41,8 +41,7 @@ CpuAnswers ask() {
 
 }  // namespace
 
-// The bits' numbers are those of Intel's Software Developer's Manual, volume 2, CPUID, and volume
-// 1, 13.3.
+// Bit numbers: Intel's Software Developer's Manual, volume 2, CPUID, and volume 1, 13.3.
 CpuTraits cpu_traits_of(const CpuAnswers& answers) {
   CpuTraits traits;
   traits.vendor = vendor_of(answers.leaf_0);

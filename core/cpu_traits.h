@@ -1,4 +1,4 @@
-// What this processor is and which vector and tile instructions may be used on it.
+// The processor's name and the vector and tile instructions that it can run.
 #pragma once
 
 #include <array>
@@ -8,9 +8,9 @@ namespace tapestry {
 
 enum class CpuVendor { kOther, kIntel, kAmd };
 
-/// An instruction set is true where the processor has it and the operating system saves its
-/// registers. One thing is left to whoever uses tiles: on Linux a process must ask for them once
-/// (arch_prctl with ARCH_REQ_XCOMP_PERM).
+/// An instruction set is true if the processor has it and the operating system saves its registers.
+/// Users of tiles must do one thing more: on Linux a process asks for them once (arch_prctl with
+/// ARCH_REQ_XCOMP_PERM).
 struct CpuTraits {
   CpuVendor vendor = CpuVendor::kOther;
   int family = 0;  ///< as CPUID counts: 6 is Intel's, 0x19 AMD's Zen 3 and 4, 0x1a its Zen 5
@@ -25,7 +25,7 @@ struct CpuTraits {
   bool amx_int8 = false;  ///< includes amx_tile
 };
 
-/// What the instructions CPUID and XGETBV answer.
+/// The answers of the instructions CPUID and XGETBV.
 struct CpuAnswers {
   using Registers = std::array<uint32_t, 4>;  ///< eax, ebx, ecx, edx
   Registers leaf_0{}, leaf_1{}, leaf_7{};
@@ -35,7 +35,7 @@ struct CpuAnswers {
 
 CpuTraits cpu_traits_of(const CpuAnswers& answers);
 
-/// Of the processor that this process runs on.
+/// The traits of the processor that runs this process.
 const CpuTraits& cpu_traits();
 
 }  // namespace tapestry

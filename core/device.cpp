@@ -13,7 +13,7 @@ std::string Device::str() const { return is_cpu() ? "cpu" : "cuda:" + std::to_st
 
 namespace {
 
-// Without "auto", which asks the machine.
+// Knows all names but "auto", which depends on the machine.
 std::optional<Device> device_named(const std::string& name) {
   if (name == "cpu") return Device{};
   Device device{Device::Kind::kCuda, 0};

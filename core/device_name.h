@@ -1,4 +1,4 @@
-// What a device may be called, for whoever reads the name long before it is used.
+// Syntax of device names, checked long before the device is used.
 #pragma once
 
 #include <string>

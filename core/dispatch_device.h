@@ -1,4 +1,4 @@
-// From a run-time device to a kernel overload. Only here the build's devices are asked for, and all
+// From a run-time device to a kernel overload. Only this header asks for the build's devices; all
 // other code is compiled the same for every build. CMake finds the sources of the libraries that
 // include this when it configures; other targets link tapestry_devices (installed:
 // tapestry::devices).

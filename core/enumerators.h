@@ -6,7 +6,7 @@
 
 namespace tapestry {
 
-/// How many values E has.
+/// Number of values of E.
 template <class E>
 constexpr int enumerator_count() {
   int count = 0;

@@ -1,4 +1,4 @@
-// Numbers that are none: what a diverged or damaged model is made of.
+// Finds infinities and NaNs, the signs of a diverged or damaged model.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace tapestry {
 
-/// The place, row-major, of the first element that is infinite or not a number; nothing where all
-/// are finite, or integers. Copies a GPU's tensor to the host.
+/// The row-major index of the first element that is infinite or NaN; nothing if all are finite or
+/// integers. Copies a GPU's tensor to the host.
 std::optional<int64_t> first_not_finite(const Tensor& tensor);
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// What a device's matrix products reach: the yardstick of benchmarks.
+// The rate of a device's matrix products, the yardstick of benchmarks.
 #pragma once
 
 #include "core/device.h"

@@ -5,10 +5,10 @@
 
 namespace tapestry {
 
-/// Work was left because somebody asked for it. No Error: nothing is wrong.
+/// Thrown when work stops because somebody asked for it. Not an Error: nothing is wrong.
 struct Interrupted {};
 
-/// While it lives, stop_if_asked() of this thread throws Interrupted where `asked` says so.
+/// While it lives, stop_if_asked() on this thread throws Interrupted if `asked` returns true.
 class Interruptible {
  public:
   explicit Interruptible(std::function<bool()> asked);

@@ -1,4 +1,4 @@
-// "Did you mean": the known name that a mistyped one stands for.
+// "Did you mean": finds the known name nearest to a mistyped one.
 #pragma once
 
 #include <string>

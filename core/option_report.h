@@ -1,6 +1,6 @@
-// How a struct of options tells what is wrong with it. A rule stands in the validate() of its
-// struct and nowhere else: a library call throws at the first problem, a config reads all of them
-// and says each at the key that the member comes from.
+// Rules about a struct of options. A rule stands in the validate() of its struct and nowhere else:
+// a library call throws at the first problem, a config reads all of them and reports each at the
+// key of the member.
 //
 //   void BlockOptions::validate(const OptionReport& report) const {
 //     report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
@@ -18,8 +18,8 @@ namespace tapestry {
 
 class OptionReport {
  public:
-  /// Hears the member at fault and the rest of the sentence: ("limit", "must be at least 0, ...").
-  /// The member is empty where the sentence is whole.
+  /// Receives the member at fault and the rest of the sentence: ("limit", "must be at least 0,
+  /// ..."). The member is empty if the sentence is complete.
   using Hear = std::function<void(const std::string& member, const std::string& problem)>;
 
   explicit OptionReport(Hear hear) : hear_(std::move(hear)) {}

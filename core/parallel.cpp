@@ -34,7 +34,7 @@ inline void pause() { __builtin_ia32_pause(); }
 // this thread at the end of the queue when work arrives.)
 constexpr std::chrono::microseconds kSpinning{100};
 
-// Whether ready() became true within the spinning time.
+// True if ready() became true within the spinning time.
 template <class Ready>
 bool spin_until(Ready ready) {
   const auto end = std::chrono::steady_clock::now() + kSpinning;

@@ -9,9 +9,9 @@
 
 namespace tapestry {
 
-/// Belongs to a model: its ParamStore has one, and its dense layers and fused classifier pass it on
-/// to the kernels. So models of different precisions live in one program. Attention is always at
-/// full precision.
+/// A property of a model: its ParamStore has one, and its dense layers and fused classifier pass it
+/// on to the kernels, so models of different precisions can live in one program. Attention is
+/// always at full precision.
 enum class Precision {
   kFull,  ///< factors as they are stored
   kTf32,  ///< on a GPU: both factors may be rounded to TF32 (10 bits of fraction)

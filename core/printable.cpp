@@ -23,7 +23,7 @@ std::string printable(std::string_view text) {
 std::string with_short_words(std::string_view text) {
   constexpr size_t kLongest = 500, kBegin = 200, kEnd = 100;
   constexpr std::string_view kSpace = " \t\n";
-  // Not inside of a UTF-8 character.
+  // Never cuts within a UTF-8 character.
   const auto is_inside = [](char byte) {
     return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
   };

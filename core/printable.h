@@ -10,8 +10,8 @@ namespace tapestry {
 /// and tabs stay.
 std::string printable(std::string_view text);
 
-/// The text with words beyond 500 bytes (a path, a value) cut in their middle, which says how much
-/// is left out.
+/// Shortens words of more than 500 bytes (a path, a value): their middle is replaced by the number
+/// of bytes left out.
 std::string with_short_words(std::string_view text);
 
 }  // namespace tapestry

@@ -21,7 +21,7 @@ inline thread_local PartSeconds* profile = nullptr;
 inline thread_local bool profile_scope_is_open = false;
 }  // namespace internal
 
-/// Adds the time of its scope to `part`. Of nested scopes only the outermost counts.
+/// Adds the time of its scope to `part`. Only the outermost of nested scopes counts.
 class ProfileScope {
  public:
   explicit ProfileScope(Part part) : part_(part) {

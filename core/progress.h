@@ -1,5 +1,4 @@
-// How far long work is. Whoever works says it, and whoever runs the program may show it: nothing is
-// printed here.
+// Progress of long work. Libraries count; the program may draw a bar. Nothing is printed here.
 #pragma once
 
 #include <atomic>
@@ -13,13 +12,13 @@ namespace tapestry {
 /// A piece of work while it is done. Cheap enough for each batch of a loop.
 class Progress {
  public:
-  /// `what` is done, "translating"; `total` of `unit`, "sentences"; 0: not known.
+  /// `what` is the activity ("translating"); `total` counts `unit` ("sentences"); 0: unknown.
   explicit Progress(std::string what, int64_t total = 0, std::string unit = "");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// So much is done.
+  /// Sets the number of units that are done.
   void to(int64_t done) { done_ = done; }
   void add(int64_t more = 1) { done_ += more; }
 
@@ -32,18 +31,18 @@ class Progress {
   std::atomic<int64_t> done_ = 0;
 };
 
-/// What a moment shows of it.
+/// A snapshot of the progress.
 struct ProgressNow {
   std::string what, unit;
   int64_t done = 0, total = 0;
   double seconds = 0;  ///< since it began
 
-  /// Of the work that began first and still goes on: what it consists of does not show.
+  /// The progress of the outermost work in progress; its parts do not show.
   static std::optional<ProgressNow> look();
 };
 
-/// Calls `ended` at the end of each piece of work, before anything is printed behind it. One
-/// function for the process; empty: none.
+/// Sets the function that is called at the end of each piece of work, before anything else is
+/// printed. One for the process; empty: none.
 void when_progress_ends(std::function<void()> ended);
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// What the host's memory gives: the yardstick of work that reads more than it computes.
+// The read rate of the host's memory, the yardstick of work that reads more than it computes.
 #pragma once
 
 namespace tapestry {

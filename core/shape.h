@@ -40,7 +40,7 @@ class Shape {
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-/// NumPy's broadcasting of two shapes. Throws, naming `who`, when they do not fit.
+/// NumPy's broadcasting of two shapes. Throws, naming `who`, if they do not fit.
 Shape broadcast_shapes(const char* who, const Shape& a, const Shape& b);
 
 }  // namespace tapestry

@@ -21,11 +21,11 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kPage = 4096, kHugePage = int64_t{2} << 20;
 constexpr int64_t kLeastMapped = int64_t{1} << 16;
-// Larger blocks share one range of addresses: what the host still writes to them goes nowhere.
+// Larger blocks share one range of addresses; what the host writes to them is lost.
 constexpr int64_t kLargestRealBlock = int64_t{1} << 20;
 
-/// The addresses of large blocks. Each has one of its own, and the bytes behind it are those of
-/// others.
+/// The addresses of large blocks. Each block has an address of its own; the bytes behind it overlap
+/// with other blocks.
 class SharedRange {
  public:
   SharedRange() {
@@ -35,7 +35,7 @@ class SharedRange {
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (start == MAP_FAILED) continue;
       start_ = static_cast<char*>(start);
-      if (bytes_ < kLargest) {  // the small blocks need some of what the limit leaves
+      if (bytes_ < kLargest) {  // the small blocks need a part of the limit
         bytes_ /= 2;
         munmap(start_ + bytes_, static_cast<size_t>(bytes_));
       }
@@ -74,8 +74,7 @@ int64_t rounded(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit 
 
 thread_local DryRun* dry_run = nullptr;
 
-// Zeros, which are sound ids and lengths. Of those that the system maps only what is touched is
-// there.
+// Zeros, which are valid ids and lengths. The system maps memory only for touched pages.
 void* take(int64_t block_bytes) {
   const auto bytes = static_cast<size_t>(block_bytes);
   if (block_bytes > kLargestRealBlock) return dry_run->range.next();
@@ -107,7 +106,7 @@ void note(void* block, int64_t bytes, int64_t block_bytes) {
 }
 
 void forget(void* block, int64_t block_bytes) {
-  if (dry_run->offsets.contains(block)) return;  // free_shape() knows the size
+  if (dry_run->offsets.contains(block)) return;  // free_shape() knows the size of the block
   dry_run->in_use -= block_bytes;
 }
 

@@ -22,7 +22,7 @@ struct HostBlock {
   void* pointer;
 };
 
-// The same on a GPU.
+// A block of a GPU's memory.
 struct CudaBlock {
   CudaBlock(int index, int64_t size) : bytes(size), pointer(cuda::allocate(index, size)) {}
   ~CudaBlock() { cuda::free(pointer, bytes); }

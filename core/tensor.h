@@ -56,7 +56,7 @@ class Tensor {
   /// The first byte, whatever the dtype.
   void* raw() const { return pointer_; }
 
-  /// Whether another tensor has the same storage.
+  /// True if another tensor has the same storage.
   bool shared() const { return storage_.use_count() > 1; }
 
   /// Same storage, other shape. Throws when the element counts differ.

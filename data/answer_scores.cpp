@@ -24,7 +24,7 @@ std::vector<std::string> words_of(const std::string& normalized) {
   return words;
 }
 
-// The references that have a word; if there are none, one that is empty.
+// The references that have a word; if none has, a single empty one.
 std::vector<std::string> normalized_references(const std::vector<std::string>& references) {
   std::vector<std::string> all;
   for (const std::string& reference : references) {

@@ -11,8 +11,8 @@ namespace tapestry {
 /// Lower case, without ASCII punctuation, without the words a, an, the, with single spaces.
 std::string normalize_answer(std::string_view text);
 
-/// 1 if the answers are equal when normalised, else 0; the best over `references`. Without a
-/// reference that has a word the right answer is an empty one.
+/// 1 if the answers are equal when normalised, else 0; the best over `references`. If no reference
+/// has a word, the right answer is an empty one.
 double exact_match(std::string_view answer, const std::vector<std::string>& references);
 
 /// The harmonic mean of precision and recall of the words that normalised answers share; the best

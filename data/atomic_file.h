@@ -7,7 +7,7 @@
 
 namespace tapestry {
 
-/// Why a file could not be written: what the system says of which file.
+/// The reason why a file could not be written: the system's message and the path.
 class WriteFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -15,8 +15,8 @@ class WriteFailure : public std::runtime_error {
 
 /// Writes "<path>.tmp-<pid>-<number>" and renames it to `path` by commit(); removes it otherwise.
 /// Any number of processes may write the same path: each has a file of its own, the last commit
-/// stays. What a process that was killed left behind goes when the path is next written: its lock
-/// is free. All functions throw WriteFailure.
+/// stays. The next writer of a path removes files of killed processes, whose locks are free. All
+/// functions throw WriteFailure.
 class AtomicFile {
  public:
   /// Makes the folder of the path if it is missing.
@@ -31,7 +31,7 @@ class AtomicFile {
   void append(const AtomicFile& other);
   int64_t size() const { return size_; }
   int descriptor() const { return file_; }
-  /// Does not wait for the disk: who reads the file checks it.
+  /// Does not wait for the disk: readers of the file check it.
   void commit();
 
  private:

@@ -48,7 +48,7 @@ class BatchCutter {
   explicit BatchCutter(const BatchOptions& options)
       : by_tokens_(options.batch_type == "tokens"), size_(options.batch_size) {}
 
-  // Whether a batch ends in front of this row.
+  // True if a batch ends in front of this row.
   bool ends_before(int64_t width, int64_t row) {
     if (by_tokens_ && width > size_) {
       fail(ErrorKind::kConfig, "[data] batch_size of ", size_,
@@ -89,7 +89,7 @@ void check_any(int64_t rows) {
   if (rows == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
 }
 
-// Shuffles the batches of a window, those of the first as they were before there were windows.
+// Shuffles the batches of a window. The first window's draws are those of versions without windows.
 template <class Range>
 void shuffle_batches(std::vector<Range>& ranges, uint64_t seed, int64_t epoch, int64_t window) {
   PhiloxKey key = draw_key(seed, epoch, "data.batches");
@@ -97,7 +97,8 @@ void shuffle_batches(std::vector<Range>& ranges, uint64_t seed, int64_t epoch, i
   shuffle(ranges, key);
 }
 
-// What was taken of an epoch: the windows before one, and places in the random order of that one.
+// The rows already taken from an epoch: all windows before one, and places in that window's random
+// order.
 struct TakenRows {
   int64_t epoch = -1;
   int64_t window = 0;
@@ -114,7 +115,7 @@ struct TakenRows {
 
 }  // namespace
 
-// What the windows of the epochs of one corpus have in common.
+// Shared by the windows of all epochs of one corpus.
 struct LengthPlanner {
   Mixture mixture;
   LengthOf length;
@@ -151,7 +152,7 @@ struct LengthPlanner {
   }
 
   // Cuts a window into batches, and calls add(number) for the rows in the order of the batches
-  // before those are shuffled; number(place, row) is what to call a row.
+  // before those are shuffled; number(place, row) is the row's number.
   template <class Range, class Number, class Add>
   std::vector<Range> cut(int64_t epoch, int64_t window, Number number, Add add) const {
     std::vector<Placed> placed;
@@ -176,7 +177,7 @@ struct LengthPlanner {
     return ranges;
   }
 
-  // The widths alone decide where batches end: no order is needed.
+  // Only the widths decide where batches end, so no order is needed.
   int64_t batches(int64_t epoch, int64_t window) const {
     std::vector<int64_t> rows_of_width;
     for_each_row(epoch, window, [&](int64_t, int64_t row, const RowLength& row_length) {
@@ -194,7 +195,7 @@ struct LengthPlanner {
     return batches;
   }
 
-  // The same planner without what was taken.
+  // The same planner without the rows already taken.
   LengthPlanner without_taken(const DataPosition& start) const {
     LengthPlanner then = *this;
     then.taken.epoch = start.epoch;
@@ -289,13 +290,13 @@ EpochPlans EpochPlans::of_planner(const std::shared_ptr<const LengthPlanner>& pl
   return plans;
 }
 
-// Rows of one length: what was taken is the beginning of an epoch's order.
+// For rows of one length: the rows already taken are the beginning of an epoch's order.
 struct EqualPlanner {
   EqualRows given;
   int64_t taken_epoch = -1;
   int64_t taken = 0;
 
-  // Windows end where batches do.
+  // Windows end where batches end.
   struct Cut {
     int64_t first, rows, windows, batches;
   };

@@ -27,13 +27,13 @@ struct BatchOptions {
   bool shuffle = true;  ///< false: ordered by length, the same in every epoch
   uint64_t seed = 1;
   MixOptions mix = {};  ///< of the corpora of a list; applies with shuffle
-  /// A larger epoch is planned in windows of at most so many rows.
+  /// An epoch of more rows is planned in windows of at most this many.
   int64_t window_rows = kWindowRows;
 
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
-/// The rows of the epochs of corpora with so many rows each, all together `rows`.
+/// The rows of the epochs of corpora with parts[i] rows each, `rows` in all.
 Mixture mixture_of(int64_t rows, const std::vector<int64_t>& parts, const BatchOptions& options);
 
 /// A translation batch on the CPU; all tensors int32, short rows filled up.
@@ -54,7 +54,7 @@ struct TranslationBatch {
   double target_weight() const;
 };
 
-/// So many batches that were cut by these two of BatchOptions.
+/// A number of batches that were cut by these two of BatchOptions.
 struct TakenBatches {
   std::string batch_type;
   int64_t batch_size = 0;
@@ -67,8 +67,8 @@ struct TakenBatches {
 struct DataPosition {
   int64_t epoch = 0;
   int64_t batch = 0;
-  /// What was taken of the epoch before its batch 0, where batches changed their size: `batch`
-  /// counts those of the rows that were left then. So no row comes twice and none is left out.
+  /// Batches taken from the epoch before its batch 0, if batches changed their size: `batch` counts
+  /// the batches of the remaining rows. So no row comes twice and none is left out.
   std::vector<TakenBatches> before = {};
   bool operator==(const DataPosition&) const = default;
 };
@@ -78,7 +78,7 @@ struct RowLength {
   int64_t source = 0;
   int64_t target = 0;
 };
-/// Of a row in an epoch.
+/// The length of a row in an epoch.
 using LengthOf = std::function<RowLength(int64_t epoch, int64_t row)>;
 
 /// Some rows of an epoch, cut into batches.
@@ -115,15 +115,15 @@ struct EqualRows {
 struct LengthPlanner;  // of batching.cpp
 struct EqualPlanner;
 
-/// How the epochs of a corpus are cut into batches: an epoch is planned window by window, so that
-/// only one of them is in memory. All is a function of (seed, epoch).
+/// The plan by which epochs of a corpus are cut into batches, window by window, so that only one
+/// window is in memory. Everything is a function of (seed, epoch).
 struct EpochPlans {
   std::function<int64_t(int64_t epoch)> windows;
   std::function<EpochPlan(int64_t epoch, int64_t window)> plan;
   /// plan(epoch, window).batches(), in less time.
   std::function<int64_t(int64_t epoch, int64_t window)> batches;
-  /// The same without the rows of an epoch that were taken before (DataPosition::before). Throws
-  /// Error(kData) if that epoch has fewer.
+  /// The same without the rows that were taken before (DataPosition::before). Throws Error(kData)
+  /// if the epoch has fewer rows.
   std::function<EpochPlans(const DataPosition& start)> without_taken;
 
   /// Batches of similar length. Rows come in a random order: an epoch of one window is shuffled
@@ -157,13 +157,13 @@ class EpochWalk {
   void skip(int64_t batches);
   /// After the batch returned last; {e, batches} after the last one of epoch e.
   DataPosition position() const { return position_; }
-  /// Batches of the epoch that position() is in, without those of DataPosition::before. Counts all
-  /// of its windows.
+  /// Batches of the epoch of position(), without those of DataPosition::before. Counts all of its
+  /// windows.
   int64_t batches_in_epoch() const;
 
  private:
   bool at_window_end() const { return position_.batch == first_ + count_; }
-  /// To the next window, of which nothing is known yet.
+  /// Moves to the next window, which is not planned yet.
   void enter_next_window();
 
   EpochPlans plans_;
@@ -191,7 +191,7 @@ struct PaddingReport {
 };
 PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan);
 
-/// Those of the pairs' lengths; `corpus` must outlive them.
+/// Plans by the lengths of the pairs; `corpus` must outlive them.
 EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options);
 
 /// Walks through batches, epoch after epoch. Every class named ...Batches has these members; Loader

@@ -31,7 +31,7 @@ struct BlockOptions {
 /// Rows on the CPU; all tensors int32.
 struct BlockBatch {
   Tensor ids;          ///< (B, T)
-  Tensor targets;      ///< (B, T): kNoTarget where there is nothing to predict
+  Tensor targets;      ///< (B, T): kNoTarget if there is nothing to predict
   Tensor lengths;      ///< (B): tokens of each row; undefined if all rows have T
   int64_t rows = 0;    ///< B
   int64_t tokens = 0;  ///< targets other than kNoTarget
@@ -63,7 +63,7 @@ class BlockBatches {
 /// draws a new mask; without shuffle always that of epoch 0, so that validation stays the same.
 class MaskedBlockBatches {
  public:
-  /// As BlockBatches, but the stream needs at least one token (with shuffle: those of a block).
+  /// Like BlockBatches, but the stream needs at least one token (with shuffle: one block).
   MaskedBlockBatches(TokenStream stream, const Tokenizer& tokenizer, const BlockOptions& options,
                      const MaskingOptions& masking, DataPosition start = {});
 

@@ -9,7 +9,8 @@
 namespace tapestry {
 namespace {
 
-// Places where the first block may begin. Even a short stream has room for one whole block.
+// Number of places at which the first block may begin. Even a short stream has room for one whole
+// block.
 int64_t choices_of(int64_t places, int64_t width) { return std::min(width, places - width + 1); }
 
 }  // namespace
@@ -40,7 +41,7 @@ BlockPlaces::BlockPlaces(const TokenStream& stream, int64_t width, int64_t behin
     corpora_.push_back({begin, places});
     begin += tokens;
     if (!mixes) continue;
-    // As many as every pass has room for, wherever it begins.
+    // The number of blocks for which every pass has room, wherever it begins.
     blocks_of.push_back((places - choices_of(places, width) + 1) / width);
     blocks += blocks_of.back();
   }

@@ -1,4 +1,4 @@
-// Where the blocks of an epoch lie in a stream of tokens; private to data/.
+// The places of an epoch's blocks in a stream of tokens; private to data/.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BlockPlace {
   int64_t tokens;
 };
 
-/// Cuts a stream into blocks of `width` tokens; all is a function of (seed, epoch).
+/// Cuts a stream into blocks of `width` tokens, as a function of (seed, epoch).
 ///
 /// Without shares of corpora (BlockOptions::mix) every epoch cuts the whole stream, with shuffle
 /// from a new random place on. With shares each corpus is cut by itself, and every pass through it
@@ -33,15 +33,15 @@ class BlockPlaces {
 
   /// Batches of the numbers of blocks.
   EpochPlans plans() const;
-  /// Of these numbers, in their order.
+  /// The blocks with these numbers, in their order.
   std::vector<BlockPlace> of(int64_t epoch, std::span<const int64_t> blocks) const;
 
  private:
   struct Corpus {
     int64_t begin;   // in the stream
-    int64_t places;  // where a token of a block may stand
+    int64_t places;  // places at which a token of a block may stand
   };
-  // One epoch of the whole stream.
+  // The cut of one epoch of the whole stream.
   struct Cut {
     int64_t offset;
     int64_t rows;
@@ -56,7 +56,7 @@ class BlockPlaces {
   bool shuffle_;
   uint64_t seed_;
   std::vector<Corpus> corpora_;             // with shares one for each, else one
-  std::shared_ptr<const Mixture> mixture_;  // none without shares
+  std::shared_ptr<const Mixture> mixture_;  // null without shares
 };
 
 }  // namespace tapestry

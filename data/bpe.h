@@ -1,5 +1,5 @@
-// Byte-pair encoding (Gage 1994; for words Sennrich et al. 2016) on numbered symbols: what a symbol
-// stands for, a character, a byte or a merged piece, is the caller's affair. Private to data/.
+// Byte-pair encoding (Gage 1994; for words Sennrich et al. 2016) on numbered symbols. The caller
+// decides what a symbol is: a character, a byte or a merged piece. Private to data/.
 #pragma once
 
 #include <compare>
@@ -39,19 +39,19 @@ struct Merge {
   Symbol result = 0;
 };
 
-/// What the learner asks about the symbols.
+/// The learner's questions about the symbols.
 class Alphabet {
  public:
   virtual ~Alphabet() = default;
-  /// The symbol that replaces the pair: a new one, or one that stands for the same text already.
-  /// Empty: the vocabulary is complete.
+  /// The symbol that replaces the pair: a new one, or an existing one with the same text. Empty:
+  /// the vocabulary is complete.
   virtual std::optional<Symbol> merge(const Pair& pair) = 0;
-  /// Whether `a` goes before `b` if both are as frequent: a strict order of the pairs.
+  /// True if `a` goes before `b` when both are equally frequent: a strict order of the pairs.
   virtual bool goes_before(const Pair& a, const Pair& b) const = 0;
 };
 
 /// Merges the most frequent pair of neighbours everywhere, again and again, until the alphabet is
-/// complete or no pair is left. The merges depend on the words and the alphabet alone, not on the
+/// complete or no pair is left. The merges depend only on the words and the alphabet, not on the
 /// order of the words.
 ///
 /// A merge costs time in proportion to the words that hold its pair: each pair knows them.

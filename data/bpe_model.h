@@ -66,7 +66,7 @@ class TokenizerLines {
 /// The lines that symbols_of() reads.
 std::string symbol_lines(const std::vector<std::string>& symbols);
 
-/// What is in the file.
+/// The contents of the file.
 struct BpeModel {
   std::string normalization;  ///< one of TokenizerOptions::kNormalizations
   bool byte_fallback = false;
@@ -88,7 +88,7 @@ class BpeVocabulary {
   /// Without the pieces of the model's merges.
   explicit BpeVocabulary(const BpeModel& model);
 
-  /// The merge of two pieces of text, whose piece is added unless it is there.
+  /// Adds a merge of two pieces of text, and its piece unless it exists.
   bpe::Merge add(const bpe::Pair& pair);
   /// The id of a piece of text, kUnkId if there is none.
   int32_t id_of(const std::string& text) const;
@@ -98,8 +98,8 @@ class BpeVocabulary {
   const std::string& piece(int32_t id) const { return pieces_[static_cast<size_t>(id)]; }
   bool is_symbol(int32_t id) const { return id >= first_symbol_ && id < first_byte_; }
   int32_t first_symbol() const { return first_symbol_; }  ///< if there are any
-  /// Whether the id stands for text: not for the reserved ones, the mask, a sentinel, a symbol or a
-  /// byte.
+  /// True if the id stands for text: false for the reserved ids, the mask, a sentinel, a symbol or
+  /// a byte.
   bool is_text(int32_t id) const { return id >= first_character_; }
   bool is_byte(int32_t id) const { return id >= first_byte_ && id < first_character_; }
   char byte(int32_t id) const { return static_cast<char>(id - first_byte_); }

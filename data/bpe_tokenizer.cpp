@@ -16,7 +16,7 @@
 namespace tapestry::tokenizers {
 namespace {
 
-// What SentencePiece writes for an unknown piece, too.
+// SentencePiece writes the same for an unknown piece.
 constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
 
 class BpeTokenizer : public Tokenizer {
@@ -129,7 +129,7 @@ class BpeTokenizer : public Tokenizer {
     return ids;
   }
 
-  // Appends the tokens of a text without symbols. Whether what follows begins a word.
+  // Appends the tokens of a text without symbols. Returns true if the following text begins a word.
   bool append(std::string_view text, bool begins_word, std::vector<int32_t>& ids) const {
     std::string buffer;
     const std::string_view normalized = normalizer_(text, buffer);
@@ -163,8 +163,8 @@ class BpeTokenizer : public Tokenizer {
     }
   }
 
-  // The same of a part of a word without symbols. Where normalisation changes it, each token
-  // belongs to all of it.
+  // The same for a part of a word without symbols. If normalisation changes it, each token gets the
+  // place of the whole part.
   void place_text(std::string_view word, bool begins, int64_t begin, int64_t at,
                   std::vector<PlacedToken>& tokens) const {
     const int64_t end = at + std::ssize(word);
@@ -226,12 +226,12 @@ class BpeTokenizer : public Tokenizer {
   BpeVocabulary vocabulary_;
   bpe::Merger merger_;
   TokenFinder symbols_;
-  int32_t mark_ = 0;  // of U+2581 alone
+  int32_t mark_ = 0;  // id of U+2581 as a word of its own
   bool one_of_two_ = false;
   mutable WordCache cache_;
 };
 
-// How often the text has each part of a word, its mark in front.
+// Counts each part of a word in the text, with its mark in front.
 std::unordered_map<std::string, int64_t> count_parts(const std::vector<std::string>& lines,
                                                      const TokenizerOptions& options) {
   std::unordered_map<std::string, int64_t> counts;
@@ -281,9 +281,9 @@ std::vector<char32_t> characters_of(const std::unordered_map<std::string, int64_
   return kept;
 }
 
-// Adds a piece for each merge until the vocabulary is full. Of equally frequent pairs the shorter
-// goes first, in characters, then the first in the alphabet, as SentencePiece has it (Sennrich et
-// al. have no rule); of two pairs of one text the one with the shorter left side.
+// Adds a piece for each merge until the vocabulary is full. Among equally frequent pairs the
+// shorter one goes first, in characters, then the first in the alphabet, as in SentencePiece
+// (Sennrich et al. have no rule); among pairs with one text the one with the shorter left side.
 class GrowingVocabulary : public bpe::Alphabet {
  public:
   GrowingVocabulary(BpeVocabulary& vocabulary, int64_t size)

@@ -20,14 +20,15 @@ std::u32string characters_of(std::string_view text) {
   return characters;
 }
 
-// How far two texts that differ at their beginnings are to be read until they are equal again.
+// Lengths up to which two texts that differ at their beginnings must be read until they are equal
+// again.
 struct Gap {
   size_t before, after;
 };
 
 Gap gap_of(std::u32string_view before, std::u32string_view after) {
   constexpr size_t kFarthest = 24;
-  constexpr size_t kSame = 2;  // characters in a row that tell the texts are together again
+  constexpr size_t kSame = 2;  // equal characters in a row that end a difference
   const auto meet = [&](size_t x, size_t y) {
     if (x > before.size() || y > after.size()) return false;
     const std::u32string_view a = before.substr(x, kSame), b = after.substr(y, kSame);

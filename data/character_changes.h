@@ -1,5 +1,5 @@
-// What encoding and decoding make of a text's characters: what a tokenizer rewrites, a model cannot
-// learn to write.
+// Changes of a text's characters by encoding and decoding: a model cannot learn to write what its
+// tokenizer rewrites.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace tapestry {
 
-/// Sums over texts. How many spaces (U+0020) stand together, or at the ends, does not count.
+/// Sums over texts. The number of spaces (U+0020) in a row or at the ends does not count.
 class CharacterChanges {
  public:
   void add(std::string_view before, std::string_view after);
-  /// A text, and what the tokenizer makes of it.
+  /// Adds a text and its encoded and decoded form.
   void add(const Tokenizer& tokenizer, std::string_view text) {
     add(text, tokenizer.decode(tokenizer.encode(text)));
   }
@@ -26,7 +26,7 @@ class CharacterChanges {
   double share() const {
     return characters_ == 0 ? 0 : static_cast<double>(changed_) / static_cast<double>(characters_);
   }
-  /// "'，' -> ','", the first of those that come as often; empty: nothing changed.
+  /// "'，' -> ','", the first of equally frequent ones; empty: nothing changed.
   std::string most_frequent() const;
 
  private:

@@ -12,8 +12,8 @@ namespace tapestry {
 struct ClassScores {
   struct Class {
     std::string name;
-    double precision = 0;  ///< in percent, like those below; 0 where nothing was predicted
-    double recall = 0;     ///< 0 where there is no example
+    double precision = 0;  ///< in percent, like those below; 0 if nothing was predicted
+    double recall = 0;     ///< 0 if there is no example
     double f1 = 0;         ///< 2 tp / (2 tp + fp + fn); 0 where that is 0 / 0
     int64_t examples = 0;
   };

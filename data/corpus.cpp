@@ -10,7 +10,7 @@
 namespace tapestry {
 namespace {
 
-// The parts of a corpus that are given, and what it may be a part of.
+// Checks the keys that select a part of a corpus.
 void validate_part(const CorpusSpec& spec, const OptionReport& report) {
   const bool file = spec.documents == "file";
   const bool images = spec.kind() == CorpusSpec::Kind::kImages;
@@ -32,7 +32,7 @@ using Kind = CorpusSpec::Kind;
 struct Column {
   const char* name;
   std::string CorpusSpec::*member;
-  const char* number;  ///< where columns have no names
+  const char* number;  ///< used if columns have no names
 };
 
 std::vector<Column> columns_of(Kind kind) {

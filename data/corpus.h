@@ -42,8 +42,8 @@
 namespace tapestry {
 
 /// One corpus of a list. Set exactly one of: source and target, tsv, csv, jsonl, ding, text,
-/// images, squad. What the records of a tsv, csv or jsonl (data/record_files.h) are is told by the
-/// columns that are set:
+/// images, squad. The set columns decide the kind of records in a tsv, csv or jsonl
+/// (data/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/prompts.h)
 ///   label_column                texts with a class each; so are images (data/images.h)
@@ -52,7 +52,7 @@ namespace tapestry {
 ///   text_column                 texts
 ///   source_column, target_column  pairs of sentences
 ///
-/// With none of them a tsv holds pairs, a jsonl questions and a csv points.
+/// Without any column a tsv holds pairs, a jsonl questions and a csv points.
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
@@ -114,19 +114,19 @@ struct CorpusSpec {
   };
   /// Throws Error(kConfig) if the members contradict each other.
   Kind kind() const;
-  /// Whether its pairs are translations: true for kParallel, kPairs and kDing.
+  /// True if its pairs are translations: for kParallel, kPairs and kDing.
   bool has_target() const;
-  /// Whether it is a tsv, csv or jsonl.
+  /// True if it is a tsv, csv or jsonl.
   bool has_records() const { return !tsv.empty() || !csv.empty() || !jsonl.empty(); }
   bool has_pair_weights() const { return !pair_weights.empty() || !pair_weight_column.empty(); }
-  /// That file; only where has_records().
+  /// The file of records; needs has_records().
   RecordFile record_file() const;
   /// The columns of x.
   std::vector<std::string> features() const {
     return x_columns.empty() ? std::vector<std::string>{x_column} : x_columns;
   }
-  /// Sets the columns that records of this kind need where they are empty: their numbers (of a tsv,
-  /// and of a csv of points) or their names without "_column".
+  /// Fills in the empty columns that records of this kind need: their numbers (in a tsv, or a csv
+  /// of points) or their names without "_column".
   void settle_columns(Kind kind);
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
   /// The file names, for messages.
@@ -176,7 +176,7 @@ class TokenLists {
     if (table_) return table_->length(i, column_);
     return offsets_[static_cast<size_t>(i) + 1] - offsets_[static_cast<size_t>(i)];
   }
-  /// To lists that are no column.
+  /// Adds a list. Not for a column of a table.
   template <class Range>
   void push_back(const Range& ids) {
     ids_.insert(ids_.end(), ids.begin(), ids.end());
@@ -222,14 +222,14 @@ struct CorpusOptions {
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
 
-/// What a load keeps and tells besides its result. The functions may be empty; they are called by
-/// the thread that loads.
+/// Storage and callbacks of a load, besides its result. The functions may be empty; the loading
+/// thread calls them.
 struct LoadContext {
-  /// File where the encoded corpus is kept; empty: nowhere. It is used again if its key matches:
-  /// specs, options, tokenizers, and of each file path, size and content (of one over 64 MiB a
-  /// sample, and the time of its last change). If not, or if it is damaged, it is written again:
-  /// to a temporary file, which is then renamed. What cannot be written is warned about, and the
-  /// corpus stays in memory.
+  /// The file of the encoded corpus; empty: none. It is used again if its key matches: specs,
+  /// options, tokenizers, and of each file path, size and content (a sample and the time of the
+  /// last change if it has more than 64 MiB). Otherwise, or if it is damaged, it is written again:
+  /// to a temporary file, which is then renamed. If it cannot be written, there is a warning, and
+  /// the corpus stays in memory.
   std::string cache = {};
   /// `cache` is a folder, and the key names the file: corpora of any runs share it.
   bool cache_is_shared = false;
@@ -238,8 +238,8 @@ struct LoadContext {
   std::function<void(int64_t)> loaded = {};
 };
 
-/// What stands around the tokens of pairs, and what a search over them needs to know. The decoder
-/// reads `start` and then the target, its frame included.
+/// The tokens around a pair's texts, and the ids that a search over them needs. The decoder reads
+/// `start` and then the target, its frame included.
 struct PairRows {
   PairRows() = default;  ///< of tokenizers of this project
   explicit PairRows(const TokenizerPair& tokenizers);
@@ -277,7 +277,7 @@ struct ParallelCorpus {
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options, const LoadContext& context = {});
 
-/// The same for text without translations; takes the source side of other kinds.
+/// Loads text without translations; takes the source side of other kinds.
 struct TextCorpus {
   TokenLists tokens;
   TextLists text;

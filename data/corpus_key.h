@@ -1,4 +1,4 @@
-// What an encoded corpus depends on, in one number; private to data/.
+// The key of an encoded corpus: everything that it depends on, in one number; private to data/.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ typedef struct XXH3_state_s XXH3_state_t;
 
 namespace tapestry {
 
-/// Adds up what is part of a key. A file counts by its path, its size and its bytes; one of more
-/// than kWholeBytes by the time of its last change and a sample of its bytes.
+/// Adds the parts of a key. A file counts by its path, its size and its bytes; one of more than
+/// kWholeBytes by the time of its last change and a sample of its bytes.
 class CorpusKey {
  public:
   static constexpr int64_t kWholeBytes = int64_t{64} << 20;
@@ -24,7 +24,7 @@ class CorpusKey {
 
   void add(const std::string& text);
   void add(const std::vector<CorpusSpec>& specs);
-  /// None if an input is no regular file, which nobody can read twice.
+  /// Nothing if an input is not a regular file and so cannot be read twice.
   std::optional<uint64_t> value() const;
 
  private:

@@ -48,7 +48,7 @@ class SideLines {
     line = std::move(source_ || !has_target ? pair_.source : pair_.target);
     return true;
   }
-  /// Whether the line is a target.
+  /// True if the line is a target.
   bool of_target() const { return of_target_; }
 
  private:
@@ -188,14 +188,14 @@ TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& toke
 
 namespace {
 
-// What the pattern of symbols finds joins the others.
+// Adds the symbols that the pattern finds to the others.
 TokenizerOptions with_found_symbols(TokenizerOptions options, SideLines lines) {
   if (options.user_symbol_pattern.empty()) return options;
   const tokenizers::TextRegex pattern(options.user_symbol_pattern, "tokenizer.user_symbol_pattern");
   std::set<std::string> found;
   for (std::string line; lines.next(line);) {
     tokenizers::find_symbols(pattern, line, found);
-    if (std::ssize(found) > TokenizerOptions::kMostSymbols) break;  // validate() says it
+    if (std::ssize(found) > TokenizerOptions::kMostSymbols) break;  // validate() reports it
   }
   for (const std::string& symbol : options.user_symbols) found.erase(symbol);
   options.user_symbols.insert(options.user_symbols.end(), found.begin(), found.end());
@@ -226,7 +226,7 @@ TokenizerPair learn_tokenizers(const TokenizerOptions& options,
     return {joint, joint};
   }
   if (!options.share) return {train(of_source, true, false), train(of_target, false, true)};
-  // One vocabulary of texts that are as each side will be: normalised before it sees them.
+  // For one vocabulary, texts are normalised for their side before it sees them.
   TokenizerOptions joint = with_found_symbols(options, SideLines(specs, true, true));
   joint.normalization = "identity";
   const SideNormalizer source(of_source, joint.user_symbols);
@@ -273,7 +273,7 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
     key.add(user_symbol_pattern);
     key.add(specs);
   }
-  // A table without rows: the models stand among its facts.
+  // A table without rows, with the models among its facts.
   TokenizerPair made, kept;
   const auto make = [&](TableBuilder&) {
     if (!made.source) made = learn_tokenizers(options, specs, seed);

@@ -19,14 +19,14 @@ class Decompressor {
     size_t consumed = 0;           ///< bytes of `packed`
     size_t produced = 0;           ///< bytes of `out`
     bool ended = false;            ///< the stream is whole and its checksum is right
-    const char* damage = nullptr;  ///< what is wrong with the stream; null while nothing is
+    const char* damage = nullptr;  ///< what is wrong with the stream; null if nothing is
   };
 
   virtual ~Decompressor() = default;
   /// Before the first step of each stream.
   virtual void start() = 0;
-  /// Unpacks some of `packed` (16 MiB at most), or what is left inside when it is empty. A step
-  /// that neither consumes nor produces needs more of `packed`.
+  /// Unpacks some of `packed` (16 MiB at most), or the rest inside if it is empty. A step that
+  /// neither consumes nor produces needs more of `packed`.
   virtual Step step(std::string_view packed, std::span<char> out) = 0;
 };
 
@@ -34,7 +34,7 @@ struct CompressedFormat {
   static constexpr size_t kMagicBytes = 10;
 
   const char* name;
-  /// Whether a stream starts here; looks at kMagicBytes at most.
+  /// True if a stream starts here; looks at kMagicBytes at most.
   bool (*starts)(std::string_view bytes);
   std::unique_ptr<Decompressor> (*make)();
 };

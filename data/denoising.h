@@ -1,5 +1,5 @@
-// Denoising objectives for encoder-decoders: the source is a text with holes, the target what was
-// in them, or the whole text.
+// Denoising objectives for encoder-decoders: the source is a text with holes, the target the hidden
+// tokens or the whole text.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,7 @@ struct DenoisingOptions {
 
 /// The special ids of a vocabulary that denoising needs.
 struct DenoisingVocabulary {
-  /// Throws Error(kConfig) if the tokenizer lacks what the objective needs: two sentinels or
-  /// <mask>.
+  /// Throws Error(kConfig) if the tokenizer lacks tokens of the objective: two sentinels or <mask>.
   DenoisingVocabulary(const Tokenizer& tokenizer, const DenoisingOptions& options);
   DenoisingVocabulary(int32_t mask, std::vector<int32_t> sentinel_ids)
       : mask_id(mask), sentinels(std::move(sentinel_ids)) {}
@@ -55,9 +54,9 @@ struct NoisedText {
 NoisedText span_corrupt(std::span<const int32_t> tokens, const DenoisingVocabulary& vocabulary,
                         const DenoisingOptions& options, const PhiloxKey& key, int64_t text);
 
-/// Undoes span_corrupt(): `source` with the tokens that stand behind each of its sentinels in
-/// `target`, up to the next sentinel, in the sentinel's place. A sentinel that `target` lacks
-/// leaves nothing; of one that comes twice the first counts.
+/// Undoes span_corrupt(): replaces each sentinel of `source` by the tokens that stand behind it in
+/// `target`, up to the next sentinel. A sentinel that `target` lacks leaves nothing; if it comes
+/// twice there, the first counts.
 std::vector<int32_t> fill_spans(std::span<const int32_t> source, std::span<const int32_t> target,
                                 const DenoisingVocabulary& vocabulary);
 

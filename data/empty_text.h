@@ -1,4 +1,4 @@
-// When a text is empty for a model: one rule for what corpora leave out and filters do not answer.
+// One rule for empty texts: corpora leave them out and filters do not answer them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tapestry {
 
-/// Whether `text` shows nothing, or its tokens `ids` are none: normalisation left nothing of it.
+/// True if `text` shows nothing, or if `ids` has no token because normalisation left nothing of it.
 inline bool is_empty_text(std::string_view text, std::span<const int32_t> ids) {
   return ids.empty() || is_blank(text);
 }

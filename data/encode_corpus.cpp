@@ -22,7 +22,7 @@ constexpr size_t kBlockBytes = size_t{4} << 20;
 constexpr int64_t kBlockPairs = 1 << 14;
 constexpr int64_t kTilePairs = 64;
 
-// The same for pairs in one row: the prompt loses its beginning, the answer stays whole.
+// The same for pairs in one row: the prompt is cut at its beginning, the answer stays whole.
 bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
   const size_t tokens = pair.source.size() + pair.target.size();
@@ -81,7 +81,7 @@ bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts)
   return true;
 }
 
-// Pairs as they were read, and what the reader knows behind them.
+// Pairs as they were read, and the reader's facts after them.
 struct Block {
   std::vector<EncodedPair> pairs = {};
   bool last = false;
@@ -126,7 +126,8 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
   for (const CorpusSpec& spec : request.specs) {
     const int64_t first = table.rows();
     FilterCounts lengths;
-    // The reader begins where the thread's errors are those of the others: in the queue's thread.
+    // The reader is created in the queue's thread, so that its errors arrive like those of the
+    // others.
     std::unique_ptr<PairReader> reader;
     Prefetcher<Block> blocks(
         [&reader, &spec, ended = false]() mutable {
@@ -166,7 +167,7 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
   return facts;
 }
 
-// Whether each corpus has rows, and they are those of the table.
+// True if each corpus has rows, and they are those of the table.
 bool are_rows_of(const TokenTable& table, int64_t corpora) {
   int64_t rest = table.rows();
   for (const int64_t rows : table.facts().parts) {

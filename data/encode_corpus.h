@@ -25,14 +25,14 @@ struct LengthRule {
   int64_t max_length;
   std::string overlong;
   int64_t specials = 1;
-  /// The target follows the source in one row. What is cut off is the beginning of the source; a
-  /// target that does not fit is dropped.
+  /// The target follows the source in one row. A long source is cut at its beginning; a target that
+  /// does not fit is dropped.
   bool one_row = false;
 };
 
 /// A table to make of corpora.
 struct TableRequest {
-  const char* kind;  ///< what a row is; a part of the key and of the name of a shared file
+  const char* kind;  ///< the kind of rows; a part of the key and of the name of a shared file
   int64_t columns;
   const std::vector<CorpusSpec>& specs;
   const Tokenizer& source_tokenizer;
@@ -40,23 +40,22 @@ struct TableRequest {
   LengthRule rule;
   /// Adds the row of a pair; called in order, by the thread that loads.
   std::function<void(const EncodedPair& pair, TableBuilder& table)> add;
-  /// Before the first pair: the table may be made anew.
+  /// Called before the first pair, and again if the table is made anew.
   std::function<void()> begin = [] {};
-  /// Whether a table of a file makes sense beyond the ids of texts, which are always looked at: a
-  /// checksum tells damage, but not who wrote the file.
+  /// True if a table from a file makes sense beyond the ids of texts, which are always checked: a
+  /// checksum finds damage, but cannot tell who wrote the file.
   std::function<bool(const TokenTable& table)> is_sound = [](const TokenTable&) { return true; };
-  /// Adds what else is known, behind the last pair.
+  /// Adds further facts after the last pair.
   std::function<void(CorpusFacts& facts)> end = [](CorpusFacts&) {};
 };
 
-/// The rows of all corpora: of the cache, or of the files, which are then read on one thread and
-/// encoded on all. With rule.one_row the target is encoded as the continuation of another text.
+/// The rows of all corpora: from the cache, or from the files, which are then read on one thread
+/// and encoded on all. With rule.one_row the target is encoded as the continuation of another text.
 /// Throws Error(kData) if nothing is left of a corpus.
 std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
                                              const LoadContext& context);
 
-/// What make(builder) puts into a table with the key: of the cache, where that is sound, or made
-/// now.
+/// The table with the key: from the cache if it is sound, or filled now by make(builder).
 std::shared_ptr<const TokenTable> cached_table(
     const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
     const std::function<CorpusFacts(TableBuilder& table)>& make,

@@ -20,7 +20,7 @@ namespace {
 
 thread_local int64_t all_bytes_read = 0;
 
-// A terminal ends when the user says so, and /dev/null at once.
+// A terminal ends when the user closes it, and /dev/null at once.
 bool is_endless(int descriptor, const struct stat& status) {
   struct stat null {};
   const bool is_null = ::stat("/dev/null", &null) == 0 && null.st_rdev == status.st_rdev;
@@ -41,7 +41,7 @@ const char* unfit(int descriptor, FileKinds kinds) {
 
 int64_t bytes_read() { return all_bytes_read; }
 
-// Else a pipe that nobody writes to would hold up who only wants to know what it is.
+// Opening a pipe without a writer would block callers that only ask for its kind.
 BufferedFile::BufferedFile(std::string path, FileKinds kinds)
     : path_(std::move(path)), buffer_(kFileBufferBytes) {
   const int mode = kinds == FileKinds::kFiles ? O_NONBLOCK : 0;

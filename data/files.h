@@ -10,12 +10,12 @@ namespace tapestry {
 
 constexpr size_t kFileBufferBytes = size_t{1} << 16;
 
-/// What may be read: a pipe is read once, as far as it goes; of what has a size and parts, only
-/// files are.
+/// The kinds of files that may be read. A pipe is read once, as far as it goes; formats with a size
+/// and parts need files.
 enum class FileKinds { kFilesAndPipes, kFiles };
 
-/// A file descriptor with a buffer. Throws Error(kData) when the file cannot be opened or read, or
-/// is none of the kinds: a directory never is, nor a device without an end.
+/// A file descriptor with a buffer. Throws Error(kData) if the file cannot be opened or read, or
+/// has a wrong kind: a directory or an endless device is never accepted.
 class BufferedFile {
  public:
   explicit BufferedFile(std::string path, FileKinds kinds = FileKinds::kFilesAndPipes);
@@ -43,13 +43,13 @@ class BufferedFile {
   int64_t consumed_ = 0;
 };
 
-/// The bytes that this thread has read through BufferedFile so far, to tell how far it is.
+/// The bytes that this thread has read through BufferedFile so far, for progress bars.
 int64_t bytes_read();
 
 /// All bytes of a regular file. Throws Error(kData) as BufferedFile does.
 std::string read_file(const std::string& path);
 
-/// Replaces what a file holds. Throws Error(kRuntime) when the bytes cannot all be written.
+/// Replaces a file's contents. Throws Error(kRuntime) if the bytes cannot all be written.
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace tapestry

@@ -1,4 +1,5 @@
-// What readers of corpora leave out, and why: data/corpus.h has the table of the reasons.
+// Counts of examples that readers of corpora leave out, by reason: data/corpus.h has the table of
+// the reasons.
 #pragma once
 
 #include <array>
@@ -29,7 +30,7 @@ const char* name_of(Drop reason);
 /// A share of unknown tokens from which on one must be warned of them.
 inline constexpr double kManyUnknown = 0.005;
 
-/// The tokens of texts, and those of them that stand for what the vocabulary does not know.
+/// Counts the tokens of texts, and those that stand for text that the vocabulary does not know.
 struct UnknownTokens {
   int64_t tokens = 0;
   int64_t unknown = 0;
@@ -39,7 +40,7 @@ struct UnknownTokens {
   void count(std::span<const int32_t> ids, std::optional<int32_t> unk, const std::string& place);
   void add(const UnknownTokens& other);
   double share() const;
-  /// "1.25 % of the tokens (first train.de:12)", of whose: "the source's tokens"; "" where all are
+  /// "1.25 % of the tokens (first train.de:12)", with `whose`: "the source's tokens"; "" if all are
   /// known.
   std::string summary(const std::string& whose = "the tokens") const;
 };
@@ -50,18 +51,19 @@ struct FilterCounts {
   int64_t truncated = 0;    ///< kept, cut to max_length
   int64_t other_split = 0;  ///< left out because they belong to another split
   std::array<int64_t, kDropReasons> dropped{};
-  /// "file:line" of the first pair dropped for each reason, and what is wrong where that says more.
+  /// "file:line" of the first pair dropped for each reason, and what is wrong if that adds
+  /// something.
   std::array<std::string, kDropReasons> first{};
-  /// Of what is kept: the source, or the only text, and the target.
+  /// Counts of the kept texts: the source, or the only text, and the target.
   std::array<UnknownTokens, 2> unknown{};
-  /// Of each corpus, where these are the counts of several; `corpus` then names its files.
+  /// Counts of each corpus, if these are the sums of several; `corpus` then names its files.
   std::vector<FilterCounts> of_corpora = {};
   std::string corpus = {};
 
   int64_t of(Drop reason) const { return dropped[static_cast<size_t>(reason)]; }
   int64_t total_dropped() const;
-  /// "12 of 300 examples are left out, 4.0 %: ..." where more than one in a hundred is damaged or
-  /// too long; else "". What is empty, or no example by the rules of its format, is no loss.
+  /// "12 of 300 examples are left out, 4.0 %: ..." if more than one in a hundred is damaged or too
+  /// long; else "". Empty examples, and those that their format excludes, are not a loss.
   std::string loss() const;
   void drop(Drop reason, const std::string& place);
   void add(const FilterCounts& other);

@@ -1,7 +1,7 @@
-// tokenizer.json of Hugging Face's library, as it is: its parts are read from the file
-// (data/tokenizer_parts). A text goes through these steps: tokens that the file adds are cut out;
-// the rest is normalised; tokens that stand in normalised text are cut out; the rest is cut into
-// pieces; the model makes ids of each.
+// tokenizer.json of Hugging Face's library; its parts are read from the file
+// (data/tokenizer_parts). A text goes through these steps: added tokens are cut out; the rest is
+// normalised; added tokens of normalised text are cut out; the rest is cut into pieces; the model
+// makes ids of each.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -93,7 +93,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   }
 
  private:
-  // A token without a row in the model's table is none: the text stays what it is.
+  // An added token without a row in the model's table is ignored: its text stays as it is.
   void add_tokens(const Part& file, int64_t rows) {
     for (const Part& part : file.parts("added_tokens")) {
       const AddedToken token(part);
@@ -157,7 +157,7 @@ class HuggingFaceTokenizer : public Tokenizer {
     }
   }
 
-  // Where the tokens go: ids alone, or with their places.
+  // Destination of the tokens: only ids, or ids with their places.
   struct Found {
     std::vector<int32_t> ids = {};
     std::vector<PlacedToken>* placed = nullptr;
@@ -192,7 +192,7 @@ class HuggingFaceTokenizer : public Tokenizer {
     });
   }
 
-  // Calls use(text, whether it begins the whole) for what stands between the tokens of a text.
+  // Calls use(text, whether it begins the whole) for the parts between the tokens of a text.
   template <class Use>
   static void for_each_section(const TokenFinder& finder, const PlacedText& text, Found& found,
                                Use use) {
@@ -243,7 +243,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::string bytes_;
   TextChange normalize_;  // may be empty
   Cut cut_;               // may be empty
-  Decoder decode_;        // empty: tokens stand apart
+  Decoder decode_;        // empty: tokens are separated by spaces
   bool byte_level_ = false;
   std::string prefix_;  // of tokens inside a word, in BERT's way
   bool of_whole_words_ = false;

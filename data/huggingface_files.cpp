@@ -20,7 +20,7 @@ using Json = nlohmann::json;  // an ordered one looks through all keys for each
 
 constexpr std::string_view kHeader = "tapestry tokenizer.json 1\n";
 
-// Whoever walks through the parts of a tokenizer goes down as deep as they are.
+// Nesting is limited, because parts of a tokenizer are read recursively.
 void check_depth(const std::string& bytes, const std::string& name) {
   constexpr int64_t kDeepest = 64;
   int64_t depth = 0;
@@ -66,7 +66,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-// Null where it is missing.
+// Null if it is missing.
 const Json& member(const Json& json, const char* key) {
   static const Json kNull;
   const auto found = json.is_object() ? json.find(key) : json.end();
@@ -277,14 +277,14 @@ HuggingFaceIds find_ids(const Vocabulary& vocabulary, const NamedTokens& names,
   ids.pad = first_of({id_of("pad"), hints.pad, usual({"<pad>", "[PAD]"})});
   ids.unk = first_of({id_of("unk"), usual({"<unk>", "[UNK]"})});
   ids.mask = first_of({id_of("mask"), usual({"<mask>", "[MASK]"})});
-  // What a masked model reads around its texts goes before what config.json has from its class.
+  // Tokens around texts of a masked model: the usual ones go before those of config.json's class.
   const auto cls = usual({"[CLS]"}), sep = usual({"[SEP]"});
   const auto bos = first_of({id_of("bos"), id_of("cls"), cls, hints.bos,
                              usual({"<s>", "<|begin_of_text|>", "<|endoftext|>"})});
   const auto eos = first_of({id_of("eos"), id_of("sep"), sep, hints.eos,
                              usual({"</s>", "<|end_of_text|>", "<|endoftext|>"})});
-  // Where nothing ends a text, what begins one does, and the other way round; decoders of T5's kind
-  // begin with pad.
+  // Without an end token the begin token ends a text, and the other way round; decoders of T5's
+  // kind begin with pad.
   const auto begin = first_of({bos, hints.start, ids.pad, eos}), end = first_of({eos, bos});
   if (!end) {
     fail(ErrorKind::kData, "[tokenizer] ", folder,
@@ -310,7 +310,7 @@ std::string HuggingFaceIds::json() const {
   const auto number = [](const std::optional<int64_t>& id) { return id ? Json(*id) : Json(); };
   Json json{{"pad", number(pad)},   {"unk", number(unk)},     {"bos", bos},  {"eos", eos},
             {"mask", number(mask)}, {"start", number(start)}, {"rows", rows}};
-  // Checkpoints from before lack it, and their bytes must stay what they are.
+  // Older checkpoints lack it, and their bytes must stay the same.
   if (first) json["first"] = *first;
   if (!ends.empty()) json["ends"] = ends;
   if (frames_once) json["frames_once"] = true;
@@ -360,7 +360,7 @@ HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string&
 }
 
 std::string join_huggingface(const std::string& tokenizer, const std::string& ids) {
-  // One line, so that it can be told from the rest.
+  // A single line, so that it can be told from the rest.
   const Json line = Json::parse(ids, nullptr, /*allow_exceptions=*/false);
   return std::string(kHeader) + line.dump() + "\n" + tokenizer;
 }
@@ -381,7 +381,7 @@ std::string read_huggingface(const std::string& path, const HuggingFaceHints& hi
   const NamedTokens names(folder);
   const std::string file = fs::is_directory(given) ? tokenizer_of(folder, names) : read_file(path);
   const Vocabulary vocabulary(parse_object(file, path));
-  // A checkpoint of ours knows its ids.
+  // Our own checkpoints store their ids.
   const std::string own = folder + "/tokenizer_ids.json";
   if (fs::is_regular_file(own)) return join_huggingface(file, read_file(own));
   return join_huggingface(file, find_ids(vocabulary, names, hints, folder).json());

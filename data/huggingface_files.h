@@ -1,5 +1,5 @@
-// The tokenizer of a Hugging Face folder, and what a checkpoint keeps of it: tokenizer.json as it
-// came, and the ids of the tokens that are no text.
+// The tokenizer of a Hugging Face folder, and its form in a checkpoint: tokenizer.json as it came,
+// and the ids of special tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace tapestry {
 
-/// What tokenizer.json does not say. Ids of tokens; `rows`: of the model, at least as many as there
+/// Facts that tokenizer.json lacks. Ids of tokens; `rows`: of the model, at least as many as there
 /// are tokens; 0: as many.
 struct HuggingFaceIds {
   std::optional<int64_t> pad, unk, mask;
-  std::optional<int64_t> start;  ///< what a decoder reads first; unset: bos
-  std::optional<int64_t> first;  ///< what it writes first; unset: what begins texts
+  std::optional<int64_t> start;  ///< the decoder's first token; unset: bos
+  std::optional<int64_t> first;  ///< first token that it writes; unset: the begin token of texts
   int64_t bos = 0;               ///< of a masked model: cls
   int64_t eos = 0;               ///< of a masked model: sep
   int64_t rows = 0;
-  std::vector<int64_t> ends = {};  ///< further tokens that end what is written
+  std::vector<int64_t> ends = {};  ///< further tokens that end an output
   bool frames_once = false;        ///< SpecialIds::frames_once
 
-  /// As tokenizer_ids.json has it.
+  /// The contents of tokenizer_ids.json.
   std::string json() const;
   /// Inverse. Throws Error(kData) naming the file if a number is missing.
   static HuggingFaceIds parse(const std::string& json, const std::string& name);
@@ -37,26 +37,26 @@ struct HuggingFaceFiles {
 std::string join_huggingface(const std::string& tokenizer, const std::string& ids);
 /// Inverse. Throws Error(kData), beginning with `name`, if the ids cannot be read.
 HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& name);
-/// Whether load_tokenizer() takes the bytes for a joined tokenizer.json.
+/// True if load_tokenizer() takes the bytes for a joined tokenizer.json.
 bool is_huggingface(const std::string& bytes);
 
-/// What a model's config.json tells about its tokenizer.
+/// Facts about the tokenizer in a model's config.json.
 struct HuggingFaceHints {
   std::optional<int64_t> pad = {}, bos = {}, eos = {}, start = {}, first = {};
   std::vector<int64_t> ends = {};  ///< all that it names
   int64_t rows = 0;
 };
 
-/// The tokenizer of a folder, or of a tokenizer.json with its neighbours, joined: tokenizer.json,
-/// or one that is made of vocab.json with merges.txt (GPT-2, RoBERTa) or of vocab.txt (BERT). The
-/// special tokens are those of tokenizer_config.json, else of special_tokens_map.json, else the
-/// hints, else the usual names. Throws Error(kData) if a file cannot be read or no token can stand
-/// before and after texts.
+/// Reads the tokenizer of a folder, or a tokenizer.json with its neighbours, joined:
+/// tokenizer.json, or one made of vocab.json with merges.txt (GPT-2, RoBERTa) or of vocab.txt
+/// (BERT). Special tokens come from tokenizer_config.json, else from special_tokens_map.json, else
+/// from the hints, else they are the usual names. Throws Error(kData) if a file cannot be read or
+/// no token can stand before and after texts.
 std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints = {});
 /// The special tokens, found in the same way, of a vocabulary {token: id} in a file at `path`.
 HuggingFaceIds huggingface_ids(const std::string& folder, const std::string& path,
                                const std::string& vocabulary, const HuggingFaceHints& hints);
-/// Whether read_huggingface() knows a file of the folder.
+/// True if read_huggingface() knows a file of the folder.
 bool has_huggingface_tokenizer(const std::string& folder);
 
 }  // namespace tapestry

@@ -30,7 +30,7 @@ struct Header {
   std::string product;  ///< "60000 x 28 x 28"
 };
 
-/// Of a file, or of its beginning.
+/// Parses the header in a file, or in its beginning.
 Header parse_header(const std::string& file, const std::string& path) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(file[i]); };
   if (file.size() < kMagicBytes || byte(0) != 0 || byte(1) != 0 || byte(2) != kUnsignedByte) {
@@ -59,7 +59,7 @@ Header parse_header(const std::string& file, const std::string& path) {
   return header;
 }
 
-/// Appends what is there, up to `size` bytes in all.
+/// Appends the available bytes, up to `size` in all.
 void read_to(UnpackedFile& file, std::string& bytes, size_t size) {
   const size_t before = bytes.size();
   bytes.resize(size);
@@ -88,14 +88,14 @@ IdxFile::IdxFile(const std::string& path) : path_(path), file_(path) {
 }
 
 void IdxFile::append(int64_t begin, int64_t end, std::vector<uint8_t>& to) {
-  // What a header claims need not be in its file: memory is taken as bytes come, but for a file
-  // that can hold them all in one piece.
+  // A header may claim more than its file holds: memory is taken as bytes arrive, unless the file
+  // can hold them all in one piece.
   if (end - begin <= likely_unpacked_bytes(path_, kMostOfGzip)) {
     to.reserve(to.size() + static_cast<size_t>(end - begin));
   }
   std::vector<char> buffer(kFileBufferBytes);
   int64_t place = 0;
-  // One byte more tells that there is more.
+  // Reading one byte more shows if there are more.
   while (place <= elements_) {
     const auto most = std::min<int64_t>(std::ssize(buffer), elements_ + 1 - place);
     const auto count = static_cast<int64_t>(

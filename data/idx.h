@@ -12,7 +12,7 @@
 namespace tapestry {
 
 /// A file, compressed or not, whose elements are unsigned bytes. Throws Error(kData), naming the
-/// file, if it is none.
+/// file, for other files.
 class IdxFile {
  public:
   explicit IdxFile(const std::string& path);

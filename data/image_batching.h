@@ -21,7 +21,7 @@ struct ImageBatchOptions {
   AugmentOptions augment = {};
 };
 
-/// On the CPU.
+/// A batch of images, on the CPU.
 struct ImageBatch {
   Tensor pixels;                 ///< (B, height, width, channels) float32, normalised
   Tensor labels;                 ///< (B) int32

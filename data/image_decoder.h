@@ -1,4 +1,4 @@
-// What the decoders of image files have in common: each is a row in data/images.cpp.
+// The interface of image decoders: each is a row in data/images.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct DecodedImage {
   std::vector<uint8_t> pixels;  ///< (height, width, channels) row-major
 };
 
-/// Gets an image without pixels as soon as the header is read; throws where it is not wanted. So
-/// no pixel is decoded of an image that is too large.
+/// Gets an image without pixels as soon as the header is read; throws to refuse it. So no pixel of
+/// an image is decoded that is too large.
 using HeaderCheck = std::function<void(const DecodedImage& header)>;
 
 struct ImageDecoder {
   bool (*begins)(std::string_view file);  ///< whether a file begins as one of this format
-  /// Throws Error(kData), naming `path`, where the file is cut or damaged.
+  /// Throws Error(kData), naming `path`, if the file is cut or damaged.
   DecodedImage (*decode)(std::string_view file, const std::string& path, const HeaderCheck& check);
 };
 

@@ -1,14 +1,14 @@
-// The size and number of images, for whoever reads none of them.
+// Image size and count from file headers, without decoding.
 #pragma once
 
 #include "data/images.h"
 
 namespace tapestry {
 
-/// Of the first image of a corpus. Throws Error(kData) where it cannot be read.
+/// Size of a corpus's first image. Throws Error(kData) if it cannot be read.
 ImageSize size_of_first_image(const CorpusSpec& spec);
 
-/// How many images a corpus takes from its files. Throws likewise.
+/// Number of images that a corpus takes from its files. Throws Error(kData) if they cannot be read.
 int64_t image_count(const CorpusSpec& spec);
 
 }  // namespace tapestry

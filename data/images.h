@@ -23,12 +23,12 @@ struct ImageSize {
   std::string str() const;
 };
 
-/// One image.
+/// The pixels of one image.
 struct Picture {
   ImageSize size;
   std::vector<uint8_t> pixels;  ///< (height, width, channels) row-major
 };
-/// As a PNG file.
+/// Encodes it as a PNG file.
 std::string png_of(const Picture& picture);
 
 /// The format of a model's images: it gets channel c of a pixel as (byte / 255 - mean[c]) / std[c].

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Hears the events of a parser, and knows the path of names to where it is.
+// Receives a parser's events, and keeps the path of names to the present place.
 class FieldCollector : public nlohmann::json_sax<Json> {
  public:
   FieldCollector(const std::vector<RecordField>& fields, RecordValues& values,
@@ -79,7 +79,7 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  /// Where and why the line is no JSON.
+  /// The place and reason why the line is not JSON.
   const std::string& problem() const { return problem_; }
   bool is_half_surrogate() const { return is_half_surrogate_; }
 

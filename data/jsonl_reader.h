@@ -10,10 +10,10 @@
 
 namespace tapestry {
 
-/// Keeps only the fields that are asked for; the rest of an object is passed over as it is parsed.
-/// Where and why a line is no JSON; "" if it is.
+/// The place and reason why a line is not JSON; "" if it is.
 std::string json_problem(std::string_view line);
 
+/// Keeps only the requested fields; the rest of an object is skipped while it is parsed.
 class JsonlReader : public RecordReader {
  public:
   JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields);
@@ -21,14 +21,14 @@ class JsonlReader : public RecordReader {
   Row next(RecordValues& values) override;
 
  private:
-  /// The record is left out. `error` is what an error says of it.
+  /// Leaves the record out. `error` gives the text for an error about it.
   Row odd(Row row, const std::string& reason, const std::function<std::string()>& error);
 
   const RecordFile file_;
   LineReader lines_;
   std::string line_;
   const std::vector<RecordField> fields_;
-  std::vector<const char*> others_;  // what each field is instead of a text or a number
+  std::vector<const char*> others_;  // the kind of each field that is neither text nor number
 };
 
 }  // namespace tapestry

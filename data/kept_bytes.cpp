@@ -11,7 +11,7 @@
 namespace tapestry {
 namespace {
 
-// Of text as gzip and the others pack it.
+// Typical ratio of text packed by gzip and the others.
 constexpr int64_t kCompression = 3;
 
 // A token with its places takes 24 bytes and has about four of text. The texts themselves and the
@@ -23,7 +23,7 @@ int64_t question_bytes(const CorpusSpec& spec) {
   return kOfAByteOfQuestions * likely_unpacked_bytes(path, kCompression);
 }
 
-// 0 where the file cannot hold what its header claims: its reader reports that.
+// 0 if the file cannot hold what its header claims: its reader reports that.
 int64_t pixel_bytes(const CorpusSpec& spec, const ImageSize& size) {
   const int64_t most = likely_unpacked_bytes(spec.images, kMostOfGzip);
   if (!size.known() || size.bytes() <= 0 || most == 0) return 0;

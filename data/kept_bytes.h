@@ -1,4 +1,4 @@
-// What corpora take of memory, for whoever reads none of them.
+// Estimates the memory of corpora without reading them.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace tapestry {
 
-/// Bytes that stay in memory while these corpora are trained on: the pixels of images, exactly, and
-/// about what questions take with the places of their tokens. 0 for other texts, and for what
-/// cannot be read or only once.
+/// Bytes that stay in memory during training: exact for the pixels of images, approximate for
+/// questions with the places of their tokens. 0 for other texts, and for files that cannot be read,
+/// or only once.
 int64_t kept_bytes(const std::vector<CorpusSpec>& specs, const ImageSize& size);
 
-/// About what the tokens of texts take: four bytes each, and each byte of text is a character, or
-/// every four are a piece. Lines that are dropped count, too.
+/// Approximate bytes of the tokens of texts: four for each token, which is a byte of text for
+/// characters, or else four bytes. Dropped lines count, too.
 int64_t token_file_bytes(const std::vector<CorpusSpec>& specs, bool characters);
 
 }  // namespace tapestry

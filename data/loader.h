@@ -104,7 +104,7 @@ class Loader {
 
   /// Starts at the position of `batches`. The corpus of `batches` must outlive this.
   explicit Loader(Batches batches, size_t depth = 4) : Loader(std::move(batches), Share(), depth) {}
-  /// The same for a share of the batches; the walk begins with a group.
+  /// Loads a share of the batches; the walk begins with a group.
   Loader(Batches batches, const Share& share, size_t depth = 4)
       : batches_(std::move(batches)),
         share_(share),
@@ -114,7 +114,7 @@ class Loader {
           "a share must be some of its group, got ", share.count, " from ", share.first, " of ",
           share.of, '.');
   }
-  /// The same from the arguments of Batches. Throws errors in the plan of the first epoch.
+  /// The same from the arguments of Batches. Throws errors of the first epoch's plan.
   template <class... Args>
   requires std::constructible_from<Batches, const Args&...>
   explicit Loader(const Args&... args) : Loader(Batches(args...)) {}

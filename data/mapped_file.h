@@ -6,18 +6,18 @@
 
 namespace tapestry {
 
-/// Read-only. Who cuts the file while it is mapped makes its lost pages end the process (SIGBUS):
-/// mapped_file_of() then tells a signal handler which file it was.
+/// Read-only. If another process cuts the file while it is mapped, an access to a lost page ends
+/// the process (SIGBUS): mapped_file_of() tells a signal handler which file it was.
 class MappedFile {
  public:
-  /// data() is null where the system maps nothing.
+  /// data() is null if the system maps nothing.
   MappedFile(int descriptor, int64_t bytes, std::string path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
   const char* data() const { return data_; }
-  /// Lets the pages of [begin, end) go; they come back when they are read.
+  /// Releases the pages of [begin, end) from memory; they are read again on the next access.
   void release(const void* begin, const void* end) const;
 
  private:

@@ -157,8 +157,8 @@ class MarianTokenizer : public Tokenizer {
     return found == ids_.end() ? *special_.unk : found->second;
   }
 
-  // A text without special words. ">>fr<<" in front of it is one token, which tells a model the
-  // language to write.
+  // Encodes a text without special words. ">>fr<<" in front of it is one token, which tells a model
+  // the language to write.
   void encode_section(std::string_view text, int64_t begin,
                       std::vector<PlacedToken>& tokens) const {
     const size_t close = text.starts_with(">>") ? text.find("<<") : std::string_view::npos;
@@ -170,7 +170,7 @@ class MarianTokenizer : public Tokenizer {
     }
     const auto encoded = processor_.EncodeAsImmutableProto(text);
     for (const auto& piece : encoded.pieces()) {
-      // What this side does not know may be a piece of the other one.
+      // A piece that this side does not know may belong to the other one.
       const auto id = static_cast<int>(piece.id());
       const bool unknown = processor_.IsUnknown(id);
       tokens.push_back({unknown ? id_of(std::string(piece.piece())) : own_ids_[id],

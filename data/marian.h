@@ -10,7 +10,7 @@
 
 namespace tapestry {
 
-/// Of one side.
+/// The files of one side.
 struct MarianFiles {
   std::string pieces;      ///< the bytes of source.spm or target.spm
   std::string vocabulary;  ///< the bytes of vocab.json or target_vocab.json
@@ -21,13 +21,13 @@ struct MarianFiles {
 std::string join_marian(const MarianFiles& files);
 /// Inverse. Throws Error(kData), beginning with `name`, if the ids cannot be read.
 MarianFiles split_marian(const std::string& bytes, const std::string& name);
-/// Whether load_tokenizer() takes the bytes for a side of Marian's.
+/// True if load_tokenizer() takes the bytes for a side of Marian's.
 bool is_marian(const std::string& bytes);
 
-/// Whether the folder has source.spm, target.spm and vocab.json.
+/// True if the folder has source.spm, target.spm and vocab.json.
 bool has_marian_tokenizers(const std::string& folder);
-/// The sides of such a folder; `target` are the hints for target_vocab.json, where there is one.
-/// Throws Error(kData) if a file cannot be read or gives an id twice or beyond the rows.
+/// Reads both sides of such a folder; `target` are the hints for target_vocab.json, if there is
+/// one. Throws Error(kData) if a file cannot be read or gives an id twice or beyond the rows.
 TokenizerPair read_marian(const std::string& folder, const HuggingFaceHints& source,
                           const HuggingFaceHints& target);
 

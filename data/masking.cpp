@@ -20,8 +20,8 @@ struct Unit {
   size_t begin, end;
 };
 
-// Whether spaces do not tell the words of a character's script: those that UAX 14 breaks by a
-// dictionary (Thai, Lao, Khmer, Burmese, ...), Han, Kana and what Unicode takes for ideographs.
+// True if the character's script has no spaces between words: scripts that UAX 14 breaks by a
+// dictionary (Thai, Lao, Khmer, Burmese, ...), Han, Kana and other ideographs of Unicode.
 bool is_without_spaces(char32_t c) {
   const auto character = static_cast<UChar32>(c);
   switch (u_getIntPropertyValue(character, UCHAR_LINE_BREAK)) {
@@ -43,7 +43,7 @@ bool begins_without_spaces(std::string_view text) {
   return !text.empty() && is_without_spaces(next_code_point(text, at));
 }
 
-// Tokens that are chosen together: those of a word, or each token by itself.
+// Tokens that are chosen together: a word's, or each token by itself.
 std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabulary& vocabulary,
                            bool whole_word) {
   std::vector<Unit> units;
@@ -57,7 +57,7 @@ std::vector<Unit> units_of(std::span<const int32_t> tokens, const MaskingVocabul
       units.push_back({i, i + 1});
     }
   }
-  // What is that long is no word: one of them would be most of a row.
+  // A longer run is not a word: it would be most of a row.
   constexpr auto kLongest = static_cast<size_t>(MaskingOptions::kLongestWord);
   if (std::ranges::all_of(units, [](const Unit& u) { return u.end - u.begin <= kLongest; })) {
     return units;

@@ -1,5 +1,5 @@
-// Masked language modelling (Devlin et al. 2019, Liu et al. 2019): which tokens a model must
-// predict, and what it sees in their place.
+// Masked language modelling (Devlin et al. 2019, Liu et al. 2019): the tokens that a model must
+// predict, and their replacements in its input.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct MaskingOptions {
   double probability = 0.15;  ///< probability that a token (or word) is chosen for prediction
   double mask_share = 0.8;    ///< of these: replaced by <mask>
   double random_share = 0.1;  ///< of these: replaced by a random piece; the rest stays
-  /// Chooses words, not tokens. Where a script has no spaces (Han, Kana, Thai, ...) each token is a
-  /// word; of what has more than kLongestWord tokens, too.
+  /// Chooses words, not tokens. In scripts without spaces (Han, Kana, Thai, ...) each token is a
+  /// word, and so it is in a run of more than kLongestWord tokens.
   bool whole_word = false;
   static constexpr int64_t kLongestWord = 16;
 
@@ -38,7 +38,8 @@ class MaskingVocabulary {
   /// Also true for a piece that begins in a script without spaces. Throws on an id outside the
   /// vocabulary.
   bool starts_word(int32_t id) const;
-  /// The share of the ordinary ids that start a word. Where it is small, whole words are none.
+  /// The share of the ordinary ids that start a word. If it is small, masking whole words makes no
+  /// sense.
   double word_share() const;
   /// Ids of pieces of text: no pad, unk, bos, eos, mask or sentinel.
   const std::vector<int32_t>& ordinary_ids() const { return ordinary_ids_; }

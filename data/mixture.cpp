@@ -79,7 +79,7 @@ const EpochRows::Part& EpochRows::part_of(int64_t i) const {
 EpochRows::Place EpochRows::place(int64_t i) const {
   const Part& part = part_of(i);
   const int64_t place = i + part.shift;
-  // The pass stands where other draws have the epoch.
+  // The number of the pass takes the place of the epoch in other draws.
   PhiloxKey key = draw_key(seed_, place / part.rows, "data.mixture");
   key.stream += part.number;
   return {part.number, place / part.rows, Permutation(part.rows, key)(place % part.rows)};

@@ -1,4 +1,4 @@
-// Which rows of several corpora an epoch has: each row once, or shares by weights.
+// The rows of an epoch of several corpora: each row once, or shares by weights.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// How much of an epoch is of each corpus of a list.
+/// The share of each corpus of a list in an epoch.
 struct MixOptions {
   static constexpr double kLargestWeight = 1e6;
   static constexpr double kLargestTemperature = 1e6;
@@ -19,7 +19,7 @@ struct MixOptions {
   /// al. 2019, for languages; T = 1: as large as they are; T = 5 is usual). 0: none.
   double temperature = 0;
 
-  /// Whether epochs are mixed; else they have each row once.
+  /// True if epochs are mixed; otherwise they have each row once.
   bool mixes() const;
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
@@ -30,7 +30,7 @@ class EpochRows {
   /// Each of these rows once.
   explicit EpochRows(int64_t rows) : size_(rows) {}
 
-  /// What stands at a place of an epoch.
+  /// The row at a place of an epoch.
   struct Place {
     size_t corpus;  ///< its number in the list
     int64_t pass;   ///< through that corpus, from 0 over all epochs
@@ -40,7 +40,7 @@ class EpochRows {
   int64_t size() const { return size_; }
   /// The row among those of all corpora.
   int64_t operator[](int64_t i) const;
-  /// Of a mixture with shares.
+  /// For a mixture with shares.
   Place place(int64_t i) const;
 
  private:
@@ -62,10 +62,10 @@ class EpochRows {
   std::vector<Part> parts_;
 };
 
-/// Corpora that stand one after the other in a list of rows. With shares, an epoch has about as
-/// many rows as all corpora together. After e epochs corpus i, whose share is p, has given
-/// round(p * rows * e) of them: whole passes through its own rows, each pass in an order of its
-/// own, and the beginning of one more, with which the next epoch goes on.
+/// Corpora one after the other in a list of rows. With shares, an epoch has about as many rows as
+/// all corpora together. After e epochs corpus i, whose share is p, has given round(p * rows * e)
+/// of them: whole passes through its own rows, each pass in an order of its own, and the beginning
+/// of one more, which the next epoch continues.
 class Mixture {
  public:
   /// `parts`: the rows of each corpus; with none, or only one, each row comes once. Throws

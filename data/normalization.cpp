@@ -16,7 +16,7 @@ constexpr char32_t kReplacement = 0xFFFD;
 constexpr char32_t kFullwidthTilde = 0xFF5E;
 constexpr std::string_view kFullwidthTildeBytes = "\xEF\xBD\x9E";
 
-// The characters that nmt_nfkc takes for a space, besides those that NFKC does.
+// Characters that nmt_nfkc takes for a space, besides NFKC's.
 bool is_nmt_space(char32_t c) {
   switch (c) {
     case 0x0009:  // tab

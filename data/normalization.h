@@ -7,7 +7,7 @@
 
 namespace tapestry::tokenizers {
 
-/// U+2581, which stands for the space in front of a word.
+/// U+2581, the mark for the space in front of a word.
 inline constexpr std::string_view kSpacePiece = "\xE2\x96\x81";
 
 /// nfkc: compatibility composition (Unicode annex 15). nmt_nfkc: white space of all kinds becomes a

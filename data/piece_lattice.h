@@ -1,4 +1,5 @@
-// How far apart the two best ways to cut a word into pieces are; private to data/.
+// The difference between the scores of the two best ways to cut a word into pieces; private to
+// data/.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class Header {
     rest_ = {stop, static_cast<size_t>(end - stop)};
     return value;
   }
-  /// What comes behind the one white space that ends the header.
+  /// The bytes behind the single white space that ends the header.
   std::string_view pixels() const { return rest_.substr(rest_.empty() ? 0 : 1); }
 
  private:

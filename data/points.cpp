@@ -40,7 +40,7 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
     fail(ErrorKind::kConfig, "[data] regression needs points in a csv, tsv or jsonl, got ",
          spec.str(), '.');
   }
-  // Of more columns than two it must be said which ones are meant.
+  // With more than two columns the config must choose some.
   const bool chosen = !spec.x_column.empty() || !spec.y_column.empty() || !spec.x_columns.empty() ||
                       !spec.class_column.empty();
   const bool two = !chosen && spec.jsonl.empty(), named = !spec.class_column.empty();
@@ -52,7 +52,7 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
   fields.push_back({named ? spec.class_column : spec.y_column});
   const bool numbered = std::ranges::all_of(
       fields, [](const RecordField& field) { return is_column_number(field.name); });
-  // Numbers are no names: a first line tells by itself what it is.
+  // Numbers are not names, so the first line itself shows if it is a header.
   const bool maybe_header = file.header == "auto" && numbered;
   if (maybe_header) file.header = "no";
   const auto reader = open_records(file, fields);

@@ -1,4 +1,4 @@
-// Points from a CSV, TSV or JSONL file, for regression: numbers, and what belongs to them.
+// Points from a CSV, TSV or JSONL file, for regression: features, and a number or class for each.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@
 namespace tapestry {
 namespace {
 
-// What may stand in front; the last token of a row is never read. A prompt that is empty has a
-// beginning in any case.
+// Special tokens in front of a row, whose last token is never read. An empty prompt has a beginning
+// in any case.
 int64_t specials_of(const SpecialIds& special) {
   return std::max<int64_t>(1, std::ssize(special.document()));
 }
@@ -20,7 +20,7 @@ std::span<const int32_t> answer_of(const PromptCorpus& corpus, int64_t i) {
   return answer.first(answer.size() - (corpus.special.has_end(answer) ? 1 : 0));
 }
 
-// That end, or eos.
+// The answer's own end, or eos.
 int32_t end_of(const PromptCorpus& corpus, int64_t i) {
   const std::span<const int32_t> answer = corpus.answers[i];
   return corpus.special.has_end(answer) ? answer.back() : corpus.special.eos;

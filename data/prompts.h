@@ -11,8 +11,8 @@
 
 namespace tapestry {
 
-/// Token ids without special ones. Row i is what begins a document (eos, or the tokenizer's own
-/// beginning unless the prompt has it), prompts[i], answers[i], eos (unless the answer has an end).
+/// Token ids without special ones. Row i is the beginning of a document (eos, or the tokenizer's
+/// own unless the prompt has it), prompts[i], answers[i], eos (unless the answer has an end).
 struct PromptCorpus {
   TokenLists prompts;
   TokenLists answers;
@@ -35,9 +35,9 @@ PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer&
 /// Rows on the CPU; all tensors int32.
 struct PromptBatch {
   Tensor ids;      ///< (B, T): beginning, prompt, answer, filled up
-  Tensor targets;  ///< (B, T): the next token where that is of the answer or eos, else kNoTarget
+  Tensor targets;  ///< (B, T): the next token if it belongs to the answer or is eos, else kNoTarget
   Tensor lengths;  ///< (B): tokens of each row
-  Tensor prompt_lengths;         ///< (B): those before the answer, its beginning included
+  Tensor prompt_lengths;         ///< (B): tokens before the answer, the beginning included
   int64_t rows = 0;              ///< B
   int64_t tokens = 0;            ///< without padding: sum of the lengths
   int64_t answer_tokens = 0;     ///< targets

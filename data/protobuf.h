@@ -1,4 +1,4 @@
-// Messages in protobuf's wire format, field by field: enough for the few that we write, without
+// Messages in protobuf's wire format, field by field. The few messages that we write do not need
 // the library, whose generated code would have to be of the same release as SentencePiece's.
 #pragma once
 
@@ -31,8 +31,8 @@ class ProtobufWriter {
   std::string text_;
 };
 
-/// Walks over the fields of a message. Fields of an unknown number need not be looked at. Throws
-/// Error(kData) where the bytes are no message, or a field has another wire type than is asked for.
+/// Walks over the fields of a message; unknown fields may be ignored. Throws Error(kData) if the
+/// bytes are not a message, or a field has another wire type than the caller expects.
 class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view bytes) : rest_(bytes) {}
@@ -43,7 +43,7 @@ class ProtobufReader {
 
   int64_t integer() const;
   float single() const;
-  /// string, bytes or a message. Of the bytes that were given.
+  /// For string, bytes or a message: a view of the given bytes.
   std::string_view bytes() const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kTile = 16;  // questions that a thread encodes at a time
 
-// A question may fill half of what a row has room for, so that windows of its context stay long.
+// A question may take half of a row's room, so that windows of its context stay long.
 int64_t longest_question(const QuestionOptions& options, int64_t specials) {
   return (options.max_length - specials) / 2;
 }
@@ -38,7 +38,7 @@ bool fit_question(const Question& question, std::vector<int32_t>& ids,
   return true;
 }
 
-// Where the first answer stands among the tokens of the context.
+// The place of the first answer among the tokens of the context.
 struct TokenSpan {
   int64_t first = -1, last = -1;
 };
@@ -74,8 +74,8 @@ void add_windows(QuestionCorpus& corpus, int64_t question, const QuestionOptions
   }
 }
 
-// Of a table of questions: their tokens, and those of their contexts with their places, three
-// numbers each; none where the context is that of the question before.
+// Columns of a table of questions: their tokens, and those of their contexts with places, three
+// numbers each; empty if the context is that of the question before.
 enum Column : int64_t { kQuestion, kContext, kColumns };
 
 bool shares_context(const std::vector<Question>& questions, size_t i) {
@@ -114,7 +114,7 @@ std::vector<int32_t> ids_of(const std::vector<PlacedToken>& tokens) {
   return ids;
 }
 
-// Whether a table holds tokens of a vocabulary, and their places in the contexts.
+// True if a table holds tokens of a vocabulary, and their places in the contexts.
 bool are_rows_of(const TokenTable& table, const std::vector<Question>& questions,
                  int64_t vocab_size) {
   if (table.rows() != std::ssize(questions) || !table.ids_are_below(kQuestion, vocab_size)) {
@@ -217,8 +217,8 @@ QuestionCorpus encode_questions(std::vector<Question> questions, const Tokenizer
 QuestionCorpus load_questions(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                               const QuestionOptions& options, const LoadContext& context) {
   check_not_empty(specs);
-  // The texts are read again at every start, for the answers are parts of them. The key comes
-  // first: a file that changes meanwhile must not pass for what it was.
+  // The texts are read again at every start, because the answers are parts of them. The key is
+  // computed first: a file that changes meanwhile must not pass for its earlier contents.
   CorpusKey key;
   if (!context.cache.empty()) {
     key.add("questions");

@@ -27,7 +27,7 @@ struct Question {
   std::string id;
   std::shared_ptr<const std::string> context;  ///< questions about one text share it
   std::string question;
-  std::vector<Answer> answers;  ///< any of them is right; empty: there is none in the context
+  std::vector<Answer> answers;  ///< any of them is right; empty: the context has none
   std::string place;            ///< in its file, for messages
 };
 
@@ -38,14 +38,14 @@ struct Question {
 /// place of what is missing or of another kind.
 std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts);
 
-/// The question of a record, without answers. Its context is `before` (or null) where they are
-/// equal.
+/// The question of a record, without answers. Shares the context `before` (or null) if the texts
+/// are equal.
 Question question_of(const Record& record, const std::shared_ptr<const std::string>& before = {});
 
 struct QuestionOptions {
   int64_t max_length = 128;       ///< of a row: bos, question, eos, context, eos
   int64_t doc_stride = 64;        ///< tokens between the beginnings of two windows of a context
-  std::string overlong = "drop";  ///< what happens to a question that leaves a window no room
+  std::string overlong = "drop";  ///< treatment of a question that leaves a window no room
   bool no_answer = false;         ///< a question may have no answer in its context
 };
 

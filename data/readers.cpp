@@ -46,7 +46,7 @@ class FilteringReader : public PairReader {
   void drop(Drop reason, const std::string& place) { counts_.drop(reason, place); }
 
   const CorpusSpec spec_;
-  std::string weight_;  // of the pair, as it is written; only where pairs have weights
+  std::string weight_;  // weight of the pair as text; only if pairs have weights
 
  private:
   bool drops(TextPair& pair) {

@@ -23,7 +23,7 @@ bool has_column_comma(const std::string& line) {
   return false;
 }
 
-// What a line seems to be, if it is not of this format: "JSON: use jsonl".
+// The format that a line seems to have instead: "JSON: use jsonl".
 std::string other_look(const std::string& line, RecordFormat format) {
   const size_t first = line.find_first_not_of(" \t");
   const char begin = first == std::string::npos ? ' ' : line[first];
@@ -98,7 +98,7 @@ class TableReader : public RecordReader {
       } else {
         text.clear();
       }
-      // An empty cell is how a table says that there is nothing.
+      // An empty cell of a table means that there is no value.
       values.present[i] = there && !(fields_[i].optional && text.empty()) ? 1 : 0;
     }
     return Row::kWhole;
@@ -112,7 +112,7 @@ class TableReader : public RecordReader {
     const bool header = file_.header == "yes" ||
                         (file_.header == "auto" && (named || file_.format == RecordFormat::kCsv));
     pending_ = read_row();
-    // Where the header cannot be read there are no names.
+    // An unreadable header gives no names.
     if (!reason_.empty()) fail(ErrorKind::kData, "[data] ", place_, ": ", reason_, '.');
     first_columns_ = columns_;
     if (!pending_) return;
@@ -127,7 +127,7 @@ class TableReader : public RecordReader {
     }
   }
 
-  // The column of a field, from 0; -1: there is none.
+  // The column of a field, from 0; -1 if it is missing.
   int64_t place_of(const RecordField& field, const std::vector<std::string>& names) const {
     const auto found = std::find(names.begin(), names.end(), field.name);
     if (found != names.end()) return found - names.begin();
@@ -200,7 +200,7 @@ class CsvReader : public TableReader {
     int64_t number;
   };
 
-  // The next one of the file, or of those that a quote without an end had taken.
+  // Reads the next line of the file, or one of those that an unclosed quote had consumed.
   bool next_line() {
     if (!again_.empty()) {
       line_ = std::move(again_.front().text);
@@ -214,7 +214,7 @@ class CsvReader : public TableReader {
   }
 
   // Reads from behind the opening quote, over as many lines as it takes; returns the place behind
-  // the closing one, where a comma or the end must be. Else reason_ says what is wrong, and the
+  // the closing one, where a comma or the end must be. Otherwise reason_ names the fault, and the
   // next record begins with the next line.
   size_t read_quoted(size_t at, std::string& out) {
     while (true) {
@@ -244,7 +244,7 @@ class CsvReader : public TableReader {
     }
   }
 
-  // What the quote had taken comes again.
+  // The lines that the quote had consumed are read again.
   size_t refuse(std::string reason) {
     reason_ = std::move(reason);
     again_.insert(again_.begin(), std::make_move_iterator(taken_.begin()),

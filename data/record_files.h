@@ -25,13 +25,13 @@ struct RecordFile {
 
   std::string path;
   RecordFormat format = RecordFormat::kTsv;
-  /// Whether the first line names the columns of a tsv or csv. auto: a csv's does, and a tsv's
-  /// where a field is asked for by name.
+  /// Whether the first line names the columns of a tsv or csv. auto: it does in a csv, and in a tsv
+  /// if a field is given by name.
   std::string header = "auto";
 };
 
-/// A field to read. Of a tsv or csv it is a column's name in the header or its number, counted from
-/// 1; of a jsonl a name, or a path of names with dots between them.
+/// A field to read. In a tsv or csv it is a column's name in the header or its number, counted from
+/// 1; in a jsonl a name, or a path of names with dots between them.
 struct RecordField {
   std::string name;
   /// A record may lack it, or have null or nothing there; true and false count as texts.
@@ -42,7 +42,7 @@ struct RecordField {
   bool needs_column() const { return !optional || asked_for; }
 };
 
-/// Whether a field's name is the number of a column.
+/// True if a field's name is the number of a column.
 bool is_column_number(const std::string& name);
 
 /// The values of one record's fields, in the order in which they were asked for.
@@ -61,7 +61,7 @@ class RecordReader {
     kShort,        ///< a line with fewer columns than asked for
     kLong,         ///< a line of a csv with more columns than its first
     kInvalidUtf8,  ///< a line of JSON that is not text, a lone half of a surrogate included
-    kOdd,          ///< anything else that is no record: reason() tells
+    kOdd,          ///< anything else that is not a record: reason() says why
   };
 
   virtual ~RecordReader() = default;
@@ -72,7 +72,7 @@ class RecordReader {
   /// naming the place of the first; also as LineReader (data/text.h) does.
   virtual Row next(RecordValues& values) = 0;
   static constexpr int64_t kMostOdd = 100;
-  /// What is wrong with the record read last, its column included; "" where the Row says it all.
+  /// What is wrong with the record read last, its column included; "" if the Row says it all.
   const std::string& reason() const { return reason_; }
   /// "file:line" where the record read last begins.
   const std::string& place() const { return place_; }
@@ -86,7 +86,7 @@ class RecordReader {
 
  protected:
   /// Counts a record. Returns `row`, or throws at the end of a file without a whole one, and after
-  /// kMostOdd odd ones; `message` then tells of the first.
+  /// kMostOdd odd ones; `message` then describes the first.
   Row counted(Row row, const std::function<std::string()>& message = {});
 
   std::string place_, reason_;
@@ -101,13 +101,12 @@ class RecordReader {
 /// Why a row is left out that is neither kEnd nor kWhole.
 Drop drop_of(RecordReader::Row row);
 
-/// Opens a file. Throws Error(kData) as LineReader does, and naming the columns that there are
-/// where the header lacks one that is asked for.
+/// Opens a file. Throws Error(kData) as LineReader does, and, with a list of the columns, if the
+/// header lacks a requested one.
 std::unique_ptr<RecordReader> open_records(const RecordFile& file,
                                            const std::vector<RecordField>& fields);
 
-/// What to say of a file that turned out to have no usable record: "; line 1 looks like JSON: use
-/// jsonl", or "".
+/// Advice for a file without any usable record: "; line 1 looks like JSON: use jsonl", or "".
 std::string format_advice(const RecordFile& file);
 
 /// "PLACE: has the columns id, text; 'txt' is none of them; did you mean 'text'?". `kind` is

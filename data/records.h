@@ -17,14 +17,14 @@ class Record {
 
   /// Adds a text, or a number as it is written.
   void add(const std::string& name, std::string text);
-  /// Adds a field that is neither; `kind` says what it is: "a list", "null".
+  /// Adds a field of another kind, which `kind` names: "a list", "null".
   void add_other(const std::string& name, const char* kind);
 
   bool has(const std::string& name) const { return fields_.contains(name); }
   /// The text of a field. Throws Error(kData), naming the place, if the record lacks it or if it is
   /// neither text nor number.
   const std::string& text(const std::string& name) const;
-  /// The same for a field that must be a whole number.
+  /// Reads a field that must be a whole number.
   int64_t integer(const std::string& name) const;
   /// "true" or "false" of a field; `absent` without it.
   bool flag(const std::string& name, bool absent) const;
@@ -37,7 +37,7 @@ class Record {
  private:
   struct Field {
     std::string text;
-    const char* other = nullptr;  ///< what it is instead of a text or a number
+    const char* other = nullptr;  ///< the kind of the value if it is neither text nor number
   };
   const Field& field(const std::string& name) const;
   [[noreturn]] void fail_kind(const std::string& name, const char* wanted,
@@ -67,7 +67,7 @@ class Template {
     return fill_with(
         [&](const std::string& name) -> const std::string& { return record.text(name); });
   }
-  /// The text with what `text_of` has for the name of each field.
+  /// The text, with each field replaced by text_of(name).
   template <class TextOf>
   std::string fill_with(TextOf text_of) const {
     std::string text;
@@ -80,7 +80,7 @@ class Template {
     std::string text;
     bool is_field = false;
   };
-  // Sets `parts`; returns what is wrong.
+  // Sets `parts`; returns the problem, or "".
   static std::string parse(std::string_view text, std::vector<Part>& parts);
 
   std::vector<Part> parts_;

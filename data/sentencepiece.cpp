@@ -117,8 +117,8 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
  private:
-  // Those of other systems have ids of their own, and often no pad. What stands around their texts
-  // is Llama's way: bos in front.
+  // Models of other systems have ids of their own, and often no pad. Their texts get Llama's frame:
+  // bos in front.
   void read_ids(const std::string& name) {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       if (processor_.IsUnused(id)) special_.unused.push_back(id);
@@ -133,7 +133,7 @@ class SentencePieceTokenizer : public Tokenizer {
     special_.pad = pad < 0 ? std::nullopt : std::optional<int32_t>(pad);
     special_.unk = unk;
     special_.eos = eos;
-    // Marian's vocab.spm has no bos: texts end with eos, and eos is what comes before a target.
+    // Marian's vocab.spm has no bos: texts end with eos, and eos comes before a target.
     special_.bos = bos < 0 ? eos : bos;
     special_.one_text = bos < 0 ? TextFrame{{}, {eos}} : TextFrame{{bos}, {}};
   }
@@ -160,7 +160,8 @@ class SentencePieceTokenizer : public Tokenizer {
     return ids;
   }
 
-  // Appends the tokens of a text, word by word. False if only the whole text can tell them.
+  // Appends the tokens of a text, word by word. Returns false if only encoding the whole text is
+  // right.
   bool append_words(std::string_view text, std::vector<int32_t>& ids) const {
     WordCache::Entry entry;
     for (size_t begin = 0; begin < text.size();) {
@@ -193,7 +194,7 @@ class SentencePieceTokenizer : public Tokenizer {
     ids.insert(ids.end(), word.begin() + (joins ? 1 : 0), word.end());
   }
 
-  // False if the tokens of the word may depend on what stands before it.
+  // False if the tokens of the word may depend on the text before it.
   bool encode_word(std::string_view word, std::vector<int32_t>& ids) const {
     // A U+2581 at the end of a text is dropped like a space.
     if (word.find(kSpacePiece) != std::string_view::npos) return false;
@@ -231,7 +232,7 @@ class SentencePieceTokenizer : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
   std::unique_ptr<WordCache> words_;             // null: only whole texts have tokens
   std::unique_ptr<const PieceLattice> lattice_;  // of a unigram model
-  size_t longest_ = 0;                           // tokens of a text whose scores stay small
+  size_t longest_ = 0;                           // longest text, in tokens, whose scores stay small
   bool one_of_two_ = false;
 };
 
@@ -249,11 +250,11 @@ class ConsumedLines : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
-// Lines -> their different words, each with a tab and how often it comes: the trainer of BPE cuts
+// Replaces lines by their different words, each with a tab and its count: the trainer of BPE cuts
 // lines at white space and counts words itself, but keeps all lines until then. The same words give
-// the same pieces. False, and nothing is done, where other lines than these words would reach it:
-// the rules of nmt_ make tabs and "\u2581" spaces, others leave them in words; and a line with
-// "\u2585", its sign for an unknown character, is skipped whole.
+// the same pieces. Returns false, and does nothing, if the trainer would see other lines than these
+// words: the rules of nmt_ make tabs and "\u2581" spaces, others leave them in words; and a line
+// with "\u2585", its sign for an unknown character, is skipped whole.
 bool count_words(std::vector<std::string>& lines, const std::string& normalization) {
   const bool all_is_space = normalization.starts_with("nmt_");
   const auto has = [&](const char* what) {

@@ -10,8 +10,8 @@
 namespace tapestry {
 namespace {
 
-// Field numbers of ModelProto and of the messages in it.
-// From 200 on they are free for others than SentencePiece, whose readers pass over them.
+// Field numbers of ModelProto and of the messages in it. Numbers from 200 on are free for other
+// programs; SentencePiece's readers skip them.
 enum Model : uint32_t { kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3, kOneOfTwo = 1037 };
 enum PieceField : uint32_t { kText = 1, kScore = 2, kType = 3 };
 enum TrainerField : uint32_t { kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35 };
@@ -32,7 +32,7 @@ SentencePieceModel::Piece parse_piece(std::string_view bytes) {
   return piece;
 }
 
-// Whether a text that the rules replace has a space in it. Their trie is a double array of units of
+// True if a text that the rules replace has a space in it. Their trie is a double array of units of
 // 32 bits (darts-clone): the child of a unit for a byte is at (its place ^ its offset ^ the byte)
 // and has the byte as its label.
 bool replaces_spaces(std::string_view rules) {
@@ -105,7 +105,8 @@ bool SentencePieceModel::encodes_word_by_word() const {
   }
   const bool inside = std::any_of(pieces.begin(), pieces.end(), [this](const Piece& piece) {
     const size_t space = piece.text.rfind(tokenizers::kSpacePiece);
-    // Pieces of users are cut out of a text before it is normalised; a lattice does not know them.
+    // User-defined pieces are cut out of a text before it is normalised; a lattice does not know
+    // them.
     if (piece.type == kUser) {
       return algorithm == kUnigram || space != std::string::npos ||
              piece.text.find_first_of(" \t\n") != std::string::npos;
@@ -118,7 +119,7 @@ bool SentencePieceModel::encodes_word_by_word() const {
          !replaces_spaces(charsmap);
 }
 
-// A message goes on where more fields follow it.
+// Appending fields to a message continues it.
 std::string with_unused_pieces(const std::string& bytes, int64_t pieces, int64_t size) {
   ProtobufWriter more;
   for (int64_t id = pieces; id < size; ++id) {
@@ -131,7 +132,7 @@ std::string with_unused_pieces(const std::string& bytes, int64_t pieces, int64_t
 }
 
 std::string with_normalization_of(const std::string& bytes, const std::string& other) {
-  // Of a field that comes again the last one counts; so it does inside a message that goes on.
+  // If a field comes again, the last one counts; also in a message that is continued.
   std::string normalizer;
   for (ProtobufReader fields(other); fields.next();) {
     if (fields.field() == kNormalizerSpec) normalizer += fields.bytes();

@@ -1,5 +1,5 @@
-// What is in a SentencePiece model file: the fields that other systems' files need, and that tell
-// where its encoding goes word by word.
+// The fields of a SentencePiece model file that other formats need, and that show if its encoding
+// goes word by word.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tapestry {
 
-/// The numbers are those of SentencePiece's ModelProto.
+/// Numbers as in SentencePiece's ModelProto.
 struct SentencePieceModel {
   enum PieceType { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6 };
   struct Piece {
@@ -29,14 +29,14 @@ struct SentencePieceModel {
   bool treat_whitespace_as_suffix = false;
   bool one_of_two = false;  ///< the other side of a translation has these pieces, too
 
-  /// Whether the tokens of a text are those of its words, one word after the other, where words are
-  /// what stands between spaces (U+0020), of any text without U+2581 (data/sentencepiece.cpp has
-  /// the one exception of unigram models).
+  /// True if the tokens of a text are those of its words, one word after the other, where words are
+  /// separated by spaces (U+0020), for any text without U+2581 (data/sentencepiece.cpp has the one
+  /// exception of unigram models).
   ///
   /// Normalisation replaces the longest known prefix of the rest of a text, again and again, then
-  /// runs of spaces by one U+2581, puts one in front, and drops those at the end. So what a word
-  /// becomes does not depend on its neighbours if no such prefix has a space in it. Merges and the
-  /// best path of a lattice do not go over a U+2581 in which no piece but begins.
+  /// runs of spaces by one U+2581, puts one in front, and drops those at the end. So a word becomes
+  /// the same beside any neighbours if no such prefix has a space in it. Merges and the best path
+  /// of a lattice do not cross a U+2581 if every piece has it only at its beginning.
   bool encodes_word_by_word() const;
 
   /// Throws Error(kData) naming the file if the bytes are no such message.

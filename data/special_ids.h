@@ -1,5 +1,5 @@
-// The ids of a vocabulary that are no text, and where they stand around one. They belong to the
-// tokenizer: whoever makes rows of tokens asks it.
+// The ids of a vocabulary's special tokens, and their places around a text. They belong to the
+// tokenizer: code that makes rows of tokens asks it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int32_t kUnkId = 1;
 constexpr int32_t kBosId = 2;
 constexpr int32_t kEosId = 3;
 
-/// The target of a place where nothing is to be predicted, like the label -100 of other systems.
+/// The target of a place without prediction, like the label -100 of other systems.
 constexpr int32_t kNoTarget = -1;
 
 /// The ids that stand before and after a text in the rows of a model.
@@ -35,7 +35,7 @@ inline std::vector<int32_t> in_frame(const TextFrame& frame, const std::vector<i
   return ids;
 }
 
-/// The same of two texts in one row.
+/// The ids around two texts in one row.
 struct TwoTextFrame {
   std::vector<int32_t> before = {};
   std::vector<int32_t> between = {};
@@ -50,28 +50,29 @@ struct SpecialIds {
   int32_t bos = kBosId;                 ///< of a masked model: cls
   int32_t eos = kEosId;                 ///< of a masked model: sep
   std::vector<int32_t> more_ends = {};  ///< a text that is written ends with them, too
-  std::optional<int32_t> start = {};    ///< what a decoder reads first; unset: bos
-  std::optional<int32_t> first = {};    ///< what a translation begins with, such as a language
+  std::optional<int32_t> start = {};    ///< the decoder's first token; unset: bos
+  std::optional<int32_t> first = {};    ///< the first token of a translation, such as a language
   std::vector<int32_t> unused = {};   ///< no text has them: a model may have more rows than tokens
   std::vector<int32_t> further = {};  ///< other ids that are no text
-  /// What the tokenizer itself puts around texts. Unset, as with tokenizers of this project: each
-  /// task has its own way.
+  /// The tokenizer's own frame around texts. Unset, as in tokenizers of this project: each task has
+  /// its own frame.
   std::optional<TextFrame> one_text = {};
   std::optional<TwoTextFrame> two_texts = {};
   /// A text that has its beginning or its end gets no second one, and a frame without a beginning
-  /// adds none. False: as models learnt that were imported before this was so.
+  /// adds none. False: as for models that were imported before this rule.
   bool frames_once = false;
 
   /// Fills rows behind their texts; lengths mask it.
   int32_t filler() const { return pad.value_or(eos); }
-  /// Around a side of a translation, a text whose tokens are masked, and one that is classified.
+  /// The frame of a side of a translation, of a text whose tokens are masked, and of one that is
+  /// classified.
   TextFrame side() const {
     TextFrame frame = one_text.value_or(TextFrame{});
     // Tokenizers of causal models end nothing, but a translation must end.
     if (std::ranges::find(frame.after, eos) == frame.after.end()) frame.after.push_back(eos);
     return frame;
   }
-  /// The same where it is written: what a tokenizer puts behind eos tells the source's language.
+  /// The frame of a written side: a token behind eos would name the source's language.
   TextFrame target() const {
     TextFrame frame = side();
     frame.after.erase(std::ranges::find(frame.after, eos) + 1, frame.after.end());
@@ -82,13 +83,13 @@ struct SpecialIds {
   TextFrame classified() const { return one_text.value_or(TextFrame{{bos}, {eos}}); }
   /// Around a question and its context.
   TwoTextFrame question() const { return two_texts.value_or(TwoTextFrame{{bos}, {eos}, {eos}}); }
-  /// In front of a document of a causal model. Empty where the tokenizer puts nothing there.
+  /// The ids in front of a document of a causal model. Empty if the tokenizer puts nothing there.
   std::vector<int32_t> document() const {
     if (!one_text) return {eos};
     if (!one_text->before.empty() || frames_once) return one_text->before;
     return {bos};
   }
-  /// What is missing in front of this document: nothing if it has that, and never nothing before an
+  /// The ids that this document lacks in front: none if it has them, and always some before an
   /// empty one.
   std::vector<int32_t> beginning_of(std::span<const int32_t> text) const {
     std::vector<int32_t> begin = document();
@@ -98,19 +99,19 @@ struct SpecialIds {
         text.size() >= begin.size() && std::equal(begin.begin(), begin.end(), text.begin());
     return there ? std::vector<int32_t>{} : begin;
   }
-  /// In front of a text that a causal model is to go on with; may be empty.
+  /// The ids in front of a text that a causal model continues; may be empty.
   std::vector<int32_t> prompt_of(std::span<const int32_t> text) const {
     return one_text && !frames_once ? one_text->before : beginning_of(text);
   }
   bool is_end(int32_t id) const {
     return id == eos || std::ranges::find(more_ends, id) != more_ends.end();
   }
-  /// Whether the document says itself where it ends.
+  /// True if the document itself has an end.
   bool has_end(std::span<const int32_t> text) const {
     return frames_once && !text.empty() && is_end(text.back());
   }
-  /// Between two documents of a stream: an end unless the first one has it, and what begins the
-  /// second one if the tokenizer has no end for texts, as those of causal models.
+  /// The ids between two documents of a stream: an end unless the first one has it, and the
+  /// beginning of the second one if the tokenizer has no end for texts, as causal models' do not.
   std::vector<int32_t> border(std::span<const int32_t> before = {},
                               std::span<const int32_t> behind = {}) const {
     std::vector<int32_t> ids;
@@ -124,7 +125,7 @@ struct SpecialIds {
     }
     return ids;
   }
-  /// What no search writes.
+  /// Ids that no search writes.
   std::vector<int32_t> banned() const {
     std::vector<int32_t> ids;
     for (const auto& id : {pad, unk, std::optional(bos)}) {

@@ -34,7 +34,7 @@ class SpecialWords : public Tokenizer {
       if (apart && !text.empty()) text += ' ';
       text += part;
     };
-    // Characters have their spaces among the ids; other tokenizers drop those at the ends of a run.
+    // A tokenizer of characters has spaces among the ids; others drop spaces at the ends of a run.
     const bool spaces = plain_->encode(" ").empty();
     const auto write_run = [&] {
       if (!run.empty()) write(plain_->decode(run), spaces && plain_->starts_word(run[0]));

@@ -23,14 +23,14 @@ size_t byte_of(const std::string& text, int64_t character) {
   return character < 0 || at == text.size() ? std::string::npos : at;
 }
 
-// Takes questions until the limit, and counts what cannot be used.
+// Takes questions until the limit, and counts unusable ones.
 class Collector {
  public:
   Collector(const CorpusSpec& spec, FilterCounts& counts) : limit_(spec.limit), counts_(counts) {}
 
   bool is_full() const { return limit_ > 0 && kept_ == limit_; }
 
-  /// Adds an answer that begins at a character of the context; false if it does not stand there.
+  /// Adds an answer that begins at a character of the context; false if the context differs there.
   static bool add_answer(Question& question, const std::string& text, int64_t character) {
     const std::string& context = *question.context;
     const size_t begin = byte_of(context, character);
@@ -50,14 +50,14 @@ class Collector {
     questions_.push_back(std::move(question));
   }
 
-  /// Counts a record that is none.
+  /// Counts an invalid record.
   void drop(Drop reason, const std::string& place) {
     ++counts_.read;
     counts_.drop(reason, place);
   }
 
-  /// add(question, well-formed) of what `read` returns; where that throws Error(kData), which names
-  /// a place, the question is malformed.
+  /// Calls add(question, well-formed) with the result of `read`; if that throws Error(kData), which
+  /// names a place, the question is malformed.
   template <class Read>
   void add_read(Read read) {
     std::optional<std::pair<Question, bool>> got;
@@ -83,7 +83,7 @@ class Collector {
   std::vector<Question> questions_;
 };
 
-// A value inside a JSON document that knows where it is.
+// A value inside a JSON document with its place.
 class Node {
  public:
   Node(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}

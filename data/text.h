@@ -31,15 +31,15 @@ class LineReader {
   LineReader(LineReader&&) noexcept;
   LineReader& operator=(LineReader&&) noexcept;
 
-  /// From now on a line longer than kMaxLineBytes is no error: it comes as an empty one.
+  /// Returns lines longer than kMaxLineBytes as empty ones from now on, instead of throwing.
   void pass_long_lines();
-  /// Whether the line returned last was such a one.
+  /// True if the line returned last was too long.
   bool was_too_long() const;
 
   /// Sets `line` to the next line without its end; false at the end of the file.
   bool next(std::string& line);
 
-  /// Whether the line returned last ended with LF: not so the last of some files.
+  /// True if the line returned last ended with LF; the last line of a file may lack it.
   bool has_line_end() const;
   const std::string& path() const;
   /// Number of the line returned last, from 1; 0 before the first.
@@ -52,8 +52,8 @@ class LineReader {
   std::unique_ptr<State> state_;
 };
 
-/// Sets `value` to the number that the whole text is, space around it aside; false if it is none,
-/// or not finite.
+/// Sets `value` to the number that is the whole text, except for space around it; false if it is
+/// not a number, or not finite.
 bool parse_number(const std::string& text, double& value);
 
 }  // namespace tapestry

@@ -25,9 +25,10 @@ struct StreamFacts {
 class TokenStream {
  public:
   TokenStream() = default;
-  /// From ids in memory.
+  /// A stream of ids in memory.
   explicit TokenStream(const std::vector<int32_t>& ids, StreamFacts facts = {});
-  /// From a table of one column, a document a row, which begins with the eos of the one before.
+  /// A stream of a table of one column, a document a row, which begins with the eos of the one
+  /// before.
   TokenStream(std::shared_ptr<const TokenTable> table, StreamFacts facts);
 
   int64_t size() const { return std::ssize(tokens()); }
@@ -40,7 +41,7 @@ class TokenStream {
   /// Tokens of each corpus of the list; the eos between two counts to the second.
   std::vector<int64_t> parts() const;
   int32_t filler() const { return facts_.filler; }
-  /// Whether the ids come from a cache file, so that nothing was encoded.
+  /// True if the ids come from a cache file, so that nothing was encoded.
   bool from_cache() const { return table_ && table_->from_cache(); }
 
  private:

@@ -45,7 +45,7 @@ uint64_t checksum_of(const Header& header) {
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Where the parts of a file stand.
+// Offsets of the parts of a file.
 struct Layout {
   explicit Layout(const Header& header)
       : offsets(aligned(kAlignment + header.ids * static_cast<int64_t>(sizeof(int32_t)))),
@@ -71,7 +71,7 @@ bool read_at(int file, int64_t at, void* out, size_t bytes) {
   return true;
 }
 
-// The checksums of the blocks between header and end, on all threads; none if a byte cannot be
+// The checksums of the blocks between header and end, on all threads; nothing if a byte cannot be
 // read.
 std::optional<std::vector<uint64_t>> sums_of(int file, const Layout& layout) {
   std::vector<uint64_t> sums(static_cast<size_t>(layout.blocks));
@@ -120,8 +120,8 @@ struct FactsWriter {
   }
 };
 
-// Reads what FactsWriter wrote. A checksum tells damage, but not who wrote the file: what does not
-// fit ends the reading, and `broken` says so.
+// Reads the output of FactsWriter. A checksum finds damage, but cannot tell who wrote the file: if
+// something does not fit, reading stops and `broken` is set.
 struct FactsReader {
   std::string_view rest;
   bool broken = false;
@@ -191,7 +191,7 @@ void visit(CorpusFacts& facts, Visitor& visitor) {
 class OpenFile {
  public:
   explicit OpenFile(const std::string& path)
-      // Not waiting for a writer, where it is a pipe.
+      // O_NONBLOCK: does not wait for a writer if it is a pipe.
       : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~OpenFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -223,7 +223,7 @@ bool is_possible(const Header& header, uint64_t key, int64_t columns) {
   return true;
 }
 
-// From 0 to the number of ids, none before the one before it.
+// True if they ascend from 0 to the number of ids.
 bool are_offsets(const int64_t* offsets, const Header& header) {
   constexpr int64_t kGrain = int64_t{1} << 18;
   const int64_t last = header.rows * header.columns;
@@ -410,7 +410,7 @@ std::shared_ptr<const TokenTable> TableBuilder::finish(CorpusFacts facts) {
 }
 
 std::vector<int32_t> ids_of_text(std::string_view text) {
-  // The last byte says how many bytes are not of the text, 1 to 4.
+  // The last byte is the number of padding bytes, 1 to 4.
   std::vector<int32_t> ids(text.size() / sizeof(int32_t) + 1);
   char* const bytes = reinterpret_cast<char*>(ids.data());
   std::memcpy(bytes, text.data(), text.size());

@@ -23,12 +23,12 @@ namespace tapestry {
 
 class MappedFile;
 
-/// What is known about an encoded corpus besides its rows.
+/// Facts about an encoded corpus besides its rows.
 struct CorpusFacts {
   FilterCounts counts;
   std::vector<int64_t> parts;      ///< rows of each corpus of the list
   std::vector<int64_t> numbers;    ///< more, by the kind of the table
-  std::vector<std::string> texts;  ///< likewise
+  std::vector<std::string> texts;  ///< texts, also by name
   int64_t checksum = 0;            ///< XXH3 of the rows, by the table
 };
 
@@ -48,13 +48,13 @@ class TokenTable {
   std::span<const int32_t> ids() const {
     return {ids_, static_cast<size_t>(offsets_[rows_ * columns_])};
   }
-  /// Whether the ids of a column lie in [0, limit). Reads them all, and keeps no page of a file.
+  /// True if the ids of a column lie in [0, limit). Reads them all, and keeps no page of a file.
   bool ids_are_below(int64_t column, int64_t limit) const;
   const CorpusFacts& facts() const { return facts_; }
-  /// Whether it comes from a file that was there before.
+  /// True if it comes from an existing file.
   bool from_cache() const { return from_cache_; }
 
-  /// The table in a file; none if the file is missing, damaged, cut, or of another key or number of
+  /// The table in a file; null if the file is missing, damaged, cut, or of another key or number of
   /// columns.
   static std::shared_ptr<const TokenTable> open(const std::string& path, uint64_t key,
                                                 int64_t columns);
@@ -75,9 +75,9 @@ class TokenTable {
 /// Makes a table row by row.
 class TableBuilder {
  public:
-  /// In memory.
+  /// Builds in memory.
   explicit TableBuilder(int64_t columns);
-  /// In a file, of which only a buffer is in memory. Functions then throw WriteFailure
+  /// Builds in a file, of which only a buffer is in memory. Functions then throw WriteFailure
   /// (data/atomic_file.h).
   TableBuilder(int64_t columns, const std::string& path, uint64_t key);
   ~TableBuilder();
@@ -97,8 +97,8 @@ class TableBuilder {
   const int64_t columns_;
   int64_t rows_ = 0;
   int64_t all_ids_ = 0;
-  std::vector<int32_t> ids_;      // all, or those that are not yet in the file
-  std::vector<int64_t> offsets_;  // likewise
+  std::vector<int32_t> ids_;      // all ids, or those that are not yet in the file
+  std::vector<int64_t> offsets_;  // all offsets, or those that are not yet in the file
   std::unique_ptr<File> file_;
   std::unique_ptr<Checksum> checksum_;
 };

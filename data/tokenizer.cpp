@@ -29,7 +29,7 @@ struct Type {
   decltype(&tokenizers::bpe_side) side = nullptr;  // null: texts are as they are
 };
 
-// Of the file beside a tokenizer.json.
+// Ending of the file beside a tokenizer.json.
 constexpr const char* kIdsEnding = "_ids.json";
 constexpr const char* kCameWithFile = "came_with.json";
 
@@ -62,7 +62,7 @@ const Type& type_named(const std::string& name) {
                        [&](const Type& type) { return type.name == name; });
 }
 
-// The bytes without what decides only where rows begin and end.
+// The bytes without the parts that only decide where rows begin and end.
 std::string vocabulary_of(const std::string& bytes) {
   if (!is_huggingface(bytes)) return bytes;
   HuggingFaceFiles files = split_huggingface(bytes, "a tokenizer");

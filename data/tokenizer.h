@@ -34,7 +34,7 @@ struct TokenizerOptions {
   /// huggingface: the tokenizer.json that path names; it cannot be trained.
   std::string type = "sentencepiece";
   std::string path;         ///< file of a trained tokenizer; "": train one
-  std::string source_path;  ///< likewise, one for each side; both or none
+  std::string source_path;  ///< paths of trained tokenizers, one for each side; both or none
   std::string target_path;
   std::string algorithm = "bpe";    ///< SentencePiece's; one of kAlgorithms
   int64_t vocab_size = 8000;        ///< number of all ids; algorithm char: at most this many
@@ -42,10 +42,10 @@ struct TokenizerOptions {
   double character_coverage = 1.0;  ///< share of the text's characters that must have a piece
   bool byte_fallback = false;       ///< unknown characters become bytes (256 more pieces)
   std::string normalization = "nmt_nfkc";  ///< one of kNormalizations
-  /// The same for targets, which a model learns to write; empty: like `normalization`. Two sides
-  /// that differ only in this have one vocabulary.
+  /// The normalization of targets, which a model learns to write; empty: like `normalization`. Two
+  /// sides that differ only in this have one vocabulary.
   std::string target_normalization;
-  /// Words that are one piece each, wherever they stand, and that no normalisation changes.
+  /// Words that are one piece each, in any place, and that no normalisation changes.
   std::vector<std::string> user_symbols;
   /// A regular expression: each text that it matches in the corpora becomes such a symbol.
   std::string user_symbol_pattern;
@@ -53,17 +53,17 @@ struct TokenizerOptions {
   bool mask_piece = false;          ///< adds a piece "<mask>", for masked models and infilling
   int64_t sentinels = 0;            ///< pieces "<extra_id_0>", ... for span corruption
 
-  /// Whether vocab_size pieces are learned from a text: no file has them, and they are more than
+  /// True if vocab_size pieces are learned from a text: no file has them, and they are more than
   /// its characters.
   bool learns_pieces() const { return type != "char" && is_trained(); }
-  /// Whether no file has it.
+  /// True if no file has the tokenizer.
   bool is_trained() const {
     return type != "huggingface" && path.empty() && source_path.empty() && target_path.empty();
   }
   const std::string& normalization_of_target() const {
     return target_normalization.empty() ? normalization : target_normalization;
   }
-  /// The smallest vocab_size to learn: what is reserved, and a piece.
+  /// The smallest vocab_size to learn: the reserved tokens, and a piece.
   int64_t least_pieces() const;
   void validate(const OptionReport& report = OptionReport::throwing("tokenizer")) const;
 };
@@ -88,7 +88,7 @@ class Tokenizer {
     return encode(text);
   }
   /// encode(), with the place of each token in `text`. Places ascend; a space before a word may
-  /// belong to the word's first token. Throws Error(kConfig) for a type that cannot tell.
+  /// belong to the word's first token. Throws Error(kConfig) for a type without places.
   virtual std::vector<PlacedToken> encode_with_places(std::string_view text) const;
   /// Text of `ids`; pad, bos and eos are skipped. Throws on an id outside the vocabulary.
   virtual std::string decode(const std::vector<int32_t>& ids) const = 0;
@@ -97,17 +97,16 @@ class Tokenizer {
   virtual std::string piece(int32_t id) const = 0;
   /// The bytes from which load_tokenizer() builds this tokenizer again.
   virtual const std::string& serialized() const = 0;
-  /// Whether a word begins with `id`, for masking of whole words: true for SentencePiece's "▁the"
+  /// True if a word begins with `id`, for masking of whole words: true for SentencePiece's "▁the"
   /// and for every character. Throws on an id outside the vocabulary.
   virtual bool starts_word(int32_t id) const;
-  /// Whether encode() finds the names of special pieces in a text, so that "<mask>" is one token.
+  /// True if encode() finds the names of special pieces in a text, so that "<mask>" is one token.
   virtual bool reads_special_words() const { return false; }
-  /// Gives back memory that makes texts faster which come again: a corpus is encoded. To be called
-  /// while nobody encodes.
+  /// Frees the word cache. Call it after encoding; no thread may encode meanwhile.
   virtual void forget_words() const {}
 
-  /// Whether an id is the same piece in the other one, though the two may cut texts differently.
-  /// Two tokenizers have a vocabulary each unless their type says otherwise.
+  /// True if an id is the same piece in the other one, though the two may cut texts differently.
+  /// Two tokenizers have a vocabulary each unless their type overrides this.
   virtual bool has_ids_of(const Tokenizer& other) const { return this == &other; }
 
   const SpecialIds& special() const { return special_; }
@@ -149,12 +148,12 @@ std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options
 /// 2, 3.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& bytes, const std::string& name);
 
-/// The same tokenizer with another normalisation, as one of the two sides of a translation, which
-/// then have one vocabulary (Tokenizer::has_ids_of). Of the types that normalise.
+/// The same tokenizer with another normalisation, as one of the two sides of a translation with one
+/// vocabulary (Tokenizer::has_ids_of). Only for types that normalise.
 std::shared_ptr<const Tokenizer> as_side(const Tokenizer& tokenizer,
                                          const std::string& normalization);
 
-/// What `normalization` makes of a text around the symbols.
+/// Applies `normalization` to a text, but not to its symbols.
 class SideNormalizer {
  public:
   SideNormalizer(const std::string& normalization, const std::vector<std::string>& symbols);
@@ -179,12 +178,12 @@ inline std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerOptions& o
 struct TokenizerPair {
   std::shared_ptr<const Tokenizer> source;
   std::shared_ptr<const Tokenizer> target;
-  /// Small files of the folder of another system that they came from, by name, as they came: what
-  /// an export gives back. A checkpoint keeps them in one file, came_with.json.
+  /// Small files of the foreign folder that they came from, by name, unchanged: an export writes
+  /// them again. A checkpoint keeps them in one file, came_with.json.
   std::map<std::string, std::string> came_with = {};
 
   bool one() const { return source == target; }
-  /// Whether both sides have one vocabulary, so that a model has one table for them.
+  /// True if both sides have one vocabulary, so that a model has one table for them.
   bool shared() const { return one() || source->has_ids_of(*target); }
   /// File name -> bytes, for a checkpoint: "tokenizer.model", or "source.model" and "target.model".
   /// Those of type bpe and char are text and end in ".txt" instead; one of type huggingface is

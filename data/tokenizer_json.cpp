@@ -275,7 +275,7 @@ Json frame_of(const Tokenizer& tokenizer, const TextFrame& frame) {
 }  // namespace
 
 std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame) {
-  // Its library normalises and marks what stands between added tokens as if each were a text.
+  // The library normalises and marks the parts between added tokens as if each were a text.
   if (!tokenizer.symbols().empty()) {
     fail(ErrorKind::kData,
          "[export] tokenizer.json cannot say where words begin beside symbols of ",

@@ -26,7 +26,7 @@ class TokenFinder;
 void validate_symbols(const TokenizerOptions& options, const OptionReport& report);
 /// The symbols with the ids first_id, first_id + 1, ...
 void add_symbols(const std::vector<std::string>& symbols, int32_t first_id, TokenFinder& finder);
-/// Adds what the pattern matches in a text.
+/// Adds the pattern's matches in a text.
 void find_symbols(const TextRegex& pattern, std::string_view text, std::set<std::string>& found);
 
 /// "<pad>", "<unk>", "<s>", "</s>"
@@ -37,7 +37,7 @@ std::vector<std::string> special_pieces(const TokenizerOptions& options);
 inline constexpr char32_t kMostCodePoint = 0x10FFFF;
 /// "U+0061"
 std::string code_point_name(char32_t c);
-/// Sets `c` to the code point of that name; false if it names none, or a surrogate.
+/// Sets `c` to the code point of that name; false if it is unknown, or a surrogate.
 bool parse_code_point(const std::string& name, char32_t& c);
 
 std::shared_ptr<const Tokenizer> train_sentencepiece(const TokenizerOptions& options,
@@ -50,7 +50,7 @@ std::shared_ptr<const Tokenizer> sentencepiece_side(const std::string& bytes,
 
 std::shared_ptr<const Tokenizer> train_bpe(const TokenizerOptions& options, const LineSource& lines,
                                            uint64_t seed);
-/// Whether the bytes have the header of a byte-pair encoding, of any version.
+/// True if the bytes have the header of a byte-pair encoding, of any version.
 bool is_bpe(const std::string& bytes);
 std::shared_ptr<const Tokenizer> load_bpe(const std::string& bytes, const std::string& name);
 std::shared_ptr<const Tokenizer> bpe_side(const std::string& bytes,
@@ -58,7 +58,7 @@ std::shared_ptr<const Tokenizer> bpe_side(const std::string& bytes,
 
 std::shared_ptr<const Tokenizer> train_words(const TokenizerOptions& options,
                                              const LineSource& lines, uint64_t seed);
-/// Whether the bytes have the header of a vocabulary of words.
+/// True if the bytes have the header of a vocabulary of words.
 bool is_words(const std::string& bytes);
 std::shared_ptr<const Tokenizer> load_words(const std::string& bytes, const std::string& name);
 std::shared_ptr<const Tokenizer> words_side(const std::string& bytes,
@@ -66,18 +66,18 @@ std::shared_ptr<const Tokenizer> words_side(const std::string& bytes,
 
 std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& options,
                                                   const LineSource& lines, uint64_t seed);
-/// Whether the bytes have the header of a vocabulary of characters.
+/// True if the bytes have the header of a vocabulary of characters.
 bool is_characters(const std::string& bytes);
 std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes, const std::string& name);
 
 /// Throws Error(kConfig): there is no way to train one.
 std::shared_ptr<const Tokenizer> train_huggingface(const TokenizerOptions& options,
                                                    const LineSource& lines, uint64_t seed);
-/// Of joined files (data/huggingface_files.h).
+/// Loads joined files (data/huggingface_files.h).
 std::shared_ptr<const Tokenizer> load_huggingface(const std::string& bytes,
                                                   const std::string& name);
 
-/// Of joined files (data/marian.h).
+/// Loads joined files (data/marian.h).
 std::shared_ptr<const Tokenizer> load_marian(const std::string& bytes, const std::string& name);
 
 }  // namespace tapestry::tokenizers

@@ -34,8 +34,8 @@ std::vector<std::string> sample_lines(const LineSource& lines, int64_t limit, ui
 
 constexpr size_t kLongestLine = 4192;
 
-// Where to cut the part [begin, end) of a text if it is too long: before a space, or else between
-// characters.
+// The place to cut the part [begin, end) of a text if it is too long: before a space, or else
+// between characters.
 size_t cut_of(const std::string& text, size_t begin, size_t end) {
   if (end - begin <= kLongestLine) return end;
   const size_t space = text.rfind(' ', begin + kLongestLine);

@@ -1,4 +1,4 @@
-// The bytes of a file, unpacked where it is compressed.
+// The bytes of a file, unpacked if it is compressed.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@ class UnpackedFile {
   bool inside_stream_ = false;
 };
 
-/// The bytes of a file, times `factor` where it is compressed. 0 for what cannot be read, and for
-/// what is no regular file: that is not opened.
+/// The bytes of a file, times `factor` if it is compressed. 0 for a file that cannot be read, and
+/// for one that is not regular, which is not opened.
 int64_t likely_unpacked_bytes(const std::string& path, int64_t factor);
 constexpr int64_t kMostOfGzip = 1032;  ///< bytes that a byte of gzip unpacks to
 
-/// All bytes of a file, unpacked where it is compressed. Throws as UnpackedFile does, and where
-/// there are more than `most`: a small file can unpack to more than memory holds.
+/// All bytes of a file, unpacked if it is compressed. Throws as UnpackedFile does, and if there are
+/// more than `most`: a small file can unpack to more than memory holds.
 constexpr int64_t kMostUnpackedBytes = int64_t{1} << 29;
 std::string read_unpacked(const std::string& path, int64_t most = kMostUnpackedBytes);
 

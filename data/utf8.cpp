@@ -15,8 +15,8 @@ namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
-// The code point at `position`, which moves past it; negative, and anywhere behind it, when none
-// starts there.
+// Returns the code point at `position` and moves behind it; a negative number, and any later
+// position, if none starts there.
 UChar32 next_or_negative(std::string_view text, int64_t& position) {
   const auto size = static_cast<int64_t>(text.size());
   UChar32 c;

@@ -10,8 +10,8 @@ namespace tapestry {
 /// Byte offset of the first byte that is not part of well-formed UTF-8 (Unicode 15, table 3-7: no
 /// surrogates, no overlong forms, nothing above U+10FFFF), or npos when `text` is well formed.
 size_t find_invalid_utf8(std::string_view text);
-/// Whether ill-formed text has no character of UTF-8 beyond ASCII either: then it is most likely of
-/// an encoding with a byte for each, such as Latin-1.
+/// True if ill-formed text has no character of UTF-8 beyond ASCII either: then it is most likely in
+/// a single-byte encoding such as Latin-1.
 bool looks_single_byte(std::string_view text);
 
 /// The code point that starts at `position`, which moves past it. An ill-formed byte gives U+FFFD
@@ -32,9 +32,9 @@ bool is_space(char32_t code_point);
 /// A letter, a digit or another number, or _: what Python's \w matches.
 bool is_word_character(char32_t code_point);
 
-/// White space, and what tells only how the characters around it are shown: controls, format
-/// characters (U+200B, U+2060, U+FEFF, U+00AD, marks of direction), selectors and fillers. Not the
-/// few format characters that have a shape, such as U+0600.
+/// White space, and characters that only change how others are shown: controls, format characters
+/// (U+200B, U+2060, U+FEFF, U+00AD, marks of direction), selectors and fillers. Not the few format
+/// characters that have a shape, such as U+0600.
 bool is_invisible(char32_t code_point);
 
 /// True when `text` holds nothing that can be seen: is_invisible() is true of each character.

@@ -11,19 +11,19 @@
 
 namespace tapestry::tokenizers {
 
-/// A table of a fixed size: a word has one slot and takes it from the one that had it. Safe to use
-/// from several threads at once, and none waits for another: a reader that meets a writer finds
-/// nothing, a writer that meets one leaves it.
+/// A table of a fixed size: each word has one slot, which it takes from the word before. Safe to
+/// use from several threads at once, and none waits for another: a reader that meets a writer finds
+/// nothing, a writer that meets another one gives up.
 class WordCache {
  public:
   static constexpr size_t kLongestWord = 56;  ///< bytes
   static constexpr size_t kMostIds = 14;
 
-  /// What is known about a word.
+  /// A word's entry.
   class Entry {
    public:
     std::span<const int32_t> ids() const { return {ids_.data(), count_}; }
-    /// What its user wrote beside the ids.
+    /// The note that was stored with the ids.
     uint8_t note() const { return note_; }
 
    private:
@@ -35,11 +35,11 @@ class WordCache {
 
   WordCache();
 
-  /// False if the word is not known with this tag, which tells equal words apart.
+  /// False if the word is not known with this tag, which distinguishes equal words.
   bool find(std::string_view word, uint8_t tag, Entry& entry) const;
-  /// Forgets all words, and gives their memory back. To be called while nobody reads or writes.
+  /// Forgets all words and frees their memory. No thread may read or write meanwhile.
   void clear();
-  /// Keeps the ids; does nothing for what has no room in a slot.
+  /// Stores the ids; does nothing if they do not fit into a slot.
   void put(std::string_view word, uint8_t tag, std::span<const int32_t> ids, uint8_t note = 0);
 
   /// Calls use(ids) with the ids of a word; they come from make(ids) if it is new.
@@ -54,7 +54,7 @@ class WordCache {
   }
 
  private:
-  // 16 MB, of which the system gives what is used.
+  // 16 MB, of which the system provides the used pages.
   static constexpr size_t kSlots = size_t{1} << 17;
   static constexpr size_t kKeyWords = kLongestWord / 8;
   static constexpr size_t kIdWords = kMostIds / 2;

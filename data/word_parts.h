@@ -1,4 +1,4 @@
-// How tokenizers of our own cut a normalised text: at spaces, and where letters, digits and other
+// Our own tokenizers cut a normalised text at spaces, and where letters, digits and other
 // characters meet. Private to data/.
 #pragma once
 
@@ -14,7 +14,7 @@ CharacterClass next_class(std::string_view text, size_t& i);
 
 /// Calls f(part, begins_word) for each part of the words of a normalised text. The first word has
 /// no mark unless `first_begins` or a space is before it. With `single_others` each character that
-/// is no letter and no digit is a part of its own.
+/// is neither letter nor digit is a part of its own.
 template <class F>
 void for_each_part(std::string_view text, bool first_begins, bool single_others, F f) {
   bool begins = first_begins;

@@ -149,7 +149,7 @@ class WordTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return std::ssize(pieces_); }
   std::string piece(int32_t id) const override { return piece_of(id); }
   const std::string& serialized() const override { return bytes_; }
-  // Every token but a symbol, whose mark is one.
+  // Every token except a symbol, whose mark is a token of its own.
   bool starts_word(int32_t id) const override {
     piece_of(id);
     return id >= mark_;
@@ -174,7 +174,7 @@ class WordTokenizer : public Tokenizer {
     return pieces_[static_cast<size_t>(id)];
   }
 
-  // White space that only normalisation knows ends a word for encode() and for places alike, so a
+  // White space that only normalisation knows ends a word both for encode() and for places, so a
   // text is cut at U+0020 first.
   std::vector<PlacedToken> placed(std::string_view text, bool begins) const {
     std::vector<PlacedToken> tokens;
@@ -204,8 +204,8 @@ class WordTokenizer : public Tokenizer {
   }
 
   // Appends the tokens of a word at `at`; the first one takes the spaces from `begin` on, which
-  // moves behind the word. Where normalisation changes the word, each has all of it. Whether what
-  // follows begins a word.
+  // moves behind the word. If normalisation changes the word, each token gets all of it. Returns
+  // true if the following text begins a word.
   bool place_word(std::string_view word, bool begins_word, int64_t at, int64_t& begin,
                   std::vector<PlacedToken>& tokens) const {
     std::string buffer, key;

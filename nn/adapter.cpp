@@ -35,7 +35,7 @@ Adapter::Adapter(int64_t in, int64_t out, const ParamScope& scope)
       scale(scope.lora().scale()),
       dropout(scope.lora().dropout) {}
 
-// The scale costs least where the rows are shortest.
+// The scale is applied where rows are shortest, which costs least.
 Var Adapter::operator()(const Var& x) const {
   return linear(scale * linear(tapestry::dropout(x, dropout), a, Var()), b, Var());
 }

@@ -13,7 +13,7 @@ namespace tapestry {
 
 class ParamScope;
 
-/// Which layers of a model have an adapter, and of what kind. Names follow PEFT.
+/// Selects the layers that have an adapter, and its kind. Names follow PEFT.
 struct LoraOptions {
   int64_t rank = 0;    ///< r; 0: the model has no adapters
   double alpha = 16;   ///< an adapter's output is multiplied by alpha / r
@@ -32,18 +32,18 @@ struct Adapter {
   Adapter(int64_t in, int64_t out, const ParamScope& scope);
   /// (..., in) -> (..., out)
   Var operator()(const Var& x) const;
-  /// (out, in): what it adds to the matrix beside it.
+  /// (out, in): the matrix that is added to the layer's own.
   Var matrix() const { return scale * matmul(b, a); }
 
   Var a, b;
   double scale = 1, dropout = 0;
 };
 
-/// Whether a parameter of that name is a part of an adapter.
+/// True if a parameter of that name is a part of an adapter.
 bool is_adapter(const std::string& parameter);
 
-/// The matrix "<layer>.weight" with its adapter added, if `part` finds one: what the layer computes
-/// with. Other parameters come back as they are. `part` gives a parameter by its name.
+/// The matrix "<layer>.weight" with its adapter added, if `part` finds one, as the layer computes
+/// with it. Other parameters come back as they are. `part` gives a parameter by its name.
 Tensor with_adapter(const Tensor& value, const std::string& name, const LoraOptions& options,
                     const std::function<std::optional<Tensor>(const std::string& name)>& part);
 

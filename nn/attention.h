@@ -26,7 +26,7 @@ class AttentionRecorder {
 
   /// Layers call it with the arguments of attention(). It does nothing without a live recorder.
   static void record(const Var& q, const Var& k, const Var& v, const AttentionOptions& options);
-  /// Whether one is alive, for layers that have weights anyway and give them by add().
+  /// True if a recorder is alive. Layers that have weights anyway then give them by add().
   static bool listens();
   /// (B, H, T, S).
   static void add(const Tensor& weights);
@@ -36,7 +36,8 @@ class AttentionRecorder {
   std::vector<Map> maps_;
 };
 
-/// What a call of an attention layer adds to the layer's own options; see AttentionOptions.
+/// The arguments of one call of an attention layer, besides the layer's own options; see
+/// AttentionOptions.
 struct AttentionContext {
   Tensor mask = {};            ///< (T, S), (B, T, S) or (B, H, T, S), or undefined
   Tensor prefix_lengths = {};  ///< (B) int32 of a causal layer, or undefined
@@ -53,12 +54,12 @@ struct MultiHeadAttention {
     int64_t kv_heads = 0;         ///< 0: as many as heads
     int64_t own_head_size = 0;    ///< K, ModelOptions::head_size; 0: hidden_size / heads
     int64_t value_head_size = 0;  ///< Kv; 0: K, as queries and keys
-    int64_t window = 0;           ///< of self-attention, AttentionOptions::window; 0: none
+    int64_t window = 0;           ///< AttentionOptions::window of self-attention; 0: none
     double dropout = 0;           ///< of the attention weights
     bool bias = true;
     MatrixInit in_init = {}, out_init = {};
-    /// Of self-attention: rotary positions whose rows are made at once, others as needed; 0:
-    /// queries and keys are not rotated.
+    /// For self-attention: the number of rotary positions whose rows are made at once, others as
+    /// needed; 0: queries and keys are not rotated.
     int64_t rope_positions = 0;
     double rope_theta = 10000;
     RopeScaling rope_scaling = {};
@@ -82,8 +83,8 @@ struct SelfAttention {
 
   Var operator()(const Var& x, const Tensor& lengths, bool causal,
                  const AttentionContext& context = {}) const;
-  /// What a step of decoding feeds, x (R, n, D), n = 1 but for first tokens. Causal; of the context
-  /// a prefix counts for first tokens and a mask is not read. No gradient flows into the cache.
+  /// A step of decoding, x (R, n, D), n = 1 except for first tokens. Causal; of the context only
+  /// the prefix is read, for first tokens, and never the mask. No gradient flows into the cache.
   Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
            const AttentionContext& context = {}) const;
 
@@ -104,7 +105,7 @@ struct CrossAttention {
                  const Tensor& mask = {}) const {
     return attend(x, kv(memory), memory_lengths, mask);
   }
-  /// With the memory's keys and values, kv(memory), computed before.
+  /// With keys and values of the memory that were computed before by kv(memory).
   Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
              const Tensor& mask = {}) const;
   /// One token of each sequence, x (R, 1, D), with the memories that a cache holds.

@@ -22,7 +22,7 @@ Var squared_distances(const Var& queries, const Var& keys, const Var& inverse_wi
   return sum(u * u, 2);
 }
 
-// 1 where the distance is below 1: a constant.
+// 1 if the distance is below 1: a constant.
 Var within(const Tensor& squares) {
   std::vector<double> inside = squares.to_vector<double>();
   for (double& u : inside) u = u < 1 ? 1 : 0;

@@ -14,7 +14,7 @@ enum class SimilarityKernel {
   kEpanechnikov,  ///< 1 - u^2 for u < 1, else 0
 };
 
-/// As in a config.
+/// The name in a config.
 constexpr const char* name_of(SimilarityKernel kernel) {
   switch (kernel) {
     case SimilarityKernel::kGaussian:
@@ -40,8 +40,8 @@ struct AttentionPooling {
   /// Throws as Options::validate().
   AttentionPooling(const Options& options, const ParamScope& scope);
 
-  /// The normalised weights of queries (N, d) over keys (M, d): (N, M). Pairs where the mask (N, M)
-  /// is not 0 are left out: leave-one-out regression masks the diagonal.
+  /// The normalised weights of queries (N, d) over keys (M, d): (N, M). Pairs whose mask (N, M) is
+  /// not 0 are left out: leave-one-out regression masks the diagonal.
   Var weights(const Var& queries, const Var& keys, const Tensor& mask = {}) const;
   /// values (M, v) -> (N, v).
   Var operator()(const Var& queries, const Var& keys, const Var& values,

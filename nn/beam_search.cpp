@@ -7,8 +7,8 @@
 namespace tapestry {
 namespace {
 
-// How many finished hypotheses a search must have before it may stop. One that waits until nothing
-// can win needs no more than it returns.
+// Number of finished hypotheses that a search needs before it may stop. A search that waits until
+// nothing can win needs only as many as it returns.
 int64_t finished_wanted(const SearchOptions& options) {
   return options.early_stopping == EarlyStopping::kNever ? options.n_best : options.num_beams;
 }
@@ -21,9 +21,9 @@ void add_finished(LiveSentence& sentence, Hypothesis hypothesis, const SearchOpt
   if (std::ssize(list) > finished_wanted(options)) list.pop_back();
 }
 
-// Whether the search ends here, whose best live beam has log-probability `best_live` and `length`
-// tokens. A log-probability can only fall, and its length penalty is most favourable at one end of
-// the lengths that are left.
+// True if the search ends here: its best live beam has log-probability `best_live` and `length`
+// tokens. A log-probability can only fall, and its length penalty is most favourable at the
+// shortest or the longest of the remaining lengths.
 bool is_decided(const LiveSentence& sentence, double best_live, int64_t length,
                 const SearchOptions& options) {
   if (best_live == kImpossible) return true;
@@ -44,7 +44,8 @@ bool is_decided(const LiveSentence& sentence, double best_live, int64_t length,
 }
 
 // Sorts the candidates of a sentence's beams into finished hypotheses and the beams of the next
-// step, best first. `length` counts the tokens, including the candidate's. None: it is decided.
+// step, best first. `length` counts the tokens, including the candidate's. Returns none if the
+// search is decided.
 std::vector<Candidate> advance(LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
                                int64_t length, const SearchTask& task,
                                const SearchOptions& options) {
@@ -79,7 +80,7 @@ void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& 
                  const SearchQueue& queue) {
   options.validate();
   check(!options.do_sample, "beam_search", "expected a search without do_sample.");
-  // Each of k beams may go on with each of the ends, and k candidates remain to continue.
+  // Each of k beams may end with each of the end tokens, and k candidates must remain to continue.
   const int64_t count = (2 + std::ssize(task.more_ends)) * options.num_beams;
   run_search(model, task, options, static_cast<size_t>(count), queue,
              [&](LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,

@@ -8,7 +8,7 @@
 namespace tapestry {
 
 /// classifier(dropout(tanh(pooler(x_0)))): an MLP of one hidden layer of size D (Devlin et al.
-/// 2019; Dosovitskiy et al. 2021, 3.1). Not pooled: only classifier(x_0).
+/// 2019; Dosovitskiy et al. 2021, 3.1). Without pooler only classifier(x_0).
 struct ClassifierHead {
   ClassifierHead(const ModelOptions& options, int64_t classes, bool pooled,
                  const ParamScope& scope);

@@ -66,7 +66,7 @@ inline constexpr auto kEarlyStoppings = enumerators<EarlyStopping>();
 /// top-p affect only the choice of a token, not the reported log-probability.
 struct SearchOptions {
   static constexpr int64_t kMostBeams = 1024;
-  // Positions may have no end: a model that never says eos must stop somewhere.
+  // A model that never produces eos must stop somewhere, even if its positions have no end.
   static constexpr double kMostLengthRatio = 100;
   static constexpr int64_t kMostNewTokens = int64_t{1} << 24;
 
@@ -104,10 +104,10 @@ struct Hypothesis {
   double log_probability = 0;   ///< of the tokens and, if it came, the end
   double score = 0;     ///< log_probability with the length penalty; hypotheses compete by it
   bool has_eos = true;  ///< false: the limit or a hook ended it
-  /// The limit put eos there (SearchTask::force_eos), where the model would have gone on.
+  /// The limit put eos there (SearchTask::force_eos), although the model would have gone on.
   bool cut = false;
-  /// With SearchTask::token_log_probabilities: of each token and, if it came, eos. Their sum is
-  /// log_probability.
+  /// With SearchTask::token_log_probabilities: the log-probability of each token and of eos, if it
+  /// came. Their sum is log_probability.
   std::vector<double> token_log_probabilities = {};
 };
 
@@ -133,9 +133,9 @@ class NextToken {
                       const std::vector<int32_t>& /*banned*/) {
     return {};
   }
-  /// The first token of best(), alone: (R) int32 in host memory, with kNoToken where all are banned
-  /// and kNotFinite where logits are not finite (core/kernels/packed/packed_top_logits.h). A model
-  /// that has no faster way to it appends nothing and returns an undefined tensor.
+  /// Only the first token of best(): (R) int32 in host memory, with kNoToken if all are banned and
+  /// kNotFinite if logits are not finite (core/kernels/packed/packed_top_logits.h). A model without
+  /// a faster way appends nothing and returns an undefined tensor.
   virtual Tensor largest(const std::vector<int32_t>& /*tokens*/,
                          const std::vector<int32_t>& /*banned*/) {
     return {};
@@ -153,7 +153,7 @@ struct SearchTask {
   std::vector<int32_t> more_ends = {};    ///< other tokens that end a sequence as eos does
   std::vector<int32_t> banned = {};       ///< never generated: padding, bos, unknown
   std::vector<int64_t> max_lengths = {};  ///< per sentence, >= 1: generated tokens with eos
-  /// Per sentence, what the decoder reads before it generates; none: only bos.
+  /// Per sentence, the tokens that the decoder reads before it generates; none: only bos.
   std::vector<std::vector<int32_t>> prompts = {};
   /// Per sentence, the tokens that its output must begin with, shorter than its limit; none: no
   /// output is forced. They count as generated tokens in everything: the log-probability, the
@@ -165,13 +165,13 @@ struct SearchTask {
   /// Per sentence, a number that decides its draws; none: 0, 1, ... Numbered through the whole
   /// input, a sentence gets the same draws in batches of any size and order.
   std::vector<int64_t> sequence_ids = {};
-  /// Answers to each sentence, which a queue numbers sentence * draws + 0, 1, ...: each is drawn by
-  /// numbers of its own, the first by those of a sentence with one draw.
+  /// Answers to each sentence, which a queue numbers sentence * draws + 0, 1, ...: each has draws
+  /// of its own, and the first has those of a sentence with one answer.
   int64_t draws = 1;
   /// true: at the length limit only eos may follow (translation). false: any token may be the last,
   /// and the hypothesis ends without eos (open-ended generation).
   bool force_eos = true;
-  /// false: nobody reads them, and a greedy search may leave them out where that is faster.
+  /// false: the caller does not read them, and a greedy search may skip them if that is faster
   bool log_probabilities = true;
   bool token_log_probabilities = false;  ///< fill Hypothesis::token_log_probabilities
 
@@ -186,8 +186,8 @@ struct GenerationHooks {
   std::function<bool(int64_t sentence, const std::vector<int32_t>& generated)> on_token = {};
 };
 
-/// Where a search takes its sentences from, and what hears of those that are done; several searches
-/// may share one task.
+/// The source of a search's sentences, and the function that receives finished ones; several
+/// searches may share one task.
 struct SearchQueue {
   /// The next sentences, at most `most` >= 1 of them; none: no more will come.
   std::function<std::vector<int64_t>(int64_t most)> next;
@@ -219,23 +219,23 @@ void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& 
 std::vector<std::vector<Hypothesis>> search(NextToken& model, const SearchTask& task,
                                             const SearchOptions& options);
 
-/// How many of `rows` sentences at once each of the searches of search_together() takes.
+/// Number of sentences that each search of search_together() takes when there are `rows` in all.
 int64_t rows_of_a_search(int64_t rows, Device device);
 
-/// With do_sample n_best answers are drawn of each sentence. The same by up to num_threads()
-/// searches at once, each on a thread and a model of its own, which share the sentences of the
-/// task: on a CPU that is faster than sharing each step. Hears `done` and the hooks from one thread
-/// at a time. One search alone runs on the calling thread.
+/// The same by up to num_threads() searches at once, each on a thread and a model of its own, which
+/// share the sentences of the task: on a CPU that is faster than sharing each step. With do_sample
+/// n_best answers are drawn for each sentence. Calls `done` and the hooks from one thread at a
+/// time. A single search runs on the calling thread.
 void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
                      const SearchTask& task, const SearchOptions& options,
                      const GenerationHooks& hooks,
                      const std::function<void(int64_t, std::vector<Hypothesis>)>& done,
                      Device device = {});
 
-/// How many tokens, with eos, may follow a prompt: max_new_tokens if set, else as many as there is
-/// room for in the `positions` of the training (the last one is never fed). Throws Error(kData) if
-/// the prompt is longer than the `longest` sequence that the model can read, and if it leaves no
-/// room where max_new_tokens is not set.
+/// The most tokens, with eos, that may follow a prompt: max_new_tokens if set, else the room that
+/// is left in the `positions` of the training (the last token is never fed). Throws Error(kData) if
+/// the prompt is longer than the `longest` sequence that the model can read, or if it leaves no
+/// room and max_new_tokens is not set.
 int64_t generation_limit(int64_t prompt_tokens, int64_t positions, int64_t longest,
                          const SearchOptions& options);
 

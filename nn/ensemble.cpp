@@ -12,8 +12,8 @@
 namespace tapestry {
 namespace {
 
-// What keeps the logarithm finite where every softmax rounds to 0: a token that is forced has a
-// log-probability all the same.
+// Keeps the logarithm finite if every softmax rounds to 0: a forced token has a log-probability all
+// the same.
 double smallest(DType dtype) {
   return dtype == DType::kFloat64 ? std::numeric_limits<double>::min()
                                   : double{std::numeric_limits<float>::min()};

@@ -1,4 +1,4 @@
-// Several models over one vocabulary that choose each token together.
+// Ensembles: several models over one vocabulary choose each token together.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace tapestry {
 
-/// The weights of `members` models, which add up to 1: those given, divided by their sum, or the
-/// same for each if none are given. Throws Error(kConfig) unless there is one for each model, none
-/// is negative, and one is positive.
+/// The weights of `members` models, which add up to 1: the given ones divided by their sum, or
+/// equal ones if none are given. Throws Error(kConfig) unless there is one for each model, none is
+/// negative, and one is positive.
 std::vector<double> ensemble_weights(std::vector<double> given, size_t members);
 
-/// log(sum_i weights[i] * exp(members[i][k])) for each k: the log-probability that the models
-/// together give what each of them gives members[i][k].
+/// log(sum_i weights[i] * exp(members[i][k])) for each k: the ensemble's log-probability, from each
+/// model's members[i][k].
 std::vector<double> mean_log_probabilities(const std::vector<std::vector<double>>& members,
                                            const std::vector<double>& weights);
 

@@ -41,8 +41,8 @@ class Inputs {
   GradcheckPlace place_;
 };
 
-// Moves every parameter by a random number: at 0 and 1, where biases and norms start, some errors
-// cannot be seen. Returns the trained ones.
+// Moves every parameter by a random number: some errors do not show at 0 and 1, the initial values
+// of biases and norms. Returns the trained ones.
 std::vector<Var> disturbed_parameters(const ParamStore& store) {
   std::vector<Var> vars;
   uint32_t stream = 100;
@@ -195,7 +195,7 @@ struct SmallNorm : Norm {
   SmallNorm(const Norm::Options& options, const ParamScope& scope) : Norm(6, options, scope) {}
 };
 
-// A linear layer that stands still beside an adapter.
+// A frozen linear layer beside an adapter.
 GradcheckCase adapted_case(const Inputs& in, const Var& x) {
   const std::shared_ptr<ParamStore> store(
       new ParamStore(in.store({.rank = 2, .alpha = 3, .dropout = 0.2, .target = {"*"}})));
@@ -324,7 +324,7 @@ void add_blocks(Cases& cases, const Inputs& in) {
                                              {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
   }
-  // Without biases: a batch norm subtracts the bias of the layer before it again.
+  // Without biases: a batch norm cancels the bias of the layer before it.
   for (ModelOptions options : {post, pre}) {
     options.norm = NormKind::kBatch;
     options.bias = false;
@@ -394,7 +394,7 @@ void add_models(Cases& cases, const Inputs& in) {
   cases.push_back(language_model_case(in, "LanguageModel, masked, linear head", plain, false));
   cases.push_back(classifier_case(in, "SequenceClassifier", bert));
   ModelOptions spans = bert;
-  spans.bias = false;  // a softmax over places does not see what they share: the last norm's bias
+  spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));
   ModelOptions vit = gpt;
   vit.patch_size = 2;

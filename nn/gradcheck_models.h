@@ -19,20 +19,20 @@ std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place = {});
 /// The loss of an encoder-decoder with these options on a small batch, by all its parameters.
 GradcheckCase encoder_decoder_gradcheck(const std::string& name, const ModelOptions& options);
 
-/// The loss of a recurrent encoder-decoder with these options, likewise.
+/// The loss of a recurrent encoder-decoder with these options, by all of its parameters.
 GradcheckCase rnn_attention_gradcheck(const std::string& name, const ModelOptions& options);
 
-/// The loss of a causal or masked language model with these options, likewise.
+/// The loss of a causal or masked language model with these options, by all of its parameters.
 GradcheckCase language_model_gradcheck(const std::string& name, const ModelOptions& options,
                                        bool causal);
-/// The loss of a sequence classifier, likewise.
+/// The loss of a sequence classifier, by all of its parameters.
 GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& options);
-/// The loss of a model of spans, likewise.
+/// The loss of a span extractor, by all of its parameters.
 GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptions& options);
 /// The loss of a classifier of images of 4 x 6 pixels, by the images too.
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options);
 GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options);
-/// What attention pooling predicts of five points at three places, by all of them and a learned
+/// Attention pooling's predictions at three places from five points, by all of them and a learned
 /// width.
 GradcheckCase attention_pooling_gradcheck(const std::string& name, const ModelOptions& options);
 

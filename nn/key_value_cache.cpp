@@ -18,7 +18,7 @@ int32_t CacheRows::take() {
       for (const int32_t row : rows) used[static_cast<size_t>(row)] = true;
     }
     const auto count = static_cast<int32_t>(std::count(used.begin(), used.end(), true));
-    // At least half are free afterwards, or they would run out again soon.
+    // At least half of the rows are free afterwards, or they would run out again soon.
     const int32_t grown = std::max(2 * count, 64);
     if (grown > capacity_) capacity_ = grown;
     used.resize(static_cast<size_t>(capacity_));

@@ -1,6 +1,6 @@
-// What decoding keeps of the tokens before: keys and values, a row of numbers for each token. A
-// token is written once. Sequences with the same beginning, as beams have it, point to the same
-// rows, so nothing is copied when beams follow their parents or sentences come and go.
+// The cache of decoding: keys and values of earlier tokens, a row of numbers for each. A token is
+// written once. Sequences with a common beginning, such as beams, point to the same rows, so
+// nothing is copied when beams follow their parents or sentences come and go.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace tapestry {
 
-/// What the layers are told about tokens that are fed: of R sequences, n each.
+/// The layers' view of the fed tokens, n for each of R sequences.
 struct DecodingStep {
   Positions positions;   ///< of the tokens
-  Tensor written;        ///< (R * n) int32: the row of the caches for each token; -1: it has none
+  Tensor written;        ///< (R * n) int32: the row of the caches for each token; -1: none
   int64_t capacity = 0;  ///< rows that the caches must have
-  /// What the tokens attend to. Undefined: these are first tokens, which attend to each other.
+  /// The rows that the tokens attend to. Undefined: these are first tokens, which attend to each
+  /// other.
   Tensor key_rows;  ///< (R, S) int32: a row of the caches for each token of the sequence
   Tensor lengths;   ///< (R) int32: how many of them there are
 
@@ -31,12 +32,12 @@ class CacheRows {
   /// Tokens of a sequence.
   int64_t length(int64_t sequence) const { return std::ssize(rows_.at(sequence)); }
 
-  /// New sequences behind the others with lengths[b] tokens each, of a batch whose rows are `width`
-  /// tokens long.
+  /// Adds new sequences with lengths[b] tokens each, from a batch whose rows are `width` tokens
+  /// long.
   DecodingStep add(std::span<const int32_t> lengths, int64_t width, Device device);
   /// One more token for each sequence.
   DecodingStep next(Device device);
-  /// What all sequences have, without a new token.
+  /// The cached rows of all sequences, without a new token.
   DecodingStep held(Device device) const;
   /// Takes back the last token of the sequences from `first` on.
   void drop_last(int64_t first);

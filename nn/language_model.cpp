@@ -121,7 +121,7 @@ void LanguageModelSteps::read(const std::vector<Tokens>& histories, bool prefix)
   model_.add(Tensor::from(ids, shape, device()), lengths, prefix, state_);
 }
 
-// Where the positions end before the next token, the last half remains, that token included.
+// If the positions end before the next token, only the last half remains, that token included.
 bool LanguageModelSteps::shorten(Tokens& history) const {
   const auto positions = static_cast<size_t>(model_.options.longest_sequence());
   if (history.size() < positions) return false;
@@ -168,7 +168,7 @@ Tensor LanguageModelSteps::feed(const std::vector<int32_t>& tokens) {
   return Tensor::from(tokens, {std::ssize(tokens)}, device());
 }
 
-// Rows whose positions end begin anew.
+// Reads rows again whose positions end.
 void LanguageModelSteps::read_again() {
   std::vector<int32_t> order;
   std::vector<Tokens> shorter;

@@ -25,7 +25,7 @@ struct MaskedHead {
 struct LanguageModel {
   struct Vocabulary {
     int64_t size = 0;
-    int32_t no_target = -1;  ///< in the place of a target where there is none
+    int32_t no_target = -1;  ///< stands in for a missing target
   };
   LanguageModel(const ModelOptions& options, const Vocabulary& vocabulary, bool causal,
                 const ParamScope& scope);
@@ -35,7 +35,7 @@ struct LanguageModel {
     Tensor targets;        ///< (B, T): the token to predict at each place, else no_target
     Tensor lengths = {};   ///< (B), or undefined: every row is full
     Tensor segments = {};  ///< (B, T), or undefined: all 0
-    /// (B) of a causal model, or undefined: all tokens see those before prefix_lengths[b].
+    /// (B) for a causal model, or undefined: all tokens see those before prefix_lengths[b].
     Tensor prefix_lengths = {};
   };
   /// Cross-entropy at the places that have a target. A masked model computes its head only there.
@@ -47,14 +47,13 @@ struct LanguageModel {
   /// hidden (..., D) -> logits (..., V).
   Var logits(const Var& hidden) const { return output(hidden); }
 
-  /// What decoding keeps of R sequences. Causal models only.
+  /// The decoding state of R sequences. Causal models only.
   struct State {
     std::vector<KeyValueCache> layers;
     CacheRows tokens;
   };
-  /// New sequences behind those of the state, which begin with the ids (B, T) up to lengths[b]. As
-  /// a `prefix` they see each other, and the last one's place is left for a step that feeds it
-  /// again.
+  /// Adds new sequences, which begin with the ids (B, T) up to lengths[b]. As a `prefix` their
+  /// tokens see each other, and the last one's place is left for a step that feeds it again.
   void add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix, State& state) const;
   /// Feeds one token to each sequence (R) int32 and returns the hidden states (R, D) ...
   Var advance(const Tensor& tokens, State& state) const;

@@ -8,7 +8,7 @@ namespace {
 
 using Options = LatentAttention::Options;
 
-// With the sizes that are left open.
+// Fills in the sizes that are not given.
 Options resolved(Options o) {
   if (o.head_size == 0) o.head_size = o.hidden_size / std::max<int64_t>(1, o.heads);
   if (o.value_head_size == 0) o.value_head_size = o.head_size;

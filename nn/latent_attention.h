@@ -25,9 +25,9 @@ struct LatentAttention {
     int64_t rope_head_size = 0;   ///< R, even; 0: no rotary part
     double norm_eps = 1e-5;       ///< of the latents' RMS norms
     double dropout = 0;           ///< of the attention weights
-    bool bias = true;             ///< of the output projection; the others have none
+    bool bias = true;             ///< bias of the output projection; the others have none
     MatrixInit in_init = {}, out_init = {};
-    int64_t rope_positions = 0;  ///< rotary positions whose rows are made at once
+    int64_t rope_positions = 0;  ///< number of rotary positions whose rows are made at once
     double rope_theta = 10000;
     RopeScaling rope_scaling = {};
     RopeLayout rope_layout = RopeLayout::kHalf;
@@ -45,7 +45,7 @@ struct LatentAttention {
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
   Var operator()(const Var& x, const Tensor& lengths, bool causal,
                  const AttentionContext& context = {}) const;
-  /// As SelfAttention::step().
+  /// See SelfAttention::step().
   Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
            const AttentionContext& context = {}) const;
 

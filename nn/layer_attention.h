@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// A layer's self-attention: latent where the options give a kv_latent_size, else multi-head.
+/// A layer's self-attention: latent if the options give a kv_latent_size, else multi-head.
 struct LayerAttention {
   LayerAttention(const ModelOptions& options, int64_t branches, const ParamScope& scope);
 
@@ -17,7 +17,7 @@ struct LayerAttention {
                  const AttentionContext& context = {}) const {
     return std::visit([&](const auto& f) { return f(x, lengths, causal, context); }, kind);
   }
-  /// What a step of decoding feeds, x (R, n, D).
+  /// A step of decoding, x (R, n, D).
   Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
            const AttentionContext& context = {}) const {
     return std::visit([&](const auto& f) { return f.step(x, cache, step, context); }, kind);

@@ -19,12 +19,12 @@ struct Linear {
     Activation activation = Activation::kNone;
     MatrixInit init = {};             ///< of W
     std::vector<int64_t> parts = {};  ///< rows of each projection that W packs; empty: it is one
-    bool adaptable = true;  ///< false where others read the matrix: it never has an adapter
-    bool packable = true;   ///< false where others read its values
+    bool adaptable = true;  ///< false if other code reads the matrix: it never has an adapter
+    bool packable = true;   ///< false if other code reads its values
   };
 
   Linear(const Options& options, const ParamScope& scope);
-  /// With a matrix that is there already and no bias: a classifier that shares an embedding.
+  /// Uses an existing matrix and no bias: a classifier that shares an embedding.
   Linear(const WeightMatrix& weight, Precision precision) : weight(weight), precision(precision) {
     weight.will_multiply();
   }
@@ -59,7 +59,7 @@ struct Norm {
   struct Options : NormOptions {
     bool bias = true;                      ///< layer and batch norms have a beta
     bool biased_running_variance = false;  ///< of batch norms (BatchNormOptions::biased)
-    double running_momentum = 0.1;         ///< likewise (BatchNormOptions::momentum)
+    double running_momentum = 0.1;         ///< see BatchNormOptions::momentum
   };
 
   Norm(int64_t size, const Options& options, const ParamScope& scope);
@@ -69,14 +69,14 @@ struct Norm {
 
   Var weight, bias;
   Options options;
-  /// Of a batch norm, else undefined: saved with the parameters, not trained (Ioffe and Szegedy
-  /// 2015). Each forward pass under a tape has statistics of its own, so micro-batches do not make
-  /// up a big batch.
+  /// Running statistics of a batch norm, else undefined: saved with the parameters, not trained
+  /// (Ioffe and Szegedy 2015). Each forward pass under a tape has statistics of its own, so
+  /// micro-batches do not equal one big batch.
   Tensor running_mean, running_var;
 };
 
-/// What a feed-forward network does between its two matrices. Gated: act(gate(x)) * up(x), silu
-/// giving swiglu and gelu geglu (Shazeer 2020).
+/// The function between the two matrices of a feed-forward network. Gated: act(gate(x)) * up(x),
+/// with silu it is swiglu, with gelu geglu (Shazeer 2020).
 struct HiddenAct {
   HiddenAct(Activation activation = Activation::kRelu, bool gated = false)
       : activation(activation), gated(gated) {}
@@ -86,7 +86,7 @@ struct HiddenAct {
   bool gated;
 };
 
-/// "relu", "silu", "swiglu" and so on, null for what has no name.
+/// "relu", "silu", "swiglu" and so on; null if it has no name.
 const char* name_of(const HiddenAct& act);
 /// All that have a name, the gated ones last.
 std::vector<HiddenAct> hidden_acts();

@@ -34,11 +34,12 @@ void apply_penalties(std::span<double> z, const Context& context, const SearchOp
 /// Y).
 void ban_repeated_ngrams(std::span<double> z, const Context& context, int64_t size);
 
-/// Sets to -inf what task.banned, no_repeat_ngram_size and min_new_tokens forbid after `context`.
+/// Sets tokens to -inf that task.banned, no_repeat_ngram_size and min_new_tokens forbid after
+/// `context`.
 void apply_bans(std::span<double> z, const Context& context, const SearchTask& task,
                 const SearchOptions& options);
 
-/// Whether `options` have any rule that depends on the context.
+/// True if `options` have any rule that depends on the context.
 bool has_rules(const SearchOptions& options);
 
 }  // namespace tapestry

@@ -6,7 +6,7 @@
 namespace tapestry {
 namespace {
 
-// Of the projections back into the residual stream.
+// Initial values of the projections back into the residual stream.
 MatrixInit residual_init(const ModelOptions& o, int64_t branches) {
   MatrixInit init = matrix_init(o);
   if (o.norm_position == NormPosition::kPre)

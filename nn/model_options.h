@@ -1,4 +1,5 @@
-// What a model is made of: one place for each default, and how its layers take them.
+// A model's options: one place for each default, and for the options of its layers that follow from
+// them.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,8 @@
 
 namespace tapestry {
 
-/// Of the batch, in the running average: divided by the rows less one (PyTorch), or by the rows.
+/// The batch's variance in the running average: divided by the rows less one (PyTorch), or by the
+/// rows.
 enum class RunningVariance { kUnbiased, kBiased };
 
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone };
@@ -22,9 +24,9 @@ struct ModelOptions {
   int64_t head_size = 0;             ///< K, of a head's queries and keys; 0: hidden_size / heads
   int64_t value_head_size = 0;       ///< Kv, of a head's values; 0: K
   int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
-  /// Latent self-attention (nn/latent_attention.h) instead: C; 0: no.
+  /// Latent self-attention (nn/latent_attention.h) with C numbers per token; 0: ordinary attention.
   int64_t kv_latent_size = 0;
-  int64_t q_latent_size = 0;   ///< of its queries; 0: they have none
+  int64_t q_latent_size = 0;   ///< latent size of its queries; 0: they come from the input
   int64_t rope_head_size = 0;  ///< R, its rotary part under rope; 0: half of K
   int64_t encoder_layers = 3;  ///< of an encoder-decoder, like decoder_layers
   int64_t decoder_layers = 3;
@@ -43,22 +45,22 @@ struct ModelOptions {
   double rope_theta = 10000;
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::kHalf;
-  int64_t type_vocab_size = 0;      ///< segment embeddings (BERT's 2); 0: none
+  int64_t type_vocab_size = 0;      ///< number of segment embeddings (BERT's 2); 0: none
   bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
   bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
   bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
   bool scale_embeddings = true;  ///< by sqrt(D)
-  /// Of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
+  /// Initializer of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
   std::optional<Initializer> initializer = {};
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
   /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
   double initializer_range = 0;
-  /// Of a recurrent encoder-decoder: each step of the decoder attends to the source; else it gets
-  /// one fixed vector of it (Cho et al. 2014).
+  /// For a recurrent encoder-decoder: each step of the decoder attends to the source; otherwise it
+  /// gets one fixed vector of it (Cho et al. 2014).
   bool attends = true;
-  int64_t patch_size = 16;  ///< of a Vision Transformer: its patches are so many pixels square
-  bool pooled_head = true;  ///< its head has a hidden layer: an MLP, else linear
+  int64_t patch_size = 16;                 ///< side in pixels of a Vision Transformer's patches
+  bool pooled_head = true;                 ///< its head has a hidden layer: an MLP, else linear
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
   double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
   double attention_dropout = 0.0;          ///< of attention weights
@@ -67,9 +69,8 @@ struct ModelOptions {
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;
 
-  /// Of a causal model: the tokens of a prompt see the whole prompt (Dong et al. 2019; Raffel et
-  /// al. 2020, 3.2.1). Batches tell where it ends; a search takes what it reads first for the
-  /// prompt.
+  /// For a causal model: the tokens of a prompt see the whole prompt (Dong et al. 2019; Raffel et
+  /// al. 2020, 3.2.1). Batches give its end; a search takes its first tokens as the prompt.
   bool prefix_lm = false;
 
   static constexpr int64_t kEndless = int64_t{1} << 40;
@@ -93,7 +94,7 @@ struct ModelOptions {
 void validate_initializer(const ModelOptions& options,
                           const OptionReport& report = OptionReport::throwing("model"));
 
-/// How a matrix starts that does not write into the residual stream.
+/// Initial values of a matrix that does not write into the residual stream.
 MatrixInit matrix_init(const ModelOptions& options);
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
 MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
@@ -102,7 +103,7 @@ FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t b
 Norm::Options norm_options(const ModelOptions& options);
 Residual::Options residual_options(const ModelOptions& options);
 
-/// What decoding keeps of one token in the self-attention of one layer: 2G * K numbers, or C + R.
+/// Cache bytes of one token in the self-attention of one layer: 2G * K numbers, or C + R.
 int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);
 
 }  // namespace tapestry

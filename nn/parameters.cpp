@@ -132,7 +132,7 @@ void ParamStore::load(const std::function<void(const Parameter&)>& read,
   for (const Parameter& parameter : parameters_) {
     if (parameter.var.defined()) read(parameter);
   }
-  // The largest first: the others fit where its values were.
+  // Packs the largest first: the others fit into the memory of its values.
   auto matrices = matrices_;
   std::ranges::stable_sort(matrices, std::greater<>(), [&](const auto& matrix) {
     return parameters_[matrix.second].shape.numel();

@@ -19,8 +19,8 @@
 
 namespace tapestry {
 
-/// How a parameter starts. Draws depend on the seed and the parameter's path alone, so adding a
-/// layer does not change the others.
+/// Initial values of a parameter. Draws depend only on the seed and the parameter's path, so adding
+/// a layer does not change the others.
 struct Init {
   enum class Kind { kConstant, kNormal, kUniform };
   Kind kind;
@@ -39,7 +39,7 @@ struct InitRows {
   Init init;
 };
 
-/// How the matrices of a model start. A matrix may hold several projections, one below the other
+/// Initial values of a model's matrices. A matrix may hold several projections, one below the other
 /// (queries, keys and values; the gate and the rest of a gated network).
 enum class Initializer {
   kXavierPacked,   ///< Xavier uniform by the shape of each matrix; embeddings (V, D) are N(0, 1/D)
@@ -67,7 +67,7 @@ constexpr const char* name_of(Initializer initializer) {
 }
 inline constexpr auto kInitializers = enumerators<Initializer>();
 
-/// How one matrix starts.
+/// Initial values of one matrix.
 struct MatrixInit {
   Initializer kind = Initializer::kXavierPacked;
   double deviation = 0;  ///< of kNormal
@@ -75,7 +75,7 @@ struct MatrixInit {
   static MatrixInit normal(double deviation) { return {Initializer::kNormal, deviation}; }
   /// A projection (out, in).
   Init of(int64_t out, int64_t in) const;
-  /// A matrix of projections from `in` numbers, each with so many rows.
+  /// A matrix of projections from `in` numbers, each with its number of rows.
   std::vector<InitRows> of_parts(const std::vector<int64_t>& parts, int64_t in) const;
 };
 
@@ -85,7 +85,7 @@ struct Parameter {
   DType dtype;
   Var var;  ///< undefined while its matrix is packed, or has not been loaded yet
   /// False: state that forward passes write, like running statistics. It is saved, resumed and
-  /// averaged with the others, but asks for no gradient, so an optimizer leaves it alone.
+  /// averaged with the others, but has no gradient, so an optimizer does not change it.
   bool trained = true;
 };
 
@@ -93,12 +93,12 @@ class ParamScope;
 
 class ParamStore {
  public:
-  /// What parameters are before anybody writes to them.
+  /// The state of parameters before anybody writes to them.
   enum class Start {
     kDrawn,  ///< by their Init
     kEmpty,  ///< uninitialised, matrices that can be packed without memory: for load()
   };
-  /// `precision` is that of the model's dense layers, `lora` says which of them have adapters.
+  /// `precision` holds for the model's dense layers, `lora` selects those that have adapters.
   /// Throws Error(kConfig) when the device does not have the precision.
   explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {},
                       Precision precision = Precision::kFull, const LoraOptions& lora = {},
@@ -108,14 +108,14 @@ class ParamStore {
 
   ParamScope root();
 
-  /// In the order of creation.
+  /// All parameters in the order of creation.
   const std::deque<Parameter>& parameters() const { return parameters_; }
-  /// The same as an Optimizer takes them.
+  /// The parameters in the form of an Optimizer.
   NamedVars named() const;
   /// Throws when there is no such parameter.
   const Parameter& at(const std::string& name) const;
   bool contains(const std::string& name) const { return index_.contains(name); }
-  /// Of the trained parameters.
+  /// Elements of the trained parameters.
   int64_t elements() const;
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }
@@ -128,24 +128,24 @@ class ParamStore {
   void load(const std::function<void(const Parameter&)>& read,
             std::optional<WeightFormat> format = {});
   /// Packs the matrices of create_matrix() for inference: int8 all of them, float32 those that
-  /// layers multiply by. Their parameters have no values afterwards, and their memory is free. Of a
-  /// model on a GPU, or of another type than float32, float32 packs nothing, and int8 throws
+  /// layers multiply by. Their parameters have no values afterwards, and their memory is freed. On
+  /// a GPU, or for another type than float32, float32 packs nothing, and int8 throws
   /// Error(kConfig).
   void pack(WeightFormat format);
-  /// Memory of the matrices that layers multiply by, packed or not: what one token of a language
-  /// model reads.
+  /// Memory of the matrices that layers multiply by, packed or not: the bytes that a language model
+  /// reads for one token.
   int64_t multiplied_bytes() const;
 
  private:
   friend class ParamScope;
   friend class PackedScope;
   bool can_be_packed() const;
-  // The same, and throws where the format needs it.
+  // True if the format can be packed here; throws if the format requires it and it cannot.
   bool can_be_packed(WeightFormat format) const;
   void pack(const WeightMatrix& matrix, size_t place, WeightFormat format);
   Parameter& create(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
                     DType dtype);
-  // As create() checks and registers it, without values.
+  // Checks and registers a parameter like create(), without values.
   Parameter& add(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
                  DType dtype);
 
@@ -161,8 +161,8 @@ class ParamStore {
 };
 
 /// While it lives, the matrices that layers multiply by are packed beside their parameters, whose
-/// values must not change: for a search between two updates. Nothing happens where they are packed
-/// already, where ParamStore::pack() would pack nothing, and where memory is short.
+/// values must not change: for a search between two updates. Does nothing if they are packed
+/// already, if ParamStore::pack() would pack nothing, or if memory is short.
 class PackedScope {
  public:
   explicit PackedScope(const ParamStore& store);
@@ -182,20 +182,20 @@ class ParamScope {
 
   /// A new parameter "<prefix>.<name>". Throws when the name is taken.
   Var create(std::string_view name, const Shape& shape, const Init& init) const;
-  /// Likewise with rows that start in different ways; together they are all rows.
+  /// Creates a parameter whose ranges of rows start in different ways.
   Var create(std::string_view name, const Shape& shape, const std::vector<InitRows>& init) const;
-  /// Likewise for a matrix that is read by WeightMatrix only, and so can be packed.
+  /// Creates a matrix that only WeightMatrix reads, so that it can be packed.
   WeightMatrix create_matrix(std::string_view name, const Shape& shape,
                              const std::vector<InitRows>& init) const;
-  /// Likewise for state that is not trained. A bfloat16 model's is float32: small steps of a
-  /// running average would vanish.
+  /// Creates state that is not trained. It is float32 in a bfloat16 model: small steps of a running
+  /// average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;
 
   DType dtype() const { return store_->dtype(); }
   Device device() const { return store_->device(); }
   Precision precision() const { return store_->precision(); }
   const LoraOptions& lora() const { return store_->lora(); }
-  /// Whether a layer of this name is to have an adapter.
+  /// True if a layer of this name shall have an adapter.
   bool has_adapter() const { return lora().adapts(prefix_); }
 
  private:

@@ -1,4 +1,4 @@
-// What a model knows of each position: a row of a table.
+// Tables with a row for each position.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace tapestry {
 
-/// Row p belongs to position p. Learned rows are a parameter, and they end. Rows of a formula
-/// (sinusoidal or rotary positions) go on: for a longer sequence the table is made again with more
-/// rows, of which the old ones keep their bits. Copies share the table, and threads may ask at
+/// Row p belongs to position p. Learned rows are a parameter and have an end. Rows of a formula
+/// (sinusoidal or rotary positions) have none: for a longer sequence the table is made again with
+/// more rows, and the old rows keep their bits. Copies share the table, and threads may ask at
 /// once.
 class PositionTable {
  public:
@@ -25,8 +25,8 @@ class PositionTable {
   PositionTable(int64_t rows, Formula formula);
 
   bool defined() const { return state_ != nullptr; }
-  /// A table of at least `count` rows; undefined without positions. Throws Error(kData) where
-  /// learned rows end before.
+  /// A table of at least `count` rows; undefined without positions. Throws Error(kData) if learned
+  /// rows end before.
   Var rows(int64_t count) const;
 
  private:
@@ -34,7 +34,7 @@ class PositionTable {
   std::shared_ptr<State> state_;
 };
 
-/// Where the first tokens of a batch stand.
+/// Positions of a batch's first tokens.
 struct Positions {
   Positions(int64_t first = 0) : first(first) {}  // NOLINT: a number stands for all rows
   /// `firsts` (B) int32, each at most `most`.

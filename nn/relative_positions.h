@@ -12,10 +12,10 @@ namespace tapestry {
 /// two. Otherwise those of the largest power of two below H, then every other one of twice as many.
 std::vector<double> alibi_slopes(int64_t heads);
 
-/// Which of `buckets` numbers belongs to a distance d = key - query (Raffel et al. 2020, as in its
-/// published code): one for each small distance, then wider and wider ones up to `farthest`, behind
-/// which all distances share the last. With `both_ways` half of them are for keys behind the query;
-/// otherwise those share bucket 0.
+/// The bucket, of `buckets`, of a distance d = key - query (Raffel et al. 2020, as in its published
+/// code): one for each small distance, then wider and wider ones up to `farthest`, behind which all
+/// distances share the last. With `both_ways` half of them are for keys behind the query; otherwise
+/// those share bucket 0.
 int64_t relative_bucket(int64_t distance, bool both_ways, int64_t buckets = 32,
                         int64_t farthest = 128);
 

@@ -219,7 +219,7 @@ Tensor ids_on(Device device, const std::vector<int32_t>& values) {
   return Tensor::from(values, {static_cast<int64_t>(values.size())}, device);
 }
 
-// Leaves out what no sequence reads any more.
+// Drops memory that no sequence reads any more.
 void forget_unread(AttentiveGru::Memory& memory, std::vector<int32_t>& memories) {
   std::vector<int32_t> number(static_cast<size_t>(memory.keys.shape()[0]), -1), kept;
   for (int32_t& m : memories) {

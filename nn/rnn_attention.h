@@ -55,7 +55,8 @@ struct AttentiveGru {
     return {values, key ? (*key)(values) : values, lengths};
   }
   /// Attends with the states h (R, D), row r to batch element rows[r] of the memory, or to its own
-  /// if `rows` is undefined -> context (R, E), weights (R, S), or none where it does not attend.
+  /// if `rows` is undefined -> context (R, E), weights (R, S), which are undefined without
+  /// attention.
   AttentionWeights attend(const Var& h, const Memory& memory, const Tensor& rows = {}) const {
     if (!key) return {only_value(memory, rows), Var()};
     return additive_attention((*query)(h), memory.keys, memory.values, score, memory.lengths, rows);
@@ -95,7 +96,7 @@ struct RnnAttention {
   /// Cross-entropy of target_out; padding is ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
-  /// What decoding keeps of R target sequences.
+  /// The decoding state of R target sequences.
   struct State {
     std::vector<Tensor> layers;  ///< (R, D) each
     AttentiveGru::Memory memory;
@@ -105,7 +106,7 @@ struct RnnAttention {
     /// New sequence i is old sequence sequences[i].
     void select(std::span<const int32_t> sequences);
   };
-  /// B sequences without tokens behind those of the state, one for each source.
+  /// Adds B sequences without tokens, one for each source.
   void add(const Tensor& source, const Tensor& source_lengths, State& state) const;
   /// Feeds one token to each sequence (R) int32 and returns the hidden states (R, D) ...
   Var advance(const Tensor& tokens, State& state) const;
@@ -125,7 +126,7 @@ struct RnnAttention {
 
  private:
   Var embed(const Tensor& ids, const WeightMatrix& table) const;
-  /// What the decoder remembers of the states (B, S, E): all, or the last ones of both directions.
+  /// The decoder's memory of the states (B, S, E): all, or the last ones of both directions.
   AttentiveGru::Memory remember(const Var& states, const Tensor& lengths) const;
   /// (B, L*D) for the L layers of the decoder, from a memory.
   Var initial_states(const Var& memory) const;

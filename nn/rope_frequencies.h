@@ -1,5 +1,5 @@
-// The frequencies of rotary positions, and how they are stretched for texts that are longer than
-// those of the first training.
+// The frequencies of rotary positions, and their stretching for texts longer than those of the
+// first training.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tapestry {
 
 enum class RopeScalingType { kNone, kLinear, kLlama3 };
 
-/// As in a config, which takes the names of Hugging Face.
+/// The name in a config, which is Hugging Face's.
 constexpr const char* name_of(RopeScalingType type) {
   switch (type) {
     case RopeScalingType::kNone:

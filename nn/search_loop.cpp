@@ -143,8 +143,8 @@ class Drawn {
   explicit Drawn(const SearchTask& task)
       : draws_(task.draws), all_(task.draws > 1 ? static_cast<size_t>(task.sentences) : 0) {}
 
-  // Takes an answer. Once its sentence has all of them, true, and `hypotheses` are these, best
-  // first: their order says nothing about who was done first.
+  // Takes an answer. Returns true once its sentence has all of them; `hypotheses` then holds them,
+  // best first, whichever finished first.
   bool add(int64_t answer, std::vector<Hypothesis>& hypotheses) {
     Sentence& sentence = all_[static_cast<size_t>(answer / draws_)];
     sentence.hypotheses.resize(static_cast<size_t>(draws_));
@@ -199,7 +199,7 @@ void search_together(const std::function<std::unique_ptr<NextToken>()>& model,
   const int64_t answers = answers_of(shared);
   const int64_t searches = device.is_cpu() ? std::min<int64_t>(num_threads(), answers) : 1;
   if (searches == 0) return;
-  // None takes what another one would wait for.
+  // No search takes sentences that another one could search at once.
   const int64_t share = (answers + searches - 1) / searches;
   if (task.sentences_at_once == 0 || task.sentences_at_once > share) {
     shared.sentences_at_once = share;

@@ -1,5 +1,5 @@
 // The loop that every search runs: sentences join, a step feeds a token to each row, and a rule
-// says which rows go on.
+// selects the rows that continue.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct LiveSentence {
   std::vector<Hypothesis> finished = {};  ///< best first
 };
 
-/// Says how a sentence goes on: candidates[b] are those of its beam b, and `length` counts the
+/// Decides how a sentence continues: candidates[b] are those of its beam b, and `length` counts the
 /// tokens of a hypothesis with one of them. Returns the candidates that become its beams, or none
 /// if it is done.
 using Advance = std::function<std::vector<Candidate>(

@@ -37,13 +37,13 @@ void take_pairs(const double* pairs, int64_t number, double shift, int32_t beam,
   }
 }
 
-// One for each row, in the memory of the step before.
+// One list for each row, in the memory of the step before.
 void empty_lists(size_t rows, std::vector<std::vector<Candidate>>& candidates) {
   candidates.resize(rows);
   for (std::vector<Candidate>& found : candidates) found.clear();
 }
 
-// What top_logits() found of each row.
+// Takes the result of top_logits() for each row.
 void take_top(const Tensor& top, const std::vector<SearchRow>& rows,
               std::vector<std::vector<Candidate>>& candidates) {
   const int64_t width = top.shape()[1], pairs = (width - 1) / 2;
@@ -55,7 +55,7 @@ void take_top(const Tensor& top, const std::vector<SearchRow>& rows,
   }
 }
 
-// What NextToken::largest() found of each row.
+// Takes the result of NextToken::largest() for each row.
 void take_largest(const Tensor& largest, const std::vector<SearchRow>& rows, const SearchTask& task,
                   std::vector<std::vector<Candidate>>& candidates) {
   candidates.resize(rows.size());
@@ -66,7 +66,7 @@ void take_largest(const Tensor& largest, const std::vector<SearchRow>& rows, con
   }
 }
 
-// Without rules and draws the device finds the tokens.
+// Without rules and draws the device finds the tokens itself.
 void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const SearchTask& task,
                 size_t count, std::vector<std::vector<Candidate>>& candidates) {
   if (rows.empty()) return;
@@ -96,7 +96,7 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   }
 }
 
-// With rules or draws. z is a copy that may be changed.
+// Finds tokens with rules or draws. z is a copy that may be changed.
 void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask& task,
                      const SearchOptions& options, size_t count, std::vector<Candidate>& found) {
   const auto vocab = std::ssize(z), pairs = std::min(vocab, static_cast<int64_t>(count));

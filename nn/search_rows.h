@@ -43,9 +43,9 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
                      const SearchTask& task, const SearchOptions& options, size_t count,
                      std::vector<std::vector<Candidate>>& candidates);
 
-/// The same of the rows that the model has after these tokens, without their logits, where the
-/// model can do it and no logit is needed beside the best. Else returns false, and appends nothing.
-/// eos has log-probability -inf where it follows because all tokens are banned.
+/// Finds the same for the rows that the model has after these tokens, but without their logits, if
+/// the model can do so and only the best is needed. Otherwise returns false and appends nothing.
+/// eos has log-probability -inf if it follows because all tokens are banned.
 bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const std::vector<SearchRow>& rows, const SearchTask& task,
                const SearchOptions& options, size_t count,
@@ -59,12 +59,12 @@ class Prompts {
   /// task must outlive this.
   explicit Prompts(const SearchTask& task);
   std::span<const int32_t> operator[](int64_t answer) const;
-  /// Empty where the task has no sources.
+  /// Empty if the task has no sources.
   std::span<const int32_t> source(int64_t answer) const;
   int64_t sequence_id(int64_t answer) const;
   int64_t max_length(int64_t answer) const;
-  /// The one token that may be number `length`, from 1, of an output: the prefix's, or eos where
-  /// the limit forces it. -1: any may.
+  /// The only token that may be number `length`, from 1, of an output: the prefix's, or eos if the
+  /// limit forces it. -1: any may.
   int32_t only(int64_t answer, int64_t length) const;
 
  private:

@@ -24,7 +24,7 @@ Tensor padding_mask(const Tensor& lengths, int64_t width) {
   return mask;
 }
 
-// What smoothing e adds to the loss of a row with n tokens, label c and logits z:
+// The part that smoothing e adds to the loss of a row with n tokens, label c and logits z:
 //   (1 - e) (lse - z_c) + e (lse - mean(z)) = (lse - z_c) + e (z_c - mean(z)).
 // Returns the factors of z in the second term, summed over rows and divided by the normalizer.
 Tensor smoothing_factors(const Shape& shape, const Tensor& length_of_rows,

@@ -1,4 +1,4 @@
-// Spans of a sequence, told by two scores for each token: the answers to questions about a text.
+// Finds spans of a sequence by two scores for each token: answers to questions about a text.
 #pragma once
 
 #include <span>

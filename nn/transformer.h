@@ -12,7 +12,7 @@ struct Vocabulary {
   int64_t source_size = 0;
   int64_t target_size = 0;
   bool shared = true;      ///< one vocabulary for both sides: with tied embeddings, one table
-  int32_t no_target = -1;  ///< in the place of a target where there is none
+  int32_t no_target = -1;  ///< stands in for a missing target
 };
 
 /// The state of a decoder layer between two steps of decoding.
@@ -25,7 +25,7 @@ struct DecoderLayer {
   /// The context is that of the self-attention.
   Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
                  const AttentionContext& context = {}) const;
-  /// One more token of each sequence: x (R, 1, D), with the memory that each has.
+  /// One more token of each sequence: x (R, 1, D), with the memory of each.
   Var step(const Var& x, DecoderLayerCache& cache, const DecodingStep& step,
            const DecodingStep& memory, const AttentionContext& context = {}) const;
 
@@ -66,10 +66,10 @@ struct EncoderDecoder {
     Tensor target_in;       ///< (B, T): bos, y_1, ...
     Tensor target_out;      ///< (B, T): y_1, ..., eos, then no target
   };
-  /// Cross-entropy of target_out; what has no target is ignored.
+  /// Cross-entropy of target_out; tokens without target are ignored.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
-  /// What decoding keeps of R target sequences: their tokens and their sources.
+  /// The decoding state of R target sequences: their tokens and their sources.
   struct State {
     std::vector<DecoderLayerCache> layers;
     CacheRows tokens, memories;
@@ -77,7 +77,7 @@ struct EncoderDecoder {
     /// New sequence i is old sequence sequences[i].
     void select(std::span<const int32_t> sequences);
   };
-  /// B sequences without tokens behind those of the state, one for each source.
+  /// Adds B sequences without tokens, one for each source.
   void add(const Tensor& source, const Tensor& source_lengths, State& state) const;
   /// Feeds one token to each sequence (R) int32 and returns the hidden states (R, D) ...
   Var advance(const Tensor& tokens, State& state) const;

@@ -108,7 +108,7 @@ std::vector<int32_t> words_of(const std::vector<int32_t>& ids, int64_t row, int6
 
 int64_t translation_limit(int64_t source_tokens, const SearchOptions& options) {
   if (options.max_new_tokens > 0) return options.max_new_tokens;
-  constexpr int64_t kMore = 10;  // of short texts the ratio says little
+  constexpr int64_t kMore = 10;  // for short texts, about which the ratio says little
   const double most = std::ceil(options.max_length_ratio * static_cast<double>(source_tokens));
   return static_cast<int64_t>(most) + kMore;
 }

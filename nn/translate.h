@@ -1,5 +1,5 @@
-// Translation with encoder-decoders of either kind, one or several together, and what their
-// attention says about it.
+// Translation with encoder-decoders of either kind, one or several together, and alignments from
+// their attention.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace tapestry {
 
-/// Ids of the target vocabulary that a search needs to know.
+/// Ids of the target vocabulary that a search needs.
 struct SearchIds {
-  int32_t start = 2;  ///< what the decoder reads first
+  int32_t start = 2;  ///< the decoder's first token
   int32_t eos = 3;
   std::vector<int32_t> banned = {0, 1, 2};  ///< as in SearchTask
   std::vector<int32_t> more_ends = {};      ///< as in SearchTask
@@ -34,7 +34,7 @@ Device device_of(const PairModels& models);
 /// Tokens that every one of them can read and write, eos included.
 int64_t longest_sequence(const PairModels& models);
 
-/// The most tokens, with eos, of the translation of a source of so many tokens, eos included:
+/// The most tokens, with eos, of the translation of a source with `source_tokens`, eos included:
 /// max_new_tokens if set, else by max_length_ratio.
 int64_t translation_limit(int64_t source_tokens, const SearchOptions& options);
 
@@ -50,7 +50,7 @@ struct TranslationInput {
   int64_t sentences_at_once = 0;  ///< of each thread that translates, as in SearchTask
 };
 
-/// Hears a sentence as soon as it is translated, of one thread at a time.
+/// Called when a sentence is translated, from one thread at a time.
 using TranslationDone = std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)>;
 
 /// The n best hypotheses of each sentence. With one vocabulary for both sides the repetition
@@ -72,11 +72,11 @@ struct PairInput {
 /// logits (B, T, V) of y_1, y_2, ...
 Var pair_logits(const PairModel& model, const PairInput& input);
 
-/// How much of its attention each place of the target gives to each token of the source: (B, T, S)
-/// float64 in host memory, the mean over the heads; row t is the step that writes y_{t+1}. `layer`
-/// counts the decoder's from 1; 0: the last but one, whose attention is nearest to an alignment of
-/// words (Garg et al. 2019), or the only one. A recurrent model has one layer with attention.
-/// Throws Error(kConfig) if there is no such layer.
+/// The share of its attention that each place of the target gives to each token of the source: (B,
+/// T, S) float64 in host memory, the mean over the heads; row t is the step that writes y_{t+1}.
+/// `layer` counts the decoder's from 1; 0: the last but one, whose attention is nearest to an
+/// alignment of words (Garg et al. 2019), or the only one. A recurrent model has one layer with
+/// attention. Throws Error(kConfig) if there is no such layer.
 Tensor source_attention(const PairModel& model, const PairInput& input, int64_t layer);
 
 }  // namespace tapestry

@@ -12,8 +12,8 @@
 namespace tapestry {
 
 /// The table (max_position_embeddings, D) that is added to token embeddings: learned
-/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined for positions that attention
-/// knows, or none.
+/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined if attention computes
+/// positions, or if there are none.
 PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
 
 /// Token embedding with positions, segments, norm and dropout.
@@ -36,7 +36,7 @@ struct EncoderLayer {
   /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
   Var operator()(const Var& x, const Tensor& lengths, bool causal = false,
                  const AttentionContext& context = {}) const;
-  /// What a step of decoding feeds, x (R, n, D). Causal.
+  /// A step of decoding, x (R, n, D). Causal.
   Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
            const AttentionContext& context = {}) const;
 
@@ -67,8 +67,8 @@ struct Trunk {
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
   Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
                  const AttentionContext& context = {}) const;
-  /// What a step of decoding feeds: ids (R, n) -> (R, n, D). One cache per layer. Causal trunks
-  /// only; of the context only the prefix of first tokens counts.
+  /// A step of decoding: ids (R, n) -> (R, n, D). One cache per layer. Only for causal trunks; only
+  /// the prefix of the context counts, for first tokens.
   Var step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,
            AttentionContext context = {}) const;
 

@@ -1,5 +1,5 @@
-// A matrix of parameters by which layers multiply, or in which they look up rows. For inference it
-// may be packed.
+// A matrix of parameters by which layers multiply, or in which they look up rows. It may be packed
+// for inference.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class WeightMatrix {
   WeightMatrix(Device device, DType dtype);
 
   bool defined() const { return state_ != nullptr; }
-  /// The parameter. Throws Error(kRuntime) where pack() has taken it, and before set().
+  /// The parameter. Throws Error(kRuntime) after pack(), and before set().
   const Var& var() const;
   operator const Var&() const { return var(); }  // NOLINT: it stands for its parameter
   const Tensor& value() const { return var().value(); }
@@ -27,33 +27,33 @@ class WeightMatrix {
   Device device() const;
   DType dtype() const;
 
-  /// act(x W^T + bias), as linear(). Where the matrix is packed there is no gradient: throws
-  /// Error(kRuntime) if a tape asks for one.
+  /// act(x W^T + bias), as linear(). A packed matrix has no gradient: throws Error(kRuntime) if a
+  /// tape asks for one.
   Var multiply(const Var& x, const Var& bias, const LinearOptions& options = {}) const;
-  /// What top_logits() finds of each row of x W^T + bias, x (R, K): (R, 1 + 2 * count) float64.
-  /// Packed matrices only; their logits are never stored at once.
+  /// top_logits() of each row of x W^T + bias, x (R, K): (R, 1 + 2 * count) float64. Packed
+  /// matrices only; their logits are never stored at once.
   Tensor best(const Var& x, const Var& bias, int64_t count,
               const std::vector<int32_t>& banned) const;
-  /// packed_largest() of each row of x W^T + bias: (R) int32. Where has_largest(); the first call
+  /// packed_largest() of each row of x W^T + bias: (R) int32. Needs has_largest(); the first call
   /// rounds the matrix.
   Tensor largest(const Var& x, const Var& bias, const std::vector<int32_t>& banned) const;
   /// Packed float32, on a processor where sums of integers are much faster.
   bool has_largest() const;
-  /// Rows of the matrix with positions, as embedding(); likewise.
+  /// Rows of the matrix with positions, as embedding(). Throws like multiply().
   Var look_up(const Tensor& ids, const Var& positions = {},
               const EmbeddingOptions& options = {}) const;
 
   bool packed() const;
-  /// Of its memory.
+  /// Bytes of its memory.
   int64_t bytes() const;
 
-  /// Says that a layer multiplies by it, which is what packing float32 is for.
+  /// Marks the matrix as one that a layer multiplies by: float32 packing is for these.
   void will_multiply() const;
   bool multiplies() const;
   /// Gives it its parameter.
   void set(const Var& var) const;
-  /// Packs a float32 matrix in host memory, and gives up the parameter here. To be called while no
-  /// other thread uses it, as those below.
+  /// Packs a float32 matrix in host memory and drops the parameter here. No other thread may use
+  /// the matrix meanwhile; the same holds for the functions below.
   void pack(WeightFormat format) const;
   /// Packs its values as they are now, and keeps the parameter, until unpack().
   void pack_beside() const;

@@ -10,11 +10,12 @@ namespace tapestry {
 /// 1; under the others it starts as a matrix (rows, D).
 Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
-/// The same for a vocabulary: it is only looked up in and multiplied by, so that it can be packed.
+/// A table for a vocabulary, which is only looked up in and multiplied by, so that it can be
+/// packed.
 WeightMatrix word_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
-/// The classifier, (..., D) -> (..., vocab). Its matrix is `table` where embeddings are tied, else
-/// a new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias".
+/// The classifier, (..., D) -> (..., vocab). Its matrix is `table` if embeddings are tied, else a
+/// new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias".
 Linear classifier(const ModelOptions& options, int64_t vocab, const WeightMatrix& table,
                   const ParamScope& scope);
 

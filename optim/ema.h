@@ -15,7 +15,7 @@ struct EmaOptions {
 /// An exponential moving average of parameters. It starts at their values at construction.
 class Ema {
  public:
-  /// Of mixed precision it averages `masters` (Optimizer::masters()) where there is one of the
+  /// In mixed precision it averages the tensor in `masters` (Optimizer::masters()) that has the
   /// parameter's name. Throws Error(kConfig) when decay is not in [0, 1), and like
   /// check_parameters().
   Ema(const EmaOptions& options, NamedVars params, const NamedTensors& masters = {});
@@ -37,7 +37,7 @@ class Ema {
  private:
   EmaOptions options_;
   NamedVars params_;
-  std::vector<Tensor> sources_;  // what is averaged: the parameters' values or their masters
+  std::vector<Tensor> sources_;  // the averaged tensors: the parameters' values or their masters
   std::vector<Tensor> averages_;
   std::vector<Tensor> trained_;  // the parameters, while the averages are swapped in
   Tensor num_updates_;           // one int32

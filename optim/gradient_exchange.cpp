@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kChunk = kernels::kSquaresChunk;
 
-// Of `count` numbers, as bytes that travel.
+// `count` numbers as bytes to send.
 template <class T>
 std::string bytes_of(const T* values, size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(T)};
@@ -41,7 +41,7 @@ ExchangeOptions usable(ExchangeOptions options, const Communicator& communicator
 
 }  // namespace
 
-// Hears when the gradient of a parameter is complete.
+// Called when the gradient of a parameter is complete.
 struct GradientExchange::Leaf final : GradientListener {
   Leaf(GradientExchange& exchange, size_t param) : exchange(exchange), param(param) {}
   void complete(Gradient&) override {
@@ -173,7 +173,7 @@ void GradientExchange::open_part() {
       last_ ? stack_.size() : static_cast<size_t>(std::countr_one(static_cast<uint64_t>(part_)));
   sums_.assign(stack_.rbegin(), stack_.rbegin() + static_cast<int64_t>(pops));
   stack_.resize(stack_.size() - pops);
-  // The sums of the part go over the oldest of those that they are added to.
+  // The part's gradients are written over the oldest sums that they are added to.
   target_ = sums_.empty() ? flat_buffer() : sums_.back();
   std::fill(delivered_.begin(), delivered_.end(), false);
   if (last_) {
@@ -185,7 +185,7 @@ void GradientExchange::open_part() {
 
 // A backward pass has added all that it will to a parameter's gradient.
 void GradientExchange::complete(size_t index) {
-  // What has been delivered may be on its way to other ranks.
+  // A delivered gradient may be on its way to other ranks.
   check(!delivered_[index], "exchange",
         "expected one backward pass in a part once it is open, got "
         "another one that reaches '",
@@ -284,7 +284,7 @@ std::vector<std::string> GradientExchange::finish(const std::string& word) {
       give(params_[i].var, i, params_[i].begin, params_[i].end);
     }
   }
-  // From the first update on buckets go as rank 0 completed them there.
+  // After the first update all ranks send buckets in the order in which rank 0 completed them.
   if (!order_known_) {
     const std::string order =
         communicator_.broadcast(bytes_of(completed_.data(), completed_.size()));
@@ -310,7 +310,7 @@ std::vector<BucketReady> GradientExchange::ready() const {
 }
 
 // The sums of squares of this rank's chunks, at their place among those of all ranks: slice after
-// slice, each with what it has of one bucket after the other. They begin to travel.
+// slice, each with its part of one bucket after the other. Starts to send them.
 Tensor GradientExchange::start_squares(const Tensor& flat) {
   const Tensor sums = Tensor::zeros({elements_ / kChunk}, DType::kFloat64, device_);
   const int64_t own = sums.numel() / ranks_;
@@ -359,7 +359,7 @@ void GradientExchange::add_up_squares(const Tensor& sums) {
 
 // ---- What is in slices, for all
 
-// Of a flat array, of which this rank has its slices.
+// Gathers a flat array, of which this rank has its slices.
 void GradientExchange::gather_pieces(const Tensor& flat) {
   for (BucketState& bucket : buckets_) {
     bucket.ticket = communicator_.start(Exchange::kAllGather, bucket_of(bucket, flat));
@@ -369,7 +369,7 @@ void GradientExchange::gather_pieces(const Tensor& flat) {
 
 void GradientExchange::share_parameters() {
   if (options_.shard == Shard::kNone || ranks_ == 1) return;
-  const bool fits = dtype_ == sum_dtype_;  // where the gradients were, which are used up
+  const bool fits = dtype_ == sum_dtype_;  // reuses the memory of the gradients, which are used up
   const Tensor flat = fits ? flat_buffer() : Tensor::zeros({elements_}, dtype_, device_);
   for (const Piece& piece : pieces_) {
     flat.slice(piece.begin, piece.end).copy_from(piece.var.value());

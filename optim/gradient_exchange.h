@@ -47,14 +47,14 @@ struct ExchangeOptions {
   int64_t bucket_bytes = int64_t{8} << 20;  ///< at most Transport::kLargestMessage counts
 };
 
-/// Of a backward pass: a bucket of gradients, and the seconds that the pass still took when the
-/// bucket was complete.
+/// A bucket of gradients in a backward pass, and the seconds that the pass took after the bucket
+/// was complete.
 struct BucketReady {
   double bytes = 0;
   double seconds_left = 0;
 };
 
-/// Whether R ranks can share P parts: R divides P, and P / R is a power of two (or R is 1).
+/// True if R ranks can share P parts: R divides P, and P / R is a power of two (or R is 1).
 bool parts_fit(int64_t parts, int64_t ranks);
 
 class GradientExchange {
@@ -70,8 +70,8 @@ class GradientExchange {
 
   /// Parts that this rank computes of an update; its first has the number rank * local_parts().
   int64_t local_parts() const { return local_parts_; }
-  /// What this rank's Optimizer updates: the parameters, or with Shard::kOptimizer pieces of them,
-  /// which share their memory.
+  /// The parameters that this rank's Optimizer updates: all, or with Shard::kOptimizer pieces of
+  /// them, which share their memory.
   const std::vector<ParamGroup>& groups() const { return owned_; }
   int64_t buckets() const { return static_cast<int64_t>(buckets_.size()); }
 
@@ -95,13 +95,13 @@ class GradientExchange {
   /// After the optimizer's step, with Shard::kOptimizer: every rank gets all parameters.
   void share_parameters();
 
-  // For checkpoints, which do not know how many ranks there are. All ranks call them.
+  // For checkpoints, which are the same for any number of ranks. All ranks call them.
 
   /// The state of groups() on all ranks as one Optimizer of all parameters names it.
   NamedTensors gather_state(const Optimizer& optimizer);
   /// The reverse, from the whole state.
   void load_state(Optimizer& optimizer, const NamedTensors& whole) const;
-  /// The same of Optimizer::masters().
+  /// Gathers Optimizer::masters().
   NamedTensors gather_masters(const Optimizer& optimizer);
   void load_masters(const Optimizer& optimizer, const NamedTensors& whole) const;
 
@@ -157,10 +157,10 @@ class GradientExchange {
   Device device_;
   int64_t elements_ = 0;  // of the flat array, with the zeros at its end
 
-  // One update.
+  // Buffers of one update.
   std::vector<Tensor> stack_, free_;
-  Tensor target_;             // where the open part's gradients go
-  std::vector<Tensor> sums_;  // what is added to them, the target last
+  Tensor target_;             // destination of the open part's gradients
+  std::vector<Tensor> sums_;  // sums that are added to them, the target last
   std::vector<bool> delivered_, reached_;
   int64_t part_ = 0;
   size_t started_ = 0;

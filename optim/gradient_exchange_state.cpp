@@ -13,7 +13,7 @@ std::map<std::string, Tensor> by_name(const NamedTensors& tensors) {
   return {tensors.begin(), tensors.end()};
 }
 
-// What a rank without any piece cannot see in its optimizer's state.
+// Names of the states, which a rank without any piece cannot see in its optimizer.
 std::span<const char* const> kinds_of(const Optimizer& optimizer) {
   const OptimizerOptions& options = optimizer.options();
   return state_names(rule_of(options.type).step(options, 0, 0, 1));
@@ -25,7 +25,7 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
   if (options_.shard == Shard::kNone) return optimizer.state();
   const auto own = by_name(optimizer.state());
   const bool counts = rule_of(optimizer.options().type).reads_t;
-  // All pieces of a parameter have the same count; a rank that has none says 0.
+  // All pieces of a parameter have the same count; a rank without a piece reports 0.
   std::vector<int32_t> steps(params_.size(), 0);
   if (counts) {
     for (const Piece& piece : pieces_) {
@@ -55,7 +55,7 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
   return state;
 }
 
-// A flat array of what all ranks have of their pieces, under `prefix` and the name of a piece.
+// Gathers the pieces of all ranks into a flat array; they are named `prefix` + the piece's name.
 Tensor GradientExchange::gather(const std::map<std::string, Tensor>& own,
                                 const std::string& prefix) {
   const Tensor flat = Tensor::zeros({elements_}, sum_dtype_, device_);

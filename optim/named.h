@@ -1,4 +1,4 @@
-// What the optimizer and the average ask of parameters and state tensors by name.
+// Checks and copies of parameters and state tensors by name.
 #pragma once
 
 #include "autograd/var.h"

@@ -22,7 +22,7 @@ std::span<const char* const> state_names(const OptimizerOptions& options) {
   return state_names(rule_of(options.type).step(options, 0, 0, 1));
 }
 
-// Undefined for a parameter that this update leaves alone.
+// Undefined for a parameter that this update does not change.
 Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tensor(); }
 
 }  // namespace
@@ -65,7 +65,7 @@ void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gra
   check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
   if (squares.defined() && !figures_.empty()) sum_of_squares();
   const Tensor squared = squares.defined() ? squares.clone() : sum_of_squares();
-  // Not finite when one of the others is not.
+  // Becomes not finite if one of the others is not.
   for (const Tensor& numbers : also_finite) {
     dispatch_device(squared.device(), [&](auto device) {
       kernels::sum_axis(device, numbers.data<double>(), squared.data<double>(), 1, numbers.numel(),

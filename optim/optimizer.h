@@ -55,8 +55,8 @@ constexpr const char* name_of(OptimizerType type) {
 
 inline constexpr auto kOptimizerTypes = enumerators<OptimizerType>();
 
-/// A rule ignores the numbers that it does not read (reads_of). Take optimizer_defaults() and
-/// change what is to differ: eps and weight_decay have another default for each rule.
+/// A rule ignores the numbers that it does not read (reads_of). Start from optimizer_defaults() and
+/// change members: eps and weight_decay have another default for each rule.
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdam;
   double weight_decay = 0;
@@ -81,7 +81,7 @@ double default_learning_rate(OptimizerType type);
 /// Numbers that a rule keeps for each element of the parameters.
 int64_t states_of(OptimizerType type);
 
-/// Which numbers of its options a rule reads, beside weight_decay.
+/// The numbers of its options that a rule reads, besides weight_decay.
 struct OptimizerReads {
   bool momentum = false;
   bool alpha = false;
@@ -100,7 +100,7 @@ struct ParamGroup {
 
 /// Two groups: the parameters for which `decays(name, var)` holds, with the optimizer's weight
 /// decay, and the others with none. Without a predicate matrices decay; biases and norms (rank < 2)
-/// do not. What asks for no gradient, like running statistics, is in neither.
+/// do not. Parameters without gradient, like running statistics, are in neither.
 std::vector<ParamGroup> weight_decay_groups(
     const NamedVars& params,
     const std::function<bool(const std::string& name, const Var& var)>& decays = nullptr);
@@ -117,12 +117,12 @@ struct StepResult {
   bool finite;       ///< false: a gradient is not finite, and the update was skipped
 };
 
-/// Of the gradient of one parameter, before clipping.
+/// Figures of one parameter's gradient, before clipping.
 struct GradientFigures {
   std::string name;
   double squares = 0;  ///< the sum of them, of the gradient as it is (gradient_scale 1)
   int64_t zeros = 0;
-  int64_t elements = 0;  ///< 0 where no gradient reached it
+  int64_t elements = 0;  ///< 0 if no gradient reached it
 };
 
 class Optimizer {
@@ -135,8 +135,8 @@ class Optimizer {
 
   /// One update of every parameter that has a gradient; frozen ones and those that no gradient
   /// reached stay as they are, state included. The gradients count as multiplied by gradient_scale
-  /// (1 / tokens, say, when sums were accumulated) and are themselves left alone. When one of them
-  /// is not finite, nothing changes and the result says so.
+  /// (1 / tokens, for example, when sums were accumulated) and are not changed. When one of them is
+  /// not finite, nothing changes and the result says so.
   StepResult step(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1) {
     launch(learning_rate, clip, gradient_scale);
     return outcome();
@@ -144,21 +144,21 @@ class Optimizer {
 
   // The two halves of step(): on a GPU more work can be given to it between them.
 
-  /// Does not wait for a GPU. The numbers in `also_finite` (float64, beside the parameters), losses
-  /// say, count like gradients when it comes to whether all are finite. `squares`, a float64
-  /// number there, is the sum of the squares of all gradients where that is known already, or where
-  /// this optimizer has only a part of them.
+  /// Does not wait for a GPU. Numbers in `also_finite` (float64, on the parameters' device), such
+  /// as losses, are checked for being finite together with the gradients. `squares`, a float64
+  /// number there, is the sum of the squares of all gradients, if it is already known or if this
+  /// optimizer has only a part of the gradients.
   void launch(double learning_rate, const ClipOptions& clip = {}, double gradient_scale = 1,
               std::span<const Tensor> also_finite = {}, const Tensor& squares = {});
-  /// What came of the last launch. Between the two, only this may be asked of the optimizer.
+  /// The result of the last launch. Call nothing else of the optimizer between the two.
   StepResult outcome();
 
   void zero_grad() const;
 
-  /// From here on each launch counts figures of the gradients, in the pass that sums their squares
-  /// (where that was done elsewhere, in one of its own). On a CPU only; else nothing happens.
+  /// From now on each launch counts figures of the gradients, in the pass that sums their squares
+  /// (if that was done elsewhere, in a pass of its own). Only on a CPU; otherwise it does nothing.
   void count_figures();
-  /// Of the last launch, parameter by parameter; empty where none are counted.
+  /// Figures of the last launch, parameter by parameter; empty if none are counted.
   const std::vector<GradientFigures>& figures() const { return figures_; }
 
   /// The state for checkpoints, sharing storage with this object: "exp_avg/<parameter>" and so on,
@@ -185,14 +185,14 @@ class Optimizer {
     Tensor master;              // of a bfloat16 parameter
   };
 
-  // A launch whose outcome was not asked for yet.
+  // A launch whose outcome has not been read.
   struct Launched {
     HostCopy squared_norm;
     double gradient_scale;
     std::vector<const Slot*> updated;
   };
 
-  // The sum of squares of the gradients, where they are.
+  // The sum of squares of the gradients, on their device.
   Tensor sum_of_squares();
   template <class T>
   void sum_and_count(const std::vector<ElementSpan<T>>& gradients, double* sum);

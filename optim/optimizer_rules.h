@@ -1,5 +1,4 @@
-// What each optimizer is, beyond its name: the one place for it. The update itself is a step of
-// core/kernels/optimizer.h.
+// Each optimizer's facts beyond its name. The update itself is a step of core/kernels/optimizer.h.
 #pragma once
 
 #include "core/kernels/optimizer.h"
@@ -14,7 +13,7 @@ struct OptimizerRule {
   OptimizerReads reads = {};
   OptimizerOptions defaults = {};  ///< the type left out
   bool reads_t = false;            ///< the step depends on t, which is then part of the state
-  double learning_rate = 1e-3;     ///< where none is given
+  double learning_rate = 1e-3;     ///< the default rate
 };
 
 OptimizerRule rule_of(OptimizerType type);

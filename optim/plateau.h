@@ -45,9 +45,9 @@ struct PlateauState {
   int64_t cooldown_left = 0;
 };
 
-/// Takes the metric of a validation. Returns true where the rate falls: to `factor` of what it was,
-/// but not below `lowest`, and not by less than 1e-8, as in PyTorch. `base_learning_rate` is what
-/// the scale applies to.
+/// Takes the metric of a validation. Returns true if the rate falls: to `factor` times its value,
+/// but not below `lowest`, and not by less than 1e-8, as in PyTorch. `base_learning_rate` is the
+/// rate to which the scale applies.
 bool observe(const PlateauOptions& options, double metric, bool larger_is_better,
              double base_learning_rate, double lowest, PlateauState& state);
 

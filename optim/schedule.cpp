@@ -18,7 +18,7 @@ double remaining(const ScheduleOptions& options, int64_t step) {
 
 double half_cosine(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
-// From 1 to 0 in each cycle.
+// Falls from 1 to 0 in each cycle.
 double cosine_with_restarts(const ScheduleOptions& options, int64_t step) {
   if (step >= options.max_steps) return 0;
   const int64_t warmup = options.warmup();

@@ -11,9 +11,9 @@
 
 namespace tapestry {
 
-/// How the learning rate goes on after the warm-up. t is the update, w the warm-up steps, lr the
+/// The course of the learning rate after the warm-up. t is the update, w the warm-up steps, lr the
 /// base rate, low the minimum, and r = (max_steps - t) / (max_steps - w) falls from 1 to 0. Names
-/// are Hugging Face's where it has the schedule.
+/// are Hugging Face's for its schedules.
 enum class ScheduleType {
   kConstant,     ///< lr
   kLinear,       ///< low + (lr - low) * r
@@ -81,7 +81,7 @@ struct ScheduleOptions {
   int64_t warmup_steps = 0;      ///< inverse_sqrt and noam need at least 1
   double warmup_ratio = 0;       ///< the same as a share of max_steps, rounded up; one of them is 0
   int64_t max_steps = 0;         ///< needed by linear, cosine, ..., and by warmup_ratio
-  double min_learning_rate = 0;  ///< absolute; reached at max_steps, a floor where there is no end
+  double min_learning_rate = 0;  ///< absolute; reached at max_steps, if there is an end
   double min_ratio = 0;          ///< the same as a share of the base rate; one of them is 0
   double power = 1;              ///< polynomial
   int64_t step_size = 0;         ///< step: updates per level
@@ -110,8 +110,8 @@ void validate(const ScheduleOptions& options, double base_learning_rate,
 /// validate(), and when step < 1.
 double learning_rate(const ScheduleOptions& options, double base_learning_rate, int64_t step);
 
-/// Updates whose rates tell a user what the schedule does, ascending: `first`, the end of the
-/// warm-up, the beginning of a decay and its end, as far as they come from `first` to max_steps.
+/// Updates at which the schedule changes, ascending: `first`, the end of the warm-up, the beginning
+/// and the end of a decay, those from `first` to max_steps.
 std::vector<int64_t> turning_points(const ScheduleOptions& options, int64_t first);
 
 }  // namespace tapestry

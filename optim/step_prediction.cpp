@@ -34,7 +34,7 @@ int64_t micro_batches_for(double efficiency, const StepCost& cost, const Link& l
   const auto reaches = [&](int64_t count) {
     return predict_step(cost, link, shard, ranks, count).efficiency >= efficiency;
   };
-  // More micro-batches never make it worse: what is exposed does not depend on their number.
+  // More micro-batches never make it worse: the exposed time does not depend on their number.
   int64_t enough = 1;
   while (!reaches(enough)) {
     if (enough > 1'000'000) return 0;

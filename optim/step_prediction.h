@@ -1,4 +1,4 @@
-// How long an update takes on R ranks, from what one rank measured and the link between them.
+// Predicts the time of an update on R ranks, from one rank's times and the link between them.
 //
 //     C = m c                     m micro-batches on a rank, each c seconds of forward and backward
 //     S(b) = (R - 1) / R b / B    b bytes of gradients, B bytes that a rank sends in a second
@@ -8,9 +8,9 @@
 //     efficiency = (C + U) / T
 //
 // The exchange hides behind the last micro-batch's backward pass: bucket k is complete t_k seconds
-// before its end, and goes after those before it. The reduce-scatter takes S, the all-gather S
-// again. U is the optimizer's time for all parameters, l the latency of the small exchange that
-// optimizer state in slices asks for.
+// before its end, and is sent after the buckets before it. The reduce-scatter takes S, the
+// all-gather S again. U is the optimizer's time for all parameters, l the latency of the small
+// exchange that optimizer state in slices needs.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace tapestry {
 
-/// What a rank does in an update, without the others.
+/// A rank's own work in an update, without waiting for others.
 struct StepCost {
   double micro_batch_seconds = 0;  ///< c
   double update_seconds = 0;       ///< U
@@ -30,7 +30,7 @@ struct StepCost {
 
 struct StepPrediction {
   double seconds = 0;          ///< T
-  double exposed_seconds = 0;  ///< of it, what waits for other ranks
+  double exposed_seconds = 0;  ///< the part of it that waits for other ranks
   double efficiency = 0;
 };
 
@@ -39,7 +39,7 @@ StepPrediction predict_step(const StepCost& cost, const Link& link, Shard shard,
                             int64_t micro_batches);
 
 /// The fewest micro-batches on a rank with which predict_step() has this efficiency, above 0 and
-/// below 1; 0 where a million are too few.
+/// below 1; 0 if a million are too few.
 int64_t micro_batches_for(double efficiency, const StepCost& cost, const Link& link, Shard shard,
                           int64_t ranks);
 

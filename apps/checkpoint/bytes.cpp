@@ -17,7 +17,7 @@ namespace tapestry {
 namespace {
 
 struct OpenFile {
-  // Not waiting for a writer, where it is a pipe.
+  // O_NONBLOCK: does not wait for a writer if it is a pipe.
   explicit OpenFile(const std::string& path)
       : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd < 0)
@@ -32,8 +32,8 @@ struct OpenFile {
 
 }  // namespace
 
-// pread() and no mapping: a file that shrinks meanwhile is an error here, where a mapping would
-// end the process.
+// Uses pread(), not a mapping: if the file shrinks meanwhile, that is an error here, but would end
+// the process with a mapping.
 ByteSource open_source(const std::string& path) {
   const auto file = std::make_shared<const OpenFile>(path);
   struct stat status;

@@ -15,7 +15,7 @@ inline constexpr int64_t kPartBytes = int64_t{1} << 20;
 /// Takes the bytes of a file, one part after the other.
 using ByteSink = std::function<void(const void* bytes, size_t count)>;
 
-/// Bytes that can be read at any place, of an open file say.
+/// Bytes that can be read at any place, of an open file for example.
 struct ByteSource {
   std::string name;  ///< for messages: the file's path
   uint64_t size = 0;
@@ -24,7 +24,7 @@ struct ByteSource {
 };
 
 /// Opens a file for reading. The source and its copies hold it open: a file that is deleted or
-/// replaced meanwhile can still be read. Throws Error(kData) naming the path, also for what is no
+/// replaced meanwhile can still be read. Throws Error(kData) naming the path, also if it is not a
 /// regular file.
 ByteSource open_source(const std::string& path);
 
@@ -40,7 +40,7 @@ class Checksum {
   Checksum& operator=(const Checksum&) = delete;
 
   void add(const void* bytes, size_t count);
-  /// Of what was added: 16 hexadecimal digits.
+  /// The checksum of all added bytes: 16 hexadecimal digits.
   std::string text() const;
 
  private:

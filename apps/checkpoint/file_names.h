@@ -7,13 +7,13 @@ inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kTrainerStateFile = "trainer_state.json";
-/// Only the weights of an update that went wrong have it: what happened.
+/// Describes what happened; only in the weights of an update that went wrong.
 inline constexpr const char* kIncidentFile = "incident.txt";
-/// What the folders of those begin with, in a run folder.
+/// Beginning of the names of their folders in a run folder.
 inline constexpr const char* kIncidentPrefix = "incident-";
-/// Only a regression has it: the points that it answers from (data/points.h).
+/// The points that a regression answers from (data/points.h); only in its checkpoints.
 inline constexpr const char* kPointsFile = "points.csv";
-/// Only a mean of checkpoints has it: which ones went into it.
+/// The checkpoints of a mean; only in means of checkpoints.
 inline constexpr const char* kAverageFile = "average.json";
 
 }  // namespace tapestry

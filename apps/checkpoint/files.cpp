@@ -170,7 +170,7 @@ bool is_checkpoint(const std::string& folder) { return fs::exists(folder + "/" +
 Checkpoint::Checkpoint(const std::string& folder) : folder_(folder) {
   const std::string path = folder + "/" + kManifest;
   const Json manifest = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  try {  // nlohmann throws where a key is missing or has another type
+  try {  // nlohmann throws if a key is missing or has another type
     if (manifest.at("format").get<std::string>() != kFormat) {
       fail(ErrorKind::kData, "[checkpoint] ", path, " has format ", manifest.at("format").dump(),
            ", expected \"", kFormat, "\".");

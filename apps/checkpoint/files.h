@@ -13,9 +13,9 @@
 
 namespace tapestry {
 
-/// A file to write: its bytes, or what gives them to a sink.
+/// A file to write: its bytes, or a function that gives them to a sink.
 using FileContent = std::variant<std::string, std::function<void(const ByteSink& sink)>>;
-/// By name. Written with a MANIFEST.json of sizes and XXH3 checksums.
+/// Files by name. Written with a MANIFEST.json of sizes and XXH3 checksums.
 using CheckpointContent = std::map<std::string, FileContent>;
 
 /// Writes <folder>: first <folder>.tmp-<pid>, every file and the folder flushed to disk, then a
@@ -23,7 +23,7 @@ using CheckpointContent = std::map<std::string, FileContent>;
 /// the system's reason (a full disk, say) and leaves what was there before untouched.
 void write_checkpoint(const std::string& folder, const CheckpointContent& content);
 
-/// Whether the folder holds a manifest.
+/// True if the folder holds a manifest.
 bool is_checkpoint(const std::string& folder);
 
 /// A checkpoint to read. A file is verified when it is asked for, and no other one is looked at.
@@ -33,7 +33,7 @@ class Checkpoint {
   explicit Checkpoint(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
-  /// Whether the manifest names the file.
+  /// True if the manifest names the file.
   bool contains(const std::string& name) const { return files_.contains(name); }
   std::vector<std::string> names() const;
 
@@ -60,11 +60,11 @@ namespace internal {
 /// Called after each stage of the commit protocol; tests end the process there.
 inline void (*checkpoint_stage_hook)(const char* stage) = nullptr;
 
-// What the run folder writes with.
+// Used by the run folder, too, when it writes.
 void reached(const char* stage);
 [[noreturn]] void system_failure(const std::string& action, const std::string& path);
 void rename_path(const std::string& from, const std::string& to);
-/// To disk.
+/// Flushes it to disk.
 void flush_folder(const std::string& path);
 }  // namespace internal
 

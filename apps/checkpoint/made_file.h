@@ -8,8 +8,8 @@
 
 namespace tapestry {
 
-/// The file that write_safetensors() would write. Of the tensors only the one that was asked for
-/// last is in memory. `name` is for messages.
+/// The file that write_safetensors() would write. Only the tensor that was read last is in memory.
+/// `name` is for messages.
 ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::string& name);
 
 }  // namespace tapestry

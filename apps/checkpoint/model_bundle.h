@@ -1,4 +1,4 @@
-// A model with what it needs to be used: everything a checkpoint holds but the trainer's state.
+// A model with everything needed to use it: all of a checkpoint except the trainer's state.
 #pragma once
 
 #include <map>
@@ -33,10 +33,10 @@ struct ModelFiles {
   TokenizerPair tokenizers;
   TensorReader tensors;  ///< of model.safetensors
 };
-/// From a checkpoint folder or run folder. Throws Error(kData) naming what is missing.
+/// Reads a checkpoint folder or run folder. Throws Error(kData) naming what is missing.
 ModelFiles read_model_files(const std::string& path);
 
-/// Those of several models that answer together. Throws Error(kData) naming two whose vocabularies
+/// Reads several models that answer together. Throws Error(kData) naming two whose vocabularies
 /// differ.
 std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths);
 
@@ -55,10 +55,10 @@ struct ModelBundle {
         store(make_store(config, use, start)),
         model(build_model<Model>(config, this->tokenizers, store.root())) {}
 
-  /// From a checkpoint folder or run folder; `who` stands in the message about a model that does
-  /// not have the ability. With a format the model is packed (ParamStore::pack): it gives answers,
-  /// but no losses. Throws Error(kData) also naming the file and the parameter that is missing,
-  /// unknown or has another shape, and as pack().
+  /// Reads a checkpoint folder or run folder; `who` begins the message about a model that lacks the
+  /// ability. With a format the model is packed (ParamStore::pack): it gives answers, but no
+  /// losses. Throws Error(kData) also for a parameter that is missing, unknown or has another
+  /// shape, naming it and the file, and as pack().
   static std::unique_ptr<ModelBundle> load(const std::string& path, const std::string& device,
                                            const std::string& who, Ability ability,
                                            std::optional<WeightFormat> format = {}) {
@@ -69,7 +69,7 @@ struct ModelBundle {
                                            std::optional<WeightFormat> format = {});
 
   Device device() const { return store.device(); }
-  /// What a checkpoint holds of it besides tensors: config.json and the tokenizers.
+  /// Its files in a checkpoint besides tensors: config.json and the tokenizers.
   std::map<std::string, std::string> files() const;
 
   Config config;

@@ -11,7 +11,7 @@ namespace tapestry {
 /// probabilities (nn/ensemble.h).
 struct ModelChoice {
   std::vector<std::string> paths;
-  std::vector<double> weights = {};              ///< none: all the same
+  std::vector<double> weights = {};              ///< none: equal ones
   WeightFormat format = WeightFormat::kFloat32;  ///< of their matrices
 };
 

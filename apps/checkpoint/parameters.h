@@ -1,5 +1,4 @@
-// What is read from a checkpoint into what is there already: a model's parameters, an optimizer's
-// state, tokenizers.
+// Reads a checkpoint into existing objects: a model's parameters, an optimizer's state, tokenizers.
 #pragma once
 
 #include <map>
@@ -13,29 +12,30 @@
 
 namespace tapestry {
 
-/// Which types a tensor may have in the file.
+/// The types that a tensor may have in the file.
 enum class Types {
   kThatFit,  ///< elements are converted
   kSame,
 };
 
 /// Reads a tensor into one of its shape. Throws Error(kData), naming it and the file, as
-/// TensorReader::read() and where an element is not finite.
+/// TensorReader::read() and if an element is not finite.
 void read_finite(const TensorReader& source, const std::string& name, const Tensor& target);
 
 /// Reads tensors into those of the same name. Throws Error(kData), naming the file, and changes
 /// nothing, unless names, shapes and types agree; and as read_finite().
 void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types);
 
-/// Likewise into all parameters of a model, of any type that fits.
+/// Reads all parameters of a model, of any type that fits. Throws like load_tensors().
 void load_parameters(const ParamStore& store, const TensorReader& source);
-/// Likewise as ParamStore::load().
+/// The same by ParamStore::load().
 void load_parameters(ParamStore& store, const TensorReader& source,
                      std::optional<WeightFormat> format);
 
 /// Reads the tensors whose name and shape a parameter has, for a model that differs in its head.
-/// Returns a sentence about what was taken and what was not. Throws Error(kData), naming the file,
-/// when a parameter has another shape there, or when none has its name.
+/// Returns a sentence about the parameters that were taken and those that were not. Throws
+/// Error(kData), naming the file, when a parameter has another shape there, or when none has its
+/// name.
 std::string take_over_parameters(const ParamStore& store, const TensorReader& source);
 
 /// The files of a checkpoint that are tokenizers, by name.

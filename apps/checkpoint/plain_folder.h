@@ -7,10 +7,10 @@
 
 namespace tapestry {
 
-/// Throws Error(kConfig) where something stands that is no empty folder.
+/// Throws Error(kConfig) unless the path is free or an empty folder.
 void refuse_existing(const std::string& folder);
 
-/// As write_checkpoint(), without a manifest. Throws as refuse_existing(), too.
+/// write_checkpoint() without a manifest. Throws as refuse_existing(), too.
 void write_plain_folder(const std::string& folder, const CheckpointContent& content);
 
 }  // namespace tapestry

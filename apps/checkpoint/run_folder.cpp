@@ -35,7 +35,7 @@ int64_t step_of(const std::string& name) {
   return error == std::errc() && rest == end ? step : -1;
 }
 
-// True for what only an interrupted commit leaves behind.
+// True for files that only an interrupted commit leaves behind.
 bool is_left_over(const std::string& name) {
   const bool ours = name.starts_with(kPrefix) || name.starts_with(kIncidentPrefix) ||
                     name.starts_with("best.") || name.starts_with("last.") ||

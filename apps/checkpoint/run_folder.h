@@ -12,8 +12,8 @@
 
 namespace tapestry {
 
-/// What a model folder on a command line means: a checkpoint itself, or a run folder, whose `best`
-/// checkpoint is taken, else its newest one.
+/// The checkpoint for a model folder on a command line: the folder itself, or the `best` checkpoint
+/// of a run folder, else its newest one.
 std::string resolve_checkpoint(const std::string& path);
 
 /// The steps of the checkpoints in a run folder, ascending, whole or not.
@@ -22,8 +22,8 @@ std::vector<int64_t> checkpoint_steps(const std::string& run_folder);
 /// output_dir of one training. Holds a lock: a second training in the same folder is refused.
 class RunFolder {
  public:
-  /// Creates the folder, takes the lock, removes what interrupted writes left behind.
-  /// Throws Error(kConfig) when another process holds the lock.
+  /// Creates the folder, takes the lock, removes the remains of interrupted writes. Throws
+  /// Error(kConfig) when another process holds the lock.
   explicit RunFolder(const std::string& path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -38,15 +38,15 @@ class RunFolder {
 
   /// Commits checkpoint-<step>, moves `last` (and `best`, if it is the best one), and only then
   /// deletes the oldest beyond `keep` (0: keep all), never one that a link names or that is
-  /// protected. `report` hears once of each that cannot be deleted; the next commit or the next
+  /// protected. Calls `report` once for each that cannot be deleted; the next commit or the next
   /// start tries again.
   void commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep,
               const std::function<void(const std::string&)>& report = {});
 
-  /// No commit deletes this one from here on, but the one that was protected before.
+  /// Protects this checkpoint from deletion, instead of the one that was protected before.
   void protect(int64_t step) { protected_step_ = step; }
 
-  /// Points `last` and `best` at these steps (-1: none) where they do not: a commit that was
+  /// Points `last` and `best` at these steps (-1: none) if they do not: a commit that was
   /// interrupted between its rename and its links leaves them behind. A step without a whole
   /// checkpoint changes nothing. Throws Error(kRuntime).
   void mend_links(int64_t last, int64_t best) const;
@@ -55,13 +55,13 @@ class RunFolder {
   /// Error(kRuntime).
   void write(const std::string& name, const std::string& text) const;
 
-  /// The newest checkpoint whose manifest verifies, all its files open, or nothing. `report` hears
-  /// why a newer one was passed over.
+  /// The newest checkpoint whose manifest verifies, all its files open, or nothing. Calls `report`
+  /// with the reason why a newer one was skipped.
   std::optional<Checkpoint> newest(const std::function<void(const std::string&)>& report) const;
 
  private:
   void point(const std::string& link, int64_t step) const;
-  /// Whether there is such a checkpoint and all its files verify.
+  /// True if there is such a checkpoint and all its files verify.
   bool is_whole(int64_t step) const;
 
   std::string path_;

@@ -14,7 +14,7 @@
 
 namespace tapestry {
 
-/// A tensor to write. On any device, of any floating type if it is to be written as another one.
+/// A tensor to write, on any device. To be written as another type it must be floating.
 struct TensorToWrite {
   TensorToWrite(std::string name, const Tensor& tensor)
       : TensorToWrite(std::move(name), tensor.shape(), tensor.dtype(),
@@ -34,7 +34,7 @@ struct TensorToWrite {
 void write_safetensors(const std::vector<TensorToWrite>& tensors,
                        const std::map<std::string, std::string>& metadata, const ByteSink& sink);
 
-/// What a file tells of a tensor, and where it is.
+/// Type, shape and place of a tensor in a file.
 struct StoredTensor {
   std::string name;
   StoredType type;
@@ -59,24 +59,24 @@ class TensorReader {
   TensorReader(const ByteSource& index,
                const std::function<ByteSource(const std::string& name)>& open);
 
-  /// Of the file, or of the index.
+  /// The name of the file, or of the index.
   const std::string& name() const { return name_; }
-  /// In the order of their data.
+  /// All tensors, in the order of their data.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   bool empty() const { return tensors_.empty(); }
   /// Null when there is none of that name.
   const StoredTensor* find(const std::string& name) const;
-  /// Reads a tensor into memory of the same shape on any device, and converts its elements where
-  /// the type differs, kPartBytes at a time. Throws Error(kData) when it is not there, has another
+  /// Reads a tensor into memory of the same shape on any device, and converts its elements if the
+  /// type differs, kPartBytes at a time. Throws Error(kData) when it is not there, has another
   /// shape, does not fit the type, or holds a number that int32 cannot.
   void read(const std::string& name, const Tensor& target) const;
 
-  /// Whether two tensors hold the same numbers in the same shape.
+  /// True if two tensors hold the same numbers in the same shape.
   bool equal(const std::string& a, const std::string& b) const;
 
-  /// Those whose name `keep` wants.
+  /// A reader of only the tensors whose name `keep` accepts.
   TensorReader only(const std::function<bool(const std::string& name)>& keep) const;
-  /// Those whose name begins with `prefix`, under the name behind it.
+  /// A reader of the tensors whose name begins with `prefix`, by the rest of their names.
   TensorReader under(const std::string& prefix) const;
 
  private:

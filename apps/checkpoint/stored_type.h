@@ -1,4 +1,4 @@
-// The types of elements in files of tensors, and what becomes of them in a tensor.
+// The types of elements in files of tensors, and their types in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace tapestry {
 enum class StoredType { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool };
 /// "float16", in the words of DType.
 const char* name_of(StoredType type);
-/// Whether elements of `type` can be read into a tensor of `dtype`: floating types into each other,
+/// True if elements of `type` can be read into a tensor of `dtype`: floating types into each other,
 /// integers and truth values into int32.
 bool fits(StoredType type, DType dtype);
 /// The same type of Tensor, if it has it.
 std::optional<DType> as_dtype(StoredType type);
 /// "BF16", as the header of a file has it.
 const char* code_of(DType dtype);
-/// Of an element.
+/// Bytes of an element.
 uint64_t bytes_of(StoredType type);
-/// Nothing where no type has this code.
+/// Nothing if no type has this code.
 std::optional<StoredType> stored_type(std::string_view code);
 /// All codes: "F32, F64, ...".
 std::string stored_codes();

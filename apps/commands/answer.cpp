@@ -43,7 +43,7 @@ void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& argum
     return;
   }
   for (const FoundAnswer& answer : answers) out << one_line(answer.text) << '\n';
-  // One line for each answer that was asked for, even where there are fewer spans.
+  // Prints all requested answers of a line, even if there are fewer spans.
   for (auto i = static_cast<int64_t>(answers.size()); i < arguments.n_best; ++i) out << '\n';
 }
 
@@ -74,7 +74,7 @@ class Answerer {
     warn(corpus.counts);
     filter_.read(corpus.counts.unknown[0]);
     const auto found = find_answers(model_, corpus, arguments_.n_best);
-    // Of each question the first window: most have no other.
+    // Shows the first window of each question: most have no other.
     for (size_t w = 0; w < corpus.windows.size() && book_.wants(); ++w) {
       const bool further = w > 0 && corpus.windows[w].question == corpus.windows[w - 1].question;
       if (!further) book_.add(attention_page(model_, corpus, static_cast<int64_t>(w)));

@@ -34,13 +34,13 @@ Json heads_of(const Tensor& weights, Number number) {
   return heads;
 }
 
-// In thousandths: the eye cannot tell finer differences apart.
+// In thousandths: the eye cannot see finer differences.
 Json shades_of(const Tensor& weights) {
   return heads_of(weights, [](double weight) { return std::lround(1000 * weight); });
 }
 
 Json numbers_of(const Tensor& weights) {
-  constexpr double kUnit = 1e6;  // six digits: more would be those of the float32 sums
+  constexpr double kUnit = 1e6;  // six digits: more would only show the rounding of float32
   return heads_of(weights, [](double weight) {
     return std::isfinite(weight) ? Json(std::round(kUnit * weight) / kUnit) : Json();
   });
@@ -54,7 +54,7 @@ Json image_of(const AttentionImage& image) {
           {"pixels", image.pixels}};
 }
 
-// The same for a browser.
+// The image for a browser.
 Json png_of(const AttentionImage& image) {
   const Picture picture{{image.height, image.width, image.channels}, image.pixels};
   return {{"height", image.height},

@@ -22,7 +22,8 @@ struct AttentionMap {
   std::string name;      ///< "encoder layer 1, self-attention"
   size_t rows, columns;  ///< axes of the page: tokens that ask, tokens that answer
   Tensor weights;        ///< (H, rows, columns) on the CPU, floating
-  /// Likewise, or undefined: q k^T before scaling, and what the softmax gets; -inf where hidden.
+  /// The same shape, or undefined: q k^T before scaling, and the input of the softmax; -inf for
+  /// hidden keys.
   Tensor products = {}, scores = {};
 };
 
@@ -34,7 +35,7 @@ struct AttentionImage {
   int64_t patch_size;
 };
 
-/// What a model attends to with one input.
+/// A model's attention for one input.
 struct AttentionPage {
   std::string title;
   std::vector<AttentionAxis> axes = {};
@@ -57,19 +58,19 @@ std::string attention_json(const std::vector<AttentionPage>& pages);
 /// Collects the pages of the first inputs of a command.
 class AttentionBook {
  public:
-  /// `path` of the file, by whose end ".json" the format is chosen; "": nothing is wanted. Throws
-  /// as OutputFile does, so that a wrong path is found before the work.
+  /// `path` of the file, whose ending ".json" selects the format; "": no file. Throws as OutputFile
+  /// does, so that a wrong path is found before the work.
   explicit AttentionBook(const std::string& path);
 
-  /// Whether there should be another page.
+  /// True if another page is wanted.
   bool wants() const { return file_.has_value() && pages_.size() < kMostPages; }
   void add(AttentionPage page) { pages_.push_back(std::move(page)); }
-  /// Under the text as its user has it, with what is unknown.
+  /// Adds a page under the user's own text, unknown parts included.
   void add(AttentionPage page, const std::string& text) {
     page.title = text;
     add(std::move(page));
   }
-  /// Throws likewise.
+  /// Throws as OutputFile does.
   void write();
 
  private:

@@ -49,7 +49,7 @@ class Maps {
   size_t next_ = 0;
 };
 
-// In front of the names of one model's maps, where there are several.
+// Prefix for the names of one model's maps, if there are several models.
 std::string prefix_of(size_t model, size_t models) {
   return models > 1 ? concat("model ", model + 1, ", ") : "";
 }

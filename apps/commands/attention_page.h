@@ -1,4 +1,4 @@
-// What a trained model attends to, with names for the rows and columns of its weights.
+// A trained model's attention, with names for the rows and columns of its weights.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ AttentionPage attention_page(const Translator& models, const std::vector<int32_t
 AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Tokenizer& tokenizer,
                              const std::vector<int32_t>& ids);
 
-/// The same while a model of answers reads a window of a question's context.
+/// The same for a model of answers, while it reads a window of a question's context.
 AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& questions,
                              int64_t window);
 
-/// How much of the image in a file the CLS token sees in every layer. Throws Error(kConfig) if the
-/// model is not a Vision Transformer.
+/// The attention of the CLS token to the image in a file, in every layer. Throws Error(kConfig) if
+/// the model is not a Vision Transformer.
 AttentionPage attention_page(const ImageModel& model, const std::string& path);
 
 }  // namespace tapestry

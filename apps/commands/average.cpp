@@ -112,7 +112,7 @@ std::vector<TensorToWrite> means_of(const std::vector<Input>& inputs, Progress& 
   return means;
 }
 
-/// Only an earlier mean is replaced: anything else, a training's checkpoint too, is somebody's
+/// Replaces only an earlier mean: anything else, a training's checkpoint too, may be somebody's
 /// work.
 void check_output(const std::string& output) {
   if (!fs::exists(output) || (fs::is_directory(output) && fs::is_empty(output))) return;

@@ -13,7 +13,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
@@ -115,7 +115,7 @@ struct Measured {
   int64_t system_calls = 0;    ///< allocations that the warm steps took from the system
   double loss = 0;
   double update_seconds = 0;           ///< of all timed steps, on a CPU
-  std::optional<RanksMeasured> ranks;  ///< where there are several
+  std::optional<RanksMeasured> ranks;  ///< if there are several
 };
 
 // Runs steps as the trainer does: forward, backward, clip, update.
@@ -252,7 +252,7 @@ Measured measure_data(Config config, const BenchArguments& arguments, Ranks& ran
   });
 }
 
-// What repeats from run to run: four digits of a measurement. The file has all of them.
+// Rounded to four digits, which repeat from run to run. The file has all digits.
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_number_float()) return value.dump();

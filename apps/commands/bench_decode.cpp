@@ -14,7 +14,7 @@
 #include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/language_modelling.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/translator.h"
 #include "core/allocator.h"
 #include "core/blas.h"
@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Answers, the tokens of what each one reads, and those of each answer.
+// The number of answers, and the tokens of each input and answer.
 struct DecodeShape {
   int64_t rows = 0, read = 0, written = 0;
 };
@@ -70,7 +70,7 @@ struct Answerer {
   int64_t load_bytes = 0;                  ///< the most that loading took
 };
 
-// What is done meanwhile takes of a device's memory.
+// Measures the device memory that work takes during its lifetime.
 class MemoryMeter {
  public:
   explicit MemoryMeter(Device device) : device_(device) {
@@ -115,7 +115,7 @@ Answerer generator_of(std::shared_ptr<const void> owner, const LanguageModel& mo
   return {.answer = answer, .read_bytes = store.multiplied_bytes(), .model = std::move(owner)};
 }
 
-// From a config: with fresh parameters, for a vocabulary of the size that it asks for.
+// A model from a config: fresh parameters, a vocabulary of the config's size.
 struct FreshModel {
   FreshModel(const Config& config, WeightFormat format)
       : store(make_store(config, ModelUse::kAnswers)) {
@@ -170,7 +170,7 @@ struct Timed {
   Answerer* answerer;
   SearchOptions options;
   std::vector<double> seconds = {};
-  int64_t peak_bytes = 0;  ///< of the model, and of what answers take besides
+  int64_t peak_bytes = 0;  ///< of the model, and of the answers besides
 };
 
 double answer_once(Timed& timed, Device device) {
@@ -180,7 +180,7 @@ double answer_once(Timed& timed, Device device) {
   synchronize(device);
   const double seconds = steady_seconds() - start;
   timed.peak_bytes = std::max(timed.peak_bytes, timed.answerer->held_bytes + memory.most());
-  timed.answerer->held_bytes += memory.held();  // what the first answers add to a model
+  timed.answerer->held_bytes += memory.held();  // the memory that the first answers add to a model
   return seconds;
 }
 
@@ -223,7 +223,7 @@ void print(const Json& rows) {
   }
 }
 
-// So that what disturbs the machine disturbs all alike.
+// Takes turns, so that disturbances of the machine affect all alike.
 void time_in_turn(const BenchArguments& arguments, Device device, std::vector<Timed>& all) {
   const int64_t rounds = arguments.warmup_steps + arguments.steps;
   Progress progress("timing", rounds * std::ssize(all), "searches");

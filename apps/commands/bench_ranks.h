@@ -1,6 +1,5 @@
-// The part of `tapestry bench` that needs several ranks: the link between them, steps that exchange
-// gradients, and what the model of optim/step_prediction.h says of them and of other numbers of
-// ranks.
+// The part of `tapestry bench` for several ranks: the link between them, steps that exchange
+// gradients, and predictions of optim/step_prediction.h for them and for other numbers of ranks.
 #pragma once
 
 #include <functional>
@@ -37,7 +36,7 @@ struct RanksBench {
 RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
                             const std::vector<ParamGroup>& groups, const RanksBench& bench);
 
-/// Adds what was measured, and "prediction": rows for 2, 4 and 8 ranks and both ways to shard.
+/// Adds the measurements, and "prediction": rows for 2, 4 and 8 ranks and both ways to shard.
 void add_ranks(const RanksMeasured& measured, nlohmann::ordered_json& figures);
 /// The rows of "prediction", for people.
 void print_prediction(const nlohmann::ordered_json& figures);

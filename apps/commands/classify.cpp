@@ -36,7 +36,7 @@ std::string classes_text(const std::vector<std::string>& labels,
   return text;
 }
 
-// Those of each line; none of an empty one, and of one that cannot be classified.
+// The classes of each line; none for an empty one, and for one that cannot be classified.
 struct Answers {
   std::vector<std::optional<ClassProbabilities>> of_lines = {};
   int64_t failures = 0;
@@ -65,7 +65,7 @@ Answers classify_all(const TextClassifier& model, const std::vector<std::string>
   return all;
 }
 
-// Images are read one after the other. One that cannot be read must not cost those behind it.
+// Reads images one after the other. An unreadable one does not stop the others.
 Answers classify_all(const ImageModel& model, const std::vector<std::string>& lines, int64_t number,
                      AttentionBook& book, LineFilter&) {
   Answers all;

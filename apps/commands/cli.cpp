@@ -233,7 +233,8 @@ void add_bench(CLI::App& app, Run& run, Ranks& ranks) {
   });
 }
 
-/// " did you mean 'train'?" where one of the names is near the word, both without dashes in front.
+/// " did you mean 'train'?" if one of the names is similar to the word, both without leading
+/// dashes.
 std::string suggestion(const std::string& word, std::vector<std::string> names,
                        const char* dashes = "") {
   for (std::string& name : names) std::replace(name.begin(), name.end(), '-', '_');
@@ -287,7 +288,7 @@ void add_help(CLI::App& app, Run& run) {
   });
 }
 
-/// What a command line that cannot be parsed should have been.
+/// The error message for a command line that cannot be parsed.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const CLI::App& asked = commands.empty() ? app : *commands.front();
@@ -317,7 +318,7 @@ std::string ended(std::string sentence) {
   return sentence.ends_with('.') || sentence.ends_with('?') ? sentence : sentence + '.';
 }
 
-// What a bug report needs.
+// Facts for a bug report.
 std::string version_text(const char* commit) {
   std::string text;
   for (const auto& [name, value] : program_facts(commit)) {
@@ -329,8 +330,7 @@ std::string version_text(const char* commit) {
 /// Results that did not reach stdout (a full disk, say) are a failure like any other.
 bool stdout_is_written() { return std::cout.flush().good() && std::fflush(stdout) == 0; }
 
-// The other ranks hear of a failure of this one, which would leave them waiting.
-// With TAPESTRY_GPU_TIMES in the environment, says on stderr where the GPU's time went.
+// With TAPESTRY_GPU_TIMES in the environment, prints the GPU's times on stderr.
 int run_timed(const Run& run) {
   if (std::getenv("TAPESTRY_GPU_TIMES") == nullptr) return run();
   time_kernels();
@@ -348,6 +348,8 @@ int run_timed(const Run& run) {
   return code;
 }
 
+// Turns exceptions into messages and exit codes. Ends the other ranks after a failure of this one,
+// which would leave them waiting.
 int run_guarded(const Run& run, Ranks& ranks) {
   const auto report = [&](const std::string& message, ErrorKind kind) {
     return ranks.fail(message, static_cast<int>(kind));

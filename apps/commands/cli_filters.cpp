@@ -32,7 +32,7 @@ void add_format(CLI::App* command, WeightFormat& format) {
       ->default_str(name_of(format));
 }
 
-// A share of an ensemble, or what add_format() takes.
+// Reads a share of an ensemble, or a format as in add_format().
 void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
   for (const std::string& word : words) {
     double share = 0;

@@ -11,7 +11,7 @@
 
 namespace tapestry {
 
-/// What a command line asks for, once it is parsed.
+/// The command to run, once the command line is parsed.
 using Run = std::function<int()>;
 
 /// The names of an option's values.
@@ -28,7 +28,7 @@ std::vector<std::string> names_of(const Values& values) {
   return names;
 }
 
-/// Where it computes: --device and --threads.
+/// Adds --device and --threads.
 void add_compute(CLI::App* command, ComputeArguments& compute);
 
 /// The subcommands that answer with a trained model.

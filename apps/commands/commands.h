@@ -34,15 +34,15 @@ struct HelpArguments {
   bool schema = false;    ///< every key, as the JSON Schema configs/schema.json
 };
 
-/// Where a filter computes.
+/// The device and threads of a filter.
 struct ComputeArguments {
   std::string device = "auto";
   int threads = 0;  ///< 0: all cores
 };
 
-/// What a filter reads and writes.
+/// The input and output of a filter.
 struct FilterArguments {
-  /// What becomes of a line that is not UTF-8.
+  /// Treatments of a line that is not UTF-8.
   static constexpr const char* kIllFormed[] = {"empty", "replace", "error"};
 
   std::string input = "-";   ///< file, "-": stdin
@@ -100,7 +100,7 @@ struct FillMaskArguments {
   WeightFormat weights = WeightFormat::kFloat32;
   ComputeArguments compute;
   FilterArguments files;             ///< a batch is of lines that are restored
-  std::optional<int64_t> top_k;      ///< words for each <mask>; 5 if unset. Of a masked model
+  std::optional<int64_t> top_k;      ///< words for each <mask> of a masked model; 5 if unset
   std::optional<int64_t> beam_size;  ///< of a denoising model
   std::string attention;             ///< as in TranslateArguments
 };
@@ -164,13 +164,13 @@ struct EvaluateArguments {
 struct GradcheckArguments {
   std::string config;  ///< empty: only the operations, layers and tiny models
   std::vector<std::string> overrides;
-  std::string filter;  ///< only rows whose name holds this
+  std::string filter;  ///< only rows whose name contains this
 };
 
 struct InspectArguments {
   std::string path;  ///< a checkpoint, a run folder or a config
   std::vector<std::string> overrides;
-  bool shapes = false;  ///< those that go through the model, too
+  bool shapes = false;  ///< also prints the shapes in the model
 };
 
 struct AverageArguments {
@@ -189,11 +189,11 @@ struct BenchArguments {
   std::string json;                  ///< file to write, or empty
   bool decode = false;               ///< times answers instead of training; `config` may be a run
   std::optional<int64_t> beam_size;  ///< then: of the beam search; unset: the config's
-  int threads = 0;                   ///< then: 0: those of the config
+  int threads = 0;                   ///< with `decode`; 0: the config's
 };
 
 int run_help(const HelpArguments& arguments);
-/// `ranks` finds the others, where there are some.
+/// `ranks` finds the other ranks, if there are any.
 int run_train(const TrainArguments& arguments, Ranks& ranks);
 int run_translate(const TranslateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
@@ -209,7 +209,7 @@ int run_gradcheck(const GradcheckArguments& arguments);
 int run_inspect(const InspectArguments& arguments);
 int run_average(const AverageArguments& arguments);
 int run_report(const ReportArguments& arguments);
-/// Likewise.
+/// `ranks` finds the other ranks, if there are any.
 int run_bench(const BenchArguments& arguments, Ranks& ranks);
 /// The part of it that has --decode.
 int bench_decoding(const BenchArguments& arguments);

@@ -1,4 +1,4 @@
-// tapestry evaluate: scores of files of translations, or what a model achieves on data.
+// tapestry evaluate: scores of files of translations, or of a model on data.
 #include "apps/commands/commands.h"
 #include "core/error.h"
 #include "core/parallel.h"

@@ -1,4 +1,4 @@
-// tapestry evaluate --model: what a model of any task achieves on data.
+// tapestry evaluate --model: evaluates a model of any task on data.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string key_of_file(const std::string& path) {
        path, "'.");
 }
 
-// What --data and the options that are short for it say, as keys of data.train.
+// The keys of data.train that --data and its short forms stand for.
 std::vector<std::string> keys_of(const EvaluateArguments& arguments) {
   std::vector<std::string> keys;
   for (const std::string& text : arguments.data) {
@@ -89,7 +89,7 @@ std::vector<CorpusSpec> corpora_of(const EvaluateArguments& arguments, const Con
   return {read_corpus(config, keys)};
 }
 
-// The options that are short for --data say which models they are for.
+// Each short form of --data is for certain models only.
 void check_model(const EvaluateArguments& arguments, const ModelFiles& files) {
   const auto need = [&](const char* who, Ability ability) {
     if (files.config.task->can(ability)) return;

@@ -48,7 +48,7 @@ std::vector<std::string> parts_of(const std::string& line, size_t parts, const s
   return out;
 }
 
-// For each sentence its references.
+// The references of each sentence.
 std::vector<std::vector<std::string>> read_references(const TranslationArguments& arguments) {
   const std::vector<std::string>& files = arguments.references;
   if (arguments.num_refs > 1 && files.size() > 1) {

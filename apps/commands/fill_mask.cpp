@@ -56,7 +56,7 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   return 0;
 }
 
-// A T5-style model knows holes by number: the masks of a line without such numbers get them.
+// A T5-style model numbers its holes: the masks of a line without numbers get some.
 void number_masks(std::vector<int32_t>& ids, const DenoisingVocabulary& vocabulary) {
   for (const int32_t id : ids) {
     if (std::count(vocabulary.sentinels.begin(), vocabulary.sentinels.end(), id) > 0) return;
@@ -69,7 +69,7 @@ void number_masks(std::vector<int32_t>& ids, const DenoisingVocabulary& vocabula
   }
 }
 
-// With a denoising model: each line without its holes.
+// With a denoising model: each line with its holes filled.
 int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.top_k) {
     fail(ErrorKind::kConfig, "[fill-mask] --top-k needs a masked model.");

@@ -1,4 +1,4 @@
-// What commands that answer line by line share, beside their lines (line_filter.h).
+// Shared code of commands that answer line by line, besides reading lines (line_filter.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,8 +11,8 @@
 
 namespace tapestry {
 
-/// A text as one line of a filter's output: \\n and \\r stand for line ends, and \\v, \\f, \\u0085,
-/// \\u2028 and \\u2029 for what other programs take for one.
+/// A text as one line of a filter's output: \\n and \\r for line ends, and \\v, \\f, \\u0085,
+/// \\u2028 and \\u2029 for characters that other programs take for line ends.
 std::string one_line(const std::string& text);
 
 /// The lines of a file, "-" for standard input. Throws as LineReader (data/text.h).

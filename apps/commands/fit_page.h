@@ -1,4 +1,4 @@
-// A regression as one self-contained HTML page: the points, the curve, and who counts where.
+// A regression as one self-contained HTML page: the points, the curve, and each point's weight.
 #pragma once
 
 #include <string>

@@ -50,7 +50,7 @@ class Command {
     return request;
   }
 
-  // Prints the results in the order of the requests, each as soon as those before it are done.
+  // Prints the results in the order of the requests, each as soon as all before it are done.
   void answer(std::vector<Request>& requests) const {
     std::vector<Request*> asked;
     std::vector<const Prompt*> prompts;
@@ -96,7 +96,7 @@ class Command {
     return generator_.text_of(request.prompt, result);
   }
 
-  // Of the prompt and its continuation, as much of it as the models can read at once.
+  // The attention in a prompt and its continuation, as much as the models can read at once.
   AttentionPage page_of(const Request& request, const Hypothesis& result) const {
     std::vector<int32_t> ids = request.prompt.ids;
     ids.insert(ids.end(), result.tokens.begin(), result.tokens.end());
@@ -128,7 +128,7 @@ class Command {
       }
     }
     if (arguments_.detail != "jsonl") {
-      // As many lines of each, of a blank one, too.
+      // Prints the same number of lines for each, also for a blank one.
       for (int64_t i = std::ssize(request.results); i < arguments_.search.n_best; ++i) {
         out_ << '\n';
       }
@@ -163,7 +163,7 @@ int run_generate(const GenerateArguments& arguments) {
   const Command command(models, arguments, book, filter);
   const Template prompt =
       arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
-  // Of a line, by its number from 0; "" of a blank one.
+  // The prompt of a line, by its number from 0; "" for a blank one.
   const auto prompt_of = [&](const std::string& line, int64_t number) {
     if (!arguments.prompt && is_blank(line)) return std::string();
     if (!arguments.jsonl) return line;

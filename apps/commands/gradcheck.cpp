@@ -20,7 +20,7 @@
 namespace tapestry {
 namespace {
 
-/// A row for a config's model, and what it has otherwise than the config.
+/// A row for a config's model, and its differences from the config.
 struct ConfigCase {
   GradcheckCase test;
   std::vector<std::string> replaced;
@@ -57,7 +57,7 @@ ConfigCase config_case(const std::string& path, const std::vector<std::string>& 
   }
   options.patch_size = 2;
 
-  // As the config's keys tell it, of which only those that its model has.
+  // Uses the config's keys, as far as the small model has them.
   Config small = config;
   small.model = options;
   std::vector<std::string> replaced;
@@ -85,7 +85,7 @@ int run_gradcheck(const GradcheckArguments& arguments) {
   fmt::print("{:<52} {:>10} {:>10} {:>9}  {}\n", "gradient of", "worst", "tolerance", "elements",
              "worst element");
   int64_t failed = 0, checked = 0;
-  // In a terminal the table itself tells how far it is.
+  // On a terminal the table itself shows the progress.
   std::optional<Progress> progress;
   if (isatty(STDOUT_FILENO) != 1) progress.emplace("gradcheck", std::ssize(cases), "gradients");
   for (const GradcheckCase& test : cases) {

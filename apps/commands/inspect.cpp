@@ -10,7 +10,7 @@
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/shapes_only.h"
 
@@ -25,8 +25,8 @@ DType trained_type(const Config& config) {
       .dtype;
 }
 
-// What training keeps beside the parameters and the activations, as the optimizer and the averages
-// allocate it.
+// Prints the memory of training besides parameters and activations, as the optimizer and the
+// averages allocate it.
 void print_training_memory(const ParamStore& store, const Config& config) {
   int64_t trained = 0;
   for (const Parameter& parameter : store.parameters()) {
@@ -123,8 +123,8 @@ int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     Config config = load_run_config(arguments.path, arguments.overrides, /*check_files=*/false);
     std::cout << to_yaml(config) << '\n' << std::flush;
-    const TokenizerPair tokenizers =
-        stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+    const TokenizerPair tokenizers = placeholder_tokenizers(
+        config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
     print_model(config, tokenizers, arguments.shapes);
     return 0;
   }

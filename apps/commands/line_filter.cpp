@@ -19,7 +19,7 @@
 namespace tapestry {
 namespace {
 
-// Lines of standard input. Can tell whether the next line would block.
+// Lines of standard input. Knows if reading the next line would block.
 class InputLines {
  public:
   // Returns false at the end.
@@ -76,15 +76,15 @@ int64_t count_lines(const std::string& path) {
 
 }  // namespace
 
-// Of standard input or of a file.
+// Lines of standard input or of a file.
 class LineFilter::Lines {
  public:
   explicit Lines(const std::string& path) {
     if (path != "-") file_.emplace(path);
   }
   bool next(std::string& line) { return file_ ? file_->next(line) : stdin_.next(line); }
-  // Whether lines that are there since `begun` should wait for no other: none comes for a while, or
-  // they come slowly for long.
+  // True if the lines since `begun` should not wait for more: none comes for a while, or they have
+  // come slowly for long.
   bool enough(double begun) const {
     constexpr double kPause = 0.1, kLongest = 0.5;  // seconds
     const double left = kLongest - (steady_seconds() - begun);
@@ -101,7 +101,7 @@ LineFilter::LineFilter(std::string who, const FilterArguments& files)
       ill_formed_policy_(files.ill_formed),
       output_(files.output),
       lines_(std::make_unique<Lines>(files.input)) {
-  // Where somebody types or reads, the answers themselves tell how far it is.
+  // If somebody types or reads, the answers themselves show the progress.
   const bool typed = files.input == "-" && isatty(STDIN_FILENO) == 1;
   const bool read = files.output == "-" && isatty(STDOUT_FILENO) == 1;
   shows_progress_ = !typed && !read;

@@ -1,4 +1,4 @@
-// Lines in, answers out, in order: what all commands that answer line by line have in common.
+// Lines in, answers out, in order: the frame of all commands that answer line by line.
 #pragma once
 
 #include <cstdint>
@@ -20,44 +20,43 @@ namespace tapestry {
 
 class LineFilter {
  public:
-  /// Opens the files, so that a wrong name is told before a model is read. Throws Error(kData) for
-  /// an input that cannot be read, and as OutputFile.
+  /// Opens the files, so that a wrong name is reported before a model is read. Throws Error(kData)
+  /// for an input that cannot be read, and as OutputFile.
   LineFilter(std::string who, const FilterArguments& files);
   ~LineFilter();
 
-  /// Where the answers go.
+  /// The stream for the answers.
   std::ostream& out() { return output_.stream(); }
 
   /// Reads blocks of `block_lines` lines and calls answer(lines, number of the first one, from 0),
-  /// so that memory does not grow with the input. Where no further line comes for a while, or they
+  /// so that memory does not grow with the input. If no further line comes for a while, or lines
   /// come slowly, a shorter block is answered: somebody waits for it. A CR at the end of a line is
-  /// dropped, and a byte order mark in front of the first. What becomes of a line that is not UTF-8
-  /// FilterArguments::ill_formed says: where it is an error, throws Error(kData) naming the line,
-  /// after those before it are answered. Throws when the output cannot be written.
+  /// dropped, and a byte order mark in front of the first. FilterArguments::ill_formed decides
+  /// about lines that are not UTF-8: if it is "error", throws Error(kData) naming the line, after
+  /// the lines before it are answered. Throws when the output cannot be written.
   void run(int64_t block_lines,
            const std::function<void(const std::vector<std::string>&, int64_t)>& answer);
 
-  /// So many lines more are answered: what out() got goes to its reader. run() counts what `answer`
-  /// did not.
+  /// Marks this many more lines as answered, and flushes out(). run() counts the lines that
+  /// `answer` did not.
   void answered(int64_t lines);
 
-  /// Whether line `number` (from 0) of the block that is answered was ill-formed, and counts as
-  /// empty.
+  /// True if line `number` (from 0) of the present block was ill-formed, and counts as empty.
   bool was_ill_formed(int64_t number) const { return ill_formed_now_.contains(number); }
 
-  /// Calls `read`, which reads a record from line `number` (from 0). False where that throws
-  /// Error(kData): the line is answered like an empty one, and finish() tells of it. Throws what
-  /// `read` does where ill-formed lines are errors, and where RecordReader::kMostOdd lines have
-  /// come and none was a record.
+  /// Calls `read`, which reads a record from line `number` (from 0). Returns false if that throws
+  /// Error(kData): the line is answered like an empty one, and finish() reports it. Throws the
+  /// error of `read` if ill-formed lines are errors, and if the first RecordReader::kMostOdd lines
+  /// were all invalid.
   bool takes_record(int64_t number, const std::function<void()>& read);
 
-  /// Counts the tokens of line `number`, from 0, for what finish() tells.
+  /// Counts the tokens of line `number`, from 0, for the report of finish().
   void read(std::span<const int32_t> ids, const Tokenizer& tokenizer, int64_t number);
   void read(const UnknownTokens& tokens) { unknown_.add(tokens); }
 
-  /// The end of a run without failure: the output file gets its name. Tells (on stderr) how many
-  /// lines were ill-formed, and which share of the tokens that read() got is unknown. Throws
-  /// Error(kData) where no line was a record.
+  /// Ends a run without failure: the output file gets its name. Reports (on stderr) the number of
+  /// ill-formed lines, and the share of unknown tokens among those given to read(). Throws
+  /// Error(kData) if no line was a record.
   void finish();
 
  private:
@@ -76,13 +75,13 @@ class LineFilter {
   int64_t ill_formed_ = 0;
   std::string first_ill_formed_;  ///< "line 3 at byte 7"
   std::set<int64_t> ill_formed_now_;
-  int64_t records_ = 0, odd_ = 0;  ///< what takes_record() took, and what it did not
+  int64_t records_ = 0, odd_ = 0;  ///< records that takes_record() accepted and refused
   std::string first_odd_;
   UnknownTokens unknown_;
 };
 
-/// Lines that are answered together: the longest first, and others join those that are searched as
-/// soon as some are done. Only the last ones of a window leave places empty.
+/// Number of lines that are read together: the longest are searched first, and others join as soon
+/// as some are done. Only the end of a window leaves places empty.
 constexpr int64_t window_of(int64_t batch_size) { return batch_size == 1 ? 1 : 32 * batch_size; }
 
 }  // namespace tapestry

@@ -7,28 +7,28 @@
 
 namespace tapestry {
 
-/// Written as PATH.part and renamed at the end, so that a failure leaves an older PATH as it was,
-/// and what was done before it in PATH.part. A path that is no file but a device or a pipe is
-/// written to at once, and "-" is standard output.
+/// Written as PATH.part and renamed at the end, so that a failure leaves an older PATH unchanged,
+/// and the results so far in PATH.part. A device or a pipe is written to at once, and "-" is
+/// standard output.
 class OutputFile {
  public:
-  /// Opens the file. Throws Error(kRuntime) where it cannot be written.
+  /// Opens the file. Throws Error(kRuntime) if it cannot be written.
   explicit OutputFile(std::string path);
-  /// Says on stderr where the results are, if there are some and finish() was not called.
+  /// If finish() was not called, prints on stderr where the results are, if there are any.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   std::ostream& stream();
-  /// Writes out what the stream holds. Throws Error(kRuntime) where that fails.
+  /// Writes out the stream's contents. Throws Error(kRuntime) if that fails.
   void flush();
-  /// Gives the file its name. Throws likewise.
+  /// Gives the file its name. Throws Error(kRuntime) if that fails.
   void finish();
 
  private:
   [[noreturn]] void fail_to_write() const;
 
-  std::string path_, part_;  // part_ is empty where nothing is renamed
+  std::string path_, part_;  // part_ is empty if nothing is renamed
   std::ofstream file_;
 };
 

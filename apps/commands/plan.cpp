@@ -1,4 +1,4 @@
-// tapestry plan: what a training will take, before it takes any.
+// tapestry plan: the memory, time and disk that a training will take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include "apps/run/memory_plan.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/dry_training.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "core/device.h"
 #include "core/parallel.h"
 
@@ -31,7 +31,7 @@ std::string time_text(double seconds) {
                             : fmt::format("{:.2f} s", seconds);
 }
 
-// Tokens that the model reads and writes in an update whose batches are full.
+// Tokens that the model reads and writes in an update with full batches.
 int64_t tokens_of(const Config& config) {
   const BatchSizes batch = batches_of(config).front();
   const bool two_texts = traits_of(config.model_type).reads_two_texts;
@@ -94,8 +94,8 @@ int run_plan(const PlanArguments& arguments) {
   set_num_threads(config.threads);
   const Device device = parse_device(config.device);
   const bool on_cpu = device.is_cpu();
-  const TokenizerPair tokenizers =
-      stand_ins(config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
+  const TokenizerPair tokenizers = placeholder_tokenizers(
+      config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });
   if (tokenizers.source && tokenizers.source->serialized().empty()) {
     std::cerr << "note: what learning the tokenizer takes, at a first start, is not planned\n";
   }

@@ -1,4 +1,4 @@
-// tapestry predict: what a regression says of each number, or list of numbers, of its input.
+// tapestry predict: a regression's prediction for each number, or list of numbers, of its input.
 #include <fmt/format.h>
 
 #include <algorithm>

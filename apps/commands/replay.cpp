@@ -1,4 +1,4 @@
-// tapestry replay: an update of a run once more, and where its numbers stop to be numbers.
+// tapestry replay: computes an update of a run again, and finds the first value that is not finite.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr size_t kListed = 20;  // records
 
 // The weights that come nearest before an update.
 struct Source {
-  std::string path;  ///< of an incident or a checkpoint; "" where the run begins anew
+  std::string path;  ///< of an incident or a checkpoint; "" if the run starts from the beginning
   std::optional<Checkpoint> files;
 };
 

@@ -10,9 +10,9 @@ class Ranks;
 
 struct ReplayArguments {
   std::string run;
-  int64_t step = 0;   ///< 0: lists what the run recorded
+  int64_t step = 0;   ///< 0: lists the run's records
   int64_t texts = 8;  ///< rows shown of each micro-batch; 0: all
-  int threads = 0;    ///< 0: those of the config
+  int threads = 0;    ///< 0: the config's
 };
 int run_replay(const ReplayArguments& arguments, Ranks& ranks);
 

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 // Points of a curve: more than a wide screen has, less than makes a browser slow.
 constexpr size_t kMostPoints = 20000;
 
-// Seven digits: no eye tells more apart, and the page is half as long.
+// Seven digits: no eye can see more, and the page is half as long.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
@@ -32,7 +32,7 @@ Json number(double value) {
   return std::strtod(text, nullptr);
 }
 
-// The means of `group` lines in a row; what is the same in all of them (NaN) stays.
+// The means of `group` lines in a row; NaN stays if all of them are NaN.
 Json column_of(const std::vector<double>& values, size_t group, bool is_place) {
   Json list = Json::array();
   for (size_t begin = 0; begin < values.size(); begin += group) {
@@ -58,7 +58,7 @@ Json json_of(const MetricTable& table, size_t group) {
   return {{"names", table.names}, {"columns", std::move(columns)}};
 }
 
-// What is told of an example at each validation but for these stays as it is.
+// True for fields of an example that are the same at each validation.
 bool is_given(const std::string& key) {
   for (const char* const other : {"step", "kind", "example", "output", "guesses", "png"}) {
     if (key == other) return false;
@@ -66,8 +66,8 @@ bool is_given(const std::string& key) {
   return true;
 }
 
-// Examples with all of their outputs. Where a number got another example (the data changed), the
-// older one is left out.
+// Examples with all of their outputs. If a number got another example (the data changed), the older
+// one is left out.
 Json examples_of(const RunRecord& run) {
   std::map<int64_t, Json> examples;
   for (const Json& line : run.samples) {
@@ -89,7 +89,7 @@ Json examples_of(const RunRecord& run) {
   return list;
 }
 
-// Of the best validation, else of the last.
+// The line of the best validation, else of the last.
 Json line_of_best(const std::vector<Json>& lines, const std::optional<RunRecord::Best>& best) {
   for (const Json& line : lines) {
     if (best && line["step"] == best->step) return line;

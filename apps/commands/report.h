@@ -1,4 +1,4 @@
-// One page about one run or several.
+// The HTML page about one run or several.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ inline constexpr const char* kReportFile = "report.html";
 /// The page as HTML.
 std::string report_html(std::vector<RunRecord> runs);
 
-/// Reads the runs, says on stderr what is damaged in them, and writes the page. Throws as
-/// read_run() and OutputFile do.
+/// Reads the runs, reports damage in them on stderr, and writes the page. Throws as read_run() and
+/// OutputFile do.
 void write_report(const std::vector<std::string>& folders, const std::string& output);
 
 }  // namespace tapestry

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostWarnings = 5;  // of a file
 
-// The line as an object with a step, or why it is none.
+// Parses the line as an object with a step; returns the reason if it is not one.
 std::string parse_line(const std::string& line, Json& entry) {
   entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (entry.is_discarded()) return "is not JSON";

@@ -19,7 +19,7 @@ void add_tests(nlohmann::ordered_json& out, const SystemScore& score) {
 
 constexpr double kSignificant = 0.05;
 
-// Of one metric: the score, and what the tests say.
+// The cells of one metric: the score, and the results of the tests.
 std::vector<std::string> cells(const SystemScore& score, int width) {
   std::string text = fmt::format("{:.{}f}", score.score, width);
   if (score.interval) {
@@ -30,7 +30,7 @@ std::vector<std::string> cells(const SystemScore& score, int width) {
   return {text, fmt::format("{:.4f}{}", *score.p_value, *score.p_value < kSignificant ? "*" : "")};
 }
 
-// Columns as wide as their widest cell; those without any cell below the head are left out.
+// Columns as wide as their widest cell; columns with only a head are left out.
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<int64_t> widths(rows.front().size(), 0);
   for (size_t c = 0; c < widths.size(); ++c) {

@@ -1,4 +1,4 @@
-// How `tapestry evaluate --hypothesis` prints scores.
+// Prints the scores of `tapestry evaluate --hypothesis`.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -11,7 +11,7 @@
 namespace tapestry {
 namespace {
 
-// By the quarters that are filled: 1 upper left, 2 upper right, 4 lower left, 8 lower right.
+// Indexed by the filled quarters: 1 upper left, 2 upper right, 4 lower left, 8 lower right.
 constexpr const char* kQuarters[] = {" ", "▘", "▝", "▀", "▖", "▌", "▞", "▛",
                                      "▗", "▚", "▐", "▜", "▄", "▙", "▟", "█"};
 constexpr size_t kLabel = 9;  // characters left of the curves
@@ -30,8 +30,8 @@ struct Range {
   }
 };
 
-// Of many values a few far above all others, as at the beginning of a run, would press the rest to
-// the floor: they are drawn at the top.
+// A few values far above all others, as at the beginning of a run, would press the rest to the
+// floor, so they are drawn at the top.
 Range range_of(const std::vector<TextCurve>& curves) {
   std::vector<double> values;
   for (const TextCurve& curve : curves) {

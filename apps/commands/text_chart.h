@@ -9,7 +9,7 @@ namespace tapestry {
 
 struct TextCurve {
   std::string name;          ///< "training"
-  std::vector<double> x, y;  ///< equally long; what is not finite leaves a gap
+  std::vector<double> x, y;  ///< equally long; values that are not finite leave a gap
   int colour = 0;            ///< a number of kCurveColours
 };
 
@@ -19,7 +19,7 @@ inline constexpr const char* kCurveColours[] = {"34", "33", "32", "35", "36", "3
 struct TextChart {
   std::string title;
   std::vector<TextCurve> curves;
-  double first = 0, last = 0;  ///< what x goes from and to; equal: as the curves do
+  double first = 0, last = 0;  ///< range of x; equal: the curves' own
 };
 
 /// `height` lines of `width` characters: the title with the last values, and the curves with the
@@ -34,7 +34,7 @@ std::string short_number(double value);
 /// Characters of a line on a terminal: escape sequences have none, and each character is one wide.
 size_t text_width(std::string_view line);
 
-/// Filled up, or cut with a sign that it is, to so many; a cut line ends without colour.
+/// Pads or truncates (with an ellipsis) to `width`; a truncated line ends without colour.
 std::string fit_width(const std::string& line, size_t width);
 
 }  // namespace tapestry

@@ -11,7 +11,7 @@
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
 #include "apps/run/updates.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "core/allocator.h"
 #include "core/bfloat16_kernel.h"
 #include "core/blas.h"
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
 
-// What the log begins with, of what the config and the run folder say.
+// Logs the facts of the config and the run folder at the beginning.
 void tell_start(const Config& config, const Resume& resume, RunLog& log) {
   if (!resume.passed_over().empty()) log.warn(resume.passed_over());
   if (!resume.changes().empty()) {
@@ -67,7 +67,7 @@ void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLo
   if (!few.empty()) log.warn_of_machine(few);
 }
 
-// Where there is a budget and no choice was made before.
+// Only with a budget, and without an earlier choice.
 void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, RunLog& log) {
   if (config.training.memory_budget.empty()) return;
   if (resume.keeps_budget()) {
@@ -76,10 +76,10 @@ void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, Ru
     return;
   }
   Config sized = config;  // classes and images may be open still
-  const TokenizerPair stand_in = stand_ins(
+  const TokenizerPair placeholders = placeholder_tokenizers(
       sized, [](const std::string&) {}, resume.tokenizers());
   const bool may_split = ranks.is_alone() && config.distributed.parts <= 1;
-  const std::string chosen = keep_to_budget(sized, stand_in, may_split);
+  const std::string chosen = keep_to_budget(sized, placeholders, may_split);
   config.training.splits = sized.training.splits;
   config.model.recompute = sized.model.recompute;
   log.info(chosen);
@@ -90,9 +90,9 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
   Config config = given;
   std::optional<MemoryShortage> shortage;
   try {
-    const TokenizerPair stand_in = stand_ins(
+    const TokenizerPair placeholders = placeholder_tokenizers(
         config, [](const std::string&) {}, resume.tokenizers());
-    shortage = memory_shortage(config, stand_in);
+    shortage = memory_shortage(config, placeholders);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kRuntime) throw;
     log.warn(concat("the memory of this training could not be planned: ", error.what()));
@@ -166,8 +166,8 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
 
   if (ranks.is_alone()) expect_room(config, *resume, *log);
   const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
-  release_free_memory();  // what encoding the data took
-  // With what the task found in the data: classes, the format of images.
+  release_free_memory();  // frees memory of encoding
+  // Writes the config with the task's facts about the data: classes, the format of images.
   if (folder) {
     folder->write("config.yaml",
                   to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));

@@ -24,14 +24,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What each translation must begin with: a line of a file, or the second column of the input.
+// The beginning of each translation: a line of a file, or the second column of the input.
 class Prefixes {
  public:
   Prefixes(const std::string& path, bool in_column) : in_column_(in_column) {
     if (!path.empty()) file_.emplace(path);
   }
 
-  // Of the next line of the input, which loses its other columns.
+  // Takes the prefix of the next line of the input, which loses its other columns.
   std::string take(std::string& line) {
     std::string prefix;
     if (in_column_) {
@@ -45,7 +45,7 @@ class Prefixes {
     }
     return prefix;
   }
-  // At the end of the input.
+  // Call at the end of the input.
   void check_end() {
     std::string line;
     if (file_ && file_->next(line)) {
@@ -73,11 +73,11 @@ class Aligner {
   }
 
   bool wanted() const { return !arguments_.alignments.empty(); }
-  // Whether it must know where the tokens of sources stand.
+  // True if it needs the places of the sources' tokens.
   bool counts_words() const { return wanted() && arguments_.alignment_units == "words"; }
   bool inline_with_text() const { return arguments_.alignments == "-"; }
 
-  // Of the results of each source; `places` of the sources only where it counts words.
+  // The alignments of each source's results; `places` of the sources only if it counts words.
   std::vector<std::vector<Alignment>> align(
       const std::vector<std::vector<int32_t>>& sources, const std::vector<PlacedText>& places,
       const std::vector<std::vector<Hypothesis>>& results) const {
@@ -125,7 +125,7 @@ class Aligner {
   std::optional<OutputFile> file_;
 };
 
-// A line of the input and what became of it.
+// A line of the input with its translations.
 struct Answer {
   std::string source;
   std::string prefix = {};
@@ -133,7 +133,7 @@ struct Answer {
   size_t sentence = 0;  ///< its number among the sources, if it is not blank
   bool blank = false;
   bool done = false;
-  std::vector<Hypothesis> hypotheses = {};  ///< none of a blank line
+  std::vector<Hypothesis> hypotheses = {};  ///< none for a blank line
   std::vector<Alignment> alignments = {};   ///< one for each, or none
 };
 
@@ -170,7 +170,7 @@ std::string word_scores_of(const Hypothesis& hypothesis, const Tokenizer& tokeni
   return text + fmt::format("{:.4f}", hypothesis.token_log_probabilities.back());
 }
 
-// Translations that end where the limit is, told at the end.
+// Counts translations that end at the length limit, and reports them at the end.
 class CutTranslations {
  public:
   void add(int64_t line) {
@@ -276,7 +276,7 @@ class Command {
     print_those_done();
   }
 
-  // With places where words are counted.
+  // With places if words are counted.
   PlacedText encode(const std::string& source) const {
     const Tokenizer& tokenizer = *models_.tokenizers().source;
     if (aligner_.counts_words()) return placed_source(tokenizer, source);
@@ -308,7 +308,7 @@ class Command {
     return ids;
   }
 
-  // No search writes an unknown token: forced ones would leave gaps in the text that was asked for.
+  // A search never writes an unknown token, so a forced one would leave a gap in the text.
   void check_can_be_written(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                             const std::string& text, int64_t line) const {
     std::vector<int32_t> never = models_.rows().banned;
@@ -339,7 +339,7 @@ class Command {
     for (const Alignment& alignment : answer.alignments) aligner_.write(pharaoh(alignment));
     // A list has as many lines for a line of which nothing can be translated.
     const int64_t missing = arguments_.search.n_best - std::ssize(answer.hypotheses);
-    // Numbers tell where Moses' lists end, and a filler would win in a rescoring.
+    // In Moses' lists numbers separate the lines, and a filler would win in a rescoring.
     const bool fills = !moses() || answer.hypotheses.empty();
     for (int64_t i = 0; i < missing && fills; ++i) aligner_.write("");
     if (arguments_.detail == "jsonl") {
@@ -366,7 +366,7 @@ class Command {
     }
   }
 
-  // Moses' decoder writes its bar so where it is text.
+  // Moses' decoder writes a bar within text in this form.
   static std::string in_field(std::string text) {
     for (size_t at = 0; (at = text.find("|||", at)) != std::string::npos;) {
       text.replace(at, 3, "&#124;&#124;&#124;");

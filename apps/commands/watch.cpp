@@ -24,7 +24,7 @@ namespace tapestry {
 namespace {
 
 constexpr size_t kLeastChart = 6;    // lines of a chart with its title
-constexpr size_t kTwoColumns = 110;  // characters from which two charts stand side by side
+constexpr size_t kTwoColumns = 110;  // least width for two charts side by side
 
 volatile std::sig_atomic_t stopped = 0;
 
@@ -68,7 +68,7 @@ class Screen {
     write_out("\033[?1049h\033[?25l");
   }
   ~Screen() {
-    // Where the terminal is gone there is nothing to be put right.
+    // If the terminal is gone, nothing has to be restored.
     const std::string_view end = "\033[?25h\033[?1049l";
     [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, end.data(), end.size());
     if (has_keys_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
@@ -84,8 +84,8 @@ class Screen {
     }
     write_out(frame + "\033[J");
   }
-  // Waits for so long, or for a key, which it returns, or another size. 'q' where the reader wants
-  // to leave, 0 for no key.
+  // Waits for some seconds, for a key, which it returns, or for another size of the terminal.
+  // Returns 'q' to quit, 0 for no key.
   char wait(double seconds) {
     pollfd keys{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     const int ready = poll(&keys, 1, static_cast<int>(1000 * seconds));
@@ -146,7 +146,7 @@ std::string best_of(const RunRecord& run) {
   return text;
 }
 
-// Of what both parts of all runs have under this name.
+// The chart of the values with this name in both parts of all runs.
 TextChart chart_of(const std::vector<Watched>& runs, const std::string& name) {
   TextChart chart{.title = name, .curves = {}};
   std::ranges::replace(chart.title, '_', ' ');
@@ -191,13 +191,13 @@ std::vector<TextChart> charts_of(const std::vector<Watched>& runs) {
   return charts;
 }
 
-// The first page of charts. With `page` it is that one, and the head tells the keys; one beyond the
-// ends comes from the other end, and `page` becomes its number.
+// The first page of charts, or with `page` that one, with the keys in the head; page numbers wrap
+// around, and `page` is set to the actual one.
 std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, bool colours,
                                   int64_t* page) {
   std::vector<std::string> lines;
   for (const Watched& watched : runs) {
-    // What was best and how it went stand below where the line has no room for both.
+    // The summary and the course stand below each other if the line has no room for both.
     std::string line = summary_of(watched.record);
     const std::string rest = best_of(watched.record);
     if (text_width(line) + text_width(rest) > size.width) {
@@ -207,7 +207,7 @@ std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, b
     lines.push_back(line + rest);
   }
   std::vector<TextChart> charts = charts_of(runs);
-  // The keys have a line of their own where the first run leaves them no room.
+  // The keys get a line of their own if the first run leaves no room.
   constexpr size_t kKeys = 30;
   const bool own_line = page != nullptr && text_width(lines.front()) + kKeys > size.width;
   const size_t columns = size.width >= kTwoColumns ? 2 : 1;

@@ -9,7 +9,7 @@ namespace tapestry {
 struct WatchArguments {
   std::vector<std::string> runs;  ///< folders
   double interval = 1;            ///< seconds from one look to the next
-  bool once = false;              ///< prints what is there and ends
+  bool once = false;              ///< prints the present state and ends
 };
 int run_watch(const WatchArguments& arguments);
 

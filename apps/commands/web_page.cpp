@@ -23,7 +23,7 @@ std::string json_element(const char* id, const std::string& json) {
   return html + "</script>\n";
 }
 
-// Without the comment that names a file for debuggers: nothing else is loaded.
+// Without the comment that names a file for debuggers: the page loads nothing else.
 std::string without_source_map(std::string_view file) {
   std::string text(file);
   for (const auto& [begin, end] :
@@ -83,7 +83,7 @@ std::string html_of(const WebPage& page) {
 }
 
 std::string html_around(const std::string& title, const std::string& body) {
-  // Without a script nobody asks the browser which colours it prefers.
+  // Without a script nothing asks the browser for its preferred colours.
   std::string html = head(title, {});
   const std::string light = ":root {", dark = ":root.dark {";
   const size_t at = html.find(dark), end = html.find('}', at);

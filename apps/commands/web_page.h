@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// The bytes of an embedded file; empty where there is none of this name.
+/// The bytes of an embedded file; empty if the name is unknown.
 std::string_view web_file(std::string_view name);
 
 struct WebPage {
@@ -16,11 +16,11 @@ struct WebPage {
   std::initializer_list<const char*> styles;   ///< names of files, behind page.css
   std::initializer_list<const char*> scripts;  ///< behind page.js, which reads `data`
   std::string data = "null";                   ///< JSON
-  std::string_view licence = {};               ///< of what is not ours among the scripts
+  std::string_view licence = {};               ///< licences of scripts that are not ours
 };
 
-/// The page as HTML. It may load nothing at all, so that it works without a network and tells
-/// nobody that it was opened.
+/// The page as HTML. It loads nothing at all, so it works without a network and tells nobody that
+/// it was opened.
 std::string html_of(const WebPage& page);
 
 /// The same without scripts, around `body`, which is HTML.

@@ -7,8 +7,8 @@
 
 namespace tapestry {
 
-/// "4GB", "1.5 GiB", "600000": bytes, decimal or binary by the unit; nothing where it is none, or
-/// no positive number below 2^62.
+/// "4GB", "1.5 GiB", "600000": bytes, decimal or binary by the unit; nothing for any other text,
+/// and for numbers that are not in (0, 2^62).
 std::optional<int64_t> byte_count(const std::string& text);
 
 }  // namespace tapestry

@@ -1,5 +1,5 @@
-// What follows from the keys of a config, and which of them must go together. A rule of one library
-// is the validate() of its options; here stands only what it is called in a config.
+// Sets the values that follow from other keys, and checks which keys go together. The validate() of
+// a library's options has the library's rules; this file only maps members to keys.
 #include <algorithm>
 #include <set>
 
@@ -65,15 +65,15 @@ void check_corpora(Rules& rules, const std::string& key, const std::vector<Corpu
   }
 }
 
-// Whether a part of the same files is read elsewhere.
+// True if another corpus reads a part of the same files.
 bool is_split_elsewhere(const CorpusSpec& corpus, const std::vector<const CorpusSpec*>& others) {
   return std::any_of(others.begin(), others.end(), [&](const CorpusSpec* other) {
     return other->split != "all" && other->str() == corpus.str();
   });
 }
 
-// A part of a file that nothing else splits is a mistake: 1 % of a file for validation, where all
-// of it was meant.
+// A part of a file that nothing else splits is a mistake: 1 % of a file for validation, although
+// all of it was meant.
 void check_splits(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
                   const std::vector<const std::vector<CorpusSpec>*>& elsewhere) {
   std::vector<const CorpusSpec*> others;
@@ -186,7 +186,8 @@ void check_training(Rules& rules, const Config& config) {
             {"model_size", "model.hidden_size"}},
            [&](const OptionReport& report) {
              ScheduleOptions schedule = config.schedule;
-             // The data tells how many updates the epochs are: here as many as are needed.
+             // The number of updates in the epochs is known only with the data; this is more than
+             // any.
              constexpr int64_t kEndless = int64_t{1} << 60;
              if (training.num_train_epochs > 0 && schedule.max_steps == 0)
                schedule.max_steps = kEndless;
@@ -302,7 +303,7 @@ void settle_sizes(ModelOptions& model) {
     model.num_key_value_heads = model.num_attention_heads;
   }
   if (model.num_attention_heads > 0) {
-    // A size that is the usual one is none of its own.
+    // The usual size is not written as one of its own.
     if (model.head_size * model.num_attention_heads == model.hidden_size) model.head_size = 0;
     if (model.value_head_size == 0) model.value_head_size = model.chosen_head_size();
   }

@@ -56,7 +56,7 @@ void bind_dtype(ConfigSection& s, Config& config) {
   std::tie(config.dtype, config.mixed) = type;
 }
 
-// Those that any task has, each once.
+// The sections of all tasks, each once.
 std::vector<TaskSection> sections_of_tasks() {
   std::vector<TaskSection> all;
   for (const TaskKind* kind : task_kinds()) {
@@ -155,7 +155,7 @@ Config defaults_for(const ConfigNode& root) {
   return default_config(*kind.task, reads_images(kind));
 }
 
-/// The resolved tree of a config: what binding it to an empty file yields.
+/// The resolved tree of a config: the result of binding it to an empty file.
 ConfigNode resolve(const Config& config) {
   Config copy = config;
   ConfigReadOptions options;
@@ -165,7 +165,7 @@ ConfigNode resolve(const Config& config) {
       ConfigNode::map(), [&](ConfigSection& s) { bind_config(s, copy); }, options);
 }
 
-// What a corpus with these keys has in common with one that was learnt from.
+// A corpus with these keys, completed from one that was learnt from.
 CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
   using Member = std::string CorpusSpec::*;
   static constexpr std::pair<const char*, Member> kFiles[] = {
@@ -187,7 +187,7 @@ CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
     corpus.range_begin = fresh.range_begin;
     corpus.range_end = fresh.range_end;
   }
-  // Records of any format have the fields of the templates, but a text has none.
+  // Records of any format have the fields of the templates; a text has none.
   const bool records =
       keys.find("tsv") != nullptr || keys.find("csv") != nullptr || keys.find("jsonl") != nullptr;
   const bool prompts = records && keys.find("text_column") == nullptr;
@@ -198,7 +198,7 @@ CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
 
 }  // namespace
 
-// A model that goes on is what it was, unless the config has a section that says otherwise.
+// A resumed model stays the same, unless the config has a section that changes it.
 void begin_with(const Config& before, const ConfigNode& root, Config& config) {
   const std::vector<ModelType> types = model_types(config);
   if (std::ranges::find(types, before.model_type) == types.end()) return;
@@ -211,7 +211,7 @@ void begin_with(const Config& before, const ConfigNode& root, Config& config) {
   const int64_t longest = config.model.longest_sequence();
   config.data.block_size = std::min(config.data.block_size, longest);
   config.data.corpus.max_length = std::min(config.data.corpus.max_length, longest);
-  // Of another system the folder says how to search, too.
+  // A folder of another system also sets the search options.
   if (root.find("generation") == nullptr) config.generation = before.generation;
 }
 
@@ -258,8 +258,8 @@ Config parse_config(const std::string& text, const std::string& name,
 
 namespace {
 
-// What old checkpoints mean where they lack a key. Whether the targets are normalised as the
-// sources.
+// Fills in the meaning of keys that old checkpoints lack. Returns true if targets are normalised
+// like sources.
 bool fill_in_old_meaning(ConfigNode& root) {
   ConfigEntry* const tokenizer = root.find("tokenizer");
   if (tokenizer == nullptr || tokenizer->value.kind != ConfigNode::Kind::kMap) return false;

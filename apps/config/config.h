@@ -36,18 +36,18 @@ struct DataOptions {
   int64_t block_size = 256;         ///< clm, mlm: tokens of a row
   bool cache = true;                ///< token ids are kept ...
   std::string cache_dir;            ///< ... in this folder, absolute; empty: in output_dir
-  std::vector<std::string> labels;  ///< classification: the classes; empty: those of the data
-  ImageFormat image;                ///< of images; what is not known is taken from the data
+  std::vector<std::string> labels;  ///< classification: the classes; empty: those found in the data
+  ImageFormat image;                ///< format of images; unset members are taken from the data
   AugmentOptions augment;           ///< of the images of `train`
 };
 
-/// What the training loop itself decides.
+/// Options of the training loop itself.
 struct TrainingOptions {
   static constexpr const char* kReporters[] = {"tensorboard"};
 
   int64_t gradient_accumulation_steps = 1;  ///< batches per update
   int64_t splits = 1;           ///< parts of a batch that go through the model one after the other
-  std::string memory_budget;    ///< "4GB"; empty: none
+  std::string memory_budget;    ///< "4GB"; empty: no limit
   int64_t max_steps = 0;        ///< updates; 0: num_train_epochs decides
   double num_train_epochs = 0;  ///< times through the data; 0: max_steps decides
   double max_hours = 0;         ///< saves and stops after this long; 0: no limit
@@ -56,19 +56,19 @@ struct TrainingOptions {
   double clip_value = 0;     ///< clips each element; 0: off
   double ema_decay = 0;      ///< exponential moving average of the weights; 0: off
   int64_t logging_steps = 50;
-  int64_t eval_steps = 500;      ///< validates every so many updates and at the end; 0: only then
-  int64_t eval_batch_size = 64;  ///< sentences decoded at a time
-  int64_t samples = 4;           ///< validation examples kept at each validation, to look at
-  int64_t save_steps = 500;      ///< saves every so many updates and at the end; 0: only then
-  int64_t save_total_limit = 3;  ///< checkpoints kept, best and last among them; 0: all
+  int64_t eval_steps = 500;             ///< updates between validations; 0: only at the end
+  int64_t eval_batch_size = 64;         ///< sentences decoded at a time
+  int64_t samples = 4;                  ///< validation examples kept at each validation, to look at
+  int64_t save_steps = 500;             ///< updates between checkpoints; 0: only at the end
+  int64_t save_total_limit = 3;         ///< checkpoints kept, best and last among them; 0: all
   int64_t early_stopping_patience = 0;  ///< validations without a new best before it stops; 0: off
   int64_t divergence_patience = 100;    ///< updates in a row with a useless loss; 0: any number
-  int64_t flight_records = 1000;        ///< updates that the flight recorder knows; 0: none
-  double loss_jump = 10;  ///< deviations above the usual loss that are an incident; 0: none are
+  int64_t flight_records = 1000;        ///< updates that the flight recorder keeps; 0: none
+  double loss_jump = 10;  ///< deviations above the usual loss that make an incident; 0: none
   int64_t incidents = 3;  ///< most that a run folder keeps
   std::string metric_for_best_model;         ///< one of the task's; empty: its first
   std::vector<std::string> report_to;        ///< some of kReporters
-  std::vector<std::string> modules_to_save;  ///< with adapters: what learns besides, as in `freeze`
+  std::vector<std::string> modules_to_save;  ///< learn besides adapters, as in `freeze`
   std::string lr_metric;                     ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
@@ -83,13 +83,13 @@ struct EvaluationOptions {
   std::vector<std::string> extra_metrics;  ///< names of metric_kinds()
 };
 
-/// Of models that find answers in a context.
+/// For models that find answers in a context.
 struct AnswerOptions {
   int64_t max_answer_length = 30;  ///< in tokens
-  bool no_answer = false;          ///< a context may hold none
+  bool no_answer = false;          ///< a context may have no answer
 };
 
-/// How several ranks train together. What an update is does not depend on it.
+/// Options of several ranks that train together. They do not change the update.
 struct DistributedOptions {
   static constexpr const char* kEngines[] = {"auto", "none", "mpi"};
 
@@ -112,9 +112,10 @@ struct Config {
   bool allow_bf16x3 = false;  ///< on a CPU they may be sums of three products of bfloat16
   bool cuda_graphs = false;   ///< updates on a GPU run as CUDA graphs
   std::string output_dir;     ///< absolute
-  /// Of a checkpoint from before targets had a normalization of their own: theirs is the sources'.
+  /// True for checkpoints from before targets had a normalization of their own: theirs is the
+  /// sources'.
   bool one_normalization = false;
-  std::string init_from;  ///< run or checkpoint whose tokenizer and parameters a new run takes over
+  std::string init_from;  ///< run or checkpoint from which a new run takes tokenizer and parameters
   DataOptions data;
   TokenizerOptions tokenizer;
   MaskingOptions masking;
@@ -125,7 +126,7 @@ struct Config {
   OptimizerOptions optimizer;
   double learning_rate = 0;  ///< the schedule's base rate; 0: default_learning_rate()
   ScheduleOptions schedule;
-  PlateauOptions plateau;  ///< where the schedule is reduce_lr_on_plateau
+  PlateauOptions plateau;  ///< used if the schedule is reduce_lr_on_plateau
   TrainingOptions training;
   LoraOptions lora;
   DistributedOptions distributed;
@@ -134,13 +135,13 @@ struct Config {
   AnswerOptions answers;
 };
 
-/// Whether the corpora are images, not texts.
+/// True if the corpora are images, not texts.
 bool reads_images(const Config& config);
-/// Whether they are texts, so that there is a tokenizer.
+/// True if they are texts, so that there is a tokenizer.
 bool reads_text(const Config& config);
-/// Whether they are prompts with answers.
+/// True if they are prompts with answers.
 bool reads_prompts(const Config& config);
-/// Whether examples are blocks of a stream of tokens: text, but no prompts.
+/// True if examples are blocks of a stream of tokens: text, but no prompts.
 bool reads_blocks(const Config& config);
 
 /// The defaults of a task, with `images` of one that reads images. A Config that is filled in C++
@@ -149,21 +150,21 @@ Config default_config(const TaskKind& task, bool images = false);
 
 /// Sets everything that follows from other members: the schedule's max_steps and model_size, the
 /// pieces that the task needs of a tokenizer, the batches' seed, ... Throws one Error(kConfig) that
-/// lists all keys whose values do not go together. Configs that are read are complete.
+/// lists all keys whose values conflict. Configs that are read are complete.
 void complete(Config& config);
 
 enum class ModelUse { kTraining, kAnswers };
 
-/// What the tensors of a model are, and how its dense layers multiply.
+/// The types of a model's tensors, and the precision of its dense layers.
 struct Numbers {
   DType dtype = DType::kFloat32;
   Precision precision = Precision::kFull;
 };
-/// Of a model for this use on `device`. Mixed precision is bfloat16 tensors over float32 master
-/// weights; on a CPU answers are computed in float32, whose weights can be packed.
+/// The numbers of a model for this use on `device`. Mixed precision is bfloat16 tensors over
+/// float32 master weights; on a CPU answers are computed in float32, whose weights can be packed.
 Numbers numbers_of(const Config& config, ModelUse use, Device device);
 
-/// Where a run is kept, and where it begins.
+/// The folder of a run, and its pretrained model.
 struct RunPaths {
   std::string output_dir, init_from;
 };
@@ -171,9 +172,9 @@ struct RunPaths {
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,
 /// mistyped and missing keys, values out of range, input files that cannot be read. Without
-/// `check_files` the input files need not be there. `pretrained` reads the config of the model that
-/// a run with init_from goes on with, or begins with: where there is no `model` section it gives
-/// the defaults of its keys.
+/// `check_files` the input files need not exist. `pretrained` reads the config of the model that a
+/// run with init_from resumes or begins with: without a `model` section it gives the defaults of
+/// its keys.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
                    bool check_files = true,
                    const std::function<Config(const RunPaths& paths)>& pretrained = {});
@@ -185,11 +186,11 @@ Config parse_config(const std::string& text, const std::string& name = "config",
 /// Reads the config.json of a checkpoint: input files need not exist on this machine.
 Config load_checkpoint_config(const std::string& json, const std::string& name);
 
-/// Whether a parameter learns: with adapters they and training.modules_to_save, without all; and
-/// nothing of training.freeze.
+/// True if a parameter learns: with adapters only they and training.modules_to_save, without
+/// adapters all; and nothing in training.freeze.
 bool learns(const Config& config, const std::string& parameter);
-/// A corpus of the config's task from keys as of data.train: "jsonl=FILE", "text_column=t". What
-/// they leave open is as in data.train, if that is of the same kind, but for its part of a file.
+/// A corpus of the config's task from keys as of data.train: "jsonl=FILE", "text_column=t". Open
+/// keys are taken from data.train, if that is of the same kind, except for its part of a file.
 /// Throws one Error(kConfig) that lists everything that is wrong.
 CorpusSpec read_corpus(const Config& config, const std::vector<std::string>& keys);
 

@@ -12,7 +12,7 @@
 
 namespace tapestry {
 
-/// What all sections of one reading share.
+/// State that all sections of one reading share.
 class ConfigSession {
  public:
   ConfigSession(ConfigReadOptions options, std::vector<ConfigProblem> problems)
@@ -34,11 +34,11 @@ class ConfigSession {
     problems_.push_back({location.order, concat(location.where, ": ", text)});
   }
 
-  /// A value of this section is not what the file means.
+  /// Marks a section in which a value was refused.
   void mark_unsound(const std::string& section) { unsound_.insert(section); }
   bool is_sound(const std::string& section) const { return !unsound_.contains(section); }
 
-  /// Where the key of this full name stands, or the innermost section around it that is given.
+  /// The place of the key with this full name, or of the innermost existing section around it.
   const ConfigLocation& locate(const std::string& full_name) const {
     const ConfigNode* node = root_;
     std::istringstream parts(full_name);
@@ -159,7 +159,7 @@ std::string unreadable(const std::string& path) {
   if (!exists) return "does not exist";
   if (std::filesystem::is_directory(path, error)) return "is a directory, expected a file";
   // A training reads its data for the tokenizer, for its checksum and for the model, and again when
-  // it goes on; a pipe without a writer would never open.
+  // it resumes; opening a pipe without a writer would block.
   if (std::filesystem::is_fifo(path, error)) {
     return "is a pipe, which is read only once, expected a file";
   }
@@ -167,7 +167,7 @@ std::string unreadable(const std::string& path) {
   return "";
 }
 
-/// For messages: nobody reads 10 kB of a path.
+/// Shortened for messages: nobody reads 10 kB of a path.
 std::string shortened(const std::string& text) {
   constexpr size_t kMost = 200;
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";

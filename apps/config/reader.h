@@ -1,8 +1,8 @@
 // A strict reader of nested options. One function of read() calls describes a section: it names the
 // known keys with their bounds and their meaning, checks the values, and yields the resolved text
-// and the reference of the keys, so no list of keys stands elsewhere. A key that is absent leaves
-// its variable as it is: the default is the struct's initial value. So does a value that is
-// refused: nothing computes with it.
+// and the reference of the keys, so no list of keys stands elsewhere. An absent key leaves its
+// variable at the default, the struct's initial value. So does a refused value: nothing computes
+// with it.
 //
 //   void bind(ConfigSection& s, ScheduleOptions& options) {
 //     s.read("warmup_steps", options.warmup_steps, "Updates until the full rate.", at_least(0));
@@ -25,7 +25,7 @@
 
 namespace tapestry {
 
-/// Bounds of a number; `text` says them in messages: "must be <text>".
+/// Bounds of a number; `text` describes them in messages: "must be <text>".
 struct ConfigRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -44,7 +44,7 @@ ConfigRange between(double low, double high);           ///< [low, high]
 ConfigRange from_up_to_below(double low, double high);  ///< [low, high)
 ConfigRange above_up_to(double low, double high);       ///< (low, high]
 
-/// What read_choice accepts: a name in the file and the value it stands for.
+/// A choice of read_choice: a name in the file and its value.
 template <class E>
 struct ConfigChoice {
   const char* name;
@@ -65,26 +65,26 @@ struct ConfigKey {
 
 class ConfigSession;
 
-/// One map of the configuration while it is read.
+/// One map of the configuration, while it is read.
 class ConfigSection {
  public:
   /// True when the file or an override gives this key a value. Does not make the key known.
   bool has(const std::string& key) const;
-  /// True when the key stands there, with or without a value.
+  /// True if the key is in the file, with or without a value.
   bool given(const std::string& key) const { return find(key) != nullptr; }
   /// Keys that exclude each other, in groups that go together. An override with a key of one group
   /// replaces the file's section that has keys of another one: all keys of the file count as
   /// absent.
   void replace_by_overrides(const std::vector<std::vector<std::string>>& groups);
 
-  /// Makes a key known that is read only where it is given.
+  /// Makes a key known that is read only if it is given.
   void know(const std::string& key) { take(key); }
 
   /// Reads a bool, integer, floating value, string, or list of floating values or strings.
   template <class T>
   void read(const std::string& key, T& value, const char* meaning, const ConfigRange& range = {});
 
-  /// read() where `applies`. Else the key is known but must not be given: it would have no effect
+  /// read() if `applies`. Otherwise the key is known but must not be given: it would have no effect
   /// `why`, as in "with name: adam".
   template <class T>
   void read_if(bool applies, const std::string& why, const std::string& key, T& value,
@@ -105,13 +105,13 @@ class ConfigSection {
     read(key, value, meaning, range);
   }
 
-  /// Reads one of the named values; they are all "with task: clm", where that is said.
+  /// Reads one of the named values; all apply only "with task: clm", if that is given.
   template <class E>
   void read_choice(const std::string& key, E& value,
                    const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices,
                    const char* meaning, const std::string& with = "");
 
-  /// read_choice() where `applies`, as read_if().
+  /// read_choice() if `applies`, as read_if().
   template <class E>
   void read_choice_if(bool applies, const std::string& why, const std::string& key, E& value,
                       const std::vector<ConfigChoice<std::type_identity_t<E>>>& choices,
@@ -129,22 +129,22 @@ class ConfigSection {
 
   /// Reads the path of a file that must exist and be readable (see ConfigReadOptions), and makes it
   /// absolute: relative to the file that names it, or to the working directory on a command line.
-  /// An empty path stays empty and means none.
+  /// An empty path stays empty: no file.
   void read_input_file(const std::string& key, std::string& path, const char* meaning);
   /// A list of texts that need not be given: an empty one is not written back.
   void read_optional_list(const std::string& key, std::vector<std::string>& values,
                           const char* meaning);
-  /// read_column() and read_input_file() where `applies`, as read_if(). An empty one is not
-  /// written back.
+  /// read_column() and read_input_file() if `applies`, as read_if(). An empty value is not written
+  /// back.
   void read_column_if(bool applies, const std::string& why, const std::string& key,
                       std::string& value, const char* meaning);
   void read_input_file_if(bool applies, const std::string& why, const std::string& key,
                           std::string& path, const char* meaning);
   /// Reads the path of a folder to write to; relative paths start at the working directory.
   void read_output_path(const std::string& key, std::string& path, const char* meaning);
-  /// The same for a folder that need not be given: an empty path is not written back.
+  /// The same for an optional folder: an empty path is not written back.
   void read_optional_path(const std::string& key, std::string& path, const char* meaning);
-  /// read_optional_path() where `applies`, as read_if().
+  /// read_optional_path() if `applies`, as read_if().
   void read_optional_path_if(bool applies, const std::string& why, const std::string& key,
                              std::string& path, const char* meaning) {
     if (applies) {
@@ -159,7 +159,7 @@ class ConfigSection {
   void section(const std::string& key, const char* meaning,
                const std::function<void(ConfigSection&)>& bind);
 
-  /// section() where `applies`, as read_if().
+  /// section() if `applies`, as read_if().
   void section_if(bool applies, const std::string& why, const std::string& key, const char* meaning,
                   const std::function<void(ConfigSection&)>& bind) {
     if (applies) {
@@ -176,15 +176,16 @@ class ConfigSection {
   void section_list(const std::string& key, std::vector<T>& values, const char* meaning,
                     Bind&& bind);
 
-  /// Complains at the value of `key` (at the section where the key is absent): "<where>: <text>".
+  /// Reports an error at the value of `key` (at the section if the key is absent): "<where>:
+  /// <text>".
   template <class... Parts>
   void complain(const std::string& key, const Parts&... parts) {
     complain_at(location_of(key), concat(parts...));
   }
   /// Complains of a key given by its full name, in whatever section.
   void complain_of(const std::string& full_name, const std::string& text);
-  /// Whether a value of this section was refused ("" the top level): what is left of the section
-  /// is not what the file means, and a complaint about it would mislead.
+  /// True unless a value of this section was refused ("" is the top level): then the rest of the
+  /// section is not what the user wrote, and further errors about it would mislead.
   bool is_sound(const std::string& section) const;
   /// Complains when `key` is absent, naming the section.
   void demand(const std::string& key);
@@ -197,7 +198,7 @@ class ConfigSection {
   friend class ConfigSession;
   ConfigSection(ConfigSession& session, const ConfigNode& node, std::string path);
 
-  /// What the reference calls the type of a variable.
+  /// The name of a variable's type in the reference.
   template <class T>
   static const char* type_name();
   template <class E>
@@ -221,7 +222,7 @@ class ConfigSection {
   void mistyped(const std::string& key, const char* expected, const ConfigNode& got);
   bool in_range(const std::string& key, double value, const std::string& text,
                 const ConfigRange& range);
-  // Whether what need not be given is to be read; if not the key is known, or refused.
+  // True if an optional key shall be read; otherwise it is known, or refused.
   bool reads_optional(bool applies, const std::string& why, const std::string& key,
                       const char* kind, bool has_value, const char* meaning);
   void read_integer(const std::string& key, int64_t& value, int64_t low, int64_t high,
@@ -232,10 +233,10 @@ class ConfigSection {
   void read_list(const std::string& key, std::vector<double>& values, const ConfigRange& range);
   void read_list(const std::string& key, std::vector<std::string>& values);
   void read_folder(const std::string& key, std::string& path);
-  /// Index of the name given, `current` where the key is absent or wrong.
+  /// Index of the given name; `current` if the key is absent or wrong.
   size_t read_choice_index(const std::string& key, const std::vector<std::string>& names,
                            size_t current, const std::string& with);
-  /// The maps under `key`: empty pointers stand for "absent, keep defaults".
+  /// The maps under `key`; null pointers mean "absent, keep defaults".
   std::vector<const ConfigNode*> take_maps(const std::string& key, size_t current_size);
   void bind_child(const ConfigNode* node, const std::string& path, ConfigNode& output,
                   const std::function<void(ConfigSection&)>& bind);
@@ -255,7 +256,7 @@ struct ConfigReadOptions {
   bool require_keys = true;   ///< a demanded key that is absent is an error
   bool check_files = true;    ///< input files must exist and be readable
   bool refuse_unused = true;  ///< a key that has no effect beside the others is an error
-  bool complain = true;       ///< false: what is wrong is left out, and no error is thrown
+  bool complain = true;       ///< false: errors are ignored, and nothing is thrown
   std::vector<ConfigKey>* keys = nullptr;  ///< takes every key that was met, in its order
 };
 
@@ -294,7 +295,7 @@ void ConfigSection::read(const std::string& key, T& value, const char* meaning,
   } else if constexpr (std::same_as<T, std::string>) {
     read_string(key, value);
   } else if constexpr (std::integral<T>) {
-    // So that no sum and no product of two sizes leaves 64 bits. A seed is no size.
+    // Keeps sums and products of two sizes within 64 bits. A seed is not a size.
     constexpr auto kWidest = std::is_signed_v<T> ? int64_t{1} << 31  //
                                                  : std::numeric_limits<int64_t>::max();
     constexpr int64_t kLow =

@@ -103,7 +103,7 @@ KeyEntry entry_of(const std::string& name, const std::vector<KeyFamily>& familie
   }
   const std::string choices = choices_of(name, sights);
   if (!choices.empty()) entry.tasks += "; " + choices;
-  // The first needs no names: it is what holds elsewhere.
+  // The first group needs no names: it holds for all others.
   const auto write = [&](const Groups& groups, const char* separator, std::string& text) {
     for (const auto& [what, names] : groups.all()) {
       if (what.empty()) continue;
@@ -198,7 +198,7 @@ std::string describe_key(const std::string& given) {
     }
   }
   if (!matches.empty()) return text;
-  // The last part tells more than the sections in front of it.
+  // The last part of the name; the sections in front of it add nothing.
   std::vector<std::string> last_parts;
   for (const std::string& known : names) last_parts.push_back(last_part_of_key(known));
   const std::string part = nearest_name(last_part_of_key(name), last_parts);

@@ -1,5 +1,5 @@
-// The reference of the config's keys, which the binders themselves yield: every task is read with
-// every choice, and what is then known, refused or has another default is written down.
+// The reference of the config's keys, from the binders themselves: every task is read with every
+// choice, and the keys that are then known, refused or have another default are written down.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct KeyEntry {
   std::string preset;   ///< the default, and other ones of some tasks or choices; "required"
   std::string bounds;   ///< or the choices
   std::string meaning;  ///< plain sentences
-  std::string tasks;    ///< "all", or those that have it, and what it needs beside it
+  std::string tasks;    ///< "all", or the tasks that have the key, with the keys that it needs
 
   bool is_section() const { return type.starts_with("section"); }
 };
@@ -23,13 +23,14 @@ struct KeyEntry {
 /// Every key of every task, in the order of a config. The keys of data.valid are data.train's.
 const std::vector<KeyEntry>& key_entries();
 
-/// What is known of a key, or the keys of a section. Throws Error(kConfig) with the nearest name.
+/// The description of a key, or of the keys of a section. Throws Error(kConfig) with the nearest
+/// name.
 std::string describe_key(const std::string& name);
-/// The sections, with what each is about.
+/// The sections with their meanings.
 std::string describe_sections();
 /// Every key in a line or two, section by section.
 std::string describe_all_keys();
-/// The same as a page: configs/README.md.
+/// All keys as the page configs/README.md.
 std::string key_reference_markdown();
 
 }  // namespace tapestry

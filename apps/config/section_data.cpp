@@ -51,7 +51,7 @@ void prefer_overrides(ConfigSection& s, const FileKeys& keys) {
 }
 
 // The first of these keys that is given, or has a value by default; "" if there is none. A second
-// one is a complaint. Those that are not chosen are known.
+// one is an error. The keys that are not chosen are known.
 std::string choose(ConfigSection& s, const CorpusSpec& corpus, const FileKeys& keys) {
   prefer_overrides(s, keys);
   std::string chosen, all;
@@ -199,7 +199,7 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
   bind_split(s, corpus);
 }
 
-// Questions whose answers are spans of a context.
+// Keys of questions whose answers are spans of a context.
 void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, {{"squad", &CorpusSpec::squad}, kJsonl, kCsv, kTsv});
   if (has_records(kind)) {
@@ -312,8 +312,8 @@ void bind_data(ConfigSection& s, Config& config) {
             "epoch is in proportion to n^(1/T), so that small ones come more often; 0: every "
             "example comes once.",
             between(0, MixOptions::kLargestTemperature));
-  // Of questions bos, a token of each and two eos; of classes bos, a token and eos; of prompts eos,
-  // a prompt and an answer; of pairs a token and eos.
+  // The shortest row. Questions: bos, a token of each and two eos; classes: bos, a token and eos;
+  // prompts: eos, a prompt and an answer; pairs: a token and eos.
   const double shortest = config.task->has_questions            ? 5
                           : config.task->has_classes || prompts ? 3
                                                                 : 2;

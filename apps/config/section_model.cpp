@@ -130,7 +130,7 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Dropout inside the feed-forward network.", from_up_to_below(0, 1));
 }
 
-// A range says normal, so that it may stand alone.
+// A range implies normal, so initializer may be left out.
 void bind_initializer(ConfigSection& s, bool applies, const std::string& why, ModelOptions& model) {
   constexpr double kUsualRange = 0.02;  // GPT-2's and BERT's
   s.read_if(applies, why, "initializer_range", model.initializer_range,

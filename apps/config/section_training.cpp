@@ -106,7 +106,7 @@ void bind_schedule(ConfigSection& s, Config& config) {
                    "part that is over.");
 }
 
-// What lowers the rate when a validation finds nothing better.
+// Keys that lower the rate when validations find nothing better.
 void bind_plateau(ConfigSection& s, Config& config,
                   const std::vector<ConfigChoice<std::string>>& metrics) {
   PlateauOptions& plateau = config.plateau;
@@ -130,7 +130,7 @@ void bind_plateau(ConfigSection& s, Config& config,
             "Validations after a fall that do not count.", at_least(0));
 }
 
-// What keeps a run inside its memory, and what tells afterwards why an update went wrong.
+// Keys that keep a run inside its memory, and that record why an update went wrong.
 void bind_memory_and_flight(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
   const bool points = config.task->reads_points;

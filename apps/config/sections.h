@@ -1,6 +1,6 @@
-// How each section of a config is read, in the order of its keys. Every bind_... reads one section
-// into the options of the libraries: names, bounds and meanings of its keys. What follows from them
-// and what must go together is in complete.cpp.
+// The sections of a config, in the order of their keys. Every bind_... reads one section into the
+// options of the libraries: names, bounds and meanings of its keys. Derived values and rules about
+// several keys are in complete.cpp.
 #pragma once
 
 #include <ranges>
@@ -19,7 +19,7 @@ std::vector<ConfigChoice<std::string>> names(const char* const (&list)[kCount]) 
   return choices;
 }
 
-/// Choices whose names name_of() gives.
+/// Choices with the names of name_of().
 template <class Values>
 auto named(const Values& values) {
   std::vector<ConfigChoice<std::ranges::range_value_t<Values>>> choices;
@@ -28,7 +28,7 @@ auto named(const Values& values) {
 }
 
 void bind_data(ConfigSection& s, Config& config);
-/// One corpus of a task, with the keys that all kinds have.
+/// One corpus of a task, with the keys of all kinds.
 void bind_corpus(ConfigSection& s, const TaskKind& task, CorpusSpec& corpus);
 /// Corpora: pairs of sentences; text without translations; texts or images with a class each.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus);
@@ -78,18 +78,18 @@ Config read_tree(const ConfigNode& root, ConfigReadOptions options,
 const std::vector<ModelType>& model_types(const Config& config);
 ModelOptions model_defaults(ModelType type);
 
-/// The learning rate where none is given.
+/// The default learning rate.
 double usual_learning_rate(const Config& config);
 
 /// Sets the members that follow from the others.
 void derive(Config& config);
 
-/// Who hears of the keys that do not go together.
+/// Collects errors about conflicting keys.
 struct KeyReport {
   /// The full name of the key to change, and the rest of the sentence.
   std::function<void(const std::string& key, const std::string& problem)> complain;
-  /// Whether no value of a section was refused. Else what the section holds is not what the user
-  /// wrote, and its rules are left out.
+  /// True if no value of a section was refused. Otherwise the section is not what the user wrote,
+  /// and its rules are skipped.
   std::function<bool(const std::string& section)> is_sound;
   /// False for the config of a checkpoint: how it read its data is no matter any more.
   bool is_new = true;

@@ -1,5 +1,5 @@
-// A task as its config knows it: which examples it reads, which models it trains, which sections it
-// has. The rows themselves, and the code behind them, are in apps/tasks/.
+// A task as its config sees it: the examples that it reads, the models that it trains, its
+// sections. The rows themselves, and the code behind them, are in apps/tasks/.
 #pragma once
 
 #include <span>
@@ -35,11 +35,11 @@ struct ModelTraits {
 const ModelTraits& traits_of(ModelType type);
 inline const char* name_of(ModelType type) { return traits_of(type).name; }
 
-/// What a trained model can do for the commands.
+/// Abilities of a trained model, by which commands accept it.
 enum Ability : unsigned {
   kTranslates = 1 << 0,
   kScoresPairs = 1 << 1,    ///< the probability of a target, given its source
-  kContinuesText = 1 << 2,  ///< and knows the probability of a text
+  kContinuesText = 1 << 2,  ///< continues a text, and knows its probability
   kModelsText = 1 << 3,     ///< has a perplexity
   kFillsMasks = 1 << 4,
   kClassifies = 1 << 5,
@@ -60,7 +60,7 @@ struct TaskKind {
   std::vector<ModelType> models = {};        ///< that it trains, first the default
   std::vector<ModelType> image_models = {};  ///< likewise, where the corpora are images
   std::vector<const char*> metrics;          ///< of validation; the first one tells the best model
-  /// More metrics, where the corpora are prompts with answers; empty: it reads none of these.
+  /// More metrics, if the corpora are prompts with answers; empty: the task reads no prompts.
   std::vector<const char*> prompt_metrics = {};
   void (*bind_corpus)(ConfigSection& section, CorpusSpec& corpus);
   std::vector<TaskSection> sections = {};  ///< besides data, tokenizer, model and training
@@ -70,8 +70,8 @@ struct TaskKind {
   bool reads_points = false;               ///< examples are points, not texts: no tokenizer
   bool validates_by_search = false;        ///< translates its validation set
   bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
-  int64_t sentinels = 0;                   ///< ... and pieces for so many gaps
-  void (*set_defaults)(Config& config) = nullptr;  ///< those that differ from Config's own
+  int64_t sentinels = 0;                   ///< ... and pieces for this many gaps
+  void (*set_defaults)(Config& config) = nullptr;  ///< sets defaults that differ from Config's own
 
   bool can(Ability ability) const { return (abilities & ability) != 0; }
 };

@@ -120,7 +120,7 @@ class TreeBuilder : public YAML::EventHandler {
     Frame& frame = stack_.back();
     if (frame.has_key) {
       ConfigEntry& entry = frame.node.entries.back();
-      // The parser puts an absent value at the next token; the key is where the reader looks.
+      // The parser puts an absent value at the next token; users look at the key.
       if (node.kind == ConfigNode::Kind::kNull) node.location = entry.location;
       entry.value = std::move(node);
     } else {
@@ -165,7 +165,7 @@ void relocate(ConfigNode& node, const ConfigLocation& location) {
   }
 }
 
-/// The child of `node` named `part`, made where a map lacks it. Returns nullptr and sets `reason`
+/// The child of `node` named `part`, created if a map lacks it. Returns nullptr and sets `reason`
 /// when `node` can have no such child.
 ConfigNode* descend(ConfigNode& node, const std::string& path, const std::string& part,
                     const ConfigLocation& location, std::string& reason) {

@@ -1,5 +1,5 @@
-// YAML text as a tree that remembers where every key and value stands. yaml-cpp's own Node drops
-// duplicate keys without a word, so the tree is built from its parser events instead.
+// YAML text as a tree with the place of every key and value. yaml-cpp's own Node silently drops
+// duplicate keys, so the tree is built from its parser events instead.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tapestry {
 
-/// Where a piece of the configuration was written.
+/// The place of a piece of the configuration.
 struct ConfigLocation {
   std::string where;      ///< "configs/base.yaml:12:3" or "command line: training.max_steps=9"
   std::string directory;  ///< relative data paths start here; empty: the working directory
@@ -47,15 +47,15 @@ struct ConfigEntry {
   ConfigNode value;
 };
 
-/// One complaint; read_config collects all of them before it throws.
+/// One error; read_config collects all of them before it throws.
 struct ConfigProblem {
   int64_t order = 0;
   std::string text;
 };
 
-/// Parses one YAML (or JSON) document. `name` stands in the locations; `directory` is where its
-/// relative data paths start. Throws Error(kConfig) with `name:line:column` on a syntax error, a
-/// second document, an anchor, an alias, a merge key, a tag or a key that is no plain text.
+/// Parses one YAML (or JSON) document. `name` stands in the locations; its relative data paths
+/// start at `directory`. Throws Error(kConfig) with `name:line:column` on a syntax error, a second
+/// document, an anchor, an alias, a merge key, a tag or a key that is not plain text.
 ConfigNode parse_config_text(const std::string& text, const std::string& name,
                              const std::string& directory);
 
@@ -71,7 +71,7 @@ bool apply_override(ConfigNode& root, const std::string& override_text, int inde
 /// YAML in block style that parses back to an equal tree; only Unicode's 66 noncharacters, which no
 /// text holds, become U+FFFD.
 std::string to_yaml(const ConfigNode& node);
-/// Each scalar by its path: "data.train.0.source" -> "train.de". What is empty is not there.
+/// Each scalar by its path: "data.train.0.source" -> "train.de". Empty values are left out.
 std::map<std::string, std::string> flat_keys(const ConfigNode& node);
 /// The same tree as indented JSON.
 std::string to_json(const ConfigNode& node);

@@ -11,7 +11,7 @@ struct ActivationRow {
   const char* gated;
 };
 
-// Of several names of theirs the first is written.
+// If they have several names for one, the first is written.
 constexpr ActivationRow kActivationRows[] = {
     {"relu", "relu", nullptr},
     {"gelu", "gelu", "geglu"},
@@ -25,8 +25,8 @@ constexpr ActivationRow kActivationRows[] = {
     {"swish", "silu", "swiglu"},
 };
 
-// What the tables of no class need to say. A key that is neither here nor in the tables of a class
-// is an error there (undetermined_keys()).
+// Features that are off in every class of theirs. A key that is neither here nor in the tables of a
+// class is an error there (undetermined_keys()).
 constexpr OffOption kOff[] = {
     {"dropout", "0"},
     {"attention_dropout", "0"},

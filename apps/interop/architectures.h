@@ -12,14 +12,14 @@
 namespace tapestry::interop {
 
 using Json = nlohmann::ordered_json;
-/// Everything that does not fit, said at once.
+/// All mismatches, reported at once.
 using Reasons = std::vector<std::string>;
 
 /// A key of theirs and the key of our `model` section that means the same.
 struct KeyRow {
   const char* theirs;
   const char* ours;
-  const char* fallback;  ///< JSON: what their class takes where the key is absent
+  const char* fallback;  ///< JSON: the class's default for an absent key
   int64_t more = 0;      ///< theirs is so much larger
   bool soft = false;     ///< only training reads it, so that it may differ from another row's
 };
@@ -38,16 +38,16 @@ struct FixedOption {
   bool can_be_folded = false;  ///< ours may have another value, which the tensors take in
 };
 
-/// What a model has where its class knows nothing of a key of our `model` section: what the key
-/// would do is off.
+/// The value of a key of our `model` section that turns its feature off, for classes without the
+/// feature.
 struct OffOption {
   const char* key;
   const char* value;
 };
-/// Null where the classes must say themselves what the key is.
+/// Null if the classes themselves must determine the key.
 const OffOption* off_option(const std::string& key);
 
-/// A key of theirs that no key of ours follows from, and what their class takes where it is absent.
+/// A key of theirs that none of our keys determines, and the class's default for it.
 struct ClassDefault {
   const char* key;
   const char* value;  ///< JSON
@@ -84,13 +84,13 @@ struct Architecture {
   std::vector<std::pair<const char*, const char*>> written_twice = {};
   std::vector<Renaming> renamings = {};
   bool gated = false;                     ///< hidden_act names the activation of a gate
-  const char* only_activation = nullptr;  ///< of ours, where the class knows one
+  const char* only_activation = nullptr;  ///< of ours, if the class knows only one
   /// Dropouts that ours do not have: only a training reads them.
   std::vector<const char*> only_trained = {};
   bool sinusoids = false;                          ///< their stream has sines first, then cosines
   std::vector<const char*> stored_sinusoids = {};  ///< tables of them that a file may hold
   bool writes_sinusoids = false;
-  /// What the tables cannot say.
+  /// Code for what the tables cannot express.
   void (*read_more)(const Json& theirs, Json& model, Reasons& reasons) = nullptr;
   void (*write_more)(const ModelFacts& facts, Json& theirs) = nullptr;
 };
@@ -102,7 +102,7 @@ std::vector<TensorPair> tensor_pairs(const Architecture& architecture, const Mod
 bool is_carried_otherwise(const std::string& key);
 
 const std::vector<const Architecture*>& architectures();
-/// Null when there is none.
+/// Null if the name is unknown.
 const Architecture* find_architecture(const std::string& name);
 
 /// The facts as the architecture's files have them.

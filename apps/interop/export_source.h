@@ -1,4 +1,4 @@
-// What every export begins with: the counts and the tensors of a checkpoint of ours.
+// The common beginning of every export: the counts and the tensors of a checkpoint of ours.
 #pragma once
 
 #include <vector>
@@ -16,10 +16,11 @@ std::vector<TensorToWrite> converted_tensors(const ModelFiles& model,
                                              const std::vector<TensorPair>& pairs,
                                              const Layout& layout, DType dtype);
 
-/// The model as the architecture's files have it: what these lack is folded into the tensors.
+/// The model in terms of the architecture's files: features that these lack are folded into the
+/// tensors.
 ModelFacts exported_facts(const Architecture& architecture, const ModelFiles& model);
-/// Where folds_scale(): embeddings hold the scale, and the classifier stays as it was. `config` is
-/// ours.
+/// If folds_scale(): multiplies the embeddings by the scale, and leaves the classifier as it was.
+/// `config` is ours.
 void fold_scale(const Config& config, std::vector<TensorPair>& pairs);
 
 }  // namespace tapestry::interop

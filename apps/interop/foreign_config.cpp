@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kModel = "model.";
 
-// As JSON: numbers and truth values as such, anything else as text.
+// The text as JSON: numbers and truth values as such, anything else as a string.
 Json parsed(const std::string& text) {
   const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return value.is_discarded() || value.is_object() || value.is_array() ? Json(text) : value;
@@ -44,7 +44,7 @@ Json given(const Json& theirs, const char* key, const char* fallback) {
   return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
 }
 
-// Theirs of one row as ours; null where ours has a default of its own.
+// Our value for their value of one row; null if ours has a default of its own.
 Json converted(const Architecture& architecture, const KeyRow& row, const Json& value,
                Reasons& reasons) {
   const auto refuse = [&](const char* expected) {
@@ -114,7 +114,7 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
 }
 
 std::vector<std::string> undetermined_keys(const Json& model, const Config& config) {
-  // Their values follow from those of others, or say how a training computes.
+  // Keys whose values follow from others, or that only affect training.
   static const std::set<std::string> kFollow = {"initializer", "recompute"};
   std::vector<std::string> keys;
   for (const auto& [name, value] : flat_keys(config)) {
@@ -195,7 +195,7 @@ Json their_config(const Architecture& architecture, const ModelFacts& facts, Rea
       if (name != nullptr) value = name;
     }
     if (row.more != 0 && value.is_number_integer()) value = value.get<int64_t>() + row.more;
-    // Without a range of ours their default stays.
+    // If we have no range, their default stays.
     if (std::string_view(row.ours) == "initializer_range" && value == 0) continue;
     theirs[row.theirs] = value;
   }

@@ -9,24 +9,24 @@
 
 namespace tapestry::interop {
 
-/// The `model` section that their config means. Adds what has no place in ours to `reasons`.
+/// The `model` section that their config means. Adds features that we lack to `reasons`.
 Json our_model(const Architecture& architecture, const Json& theirs, Reasons& reasons);
 
 /// Keys of our `model` section that neither the tables nor off_option() gave: `config` was made of
 /// `model`, and has our own defaults for them.
 std::vector<std::string> undetermined_keys(const Json& model, const Config& config);
 
-/// The keys of their config that follow from the model. Adds what has no place there to `reasons`.
+/// The keys of their config that follow from the model. Adds features that they lack to `reasons`.
 Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons);
 
-/// Why a model of ours is none of the architecture.
+/// The reasons why a model of ours does not fit the architecture.
 Reasons misfits(const Architecture& architecture, const Config& config);
 
-/// Whether their classes do not scale embeddings where this model does, so that the export scales
-/// the table itself and unties the classifier.
+/// True if this model scales embeddings and their classes do not, so that the export scales the
+/// table itself and unties the classifier.
 bool folds_scale(const Architecture& architecture, const Config& config);
 
-/// The number of a key, or `fallback` where it is absent or null; a reason where it is no number.
+/// The number of a key, or `fallback` if it is absent or null; adds a reason if it is not a number.
 int64_t number_of(const Json& theirs, const char* key, int64_t fallback, Reasons& reasons);
 
 }  // namespace tapestry::interop

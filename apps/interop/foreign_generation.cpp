@@ -8,7 +8,7 @@
 namespace tapestry::interop {
 namespace {
 
-// A key of both, and what their GenerationConfig takes where it is absent.
+// A key of both, with the default of their GenerationConfig.
 struct SearchRow {
   const char* key;
   const char* fallback;  // JSON
@@ -25,7 +25,7 @@ constexpr SearchRow kRows[] = {
     {"min_new_tokens", "0"},
     {"max_new_tokens", "0"},
 };
-// What changes their outputs and has no key here, with the values under which it does not.
+// Keys without an equivalent here that change their outputs, with the values that have no effect.
 constexpr SearchRow kUnknown[] = {
     {"min_p", "null"},
     {"typical_p", "1.0"},
@@ -54,7 +54,7 @@ Json value_of(const Json& theirs, const char* key, const char* fallback) {
   return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
 }
 
-// As flat_keys() has the section.
+// The value in the form of flat_keys().
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.dump();
@@ -107,7 +107,7 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
   };
   keep_above("length_penalty", 0, 0.0);
   keep_above("top_k", 0, 0);
-  // Their limits count what a decoder reads first. A causal model's would count the prompt.
+  // Their limits count the decoder's first token. A causal model's would count the prompt.
   if (type == ModelType::kEncoderDecoder) {
     const Json longest = value_of(theirs, "max_length", "0"),
                shortest = value_of(theirs, "min_length", "0");
@@ -135,7 +135,7 @@ Json their_generation(const Config& ours, const Json& came, const Json& config) 
     const std::string key = concat("generation.", row.key);
     const auto found = now.find(key), fresh = usual.find(key);
     if (found == now.end() || same(found->second, text_of(before.at(row.key)))) continue;
-    // A training that did not say how to search has our defaults: they are nobody's choice.
+    // A training without search options has our defaults, which nobody chose.
     if (fresh != usual.end() && fresh->second == found->second) continue;
     generation[row.key] = Json::parse(found->second);
   }

@@ -132,7 +132,7 @@ void add_model(const Config& config, const std::string& name, int64_t vocab, Pai
   }
 }
 
-// The kinds of tokens that their engine knows.
+// The kinds of tokens in their engine.
 enum PieceType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
 struct GgufVocabulary {
@@ -165,7 +165,7 @@ std::optional<GgufVocabulary> of_sentencepiece(const ModelFiles& model) {
 
 using PlainJson = nlohmann::json;  // an ordered one looks through all keys for each
 
-// A pre_tokenizer of tokenizer.json, as their engine calls what it does.
+// A pre_tokenizer of tokenizer.json, and their engine's name for it.
 struct PreTokenizerRow {
   const char* name;
   const char* split;  // the expression of its Split; null: GPT-2's own, which ByteLevel has
@@ -183,7 +183,7 @@ constexpr PreTokenizerRow kPreTokenizers[] = {
      false, false},
 };
 
-// Null for a way to cut texts that is none of the table's.
+// Null if the table has no such way to cut texts.
 const PreTokenizerRow* pre_tokenizer_of(const PlainJson& file) {
   const PlainJson pre = file.value("pre_tokenizer", PlainJson());
   if (!pre.is_object()) return nullptr;
@@ -274,7 +274,7 @@ std::string chat_template_of(const TokenizerPair& tokenizers) {
   return text.is_string() ? text.get<std::string>() : "";
 }
 
-// Vocabularies that their engine does not know stay out: the file then has the model alone.
+// A vocabulary that their engine does not know is left out: the file then has only the model.
 void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   const std::optional<GgufVocabulary> vocabulary = vocabulary_of(model);
   if (!vocabulary) {
@@ -292,7 +292,7 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   pairs.number("tokenizer.ggml.bos_token_id",
                begins_with_eos(model.config) ? document_start(model) : special.bos);
   pairs.number("tokenizer.ggml.eos_token_id", special.eos);
-  // The end of an answer, where that is another one; their engine knows more of them by their
+  // The end of an answer, if it is another token than eos; their engine finds further ends by their
   // names.
   if (!special.more_ends.empty()) {
     pairs.number("tokenizer.ggml.eot_token_id", special.more_ends.front());
@@ -307,7 +307,7 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   if (!chat.empty()) pairs.text("tokenizer.chat_template", chat);
 }
 
-// By how much each frequency of a head is divided, where not all are by the same.
+// The factors by which each frequency of a head is divided, if they are not all equal.
 void add_rope_factors(const ModelOptions& options, std::vector<TensorToWrite>& tensors) {
   if (options.rope_scaling.type != RopeScalingType::kLlama3) return;
   const int64_t size = options.hidden_size / options.num_attention_heads;

@@ -9,8 +9,8 @@ namespace tapestry::interop {
 
 /// model.gguf. Throws one Error(kConfig) with everything of the model that has no place there.
 CheckpointContent gguf_files(const ModelFiles& model);
-/// Whether that file has a tokenizer: those of SentencePiece's BPE with bytes, and byte-level BPE
-/// that cuts texts in a way which their engine knows.
+/// True if that file has a tokenizer: SentencePiece's BPE with bytes, or byte-level BPE that cuts
+/// texts in a way which their engine knows.
 bool gguf_has_tokenizer(const ModelFiles& model);
 
 }  // namespace tapestry::interop

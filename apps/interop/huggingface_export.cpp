@@ -113,7 +113,7 @@ Json preprocessor(const ImageFormat& format) {
           {"image_std", format.std}};
 }
 
-// How our commands would search, as far as theirs can.
+// The search options of our commands, as far as theirs can express them.
 Json generation_config(const ModelFiles& model, const Json& config) {
   const auto came = model.tokenizers.came_with.find("generation_config.json");
   if (came != model.tokenizers.came_with.end()) {

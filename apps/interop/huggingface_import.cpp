@@ -53,7 +53,7 @@ const Architecture* architecture_of(const Json& config) {
   return type.is_string() ? find_architecture(type.get<std::string>()) : nullptr;
 }
 
-// config.json, with what their class takes for ids that it does not name.
+// config.json, with their class's defaults for ids that it does not name.
 Json config_with_defaults(const std::string& folder) {
   Json config = read_json(folder + "/" + kConfigFile);
   const Architecture* const architecture = architecture_of(config);
@@ -82,7 +82,7 @@ Folder open_folder(const std::string& path) {
   return {path, architecture, std::move(config), std::move(reader), std::move(names)};
 }
 
-// Where an encoder's file has the head of a task.
+// Names of a task's head in the file of an encoder.
 constexpr std::pair<const char*, const char*> kHeads[] = {
     {"classification", "classifier.weight"},
     {"classification", "classifier.out_proj.weight"},
@@ -108,8 +108,8 @@ std::string task_by_tensors(const Folder& folder) {
   return "";
 }
 
-// The task of the class that the folder names: tensors of other classes are called the same.
-// Without a name the tensors tell it. "" without a head.
+// The task of the class that the folder names: other classes use the same names of tensors. Without
+// a class the tensors decide. "" without a head.
 std::string task_of_head(const Folder& folder, Reasons& reasons) {
   const Architecture& architecture = *folder.architecture;
   const Json names = folder.config.value("architectures", Json());
@@ -193,7 +193,7 @@ Json image_format(const Folder& folder, Reasons& reasons) {
   return format;
 }
 
-// A model of theirs has no corpus; its folder stands where a config names one.
+// A model of theirs has no corpus; its folder stands in for the config's data.
 Json corpus_of(const std::string& task, const std::string& folder, bool images) {
   if (task == "translation") return {{"source", folder}, {"target", folder}};
   if (task == "classification") return {{images ? "images" : "tsv", folder}};
@@ -208,8 +208,8 @@ bool any_not_zero(const TensorReader& reader, const StoredTensor& tensor) {
   return std::any_of(x, x + values.numel(), [](double value) { return value != 0; });
 }
 
-// Tables that config.json calls one. Where the file has both and they differ, a classifier of its
-// own takes the second one; models that share more than two places cannot be told apart so.
+// Checks tables that config.json calls tied. If the file has both and they differ, the second one
+// becomes a classifier of its own; models that share more than two tables cannot be untied so.
 void compare_tied(const Folder& folder, Json& model, Reasons& reasons, Reasons& notes) {
   if (model.value("tie_word_embeddings", Json(true)) != true) return;
   const auto share = folder.config.find("share_encoder_decoder_embeddings");
@@ -240,7 +240,7 @@ void compare_tied(const Folder& folder, Json& model, Reasons& reasons, Reasons& 
   }
 }
 
-// Our config, and sentences about what is not as config.json says.
+// Our config, and sentences about differences from config.json.
 Config our_config(const Folder& folder, const std::string& task, bool has_head, Reasons& reasons,
                   Reasons& notes) {
   const Architecture& architecture = *folder.architecture;
@@ -361,8 +361,7 @@ void compare_sinusoids(const Folder& folder, const Config& config, Reasons& reas
   }
 }
 
-// Which tensors are used, by the names of the tables; what is missing or has another shape is a
-// reason.
+// The tensors to use, by the names of the tables; a missing tensor or another shape is a reason.
 std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& facts,
                                       Reasons& reasons) {
   std::set<std::string> used;
@@ -399,7 +398,7 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
   return pairs;
 }
 
-// The pooler that a file has beside another head, for a classifier that begins with it.
+// The pooler in a file with another head, for a classifier that begins with it.
 std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
   if (facts.pooled || folder.architecture->type != ModelType::kEncoder) return {};
   facts.pooled = true;
@@ -470,8 +469,8 @@ ImportedModel import_model(const std::string& path) {
 
 namespace {
 
-// What rows of ours begin with must be what the model has learnt. An id that has no row in the
-// model's table is none: classes have defaults that many vocabularies are too small for.
+// Our rows must begin as the model has learnt it. An id without a row in the model's table does not
+// count: classes have defaults beyond the end of many vocabularies.
 void check_ids(const Json& theirs, const Config& config, const Counts& counts,
                const TokenizerPair& tokenizers, Reasons& reasons) {
   if (config.model_type != ModelType::kEncoderDecoder) return;
@@ -522,7 +521,7 @@ void add_generation(const Json& generation, ModelType type, Json& theirs) {
   if (ends.size() > 1) theirs["eos_token_id"] = ends;
 }
 
-// A sentence where config.json and the tokenizer name different ends.
+// A sentence if config.json and the tokenizer name different ends.
 void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPair& tokenizers,
                Reasons& notes) {
   if (model.config.model_type == ModelType::kEncoder) return;
@@ -549,7 +548,7 @@ void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPa
                          join(names, ", "), '.'));
 }
 
-// Of a folder of another system: one that an export of ours wrote gets them made anew.
+// The companion files of a foreign folder; a folder that our export wrote gets new ones.
 std::map<std::string, std::string> companions_of(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -585,7 +584,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
     imported.tokenizers.came_with = companions_of(folder);
   } else if (theirs.contains("bos_token_id") && theirs["bos_token_id"].is_null() &&
              model.config.model_type == ModelType::kDecoder) {
-    model.config.data.train[0].documents = "file";  // as our export says it
+    model.config.data.train[0].documents = "file";  // as in our export
   }
   return imported;
 }

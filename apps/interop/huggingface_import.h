@@ -11,17 +11,17 @@
 
 namespace tapestry::interop {
 
-/// Whether the folder holds a model of theirs, or adapters of one (apps/interop/peft.h); not a
-/// checkpoint or run of ours.
+/// True if the folder holds a model of theirs, or adapters of one (apps/interop/peft.h); false for
+/// a checkpoint or run of ours.
 bool is_huggingface_folder(const std::string& path);
 
-/// What a folder holds besides its tokenizer.
+/// The contents of a folder besides its tokenizer.
 struct ImportedModel {
   Config config;
   Counts counts;
   std::vector<TensorToWrite> tensors;   ///< ours; each is read and converted when it is asked for
   std::vector<std::string> notes = {};  ///< what is left out or missing, a sentence each
-  /// What the file has beside the model: a training of another task may begin with it.
+  /// Further tensors in the file: a training of another task may begin with them.
   std::vector<TensorToWrite> spare = {};
 };
 
@@ -29,15 +29,16 @@ struct ImportedModel {
 /// has no place in Tapestry.
 ImportedModel import_model(const std::string& folder);
 
-/// The same with its tokenizers, which must give the model's ids. Of a folder with adapters: they
-/// and their model, which is in the folder `base`, or in the one that they name.
+/// The same with its tokenizers, which must give the model's ids. For a folder with adapters: they
+/// and their model, from the folder `base`, or from the one that they name.
 struct ImportedFolder {
   ImportedModel model;
   TokenizerPair tokenizers;
 };
 ImportedFolder import_folder(const std::string& folder, const std::string& base = "");
 
-/// As training and commands take a checkpoint; tensors are converted as they are read.
+/// The model in the form of a checkpoint, for training and commands; tensors are converted as they
+/// are read.
 ModelFiles model_files(ImportedFolder imported, const std::string& folder, bool with_spare = false);
 
 /// Throws Error(kData): the folder has its weights only in a file that no other program should run.

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What our batches put around a text.
+// The tokens that our batches put around a text.
 TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
   const Config& config = model.config;
   TextFrame frame;
@@ -59,7 +59,7 @@ std::string vocabulary_json(const Tokenizer& tokenizer) {
   return ids.dump(2) + "\n";
 }
 
-// The files of Marian's tokenizer, which knows two vocabularies of SentencePiece.
+// The files of Marian's tokenizer, which has two vocabularies of SentencePiece.
 void add_separate(const ModelFiles& model, Json& config,
                   std::map<std::string, std::string>& files) {
   const bool shared = model.tokenizers.shared();
@@ -87,8 +87,8 @@ void add_marian(std::map<std::string, std::string>& files, const TokenizerPair& 
   if (!pair.shared()) files["target_vocab.json"] = std::move(target);
 }
 
-// Whether only SentencePiece's own files say what the tokenizers do: symbols of the user, which a
-// tokenizer.json cannot.
+// True if only SentencePiece's own files can express the tokenizers: a tokenizer.json cannot have
+// user symbols.
 bool needs_pieces(const ModelFiles& model) {
   return model.config.task->can(kTranslates) && !model.tokenizers.source->symbols().empty() &&
          (model.tokenizers.files().contains("tokenizer.model") ||
@@ -113,9 +113,9 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
     tokens["tokenizer_class"] = "MarianTokenizer";
     add_marian(files, model.tokenizers, tokens);
   } else if (model.tokenizers.shared() && !needs_pieces(model)) {
-    // A class that takes tokenizer.json as it is: those with a model's name build their own.
+    // A class that takes tokenizer.json unchanged: classes with a model's name build their own.
     tokens["tokenizer_class"] = "PreTrainedTokenizerFast";
-    // One file has one normalisation: that of the sources. Of the targets there is a file besides.
+    // A file has one normalisation, that of the sources. A second file has that of the targets.
     if (!model.tokenizers.one()) {
       files["target_tokenizer.json"] =
           tokenizer_json(*model.tokenizers.target, frame_of(model, ids));

@@ -1,5 +1,5 @@
-// What the tables of tensors ask about a model: sizes by the letters of their rows, and which parts
-// the model has.
+// Facts about a model that the tables of tensors need: sizes by the letters of their rows, and the
+// parts that the model has.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tapestry::interop {
 
-/// Numbers that a config does not hold, because tokenizers and data tell them.
+/// Numbers that come from tokenizers and data, not from a config.
 struct Counts {
   int64_t source_vocab = 0;
   int64_t target_vocab = 0;
@@ -32,12 +32,12 @@ struct ModelFacts {
 
   Config config;
   Counts counts;
-  // What rows ask for.
+  // Conditions of rows.
   bool both_sides, shared, separate, tied, untied;
   bool learned, final_norm, embedding_norm, segments, output_bias;
   bool gated, plain;
   bool masked, fills_tied, fills_untied, classifies, pooled, finds_spans;
-  /// Whether THEIR dense layers and norms have biases. Where ours lack them, they are zeros.
+  /// True if THEIR dense layers and norms have biases. If ours have none, theirs are zeros.
   bool biases = true, norm_biases = true;
 };
 

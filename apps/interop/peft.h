@@ -19,24 +19,24 @@ namespace tapestry::interop {
 
 inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
-/// In front of every name of theirs.
+/// In front of all their names.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
 bool is_peft_folder(const std::string& path);
 
-/// The folder of the model that the adapters stand beside: `given`, or if that is "" the one that
-/// they name, which may be relative to theirs. Throws Error(kData) where there is none.
+/// The folder of the adapters' model: `given`, or if that is "" the one that they name, which may
+/// be relative to theirs. Throws Error(kData) if it does not exist.
 std::string base_of_adapters(const std::string& path, const std::string& given);
 
 /// The adapters of the folder beside the model of the folder `base`. Throws one Error(kData) with
 /// everything that has no place in Tapestry.
 ImportedModel import_adapted_model(const std::string& path, const std::string& base);
 
-/// The files of a model's adapters and of what else learnt. `architecture` as for
-/// huggingface_files(). Throws one Error(kConfig) with everything that has no place there.
+/// The files of a model's adapters and of other trained parameters. `architecture` as for
+/// huggingface_files(). Throws one Error(kConfig) with everything that PEFT cannot hold.
 CheckpointContent peft_files(const ModelFiles& model, const std::string& architecture);
 
-/// B (rows, rank) of the layer whose weight is that pair: its parts are cut as the weight's.
+/// B (rows, rank) of the layer whose weight is that pair: it is cut into parts like the weight.
 TensorPair up_pair(const TensorPair& weight, int64_t rank);
 /// A (rank, in), for part `index` of the layer: all parts have the same.
 TensorPair down_pair(const TensorPair& weight, int64_t rank, size_t index);

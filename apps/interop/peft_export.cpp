@@ -41,7 +41,7 @@ TensorPair down_pair(const TensorPair& weight, int64_t rank, size_t index) {
 
 namespace {
 
-// What PEFT calls the task of a model; null for those that it has no class of its own for.
+// PEFT's name for the task of a model; null if it has no class for it.
 Json task_type(const Config& config) {
   const std::string task = config.task->name;
   if (task == "clm") return "CAUSAL_LM";
@@ -50,7 +50,7 @@ Json task_type(const Config& config) {
   return nullptr;
 }
 
-// Where the model without its adapters is, if it came from a folder of theirs.
+// The path of the model without its adapters, if it came from a folder of theirs.
 Json base_of(const Config& config) {
   const std::string& from = config.init_from;
   if (from.empty() || !is_huggingface_folder(from)) return nullptr;

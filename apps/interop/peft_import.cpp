@@ -56,7 +56,7 @@ bool has_shape(const AdapterFolder& folder, const std::string& name, const Shape
 struct Layer {
   TensorPair weight;
   std::vector<std::string> downs;              // different matrices A, one below the other
-  std::vector<std::optional<size_t>> down_of;  // each part's; none: it has no adapter
+  std::vector<std::optional<size_t>> down_of;  // of each part; none: it has no adapter
 };
 
 std::vector<double> values(const AdapterFolder& folder, const std::string& name,
@@ -152,7 +152,7 @@ void take_modules(const AdapterFolder& folder, const std::vector<TensorPair>& ta
   }
 }
 
-// A table that learnt is a module of its own over there: what was tied to it stays as it was.
+// A trained table is a module of its own there: the tables tied to it stay as they were.
 void untie(const AdapterFolder& folder, const Architecture& architecture, ImportedModel& model,
            Reasons& reasons) {
   const ModelFacts facts = facts_for(architecture, model.config, model.counts);

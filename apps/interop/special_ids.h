@@ -1,4 +1,4 @@
-// The ids that other systems' files must tell: of tokens that are no text.
+// The ids of special tokens that other systems' files must name.
 #pragma once
 
 #include <cstdint>

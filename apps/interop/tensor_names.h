@@ -10,7 +10,7 @@
 
 namespace tapestry::interop {
 
-/// With the prefix, in the old spelling.
+/// Names with the prefix, in the old spelling.
 class TensorNames {
  public:
   /// `cut` is in front of each name and belongs to no table.
@@ -18,7 +18,7 @@ class TensorNames {
               const std::string& cut = "");
 
   bool has(const std::string& name) const { return stored_.contains(name); }
-  /// As the file has it.
+  /// The name in the file.
   const std::string& stored(const std::string& name) const { return stored_.at(name); }
   const std::map<std::string, std::string>& all() const { return stored_; }
 
@@ -29,7 +29,7 @@ class TensorNames {
 /// A name of a table as today's releases call the module that holds the tensor.
 std::string todays_spelling(const Architecture& architecture, std::string name);
 
-/// Reads a file of theirs. Throws Error(kData) where it is no object.
+/// Reads a Hugging Face JSON file. Throws Error(kData) if it is not an object.
 Json read_json(const std::string& path);
 /// Throws Error(kData) with all of them.
 [[noreturn]] void refuse(const std::string& folder, const Reasons& reasons);

@@ -72,7 +72,7 @@ void add_pair(const TensorRow& row, const ModelFacts& facts, const std::string& 
   pairs.push_back(std::move(pair));
 }
 
-// A weight, and its bias where their model has one.
+// A weight, and its bias if their model has one.
 void add_layer(const TensorRow& row, const ModelFacts& facts, const std::string& theirs,
                const std::string& ours, std::vector<TensorPair>& pairs) {
   const char last = theirs.back();
@@ -260,7 +260,7 @@ Tensor to_ours(const TensorPair& pair, const Layout& layout, DType dtype, const 
     const Tensor part = ours.slice(begin, begin + pair.parts[i]);
     part.copy_from(part_to_ours(pair, layout, theirs, part.shape()));
   }
-  // Their halves, read as ours: import sets rope_layout to what theirs is.
+  // Their halves, read as ours: import sets rope_layout to their layout.
   return with_stream(pair, layout, ours, /*to_theirs=*/false);
 }
 

@@ -1,5 +1,5 @@
-// How the tensors of another system relate to ours: tables of rows that are read in both
-// directions by the same code.
+// The mapping between another system's tensors and ours: tables of rows that the same code reads in
+// both directions.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,21 @@
 
 namespace tapestry::interop {
 
-/// What is done to a tensor of ours beside cutting it into its parts. Each has an inverse.
+/// The change of a tensor of ours besides cutting it into parts. Each has an inverse.
 enum class Change {
   kNone,
   kTranspose,    ///< their weight is (in, out)
   kLeadingAxis,  ///< theirs has an axis of size 1 in front
   kTwoRows,      ///< theirs has two rows in front that no token reads
   kPatches,      ///< theirs is a convolution (D, C, P, P), ours (D, P * P * C)
-  /// The first two parts, queries and keys: pairs of a head that turn together. Ours lie as
-  /// rope_layout says, theirs are halves or neighbours.
+  /// For the first two parts, queries and keys: pairs of a head that are rotated together. Ours lie
+  /// as rope_layout says, theirs are halves or neighbours.
   kToHalves,
   kToNeighbours,
 };
 
-/// Which axis of a tensor is the residual stream, for systems that order its numbers otherwise.
+/// The axis of a tensor that is the residual stream, for systems that order its numbers
+/// differently.
 enum class Stream { kNone, kReads, kWrites };
 
 /// One row stands for many tensors. In `theirs` `{a,b}` are tensors one below the other in ours; in
@@ -39,7 +40,7 @@ struct TensorRow {
   Stream stream = Stream::kNone;
   Change change = Change::kNone;
   bool ModelFacts::*when = nullptr;  ///< the row counts only then
-  bool optional = false;             ///< zeros where ours lack it, as with any bias
+  bool optional = false;             ///< zeros if ours lack it, as with any bias
 };
 
 /// A row for one tensor of ours.
@@ -50,13 +51,13 @@ struct TensorPair {
   Shape our_shape = {};
   std::vector<int64_t> parts = {};  ///< rows of ours that each of theirs is
   bool is_bias = false;
-  bool optional = false;  ///< zeros where ours lack it
+  bool optional = false;  ///< zeros if ours lack it
   Stream stream = Stream::kNone;
   Change change = Change::kNone;
   double factor = 1;  ///< theirs = factor * ours; exporting only
 };
 
-/// What the changes need to know of a model.
+/// Facts about a model that the changes need.
 struct Layout {
   int64_t heads = 1;
   int64_t groups = 1;                ///< heads of keys and values

@@ -38,7 +38,7 @@ std::shared_ptr<const Tokenizer> read_padded(const std::string& path, int64_t ro
   return load_tokenizer(with_unused_pieces(bytes, pieces, rows), path);
 }
 
-// A file of ours, which an export wrote: it has our ids, unlike those of other systems.
+// True for a file of ours, which an export wrote: it has our ids, unlike those of other systems.
 bool is_own(const std::string& path) {
   if (path.ends_with(".txt")) return true;
   try {

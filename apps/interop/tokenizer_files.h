@@ -9,10 +9,10 @@
 
 namespace tapestry::interop {
 
-/// The tokenizers of a Hugging Face folder, with as many pieces as the model has rows: what is
-/// missing is filled up with pieces that no text has. The one place that knows which files a folder
-/// may have. Throws Error(kData), naming the files that are there, if it can read none of them.
-/// `config` is the folder's config.json, which may tell special ids.
+/// The tokenizers of a Hugging Face folder, with as many pieces as the model has rows: missing ones
+/// are filled up with pieces that no text has. Only this function knows which files a folder may
+/// have. Throws Error(kData), naming the existing files, if it can read none of them. `config` is
+/// the folder's config.json, which may name special ids.
 TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
                               const nlohmann::ordered_json& config);
 

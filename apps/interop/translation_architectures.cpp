@@ -1,4 +1,4 @@
-// The encoder-decoders: they share their names, and differ in where norms stand and what tells the
+// The encoder-decoders: they share their names, and differ in the places of norms and in their
 // positions.
 #include "apps/interop/architectures.h"
 
@@ -66,7 +66,7 @@ constexpr ClassDefault kMbartIds[] = {{"vocab_size", "50265"},
                                       {"eos_token_id", "2"},
                                       {"forced_eos_token_id", "2"}};
 
-// One table for all four: rows for what a class does not have are left out by the options.
+// One table for all four: the options leave out rows that a class does not have.
 constexpr TensorRow kTensors[] = {
     {"model.shared.weight", "embedding.weight", "V", "D", Stream::kReads, Change::kNone,
      &ModelFacts::shared},

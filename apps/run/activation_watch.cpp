@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kBlock = 256, kEvery = 64;
 
-// Without a sign the bits of floats are in their order, infinity and NaN above all.
+// Without the sign, the bits of floats have the order of the floats, infinity and NaN above all.
 float largest_of(const float* x, int64_t count) {
   uint32_t most = 0;
   for (int64_t i = 0; i < count; ++i) {

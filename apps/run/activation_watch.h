@@ -5,13 +5,13 @@
 
 namespace tapestry {
 
-/// While it lives, it looks at one in 64 blocks of 256 elements of what each operation of its
-/// thread computes, on a CPU. Which ones depends on `seed`, so that updates look at different ones.
+/// While it lives, it samples the output of each operation of its thread on a CPU: one in 64 blocks
+/// of 256 elements. `seed` selects the blocks, so that updates look at different ones.
 class ActivationWatch : public TapeObserver {
  public:
   explicit ActivationWatch(int64_t seed) : seed_(seed) {}
 
-  /// NaN where one was none.
+  /// NaN if one of them was NaN.
   double largest() const { return largest_; }
 
   void computed(const TapeOperation& operation, std::span<const Var* const> inputs,

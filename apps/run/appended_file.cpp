@@ -12,7 +12,7 @@
 namespace tapestry {
 
 AppendedFile::AppendedFile(std::string path) : path_(std::move(path)) {
-  // Not waiting for a reader, where it is a pipe.
+  // O_NONBLOCK: does not wait for a reader if it is a pipe.
   constexpr int kMode = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   descriptor_ = open(path_.c_str(), kMode, 0644);
   struct stat status {};
@@ -36,7 +36,7 @@ void AppendedFile::append(std::string_view bytes) {
   write_kept();
 }
 
-// A call that wrote a part goes on behind it: no line is in the file twice, or torn for good.
+// A partial write is continued at its end, so no line is in the file twice, or torn for good.
 void AppendedFile::write_kept() {
   problem_.clear();
   while (!kept_.empty()) {

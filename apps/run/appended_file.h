@@ -17,7 +17,7 @@ class AppendedFile {
 
   /// Bytes that cannot be written now are kept, and come before those of the next call.
   void append(std::string_view bytes);
-  /// Why some are still kept: "No space left on device"; "" where none are.
+  /// The reason why bytes are still kept: "No space left on device"; "" if none are.
   const std::string& problem() const { return problem_; }
   const std::string& path() const { return path_; }
 

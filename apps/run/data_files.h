@@ -1,4 +1,4 @@
-// The files that a run reads, so that a later start knows whether they are still the same.
+// The files of a run's data, by which a later start sees if they are still the same.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ struct DataFile {
   std::string checksum = {};  ///< of all bytes, as Checksum (apps/checkpoint/bytes.h) writes it
 };
 
-/// The files that the corpora name. A large one is not read again where the one of `known` at its
-/// place has its size and the time of its last change. Throws Error(kData) for what cannot be read.
+/// The files that the corpora name. A large file is not read again if the one in `known` at its
+/// place has its size and the time of its last change. Throws Error(kData) if a file cannot be
+/// read.
 std::vector<DataFile> data_files(const std::vector<CorpusSpec>& specs,
                                  const std::vector<DataFile>& known);
 
-/// The paths of those that hold other bytes than what was read at the same place before, and of
-/// files that are missing now "the data"; none where nothing is known of before.
+/// The paths of files whose bytes have changed since `before`, and "the data" for files that are
+/// missing now; none if nothing is known of before.
 std::vector<std::string> changed_files(const std::vector<DataFile>& before,
                                        const std::vector<DataFile>& now);
 

@@ -37,7 +37,7 @@ std::optional<double> optional_of(const Json& object, const char* key) {
   return number_of(object.at(key));
 }
 
-// No record with these layers is longer.
+// The most bytes of a record with these layers.
 int64_t most_bytes(const UpdateRecord& record) {
   constexpr int64_t kFixed = 512, kNumber = 20;
   int64_t bytes = kFixed;
@@ -45,7 +45,7 @@ int64_t most_bytes(const UpdateRecord& record) {
   return bytes;
 }
 
-// A ring that does not begin with its first line has zeros before the first that it has.
+// Removes zeros before the first line: the ring may not begin with its first record.
 std::string without_zeros(std::string line) {
   line.erase(0, std::min(line.find_first_not_of('\0'), line.size()));
   return line;

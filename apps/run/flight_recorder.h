@@ -1,4 +1,4 @@
-// What a run remembers of its last updates: which data each read, and how it went.
+// Records of a run's last updates: the data of each, and its figures.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tapestry {
 
-/// An update: its inputs by reference, and figures of its health. With the run's config and the
-/// weights before it, this is all that computing it again takes.
+/// An update: its inputs by reference, and figures of its health. Together with the run's config
+/// and the weights before it, this is enough to compute it again.
 struct UpdateRecord {
   int64_t step = 0;  ///< 1 for the first update
   uint64_t seed = 0;
@@ -22,9 +22,9 @@ struct UpdateRecord {
   double targets = 0;
   double loss = 0, nll = 0;  ///< per target
   double grad_norm = 0;      ///< before clipping
-  double clip = 1;           ///< what clipping multiplied the gradients by
+  double clip = 1;           ///< the factor by which clipping multiplied the gradients
   double rate = 0;           ///< of learning
-  // Of a CPU only; else they are missing.
+  // Only on a CPU; missing otherwise.
   std::optional<double> largest_activation = {};  ///< among a sample of one in 64 elements
   std::optional<double> zero_gradients = {};      ///< share of elements
   std::vector<std::pair<std::string, double>> layers = {};  ///< norm of the gradients of each
@@ -34,18 +34,18 @@ struct UpdateRecord {
 
 /// A JSON object in one line.
 std::string to_json(const UpdateRecord& record);
-/// Nothing where the line is no record.
+/// Nothing if the line is not a record.
 std::optional<UpdateRecord> parse_update_record(const std::string& line);
 
-/// The norms of the gradients, layer by layer: "encoder.layers.0" has all below that name; what is
-/// in no numbered list counts by its own module.
+/// The norms of the gradients by layer: "encoder.layers.0" is everything below that name; a
+/// parameter outside of numbered lists counts to its own module.
 std::vector<std::pair<std::string, double>> norms_by_layer(
     const std::vector<GradientFigures>& figures);
 
-/// What a loss is usually, by those before it.
+/// Learns the usual loss from earlier ones.
 class LossWatch {
  public:
-  /// Whether it is more than `deviations` above the usual one, and a tenth. Counts it.
+  /// True if it is more than `deviations`, and a tenth, above the usual one. Counts it.
   bool jumps(double loss, double deviations);
   double usual() const { return mean_; }
 
@@ -60,19 +60,19 @@ class FlightRecorder {
  public:
   static constexpr const char* kFile = "flight.jsonl";
 
-  /// Goes on with the file; what it holds of updates after `step` will be overwritten. A file of
-  /// other sizes is begun anew. Throws Error(kRuntime) where it cannot be opened.
+  /// Continues the file; records of updates after `step` will be overwritten. A file of other sizes
+  /// is begun anew. Throws Error(kRuntime) if it cannot be opened.
   FlightRecorder(std::string path, int64_t records, int64_t step);
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  /// False where it could not be written.
+  /// False if it could not be written.
   bool write(const UpdateRecord& record);
-  /// By the losses that were recorded.
+  /// The watch, with the recorded losses.
   LossWatch& losses() { return losses_; }
 
-  /// All records of a file in the order of their steps; none where there is no file.
+  /// All records of a file in the order of their steps; none if there is no file.
   static std::vector<UpdateRecord> read(const std::string& path);
 
  private:

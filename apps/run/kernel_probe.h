@@ -1,5 +1,5 @@
-// Whether two machines compute the same: by computing, since names of processors and libraries
-// neither promise nor exclude it.
+// Shows if two machines compute the same bits. It computes, because names of processors and
+// libraries prove nothing.
 #pragma once
 
 #include <string>

@@ -48,7 +48,7 @@ void cut_lines(const std::string& path, int64_t last_step) {
 
 }  // namespace
 
-// A file of the run, and whether the user knows that it cannot be written.
+// A file of the run; remembers if the user was warned that it cannot be written.
 struct RunLog::WatchedFile {
   explicit WatchedFile(const std::string& path) : file(path) {}
   AppendedFile file;
@@ -79,7 +79,7 @@ class RunLog::MessageSink : public spdlog::sinks::base_sink<std::mutex> {
 
 namespace {
 
-// "warning: " where the line is one. On a file the level says it.
+// Prints "warning: " in front of a warning. In a file the level shows it.
 class WarningFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
@@ -194,15 +194,15 @@ void RunLog::append_metrics(int64_t step, const std::string& kind, const MetricV
   watch(sinks_->metrics.get());
 }
 
-void RunLog::show(int64_t step, const Showing& showing) {
+void RunLog::show(int64_t step, const ValidationDetails& details) {
   if (sinks_->samples == nullptr) return;
   const auto append = [&](const char* kind, const Json& content) {
     Json line{{"step", step}, {"kind", kind}};
     line.update(content);
     sinks_->samples->file.append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
   };
-  for (size_t i = 0; i < showing.samples.size(); ++i) {
-    const Sample& sample = showing.samples[i];
+  for (size_t i = 0; i < details.samples.size(); ++i) {
+    const Sample& sample = details.samples[i];
     Json content{{"example", i}};
     for (const auto& [name, text] : sample.given) content[name] = text;
     content["output"] = sample.output;
@@ -213,22 +213,22 @@ void RunLog::show(int64_t step, const Showing& showing) {
     if (sample.picture && !shown_) content["png"] = base64(png_of(*sample.picture));
     append("sample", content);
   }
-  if (!showing.lengths.empty()) {
+  if (!details.lengths.empty()) {
     Json groups = Json::array();
-    for (const LengthScore& group : showing.lengths) {
+    for (const LengthScore& group : details.lengths) {
       groups.push_back({{"from", group.from},
                         {"to", group.to},
                         {"sentences", group.sentences},
                         {"score", group.score}});
     }
-    append("lengths", {{"metric", showing.length_metric}, {"groups", std::move(groups)}});
+    append("lengths", {{"metric", details.length_metric}, {"groups", std::move(groups)}});
   }
-  if (showing.confusion) {
+  if (details.confusion) {
     append("confusion",
-           {{"classes", showing.confusion->classes}, {"counts", showing.confusion->counts}});
+           {{"classes", details.confusion->classes}, {"counts", details.confusion->counts}});
   }
-  if (!showing.problem.empty() && !shown_) {
-    warn(concat("no samples of the validation: ", showing.problem));
+  if (!details.problem.empty() && !shown_) {
+    warn(concat("no samples of the validation: ", details.problem));
   }
   shown_ = true;
   watch(sinks_->samples.get());

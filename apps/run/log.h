@@ -11,18 +11,18 @@
 
 #include "apps/run/progress_line.h"
 #include "apps/run/reporter.h"
-#include "apps/tasks/showing.h"
+#include "apps/tasks/validation_details.h"
 
 namespace tapestry {
 
-/// What is to be known about something: "processor", "AMD EPYC 9654".
+/// Facts by name: "processor", "AMD EPYC 9654".
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class RunLog {
  public:
   /// Messages go only to stderr.
   RunLog();
-  /// Of a rank beside the first: only warnings of its own are printed, after `prefix`.
+  /// The log of a rank other than the first: prints only its own warnings, after `prefix`.
   static std::unique_ptr<RunLog> of_other_rank(const std::string& prefix);
   /// Messages also go to <folder>/train.log, and the rest to its .jsonl files. Their lines after
   /// `resumed_step` are removed: the run writes them again.
@@ -36,7 +36,7 @@ class RunLog {
   /// A warning that is about this machine, which no other rank gives.
   void warn_of_machine(const std::string& message);
 
-  /// The reporter hears of all metrics from here on.
+  /// Passes all metrics to the reporter from now on.
   void report_to(std::unique_ptr<Reporter> reporter);
 
   /// One line of metrics.jsonl: {"step": step, "kind": kind, ...values}.
@@ -45,9 +45,9 @@ class RunLog {
   /// An update that changed nothing: a line of metrics.jsonl of kind "skipped".
   void skipped(int64_t step, const MetricValues& values);
 
-  /// Lines of samples.jsonl: of kind "sample" for each example, "lengths" and "confusion". Pictures
-  /// stand only in those of the first call.
-  void show(int64_t step, const Showing& showing);
+  /// Writes lines of samples.jsonl: kind "sample" for each example, "lengths" and "confusion". Only
+  /// the first call writes pictures.
+  void show(int64_t step, const ValidationDetails& details);
 
   /// A line of starts.jsonl: {"step": step, "time": ..., ...facts}.
   void started(int64_t step, const Facts& facts);
@@ -55,7 +55,7 @@ class RunLog {
   /// The run is over: no more metrics come.
   void finish();
 
-  /// Whether metrics.jsonl has a line of this update and kind.
+  /// True if metrics.jsonl has a line of this update and kind.
   bool has_metrics(int64_t step, const std::string& kind) const;
 
   /// Redraws the progress line of a terminal; does nothing if stderr is not a terminal.

@@ -12,8 +12,8 @@
 #include "apps/config/byte_count.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/dry_training.h"
-#include "apps/tasks/packed_search.h"
 #include "apps/tasks/models.h"
+#include "apps/tasks/packed_search.h"
 #include "apps/tasks/task.h"
 #include "core/device.h"
 #include "core/device_runtime.h"
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// Of this process: "VmRSS", "VmSize", "VmData".
+// Values of this process: "VmRSS", "VmSize", "VmData".
 int64_t own_bytes(const std::string& name) {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
@@ -38,8 +38,8 @@ int64_t own_bytes(const std::string& name) {
   return 0;
 }
 
-// What OpenBLAS packs factors into at most, a buffer for each thread; and log, tokenizer and
-// batches ahead, as they were measured.
+// Measured: OpenBLAS packs factors into at most this, a buffer for each thread; and log, tokenizer
+// and prefetched batches.
 constexpr int64_t kBlasBytes = int64_t{8} << 20, kRunBytes = int64_t{2} << 20;
 
 int64_t bytes_of(const ParamStore& store) {
@@ -98,7 +98,7 @@ int64_t read_number(const std::filesystem::path& file) {
   return in >> value ? value : -1;  // "max" is no number
 }
 
-// The limits of the group and of those around it.
+// Applies the limits of the cgroup and of those around it.
 void narrow_to_cgroup(FreeMemory& free) {
   std::ifstream in("/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -138,14 +138,12 @@ int64_t available_on_machine() {
   return kUnlimited;
 }
 
-// Whether the config alone says how large a batch is.
+// True if the config itself determines the size of a batch.
 bool knows_batches(const Config& config) {
   return !reads_text(config) || reads_blocks(config) || config.batch.batch_type == "tokens";
 }
 
-bool can_recompute(const Config& config) {
-  return traits_of(config.model_type).recomputes;
-}
+bool can_recompute(const Config& config) { return traits_of(config.model_type).recomputes; }
 
 struct DataBytes {
   int64_t kept = 0, mapped = 0;  // as in MemoryPlan
@@ -174,7 +172,7 @@ int64_t resident_bytes() { return own_bytes("VmRSS"); }
 
 namespace {
 
-// `data` is the same however an update is computed, and takes files to know.
+// `data` does not depend on the way an update is computed, and needs files.
 std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
                                     const TokenizerPair& tokenizers, int64_t resident) {
   const Progress progress("planning the memory");
@@ -295,7 +293,7 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
         concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
   }
   const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
-  // Of images alone it is known what they take.
+  // Only image data has a known size.
   const int64_t known =
       plan->still_needed() - (plan->on_gpu || reads_images(config) ? 0 : plan->data);
   return MemoryShortage{concat("[plan] the training needs ", bytes_text(plan->still_needed()), ", ",

@@ -24,7 +24,7 @@ Config config_of_pretrained(const std::string& path) {
 Config load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                        bool check_files) {
   return load_config(path, overrides, check_files, [](const RunPaths& paths) {
-    // A run that goes on is what it was, even where its beginning is gone.
+    // A resumed run stays the same, even if its pretrained model is gone.
     const std::string last = paths.output_dir + "/last/" + kConfigFile;
     return std::filesystem::is_regular_file(last) ? load_checkpoint_config(read_file(last), last)
                                                   : config_of_pretrained(paths.init_from);

@@ -11,7 +11,7 @@ namespace tapestry {
 /// The config of the run, checkpoint, Hugging Face or PEFT folder.
 Config config_of_pretrained(const std::string& path);
 
-/// As load_config(). A config without a `model` section has the model of its init_from.
+/// load_config(); a config without a `model` section gets the model of its init_from.
 Config load_run_config(const std::string& path, const std::vector<std::string>& overrides = {},
                        bool check_files = true);
 

@@ -1,4 +1,4 @@
-// What a bug report and the report of a run need to know of the program and its machine.
+// Facts about the program and its machine, for bug reports and the report of a run.
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kLong = 2;  // seconds after which work shows
 
-// Of the one line that there is.
+// Guards the single line.
 std::recursive_mutex drawing;
 bool shown = false;
 std::atomic<bool> silent = false;

@@ -1,4 +1,4 @@
-// The last line of a terminal, on which work tells how far it is.
+// The last line of a terminal, for progress.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@
 
 namespace tapestry {
 
-/// Draws on stderr, and nothing if that is no terminal. There is one such line, whoever draws it.
+/// Draws on stderr, and nothing if that is no terminal. All instances share one line.
 class ProgressLine {
  public:
   ProgressLine();
@@ -20,8 +20,8 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   bool on_terminal() const { return on_terminal_; }
-  /// "[####....] 3/6  status"; without a bar where `total` is 0: not known. Replaces what was drawn
-  /// before, as far as the terminal is wide.
+  /// "[####....] 3/6  status"; without a bar if `total` is 0 (unknown). Replaces the previous line,
+  /// up to the width of the terminal.
   void draw(int64_t done, int64_t total, const std::string& status);
   /// Removes it, so that a message can take its place.
   static void clear();
@@ -39,7 +39,7 @@ class ProgressLine {
   bool on_terminal_;
 };
 
-/// Shows on stderr how far the work is that takes longer than two seconds (core/progress.h): a bar
+/// Shows the progress of work that takes longer than two seconds (core/progress.h) on stderr: a bar
 /// on a terminal, a line now and then elsewhere. It looks from a thread of its own. One for the
 /// process.
 class ProgressDisplay {
@@ -49,7 +49,7 @@ class ProgressDisplay {
   ProgressDisplay(const ProgressDisplay&) = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
-  /// From here on it shows nothing: another rank does.
+  /// Shows nothing from now on, because another rank does.
   static void silence();
 
  private:
@@ -64,7 +64,7 @@ class ProgressDisplay {
   std::thread thread_;
 };
 
-/// "sentences  35/s  25s left", or how long it lasts where nobody knows the end.
+/// "sentences  35/s  25s left", or the time so far if the total is unknown.
 std::string status_of(const ProgressNow& work);
 
 /// "1h 02m", "3m 20s", "12s"

@@ -13,7 +13,7 @@
 
 #include "apps/checkpoint/bytes.h"
 #include "apps/run/signals.h"
-#include "apps/tasks/crew.h"
+#include "apps/tasks/rank_group.h"
 #include "core/clock.h"
 #include "core/cores.h"
 #include "core/distributed/transport_mpi.h"
@@ -22,8 +22,8 @@
 namespace tapestry {
 namespace {
 
-// Where all ranks fail alike, this is enough for rank 0 to print its message and to end the others.
-// The launcher sends SIGTERM, which only sets a flag here, and a second later SIGKILL.
+// If all ranks fail alike, this is enough time for rank 0 to print its message and to end the
+// others. The launcher sends SIGTERM, which only sets a flag here, and a second later SIGKILL.
 void wait_for_rank_0() {
   constexpr double kAfterRank0 = 1, kUntilKilled = 5;
   constexpr std::chrono::milliseconds kPause{10};
@@ -35,7 +35,7 @@ void wait_for_rank_0() {
 // A string that travels is in memory twice.
 constexpr int64_t kBytesAtATime = int64_t{1} << 26;
 
-// What the launcher says of this process before MPI has started.
+// The rank in the launcher's environment variables, before MPI has started.
 int rank_of_launcher() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     if (const char* text = getenv(name)) return std::atoi(text);
@@ -73,7 +73,8 @@ void Ranks::join(const DistributedOptions& options) {
   }
   if (options.engine == "none" || !launched) return;
   load_mpi();
-  // The thread of the communicator tells; it has no log yet, and outlives the one that comes.
+  // The communicator's thread reports on stderr; there is no log yet, and it outlives the later
+  // one.
   communicator_ = std::make_unique<Communicator>(
       open_mpi, CommunicatorOptions{.timeout_seconds = options.timeout_seconds,
                                     .heartbeat_seconds = std::min(2., options.timeout_seconds / 5),

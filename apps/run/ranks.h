@@ -13,8 +13,8 @@
 
 namespace tapestry {
 
-/// One rank alone, until join() finds others. It must outlive the report of an error: it says which
-/// rank had it, and ends the others.
+/// A single rank, until join() finds others. It must outlive the report of an error: it names the
+/// rank that failed, and ends the others.
 class Ranks {
  public:
   Ranks();
@@ -22,13 +22,13 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  /// Finds the others where a launcher started this process as one of several. Throws
-  /// Error(kConfig) where the engine is mpi and no launcher did.
+  /// Finds the other ranks if a launcher started this process as one of several. Throws
+  /// Error(kConfig) if the engine is mpi and there was no launcher.
   void join(const DistributedOptions& options);
   /// All ranks are done.
   void leave();
-  /// The message and the code of this process go to all: the last call. Prints the message, rank 0
-  /// first: where all ranks fail alike its message stands alone. Returns the code, if at all.
+  /// The last call: ends all ranks with this message and code. Prints the message, rank 0 first: if
+  /// all ranks fail alike, only its message appears. Returns the code, if at all.
   int fail(const std::string& message, int code);
 
   int rank() const { return communicator_->rank(); }
@@ -38,16 +38,16 @@ class Ranks {
   Communicator& communicator() { return *communicator_; }
   /// "rank 2, hostb", of any rank.
   std::string name_of(int rank) const;
-  /// "[rank 2, hostb] ", of this one; empty where it is alone.
+  /// "[rank 2, hostb] " for this rank; empty if it is the only one.
   std::string prefix() const;
   /// "4 ranks on 2 hosts"
   std::string summary() const;
-  /// Where this rank computes: where the config leaves the GPU open ("auto", "cuda"), each rank of
-  /// a host has one of its own.
+  /// The device of this rank: if the config does not name a GPU ("auto", "cuda"), each rank of a
+  /// host gets one of its own.
   std::string device(const std::string& name) const;
-  /// What keeps the ranks of this host from using it, and the remedy; "" where nothing.
+  /// The reason why the ranks of this host cannot use all of it, with the remedy; "" if they can.
   std::string few_cores_warning() const;
-  /// For set_num_threads() where the user gave none: those of the cores that are this rank's.
+  /// For set_num_threads() if the user gave none: this rank's share of the cores.
   int threads() const;
 
   // All ranks call these in the same order.
@@ -58,7 +58,7 @@ class Ranks {
   std::vector<std::string> broadcast(const std::vector<std::string>& texts);
   /// Rank 0's elements, in place.
   void broadcast(const Tensor& tensor);
-  /// "" where all say the same, else "expected <what> of rank 0 everywhere, which is ...; got ...".
+  /// "" if all ranks agree, else "expected <what> of rank 0 everywhere, which is ...; got ...".
   std::string difference(const std::string& what, const std::string& mine);
   /// Throws that, on all ranks.
   void expect_equal(const std::string& what, const std::string& mine,

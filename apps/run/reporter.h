@@ -1,4 +1,4 @@
-// Where the numbers of a run go besides train.log and metrics.jsonl: `training.report_to`. A
+// Destinations of a run's numbers besides train.log and metrics.jsonl: `training.report_to`. A
 // reporter is a file and a row of reporter.cpp; its name stands in config.h.
 #pragma once
 
@@ -13,12 +13,12 @@ namespace tapestry {
 
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
-/// What reporters are told about a run.
+/// Facts about a run for reporters.
 struct ReportedRun {
   std::string folder;
   int64_t resumed_step = 0;                 ///< the updates that came before; 0: the run is new
   std::map<std::string, std::string> keys;  ///< of the config: "training.max_steps" -> "2000"
-  std::string metric;                       ///< of the validation, the one that tells the best
+  std::string metric;                       ///< the validation metric that decides the best
 };
 
 class Reporter {
@@ -26,9 +26,9 @@ class Reporter {
   virtual ~Reporter() = default;
   /// `kind` is "train", "valid" or "test". Values that are not finite come as they are.
   virtual void metrics(int64_t step, const std::string& kind, const MetricValues& values) = 0;
-  /// The run is over; one that is stopped, and may go on later, does not call it.
+  /// Called at the end of a run, but not when it is stopped and may go on later.
   virtual void finish() = 0;
-  /// Why what it was told is not in its file yet; empty when it is.
+  /// The reason why its data is not in its file yet; empty if it is.
   virtual std::string problem() const { return ""; }
 };
 

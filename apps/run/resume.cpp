@@ -50,7 +50,7 @@ void check_whole(const Checkpoint& checkpoint) {
   }
 }
 
-// A folder that somebody renamed, or whose files are of two checkpoints.
+// Detects a renamed folder, or files of two checkpoints.
 void check_step(const Checkpoint& checkpoint, const TrainerState& state) {
   const std::string name = std::filesystem::canonical(checkpoint.folder()).filename();
   constexpr std::string_view kPrefix = "checkpoint-";
@@ -70,7 +70,7 @@ void check_latest(const RunFolder& folder, int64_t step, const std::string& path
        "; going on from there would mix two runs. Choose another output_dir.");
 }
 
-// A model goes on seeing images as it did, unless the config says how.
+// A resumed model sees images as before, unless the config says otherwise.
 void keep_format(const ImageFormat& known, ImageFormat& format) {
   if (!format.mean.empty()) return;
   if (!format.size.known()) format.size = known.size;
@@ -100,8 +100,8 @@ std::vector<std::string> labels_of(const TrainingTask& task) {
   return load_checkpoint_config(task.files().at(kConfigFile), kConfigFile).data.labels;
 }
 
-// What a resumed run is to do otherwise than before, for its log. Its tokenizer cannot change: the
-// model knows the ids of the one it began with.
+// The differences of a resumed run's config, for its log. Its tokenizer cannot change: the model
+// knows the ids of its first one.
 std::string changes_between(const Config& old, const Config& config) {
   if (old.task != config.task) {
     fail(ErrorKind::kConfig, "[train] the config's task is ", config.task->name,
@@ -110,7 +110,7 @@ std::string changes_between(const Config& old, const Config& config) {
   const auto before = flat_keys(old), after = flat_keys(config);
   std::string changes;
   const auto note = [&](const std::string& key, const std::string& was, const std::string& is) {
-    // Parts are told apart from this (Trainer); the rest of the section changes no update.
+    // The Trainer compares parts; the rest of the section changes no update.
     if (key == "output_dir" || key.starts_with("distributed.")) return;
     if (key.starts_with("tokenizer.") && !key.ends_with(".path")) {
       fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
@@ -130,7 +130,7 @@ std::string changes_between(const Config& old, const Config& config) {
   return changes;
 }
 
-// Whether a key only says where a file is; its bytes are compared apart from this.
+// True if a key only names a file; the file's bytes are compared separately.
 bool is_path_of_data(const std::string& key) {
   static constexpr const char* kPaths[] = {"source", "target", "tsv",    "csv",    "jsonl",
                                            "ding",   "text",   "images", "labels", "squad"};
@@ -154,7 +154,7 @@ bool orders_rows(const std::string& key) {
                          "data.image", "data.augment"});
 }
 
-// Keys that decide what a metric of a validation is.
+// Keys that change the meaning of a validation metric.
 bool decides_metric(const std::string& key, const std::string& metric) {
   static constexpr const char* kOfTargets[] = {"nll", "loss", "ppl", "accuracy", "mse"};
   const bool of_answers = std::none_of(std::begin(kOfTargets), std::end(kOfTargets),
@@ -168,7 +168,7 @@ bool decides_metric(const std::string& key, const std::string& metric) {
                          "data.augment", "data.sampling_temperature"});
 }
 
-// The keys whose values differ. Where files are known by their bytes, paths do not count.
+// The keys whose values differ. Paths do not count if the bytes of the files are known.
 std::vector<std::string> changed_keys(const Config& old, const Config& config, bool knows_files) {
   const auto before = flat_keys(old), after = flat_keys(config);
   std::vector<std::string> changed;
@@ -186,7 +186,7 @@ std::vector<std::string> changed_keys(const Config& old, const Config& config, b
   return changed;
 }
 
-// Keys of the model that are not about sizes change what its parameters mean.
+// Model keys other than sizes change the meaning of its parameters.
 std::string model_changes(const Config& old, const Config& config) {
   const auto before = flat_keys(old), after = flat_keys(config);
   std::string changes;
@@ -200,8 +200,8 @@ std::string model_changes(const Config& old, const Config& config) {
   return changes;
 }
 
-// Adapters learn beside parameters that stay as they are: none of those may be fresh, and no
-// adapter of before may be left out.
+// Adapters learn beside frozen parameters: none of those may be fresh, and no earlier adapter may
+// be left out.
 void check_adapters(const ParamStore& store, const TensorReader& source, const Config& config) {
   for (const StoredTensor& stored : source.tensors()) {
     if (!is_adapter(stored.name) || store.contains(stored.name)) continue;
@@ -216,7 +216,7 @@ void check_adapters(const ParamStore& store, const TensorReader& source, const C
   }
 }
 
-// What a config says of the tokenizer of a folder of Hugging Face's.
+// Makes the config describe the tokenizer of a Hugging Face folder.
 void tell_tokenizer(const std::string& folder, ModelFiles& files) {
   if (files.tokenizers.source == nullptr) return;
   const std::string json = folder + "/tokenizer.json";
@@ -239,8 +239,8 @@ bool same_tokenizer(const Config& a, const Config& b) {
   return of_tokenizer(keys) == of_tokenizer(others);
 }
 
-// A model keeps its tokenizer, so the config is to say what that one is. A key that says otherwise
-// would have no effect; only what is a default anyway gives way.
+// A model keeps its tokenizer, so the config must describe that one. A key that contradicts it
+// would have no effect; only defaults are replaced silently.
 void keep_tokenizer(const Config& known, const std::string& path, Config& config) {
   const auto theirs = flat_keys(known), usual = flat_keys(default_config(*config.task));
   const auto is = [](const std::map<std::string, std::string>& keys, const auto& entry) {
@@ -264,8 +264,8 @@ void keep_tokenizer(const Config& known, const std::string& path, Config& config
   config.tokenizer = std::move(kept);
 }
 
-// A pre-trained model understands its own ids only: where the config names a tokenizer's file too,
-// it must be the same.
+// A pre-trained model understands only its own ids: if the config names a tokenizer's file, it must
+// be the same.
 void check_own_tokenizer(const Config& config, const ModelFiles& pretrained) {
   const TokenizerOptions& options = config.tokenizer;
   if (pretrained.tokenizers.source == nullptr) return;
@@ -330,12 +330,13 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
   if (reads_text(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
   const Config before = config_of(checkpoint);
   if (config.task->has_classes) keep_classes(before.data, config);
-  // A run from before the key goes on with the tokenizer that it has.
+  // A run from before the key keeps its tokenizer.
   if (before.one_normalization && config.tokenizer.target_normalization ==
                                       default_config(*config.task).tokenizer.target_normalization) {
     config.tokenizer.target_normalization = before.tokenizer.target_normalization;
   }
-  // The same budget means the same choice, whatever a plan would say today: the bits stay.
+  // The same budget means the same choice, whatever a plan would choose today, so the bits stay the
+  // same.
   if (!config.training.memory_budget.empty() &&
       config.training.memory_budget == before.training.memory_budget) {
     config.training.splits = before.training.splits;
@@ -369,7 +370,7 @@ void Resume::follow_data(const Config& config) {
     return found;
   };
 
-  // The rows that come: those that are left of the epoch, where it is still the same.
+  // Rows to come: the rest of the epoch, if that is still the same.
   const std::vector<std::string> other_text = changed_files(train_before, state_.train_files);
   std::vector<std::string> reasons =
       of(changed_keys(*before_, config, !train_before.empty()), orders_rows);

@@ -1,5 +1,5 @@
-// Where a training starts: at a checkpoint that it goes on from, at the weights of another model
-// (init_from), or anew.
+// The beginning of a training: a checkpoint to resume, the weights of another model (init_from), or
+// nothing.
 #pragma once
 
 #include <optional>
@@ -15,63 +15,64 @@
 
 namespace tapestry {
 
-/// Found once, and then asked by the command, the task and the trainer. It holds the files open and
-/// none of their tensors in memory; when it goes, so do the open files.
+/// Found once, and then used by the command, the task and the trainer. It holds the files open and
+/// none of their tensors in memory; its end closes them.
 class Resume {
  public:
   /// `how` is "auto" for the newest whole checkpoint of the run folder, "never" for none, or the
-  /// path of a checkpoint or of another run. Where there is none, config.init_from counts. The
-  /// config is completed by what was settled then: classes, and the format of images.
-  /// Throws Error(kData) when what was asked for is damaged or incomplete, and Error(kConfig) when
-  /// it does not go with the config or the run folder.
+  /// path of a checkpoint or of another run. If there is none, config.init_from counts. The config
+  /// gets the values that were settled then: classes, and the format of images. Throws Error(kData)
+  /// if the checkpoint is damaged or incomplete, and Error(kConfig) if it does not fit the config
+  /// or the run folder.
   Resume(const std::string& how, const RunFolder& folder, Config& config);
 
-  /// From this checkpoint, or an incident, which has weights and a place only; from the beginning
-  /// where there is none. Throws as the other one.
+  /// Resumes this checkpoint, or an incident, which has only weights and a place; starts from the
+  /// beginning if there is none. Throws like the other constructor.
   Resume(std::optional<Checkpoint> found, Config& config);
 
-  /// What other ranks must know of it; they read no checkpoint. Tensors travel apart from this.
+  /// Facts for other ranks, which read no checkpoint. Tensors are sent separately.
   std::vector<std::string> facts() const;
-  /// From those.
+  /// Made from those facts.
   explicit Resume(const std::vector<std::string>& facts);
 
-  /// Whether a training goes on. Else it begins.
+  /// True if a training is resumed, false if it begins.
   bool goes_on() const { return goes_on_; }
-  /// Whether it is an incident's: no state of an optimizer.
+  /// True for an incident, which has no optimizer state.
   bool has_weights_only() const { return weights_only_; }
-  /// Whether the choice of training.memory_budget is the checkpoint's.
+  /// True if the choice for training.memory_budget is the checkpoint's.
   bool keeps_budget() const { return keeps_budget_; }
-  /// Of the checkpoint, or of a beginning.
+  /// The state of the checkpoint, or of a beginning.
   const TrainerState& state() const { return state_; }
-  /// Empty where the task is to make its own.
+  /// Empty if the task shall make its own.
   const TokenizerPair& tokenizers() const { return tokenizers_; }
   void use(TokenizerPair tokenizers) { tokenizers_ = std::move(tokenizers); }
   /// The kernels of the updates that come.
   void computed_by(const std::string& kernels) { state_.kernels = kernels; }
-  /// By how many updates more than its batches of today say a run of epochs ends.
+  /// Sets by how many updates a run of epochs is longer than its present batches say.
   void longer_by(int64_t updates) {
     state_.more_updates = updates;
     state_.counts_anew = false;
   }
-  /// Why newer checkpoints were passed over, a line each; "" where none was.
+  /// The reasons why newer checkpoints were skipped, a line each; "" if none was.
   const std::string& passed_over() const { return passed_over_; }
-  /// What follows for a training that goes on: what it reads, and what its best value is of. A
-  /// sentence each.
+  /// Consequences for a resumed training: the data that it reads, and the meaning of its best
+  /// value. A sentence each.
   const std::vector<std::string>& consequences() const { return consequences_; }
-  /// The same of files that hold other bytes than before, which nobody may have meant to change.
+  /// The same for files whose bytes have changed, perhaps by mistake.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  /// What the config does otherwise than the checkpoint's, or what the model that a training begins
-  /// with computes otherwise; "" where nothing.
+  /// Differences between the config and the checkpoint's, or in the computation of the model that a
+  /// training begins with; "" if there are none.
   const std::string& changes() const { return changes_; }
 
-  /// Where a training begins with another model's weights: reads them into the task's, and returns
-  /// a sentence about them; else "". Throws as take_over_parameters(), and Error(kConfig) where an
-  /// adapter of that model would be lost, or a fresh parameter never learn.
+  /// If a training begins with another model's weights: reads them into the task's, and returns a
+  /// sentence about them; else "". Throws as take_over_parameters(), and Error(kConfig) if an
+  /// adapter of that model would be lost, or a fresh parameter would never learn.
   std::string take_over(TrainingTask& task, const Config& config);
 
-  /// The weights that a training goes on from, or begins with; of no tensors where it begins anew.
+  /// The weights that a training resumes or begins with; without tensors if it begins with random
+  /// ones.
   const TensorReader& model() const { return model_; }
-  /// What else a checkpoint of the trainer holds in tensors.
+  /// The other tensors of a trainer's checkpoint.
   const TensorReader& training() const { return training_; }
 
  private:

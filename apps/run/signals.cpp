@@ -28,9 +28,9 @@ int64_t milliseconds() {
   return int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
 }
 
-// timeout(1) and job managers send a signal to the process and to its group: the same word twice.
-// Whoever presses keys means it the second time. Another signal is no repetition: schedulers send
-// SIGUSR1 or SIGINT, and SIGTERM later, while a save may be under way.
+// timeout(1) and job managers send a signal both to the process and to its group, so it comes twice
+// at once. A second key press is meant as a second signal. Another signal is not a repetition:
+// schedulers send SIGUSR1 or SIGINT, and SIGTERM later, while a save may be under way.
 bool is_repeated(int signal, int64_t since) {
   constexpr int64_t kOneWord = 500;
   if (signal == SIGUSR1 || signal != first_signal.load()) return false;
@@ -38,7 +38,7 @@ bool is_repeated(int signal, int64_t since) {
 }
 
 void write_to_stderr(const char* text) {
-  // Where stderr is gone the exit code still tells.
+  // If stderr is gone, the exit code still shows it.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
@@ -58,7 +58,7 @@ void handle(int signal) {
   first_signal.compare_exchange_strong(none, signal);
 }
 
-// The page of a mapped file that is not there any more. Nobody can go on from here.
+// A page of a mapped file is gone. The process cannot continue.
 void handle_lost_page(int, siginfo_t* info, void*) {
   const char* const path = mapped_file_of(info->si_addr);
   if (path == nullptr) {  // another cause, which a core dump should show

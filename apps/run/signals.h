@@ -4,14 +4,14 @@
 
 namespace tapestry {
 
-/// After this call these signals set the flag instead of ending the process. A second one, but
-/// SIGUSR1, ends it at once, with exit code 128 and its number, and without saving. SIGHUP stays
-/// ignored where it was (nohup), and a reader of stdout or stderr that goes away ends nothing. A
-/// mapped file that somebody cuts ends the process with the exit code of bad data, and its name.
+/// After this call these signals set the flag instead of ending the process. A second one, except
+/// SIGUSR1, ends it at once, with exit code 128 + its number, and without saving. SIGHUP stays
+/// ignored if it was (nohup), and a closed reader of stdout or stderr ends nothing. A mapped file
+/// that is cut ends the process with the exit code of bad data, and the file's name.
 void install_signal_handlers();
 
-/// Whether the first of them ends the process, too, and says so on stderr: while a training reads
-/// its data there is nothing to save, and who reads cannot look at a flag.
+/// Whether the first signal ends the process, too, with a message on stderr: while a training reads
+/// its data there is nothing to save, and a reader cannot look at a flag.
 void end_on_signal(bool at_once);
 
 /// The signal that asked the process to stop (the first one), or 0.

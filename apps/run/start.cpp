@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kFromRank0 = "config of rank 0";
 
-// The same examples whether they came from text or from a cache.
+// The same examples, whether they came from text or from a cache.
 std::string without_cached(std::string message) {
   constexpr std::string_view kCached = " (cached)";
   if (const size_t at = message.find(kCached); at != std::string::npos) {
@@ -34,7 +34,7 @@ Config join_ranks(Ranks& ranks, const std::string& file, const std::vector<std::
   } catch (const Error&) {
     wrong = std::current_exception();
   }
-  // Another host need not have the file; then it takes what rank 0 reads, and time-outs as usual.
+  // Another host need not have the file; it then uses rank 0's config, and the usual time-out.
   ranks.join(config ? config->distributed : DistributedOptions());
   if (!ranks.is_alone()) {
     ranks.expect_equal("the program", program_checksum(), ErrorKind::kConfig);
@@ -119,10 +119,10 @@ std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& con
   const int64_t steps = config.training.gradient_accumulation_steps;
   const int64_t count = steps / ranks.size();
   place.share = {.first = ranks.rank() * count, .count = count, .of = steps};
-  place.crew = Crew(ranks.communicator());
+  place.group = RankGroup(ranks.communicator());
 
   Config own = config;
-  // Rank 0 writes the tokens that are kept. Who does not see its folder keeps its own in memory.
+  // Rank 0 writes the cached tokens. A rank that does not see its folder keeps its own in memory.
   const std::string& folder =
       config.data.cache_dir.empty() ? config.output_dir : config.data.cache_dir;
   const bool sees_rank_0 = std::filesystem::exists(folder);

@@ -1,5 +1,5 @@
-// How a training begins on its ranks: rank 0 reads the config and the run folder, and what it finds
-// there goes to the others, which touch neither.
+// The start of a training on its ranks: rank 0 reads the config and the run folder, and sends the
+// result to the others, which touch neither.
 #pragma once
 
 #include <memory>
@@ -15,27 +15,27 @@
 
 namespace tapestry {
 
-/// Joins the ranks, sees that they run the same program with the same arguments, and returns the
-/// config, which rank 0 read. Throws as load_config(); on rank 0 alone, where there are others.
+/// Joins the ranks, checks that they run the same program with the same arguments, and returns the
+/// config, which rank 0 read. Throws as load_config(); only on rank 0, if there are others.
 Config join_ranks(Ranks& ranks, const std::string& file, const std::vector<std::string>& overrides,
                   const std::string& resume);
 
-/// Sets config.distributed.parts where it is open. Throws Error(kConfig) where the ranks cannot
-/// share an update, with the way out.
+/// Sets config.distributed.parts if it is open. Throws Error(kConfig), with a way out, if the ranks
+/// cannot share an update.
 void settle_parts(Config& config, const Resume& resume, int64_t ranks);
 
-/// What rank 0 found goes to the others: the config, completed, and the facts about the start, the
-/// tokenizers included, which rank 0 makes where the config asks for fresh ones.
+/// Sends rank 0's results to the others: the completed config, and the facts about the start, with
+/// the tokenizers, which rank 0 makes if the config asks for fresh ones.
 void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
                  const Report& report);
 
-/// kernel_probe() of this machine; "" where a GPU computes. Warns where a training goes on that
-/// other kernels began. Throws Error(kConfig) where the ranks' differ, and with it what they would
-/// compute; with sharded parameters, which all get from one rank, it warns.
+/// kernel_probe() of this machine; "" if a GPU computes. Warns if other kernels began the training
+/// that is resumed. Throws Error(kConfig) if the ranks' kernels differ, since their results would;
+/// with sharded parameters, which all ranks get from one rank, it only warns.
 std::string compare_kernels(Ranks& ranks, const Config& config, const Resume& resume, RunLog& log);
 
-/// make_task() on every rank, rank 0 first where the others see its run folder and find the tokens
-/// that it keeps there. Sees that all read the same data.
+/// make_task() on every rank, on rank 0 first if the others see its run folder and its cached
+/// tokens. Checks that all read the same data.
 std::unique_ptr<TrainingTask> make_task_of_ranks(Ranks& ranks, const Config& config,
                                                  const Resume& resume, const Report& report);
 

@@ -68,7 +68,7 @@ ProtobufWriter text_value(const char* tag, std::string_view markdown) {
       .message(value_field::kMetadata, metadata("text", ""));
 }
 
-// What the plugin "hparams" reads stands in the metadata; the tensor is empty.
+// The plugin "hparams" reads the metadata; the tensor is empty.
 ProtobufWriter hparams_value(const char* tag, uint32_t field, const ProtobufWriter& content) {
   const ProtobufWriter tensor = ProtobufWriter().integer(1, kFloatTensor).message(2, shape_of(0));
   const ProtobufWriter data = ProtobufWriter().message(field, content);
@@ -116,7 +116,7 @@ uint32_t crc32c(std::string_view bytes) {
 TensorBoard::TensorBoard(const ReportedRun& run)
     : first_(!has_event_files(run.folder)), file_(new_path(run.folder)) {
   event(0, event_field::kFileVersion, "brain.Event:2");
-  // Readers forget what they know of these updates: they come again.
+  // Purges these steps in TensorBoard: a resumed run writes them again.
   event(run.resumed_step + 1, event_field::kSessionLog,
         ProtobufWriter().integer(1, kSessionStarts).text());
   if (first_) describe(run);

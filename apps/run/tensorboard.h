@@ -20,8 +20,8 @@ uint32_t crc32c(std::string_view bytes);
 
 class TensorBoard : public Reporter {
  public:
-  /// Opens a file of its own in run.folder, as every start of a run does. A run that goes on takes
-  /// back what an earlier one told of later updates. Throws Error(kRuntime).
+  /// Opens a file of its own in run.folder, as every start of a run does. A resumed run withdraws
+  /// an earlier start's values of later updates. Throws Error(kRuntime).
   explicit TensorBoard(const ReportedRun& run);
 
   /// A curve for each value: "train/loss", "valid/bleu".

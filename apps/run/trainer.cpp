@@ -18,13 +18,13 @@ namespace {
 // Random streams set aside for each micro-batch of an update.
 constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
 
-// Those of the config, with the end of this run.
+// The config's schedule, with the end of this run.
 ScheduleOptions schedule_until(ScheduleOptions options, int64_t total_steps) {
   options.max_steps = total_steps;
   return options;
 }
 
-// The batches of an epoch count only where epochs do: a long text takes time to be counted.
+// The batches of an epoch are counted only if epochs matter: counting takes time with a long text.
 int64_t updates_of(const TrainingOptions& training, const TrainingTask& task, Resume& resume) {
   if (training.num_train_epochs <= 0) return total_updates(training, 0);
   const int64_t in_epoch = task.batches_in_epoch();
@@ -37,7 +37,7 @@ int64_t updates_of(const TrainingOptions& training, const TrainingTask& task, Re
   return total_updates(training, in_epoch, state.more_updates);
 }
 
-// One rank with one part needs none.
+// A single rank with one part needs no exchange.
 std::unique_ptr<GradientExchange> make_exchange(const Config& config, Ranks& ranks,
                                                 const std::vector<ParamGroup>& groups) {
   const DistributedOptions& options = config.distributed;
@@ -104,7 +104,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
   expect_equal_parameters();
 }
 
-// What no gradient changes may be running statistics.
+// Parameters without gradient may be running statistics.
 void Trainer::defer_statistics() {
   std::vector<Tensor> running;
   for (const auto& [name, var] : params_) {
@@ -129,7 +129,7 @@ bool Trainer::launch_update() {
   }
   exchange(sums, steady_seconds() - before - (window_.waited - waited));
   for (const Tensor& of_one : sums) launched.sums.emplace_back(of_one);
-  // Now the device has enough to do: time to hear of the update before.
+  // Now the device has enough to do: finish the update before.
   finish_update();
   watch_for_jump(launched, sums);
   optimizer_.launch(rate_of(launched.step),
@@ -144,8 +144,8 @@ bool Trainer::launch_update() {
   return true;
 }
 
-// Others wait for this rank's gradients, parts are half collected, and running statistics have
-// moved.
+// An update cannot be left if others wait for this rank's gradients, if parts are half collected,
+// or if running statistics have moved.
 bool Trainer::can_leave_update() const {
   return ranks_.is_alone() && exchange_ == nullptr && config_.model.norm != NormKind::kBatch;
 }
@@ -255,7 +255,9 @@ int Trainer::run() {
     if (signal != 0) return stop(signal);
   }
   finish_update();
-  if (state_.step > first_step && is_ill()) diverged("the last update or validation is not finite");
+  if (state_.step > first_step && is_not_finite()) {
+    diverged("the last update or validation is not finite");
+  }
   if (patience_is_over()) {
     log_.info(concat("stopped early: no better ", training.metric_for_best_model, " than ",
                      fmt::format("{:.2f}", state_.best_metric), " of update ", state_.best_step,

@@ -1,4 +1,4 @@
-// What a training keeps in a checkpoint, and how it goes on from one.
+// Saves and loads the checkpoints of a training.
 #include <cstring>
 
 #include "apps/checkpoint/file_names.h"
@@ -10,10 +10,11 @@
 namespace tapestry {
 namespace {
 
-// Of names in optimizer.safetensors: parameters as they are trained, and what Ema calls averages.
+// Prefixes of names in optimizer.safetensors: parameters as they are trained, and the averages of
+// Ema.
 const std::string kTrainedPrefix = "parameter/", kAveragePrefix = "average/";
 
-// Those of `tensors` that the file has.
+// Loads the tensors that the file has.
 void load_those_of(const TensorReader& file, const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (file.find(name) != nullptr) read_finite(file, name, tensor);
@@ -22,7 +23,7 @@ void load_those_of(const TensorReader& file, const NamedTensors& tensors) {
 
 }  // namespace
 
-// Tensors that do not fit come from a changed config: the user must know how to go on.
+// Tensors that do not fit come from a changed config: the message must say how to continue.
 void Trainer::load_checkpoint(const Resume& resume) {
   try {
     load_training_tensors(resume);
@@ -35,8 +36,8 @@ void Trainer::load_checkpoint(const Resume& resume) {
   }
 }
 
-// The reverse of save(). Checkpoints of before may hold all parameters beside the model's. Rank 0
-// reads; the others get from it what it read.
+// The reverse of save(). Older checkpoints may hold all parameters beside the model's. Rank 0 reads
+// and sends the tensors to the others.
 void Trainer::load_training_tensors(const Resume& resume) {
   const auto is_average = [](const std::string& name) {
     return name.starts_with(kAveragePrefix) || name == "num_updates";
@@ -49,7 +50,7 @@ void Trainer::load_training_tensors(const Resume& resume) {
   const NamedTensors optimizer_state = whole_state();
   const NamedTensors masters = whole_masters();
   if (ranks_.is_first()) {
-    if (resume.has_weights_only()) {  // which need not be finite: that is what an incident is about
+    if (resume.has_weights_only()) {  // an incident's need not be finite
       for (const auto& [name, var] : params_) resume.model().read(name, var.value());
     } else {
       load_parameters(task_.parameters(), resume.model());
@@ -80,7 +81,7 @@ void Trainer::protect_earlier() {
   }
 }
 
-// Of all parameters, whatever part of it this rank has.
+// The state of all parameters, whatever part of it this rank has.
 NamedTensors Trainer::whole_state() {
   return exchange_ ? exchange_->gather_state(optimizer_) : optimizer_.state();
 }
@@ -89,7 +90,7 @@ NamedTensors Trainer::whole_masters() {
   return exchange_ ? exchange_->gather_masters(optimizer_) : optimizer_.masters();
 }
 
-// Else what whole_state() and whole_masters() give is the optimizer's own memory.
+// Otherwise whole_state() and whole_masters() return the optimizer's own memory.
 bool Trainer::has_pieces() const {
   return !ranks_.is_alone() && config_.distributed.shard == Shard::kOptimizer;
 }
@@ -110,7 +111,7 @@ NamedTensors Trainer::parameters_in(const TensorReader& source) const {
   return found;
 }
 
-// Without the warm-up, what a short run averages would be its random beginning above all.
+// Without the warm-up, the average of a short run would be mostly its random beginning.
 void Trainer::begin_averages() {
   ema_ = std::make_unique<Ema>(EmaOptions{.decay = config_.training.ema_decay, .warmup = true},
                                trained_, has_pieces() ? NamedTensors() : optimizer_.masters());
@@ -134,15 +135,14 @@ std::set<std::string> Trainer::rounded_parameters() const {
   return names;
 }
 
-// model.safetensors holds what a user wants to translate with: the averages where they are kept.
-// What such a parameter is while it trains then travels with the optimizer. Of mixed precision it
-// holds the float32 weights; those of parameters that do not learn, which have none in memory, come
-// from where the training began.
-// Everything goes from where it is into the file.
+// model.safetensors holds the weights that a user wants: the averages if they are kept. The trained
+// values of such a parameter are then saved with the optimizer. In mixed precision it holds the
+// float32 weights; for frozen parameters, which have none in memory, they come from the beginning
+// of the training. Everything goes straight from its memory into the file.
 void Trainer::save(bool best) {
   if (saved_step_ == state_.step && !best) return;
   finish_update();
-  save_is_late_ = is_ill() && !best;
+  save_is_late_ = is_not_finite() && !best;
   if (save_is_late_) return;
   for (const auto& [name, var] : params_) {
     if (first_not_finite(var.value())) diverged(name + " is not finite any more");

@@ -1,4 +1,4 @@
-// What a training keeps of updates that go wrong, and how one is computed again.
+// Records of updates that go wrong, and the replay of one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ void Trainer::remember(const Launched& launched, const Update& update, bool fini
     log_.warn(concat(FlightRecorder::kFile, " cannot be written; the run goes on without it"));
     recorder_failed_ = true;
   }
-  // An update that is not finite changes nothing: the weights are still those that it began with.
+  // An update that is not finite changes nothing, so the weights are still its initial ones.
   if (!finite && state_.skipped_in_a_row == 0) {
     write_incident(launched,
                    fmt::format("loss {:.6g}, gradient norm {:.6g}", update.loss, update.grad_norm));
@@ -78,7 +78,7 @@ void Trainer::watch_for_jump(const Launched& launched, const std::vector<Tensor>
   write_incident(launched, what);
 }
 
-// A third of a checkpoint or less: what computing the update again needs, and no more.
+// A third of a checkpoint or less: only what computing the update again needs.
 void Trainer::write_incident(const Launched& launched, const std::string& what) {
   const std::string name = concat(kIncidentPrefix, launched.step);
   const std::string path = folder_->file(name);
@@ -106,7 +106,7 @@ void Trainer::write_incident(const Launched& launched, const std::string& what) 
     log_.warn(concat(name, " keeps the weights and the place of update ", launched.step,
                      "; tapestry replay ", config_.output_dir, " --step ", launched.step,
                      " shows more"));
-  } catch (const std::exception& error) {  // of the file system too: training goes on
+  } catch (const std::exception& error) {  // errors of the file system, too: the training continues
     log_.warn(concat("no ", name, ": ", error.what()));
   }
 }
@@ -115,7 +115,7 @@ Replayed Trainer::replay(int64_t step) {
   std::optional<Progress> progress;
   if (ranks_.is_first()) progress.emplace("replaying", step - state_.step, "updates");
   const TrainingOptions& training = config_.training;
-  // What a validation decides changes the rate of later updates.
+  // A validation can change the rate of later updates.
   const bool validates = schedule_.type == ScheduleType::kReduceOnPlateau;
   while (state_.step + 1 < step) {
     if (!launch_update()) fail(ErrorKind::kRuntime, "[replay] stopped by a signal.");

@@ -1,4 +1,4 @@
-// What the ranks of a training tell each other.
+// Messages between the ranks of a training.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 // Numbers of CrossEntropy::sums.
 constexpr size_t kSums = 3;
-// What a rank says of an update beside them: the signal that it got, its clock, its seconds.
+// A rank's own numbers besides the update's: the signal that it got, its clock, its seconds.
 constexpr size_t kOwn = 3;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a training says of its updates.
+// Reports of a training about its updates.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,11 +29,11 @@ void Trainer::report_skipped(const Update& update) {
                   update.step));
 }
 
-// A loss of these weights is what tells whether those of the checkpoint before were good.
+// The loss of these weights shows if the weights of the last checkpoint were good.
 void Trainer::watch_loss(const Update& update) {
   constexpr double kMargin = 1.1;  // a batch may begin a little above the others
   if (state_.first_nll == 0) state_.first_nll = update.nll;
-  const double bound = kMargin * std::max(task_.guess_nll(), state_.first_nll);
+  const double bound = kMargin * std::max(task_.uniform_nll(), state_.first_nll);
   if (update.nll <= bound) {
     state_.above_guess_in_a_row = 0;
     if (saved_step_ < update.step) good_step_ = saved_step_;
@@ -60,7 +60,7 @@ void Trainer::diverged(const std::string& what) const {
 
 void Trainer::report(bool logged) {
   const int64_t total = total_steps_;
-  // Not a number where every update was skipped.
+  // NaN if every update was skipped.
   const double loss = window_.loss / window_.targets;
   const double nll = window_.nll / window_.targets;
   const double rate = static_cast<double>(window_.tokens) / window_.seconds;

@@ -35,7 +35,7 @@ class Reader {
 
   bool has(const char* key) const { return object_.contains(key); }
   Reader inside(const char* key) const { return {object_.at(key), name_}; }
-  /// The objects of a list; none where there is no such key.
+  /// The objects of a list; none if there is no such key.
   std::vector<Reader> each(const char* key) const {
     std::vector<Reader> objects;
     if (!has(key)) return objects;
@@ -118,15 +118,15 @@ std::string to_json(const TrainerState& state) {
              {"skipped_updates", state.skipped_updates},
              {"skipped_in_a_row", state.skipped_in_a_row},
              {"seconds", state.seconds}};
-  // Older checkpoints do not know it.
+  // Absent in older checkpoints.
   if (state.tokens > 0) value["tokens"] = state.tokens;
-  // Older checkpoints know neither.
+  // Both absent in older checkpoints.
   if (state.first_nll > 0) value["first_nll"] = state.first_nll;
   if (state.above_guess_in_a_row > 0) value["above_guess_in_a_row"] = state.above_guess_in_a_row;
   // Older checkpoints have one part.
   if (state.parts != 1) value["parts"] = state.parts;
   if (!state.kernels.empty()) value["kernels"] = state.kernels;
-  // Most runs have none, and older checkpoints do not know them.
+  // Empty in most runs, and absent in older checkpoints.
   for (const TakenBatches& part : state.position.before) {
     value["before"].push_back({{"batch_type", part.batch_type},
                                {"batch_size", part.batch_size},
@@ -137,7 +137,7 @@ std::string to_json(const TrainerState& state) {
   if (state.counts_anew) value["counts_anew"] = true;
   if (!state.train_files.empty()) value["train_files"] = json_of(state.train_files);
   if (!state.valid_files.empty()) value["valid_files"] = json_of(state.valid_files);
-  // Other schedules have no such state, and older checkpoints do not know it.
+  // Other schedules have no such state; absent in older checkpoints.
   const PlateauState& plateau = state.plateau;
   if (plateau.has_best || plateau.without_best > 0 || plateau.cooldown_left > 0 ||
       plateau.scale != 1) {

@@ -11,7 +11,7 @@
 
 namespace tapestry {
 
-/// Everything beside tensors that a resumed run needs to go on bit for bit.
+/// Everything besides tensors that a resumed run needs to continue bit for bit.
 struct TrainerState {
   int64_t step = 0;  ///< updates done, skipped ones included
   DataPosition position;
@@ -20,24 +20,24 @@ struct TrainerState {
   int64_t validations_without_best = 0;
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
-  double first_nll = 0;              ///< per target, of the first update that was finite; 0: none
-  int64_t above_guess_in_a_row = 0;  ///< updates whose loss tells less than a guess
+  double first_nll = 0;              ///< per target, of the first finite update; 0: none yet
+  int64_t above_guess_in_a_row = 0;  ///< updates whose loss is worse than a uniform guess's
   int64_t parts = 1;     ///< of an update: another number sums gradients in another order
   std::string kernels;   ///< kernel_probe() of the CPU; empty: not known
   double seconds = 0;    ///< spent training, over all starts
   int64_t tokens = 0;    ///< that the model has read and written, without padding
   PlateauState plateau;  ///< reduce_lr_on_plateau
-  /// By so many updates more than its batches of today say does a run of num_train_epochs end: it
-  /// had others before.
+  /// Updates by which a run of num_train_epochs is longer than its present batches say, because it
+  /// had other batches before.
   int64_t more_updates = 0;
   bool owes_validation = false;  ///< of this update: a signal ended it
   bool counts_anew = false;      ///< that number is to be found first
-  /// What was read; empty: not known.
+  /// The files that were read; empty: unknown.
   std::vector<DataFile> train_files = {}, valid_files = {};
 };
 std::string to_json(const TrainerState& state);
-/// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or
-/// holds what no training writes.
+/// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or has
+/// an impossible value.
 TrainerState parse_trainer_state(const std::string& json, const std::string& name);
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// What a training measures, and what follows from it.
+// Measurements of a training, and their consequences.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,13 +27,13 @@ std::string listed(const std::map<std::string, double>& metrics) {
 
 }  // namespace
 
-// Every rank measures its part. What follows from the metrics is the same everywhere: rank 0's are.
-std::map<std::string, double> Trainer::measure(HeldOut set, Showing* showing) {
+// Every rank measures its part. All ranks use rank 0's metrics, so that they decide alike.
+std::map<std::string, double> Trainer::measure(HeldOut set, ValidationDetails* details) {
   ranks_.communicator().doing("measuring");
   // Ranks wait for each other in the middle of it.
   std::optional<Interruptible> interruptible;
   if (ranks_.is_alone()) interruptible.emplace([] { return pending_signal() != 0; });
-  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, showing);
+  auto metrics = task_.measure(set, {.label_smoothing = config_.training.label_smoothing}, details);
   if (ranks_.is_alone()) return metrics;
   std::vector<double> values;
   for (const auto& [name, value] : metrics) values.push_back(value);
@@ -48,10 +48,10 @@ bool Trainer::validate() {
   finish_update();
   expect_equal_parameters();
   std::map<std::string, double> metrics;
-  Showing showing{.wanted = ranks_.is_first() ? config_.training.samples : 0};
+  ValidationDetails details{.wanted = ranks_.is_first() ? config_.training.samples : 0};
   try {
     std::unique_ptr<EmaScope> averages = ema_ ? std::make_unique<EmaScope>(*ema_) : nullptr;
-    metrics = measure(HeldOut::kValidation, &showing);
+    metrics = measure(HeldOut::kValidation, &details);
   } catch (const Interrupted&) {
     state_.owes_validation = true;
     return false;
@@ -62,7 +62,7 @@ bool Trainer::validate() {
   line.emplace_back("tokens", static_cast<double>(state_.tokens));
   line.emplace_back("seconds", state_.seconds);
   log_.metrics(state_.step, "valid", line);
-  log_.show(state_.step, showing);
+  log_.show(state_.step, details);
 
   const std::string& name = config_.training.metric_for_best_model;
   const auto found = metrics.find(name);
@@ -71,7 +71,7 @@ bool Trainer::validate() {
          "', this task's validation has no such metric.");
   }
   const double value = found->second;
-  // Of some tasks only the loss is known to be finite where all is well.
+  // In some tasks only the loss is always finite when all is well.
   const auto loss = metrics.find("loss");
   validation_is_finite_ = std::isfinite(loss == metrics.end() ? value : loss->second);
   proved_step_ = validation_is_finite_ ? state_.step : -1;
@@ -108,7 +108,7 @@ void Trainer::watch_plateau(const std::map<std::string, double>& metrics) {
                         plateau.best, base * plateau.scale));
 }
 
-// What model.safetensors of the best checkpoint holds is what a user gets, averages included.
+// Tests the weights of the best checkpoint's model.safetensors, which users get, averages included.
 void Trainer::measure_test() {
   if (task_.examples(HeldOut::kTest) == 0) return;
   const bool measured = ranks_.is_first() && log_.has_metrics(state_.step, kTest);

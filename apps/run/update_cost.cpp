@@ -25,7 +25,7 @@ double bytes_of(std::span<const Var* const> values) {
   return bytes;
 }
 
-// Of the forward pass.
+// Operations of the forward pass.
 double flops_of(const std::string& name, std::span<const Var* const> inputs, const Var& output) {
   const Var& x = *inputs.front();
   if (!x.defined() || x.shape().rank() == 0) return 0;

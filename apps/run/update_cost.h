@@ -1,4 +1,4 @@
-// What an update computes and moves, and how long a machine takes for that.
+// The arithmetic and memory traffic of an update, and the time that a machine needs for it.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct UpdateCost {
   }
 };
 
-/// Adds up the work of a pass and of its way back from the shapes of its operations (a dry run's,
-/// say). Attention counts in full, whatever a mask hides.
+/// Adds up the work of a forward and a backward pass from the shapes of its operations (in a dry
+/// run, for example). Attention counts in full, whatever a mask hides.
 class CostCounter : public TapeObserver {
  public:
   const UpdateCost& cost() const { return cost_; }
@@ -35,7 +35,7 @@ class CostCounter : public TapeObserver {
   UpdateCost cost_;
 };
 
-/// What this machine reaches with the threads of the process, from a probe of a fifth of a second.
+/// Rates of this machine with the threads of the process, from a probe of a fifth of a second.
 struct MachineRates {
   double flops_per_s = 0;  ///< of products
   double bytes_per_s = 0;  ///< of reading and writing memory

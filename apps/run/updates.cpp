@@ -24,12 +24,12 @@ NamedVars trained_parameters(const NamedVars& params, const Config& config) {
   expect_names("freeze", config.training.freeze, whole);
   if (config.lora.rank > 0) {
     expect_names("lora.modules_to_save", config.training.modules_to_save, whole);
-    // Of a parameter of an adapter the layer; of another one nothing that a target names.
+    // An adapter's parameter matches by its layer; others never match a target.
     expect_names("lora.target", config.lora.target, [](const std::string& name) {
       return is_adapter(name) ? name.substr(0, name.rfind('.')) : "";
     });
   }
-  // A pattern that reaches only what stays anyway would have no effect.
+  // A pattern that only matches frozen parameters would have no effect.
   const auto expect_reach = [&](const char* key, const std::vector<std::string>& patterns,
                                 auto&& takes_part, const char* why) {
     for (const std::string& pattern : patterns) {
@@ -100,7 +100,7 @@ void reserve_gradients(const NamedVars& learning) {
 
 namespace {
 
-// Updates that so many batches take.
+// Updates in this number of batches.
 double updates_of(const TrainingOptions& training, double batches) {
   constexpr double kRounding = 1e-6;  // 0.1 * 30 is a little more than 3
   return std::ceil(batches / static_cast<double>(training.gradient_accumulation_steps) - kRounding);

@@ -1,4 +1,4 @@
-// What the updates of a training are: how many, of which parameters.
+// The updates of a training: their number and their parameters.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace tapestry {
 
-/// "6230016 parameters in 87 tensors", and how many of them learn where not all do: what
-/// training.lora and each pattern of training.freeze reach.
+/// "6230016 parameters in 87 tensors", and the number of those that learn, if not all do: the ones
+/// matched by training.lora and by each pattern of training.freeze.
 std::string learning_summary(const ParamStore& store, const Config& config);
 
-/// How many updates a run has: max_steps, or as many as num_train_epochs are, if those are fewer.
+/// Number of updates of a run: max_steps, or the updates in num_train_epochs, if those are fewer.
 /// Every epoch counts as many batches as the first one has, so the number is known at the start,
-/// and to a run that goes on as well; the last update is a whole one.
+/// and to a resumed run as well; the last update is a whole one.
 int64_t total_updates(const TrainingOptions& training, int64_t batches_in_epoch, int64_t more = 0);
 
-/// How many `more` those are of a run of num_train_epochs whose batches were others before: it is
-/// to read the `left` batches of an epoch, and those after it.
+/// How many `more` updates a run of num_train_epochs has whose batches were others before: it reads
+/// the `left` batches of an epoch, and the epochs after it.
 int64_t more_updates(const TrainingOptions& training, int64_t batches_in_epoch, int64_t step,
                      int64_t epoch, int64_t left);
 
-/// Those that learn; the others ask for no gradient from here on. Throws Error(kConfig) where a
-/// pattern matches no name, or where nothing is left.
+/// The parameters that learn; the others get no gradient from now on. Throws Error(kConfig) if a
+/// pattern matches no name, or if nothing is left.
 NamedVars trained_parameters(const NamedVars& params, const Config& config);
 
-/// Takes the memory of their gradients, which stays: before the first pass, so that it does not lie
-/// among what passes take and free.
+/// Allocates the memory of their gradients, which stays: before the first pass, so that it does not
+/// lie among blocks that passes allocate and free.
 void reserve_gradients(const NamedVars& learning);
 
-/// Those that learn by their weight decay, as `training.optimizer` says. Throws Error(kConfig)
-/// where a pattern of decay_exclude matches no name of `all`.
+/// Groups the learning parameters by their weight decay, as `training.optimizer` says. Throws
+/// Error(kConfig) if a pattern of decay_exclude matches no name of `all`.
 std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
                                      const NamedVars& all);
 

@@ -33,8 +33,8 @@ std::vector<std::pair<size_t, size_t>> words_of(const std::string& text) {
   return words;
 }
 
-// Where the pieces in a row are the text, but for spaces at its ends, they tell the places. Else
-// none.
+// Finds places by the pieces of the tokens, if the pieces in a row are the text except for spaces
+// at its ends. Otherwise returns none.
 std::vector<PlacedToken> places_of_pieces(const Tokenizer& tokenizer,
                                           const std::vector<int32_t>& ids,
                                           const std::string& text) {
@@ -61,7 +61,8 @@ std::vector<PlacedToken> places_of_pieces(const Tokenizer& tokenizer,
   return tokens;
 }
 
-// Each token ends where what those up to it are decoded to stops to be the text.
+// Finds places by decoding: a token ends where the decoded text of the tokens so far is no prefix
+// of the text.
 std::vector<PlacedToken> places_of_decoding(const Tokenizer& tokenizer,
                                             const std::vector<int32_t>& ids,
                                             const std::string& text) {
@@ -100,7 +101,7 @@ PlacedText placed_source(const Tokenizer& tokenizer, const std::string& text) {
     PlacedText told{text, tokenizer.encode_with_places(text)};
     if (told.ids() == ids) return told;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kConfig) throw;  // it says nothing of places
+    if (error.kind() != ErrorKind::kConfig) throw;  // the tokenizer has no places
   }
   return placed(tokenizer, ids, text);
 }
@@ -118,7 +119,7 @@ std::vector<int32_t> word_numbers(const Tokenizer& tokenizer, const PlacedText& 
     const auto found =
         std::ranges::upper_bound(words, begin, {}, [](const auto& w) { return w.second; });
     const bool white = strip(text_of(tokenizer, token.id)).empty();
-    // What has no bytes is a part of what comes next, or of the last word.
+    // A token without bytes belongs to the next word, or to the last one.
     const bool inside = end == begin ? !words.empty() : found != words.end() && found->first < end;
     if (white || !inside) {
       numbers.push_back(-1);

@@ -11,22 +11,22 @@
 
 namespace tapestry {
 
-/// A text as its reader sees it, with the bytes of it that each token stands for.
+/// A text as its reader sees it, with the bytes that each token stands for.
 struct PlacedText {
   std::string text = {};
   std::vector<PlacedToken> tokens = {};
 
   std::vector<int32_t> ids() const;
 };
-/// encode() with places in the text, also where the tokenizer cannot tell them.
+/// encode() with places in the text, even if the tokenizer has none.
 PlacedText placed_source(const Tokenizer& tokenizer, const std::string& text);
-/// What decode() makes of tokens, each of which is placed where its characters are. One that is
-/// only a part of a character has no bytes unless it is the last part.
+/// The decoded tokens, each with the place of its characters. A token that is only a part of a
+/// character has no bytes unless it is the last part.
 PlacedText placed_output(const Tokenizer& tokenizer, const std::vector<int32_t>& ids);
 
-/// The number of the word, from 0, that each token belongs to. Words stand between spaces and tabs
-/// of the text: whatever else its tokenizer takes for a space is inside one. -1 for a token that is
-/// only white space.
+/// The number of the word, from 0, that each token belongs to. Words are separated by spaces and
+/// tabs of the text; other characters that the tokenizer takes for a space are inside a word. -1
+/// for a token that is only white space.
 std::vector<int32_t> word_numbers(const Tokenizer& tokenizer, const PlacedText& text);
 
 /// A word of an output and the log-probability of its tokens.
@@ -34,8 +34,8 @@ struct WordScore {
   std::string text;
   double log_probability = 0;
 };
-/// One for each word of the output. `token_log_probabilities` has at least one number for each id.
-/// Tokens of only white space count to the word after them, the last of the line to the word
+/// A score for each word of the output. `token_log_probabilities` has at least one number for each
+/// id. Tokens of only white space count to the word after them, the last of the line to the word
 /// before. A token of several words counts to the first.
 std::vector<WordScore> word_scores(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                                    const std::vector<double>& token_log_probabilities);

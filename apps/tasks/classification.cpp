@@ -177,22 +177,23 @@ void for_each_batch(const typename Kind::Model& model, const typename Kind::Corp
 
 template <class Kind>
 LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpus& corpus,
-                   const CrossEntropyOptions& options, const Crew& crew) {
-  return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), crew,
+                   const CrossEntropyOptions& options, const RankGroup& group) {
+  return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), group,
                          [&](const auto& batch) { return loss_of<Kind>(model, batch, options); });
 }
 
-// The same, with the classes that the model takes each example for.
+// The same, with the predicted class of each example.
 template <class Kind>
 std::map<std::string, double> measure_with_confusion(const typename Kind::Model& model,
                                                      const typename Kind::Corpus& corpus,
                                                      const CrossEntropyOptions& options,
-                                                     const Crew& crew, Showing& showing) {
+                                                     const RankGroup& group,
+                                                     ValidationDetails& details) {
   const std::vector<std::string>& names = model.config.data.labels;
   auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
-  std::vector<std::string> own;  // of each batch its classes, then what they were taken for
-  const LossSums sums = loss_over_epoch(std::move(batches), crew, [&](const auto& batch) {
+  std::vector<std::string> own;  // for each batch its classes, then the predicted ones
+  const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const auto& batch) {
     const Var logits = Kind::logits(model, batch);
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
     std::vector<int32_t> classes = batch.labels.template to_vector<int32_t>();
@@ -205,7 +206,7 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
                      classes.size() * sizeof(int32_t));
     return cross_entropy(logits, batch.labels, options);
   });
-  const std::vector<std::string> all = crew.in_order(own, count);
+  const std::vector<std::string> all = group.in_order(own, count);
   Confusion confusion{names, std::vector(names.size(), std::vector<int64_t>(names.size()))};
   for (const std::string& bytes : all) {
     std::vector<int32_t> classes(bytes.size() / sizeof(int32_t));
@@ -216,7 +217,7 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
             .at(static_cast<size_t>(classes[rows + row]));
     }
   }
-  showing.confusion = std::move(confusion);
+  details.confusion = std::move(confusion);
   return sums.metrics();
 }
 
@@ -256,7 +257,7 @@ class ClassificationTask : public TrainingTask {
  public:
   ClassificationTask(Config config, TokenizerPair tokenizers, const TaskPlace& place,
                      const Report& report)
-      : crew_(place.crew),
+      : group_(place.group),
         data_(config, tokenizers, report),
         model_(config, std::move(tokenizers), ModelUse::kTraining),
         loader_(Kind::batches(config, data_.train, /*shuffle=*/true, place.start), place.share) {}
@@ -288,21 +289,21 @@ class ClassificationTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
+                                        ValidationDetails* details) override {
     const auto& corpus = data_.held_out[set];
-    show_samples(showing, [&] {
+    show_samples(details, [&] {
       std::vector<Sample> samples;
-      for (const int64_t i : shown_examples(showing->wanted, Kind::examples(corpus))) {
+      for (const int64_t i : shown_examples(details->wanted, Kind::examples(corpus))) {
         samples.push_back(Kind::sample(model_, corpus, i));
       }
       return samples;
     });
-    if (showing == nullptr || model_.config.data.labels.size() > Showing::kMostClasses) {
-      return loss_over<Kind>(model_, corpus, options, crew_).metrics();
+    if (details == nullptr || model_.config.data.labels.size() > ValidationDetails::kMostClasses) {
+      return loss_over<Kind>(model_, corpus, options, group_).metrics();
     }
-    return measure_with_confusion<Kind>(model_, corpus, options, crew_, *showing);
+    return measure_with_confusion<Kind>(model_, corpus, options, group_, *details);
   }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_.config.data.labels.size()));
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
@@ -310,7 +311,7 @@ class ClassificationTask : public TrainingTask {
  private:
   using Loader = tapestry::Loader<typename Kind::Batches>;
 
-  const Crew crew_;
+  const RankGroup group_;
   const Kind data_;
   typename Kind::Model model_;
   Loader loader_;  // destroyed first: its thread reads the corpus

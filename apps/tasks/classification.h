@@ -13,12 +13,12 @@ namespace tapestry {
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;
 
-/// What the model reads of a text: its ids between bos and eos. A text that is longer than
+/// The model's input for a text: its ids between bos and eos. A text that is longer than
 /// data.max_length is cut, with a warning that names the line.
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line);
 
-/// Classifies what classifier_input() gives, as one batch.
+/// Classifies the results of classifier_input() as one batch.
 std::vector<ClassProbabilities> classify(const TextClassifier& model,
                                          const std::vector<std::vector<int32_t>>& texts);
 

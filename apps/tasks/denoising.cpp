@@ -31,13 +31,13 @@ template <class Model>
 std::map<std::string, double> measure_texts(const TranslationModel<Model>& model,
                                             const TextCorpus& texts,
                                             const CrossEntropyOptions& options,
-                                            const Crew& crew = {}) {
+                                            const RankGroup& group = {}) {
   return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options,
-                   crew)
+                   group)
       .metrics();
 }
 
-// Texts of the first batch, whose holes are the same at each validation.
+// Samples from the first batch, with the same holes at each validation.
 template <class Model>
 std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextCorpus& texts,
                                int64_t wanted) {
@@ -75,7 +75,7 @@ std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextC
 template <class Model>
 class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   using Base = EncoderDecoderTask<Model, DenoisingBatches>;
-  using Base::crew_, Base::loader_, Base::model_;
+  using Base::group_, Base::loader_, Base::model_;
 
  public:
   DenoisingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
@@ -103,9 +103,9 @@ class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
-    return measure_texts(*model_, held_out_[set], options, crew_);
+                                        ValidationDetails* details) override {
+    show_samples(details, [&] { return samples_of(*model_, held_out_[set], details->wanted); });
+    return measure_texts(*model_, held_out_[set], options, group_);
   }
 
  private:

@@ -20,8 +20,8 @@ Tensor lengths(int64_t rows, int64_t length, Device device) {
   return Tensor::from(values, {rows}).to(device);
 }
 
-// Of a masked model only some places have a target, and only those reach the classifier. On the
-// host, as the loss reads them.
+// A masked model has targets at some places only, and only those reach the classifier. On the host,
+// as the loss reads them.
 Tensor targets(const BatchSizes& batch, double share) {
   const int64_t bytes = batch.rows * batch.target * size_of(DType::kInt32);
   if (share == 1 || !ShapesOnly::has_memory(bytes)) return ids(batch.rows, batch.target, Device{});
@@ -52,13 +52,14 @@ std::vector<BatchSizes> batches_of(const Config& config) {
   const int64_t rows = by_tokens ? std::max<int64_t>(1, size / longest) : size;
   std::vector<BatchSizes> batches = {{.rows = rows, .source = longest, .target = longest}};
   if (reads_blocks(config)) return batches;
-  // More rows of shorter sentences: what a recurrent model keeps of a step depends on the rows.
+  // More rows of shorter sentences: a recurrent model's memory per step depends on the rows.
   constexpr int64_t kShortest = 8;
   for (int64_t parts = 2; by_tokens && parts <= kShortest; parts *= 2) {
     const int64_t length = std::max<int64_t>(1, longest / parts);
     batches.push_back({.rows = size / length, .source = length, .target = length});
   }
-  // Of a pair the longer side fills the batch; of sentences any length may be the longest.
+  // In pairs the longer side fills the batch; in batches of sentences any length may be the
+  // longest.
   constexpr double kSmallest = 0.6, kStep = 0.1;
   for (double share = 1 - kStep; share > kSmallest; share -= kStep) {
     const auto less = std::max<int64_t>(

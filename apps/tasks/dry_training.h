@@ -1,5 +1,5 @@
-// A task's model and the loss of a batch as large as its config allows, without any data: what a
-// plan of memory is made of.
+// A task's model and the loss of a batch as large as its config allows, without any data: the basis
+// of a memory plan.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ namespace tapestry {
 struct BatchSizes {
   int64_t rows = 0, source = 0, target = 0;
 };
-/// First the largest batch, by batch_type, batch_size and the longest example; then others as they
-/// come where lengths differ. The allocator keeps what each of them took.
+/// First the largest batch, by batch_type, batch_size and the longest example; then others that
+/// occur if lengths differ. The allocator keeps the memory of each.
 std::vector<BatchSizes> batches_of(const Config& config);
 
 struct DryTraining {
   std::shared_ptr<const ParamStore> store;
-  /// Its inputs lie where the model's tensors lie in a training, on the GPU or the host.
+  /// Its inputs are where the model's tensors are in a training, on the GPU or the host.
   std::function<CrossEntropy(const BatchSizes& batch, const CrossEntropyOptions& options)> loss;
 };
 

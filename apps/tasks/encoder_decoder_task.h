@@ -34,8 +34,8 @@ CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatc
 /// The loss over one epoch of a walk.
 template <class Model, class Batches>
 LossSums loss_over(const TranslationModel<Model>& model, Batches batches,
-                   const CrossEntropyOptions& options, const Crew& crew) {
-  return loss_over_epoch(std::move(batches), crew, [&](const TranslationBatch& batch) {
+                   const CrossEntropyOptions& options, const RankGroup& group) {
+  return loss_over_epoch(std::move(batches), group, [&](const TranslationBatch& batch) {
     return loss_of(model, batch, options);
   });
 }
@@ -44,7 +44,7 @@ LossSums loss_over(const TranslationModel<Model>& model, Batches batches,
 template <class Model, class Batches>
 class EncoderDecoderTask : public TrainingTask {
  public:
-  explicit EncoderDecoderTask(const TaskPlace& place) : crew_(place.crew) {}
+  explicit EncoderDecoderTask(const TaskPlace& place) : group_(place.group) {}
 
   ParamStore& parameters() override { return model_->store; }
 
@@ -67,13 +67,13 @@ class EncoderDecoderTask : public TrainingTask {
     return texts_of(update_.at(static_cast<size_t>(i)), model_->tokenizers);
   }
   DataPosition position() const override { return loader_->position(); }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.target->vocab_size()));
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  protected:
-  const Crew crew_;
+  const RankGroup group_;
   std::unique_ptr<TranslationModel<Model>> model_;
   std::unique_ptr<Loader<Batches>> loader_;
 

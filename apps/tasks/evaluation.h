@@ -1,4 +1,4 @@
-// What a trained model achieves on data.
+// Evaluates trained models on data.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Evaluation {
   void add_count(const std::string& name, int64_t value) {
     figures.push_back({name, static_cast<double>(value), Kind::kCount});
   }
-  /// Those of `names` that `metrics` has; scores and shares are in percent.
+  /// Adds the metrics with these names, as far as they exist; scores and shares are in percent.
   void add(const std::map<std::string, double>& metrics, const std::vector<std::string>& names);
 
   std::vector<Figure> figures;         ///< in the order in which they are shown
@@ -38,7 +38,7 @@ struct Evaluation {
 };
 
 /// Warns (to stderr) of examples that are left out or cut: the figures are not those of the whole
-/// files. Also of many tokens that the vocabulary does not know.
+/// files. Also warns of many tokens that the vocabulary does not know.
 void warn_of_dropped(const FilterCounts& counts);
 
 }  // namespace tapestry

@@ -54,9 +54,9 @@ auto with_batches(const TextModel& model, const TokenStream& text, bool shuffle,
 }
 
 LossSums loss_over(const TextModel& model, const TokenStream& text,
-                   const CrossEntropyOptions& options, const Crew& crew = {}) {
+                   const CrossEntropyOptions& options, const RankGroup& group = {}) {
   return with_batches(model, text, /*shuffle=*/false, {}, [&](auto batches) {
-    return loss_over_epoch(std::move(batches), crew, [&](const BlockBatch& batch) {
+    return loss_over_epoch(std::move(batches), group, [&](const BlockBatch& batch) {
       return model.model.loss(on_device(batch, model.device()), options);
     });
   });
@@ -65,8 +65,8 @@ LossSums loss_over(const TextModel& model, const TokenStream& text,
 // Tokens that a sample shows of a text: a few lines.
 constexpr int64_t kShownTokens = 64;
 
-// How the model goes on after pieces of the text, and how the text does. Where the config draws,
-// the draws are the same each time.
+// The model's continuations of pieces of the text, beside the text's own. If the config draws, the
+// draws are the same each time.
 std::vector<Sample> continuations(const TextModel& model, const TokenStream& text, int64_t wanted) {
   const Config& config = model.config;
   const Tokenizer& tokenizer = *model.tokenizers.source;
@@ -101,8 +101,7 @@ std::vector<Sample> continuations(const TextModel& model, const TokenStream& tex
   return samples;
 }
 
-// Blocks with holes, and what the model takes for the words there. The holes are the same each
-// time.
+// Blocks with holes, and the model's words for them. The holes are the same each time.
 std::vector<Sample> restored_masks(const TextModel& model, const TokenStream& text,
                                    int64_t wanted) {
   const auto tokenizer = with_special_words(model.tokenizers.source);
@@ -140,7 +139,7 @@ class LanguageModellingTask : public TrainingTask {
  public:
   LanguageModellingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
                         const Report& report)
-      : crew_(place.crew), position_(place.start) {
+      : group_(place.group), position_(place.start) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     const auto read = [&](const std::vector<CorpusSpec>& corpora, const char* name) {
       TokenStream text =
@@ -209,20 +208,20 @@ class LanguageModellingTask : public TrainingTask {
   // Each token is one: the text may be a single document.
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    show_samples(showing, [&] {
+                                        ValidationDetails* details) override {
+    show_samples(details, [&] {
       const auto samples = model_->config.task == &kClm ? continuations : restored_masks;
-      return samples(*model_, held_out_[set], showing->wanted);
+      return samples(*model_, held_out_[set], details->wanted);
     });
-    return loss_over(*model_, held_out_[set], options, crew_).metrics();
+    return loss_over(*model_, held_out_[set], options, group_).metrics();
   }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
-  const Crew crew_;
+  const RankGroup group_;
   std::unique_ptr<TextModel> model_;
   TokenStream train_;
   OfHeldOut<TokenStream> held_out_;

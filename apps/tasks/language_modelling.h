@@ -40,9 +40,9 @@ struct TextModels {
   int64_t positions() const;
   /// ... and of the longest that all can read.
   int64_t longest() const;
-  /// Whether one of them has prefix_lm.
+  /// True if one of them has prefix_lm.
   bool reads_prefixes() const;
-  /// For a search.
+  /// Steps for a search.
   std::unique_ptr<NextToken> steps() const;
   std::vector<const Trunk*> trunks() const;
 
@@ -50,14 +50,13 @@ struct TextModels {
   std::vector<double> weights;  ///< add up to 1
 };
 
-/// The ids of line `number`, from 1, each of which is a document. One that is too long is cut, with
-/// a warning.
+/// The ids of line `number`, from 1; each line is a document. A long one is cut, with a warning.
 std::vector<int32_t> ids_to_score(const TextModels& models, const std::string& line,
                                   int64_t number);
 
-/// One score for each of what ids_to_score() gives: of its tokens and the final eos. A model that
-/// was trained on one long document does not know eos: then the score covers neither the first
-/// token, which has no context, nor the end.
+/// One score for each result of ids_to_score(): of its tokens and the final eos. A model that was
+/// trained on one long document does not know eos: then the score covers neither the first token,
+/// which has no context, nor the end.
 std::vector<Score> score_texts(const TextModels& models,
                                const std::vector<std::vector<int32_t>>& texts);
 

@@ -12,7 +12,7 @@ void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& p
   const int64_t tokens = std::ssize(ids);
   if (tokens <= most) return;
   const bool first = kept == Kept::kFirst;
-  // In one write: another thread may have something to say, too.
+  // A single write, because other threads may write, too.
   std::cerr << concat("warning: ", place, " of ", tokens, " tokens is cut to its ",
                       first ? "first " : "last ", most, ".\n");
   ids.erase(first ? ids.begin() + most : ids.begin(), first ? ids.end() : ids.end() - most);

@@ -10,10 +10,10 @@ namespace tapestry {
 /// "line 7"
 std::string place_of_line(int64_t number);
 
-/// Which of the tokens stay: what is continued needs its end.
+/// The part of the tokens to keep: a text to be continued needs its end.
 enum class Kept { kFirst, kLast };
 
-/// Cuts the tokens of a line to `most`, and warns on stderr, where there are more.
+/// Cuts the tokens of a line to `most`, with a warning on stderr if there are more.
 void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& place,
                    Kept kept = Kept::kFirst);
 

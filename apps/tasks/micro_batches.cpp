@@ -7,7 +7,7 @@
 namespace tapestry {
 namespace {
 
-// The same rows of each field of a batch, where it has them.
+// Takes the same rows of each existing field of a batch.
 struct Rows {
   int64_t begin, end;
   Tensor operator()(const Tensor& tensor) const {
@@ -37,7 +37,7 @@ std::vector<int32_t> ids_of(const Tensor& ids, int64_t row, int64_t length) {
 
 int64_t length_of(const Tensor& lengths, int64_t row) { return lengths.data<int32_t>()[row]; }
 
-// Row by row: `text(row)`, with the row's number in the corpus where that is known.
+// One text for each row: `text(row)`, with the row's number in the corpus if it is known.
 template <class F>
 std::vector<std::string> numbered(int64_t rows, const std::vector<int64_t>& indices, F text) {
   std::vector<std::string> texts;

@@ -22,7 +22,7 @@ int64_t rows_in(const Batch& batch) {
   return batch.rows;
 }
 
-/// Rows [begin, end) of a batch, with what they count; the tensors share storage.
+/// Rows [begin, end) of a batch, with their token counts; the tensors share storage.
 TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t end);
 BlockBatch rows_of(const BlockBatch& batch, int64_t begin, int64_t end);
 PromptBatch rows_of(const PromptBatch& batch, int64_t begin, int64_t end);
@@ -30,8 +30,8 @@ LabelledBatch rows_of(const LabelledBatch& batch, int64_t begin, int64_t end);
 ImageBatch rows_of(const ImageBatch& batch, int64_t begin, int64_t end);
 QuestionBatch rows_of(const QuestionBatch& batch, int64_t begin, int64_t end);
 
-/// Appends a batch, cut by rows into so many parts of about one size (at most as many as it has
-/// rows). The loss of an update is a sum over all of its targets, so it is that of the whole batch.
+/// Appends a batch, cut by rows into `parts` of about one size (at most as many as it has rows).
+/// The loss of an update is a sum over all of its targets, so it is that of the whole batch.
 template <class Batch>
 void append_in_parts(Batch batch, int64_t parts, std::vector<Batch>& update) {
   const int64_t rows = rows_in(batch);

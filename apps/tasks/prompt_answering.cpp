@@ -23,10 +23,10 @@ LanguageModel::Batch on_device(const PromptBatch& batch, const TextModel& model)
 }
 
 LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
-                   const CrossEntropyOptions& options, const Crew& crew) {
+                   const CrossEntropyOptions& options, const RankGroup& group) {
   BatchOptions in_order = model.config.batch;
   in_order.shuffle = false;
-  return loss_over_epoch(PromptBatches(corpus, in_order), crew, [&](const PromptBatch& batch) {
+  return loss_over_epoch(PromptBatches(corpus, in_order), group, [&](const PromptBatch& batch) {
     return model.model.loss(on_device(batch, model), options);
   });
 }
@@ -74,18 +74,18 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   return answers;
 }
 
-double exact_match(const TextModel& model, const PromptCorpus& corpus, const Crew& crew) {
+double exact_match(const TextModel& model, const PromptCorpus& corpus, const RankGroup& group) {
   std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
   // Prompts that are read together are padded to one length.
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
-  // Of each batch one rank answers all. Only the last batch may have fewer rows than the others.
+  // One rank answers all of a batch. Only the last batch may have fewer rows than the others.
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
   std::vector<int64_t> own;
   int64_t batches = 0;
   for (size_t begin = 0; begin < order.size(); begin += rows) {
     const size_t end = std::min(begin + rows, order.size());
-    if (!crew.owns(batches++)) continue;
+    if (!group.owns(batches++)) continue;
     own.insert(own.end(), order.begin() + static_cast<std::ptrdiff_t>(begin),
                order.begin() + static_cast<std::ptrdiff_t>(end));
   }
@@ -95,7 +95,7 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Cre
     if (i % rows == 0) equal.push_back(0);
     equal.back() += strip(answers[i]) == strip(corpus.answer_text[own[i]]) ? 1 : 0;
   }
-  const std::vector<int64_t> all = crew.in_order(equal, batches);
+  const std::vector<int64_t> all = group.in_order(equal, batches);
   const int64_t sum = std::accumulate(all.begin(), all.end(), int64_t{0});
   return 100.0 * static_cast<double>(sum) / static_cast<double>(corpus.size());
 }
@@ -118,7 +118,7 @@ class PromptTask : public TrainingTask {
  public:
   PromptTask(const Config& config, TokenizerPair given, const TaskPlace& place,
              const Report& report)
-      : crew_(place.crew) {
+      : group_(place.group) {
     // Errors in the validation data come before the work on a tokenizer, which reads the rest.
     for (const HeldOut set : kHeldOut) {
       for (const CorpusSpec& spec : corpora_of(config, set)) {
@@ -171,17 +171,17 @@ class PromptTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    show_samples(showing, [&] { return samples_of(*model_, held_out_[set], showing->wanted); });
-    return tapestry::measure(*model_, held_out_[set], options, crew_);
+                                        ValidationDetails* details) override {
+    show_samples(details, [&] { return samples_of(*model_, held_out_[set], details->wanted); });
+    return tapestry::measure(*model_, held_out_[set], options, group_);
   }
-  double guess_nll() const override {
+  double uniform_nll() const override {
     return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
-  const Crew crew_;
+  const RankGroup group_;
   std::unique_ptr<TextModel> model_;
   PromptCorpus train_;
   OfHeldOut<PromptCorpus> held_out_;
@@ -223,11 +223,11 @@ Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec
 }
 
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
-                                      const CrossEntropyOptions& options, const Crew& crew) {
-  std::map<std::string, double> metrics = loss_over(model, answers, options, crew).metrics();
+                                      const CrossEntropyOptions& options, const RankGroup& group) {
+  std::map<std::string, double> metrics = loss_over(model, answers, options, group).metrics();
   // The logits of a model that diverged are useless for a search.
   metrics["exact_match"] = std::isfinite(metrics.at("nll"))
-                               ? exact_match(model, answers, crew)
+                               ? exact_match(model, answers, group)
                                : std::numeric_limits<double>::quiet_NaN();
   return metrics;
 }

@@ -25,9 +25,9 @@ Template prompt_template(const Config& config, const std::string& who);
 /// greedy search answers with the reference, white space at its ends aside. `answers` has its text.
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
                                       const CrossEntropyOptions& options = {},
-                                      const Crew& crew = {});
+                                      const RankGroup& group = {});
 
-/// What the model achieves on corpora of prompts.
+/// Evaluates the model on corpora of prompts.
 Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);
 
 /// The corpora as for a validation: with their text, overlong prompts cut.

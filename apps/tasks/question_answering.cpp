@@ -30,15 +30,15 @@ CrossEntropy loss_of(const SpanModel& model, const QuestionBatch& batch,
 }
 
 LossSums loss_over(const SpanModel& model, const QuestionCorpus& corpus,
-                   const CrossEntropyOptions& options, const Crew& crew) {
+                   const CrossEntropyOptions& options, const RankGroup& group) {
   BatchOptions in_order = model.config.batch;
   in_order.shuffle = false;
-  return loss_over_epoch(QuestionBatches(corpus, in_order), crew, [&](const QuestionBatch& batch) {
+  return loss_over_epoch(QuestionBatches(corpus, in_order), group, [&](const QuestionBatch& batch) {
     return loss_of(model, batch, options);
   });
 }
 
-// What a window says of its question, as it travels from rank to rank: a row of numbers.
+// A window's result for its question, as a row of numbers that ranks exchange.
 struct WindowResult {
   BestSpans found;
   double no_answer;
@@ -65,13 +65,13 @@ struct WindowResult {
   }
 };
 
-// What the windows of one question have found. Spans count the tokens of the context.
+// The spans found in all windows of one question. Spans count the tokens of the context.
 class Candidates {
  public:
   explicit Candidates(int64_t n_best) : n_best_(static_cast<size_t>(n_best)) {}
 
-  /// The best spans of a window, and how much it says for no answer: HF's rule takes the window
-  /// that says least.
+  /// Adds the best spans of a window, and its score for no answer: HF's rule takes the lowest over
+  /// the windows.
   void add(const BestSpans& found, int64_t shift, double no_answer) {
     for (TokenSpan span : found.spans) {
       span.first += shift;
@@ -82,8 +82,8 @@ class Candidates {
     no_answer_ = std::min(no_answer_, no_answer);
   }
 
-  /// Spans and, where it is allowed, no answer (first and last -1), best first, with probabilities
-  /// for scores.
+  /// Spans and, if allowed, no answer (first and last -1), best first, with probabilities for
+  /// scores.
   std::vector<TokenSpan> finish(bool no_answer) {
     if (no_answer) {
       spans_.push_back({-1, -1, no_answer_});
@@ -133,7 +133,7 @@ class QuestionTask : public TrainingTask {
  public:
   QuestionTask(const Config& config, TokenizerPair given, const TaskPlace& place,
                const Report& report)
-      : crew_(place.crew) {
+      : group_(place.group) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     QuestionOptions options = question_options(config);
     options.overlong = config.data.corpus.overlong;
@@ -186,13 +186,13 @@ class QuestionTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    return tapestry::measure(*model_, held_out_[set], options, crew_, showing);
+                                        ValidationDetails* details) override {
+    return tapestry::measure(*model_, held_out_[set], options, group_, details);
   }
   std::map<std::string, std::string> files() const override { return model_->files(); }
 
  private:
-  const Crew crew_;
+  const RankGroup group_;
   std::unique_ptr<SpanModel> model_;
   QuestionCorpus train_;
   OfHeldOut<QuestionCorpus> held_out_;
@@ -236,7 +236,7 @@ QuestionOptions question_options(const Config& config) {
 
 std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
                                                    const QuestionCorpus& questions, int64_t n_best,
-                                                   const Crew& crew) {
+                                                   const RankGroup& group) {
   std::vector<Candidates> candidates(static_cast<size_t>(questions.size()), Candidates(n_best));
   std::vector<int64_t> all(questions.windows.size());
   std::iota(all.begin(), all.end(), int64_t{0});
@@ -247,7 +247,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
   for (size_t begin = 0; begin < all.size(); begin += rows) {
     progress.to(static_cast<int64_t>(begin));
     stop_if_asked();
-    if (!crew.owns(batches++)) continue;
+    if (!group.owns(batches++)) continue;
     const QuestionBatch batch = make_question_batch(
         questions, std::span(all).subspan(begin, std::min(rows, all.size() - begin)));
     const Var logits =
@@ -273,7 +273,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
                      results.size() * sizeof(double));
   }
   auto window = questions.windows.begin();
-  for (const std::string& bytes : crew.in_order(own, batches)) {
+  for (const std::string& bytes : group.in_order(own, batches)) {
     std::vector<double> results(bytes.size() / sizeof(double));
     std::memcpy(results.data(), bytes.data(), bytes.size());
     const double* const end = results.data() + results.size();
@@ -293,20 +293,20 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
 }
 
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
-                                      const CrossEntropyOptions& options, const Crew& crew,
-                                      Showing* showing) {
-  std::map<std::string, double> metrics = loss_over(model, questions, options, crew).metrics();
+                                      const CrossEntropyOptions& options, const RankGroup& group,
+                                      ValidationDetails* details) {
+  std::map<std::string, double> metrics = loss_over(model, questions, options, group).metrics();
   metrics.erase("ppl");  // spans are no words
   if (!std::isfinite(metrics.at("nll"))) {
     metrics["exact_match"] = metrics["f1"] = std::numeric_limits<double>::quiet_NaN();
     return metrics;
   }
-  const auto found = find_answers(model, questions, 1, crew);
-  const int64_t wanted = showing != nullptr ? showing->wanted : 0;
+  const auto found = find_answers(model, questions, 1, group);
+  const int64_t wanted = details != nullptr ? details->wanted : 0;
   for (const int64_t i : shown_examples(wanted, questions.size())) {
     const Question& question = questions.questions[static_cast<size_t>(i)];
     const std::string& answer = found[static_cast<size_t>(i)].at(0).text;
-    showing->samples.push_back(
+    details->samples.push_back(
         {.given = {{"context", *question.context},
                    {"question", question.question},
                    {"reference", question.answers.empty() ? "" : question.answers[0].text}},

@@ -16,21 +16,22 @@ struct FoundAnswer {
   std::string text;
   int64_t begin = 0;
   int64_t end = 0;
-  /// Among all spans of all windows that may be answers, and no answer, where there may be none.
+  /// Probability among all allowed spans of all windows, and no answer, if that is allowed.
   double probability = 0;
 };
 
-/// How the model's config reads questions; too long ones are cut, as in a validation.
+/// The question options of the model's config; long questions are cut, as in a validation.
 QuestionOptions question_options(const Config& config);
 
 /// The n best answers to each question, best first.
 std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
                                                    const QuestionCorpus& questions, int64_t n_best,
-                                                   const Crew& crew = {});
+                                                   const RankGroup& group = {});
 
 /// exact_match and f1 in percent, as SQuAD counts them; loss, nll and accuracy of the spans' ends.
 std::map<std::string, double> measure(const SpanModel& model, const QuestionCorpus& questions,
                                       const CrossEntropyOptions& options = {},
-                                      const Crew& crew = {}, Showing* showing = nullptr);
+                                      const RankGroup& group = {},
+                                      ValidationDetails* details = nullptr);
 
 }  // namespace tapestry

@@ -14,7 +14,7 @@
 namespace tapestry {
 namespace {
 
-// The mean of the squared errors. It has no likelihood and nothing to count: those sums are 0.
+// The mean of the squared errors. Without likelihood and counts: those sums are 0.
 CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
                            const CrossEntropyOptions& options) {
   const Var error = sub(predicted, truth);
@@ -29,7 +29,7 @@ CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
   return result;
 }
 
-// The mean squared error of each point, and of classes the share of points whose largest is theirs.
+// The mean squared error, and with classes the share of points whose largest output is their class.
 std::map<std::string, double> metrics_of(const RegressionModel& model, const Points& points) {
   const std::vector<double> predicted = model.predict(points.x);
   const auto outputs = static_cast<size_t>(model.outputs());
@@ -106,7 +106,8 @@ class RegressionTask : public TrainingTask {
     return size;
   }
 
-  // A point must not see itself: the width would shrink to nothing, where each knows its own y.
+  // A point must not see itself: the width would shrink to nothing, because each point knows its
+  // own y.
   CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
     const std::vector<int64_t>& rows = update_.at(static_cast<size_t>(i));
     const int64_t count = static_cast<int64_t>(rows.size()), points = model_.points.size();
@@ -144,7 +145,7 @@ class RegressionTask : public TrainingTask {
 
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&,
-                                        Showing*) override {
+                                        ValidationDetails*) override {
     return metrics_of(model_, held_out_[set]);
   }
   std::map<std::string, std::string> files() const override { return model_.files(); }
@@ -205,7 +206,7 @@ std::unique_ptr<RegressionModel> RegressionModel::load(ModelFiles files, const s
   const std::string name = files.folder + '/' + kPointsFile;
   Checkpoint(files.folder).read(kPointsFile);  // verifies it
   files.config.device = device;
-  // What the points are, the data of the training say.
+  // The training data decide the kind of points.
   const CorpusSpec& trained = files.config.data.train.front();
   Points kind;
   kind.features = static_cast<int64_t>(trained.features().size());

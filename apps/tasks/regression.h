@@ -1,4 +1,4 @@
-// Nadaraya-Watson regression: what it learns from stays part of the model.
+// Nadaraya-Watson regression: the training points stay part of the model.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace tapestry {
 /// Not movable: the model refers to its store.
 struct RegressionModel {
   RegressionModel(const Config& config, Points points, ModelUse use);
-  /// From what read_model_files() gives. Throws Error(kData), beginning with `who`, for a model of
-  /// another task.
+  /// Loads the result of read_model_files(). Throws Error(kData), beginning with `who`, for a model
+  /// of another task.
   static std::unique_ptr<RegressionModel> load(ModelFiles files, const std::string& device,
                                                const std::string& who);
 
-  /// What the points say at each x, `features` numbers: f (N), or the share of each class (N, C).
-  /// With `weights`, also the share of each point: (N, M).
+  /// Predictions at each x, `features` numbers: f (N), or the share of each class (N, C). With
+  /// `weights`, also the weight of each point: (N, M).
   std::vector<double> predict(const std::vector<double>& x, Tensor* weights = nullptr) const;
   double width() const;
   /// config.json and the points.
@@ -30,7 +30,7 @@ struct RegressionModel {
 
   /// Rows of `columns` numbers of the model's type, on its device.
   Tensor rows(const std::vector<double>& values, int64_t columns) const;
-  /// Of y: themselves (N, 1), or 1 at the class of each (N, C).
+  /// Targets for y: the numbers themselves (N, 1), or 1 at the class of each (N, C).
   Tensor targets(const std::vector<double>& y) const;
   int64_t outputs() const { return std::max<int64_t>(1, std::ssize(points.classes)); }
 

@@ -55,7 +55,7 @@ bool is_inside(const std::string& path, const std::string& part) {
   return path.starts_with(part) && (path.size() == part.size() || path[part.size()] == '.');
 }
 
-// Whether a path's part of `length` pieces is a part of the model, not only a list of them.
+// True if the first `length` pieces of a path name a part of the model, not only a list of parts.
 bool is_part(const std::vector<std::string>& pieces, size_t length) {
   return length == pieces.size() || !is_number(pieces[length]);
 }
@@ -106,8 +106,8 @@ class Flow {
     return step;
   }
 
-  // What an operation reads of the batch: values that others made, else constants with a row for
-  // each of the batch, such as images. Tables of positions and padding are no part of the flow.
+  // The inputs of an operation from the batch: values of other operations, or constants with a row
+  // for each row of the batch, such as images. Tables of positions and padding do not count.
   std::vector<const Var*> values_of(const OperationTrace::Call& call) const {
     std::vector<const Var*> made, given;
     for (const Var& input : call.inputs) {
@@ -123,7 +123,7 @@ class Flow {
     return made.empty() ? given : made;
   }
 
-  // What steps first to last read that none of them made.
+  // Inputs of steps first to last that none of them made.
   std::vector<Shape> inputs_of(size_t first, size_t last) const {
     std::set<const void*> known;
     std::vector<Shape> inputs;

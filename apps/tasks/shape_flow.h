@@ -10,12 +10,12 @@
 
 namespace tapestry {
 
-/// Sizes of the batch. None of them is a size of the model, so that each can be told by its number.
+/// Sizes of the batch. No size of the model equals one of them, so each number names its axis.
 struct DryBatch {
   int64_t rows = 0, source = 0, target = 0;  ///< B, S, T
 };
 
-/// A call of a part of a model: what has parameters, or is made of such parts.
+/// A call of a part of a model: a layer with parameters, or a group of such parts.
 struct PartCall {
   std::string part;           ///< "encoder.layers.0-2.feed_forward": the same in three layers
   std::vector<Shape> inputs;  ///< of a lookup in a table, the shape of the indices
@@ -23,8 +23,8 @@ struct PartCall {
   int64_t times = 1;  ///< in each layer
 };
 
-/// Each call once, in the order of the calls, a part before those that it is made of. Parts come
-/// from the names of the parameters; operations without any belong to the parts around them.
+/// Each call once, in the order of the calls, a part before its own parts. Parts come from the
+/// names of the parameters; operations without parameters belong to the parts around them.
 std::vector<PartCall> part_calls(const ParamStore& store, const OperationTrace& trace,
                                  const DryBatch& batch);
 

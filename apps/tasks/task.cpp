@@ -82,19 +82,19 @@ TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const
                 ", ", tokenizers.source->vocab_size(), " pieces",
                 tokenizers.shared() ? "" : " on the source side",
                 symbols > 0 ? concat(", ", symbols, " of them symbols") : ""));
-  release_free_memory();  // what learning took, before the corpora are encoded
+  release_free_memory();  // frees the memory of learning before the corpora are encoded
   return tokenizers;
 }
 
 namespace {
 
-// What stands first in a corpus tells enough, at every start.
+// The beginning of each corpus is enough, at every start.
 constexpr int64_t kLookedAt = 2000;            // pairs of a corpus
 constexpr size_t kLongestLookedAt = 1 << 17;   // bytes of a text
 constexpr uintmax_t kLargestFile = 64U << 20;  // one document, which is read whole
-constexpr double kWorthAWarning = 0.001;       // share of what a model learns to write
+constexpr double kWorthAWarning = 0.001;       // share of changed characters in text to be learnt
 
-// Whether the texts of a corpus come from a reader of pairs, and can be read twice.
+// True if the texts of a corpus come from a reader of pairs, and can be read twice.
 bool can_be_looked_at(const CorpusSpec& spec) {
   using Kind = CorpusSpec::Kind;
   const Kind kind = spec.kind();

@@ -1,5 +1,5 @@
-// What the trainer trains, and everything that makes a task: a new one is a file with a Task in it
-// and a row in table.cpp.
+// The trainer's view of a task, and everything that makes one: a new task is a file with a Task in
+// it and a row in table.cpp.
 #pragma once
 
 #include <concepts>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/tasks/crew.h"
-#include "apps/tasks/showing.h"
+#include "apps/tasks/rank_group.h"
+#include "apps/tasks/validation_details.h"
 #include "autograd/ops.h"
 #include "core/progress.h"
 #include "data/batching.h"
@@ -25,19 +25,20 @@
 
 namespace tapestry {
 
-/// Where a training begins in the data, and which of the ranks' work is its own.
+/// The place in the data where a training begins, and this rank's share of the work.
 struct TaskPlace {
   DataPosition start;
-  Share share = {};  ///< of the micro-batches of an update
-  Crew crew = {};    ///< who measures together
+  Share share = {};      ///< of the micro-batches of an update
+  RankGroup group = {};  ///< the ranks that measure together
 };
 
 /// The size of one update: its micro-batches together.
 struct UpdateSize {
   int64_t micro_batches = 0;
-  int64_t tokens = 0;  ///< that the model reads and writes, without padding; tokens/s counts these
-  /// That it must predict, without padding, each as often as its weight says; the loss is divided
-  /// by these.
+  int64_t tokens = 0;  ///< tokens that the model reads and writes, without padding; tokens/s counts
+                       ///< these
+  /// Tokens that it must predict, without padding, each multiplied by its weight; the loss is
+  /// divided by these.
   double targets = 0;
 };
 
@@ -46,7 +47,7 @@ enum class HeldOut { kValidation, kTest };
 inline constexpr HeldOut kHeldOut[] = {HeldOut::kValidation, HeldOut::kTest};
 /// "validation" or "test"
 const char* name_of(HeldOut set);
-/// Those of the config; empty: there are none.
+/// The config's corpora of this set; empty: none.
 const std::vector<CorpusSpec>& corpora_of(const Config& config, HeldOut set);
 
 /// Something for each set.
@@ -60,38 +61,38 @@ class OfHeldOut {
   T validation_, test_;
 };
 
-/// One kind of training (translation, language modelling, ...) as the trainer sees it.
+/// One kind of training (translation, language modelling, ...), as the trainer uses it.
 class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
 
   virtual ParamStore& parameters() = 0;
-  /// Takes the next batches from the data: as many as the share of an update has, where others have
-  /// one, too. With training.splits each becomes several micro-batches.
+  /// Takes the next batches from the data: this rank's share of an update. With training.splits
+  /// each becomes several micro-batches.
   virtual UpdateSize next_update(int64_t micro_batches) = 0;
   /// The loss of micro-batch `i` of the current update.
   virtual CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) = 0;
-  /// Micro-batch `i` of the current update for people: a text for each row, with its number in the
-  /// corpus where it has one.
+  /// Micro-batch `i` of the current update as text: one for each row, with its number in the corpus
+  /// if it has one.
   virtual std::vector<std::string> texts(int64_t i) const = 0;
   /// The place in the data: a task built with this position continues with the same batches.
   virtual DataPosition position() const = 0;
-  /// Batches of the epoch of a place, without those that DataPosition::before counts. Epochs may
-  /// have a few more or less than the first.
+  /// Batches of the epoch of a place, without those in DataPosition::before. Other epochs may have
+  /// a few more or less than the first.
   virtual int64_t batches_in_epoch(const DataPosition& place = {}) const = 0;
-  /// Examples of a set that is held out; 0: there is none.
+  /// Number of examples in a set; 0: there is no such set.
   virtual int64_t examples(HeldOut set) const = 0;
-  /// The nll of a target that is drawn evenly from all; infinite where none is drawn from a list.
-  virtual double guess_nll() const { return std::numeric_limits<double>::infinity(); }
-  /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more where they
-  /// apply. `showing` may be null. Ranks may want different numbers of samples.
+  /// The nll of a uniformly random target; infinite if targets are not drawn from a list.
+  virtual double uniform_nll() const { return std::numeric_limits<double>::infinity(); }
+  /// Metrics of a set that has examples, by name: those of TaskKind::metrics, and more if they
+  /// apply. `details` may be null. Ranks may ask for different numbers of samples.
   virtual std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                                Showing* showing) = 0;
+                                                ValidationDetails* details) = 0;
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
   virtual std::map<std::string, std::string> files() const = 0;
 };
 
-/// Who hears what a task does with its data.
+/// Callbacks for messages about a task's data.
 struct Report {
   using Say = std::function<void(const std::string& message)>;
 
@@ -102,7 +103,7 @@ struct Report {
 
   void operator()(const std::string& message) const { say(message); }
 
-  Say say;          ///< about each corpus: what was read and what was dropped
+  Say say;          ///< for each corpus: what was read and what was dropped
   Say warn;         ///< may be empty
   Say loaded = {};  ///< gets a checksum of each set of examples; may be empty
 };
@@ -110,9 +111,9 @@ struct Report {
 /// Tells Report::loaded of these arrays.
 void report_checksum(const Report& report, std::initializer_list<std::span<const std::byte>> of);
 
-/// How to load data that is kept as `file` in the run folder, or in data.cache_dir.
+/// The options to load data that is kept as `file` in the run folder, or in data.cache_dir.
 LoadContext context_with_cache(const Config& config, const Report& report, const std::string& file);
-/// Of "train", as "tokens-train.bin".
+/// The options for `part` ("train"), kept as "tokens-train.bin".
 inline LoadContext load_context(const Config& config, const Report& report,
                                 const std::string& part) {
   return context_with_cache(config, report, concat("tokens-", part, ".bin"));
@@ -157,14 +158,14 @@ const ModelRow& model_of(const Config& config);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         const TaskPlace& place, const Report& report);
 
-/// Warns where more than one example in a hundred is damaged or too long, or where many tokens
-/// stand for what the vocabulary does not know.
+/// Warns if more than one example in a hundred is damaged or too long, or if the vocabulary does
+/// not know many tokens.
 void warn_of_counts(const std::string& what, const FilterCounts& counts, const Report& report);
 
 /// The counts of each of several corpora.
 void report_each_corpus(const FilterCounts& counts, const Report& report);
 
-/// Reports what was read, of several corpora also of each.
+/// Reports the counts of what was read, and with several corpora also of each.
 template <class Corpus>
 void report_counts(const std::string& what, const Corpus& corpus, const Report& report) {
   report(summary_of(what, corpus));
@@ -172,8 +173,8 @@ void report_counts(const std::string& what, const Corpus& corpus, const Report& 
   warn_of_counts(what, corpus.counts, report);
 }
 
-/// Reports what was read of a set, and warns of examples that are left out: then the figures are
-/// not those of the whole files.
+/// Reports the counts of a set, and warns of examples that are left out: its figures are then not
+/// those of the whole files.
 template <class Corpus>
 void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
   const std::string what = concat(name_of(set), " data");
@@ -187,8 +188,8 @@ void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
 
 /// `given`, or if it is empty the tokenizers that the config asks for.
 TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const Report& report);
-/// The same, and what share of the characters of each corpus they change: of what stands first in
-/// its files.
+/// The same, and reports the share of the characters of each corpus that they change, from the
+/// beginning of its files.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
 
 /// The probability of a text under a model.
@@ -200,7 +201,7 @@ struct Score {
 /// Loss and accuracy over a validation set.
 class LossSums {
  public:
-  /// Of a batch.
+  /// The sums of one batch.
   struct Part {
     double loss, nll, correct;
     int64_t tokens;
@@ -222,26 +223,26 @@ class LossSums {
 /// The loss over one epoch of a walk (...Batches), of which loss_of(batch) is a CrossEntropy. The
 /// batches are shared out.
 template <class Batches, class LossOf>
-LossSums loss_over_epoch(Batches batches, const Crew& crew, LossOf loss_of) {
+LossSums loss_over_epoch(Batches batches, const RankGroup& group, LossOf loss_of) {
   const int64_t count = batches.batches_in_epoch();
   Progress progress("measuring the loss", count, "batches");
   std::vector<LossSums::Part> own;
   for (int64_t i = 0; i < count; ++i, progress.add()) {
-    if (crew.owns(i)) {
+    if (group.owns(i)) {
       own.push_back(LossSums::part_of(loss_of(batches.next())));
     } else {
       batches.skip(1);
     }
   }
   LossSums sums;
-  for (const LossSums::Part& part : crew.in_order(own, count)) sums.add(part);
+  for (const LossSums::Part& part : group.in_order(own, count)) sums.add(part);
   return sums;
 }
 
 /// The log-probability of each target, in order. logits (..., V), targets (...) int32.
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets);
 
-/// The metric that counts translations whose end the length limit forced; absent where none is.
+/// The metric that counts translations that end at the length limit; absent if there are none.
 inline constexpr const char* kCutAtLimit = "cut_at_limit";
 
 /// True for metrics that are better when they are larger (bleu, rouge, accuracy, f1, ...).

@@ -41,12 +41,12 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
 
 struct Translated {
   std::vector<std::string> lines = {};
-  int64_t cut = 0;  // whose end the length limit forced
+  int64_t cut = 0;  // number of translations that end at the length limit
 };
 
 template <class Model>
 Translated translations_of(const TranslationModel<Model>& model, const ParallelCorpus& pairs,
-                           const Crew& crew) {
+                           const RankGroup& group) {
   const Config& config = model.config;
   const auto packed = packed_for_search(config, model.store);
   SearchOptions search = config.generation;
@@ -56,7 +56,7 @@ Translated translations_of(const TranslationModel<Model>& model, const ParallelC
   const int64_t batches = (pairs.size() + size - 1) / size;
   Sentences sentences{.rows = pairs.rows, .log_probabilities = false};
   for (int64_t i = 0; i < pairs.size(); ++i) {
-    if (!crew.owns(i / size)) continue;
+    if (!group.owns(i / size)) continue;
     sentences.sources.emplace_back(pairs.source[i].begin(), pairs.source[i].end());
   }
   const auto found = translate(PairModels{{&model.model}}, sentences, search, size);
@@ -72,7 +72,7 @@ Translated translations_of(const TranslationModel<Model>& model, const ParallelC
     own.push_back(pack(lines));
   }
   Translated all;
-  for (const std::string& batch : crew.in_order(own, batches)) {
+  for (const std::string& batch : group.in_order(own, batches)) {
     std::vector<std::string> lines = unpack(batch);
     all.cut += std::stoll(lines.back());
     lines.pop_back();
@@ -81,7 +81,7 @@ Translated translations_of(const TranslationModel<Model>& model, const ParallelC
   return all;
 }
 
-// Warns where the model would learn targets that its translations cannot be as long as.
+// Warns if the model would learn targets longer than its translations can be.
 void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& search,
                           const Report& report) {
   constexpr double kMany = 0.001;
@@ -112,18 +112,19 @@ void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& sear
       100. * static_cast<double>(targets.size()) / static_cast<double>(pairs.size()), advice));
 }
 
-constexpr const char* kByLength = "bleu";  // what is told for each length of the sentences
+constexpr const char* kByLength = "bleu";  // the score reported for each length
 
-void show(Showing& showing, const ParallelCorpus& pairs, const std::vector<std::string>& hypotheses,
-          const Translations& translations, const Metric& metric) {
-  for (const int64_t i : shown_examples(showing.wanted, pairs.size())) {
-    showing.samples.push_back({.given = {{"source", std::string(pairs.source_text[i])},
+void show(ValidationDetails& details, const ParallelCorpus& pairs,
+          const std::vector<std::string>& hypotheses, const Translations& translations,
+          const Metric& metric) {
+  for (const int64_t i : shown_examples(details.wanted, pairs.size())) {
+    details.samples.push_back({.given = {{"source", std::string(pairs.source_text[i])},
                                          {"reference", std::string(pairs.target_text[i])}},
                                .output = hypotheses[static_cast<size_t>(i)]});
   }
   const SentenceStatistics statistics(metric, translations);
-  showing.length_metric = kByLength;
-  showing.lengths =
+  details.length_metric = kByLength;
+  details.lengths =
       scores_by_length(pairs.target_text.to_strings(), [&](const std::vector<size_t>& sentences) {
         std::vector<double> sums(statistics.width());
         for (const size_t i : sentences) {
@@ -137,10 +138,11 @@ template <class Model>
 std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model,
                                             const ParallelCorpus& pairs,
                                             const CrossEntropyOptions& options,
-                                            const Crew& crew = {}, Showing* showing = nullptr) {
+                                            const RankGroup& group = {},
+                                            ValidationDetails* details = nullptr) {
   const Config& config = model.config;
   std::map<std::string, double> metrics =
-      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, crew)
+      loss_over(model, TranslationBatches(pairs, unshuffled(config.batch)), options, group)
           .metrics();
   if (!std::isfinite(metrics.at("nll"))) {
     // The model diverged: its logits are useless for a search.
@@ -149,14 +151,14 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
     }
     return metrics;
   }
-  const Translated translated = translations_of(model, pairs, crew);
+  const Translated translated = translations_of(model, pairs, group);
   const std::vector<std::string>& hypotheses = translated.lines;
   if (translated.cut > 0) metrics[kCutAtLimit] = static_cast<double>(translated.cut);
   const std::vector<std::string> references = pairs.target_text.to_strings();
   const Translations translations = one_system("validation", hypotheses, references);
   const auto scores = validation_metrics(config.evaluation);
   for (const auto& [name, metric] : scores) metrics[name] = corpus_score(*metric, translations);
-  if (showing != nullptr) show(*showing, pairs, hypotheses, translations, *scores.at(kByLength));
+  if (details != nullptr) show(*details, pairs, hypotheses, translations, *scores.at(kByLength));
   if (config.evaluation.rouge) {
     const RougeScore rouge = corpus_rouge(hypotheses, references);
     metrics["rouge_1"] = rouge.rouge_1.f;
@@ -169,7 +171,7 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
 template <class Model>
 class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   using Base = EncoderDecoderTask<Model, TranslationBatches>;
-  using Base::crew_, Base::loader_, Base::model_;
+  using Base::group_, Base::loader_, Base::model_;
 
  public:
   TranslationTask(const Config& config, TokenizerPair given, const TaskPlace& place,
@@ -204,8 +206,8 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   }
   int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
   std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        Showing* showing) override {
-    return measure_pairs(*model_, held_out_[set], options, crew_, showing);
+                                        ValidationDetails* details) override {
+    return measure_pairs(*model_, held_out_[set], options, group_, details);
   }
 
  private:
@@ -213,7 +215,7 @@ class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
   OfHeldOut<ParallelCorpus> held_out_;
 };
 
-// What a model learns to write keeps its characters.
+// Targets keep their characters, since the model learns to write them.
 void keep_targets(Config& config) { config.tokenizer.target_normalization = "identity"; }
 
 template <class Model>

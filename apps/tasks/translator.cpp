@@ -57,7 +57,7 @@ std::vector<SourceBatch> batches_of(const std::vector<std::vector<int32_t>>& sou
   return batches;
 }
 
-// What stands before every target is forced, so that it is no part of the answer.
+// Removes the fixed beginning of every target, which is not part of the answer.
 void drop_front(Hypothesis& hypothesis, int64_t count) {
   const auto drop = [count](auto& list) {
     list.erase(list.begin(), list.begin() + std::min(count, std::ssize(list)));
@@ -120,7 +120,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
                int64_t sentences_at_once, const SentenceDone& done) {
   if (sentences.sources.empty()) return;
   const PairRows& around = sentences.rows;
-  // Those that are searched together are alike, and the last ones to join are done soon.
+  // Sentences that are searched together have similar lengths, and the last ones to join are short.
   std::vector<size_t> order(sentences.sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater(),
@@ -208,7 +208,7 @@ std::vector<Tensor> source_attention(const PairModels& models,
   const std::vector<double> weights = ensemble_weights(models.weights, models.models.size());
   const Device device = device_of(models);
   std::vector<Tensor> results(sources.size());
-  // What stands before the texts is no part of the answer.
+  // Rows of the fixed beginning, which is not part of the answer.
   const int64_t skipped_rows = std::ssize(around.target.before);
   const int64_t skipped_columns = std::ssize(around.source.before);
   for (const SourceBatch& batch : batches_of(sources, around, batch_sentences, device)) {

@@ -140,8 +140,7 @@ Descriptors describe(const Gemm<T>& g, const Epilogue<T>& epilogue) {
 
 // ---- The algorithm for a product, searched once
 
-// What the library may answer to a combination that it lacks, although its heuristic named an
-// algorithm.
+// The library may refuse a combination for which its heuristic named an algorithm.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
@@ -193,13 +192,13 @@ struct Algorithm {
   bool undemanding = false;
 };
 
-// What an algorithm must keep to.
+// Conditions that an algorithm must meet.
 enum class Demands {
   // A fixed order of sums: k may be split only if a separate step adds the parts in the type of
   // sums. (No split is always allowed.) May rely on the alignment of the operands.
   kUsual,
-  // For products that have no usual one. The documentation of other ways to add the parts does not
-  // promise that their order is fixed.
+  // For products without a usual algorithm. The documentation of other ways to add the parts does
+  // not promise a fixed order.
   kFewest,
 };
 
@@ -268,7 +267,7 @@ class Library {
     entry->second = ask(g, d, Demands::kUsual);
     if (entry->second.answer != internal::Answer::kNo) return entry->second;
     ++stats_.without_algorithm;
-    // Whoever wants an epilogue has another way.
+    // An epilogue has a fallback in the caller, so only plain products ask again.
     if (is_plain(epilogue)) entry->second = ask(g, d, Demands::kFewest);
     return entry->second;
   }
@@ -283,7 +282,7 @@ class Library {
     const uint32_t reductions =
         usual ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
-    // By default it assumes 256 bytes.
+    // cuBLASLt assumes 256 bytes unless it is told the alignment.
     const auto alignment = [&](const T* pointer) -> uint32_t {
       return usual ? alignment_of(pointer) : sizeof(T);
     };
@@ -296,7 +295,7 @@ class Library {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle_, &d.operation, &d.first, &d.second, &d.result,
                                        &d.result, &preference, 1, &result, &count);
-    // Both mean that it lacks this combination.
+    // Both statuses mean that it lacks this combination.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     check_blas(status);
     if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return {};
@@ -315,8 +314,8 @@ Library& library() {
   return *instance;
 }
 
-// Does the library want an epilogue's operands elsewhere? It documents that of z. The preferences
-// cannot tell it how the vectors are aligned, and it may read them 16 bytes at a time.
+// True if the library wants an epilogue's operands at other addresses. It documents the alignment
+// of z. The preferences have no alignment for the vectors, and it may read them 16 bytes at a time.
 template <class T>
 bool refused(const Gemm<T>& args, const Epilogue<T>& epilogue) {
   for (const void* operand :

@@ -13,8 +13,8 @@
 
 namespace tapestry::cuda {
 
-/// What a product does with its result before it stores it. Set row_sums or the other members,
-/// never both.
+/// What a product does to its result before storing it. Set row_sums or the other members, never
+/// both.
 template <class T>
 struct Epilogue {
   const T* bias = nullptr;  ///< (n), added to every row
@@ -27,7 +27,8 @@ struct Epilogue {
 
 namespace internal {
 
-/// "product bfloat16 nt 65536 x 3072 x 768 gelu": m, n, k and what else decides how long it takes.
+/// "product bfloat16 nt 65536 x 3072 x 768 gelu": m, n, k and everything else that decides the
+/// time.
 template <class T>
 std::string name_of_product(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   const char* const type = std::is_same_v<T, float>    ? "float32"
@@ -44,8 +45,8 @@ std::string name_of_product(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   return name;
 }
 
-// Defined in core/cuda/blas.cpp.
-/// What multiply() will return. Unknown before the first product of a kind.
+// What multiply() will return; kUnknown before the first product of a kind. Defined in
+// core/cuda/blas.cpp.
 enum class Answer { kUnknown, kNo, kYes };
 template <class T>
 Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue);
@@ -81,7 +82,7 @@ class Product final : public Work {
     const auto& product = static_cast<const Product&>(other);
     return args_ == product.args_ && epilogue_ == product.epilogue_;
   }
-  // The kernels belong to the library: we do not know their arguments.
+  // The arguments of the library's kernels are unknown.
   bool update(cudaGraphExec_t, cudaGraphNode_t) const override { return false; }
 
  private:

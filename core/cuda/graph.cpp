@@ -62,7 +62,8 @@ namespace {
 // A graph of a thousand nodes takes a few MB. Further shapes are launched without a graph.
 constexpr int64_t kMostGraphs = 256;
 
-// The work of one shape. The first time it is launched without a graph: it may never come again.
+// The work of one shape. A shape is captured on its second use, since the first may be the only
+// one.
 class Graph {
  public:
   Graph() = default;
@@ -91,7 +92,7 @@ class Graph {
   }
 
  private:
-  // Work whose addresses change all the time is launched without a graph: after kMostCaptures
+  // Work whose addresses keep changing gets no graph: it is launched directly after kMostCaptures
   // graphs, none of which was used kPaysOff times.
   static constexpr int kMostCaptures = 5, kPaysOff = 10;
 
@@ -110,7 +111,7 @@ class Graph {
     return true;
   }
 
-  // If CUDA refuses, this work is launched without a graph from then on.
+  // If CUDA refuses, this work is launched without a graph from now on.
   void capture(const WorkList& list, GraphStats& stats) {
     try {
       // Relaxed: other threads do not use the stream during the capture.
@@ -235,7 +236,7 @@ class Collector {
   GraphStats stats;
 
  private:
-  // One is filled while the work of the others runs.
+  // One buffer is filled while the work of the others runs.
   static constexpr size_t kStagings = 4;
 
   std::unique_ptr<WorkList> list_;

@@ -28,7 +28,7 @@ class Work {
   virtual void issue() const = 0;
   /// A hash of all but the arguments: works of the same shape can share a graph.
   virtual uint64_t shape() const = 0;
-  /// Whether `other`, of the same type, is the same work.
+  /// True if `other`, of the same type, is the same work.
   virtual bool equals(const Work& other) const = 0;
   /// Gives these arguments to `node`, which was made from a work of the same type and shape.
   /// Returns false if that is impossible or CUDA refuses.
@@ -62,8 +62,8 @@ class WorkList {
 /// The list that this thread collects into; null: work goes to the stream at once.
 inline thread_local WorkList* collecting = nullptr;
 
-/// Puts the collected work on the stream now and stops collecting. For calls that cannot wait until
-/// as_graph() returns.
+/// Puts the collected work on the stream now and stops collecting. Needed by calls that cannot wait
+/// until as_graph() returns.
 void stop_collecting();
 
 template <class W>
@@ -77,7 +77,7 @@ void put_on_stream(const W& work) {
 /// being collected has run. Returns null if there is no room.
 const void* stage(const void* host, int64_t bytes);
 
-/// Whether `status` is a success. Clears CUDA's last error if not.
+/// True if `status` is a success; otherwise clears CUDA's last error.
 bool accepted(int status);
 
 class Copy final : public Work {

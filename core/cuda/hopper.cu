@@ -9,7 +9,7 @@
 namespace tapestry::cuda {
 namespace {
 
-// The driver takes the most special code of the build that fits the GPU, so that code can tell.
+// The driver takes the most specific code of the build that fits the GPU; the code reports which.
 __global__ void tell_warpgroup_products(int* answer) { *answer = kHasWgmma ? 1 : 0; }
 
 }  // namespace
@@ -23,7 +23,7 @@ bool has_warpgroup_products() {
     download(&on_host, answer.data(), sizeof(int));
     return on_host == 1;
   };
-  // On a thread of its own: a dry run, whose GPU answers 0, belongs to this one.
+  // Runs on a thread of its own: a dry run makes this thread's GPU answer 0.
   static const bool has = std::async(std::launch::async, ask).get();
   return has;
 }

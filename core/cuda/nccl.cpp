@@ -90,7 +90,7 @@ class NcclOperation final : public Operation {
  private:
   void put_step();
   void add_up();
-  // Where the piece of another rank of the stage arrives.
+  // Receive buffer of another rank's piece.
   char* received(const ExchangeStep& step, int place) const {
     const int index = place - (place > step.stage->place ? 1 : 0);
     return static_cast<char*>(scratch_.raw()) + index * step.bytes;
@@ -117,7 +117,7 @@ class NcclLink final : public DeviceLink {
     std::memcpy(&id, options.id.data(), sizeof id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    // Without its initialisation NCCL would take device 0.
+    // NCCL would take device 0 if this rank's device were not initialised first.
     cuda::free(cuda::allocate(cuda::current_device(), 1), 1);
     const cuda::OnStream here(side_.get());
     check_nccl(nccl().ncclCommInitRankConfig(&comm_, options.ranks, id, options.rank, &config),
@@ -147,7 +147,7 @@ class NcclLink final : public DeviceLink {
     if (comm_ != nullptr) nccl().ncclCommAbort(std::exchange(comm_, nullptr));
   }
 
-  // Whether all that NCCL was told is on the stream. Throws Error when something failed.
+  // True if everything given to NCCL is on the stream. Throws Error if something failed.
   bool settled(const char* what) {
     ncclResult_t state = ncclSuccess;
     check(comm_ != nullptr, "nccl", "the GPUs' exchange was ended.");
@@ -156,7 +156,7 @@ class NcclLink final : public DeviceLink {
     return state != ncclInProgress;
   }
 
-  // One operation at a time puts its work on the stream: true for the one whose turn it is.
+  // Operations put their work on the stream one at a time: returns true if it is this one's turn.
   bool take_turn(const Operation* operation) {
     if (turn_ == nullptr) turn_ = operation;
     return turn_ == operation;
@@ -196,8 +196,8 @@ NcclOperation::NcclOperation(NcclLink& link, Exchange exchange, const Bucket& bu
       steps_(exchange_steps(exchange, bucket, link.stages())) {
   if (!steps_.front().gathers && !link.own_sums()) {
     const int64_t bytes = steps_.front().others() * steps_.front().bytes;
-    // The first stage's pieces are the largest. Allocated here, where memory is given in the order
-    // of the process's stream, and free again when the event behind the last kernel is reached.
+    // The first stage has the largest pieces. They are allocated here, in the order of the
+    // process's stream, and freed when the event behind the last kernel is reached.
     for (const ExchangeStep& step : steps_) {
       check(step.gathers || step.others() * step.bytes <= bytes, "nccl",
             "the pieces of a later stage are larger.");

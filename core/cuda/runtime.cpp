@@ -207,7 +207,7 @@ Download& Download::operator=(Download&& other) noexcept {
   return *this;
 }
 
-// If nobody waited for the copy, it may still run. Its slot is reused only after that.
+// The copy may still run if nobody waited for it. Its slot is reused only after that.
 Download::~Download() {
   if (slot_ == nullptr) return;
   cudaEventSynchronize(slot_->arrived);
@@ -264,7 +264,7 @@ namespace internal {
 
 void* stream() {
   if (other_stream != nullptr) return other_stream;
-  // Not the legacy default stream, which cannot be captured into a graph.
+  // The legacy default stream cannot be captured into a graph.
   static const cudaStream_t stream = [] {
     cudaStream_t created = nullptr;
     check_status(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "device");

@@ -14,7 +14,7 @@
 
 namespace tapestry::cuda {
 
-/// Whether this build has CUDA.
+/// True if this build has CUDA.
 bool compiled();
 /// The number of usable devices; 0 without a GPU or a driver.
 int device_count();
@@ -30,9 +30,9 @@ int current_device();
 void* allocate(int index, int64_t bytes);
 void free(void* block, int64_t bytes) noexcept;
 MemoryStats memory();
-/// As in core/device_runtime.h.
+/// See core/device_runtime.h.
 int64_t free_bytes(int index);
-/// What cuBLASLt's products share from the first one on.
+/// Workspace that all products of cuBLASLt share, allocated by the first.
 inline constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 void reset_peak_bytes();
 
@@ -73,14 +73,14 @@ void as_graph(const std::function<void()>& body);
 GraphStats graph_stats();
 ProductStats product_stats();
 
-/// As in core/device_runtime.h.
+/// See core/device_runtime.h.
 void time_kernels();
 std::vector<KernelTime> kernel_times();
 void forget_kernel_times();
 
 /// Memory that host and device can both address, for tests.
 enum class SharedMemory {
-  kManaged,  ///< moves to whoever uses it
+  kManaged,  ///< migrates to the device that uses it
   kPinned,   ///< the host's; the device reaches it over the bus
 };
 void* allocate_shared(SharedMemory kind, int64_t bytes);
@@ -99,7 +99,7 @@ void sort_free_memory();
 int64_t blocks_at_once(const void* kernel, int threads);
 /// Throws Error(kRuntime, "[who] ...") with CUDA's message if `status`, a cudaError_t, is not 0.
 void check_status(int status, const char* who);
-/// The same for a kernel launch; the message gives grid and block.
+/// Checks a kernel launch; the message gives grid and block.
 void check_launch(int status, const char* kernel, const unsigned (&grid)[3],
                   const unsigned (&block)[3], int64_t shared_bytes);
 }  // namespace internal

@@ -14,18 +14,18 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  /// After what is on `stream` (a cudaStream_t) now.
+  /// Comes after the present work of `stream` (a cudaStream_t).
   void record(void* stream);
-  /// Whether the stream has come to it.
+  /// True if the stream has come to it.
   bool reached() const;
-  /// What is put on `stream` from now on comes after it.
+  /// Later work of `stream` waits for this event.
   void hold(void* stream) const;
 
  private:
   void* event_ = nullptr;
 };
 
-/// Its work goes before that of the process's stream where both could run.
+/// A stream with priority over the process's stream.
 class SideStream {
  public:
   SideStream();

@@ -11,7 +11,7 @@
 namespace tapestry::cuda {
 namespace {
 
-// By its address, so that nothing is linked to the driver's library.
+// Looked up by name, so that nothing links to the driver's library.
 auto encode_function() {
   using Encode = decltype(&cuTensorMapEncodeTiled);
   static const auto encode = [] {

@@ -1,6 +1,6 @@
-// Tensor maps: how a GPU of compute capability 9.0 finds the boxes of a tensor that it copies to
-// shared memory by itself (TMA; CUDA driver API, "Tensor Map Object Management"). Only core's CUDA
-// code includes this file.
+// Tensor maps tell a GPU of compute capability 9.0 where the boxes of a tensor are that it copies
+// to shared memory by itself (TMA; CUDA driver API, "Tensor Map Object Management"). Only core's
+// CUDA code includes this file.
 #pragma once
 
 #include <cuda.h>
@@ -17,9 +17,9 @@ struct TensorBoxes {
   int box_columns = 0, box_rows = 0;  ///< of dimensions 0 and 1; 1 of the others
 };
 
-/// The map of boxes whose rows of 128, 64 or 32 bytes get the swizzle of that width. What a box has
-/// outside of the tensor is 0. A kernel takes it by value, as `const __grid_constant__`. Throws
-/// Error(kRuntime) if the driver has no tensor maps or refuses this one.
+/// Makes a map of boxes; rows of 128, 64 or 32 bytes get the swizzle of that width. Elements of a
+/// box outside of the tensor read as 0. A kernel takes the map by value, as `const
+/// __grid_constant__`. Throws Error(kRuntime) if the driver has no tensor maps or refuses this one.
 CUtensorMap tensor_map(const TensorBoxes& boxes);
 
 }  // namespace tapestry::cuda

@@ -13,7 +13,7 @@
 namespace tapestry::cuda {
 namespace internal {
 
-// One piece of work.
+// The events around one piece of work.
 struct Watch {
   cudaEvent_t begin{}, end{};
   cudaStream_t stream{};
@@ -54,7 +54,7 @@ class Watches {
   }
 
  private:
-  // More than a step has. After so many the host waits for the device, to use the events again.
+  // More pieces than a step has. At this number the host waits for the device, to reuse the events.
   static constexpr size_t kMostAtOnce = 8192;
 
   Watch* take() {

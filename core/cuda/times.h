@@ -1,5 +1,5 @@
-// How long the work on the stream takes (time_kernels() of core/cuda/runtime.h): an event before
-// and one after each piece. Only core's CUDA code includes this file.
+// Times of the work on the stream (time_kernels() of core/cuda/runtime.h): one event before each
+// piece, one after. Only core's CUDA code includes this file.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ Watch* start_watch(std::string name);
 /// Records another one there.
 void stop_watch(Watch* watch) noexcept;
 
-/// What this thread puts on its stream while it lives is measured as one piece, under the name that
-/// name_of() gives. Without time_kernels() it does nothing.
+/// Measures this thread's work on the stream during its lifetime as one piece, under the name that
+/// name_of() gives. Does nothing without time_kernels().
 class Timed {
  public:
   template <class F>

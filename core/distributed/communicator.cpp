@@ -90,7 +90,7 @@ void Communicator::doing(const char* phase) {
 
 void Communicator::finish() {
   if (!engine_) return;
-  // Nobody leaves while another still has something to say.
+  // Waits until every rank is ready to leave.
   all_gather("");
   engine_->finish();
 }

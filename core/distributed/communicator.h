@@ -1,4 +1,4 @@
-// What the ranks of a training say to each other. A thread of its own owns the transport and does
+// Communication between the ranks of a training. A thread of its own owns the transport and does
 // all of it, so that gradients travel while backward still computes.
 #pragma once
 
@@ -16,32 +16,33 @@ namespace tapestry {
 
 struct CommunicatorOptions {
   double timeout_seconds = 60;   ///< a rank that is silent for so long is dead
-  double heartbeat_seconds = 2;  ///< how often a rank says that it lives
-  double notice_seconds = 30;    ///< rank 0 says for whom it has waited so long, and again
+  double heartbeat_seconds = 2;  ///< interval of the messages that say a rank lives
+  double notice_seconds = 30;    ///< interval at which rank 0 reports the ranks that it waits for
   double goodbye_seconds = 2;    ///< the longest that the end of a job waits for MPI
-  /// Gets what a user should read, at once and from the communicator's thread: for whom this rank
-  /// waits, and the failure after which that thread ends the job. May be null.
+  /// Receives messages for the user, at once and from the communicator's thread: the ranks that
+  /// this one waits for, and the failure after which that thread ends the job. May be null.
   std::function<void(const std::string&)> report = nullptr;
 };
 
-/// Every rank makes the same calls in the same order, whatever happens to it: decide from what all
-/// ranks know. A failure anywhere is thrown, as Error, by the next call or the one that waits.
+/// Every rank makes the same calls in the same order, whatever happens to it, so a decision must
+/// depend only on what all ranks know. A failure of any rank is thrown, as Error, by the next call
+/// or the one that waits.
 class Communicator {
  public:
-  /// One rank alone: no thread, no transport; every call returns at once.
+  /// A single rank: no thread, no transport; every call returns at once.
   Communicator();
   /// Makes the transport in its thread and waits for the other ranks, for timeout_seconds. Throws
   /// Error.
   Communicator(const std::function<std::unique_ptr<Transport>()>& open,
                const CommunicatorOptions& options);
-  /// Without finish() this ends the job with code 1: the others would wait for ever.
+  /// Ends the job with code 1 if finish() was not called: the others would wait for ever.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(hosts_.size()); }
-  /// Of each rank.
+  /// The host of each rank.
   const std::vector<std::string>& hosts() const { return hosts_; }
   /// Ranks of this host that may use the very cores that this one may use, itself included.
   int ranks_on_these_cores() const { return ranks_on_these_cores_; }
@@ -57,31 +58,33 @@ class Communicator {
   /// Rank 0's text.
   std::string broadcast(const std::string& text);
 
-  // Of buckets, in the background: they begin in the order of the calls, at most kInFlight at a
-  // time, and end in any. Nobody else may touch a bucket until wait() has returned.
+  // Starts the exchange of buckets in the background. They begin in the order of the calls, at most
+  // kInFlight at a time, and end in any order. Nobody else may touch a bucket until wait() has
+  // returned.
 
   static constexpr size_t kInFlight = 4;
   using Ticket = int64_t;
-  /// A bucket on a GPU travels after what the calling thread has put on the GPU's stream so far.
+  /// A bucket on a GPU is sent after all work that the calling thread has put on the GPU's stream
+  /// so far.
   Ticket start(Exchange exchange, const Bucket& bucket);
-  /// For a bucket on a GPU: until its exchange is on the GPU. What this thread puts on the stream
-  /// from then on comes after it; the host need not wait.
+  /// For a bucket on a GPU, waits until its exchange is on the GPU. Later work of this thread on
+  /// the stream comes after it; the host does not wait.
   void wait(Ticket ticket);
 
-  /// Buckets on GPUs travel from here on, over NCCL. All ranks call it, before the first bucket,
-  /// each with a GPU of its own, in whose memory it has allocated something. With DeviceSums::kNccl
-  /// slice() may change. Throws Error(kConfig) where there is no NCCL. One rank needs none.
+  /// Sends buckets on GPUs over NCCL from now on. All ranks call it before the first bucket, each
+  /// with a GPU of its own, in whose memory it has allocated something. With DeviceSums::kNccl
+  /// slice() may change. Throws Error(kConfig) if there is no NCCL. A single rank needs none.
   void connect_gpus(DeviceSums sums);
   bool connects_gpus() const;
 
-  /// What this rank is doing from now on, in a few words that live for ever: others read it when
-  /// they wait for this rank.
+  /// Sets what this rank is doing, in a few words with static lifetime. Other ranks show it while
+  /// they wait for this one.
   void doing(const char* phase);
 
   /// All ranks are done. Whatever is called after that, but for end_job(), throws.
   void finish();
-  /// All processes of the job end with this code. Returns where ranks are threads, and where there
-  /// is one rank.
+  /// Ends all processes of the job with this code. Returns if ranks are threads, or if there is one
+  /// rank.
   void end_job(int code) noexcept;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace tapestry {
 
-/// Who adds up what the ranks' GPUs have.
+/// How gradients of several GPUs are added up.
 enum class DeviceSums {
   kTree,  ///< kernels::tree_add: the bits of any number of ranks
   kNccl,  ///< NCCL, in an order of its own, which another number of ranks changes
@@ -21,15 +21,15 @@ class DeviceLink {
  public:
   virtual ~DeviceLink() = default;
 
-  /// By the thread that trains: what it has put on its stream so far comes before. The operation
-  /// needs no transport, and says is_on_its_way() when all of it is on the stream.
+  /// Call from the training thread; its earlier work on the stream comes first. The operation needs
+  /// no transport; is_on_its_way() is true when all of it is on the stream.
   virtual std::unique_ptr<Operation> operation(Exchange exchange, const Bucket& bucket) = 0;
-  /// By the same thread: what it puts on its stream from now on comes after all operations that
-  /// are on their way. The host does not wait.
+  /// Call from the training thread; its later work on the stream comes after all started
+  /// operations. The host does not wait.
   virtual void join() = 0;
-  /// Takes leave of the others, who do the same. After the last operation.
+  /// Closes the link together with the other ranks, after the last operation.
   virtual void finish() = 0;
-  /// What is under way on the GPU ends at once, unfinished.
+  /// Aborts all unfinished work on the GPU.
   virtual void cancel() noexcept = 0;
 };
 
@@ -41,9 +41,9 @@ struct DeviceLinkOptions {
   double timeout_seconds = 60;  ///< for all ranks to come
 };
 
-/// Whether this build was made with nccl.h.
+/// True if this build was made with nccl.h.
 bool has_device_link();
-/// Opens libnccl.so.2. Throws Error(kConfig) where there is none.
+/// Opens libnccl.so.2. Throws Error(kConfig) if it is missing.
 std::string new_device_link_id();
 /// Waits for all ranks. Throws Error when one does not come, or when two have the same GPU.
 std::unique_ptr<DeviceLink> open_device_link(const DeviceLinkOptions& options);

@@ -12,7 +12,7 @@ namespace {
 // MPI makes progress only when it is asked. A small exchange takes about 100 us; spinning would
 // take a core from the kernels.
 constexpr std::chrono::microseconds kBusyPause{50};
-// With nothing under way only heartbeats are to be answered.
+// Pause when only heartbeats need an answer.
 constexpr std::chrono::milliseconds kIdlePause{20};
 
 std::chrono::duration<double> seconds(double count) { return std::chrono::duration<double>(count); }
@@ -221,7 +221,7 @@ bool CommunicatorEngine::take_work() {
     }
     next.reported = steady_seconds();
     next.number = begun_;
-    // Tags come again long after the messages that had them.
+    // A tag is reused only long after the messages that had it.
     constexpr int64_t kRound = Transport::kLargestTag / Operation::kTags;
     const int tag = static_cast<int>(begun_++ % kRound) * Operation::kTags;
     next.operation->begin(*transport_, tag);
@@ -244,7 +244,7 @@ void CommunicatorEngine::advance() {
   }
 }
 
-// Who waits for it may go on.
+// Wakes the thread that waits for this ticket.
 void CommunicatorEngine::release(int64_t ticket) {
   {
     const std::lock_guard lock(mutex_);
@@ -261,7 +261,8 @@ int64_t CommunicatorEngine::reached() const {
   return begun_;
 }
 
-// Heartbeats do not see the network between GPUs. What all ranks have come to must end.
+// Heartbeats do not see the network between GPUs, so an operation that all ranks have reached has a
+// time limit.
 void CommunicatorEngine::watch_gpu(Running& running, double now) {
   if (!running.operation->awaited().empty() || heartbeats_->reached_by_all() <= running.number)
     return;
@@ -283,7 +284,7 @@ void CommunicatorEngine::report_waiting(Running& running, double now) {
 
 void CommunicatorEngine::give_up(const std::exception& error) {
   {
-    // Somebody has said why the job ends; or the constructor throws what it waits for.
+    // Another rank has given the reason, or the constructor rethrows the failure it waits for.
     const std::lock_guard lock(mutex_);
     if (ended_ || !ready_) return;
   }
@@ -296,7 +297,7 @@ void CommunicatorEngine::give_up(const std::exception& error) {
   try {
     const char* const what = no_memory ? "out of memory" : error.what();
     if (options_.report) options_.report(concat("rank ", rank_, ", ", host_, ": ", what));
-  } catch (const std::bad_alloc&) {  // there is none to say so
+  } catch (const std::bad_alloc&) {  // no memory left for a message
   }
   end(static_cast<int>(kind));
 }

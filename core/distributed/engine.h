@@ -26,8 +26,8 @@ class CommunicatorEngine : public std::enable_shared_from_this<CommunicatorEngin
  public:
   explicit CommunicatorEngine(const CommunicatorOptions& options);
 
-  /// Begins the thread, which opens the transport, and waits until the other ranks have done so.
-  /// Throws what open() throws, and Error where timeout_seconds pass.
+  /// Starts the thread, which opens the transport, and waits until the other ranks have done so.
+  /// Throws what open() throws, and Error after timeout_seconds.
   void start(const std::function<std::unique_ptr<Transport>()>& open);
   /// Comes after all else. Ends the job with code 1 if it is not finished, and then the thread.
   void close();
@@ -40,8 +40,8 @@ class CommunicatorEngine : public std::enable_shared_from_this<CommunicatorEngin
   /// Bucket operations may begin. Returns the slice that this rank owns.
   int know_hosts(const std::vector<std::string>& hosts);
 
-  /// Buckets on GPUs go this way. With `one_stage` all buckets do without stages from now on; the
-  /// slice that this rank owns is returned again.
+  /// Sends buckets on GPUs over `link`. With `one_stage` buckets use no stages from now on. Returns
+  /// the slice that this rank owns.
   int connect(std::unique_ptr<DeviceLink> link, bool one_stage);
   DeviceLink* device_link() const { return link_.get(); }
 
@@ -55,14 +55,14 @@ class CommunicatorEngine : public std::enable_shared_from_this<CommunicatorEngin
   struct Running {
     int64_t ticket;
     std::unique_ptr<Operation> operation;
-    double reported = 0;        // when somebody was last told
-    int64_t number = 0;         // of those that have begun
+    double reported = 0;        // time of the last report to the user
+    int64_t number = 0;         // tickets that have begun
     double reached_by_all = 0;  // since when; on GPUs only
   };
 
   void run(const std::function<std::unique_ptr<Transport>()>& open);
   void work();
-  /// Moves what may run from the queue. False when nothing runs and nothing is asked for.
+  /// Takes startable work from the queue. Returns false if nothing runs and nothing is queued.
   bool take_work();
   void advance();
   int64_t reached() const;
@@ -70,7 +70,7 @@ class CommunicatorEngine : public std::enable_shared_from_this<CommunicatorEngin
   void report_waiting(Running& running, double now);
   void watch_gpu(Running& running, double now);
   void release(int64_t ticket);
-  /// The thread has failed: nobody must wait for what it will not do.
+  /// Records the thread's failure and wakes everybody who waits for it.
   void give_up(const std::exception& error);
 
   const CommunicatorOptions options_;
@@ -80,7 +80,7 @@ class CommunicatorEngine : public std::enable_shared_from_this<CommunicatorEngin
 
   std::unique_ptr<DeviceLink> link_;  // set before any of its operations; outlives them
 
-  // Of the thread alone.
+  // Used by the thread only.
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Heartbeats> heartbeats_;
   std::list<Running> running_;

@@ -30,7 +30,7 @@ Heartbeats::Heartbeats(Transport& transport, const HeartbeatOptions& options)
 
 std::string Heartbeats::poll(const Doing& doing) {
   const double now = steady_seconds();
-  // A process that was stopped has heard nothing, which says nothing of the others.
+  // A process that was stopped has received nothing; that does not mean that the others are silent.
   const double away = now - polled_;
   if (away > options_.interval_seconds) {
     for (Peer& peer : peers_) peer.heard += away;

@@ -1,4 +1,4 @@
-// Which ranks are alive, and what they are doing: each tells rank 0, which answers.
+// Which ranks are alive, and what they do: each reports to rank 0, which answers.
 #pragma once
 
 #include <string>
@@ -20,15 +20,15 @@ class Heartbeats {
   /// The host of each rank. Until then ranks are named by their numbers.
   void know(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// What this rank does, and since when (steady_seconds()).
+  /// A rank's activity, and since when (steady_seconds()).
   struct Doing {
     const char* phase;
     double since;
     int64_t reached = 0;  ///< operations that it has come to (Operation::is_reached)
   };
 
-  /// Sends and receives what is due. Returns what to say of a rank whose silence is too long, else
-  /// nothing.
+  /// Sends and receives messages that are due. Returns a report about a rank that is silent too
+  /// long, else an empty string.
   std::string poll(const Doing& doing);
 
   /// "rank 3 (hostc)"
@@ -39,22 +39,22 @@ class Heartbeats {
   /// The operations that every rank has come to, as this one has heard.
   int64_t reached_by_all() const;
 
-  /// From now on this rank says good-bye: no message of it will be under way.
+  /// Announces the end: this rank sends no further message.
   void leave() { leaving_ = true; }
-  /// Whether all have said good-bye to this rank and have heard its own.
+  /// True if every rank has said good-bye to this one and received its good-bye.
   bool gone() const;
 
  private:
   struct Beat {
     char phase[48];
     double seconds;
-    int64_t reached;  // rank 0 tells the fewest of all
+    int64_t reached;  // of the slowest rank, as rank 0 reports it
     int32_t leaving;
   };
-  // This rank's connection with one of those that it talks to.
+  // The connection with one peer.
   struct Peer {
     int rank;
-    double heard;  // when, and what
+    double heard;  // time and content of the last message
     Beat last = {};
     Beat incoming = {}, outgoing = {};
     Transport::RequestPtr receiving = {}, sending = {};

@@ -1,4 +1,4 @@
-// How fast ranks reach each other, measured the way training uses the network.
+// Measures the network between ranks, with the exchanges that training uses.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,12 @@ struct LinkOptions {
 };
 
 /// Exchanges small texts, then buckets (Exchange::kAllReduce, as many in flight as in training).
-/// All ranks call it and get the same figures: those of the slowest. The additions of the sums
-/// count, as they do in training. One rank: no latency and a rate of infinity.
+/// All ranks call it and get the same figures, those of the slowest rank. The additions of the sums
+/// count, as they do in training. A single rank has no latency and an infinite rate.
 Link measure_link(Communicator& communicator, const LinkOptions& options = {});
 
-/// What one rank sends when `bytes` are summed for all: 2 (R - 1) / R of them, the sums' slices and
-/// the slices of sums. Where ranks share hosts (stages_of), it is what one sends to others of any
-/// host.
+/// Bytes that one rank sends to sum `bytes` for all: 2 (R - 1) / R of them, the slices to add and
+/// the slices of the sum. If ranks share hosts (stages_of), messages within a host count, too.
 double bytes_sent(double bytes, int64_t ranks);
 
 }  // namespace tapestry

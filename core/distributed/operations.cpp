@@ -147,7 +147,7 @@ class BucketOperation final : public Operation {
     const ExchangeStep& step = steps_[at_];
     const int tag = tag_ + static_cast<int>(at_);
     if (!step.gathers) scratch_ = std::make_unique<Block>(step.others() * step.bytes);
-    // From the next rank on, so that not all send to the same at once.
+    // Starts with the next rank, so that the ranks do not all send to the same one.
     const int count = step.others() + 1;
     for (int k = 1; k < count; ++k) {
       const int from = (step.stage->place + count - k) % count;
@@ -161,7 +161,7 @@ class BucketOperation final : public Operation {
     }
   }
 
-  // Where the piece of another rank of the stage arrives.
+  // Receive buffer of another rank's piece.
   char* received(const ExchangeStep& step, int place) const {
     const int index = place - (place > step.stage->place ? 1 : 0);
     return scratch_->data() + index * step.bytes;
@@ -230,7 +230,8 @@ class StringOperation final : public Operation {
   bool advance(Transport& transport) override {
     const bool done = all_done(transport);
     if (!have_headers_) {
-      // Not for what this rank sends: long texts go when the others have asked for them.
+      // Does not wait for its own sends: a long text is sent only when the others have asked for
+      // it.
       if (!awaited().empty()) return false;
       have_headers_ = true;
       for (int r = 0; r < static_cast<int>(headers_.size()); ++r) {

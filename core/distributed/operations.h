@@ -1,4 +1,5 @@
-// What all ranks do together, as machines that one thread drives over a Transport without blocking.
+// Collective operations as state machines, which one thread drives over a Transport without
+// blocking.
 #pragma once
 
 #include <memory>
@@ -25,9 +26,10 @@ struct Stage {
   int place = 0;  ///< of this rank
 };
 
-/// In which order ranks on these hosts (one name for each rank) exchange: all with all, or, where
-/// every host has the same power of two of consecutive ranks, first those of a host, then those of
-/// equal place on their hosts. The sums have the same bits, but between hosts go fewer bytes.
+/// The stages of an exchange between ranks on these hosts (one name for each rank): all with all,
+/// or, if every host has the same power of two of consecutive ranks, first the ranks of a host,
+/// then those of equal place on their hosts. The sums have the same bits, but fewer bytes go
+/// between hosts.
 std::vector<Stage> stages_of(int rank, const std::vector<std::string>& hosts);
 
 /// All with all.
@@ -44,19 +46,19 @@ class Operation {
   virtual void begin(Transport& transport, int tag) = 0;
   /// Makes progress; true when nothing is left to do. Throws Error.
   virtual bool advance(Transport& transport) = 0;
-  /// Whether this rank has come to it: a GPU may still compute what it exchanges.
+  /// True if this rank is ready for it; a GPU may still compute the data.
   virtual bool is_reached() const { return true; }
-  /// Whether a GPU will do the rest by itself: nobody on the host needs to wait.
+  /// True if a GPU will finish it without the host.
   virtual bool is_on_its_way() const { return false; }
   static constexpr int kTags = 4;
 
-  /// Ranks whose messages are still to come.
+  /// Ranks whose messages have not arrived.
   std::vector<int> awaited() const;
 
  protected:
   void send(Transport& transport, int to, int tag, const void* data, int64_t bytes);
   void receive(Transport& transport, int from, int tag, void* data, int64_t bytes);
-  /// Whether all messages have gone and come.
+  /// True if all messages are sent and received.
   bool all_done(Transport& transport);
 
  private:
@@ -73,9 +75,9 @@ enum class Exchange {
   kAllReduce,      ///< one after the other
 };
 
-/// A part of an exchange, within a stage: each rank of it has a piece of the block. To reduce, it
-/// gets its own piece from the others and adds them up; the sum is the block of the next stage. To
-/// gather is the way back.
+/// Part of an exchange within a stage, in which each rank has a piece of the block. To reduce, it
+/// receives its own piece from the others and adds them up; the sum is the block of the next stage.
+/// To gather reverses this.
 struct ExchangeStep {
   const Stage* stage;
   char* block;

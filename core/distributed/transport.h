@@ -1,5 +1,5 @@
-// Messages from rank to rank. What is above it (operations, heartbeats) knows no MPI; what
-// implements it knows nothing else.
+// Messages from rank to rank: the interface between operations and heartbeats, which know no MPI,
+// and an implementation, which knows only messages.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// One thread calls all of it, but for end_job().
+/// One thread makes all calls except end_job().
 class Transport {
  public:
   /// A message under way. Its memory belongs to the transport until it is done.
@@ -20,7 +20,7 @@ class Transport {
 
   /// Tags are 0 to this.
   static constexpr int kLargestTag = 32767;
-  /// Bytes of a message; what is longer goes in pieces.
+  /// Most bytes of a message; longer ones are sent in pieces.
   static constexpr int64_t kLargestMessage = int64_t{1} << 30;
 
   virtual ~Transport() = default;
@@ -36,13 +36,13 @@ class Transport {
   virtual RequestPtr send(int to, int tag, const void* data, int64_t bytes) = 0;
   virtual RequestPtr receive(int from, int tag, void* data, int64_t bytes) = 0;
 
-  /// Whether the message has gone or come; makes progress. Not to be asked again once true. Throws
-  /// Error when the message was another than was expected, or the job is ending.
+  /// True if the message has been sent or received; makes progress. Do not ask again after true.
+  /// Throws Error if another message than the expected one came, or if the job is ending.
   virtual bool done(Request& request) = 0;
 
   /// The last call of a rank that ends well, after its last message.
   virtual void finish() = 0;
-  /// Every process of the job ends with this code, this one too where ranks are processes. Any
+  /// Ends every process of the job with this code, this one included if ranks are processes. Any
   /// thread may call it.
   virtual void end_job(int code) noexcept = 0;
 };

@@ -24,7 +24,7 @@ class LocalJob {
 
   /// The transport of a rank; it may outlive this object.
   std::unique_ptr<Transport> open(int rank);
-  /// From now on nothing that this rank sends arrives: a host that went, a link that broke.
+  /// Drops all later messages of this rank, as if its host or its link had failed.
   void cut_off(int rank);
   /// The code that end_job() was called with first; -1 while the job runs.
   int code() const;

@@ -8,16 +8,16 @@
 
 namespace tapestry {
 
-/// Whether a launcher started this process as one of several (or of an unknown number).
+/// True if a launcher started this process as one of several (or of an unknown number).
 bool launched_with_others();
 
-/// Opens the module, which stands beside the executable or where it was installed, and sets the
-/// environment that MPI reads when it starts, but for what the user has set. Call it while no other
-/// thread reads the environment. Throws Error(kConfig) when there is no such module.
+/// Opens the module, which stands beside the executable or in the installed place, and sets MPI's
+/// environment variables unless the user has set them. Call it while no other thread reads the
+/// environment. Throws Error(kConfig) if there is no such module.
 void load_mpi();
 
-/// Starts MPI. The thread that calls it makes all calls of the transport. Throws Error when MPI
-/// does not start, or starts alone where the launcher started several.
+/// Starts MPI. The calling thread makes all calls of the transport. Throws Error if MPI does not
+/// start, or starts one process although the launcher started several.
 std::unique_ptr<Transport> open_mpi();
 
 }  // namespace tapestry

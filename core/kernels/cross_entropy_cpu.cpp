@@ -134,7 +134,7 @@ RowLoss cross_entropy_row(const CrossEntropyShape& shape, const T* z, int32_t ta
   const auto factor = static_cast<W>(grad_scale / stats.sum);
   const double uniform = shape.label_smoothing / static_cast<double>(shape.classes);
   const auto spread = static_cast<W>(grad_scale * uniform);
-  // Of the target's two parts only the sum is rounded to T.
+  // The target's two parts are rounded to T only as their sum.
   W of_target;
   cross_entropy_passes<W>().gradient(e + target, factor, spread, 1, &of_target);
   of_target -= static_cast<W>(grad_scale * (1 - shape.label_smoothing));

@@ -38,7 +38,7 @@ struct CrossEntropyPasses {
 template <class T>
 const CrossEntropyPasses<T>& cross_entropy_passes();
 
-/// What a row adds to CrossEntropySums.
+/// A row's contribution to CrossEntropySums.
 struct RowLoss {
   double loss = 0, nll = 0, correct = 0;
 };

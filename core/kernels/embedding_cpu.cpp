@@ -115,7 +115,7 @@ struct Groups {
 
   template <class KeyOf>
   void build(int64_t rows, int64_t keys, KeyOf key_of) {
-    if (ShapesOnly::is_on()) return;  // the keys are nothing's
+    if (ShapesOnly::is_on()) return;  // no ids in a dry run: the keys are unused
     std::fill_n(start.data(), keys + 1, int64_t{0});
     for (int64_t r = 0; r < rows; ++r) ++start[key_of(r) + 1];
     for (int64_t k = 0; k < keys; ++k) start[k + 1] += start[k];

@@ -17,7 +17,7 @@
 namespace tapestry::kernels {
 namespace {
 
-// Where the sums of a tile go: element (0, 0) of the whole product.
+// Destination of a tile's sums: element (0, 0) of the whole product.
 template <class W>
 struct Target {
   W* c;

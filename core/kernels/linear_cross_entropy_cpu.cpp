@@ -72,7 +72,7 @@ struct Product {
   bool trans_a = false, trans_b = false, add = false;
 };
 
-// On the calling thread. Where a factor is bfloat16, a float one is rounded to it.
+// Runs on the calling thread. A float factor is rounded to bfloat16 if the other one is bfloat16.
 template <class A, class B, class C>
 void multiply(const Product& p, const A* a, const B* b, C* c) {
   const int64_t a_stride = p.trans_a ? p.m : p.k, b_stride = p.trans_b ? p.k : p.n;
@@ -101,7 +101,7 @@ using RowNumbers = std::vector<int64_t, HostAllocator<int64_t>>;
 template <class T>
 class FusedCrossEntropy {
   using W = Wider<T>;
-  // Whether sums may grow in the tensors themselves.
+  // True if sums may grow in the tensors themselves.
   static constexpr bool kInPlace = std::is_same_v<T, W>;
   static constexpr bool kMayUseTiles = !std::is_same_v<T, double>;
 
@@ -193,7 +193,7 @@ class FusedCrossEntropy {
     Scratch<W> parts_;
   };
 
-  // Of row i of the chunk.
+  // The target of row i of the chunk.
   int32_t target(int64_t i) const { return args_.targets.targets[rows_[chunk_.begin + i]]; }
   double weight(int64_t i) const { return args_.targets.weight(rows_[chunk_.begin + i]); }
 
@@ -245,7 +245,7 @@ class FusedCrossEntropy {
     if (at >= 0 && at < classes.size()) {
       const auto logit = [&](int64_t j) { return bias != nullptr ? z[j] + bias[j] : z[j]; };
       const W wanted = logit(at);
-      // Of equal logits the first is the prediction. Decided here, before they are overwritten.
+      // The first of equal logits is the prediction. Decided here, before they are overwritten.
       bool leads = true;
       for (int64_t j = 0; j < at && leads; ++j) leads = logit(j) < wanted;
       target_logits_[i] = wanted;
@@ -412,7 +412,7 @@ template <class T>
 void linear_cross_entropy(Cpu, const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                           CrossEntropySums* sums) {
   const ProfileScope profile(Part::kClassifier);
-  // What a dry run takes does not grow with more rows but for their losses.
+  // More rows add only their losses to the memory of a dry run.
   constexpr int64_t kMostDryRows = int64_t{1} << 20;
   const int64_t count = ShapesOnly::is_on() ? std::min(shape.rows, kMostDryRows) : shape.rows;
   RowNumbers rows;

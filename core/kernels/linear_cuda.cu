@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kBlockRows = 8;
 
-// By shape alone. At least 4 rows a thread, for bias and sums to be worth their handling; at most
-// about 1024 blocks: they fill a GPU, and are not too many sums to add up.
+// Decided only by shape. At least 4 rows a thread, for bias and sums to be worth their handling; at
+// most about 1024 blocks: they fill a GPU, and are not too many sums to add up.
 dim3 grid_of(int64_t rows, int64_t packs) {
   constexpr int64_t kBlocks = 1024;
   const int64_t across = (packs + kWarp - 1) / kWarp;

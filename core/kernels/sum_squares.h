@@ -24,12 +24,12 @@ void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result);
 template <class T>
 void sum_squares(Cuda, std::span<const ElementSpan<T>> tensors, double* result);
 
-/// What one tensor has of the sum, and how many of its elements are 0.
+/// A tensor's part of the sum, and the number of its zeros.
 struct TensorSquares {
   double squares = 0;
   int64_t zeros = 0;
 };
-/// The same pass, the same bits, and what each tensor has of them, in `each`.
+/// The same pass and bits; `each` also receives the part of each tensor.
 template <class T>
 void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result,
                  std::span<TensorSquares> each);

@@ -1,5 +1,5 @@
-// What beam search needs of rows of logits: the largest ones, and the normaliser that turns them
-// into log-probabilities.
+// Beam search's view of rows of logits: the largest ones, and the normaliser that turns them into
+// log-probabilities.
 #pragma once
 
 #include "core/host_device.h"
@@ -13,7 +13,7 @@ struct TopLogitsShape {
   int64_t count = 1;  ///< K >= 1
 };
 
-/// Whether a bit set has the token; null is empty.
+/// True if a bit set has the token; null is the empty set.
 TAPESTRY_HOST_DEVICE inline bool has_token(const int32_t* set, int64_t token) {
   return set != nullptr && (static_cast<uint32_t>(set[token / 32]) >> (token % 32) & 1) != 0;
 }

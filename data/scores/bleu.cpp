@@ -89,14 +89,14 @@ Formula formula_of(const Smoothing& smoothing, double value, bool effective_orde
           effective_order};
 }
 
-// Without the white space at its end: a line that ends in "-\n" keeps its hyphen.
+// Removes the white space at its end: a line that ends in "-\n" keeps its hyphen.
 std::string_view without_end(std::string_view text) {
   const std::string_view middle = strip(text);
   if (middle.empty()) return {};
   return text.substr(0, static_cast<size_t>(middle.data() - text.data()) + middle.size());
 }
 
-// Of the lengths of references, the closest one; of two that are as close, the shorter one.
+// The length of a reference that is closest; among equally close ones the shorter.
 size_t closest(const std::vector<size_t>& lengths, size_t length) {
   const auto distance = [&](size_t other) {
     return std::pair(other > length ? other - length : length - other, other);
@@ -169,7 +169,7 @@ void Bleu::measure(std::span<const std::string_view> hypotheses,
     std::fill_n(out, width(), 0);
     out[kHypothesisTokens] = static_cast<double>(words.size());
     out[kReferenceTokens] = static_cast<double>(closest(lengths, words.size()));
-    std::vector<int32_t> left = available;  // those of n-grams that no reference has are absent
+    std::vector<int32_t> left = available;  // unmatched n-grams of the references
     const uint32_t* ngram = ngrams.data();
     for (size_t n = 0; n < kOrders; ++n) {
       const size_t total = scores::ngrams_in(words.size(), static_cast<int>(n) + 1);

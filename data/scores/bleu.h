@@ -13,7 +13,7 @@
 
 namespace tapestry {
 
-/// What becomes of orders without a match (Chen and Cherry 2014).
+/// Treatment of orders without a match (Chen and Cherry 2014).
 struct Smoothing {
   enum class Kind { kExp, kFloor, kAddK, kNone };
   const char* name;
@@ -22,8 +22,8 @@ struct Smoothing {
 };
 inline constexpr Smoothing kSmoothings[] = {
     {"exp", Smoothing::Kind::kExp, {}},       // precision 1/2, 1/4, ... match, as in mteval-v13a
-    {"floor", Smoothing::Kind::kFloor, 0.1},  // so many matches instead of none
-    {"add-k", Smoothing::Kind::kAddK, 1.0},   // so many more n-grams and matches beyond order 1
+    {"floor", Smoothing::Kind::kFloor, 0.1},  // number of matches instead of none
+    {"add-k", Smoothing::Kind::kAddK, 1.0},   // added to n-grams and matches beyond order 1
     {"none", Smoothing::Kind::kNone, {}},
 };
 

@@ -44,7 +44,7 @@ scores::Words words_of(const Symbols& text) {
   return words;
 }
 
-// One side of a comparison: its symbols, and the numbers of their n-grams order by order.
+// One side of a comparison: its symbols, and the numbers of their n-grams for each order.
 struct Side {
   Symbols symbols;
   std::vector<uint32_t> ngrams;
@@ -66,7 +66,8 @@ void match(const Side& hypothesis, const Side& reference, int orders, std::vecto
         ++matched;
       }
     }
-    // If the reference is too short for an order, the hypothesis' n-grams do not count either.
+    // If the reference is too short for an order, the hypothesis' n-grams of that order do not
+    // count.
     out[kHypothesis] = available > 0 ? static_cast<double>(given) : 0;
     out[kReference] = static_cast<double>(available);
     out[kMatched] = static_cast<double>(matched);

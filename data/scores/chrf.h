@@ -24,7 +24,7 @@ struct ChrfOptions {
   void validate(const OptionReport& report = OptionReport::throwing("chrf")) const;
 };
 
-/// Of several references the one with the best score counts.
+/// With several references the best score counts.
 class Chrf : public Metric {
  public:
   /// Throws Error(kConfig) for bad options.

@@ -7,7 +7,7 @@
 namespace tapestry::scores {
 namespace {
 
-constexpr int32_t kNever = 1 << 29;  // what a cell costs that is not computed
+constexpr int32_t kNever = 1 << 29;  // cost of a cell that is not computed
 
 // Tercom's limits, and the last one sacreBLEU's.
 constexpr int64_t kLongestShift = 10;
@@ -15,8 +15,8 @@ constexpr int64_t kFarthestShift = 50;
 constexpr int64_t kBeam = 25;
 constexpr int kMostShiftsTried = 1000;
 
-// What the table says about the words: which are edited, and where in the hypothesis a word of the
-// reference is, or would be inserted behind.
+// The table's result for the words: which are edited, and the place in the hypothesis of each word
+// of the reference (or of the word behind which it would be inserted).
 struct Alignment {
   std::vector<int64_t> place;  // of each word of the reference
   std::vector<bool> hypothesis_edited, reference_edited;
@@ -119,7 +119,7 @@ class ShiftSearch {
       Shift shift{0, length, start, target};
       shifted_ = words_;
       const auto [begin, end] = move_run(shift, shifted_);
-      // One that saves nothing, or less than the best one, is never taken.
+      // Shifts that save nothing, or less than the best one, are skipped.
       const int64_t limit = distance_ - std::max<int64_t>(1, best_.saves);
       const int64_t distance = table_.distance_of(shifted_, begin, end, limit);
       if (distance > limit) continue;
@@ -232,7 +232,7 @@ int64_t EditTable::distance_of(const Symbols& hypothesis, int64_t begin, int64_t
     const Row& row = rows_[i];
     const int32_t least = next_row<false>(hypothesis[i], row, above_.data(), here_.data(), nullptr);
     if (least > limit) return least;
-    // From here on the rows are those of the table.
+    // From here on the table keeps the rows.
     if (i + 1 >= static_cast<size_t>(end) &&
         std::equal(here_.begin() + row.begin + 1, here_.begin() + row.end + 1,
                    costs_.begin() + static_cast<std::ptrdiff_t>(row.at))) {

@@ -17,7 +17,7 @@ class EditTable {
   struct Row {
     int64_t begin = 0;  // columns [begin, end) are computed
     int64_t end = 0;
-    size_t at = 0;  // where they stand
+    size_t at = 0;  // place of its cells
   };
 
   EditTable(const Symbols& reference, size_t hypothesis_size);
@@ -41,7 +41,7 @@ class EditTable {
   std::vector<Row> rows_;  // of 1, 2, ... words of the hypothesis
   std::vector<int32_t> costs_;
   std::vector<Edit> edits_;
-  std::vector<int32_t> above_, here_;  // whole rows; what is not computed costs kNever
+  std::vector<int32_t> above_, here_;  // whole rows; cells that are not computed cost kNever
 };
 
 /// The fewest edits that make `hypothesis` the reference, with the heuristics and limits of Tercom

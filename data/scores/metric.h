@@ -1,6 +1,5 @@
-// What BLEU, chrF and TER have in common: a sentence gives a few numbers, and the sums of these
-// numbers give the score of a corpus. So a corpus that is drawn anew from the same sentences needs
-// new sums only.
+// The common form of BLEU, chrF and TER: a sentence gives a few numbers, and the sums of these
+// numbers give the score of a corpus. So a resample of the same sentences needs only new sums.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +12,13 @@
 
 namespace tapestry {
 
-/// Translations of the same sentences, and what they are compared with.
+/// Translations of the same sentences, and their references.
 struct Translations {
   std::vector<std::vector<std::string>> systems;     ///< for each system its sentences
   std::vector<std::vector<std::string>> references;  ///< for each sentence one or more
 
   size_t sentences() const { return references.size(); }
-  /// Of each sentence, as in signatures: "1", or "var" where sentences differ.
+  /// References of each sentence, as in signatures: "1", or "var" if sentences differ.
   std::string reference_count() const;
   /// Throws Error(kData) unless there is a sentence, and every system has all of them and every
   /// sentence a reference.
@@ -37,14 +36,14 @@ class Metric {
     double score = 0;
     bool single = true;
   };
-  /// A number or some that say more than the score does.
+  /// A further figure besides the score.
   using Figure = std::pair<const char*, std::variant<double, int64_t, std::vector<double>>>;
 
   virtual ~Metric() = default;
 
   /// "BLEU", "chrF2++", "TER"
   virtual std::string name() const = 0;
-  /// What follows the number of references: "case:mixed|eff:no|tok:13a|smooth:exp"
+  /// The signature after the number of references: "case:mixed|eff:no|tok:13a|smooth:exp"
   virtual std::string signature() const = 0;
   /// Numbers of a sentence.
   virtual size_t width() const = 0;
@@ -52,12 +51,12 @@ class Metric {
   virtual void measure(std::span<const std::string_view> hypotheses,
                        std::span<const std::string> references, double* out) const = 0;
 
-  /// In [0, 100], or above it for TER.
+  /// The score, in [0, 100], or above it for TER.
   virtual double score(const double* sums) const = 0;
   virtual Sample score(const float* sums) const = 0;
-  /// Of a system shuffled together from two: sums of whole numbers stay whole.
+  /// The score of two systems' shuffled sentences: sums of whole numbers stay whole.
   virtual double shuffled_score(const double* sums) const { return score(sums); }
-  /// What stands behind the score in its line; may be empty.
+  /// The details behind the score in its line; may be empty.
   virtual std::string detail(const double* sums) const;
   virtual std::vector<Figure> figures(const double* sums) const;
 };
@@ -70,7 +69,8 @@ std::string full_signature(const Metric& metric, const std::string& references,
 /// The numbers of every sentence of every system.
 class SentenceStatistics {
  public:
-  /// On all threads; the numbers do not depend on how many. Throws as Translations::check does.
+  /// Computed on all threads; the numbers do not depend on how many. Throws as Translations::check
+  /// does.
   SentenceStatistics(const Metric& metric, const Translations& translations);
 
   size_t systems() const { return systems_; }

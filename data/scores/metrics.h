@@ -25,7 +25,7 @@ struct MetricKind {
 
 std::span<const MetricKind> metric_kinds();
 
-/// Null where there is none of this name.
+/// Null if no metric has this name.
 const MetricKind* find_metric(const std::string& name);
 
 /// The score of the first system.

@@ -59,7 +59,7 @@ std::vector<uint32_t> NgramIds::list(const Symbols& symbols) {
   size_t all = 0;
   for (int order = 1; order <= orders_; ++order) all += ngrams_in(symbols.size(), order);
   ids.reserve(all);
-  size_t prefixes = 0;  // where those of the order below begin
+  size_t prefixes = 0;  // beginning of the order below
   for (int order = 1; order <= orders_; ++order) {
     const size_t begin = ids.size();
     const size_t count = ngrams_in(symbols.size(), order);

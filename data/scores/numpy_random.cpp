@@ -92,7 +92,7 @@ void NumpyRandom::fill_below(uint32_t bound, std::span<uint32_t> out) {
     for (uint32_t& value : out) value = 0;
     return;
   }
-  const uint32_t biased = (0u - bound) % bound;  // so many remainders come once too often
+  const uint32_t biased = (0u - bound) % bound;  // remainders that would come once too often
   for (uint32_t& value : out) {
     uint64_t product;
     do {

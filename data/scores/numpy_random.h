@@ -16,7 +16,7 @@ class NumpyRandom {
   /// Halves of next64(), the low one first.
   uint32_t next32();
   /// Fills `out` as integers(0, bound) and choice(bound, replace=True) do, for 1 <= bound <= 2^32 -
-  /// 1 (Lemire 2019: multiply, and draw again where the remainder is biased).
+  /// 1 (Lemire 2019: multiply, and draw again if the remainder is biased).
   void fill_below(uint32_t bound, std::span<uint32_t> out);
 
  private:

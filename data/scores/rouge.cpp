@@ -44,7 +44,7 @@ void add(RougeScore::Part& sum, int64_t matched, size_t hypothesis, size_t refer
   sum.f += 2 * precision * recall / (precision + recall);
 }
 
-// Of words and of pairs of words.
+// Adds the overlaps of words and of pairs of words.
 void add_overlaps(RougeScore& rouge, const Symbols& hypothesis, const Symbols& reference) {
   constexpr int kOrders = 2;
   scores::NgramIds ids(hypothesis.size() + reference.size(), kOrders);

@@ -14,7 +14,7 @@ namespace {
 // Draws that are in memory at a time.
 constexpr size_t kDrawsOfABlock = size_t{1} << 20;
 
-// What NumPy holds as an array: in single precision only if all of its scores are.
+// NumPy's array of scores: in single precision only if all of its scores are.
 struct Scores {
   std::vector<double> values;
   bool single = true;
@@ -68,7 +68,7 @@ double exact_mean(const std::vector<double>& values) {
   return mean + (std::fma(-mean, count, high) + low) / count;
 }
 
-// Of sorted values.
+// Half the width of the middle 95 % of sorted values.
 template <class Real>
 double half_width(const std::vector<Real>& values) {
   const size_t outside = values.size() / 40;

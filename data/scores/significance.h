@@ -1,6 +1,6 @@
-// How sure a score or a difference of scores is, with sacreBLEU's figures: the draws are NumPy's,
-// and what NumPy computes in single precision is computed so here. Sentences are measured once; a
-// resample is a sum.
+// Significance of scores and of their differences, with sacreBLEU's figures: the draws are NumPy's,
+// and values that NumPy computes in single precision are computed so here. Sentences are measured
+// once; a resample is a sum.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Interval {
 struct SystemScore {
   double score = 0;
   std::optional<Interval> interval;
-  /// How probable a difference to the first system as large as this one is if both are the same.
+  /// The probability of a difference to the first system as large as this one if both are the same.
   std::optional<double> p_value;
 };
 
@@ -30,7 +30,7 @@ struct SystemScore {
 Interval bootstrap_interval(const Metric& metric, const SentenceStatistics& statistics,
                             int64_t samples, uint64_t seed);
 
-/// The same for several systems, which see the same draws; the others are tested against the first.
+/// The same for several systems with the same draws; each is tested against the first.
 std::vector<SystemScore> paired_bootstrap(const Metric& metric,
                                           const SentenceStatistics& statistics, int64_t samples,
                                           uint64_t seed);

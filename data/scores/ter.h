@@ -13,7 +13,7 @@ struct TerOptions {
   bool normalized = false;  ///< undoes entities and splits punctuation off
   bool no_punct = false;    ///< removes punctuation
   /// With `normalized`: every character of these scripts is a word. With `no_punct`: removes their
-  /// punctuation, too. Else without effect.
+  /// punctuation, too. Otherwise without effect.
   bool asian_support = false;
   bool case_sensitive = false;
 };
@@ -37,7 +37,7 @@ class Ter : public Metric {
   TerOptions options_;
 };
 
-/// The words that TER compares: a text whose words stand between white space.
+/// The words that TER compares, as a text with white space between the words.
 std::u32string tercom_words(std::string_view line, const TerOptions& options);
 
 }  // namespace tapestry

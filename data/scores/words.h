@@ -1,4 +1,4 @@
-// How BLEU finds the words of a line. Each rule is one row of word_rules().
+// The rules by which BLEU finds the words of a line. Each rule is one row of word_rules().
 #pragma once
 
 #include <functional>
@@ -9,21 +9,21 @@
 namespace tapestry {
 
 struct WordRule {
-  /// Makes of a line, without white space at its end, a text whose words stand between white space.
+  /// Turns a line, without white space at its end, into a text with white space between its words.
   /// May be called from several threads.
   using Split = std::function<std::u32string(std::string_view line)>;
 
   const char* name;     ///< as in sacreBLEU's signature
-  const char* meaning;  ///< what it does, or why it is refused
-  /// Null where the rule is refused. `model`: a file, for rules that need one.
+  const char* meaning;  ///< its meaning, or the reason why it is refused
+  /// Null if the rule is refused. `model`: a file, for rules that need one.
   Split (*make)(const std::string& model);
   bool needs_model = false;  ///< a SentencePiece model
 };
 
 std::span<const WordRule> word_rules();
 
-/// The rule of this name; throws Error(kConfig) where there is none, where it is refused, and where
-/// a model is missing or has no use.
+/// The rule of this name; throws Error(kConfig) if there is none, if it is refused, and if a model
+/// is missing or has no use.
 const WordRule& word_rule(const std::string& name, const std::string& model);
 
 /// The words of a line, separated by single spaces.

@@ -10,7 +10,7 @@
 namespace tapestry::tokenizers {
 namespace {
 
-// Where the last character before `at` begins.
+// The beginning of the last character before `at`.
 size_t character_before(std::string_view text, size_t at) {
   do {
     --at;

@@ -20,22 +20,22 @@ struct AddedToken {
   bool single_word = false;  ///< not inside a word
   bool lstrip = false;       ///< takes the white space before it
   bool rstrip = false;       ///< and behind it
-  bool normalized = true;    ///< stands in the normalised text
+  bool normalized = true;    ///< found in the normalised text
   bool special = false;      ///< no text: decoding skips it
 };
 
-/// A part of a text: a token, or what stands between tokens.
+/// A part of a text: a token, or the text between tokens.
 struct TextSection {
   std::string_view text;
   int32_t id = -1;  ///< of the token; -1: text
 };
 
-/// Finds the leftmost, and of those the longest, again and again.
+/// Finds the leftmost token, and the longest of those, again and again.
 class TokenFinder {
  public:
   /// `content` may differ from that of the token: its normalised form.
   void add(const AddedToken& token, const std::string& content);
-  /// One that stands anywhere and takes nothing beside it.
+  /// Adds a token that may stand anywhere and strips nothing beside it.
   void add(int32_t id, const std::string& content);
   bool empty() const { return patterns_.empty(); }
 
@@ -58,7 +58,7 @@ class TokenFinder {
 
   // By content. Vocabularies have had thousands of them with few lengths.
   std::unordered_map<std::string, Pattern, Hash, std::equal_to<>> patterns_;
-  std::vector<size_t> lengths_[256];  // of those that begin with the byte, the longest first
+  std::vector<size_t> lengths_[256];  // of those that begin with the byte, descending
 };
 
 }  // namespace tapestry::tokenizers

@@ -76,13 +76,13 @@ class BpePieces : public PieceModel {
   }
 
  private:
-  // What is merged: the bytes of the piece that it stands for, and those that its token has.
+  // A symbol to merge: the bytes of the piece, and the bytes that its token has.
   struct Symbol {
     ByteRange place;
     size_t written = 0;
   };
 
-  // Makes the list of symbols. Of runs of unknown characters it makes one unk or several.
+  // Makes the list of symbols. Turns runs of unknown characters into one unk or several.
   struct Unknown {
     const BpePieces& model;
     std::vector<int32_t>& word;

@@ -1,4 +1,4 @@
-// How a tokenizer.json makes text of tokens; private to data/.
+// The decoders of a tokenizer.json, which make text of tokens; private to data/.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace tapestry::tokenizers {
 
-/// Changes a list of tokens; the text is what stands in it at the end, joined.
+/// Changes a list of tokens; the joined list is the text.
 using Decoder = std::function<void(std::vector<std::string>& tokens)>;
 
 /// The part "decoder". Throws Error(kData) for a type or a key that is not known.

@@ -142,9 +142,9 @@ std::string from_base64(const Part& part, const std::string& text) {
   return bytes;
 }
 
-// The rules of a SentencePiece model: a trie (a double array of 32-bit units, darts-clone) over
-// what is replaced, whose values are places in a list of texts that end with a zero. That library
-// asks for each grapheme of less than 6 bytes, then for each character, and takes the rule of the
+// The rules of a SentencePiece model: a trie (a double array of 32-bit units, darts-clone) of texts
+// to replace, whose values are places in a list of zero-terminated replacements. The library asks
+// for each grapheme of less than 6 bytes, then for each character, and takes the rule of the
 // shortest beginning that has one.
 class Charsmap {
  public:
@@ -203,7 +203,7 @@ class Charsmap {
     return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6);
   }
 
-  // What the shortest beginning of `text` with a rule becomes.
+  // The replacement of the shortest beginning of `text` that has a rule.
   std::optional<std::string_view> find(std::string_view text) const {
     if (units_.empty()) return std::nullopt;
     size_t place = offset_of(units_[0]);
@@ -232,7 +232,7 @@ class Charsmap {
     }
   }
 
-  // Calls write(what it becomes, begin, end) for each grapheme or character.
+  // Calls write(replacement, begin, end) for each grapheme or character.
   template <class Write>
   void append_graphemes(std::string_view text, Write write) const {
     constexpr size_t kLongest = 6;

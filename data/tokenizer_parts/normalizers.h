@@ -1,4 +1,4 @@
-// What a tokenizer.json does to a text before it is cut; private to data/.
+// The normalizers of a tokenizer.json, which change a text before it is cut; private to data/.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace tapestry::tokenizers {
 
-/// Changes a well-formed text in place. `continued`: the text goes on after other pieces, so that
-/// nothing is put in front of it.
+/// Changes a well-formed text in place. `continued`: the text follows other pieces, so that nothing
+/// is put in front of it.
 using TextChange = std::function<void(PlacedText& text, bool continued)>;
 
 /// The part "normalizer". Throws Error(kData) for a type or a key that is not known.

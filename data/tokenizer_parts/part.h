@@ -8,8 +8,8 @@
 
 namespace tapestry::tokenizers {
 
-/// An object of the file. What is missing, unknown or of another kind is refused with its place:
-/// Error(kData).
+/// An object of the file. Missing members, unknown ones and those of another kind are refused with
+/// their place: Error(kData).
 class Part {
  public:
   using Json = nlohmann::json;
@@ -26,7 +26,7 @@ class Part {
   bool flag(const char* key, bool fallback) const;
   int64_t integer(const char* key) const;
   int64_t integer(const char* key, int64_t fallback) const;
-  /// Of any kind.
+  /// A value of any kind.
   const Json& value(const char* key) const;
   Part part(const char* key) const;
   std::vector<Part> parts(const char* key) const;

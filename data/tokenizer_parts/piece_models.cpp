@@ -16,7 +16,7 @@ std::unique_ptr<const PieceModel> make_piece_model(const Part& part, bool byte_l
                                    {"WordPiece", make_wordpiece},
                                    {"Unigram", make_unigram},
                                    {"WordLevel", make_word_level}};
-  // Old files do not say.
+  // Old files lack the type.
   const char* guess = part.has("merges") ? "BPE" : "WordPiece";
   const std::string type = part.text("type", guess);
   for (const Row& row : kTable) {

@@ -39,7 +39,7 @@ class PieceModel {
 /// Throws Error(kData) for a type or a key that is not known.
 std::unique_ptr<const PieceModel> make_piece_model(const Part& part, bool byte_level);
 
-// One file each.
+// Implemented in one file each.
 std::unique_ptr<const PieceModel> make_bpe(const Part& part, bool byte_level);
 std::unique_ptr<const PieceModel> make_wordpiece(const Part& part, bool byte_level);
 std::unique_ptr<const PieceModel> make_unigram(const Part& part, bool byte_level);
@@ -47,7 +47,7 @@ std::unique_ptr<const PieceModel> make_word_level(const Part& part, bool byte_le
 
 /// {token: id} of a part: tokens by id. Throws Error(kData) for an id that is out of bounds.
 std::vector<std::optional<std::string>> vocabulary_of(const Part& part, const char* key);
-/// The ids of "<0x00>" to "<0xFF>"; -1 where a byte has none.
+/// The ids of "<0x00>" to "<0xFF>"; -1 for a byte without one.
 std::vector<int32_t> byte_pieces(const TextIds& ids);
 
 }  // namespace tapestry::tokenizers

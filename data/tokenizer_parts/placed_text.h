@@ -1,4 +1,5 @@
-// A text on its way through a tokenizer, which knows where it comes from; private to data/.
+// A text on its way through a tokenizer, with the place of each byte in the original; private to
+// data/.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ struct PlacedText {
   PlacedText() = default;
   explicit PlacedText(std::string_view bytes) : text(bytes) {}
 
-  /// As it stands, with U+FFFD for each ill-formed byte. Each byte comes from its character.
+  /// The text with U+FFFD for each ill-formed byte. Each byte has the place of its character.
   static PlacedText with_places(std::string_view given) {
     PlacedText placed;
     placed.from.emplace();
@@ -36,11 +37,11 @@ struct PlacedText {
     if (from) result.from.emplace(from->data() + begin, from->data() + end);
     return result;
   }
-  /// Where its bytes [begin, end), at least one, come from.
+  /// The place of its bytes [begin, end), at least one.
   ByteRange place(size_t begin, size_t end) const {
     return {(*from)[begin].first, (*from)[end - 1].second};
   }
-  /// Comes from where the first byte does. The text is not empty.
+  /// The new bytes have the place of the first byte. The text is not empty.
   void insert_front(const std::string& front) {
     text.insert(0, front);
     if (from) from->insert(from->begin(), front.size(), from->front());
@@ -66,7 +67,7 @@ class TextWriter {
                          old_.from->begin() + static_cast<std::ptrdiff_t>(end));
     }
   }
-  /// Others instead of them.
+  /// Writes other bytes in place of [begin, end).
   void write(std::string_view bytes, size_t begin, size_t end) {
     next_.text += bytes;
     if (!next_.from) return;
@@ -76,7 +77,7 @@ class TextWriter {
   void finish() { old_ = std::move(next_); }
 
  private:
-  // Of nothing that stands at `at`.
+  // The place of an empty range at `at`.
   ByteRange place_at(size_t at) const {
     const size_t there = at < old_.from->size() ? (*old_.from)[at].first
                          : old_.from->empty()   ? 0

@@ -1,4 +1,4 @@
-// What a tokenizer.json puts around texts; private to data/.
+// The post-processors of a tokenizer.json, which add tokens around texts; private to data/.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@ namespace tapestry::tokenizers {
 
 struct Frames {
   TextFrame one;
-  std::optional<TwoTextFrame> two;  ///< unset: the file tells none
+  std::optional<TwoTextFrame> two;  ///< unset: the file has none
 };
 
-/// The part "post_processor". Throws Error(kData) for a type or a key that is not known, and for a
-/// template in which the texts stand otherwise than one behind the other.
+/// Reads the part "post_processor". Throws Error(kData) for a type or a key that is not known, and
+/// for a template in which the texts do not stand one behind the other.
 Frames frames_of(const Part& part);
 
 }  // namespace tapestry::tokenizers

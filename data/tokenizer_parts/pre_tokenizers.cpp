@@ -11,7 +11,7 @@
 namespace tapestry::tokenizers {
 namespace {
 
-// What becomes of the matches of a pattern.
+// Treatment of a pattern's matches.
 enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Behavior behavior_of(const Part& part) {
@@ -72,7 +72,7 @@ void join_segments(Behavior behavior, std::vector<Segment>& segments) {
   segments = std::move(joined);
 }
 
-// find(text, matches) -> a cut by what it finds.
+// Makes a cut by the matches of find(text, matches).
 template <class Find>
 Cut cut_by(Find find, Behavior behavior, bool invert) {
   return [=](std::vector<PlacedText>& pieces, const PiecePlace&) {
@@ -208,7 +208,7 @@ PreTokenizer punctuation(const Part& part) {
                             part.has("behavior") ? behavior_of(part) : Behavior::kIsolated)};
 }
 
-// In one walk: words between white space, punctuation alone.
+// In one pass: words between white space, punctuation marks one by one.
 PreTokenizer bert(const Part& part) {
   part.allow({});
   return {[](std::vector<PlacedText>& pieces, const PiecePlace&) {
@@ -237,7 +237,7 @@ PreTokenizer sequence(const Part& part) {
   part.allow({"pretokenizers"});
   std::vector<PreTokenizer> steps;
   for (const Part& one : part.parts("pretokenizers")) {
-    // What follows would see bytes as characters.
+    // The following steps would see bytes as characters.
     if (!steps.empty() && steps.back().byte_level) one.refuse("must not stand behind ByteLevel");
     steps.push_back(make_pre_tokenizer(one));
   }

@@ -1,4 +1,5 @@
-// How a tokenizer.json cuts a normalised text into pieces for its model; private to data/.
+// The pre-tokenizers of a tokenizer.json, which cut a normalised text into pieces for its model;
+// private to data/.
 #pragma once
 
 #include <functional>
@@ -10,10 +11,10 @@
 
 namespace tapestry::tokenizers {
 
-/// Where the first piece stands.
+/// The context of the first piece.
 struct PiecePlace {
-  bool begins_text = true;  ///< nothing stands before it
-  bool continued = false;   ///< the text goes on after pieces that are not here
+  bool begins_text = true;  ///< no text before it
+  bool continued = false;   ///< the text follows pieces that are not here
 };
 
 /// Cuts and changes pieces; an empty one never stays.

@@ -23,7 +23,7 @@ class TextPattern {
     }
   }
 
-  /// As TextRegex has it.
+  /// See TextRegex.
   void find_all(std::string_view text, std::vector<ByteRange>& matches) const {
     if (regex_) return regex_->find_all(text, matches);
     matches.clear();

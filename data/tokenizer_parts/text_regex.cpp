@@ -46,7 +46,7 @@ void TextRegex::find_all(std::string_view text, std::vector<ByteRange>& matches)
   auto* const regex = static_cast<regex_t*>(regex_.get());
   const OnigUChar* const begin = bytes_of(text.data());
   const OnigUChar* const end = begin + text.size();
-  size_t before = std::string_view::npos;  // where the match before ends
+  size_t before = std::string_view::npos;  // end of the match before
   for (size_t at = 0; at <= text.size() && !text.empty();) {
     const int found =
         onig_search(regex, begin, end, begin + at, end, region.get(), ONIG_OPTION_NONE);

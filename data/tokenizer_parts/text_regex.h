@@ -17,8 +17,8 @@ class TextRegex {
   /// Throws Error(kData), beginning with `place`, if `pattern` is no expression.
   TextRegex(const std::string& pattern, const std::string& place);
 
-  /// All matches that do not overlap, from the left; an empty one not where another ends. None of
-  /// an empty text. `text` is well-formed UTF-8.
+  /// All matches that do not overlap, from the left; an empty match never where another ends. None
+  /// in an empty text. `text` is well-formed UTF-8.
   void find_all(std::string_view text, std::vector<ByteRange>& matches) const;
 
  private:

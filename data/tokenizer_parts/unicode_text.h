@@ -14,7 +14,7 @@ enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 /// Unicode annex 15. `text` is well-formed UTF-8.
 void to_normal_form(NormalForm form, std::string& text);
 
-/// The same of a text that may know its places: what is normalised together comes from one place.
+/// The same for a text with places: characters that are normalised together get one place.
 void to_normal_form(NormalForm form, PlacedText& text);
 
 /// Calls f(code point, its bytes) for each character of a well-formed text.
@@ -44,7 +44,7 @@ std::string_view well_formed(std::string_view text, std::string& buffer);
 /// one U+FFFD (Unicode 15, section 3.9, as WHATWG decodes).
 std::string repaired(std::string_view bytes);
 
-/// Where the extended grapheme clusters (Unicode annex 29) of a well-formed text end.
+/// The ends of the extended grapheme clusters (Unicode annex 29) of a well-formed text.
 std::vector<size_t> grapheme_ends(std::string_view text);
 
 }  // namespace tapestry::tokenizers

@@ -1,5 +1,5 @@
-// The unigram model (Kudo 2018) as tokenizer.json has it: the pieces whose scores sum up to most. A
-// character that no piece covers costs 10 more than the worst one.
+// The unigram model (Kudo 2018) of tokenizer.json: the pieces with the largest sum of scores. A
+// character that no piece covers costs 10 more than the worst piece.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kUnknownPenalty = 10;
 
-// All pieces that a text begins with, in one walk: a trie whose transitions are in a hash table.
+// Finds all pieces at the beginning of a text in one pass: a trie whose transitions are in a hash
+// table.
 class PieceTrie {
  public:
   void add(std::string_view piece, int32_t id) {
@@ -78,7 +79,7 @@ class Unigram : public PieceModel {
   void encode(std::string_view piece, std::vector<int32_t>& ids,
               std::vector<ByteRange>* places) const override {
     const std::vector<Step> best = best_path(piece);
-    // From the end, runs of unknown characters as one.
+    // Collected from the end, runs of unknown characters as one.
     std::vector<std::string_view> parts;
     bool unknown_before = false;
     for (size_t end = piece.size(); end > 0; end = best[end].begin) {

@@ -19,17 +19,17 @@ __device__ inline unsigned char* tile_memory() {
   return tile_memory_bytes;
 }
 
-/// An mbarrier: it has phases 0, 1, 2 ... A phase ends when all arrivals have come and all bytes
-/// that were announced in it; the next one then begins with the same number of arrivals.
+/// An mbarrier: it has phases 0, 1, 2 ... A phase ends when all arrivals and all announced bytes
+/// have come; the next phase begins with the same number of arrivals.
 using TransferBarrier = uint64_t;
 
-/// By one thread. Others may use the barrier after barriers_are_ready() and __syncthreads().
+/// Call from one thread. Others may use the barrier after barriers_are_ready() and __syncthreads().
 __device__ inline void init_barrier(TransferBarrier* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals)
                : "memory");
 }
-/// By the same thread.
+/// Call from the same thread.
 __device__ inline void barriers_are_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -37,7 +37,7 @@ __device__ inline void arrive(TransferBarrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
-/// One arrival, and an announcement of so many bytes.
+/// One arrival that announces `bytes`.
 __device__ inline void arrive_expecting(TransferBarrier* barrier, unsigned bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -61,9 +61,9 @@ __device__ inline void wait_for(TransferBarrier* barrier, unsigned parity) {
   } while (ended == 0);
 }
 
-/// Starts to copy a box of `map` (core/cuda/tensor_map.h), whose first element has these
-/// coordinates, to shared memory; what lies outside of the tensor becomes 0. The barrier then
-/// counts the box's bytes.
+/// Starts to copy a box of `map` (core/cuda/tensor_map.h) to shared memory, from the element with
+/// these coordinates on; elements outside of the tensor become 0. The barrier then counts the box's
+/// bytes.
 __device__ inline void copy_box_async(void* shared, const CUtensorMap& map, int c0, int c1, int c2,
                                       int c3, TransferBarrier* barrier) {
   asm volatile(
@@ -74,8 +74,8 @@ __device__ inline void copy_box_async(void* shared, const CUtensorMap& map, int 
       : "memory");
 }
 
-/// What this thread has written to shared memory is seen by the copies and products that are
-/// started after the next barrier.
+/// Makes this thread's writes to shared memory visible to copies and products that start after the
+/// next barrier.
 __device__ inline void publish_to_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

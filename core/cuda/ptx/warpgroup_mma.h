@@ -15,16 +15,16 @@
 
 namespace tapestry {
 
-/// Whether this code is compiled for a GPU that has them. A kernel that uses them is empty
-/// elsewhere: `if constexpr (kHasWgmma)`.
+/// True if this code is compiled for a GPU with warpgroup products. Elsewhere their kernels are
+/// empty: `if constexpr (kHasWgmma)`.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 inline constexpr bool kHasWgmma = true;
 #else
 inline constexpr bool kHasWgmma = false;
 #endif
 
-/// The registers of `pieces`, a product's result or left operand, are used in program order with
-/// what stands before and after: the compiler moves nothing of them across.
+/// Keeps the compiler from moving uses of the registers `pieces` (a product's result or left
+/// operand) across this point.
 template <class Word, int kPieces>
 __device__ void hold(Word (&pieces)[kPieces][4]) {
 #pragma unroll
@@ -100,7 +100,7 @@ __device__ void multiply(float (&c)[kPieces][4], uint64_t a, uint64_t b, bool ad
   }
 }
 
-/// The same with a in registers.
+/// Overload with a in registers.
 template <bool kTransposedB, int kPieces>
 __device__ void multiply(float (&c)[kPieces][4], const uint32_t (&a)[4], uint64_t b, bool add) {
   static_assert(kPieces == 8 || kPieces == 16);
@@ -137,8 +137,8 @@ __device__ void multiply(float (&c)[kPieces][4], const uint32_t (&a)[4], uint64_
 #undef TAPESTRY_FIRST_32
 #undef TAPESTRY_NEXT_32
 
-/// From now on each thread of the warpgroup has so many registers (a multiple of 8). The kernel
-/// needs __launch_bounds__(threads, 1).
+/// Sets the number of registers of each thread of the warpgroup (a multiple of 8). The kernel needs
+/// __launch_bounds__(threads, 1).
 template <int kRegisters>
 __device__ void give_registers_back() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -46,7 +46,7 @@ struct AttentionShape {
   Dropout dropout;
 };
 
-/// What is added to the scaled scores. Nothing here has storage of the kernel's own.
+/// The terms that are added to the scaled scores. Nothing here has storage of the kernel's own.
 template <class T>
 struct ScoreBias {
   /// A dense mask, one of the two or none: element (b, h, t, j) is at b * batch_stride + h *

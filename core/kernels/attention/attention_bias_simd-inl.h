@@ -1,4 +1,4 @@
-// What is added to the scores of attention (ScoreBias), for one row of scores at a time.
+// Adds the bias (ScoreBias) to the scores of attention, one row at a time.
 #if defined(TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_

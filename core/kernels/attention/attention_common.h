@@ -24,7 +24,7 @@ TAPESTRY_HOST_DEVICE inline AttentionShape shape_of(AttentionShape shape, int64_
   return shape;
 }
 
-/// The row of k and v, within those of batch element b, that is its key j.
+/// The row of k and v, within batch element b, of its key j.
 TAPESTRY_HOST_DEVICE inline int64_t key_row(const AttentionShape& shape, int64_t b, int64_t j) {
   return shape.key_rows == nullptr ? j : shape.key_rows[b * shape.key_rows_stride + j];
 }
@@ -35,9 +35,10 @@ struct IndexRange {
   TAPESTRY_HOST_DEVICE bool has(int64_t i) const { return first <= i && i < last; }
 };
 
-/// What causal mask, window, lengths and prefix leave of batch element `b`: every query sees one
-/// range of keys, and one range of queries sees a key. Ranges of later queries or keys begin and
-/// end no earlier, and those of neighbours leave no gap between them.
+/// The keys of batch element `b` that remain visible after causal mask, window, lengths and prefix:
+/// every query sees one range of keys, and every key is seen by one range of queries. Ranges of
+/// later queries or keys begin and end no earlier, and ranges of neighbours leave no gap between
+/// them.
 class VisibleKeys {
  public:
   TAPESTRY_HOST_DEVICE VisibleKeys(const AttentionShape& shape, int64_t b)
@@ -154,8 +155,8 @@ inline constexpr int64_t kFewQueries = 3;
 inline constexpr int64_t kBackwardQueries = 64;
 inline constexpr int64_t kBackwardKeys = 128;
 
-/// How many of `heads` heads one tile computes in turn, so that it can prefetch the next one: as
-/// many as leave about 64 tiles.
+/// Number of heads that one tile computes in turn, so that it can prefetch the next one: as many as
+/// leave about 64 tiles.
 inline int64_t heads_per_tile(int64_t tiles, int64_t heads) {
   return std::clamp<int64_t>(tiles / 64, 1, heads);
 }

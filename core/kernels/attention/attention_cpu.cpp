@@ -281,7 +281,7 @@ HWY_INLINE void add_scaled(const T* x, Wider<T> factor, Wider<T>* y, int64_t n) 
 
 constexpr int64_t kRowsAhead = 3;
 
-// Of key j, the part of `heads` heads from `head` on.
+// The part of key j for `heads` heads from `head` on.
 template <class T>
 HWY_INLINE void prefetch_row(const AttentionShape& shape, const Rows<const T>& rows, int64_t b,
                              int64_t j, int64_t head, int64_t size, int64_t heads) {

@@ -52,7 +52,7 @@ bool fits_hopper(const AttentionShape& shape, const Operands&... operands) {
   return (shape.head_size == 64 || shape.head_size == 128) && (has_map(operands) && ...);
 }
 
-/// Those kernels, for shapes and operands that both accept.
+/// The kernels for compute capability 9.0, for shapes and operands that both functions accept.
 void attention_hopper(const AttentionShape& shape, const AttentionForward<BFloat16>& args);
 void attention_backward_hopper(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                                const float* deltas);
@@ -72,7 +72,7 @@ TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_
   return head / (shape.heads / shape.kv_heads);
 }
 
-/// What is added to the scaled score of query t and key j, -inf for a hidden key.
+/// The term added to the scaled score of query t and key j, -inf for a hidden key.
 template <class T>
 __device__ Wider<T> bias_at(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b,
                             int64_t head, int64_t t, int64_t j) {

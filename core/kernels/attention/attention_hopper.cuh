@@ -40,7 +40,7 @@ struct TileRing {
   __device__ void wait_until_empty(int turn) {
     wait_for(empty + turn % kPlaces, static_cast<unsigned>(turn / kPlaces + 1) % 2);
   }
-  /// By all lanes of a warp.
+  /// All lanes of a warp call it.
   __device__ void release(int turn) {
     __syncwarp();
     if (threadIdx.x % kWarp == 0) arrive(empty + turn % kPlaces);

@@ -10,7 +10,7 @@ __device__ inline float shift_of(float log_sum_exp) {
   return log_sum_exp == -INFINITY ? 0.0f : log_sum_exp * static_cast<float>(kLog2E);
 }
 
-/// Of queries that pass, in shared memory.
+/// Statistics of the passing queries, in shared memory.
 template <int kPassing>
 struct QueryStatistics {
   float shift[kPassing];  ///< log-sum-exp in units of log2

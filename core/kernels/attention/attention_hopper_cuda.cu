@@ -16,7 +16,7 @@ struct ForwardBarriers {
   TransferBarrier queries;
 };
 
-/// What of the online softmax a lane keeps for its two rows.
+/// A lane's state of the online softmax for its two rows.
 struct SoftmaxRows {
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 

@@ -1,5 +1,5 @@
-// Attention backward in bfloat16 on the tensor cores of compute capability 9.0, for so many heads
-// that each can have a block of its own: five products in place of seven.
+// Attention backward in bfloat16 on the tensor cores of compute capability 9.0, for shapes with
+// enough heads to give each a block of its own: five products in place of seven.
 #include "core/kernels/attention/attention_hopper_backward.cuh"
 
 namespace tapestry {
@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
       GradientWeights<true, kPieces> weights;
       uint32_t left[kPieces / 2][4], value_left[kPieces / 2][4];
       int own_turn = 0, turn = 0;
-      // Of queries: the end of the tiles that have seen a key. Ranges never go back, so that those
-      // before it are in `partial`.
+      // Queries up to the end of the tiles that have seen a key. Ranges never go back, so the sums
+      // of those before are in `partial`.
       int seen = 0;
       for (int key_tile = 0; key_tile < key_tiles; ++key_tile) {
         const TileRange tiles = query_tiles_of(shape, b, key_tile);

@@ -16,7 +16,7 @@ namespace tapestry::kernels {
 template <class T>
 inline constexpr bool kHasTiles = std::is_same_v<T, BFloat16>;
 
-/// Whether attention's products of T run on tiles.
+/// True if attention's products of T run on tiles.
 template <class T>
 bool attention_on_tiles(const AttentionShape& shape) {
   return kHasTiles<T> && shape.queries > kFewQueries && bfloat16_runs_on_tiles();
@@ -41,10 +41,10 @@ class HeadRows {
   Factor rows_;
 };
 
-/// Of the forward pass. It and the next belong to the thread that made them.
+/// Products of the forward pass. This class and the next belong to the thread that made them.
 class AttentionTileProducts {
  public:
-  /// For blocks of at most `most_keys` keys.
+  /// Makes room for blocks of at most `most_keys` keys.
   AttentionTileProducts(int64_t size, int64_t value_size, int64_t most_keys);
 
   void load_keys(HeadRows k, HeadRows v, int64_t count);
@@ -63,10 +63,10 @@ class AttentionTileProducts {
   std::optional<TileOperand> k_, v_;
 };
 
-/// Of the backward pass; the names are those of attention_backward_simd-inl.h.
+/// Products of the backward pass; the names are those of attention_backward_simd-inl.h.
 class AttentionBackwardTileProducts {
  public:
-  /// For blocks of at most `most_queries` and `most_keys`.
+  /// Makes room for blocks of at most `most_queries` and `most_keys`.
   AttentionBackwardTileProducts(int64_t size, int64_t value_size, int64_t most_queries,
                                 int64_t most_keys);
 

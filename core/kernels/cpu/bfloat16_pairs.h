@@ -5,7 +5,7 @@
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__)
-// In GCC 12's own intrinsics (bug 105593).
+// False positive in GCC 12's own intrinsics (bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
@@ -34,19 +34,19 @@ inline __m512i round_two(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
-/// What a float becomes: rounded, or a part of a split operand (tile_operand.h).
+/// Conversion of a float: rounding, or one part of a split operand (tile_operand.h).
 struct Rounded {
   static __m512i two(__m512 low, __m512 high) { return round_two(low, high); }
 };
 
 struct HighPart {
-  /// What is rounded.
+  /// The number to round.
   static __m512 of(__m512 x) {
     const __m512i bits = _mm512_castps_si512(x), sign = _mm512_set1_epi32(INT32_MIN);
     const __m512i infinity = _mm512_set1_epi32(0x7f800000), one = _mm512_set1_epi32(0x3f800000);
     const __m512 largest = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000));
     const __m512 smallest = _mm512_castsi512_ps(_mm512_set1_epi32(INT32_MIN | 0x7f7f0000));
-    // Both give their second argument where one is NaN.
+    // Both instructions return their second argument if one is NaN.
     const __m512 finite = _mm512_max_ps(smallest, _mm512_min_ps(largest, x));
     const __mmask16 is_infinite =
         _mm512_cmpeq_epi32_mask(_mm512_andnot_si512(sign, bits), infinity);

@@ -28,7 +28,7 @@ ClassifierTiles<T>::ClassifierTiles(int64_t classes, int64_t in, bool gradients)
 
 template <class T>
 void ClassifierTiles<T>::pack_weight(const T* weight) {
-  // Both ways from the cache.
+  // Both packing directions read the weight from the cache.
   const Cut classes{classes_, 4 * kTileDepth};
   parallel_for(classes.count(), [&](int64_t task) {
     const Range range = classes[task];

@@ -8,8 +8,8 @@
 
 namespace tapestry::kernels {
 
-/// Of x and a weight of T, where runs_on_tiles<T>(). Ranges of rows and classes begin at multiples
-/// of kTileDepth.
+/// Products of x and a weight of T; needs runs_on_tiles<T>(). Ranges of rows and classes begin at
+/// multiples of kTileDepth.
 template <class T>
 class ClassifierTiles {
  public:

@@ -1,4 +1,4 @@
-// The passes over rows of a dense layer that stand beside its products.
+// The passes over rows of a dense layer besides its products.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LinearRows {
   void (*deliver)(const W* sums, W alpha, W beta, T* y, int64_t n);
 };
 
-/// Of the instruction set of this processor.
+/// The functions for this processor's instruction set.
 template <class T>
 const LinearRows<T>& linear_rows_functions();
 

@@ -1,5 +1,5 @@
-// Products of bfloat16 matrices, and of float32 matrices rounded to it, on what bfloat16_kernel()
-// says.
+// Products of bfloat16 matrices, and of float32 matrices rounded to it, on the instructions that
+// bfloat16_kernel() names.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct RoundedProduct {
 /// have `kernel`.
 void rounded_product(const RoundedProduct& product, Bfloat16Kernel kernel = bfloat16_kernel());
 
-/// Whether products of bfloat16 run on tiles here: then operands are packed once for all threads
-/// (tile_operand.h), and grids of tile_grid.h are not wanted.
+/// True if bfloat16 products run on tiles here: operands are then packed once for all threads
+/// (tile_operand.h), without grids of tile_grid.h.
 bool bfloat16_runs_on_tiles();
-/// The same of products of T: those of float do with kBf16x3.
+/// True if products of T run on tiles; those of float do with kBf16x3.
 template <class T>
 bool runs_on_tiles(Precision precision) {
   if constexpr (std::is_same_v<T, BFloat16>) return bfloat16_runs_on_tiles();

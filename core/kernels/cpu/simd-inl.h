@@ -55,7 +55,7 @@ HWY_INLINE hn::Vec<D> widen(D d, H half) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, half)));
 }
 
-/// As BFloat16(float) rounds.
+/// Rounds as BFloat16(float) does.
 template <class D, class V>
 HWY_INLINE hn::Vec<Halves<D>> narrow(D, V v) {
   const hn::RebindToUnsigned<D> bits;

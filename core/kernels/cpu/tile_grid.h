@@ -32,10 +32,10 @@ struct TileGrid {
 /// A smaller tile is not worth a thread.
 inline constexpr double kLeastTileFlops = 1 << 20;
 
-/// What suits a kind of processor.
+/// Tile sizes for a kind of processor.
 struct TileSizes {
   int64_t full_rows, full_cols;  ///< of a tile that runs near the peak
-  int64_t half;                  ///< taken if those are too few
+  int64_t half;                  ///< taken if there would be too few of those
   int64_t most, enough;          ///< tiles
 };
 /// Measured on Zen 4: a tile of 256 x 256 runs within 2 % of the peak, 128 x 256 within 5 %,
@@ -44,7 +44,7 @@ inline constexpr TileSizes kSquareTiles = {256, 256, 128, 16, 8};
 /// Measured on Sapphire Rapids, two cores: training steps are 1 to 9 % faster than with square
 /// tiles. Fewer tiles are enough, which leaves cores of a larger machine idle.
 inline constexpr TileSizes kTallTiles = {512, 1024, 256, 16, 4};
-/// Of this processor.
+/// Sizes for this processor.
 const TileSizes& tile_sizes();
 
 /// As many tiles as are enough, but none too small to run near full speed; `batch` products of that

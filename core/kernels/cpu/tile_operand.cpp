@@ -25,12 +25,12 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels {
 namespace {
 
-// Where and of what matrix a tile is.
+// The place and matrix of a tile.
 template <class T>
 struct TileSource {
   const T* x;  // its first element
   int64_t stride;
-  int64_t length, depth;  // of what is left of the matrix
+  int64_t length, depth;  // of the rest of the matrix
 
   bool is_whole() const { return length >= kTileStrip && depth >= kTileDepth; }
 };
@@ -187,7 +187,7 @@ TilePacking::TilePacking(TileOperand& operand, const Factor& source)
 
 void TilePacking::run(int64_t task) const {
   const Range strips = strips_[task / tiles_.count()], tiles = tiles_[task % tiles_.count()];
-  // The last strips may be padding alone.
+  // The last strips may be only padding.
   const int64_t i = std::min(strips.begin * kTileStrip, operand_->length() - 1);
   pack_tiles(source_.from(i, tiles.begin * kTileDepth), strips, tiles, *operand_);
 }

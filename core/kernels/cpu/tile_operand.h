@@ -37,7 +37,7 @@ enum class TileForm {
   kRounded,  ///< elements rounded to bfloat16
   kSplit,    ///< two tiles, high and low: float elements up to 2^-17 of their size
 };
-/// Of the operands that are tensors of T.
+/// The form of operands that are tensors of T.
 template <class T>
 inline constexpr TileForm kTileForm =
     std::is_same_v<T, float> ? TileForm::kSplit : TileForm::kRounded;

@@ -64,7 +64,7 @@ struct PanelTile {
                              kPanelBytes, 8 * kWidth, kWidth);
   }
 
-  /// Of kThreads threads, number `thread`: zeros in rows [row, kRows).
+  /// Zeros in rows [row, kRows), by kThreads threads, of which this is number `thread`.
   template <int kThreads>
   __device__ static void clear_rows(unsigned char* tile, int row, int thread) {
     using Chunk = Pack<uint32_t, 4>;

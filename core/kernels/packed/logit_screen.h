@@ -18,11 +18,11 @@ class LogitScreen {
   explicit LogitScreen(const PackedMatrix& exact);
 
   const PackedMatrix& rounded() const { return rounded_; }
-  /// Of its memory.
+  /// Bytes of its memory.
   int64_t bytes() const { return rounded_.bytes() + 2 * 4 * rounded_.rows(); }
 
   /// The tokens, ascending, that may have the largest of the logits (N) of x (K), of which `z` are
-  /// the rounded ones. Empty where that cannot be told: not all numbers are finite, the best one is
+  /// the rounded ones. Empty if that cannot be decided: not all numbers are finite, the best one is
   /// the lowest float, or more than `most` tokens are left.
   std::vector<int32_t> candidates(const float* x, const float* z, int64_t most) const;
 

@@ -103,8 +103,7 @@ namespace {
 
 HWY_EXPORT(screen_passes);
 
-// Of norms that are computed in float64, and of sums of bounds: above what their rounding takes
-// away.
+// Raises norms computed in float64, and sums of bounds, above what their rounding may have lost.
 constexpr double kUp = 1 + 0x1p-16;
 constexpr double kHalfUlp = 0x1p-24;
 

@@ -2,7 +2,7 @@
 // it, without overflow. The unsigned bytes are q + 128, so a sum is 128 times the sum of its
 // weights too large: it starts that much below 0.
 #if defined(__GNUC__) && !defined(__clang__)
-// In GCC 12's own intrinsics (bug 105593).
+// False positive in GCC 12's own intrinsics (bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif

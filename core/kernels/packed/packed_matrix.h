@@ -8,7 +8,7 @@
 
 namespace tapestry {
 
-/// How the matrices of a model are kept for inference.
+/// Formats of a model's matrices for inference.
 enum class WeightFormat {
   kFloat32,  ///< as trained
   kInt8,     ///< integers in [-127, 127] and a scale for each row
@@ -47,7 +47,7 @@ class PackedMatrix {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   int64_t panels() const { return (rows_ + kPanel - 1) / kPanel; }
-  /// Of all its memory.
+  /// Bytes of all its memory.
   int64_t bytes() const;
 
   /// W[row], K numbers.
@@ -57,7 +57,8 @@ class PackedMatrix {
     return reinterpret_cast<const float*>(values_.data() + panel * panel_bytes_);
   }
   const int8_t* int8_panel(int64_t panel) const { return values_.data() + panel * panel_bytes_; }
-  /// Of int8, for each row of the panels: W = scale * integer, and the sum of its integers.
+  /// For int8, the scale of each row of the panels: W = scale * integer. Then the sum of its
+  /// integers.
   const float* scales() const { return scales_.data(); }
   const int32_t* sums() const { return sums_.data(); }
 

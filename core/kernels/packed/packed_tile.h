@@ -32,7 +32,7 @@ struct PackedTile {
 
 using PackedTileFunction = void (*)(const PackedTile& tile);
 
-/// Of this processor.
+/// The function for this processor.
 PackedTileFunction packed_float32_tile();
 
 enum class Int8Kernel {

@@ -19,7 +19,7 @@ namespace {
 // not fit, and then it is better to read the weights less often.
 constexpr int64_t kFewRows = 14, kManyRows = 56;
 constexpr int64_t kLogitBytes = int64_t{640} << 10;
-// With more of them all logits are computed.
+// With more candidates all logits are computed.
 constexpr int64_t kMostCandidates = 64;
 
 // run(rows of a block, the block with room for its logits) for all rows.
@@ -52,7 +52,7 @@ void ban(const int32_t* banned, int64_t vocab, float* z) {
   }
 }
 
-// Of one row, by all its logits.
+// The largest logit of one row, from all of them.
 int32_t largest_of_all(const PackedLinear& row, const int32_t* banned) {
   packed_linear(Cpu{}, row);
   double top[3];

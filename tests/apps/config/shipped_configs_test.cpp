@@ -21,7 +21,7 @@ std::vector<std::string> shipped_configs() {
 }
 
 /// Overrides that point every corpus at a file that exists: this test reads none of them.
-std::vector<std::string> stand_ins(const Config& config) {
+std::vector<std::string> existing_files(const Config& config) {
   const std::string file = project_file("README.md");
   std::vector<std::string> overrides;
   const auto replace = [&](const std::string& key, const std::vector<CorpusSpec>& corpora) {
@@ -53,7 +53,7 @@ class ShippedConfig : public testing::TestWithParam<std::string> {};
 TEST_P(ShippedConfig, DescribesAModel) {
   // Read as a checkpoint's, no data file needs to exist.
   const Config lenient = load_checkpoint_config(read_file(GetParam()), GetParam());
-  Config config = load_config(GetParam(), stand_ins(lenient));
+  Config config = load_config(GetParam(), existing_files(lenient));
   EXPECT_EQ(to_yaml(parse_config(to_yaml(config))), to_yaml(config));
   EXPECT_FALSE(config.data.valid.empty());
 

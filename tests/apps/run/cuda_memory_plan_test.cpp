@@ -5,7 +5,7 @@
 
 #include "apps/run/memory_plan.h"
 #include "apps/tasks/dry_training.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/build_info.h"
@@ -44,7 +44,7 @@ TEST_F(CudaMemoryPlanTest, KnowsTheActivationsToTheByte) {
       {"images", {}}};
   for (const auto& [task, overrides] : all) {
     Config config = config_of(task, overrides);
-    const TokenizerPair tokenizers = stand_ins(config, no_cuda_note);
+    const TokenizerPair tokenizers = placeholder_tokenizers(config, no_cuda_note);
     const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
     ASSERT_TRUE(plan) << task;
     EXPECT_TRUE(plan->on_gpu);
@@ -81,7 +81,7 @@ TEST_F(CudaMemoryPlanTest, KnowsThePeakOfATraining) {
   for (const char* task : {"clm", "images"}) {
     for (const char* dtype : {"dtype=float32", "dtype=bfloat16"}) {
       Config config = config_of(task, {dtype});
-      const TokenizerPair tokenizers = stand_ins(config, no_cuda_note);
+      const TokenizerPair tokenizers = placeholder_tokenizers(config, no_cuda_note);
       const MemoryPlan plan = plan_memory(config, tokenizers).value();
       const std::string run = std::string(task) + dtype;
       ASSERT_EQ(folder_.train(task, run,
@@ -109,7 +109,7 @@ TEST_F(CudaMemoryPlanTest, ATrainingThatDoesNotFitIsTold) {
       "data.block_size=1024",         "model.max_position_embeddings=1024",
       "training.batch_size=65536"};
   Config large = config_of("clm", overrides), small = config_of("clm");
-  const TokenizerPair tokenizers = stand_ins(large, no_cuda_note);
+  const TokenizerPair tokenizers = placeholder_tokenizers(large, no_cuda_note);
   EXPECT_FALSE(memory_shortage(small, tokenizers));
   const int64_t before = memory_of(parse_device("cuda")).bytes_reserved;
   const std::optional<MemoryShortage> shortage = memory_shortage(large, tokenizers);

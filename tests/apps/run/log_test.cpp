@@ -81,8 +81,8 @@ TEST_F(LogTest, ASkippedUpdateIsALineOfItsOwn) {
 }
 
 TEST_F(LogTest, ExamplesAndStartsAreKeptUpToTheCheckpoint) {
-  const auto showing = [](const std::string& output) {
-    Showing result;
+  const auto details = [](const std::string& output) {
+    ValidationDetails result;
     result.samples.push_back({.given = {{"class", "cat"}},
                               .picture = Picture{{1, 1, 1}, {9}},
                               .output = output,
@@ -95,13 +95,13 @@ TEST_F(LogTest, ExamplesAndStartsAreKeptUpToTheCheckpoint) {
   {
     RunLog log(folder_, 0);
     log.started(0, {{"processor", "a"}});
-    log.show(10, showing("ca"));
-    log.show(20, showing("cat"));
+    log.show(10, details("ca"));
+    log.show(20, details("cat"));
   }
   {
     RunLog log(folder_, 10);
     log.started(10, {{"processor", "b"}});
-    log.show(20, showing("cats"));
+    log.show(20, details("cats"));
   }
   const std::vector<std::string> lines = lines_of("samples.jsonl");
   ASSERT_EQ(lines.size(), 6u);

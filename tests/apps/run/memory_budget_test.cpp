@@ -3,7 +3,7 @@
 
 #include "apps/config/byte_count.h"
 #include "apps/run/memory_plan.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {
@@ -30,7 +30,7 @@ const std::vector<std::string> kManyActivations = {
 
 TEST_F(MemoryBudgetTest, ChoosesTheCheapestThatFits) {
   Config config = config_of("clm", kManyActivations);
-  const TokenizerPair tokenizers = stand_ins(config, no_budget_note);
+  const TokenizerPair tokenizers = placeholder_tokenizers(config, no_budget_note);
   const int64_t resident = resident_bytes();
   const auto peak_of = [&](const Config& planned) {
     return plan_memory(planned, tokenizers, resident)->peak();
@@ -102,7 +102,7 @@ TEST_F(MemoryBudgetTest, ARunThatGoesOnKeepsTheChoiceAndTheBits) {
   std::vector<std::string> overrides = kManyActivations;
   overrides.back() = "training.batch_size=1048576";
   Config config = config_of("clm", overrides);
-  const TokenizerPair tokenizers = stand_ins(config, no_budget_note);
+  const TokenizerPair tokenizers = placeholder_tokenizers(config, no_budget_note);
   const int64_t budget = plan_memory(config, tokenizers)->peak() * 3 / 4;
   overrides.push_back(concat("training.memory_budget=", budget));
   overrides.emplace_back("training.max_steps=4");

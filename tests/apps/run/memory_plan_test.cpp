@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "apps/tasks/dry_training.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "tests/apps/tiny_runs.h"
@@ -59,7 +59,7 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
       {"images", {}}};
   for (const auto& [task, overrides] : all) {
     Config config = config_of(task, overrides);
-    const TokenizerPair tokenizers = stand_ins(config, no_note);
+    const TokenizerPair tokenizers = placeholder_tokenizers(config, no_note);
     const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
     ASSERT_TRUE(plan) << task;
     EXPECT_EQ(plan->activations, activations_of(config, tokenizers))
@@ -75,7 +75,7 @@ TEST_F(MemoryPlanTest, CountsTheWeightsThatAValidationPacks) {
   for (const char* task : {"translation", "prompts"}) {
     Config config = config_of(task, {"model.hidden_size=256", "model.intermediate_size=1024",
                                      "training.batch_type=sentences", "training.batch_size=1"});
-    const TokenizerPair tokenizers = stand_ins(config, no_note);
+    const TokenizerPair tokenizers = placeholder_tokenizers(config, no_note);
     const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
     config.training.freeze = {"*norm*"};  // packs nothing, and has nearly the same gradients
     const std::optional<MemoryPlan> unpacked = plan_memory(config, tokenizers);
@@ -88,7 +88,7 @@ TEST_F(MemoryPlanTest, CountsTheWeightsThatAValidationPacks) {
 TEST_F(MemoryPlanTest, CountsTheDataThatStays) {
   const auto plan_of = [&](const std::string& task, std::vector<std::string> overrides) {
     Config config = config_of(task, std::move(overrides));
-    const TokenizerPair tokenizers = stand_ins(config, no_note);
+    const TokenizerPair tokenizers = placeholder_tokenizers(config, no_note);
     return plan_memory(config, tokenizers).value();
   };
   const MemoryPlan cached = plan_of("clm", {}), kept = plan_of("clm", {"data.cache=false"});
@@ -109,7 +109,7 @@ TEST_F(MemoryPlanTest, TakesNoMemoryItself) {
       "data.block_size=1024",         "model.max_position_embeddings=1024",
       "training.batch_size=65536",    "tokenizer.vocab_size=50000"};
   Config config = config_of("clm", large);
-  const TokenizerPair tokenizers = stand_ins(config, no_note);
+  const TokenizerPair tokenizers = placeholder_tokenizers(config, no_note);
   const int64_t before = host_memory().bytes_reserved;
   const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
   ASSERT_TRUE(plan);
@@ -154,7 +154,7 @@ TEST_F(MemoryPlanTest, PlansBatchesOfAMillionTokens) {
   for (const char* task : {"classification", "translation", "questions"}) {
     Config config = config_of(task, {"training.batch_type=sentences", "training.batch_size=16384",
                                      "data.max_length=64", "model.max_position_embeddings=64"});
-    const TokenizerPair tokenizers = stand_ins(config, no_note);
+    const TokenizerPair tokenizers = placeholder_tokenizers(config, no_note);
     const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
     ASSERT_TRUE(plan) << task;
     EXPECT_GT(plan->activations, int64_t{16384} * 64 * 4) << task;

@@ -1,4 +1,4 @@
-// Those who measure together: each measures some of the batches, and all hear of all of them.
+// Ranks that measure together: each measures some of the batches, and all receive all results.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace tapestry {
 
-/// Several texts as one, and back.
+/// Packs several texts into one, and unpacks them.
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 
-/// Batch i belongs to rank i % size. The results are put in the order of the batches, so what
-/// follows from them does not depend on how many ranks there are.
-class Crew {
+/// Batch i belongs to rank i % size. The results are put in the order of the batches, so that they
+/// do not depend on the number of ranks.
+class RankGroup {
  public:
-  Crew() = default;  ///< one alone
+  RankGroup() = default;  ///< a single rank
   /// `communicator` must outlive this.
-  explicit Crew(Communicator& communicator) : communicator_(&communicator) {}
+  explicit RankGroup(Communicator& communicator) : communicator_(&communicator) {}
 
   bool owns(int64_t batch) const { return batch % size() == rank(); }
 
-  /// The results of all batches, from those of this rank's own in their order. All ranks call it.
+  /// The results of all batches, from this rank's own results in their order. All ranks call it.
   std::vector<std::string> in_order(const std::vector<std::string>& own, int64_t batches) const;
   template <class T>
   requires std::is_trivially_copyable_v<T> std::vector<T> in_order(const std::vector<T>& own,

@@ -1,4 +1,4 @@
-#include "apps/tasks/crew.h"
+#include "apps/tasks/rank_group.h"
 
 #include "core/error.h"
 
@@ -21,8 +21,8 @@ std::vector<std::string> unpack(const std::string& packed) {
   return texts;
 }
 
-std::vector<std::string> Crew::in_order(const std::vector<std::string>& own,
-                                        int64_t batches) const {
+std::vector<std::string> RankGroup::in_order(const std::vector<std::string>& own,
+                                             int64_t batches) const {
   if (size() == 1) return own;
   std::vector<std::vector<std::string>> each;
   for (const std::string& packed : communicator_->all_gather(pack(own))) {

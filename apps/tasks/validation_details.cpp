@@ -1,4 +1,4 @@
-#include "apps/tasks/showing.h"
+#include "apps/tasks/validation_details.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,9 @@
 namespace tapestry {
 namespace {
 
-// Few sentences make a score that says nothing.
+// A score of fewer sentences means little.
 constexpr size_t kFewestOfALength = 20;
-// Words of the longest sentences of each group; what is longer is one group.
+// Largest number of words in each group of sentences; longer sentences are one group.
 constexpr int64_t kLengths[] = {5, 10, 15, 20, 25, 30, 40, 50, 75, 100};
 
 int64_t words_of(const std::string& text) {
@@ -33,12 +33,12 @@ std::vector<int64_t> shown_examples(int64_t wanted, int64_t examples) {
   return numbers;
 }
 
-void show_samples(Showing* showing, const std::function<std::vector<Sample>()>& make) {
-  if (showing == nullptr || showing->wanted == 0) return;
+void show_samples(ValidationDetails* details, const std::function<std::vector<Sample>()>& make) {
+  if (details == nullptr || details->wanted == 0) return;
   try {
-    showing->samples = make();
+    details->samples = make();
   } catch (const std::exception& error) {
-    showing->problem = error.what();
+    details->problem = error.what();
   }
 }
 

@@ -1,4 +1,4 @@
-// What people look at of a validation, beside its metrics: examples, and what scores are made of.
+// Results of a validation for people, besides its metrics: examples, and the parts of scores.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace tapestry {
 
-/// An example, and what the model makes of it now.
+/// An example with the model's present output.
 struct Sample {
-  /// "source" and "reference", say: the same at each validation.
+  /// Its fixed texts, such as "source" and "reference": the same at each validation.
   std::vector<std::pair<std::string, std::string>> given;
   std::optional<Picture> picture = {};
   std::string output = {};
-  /// Of a classifier: the most probable classes with their probabilities, best first.
+  /// For a classifier: the most probable classes with their probabilities, best first.
   std::vector<std::pair<std::string, double>> guesses = {};
 };
 
-/// The score of the sentences whose references have so many words.
+/// The score of the sentences whose references have a number of words in this range.
 struct LengthScore {
   int64_t from = 0, to = 0;
   int64_t sentences = 0;
@@ -35,27 +35,27 @@ struct Confusion {
   std::vector<std::vector<int64_t>> counts;
 };
 
-/// A task fills in what it has.
-struct Showing {
+/// The results; a task fills in those that it has.
+struct ValidationDetails {
   static constexpr size_t kMostClasses = 100;  ///< a larger confusion is no picture
 
   int64_t wanted = 0;                ///< samples
   std::vector<Sample> samples = {};  ///< of the same examples at each validation
-  std::string problem = {};          ///< why there are none, although they are wanted
+  std::string problem = {};          ///< the reason why wanted samples are missing
   std::string length_metric = {};    ///< "bleu"
   std::vector<LengthScore> lengths = {};
   std::optional<Confusion> confusion = {};
 };
 
-/// The examples to show of so many: spread evenly.
+/// The numbers of the examples to show, spread evenly over all.
 std::vector<int64_t> shown_examples(int64_t wanted, int64_t examples);
 
-/// Takes samples from `make`, if any are wanted. What goes wrong with them must not end a training:
-/// an Error becomes showing->problem. `showing` may be null.
-void show_samples(Showing* showing, const std::function<std::vector<Sample>()>& make);
+/// Takes samples from `make`, if any are wanted. A failure must not end a training: an Error
+/// becomes details->problem. `details` may be null.
+void show_samples(ValidationDetails* details, const std::function<std::vector<Sample>()>& make);
 
-/// Scores by the length of the references, in words: score(sentences) of those of each length.
-/// Lengths that occur only a few times are joined with the next.
+/// Scores by the length of the references, in words: score(sentences) for the sentences of each
+/// length. Rare lengths are joined with the next.
 std::vector<LengthScore> scores_by_length(
     const std::vector<std::string>& references,
     const std::function<double(const std::vector<size_t>& sentences)>& score);

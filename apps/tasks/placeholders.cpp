@@ -1,4 +1,4 @@
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/placeholders.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -25,7 +25,7 @@ class UntrainedTokenizer : public Tokenizer {
   std::string nothing_;
 };
 
-// Characters are counted in no time where the text is short and here.
+// True if counting characters is fast, because the texts are short and local.
 bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
   constexpr uintmax_t kMostBytes = 16 << 20;
   return std::ranges::all_of(files_of(corpora), [](const std::string& path) {
@@ -37,8 +37,9 @@ bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
 
 }  // namespace
 
-TokenizerPair stand_ins(Config& config, const std::function<void(const std::string&)>& note,
-                        const TokenizerPair& known) {
+TokenizerPair placeholder_tokenizers(Config& config,
+                                     const std::function<void(const std::string&)>& note,
+                                     const TokenizerPair& known) {
   if (config.task->has_classes && config.data.labels.empty()) {
     config.data.labels = {"0", "1"};
     note("the classes come from the data; two stand in");
