@@ -118,7 +118,9 @@ std::string bounds_of(const ConfigKey& key) {
   return key.choices.empty() ? key.range.text : join(key.choices, " | ");
 }
 
-// An option for each key of `generation`: what is not given comes from the model's config.
+constexpr const char* kSearchGroup = "Search (the model's config decides where nothing is given)";
+
+// An option for each key of `generation`.
 void add_search(CLI::App* command, SearchArguments& search,
                 const std::set<std::string>& without_effect) {
   for (const ConfigKey& key : generation_keys()) {
@@ -130,10 +132,14 @@ void add_search(CLI::App* command, SearchArguments& search,
     };
     if (key.type == "true or false") {
       const std::string no = "--no-" + option.substr(2);
-      command->add_flag_callback(
-          option, [=] { set(option, "true"); }, key.meaning);
-      command->add_flag_callback(
-          no, [=] { set(no, "false"); }, "not so");
+      command
+          ->add_flag_callback(
+              option, [=] { set(option, "true"); }, key.meaning)
+          ->group(kSearchGroup);
+      command
+          ->add_flag_callback(
+              no, [=] { set(no, "false"); }, concat("turns ", option, " off"))
+          ->group(kSearchGroup);
       continue;
     }
     const std::string bounds = bounds_of(key);
@@ -153,14 +159,16 @@ void add_search(CLI::App* command, SearchArguments& search,
             },
             concat(key.meaning, draws ? " 0: the most probable token." : "",
                    bounds.empty() ? "" : concat(" (", bounds, ')')))
-        ->type_name(key.choices.empty() ? key.type == "integer" ? "INT" : "FLOAT" : "TEXT");
+        ->type_name(key.choices.empty() ? key.type == "integer" ? "INT" : "FLOAT" : "TEXT")
+        ->group(kSearchGroup);
   }
   command
       ->add_option("--n-best", search.n_best,
                    "results of each line, best first: of beams, or with --do-sample so many draws")
       ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--seed", search.seed, "of the draws");
+      ->capture_default_str()
+      ->group(kSearchGroup);
+  command->add_option("--seed", search.seed, "of the draws")->group(kSearchGroup);
 }
 
 void add_translate(CLI::App& app, Run& run) {

@@ -16,9 +16,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Sections whose keys are those of data.train.
-constexpr const char* kOtherCorpora[] = {"valid", "test"};
-constexpr const char* kCorpus = "data.train";
+/// Sections with the keys of the first, which key families know.
+constexpr const char* kCorpora[] = {"data.train", "data.valid", "data.test"};
+constexpr const char* kCorpus = kCorpora[0];
+
+bool is_corpus(const std::string& name) {
+  return std::ranges::find(kCorpora, name) != std::end(kCorpora);
+}
 
 /// What some tasks have in common of a key: the widest of their bounds, all of their choices.
 struct Shape {
@@ -58,7 +62,10 @@ View view_of(const std::string& name, const TaskKind* task) {
   for (const KeyFamily& family : key_families()) {
     if (task != nullptr && family.task != task) continue;
     const KeySight sight = sight_of(family, name);
-    if (sight.key == nullptr) continue;
+    if (sight.key == nullptr) {
+      view.shape.required = false;
+      continue;
+    }
     const ConfigKey* const always = find_applying(family.base, name);
     view.shape.add(*sight.key, always != nullptr && always->required);
     for (const KeyVariant& variant : family.variants) {
@@ -91,10 +98,17 @@ Views views_of(const TaskKind* task) {
 // YAML reads `true` and `1` as no texts; the config's reader takes their letters.
 const Json kScalar = {"string", "number", "boolean"};
 
+Json number(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+}
+
 void add_bounds(Json& schema, const ConfigRange& range) {
-  if (std::isfinite(range.low)) schema[range.low_open ? "exclusiveMinimum" : "minimum"] = range.low;
+  if (std::isfinite(range.low)) {
+    schema[range.low_open ? "exclusiveMinimum" : "minimum"] = number(range.low);
+  }
   if (std::isfinite(range.high)) {
-    schema[range.high_open ? "exclusiveMaximum" : "maximum"] = range.high;
+    schema[range.high_open ? "exclusiveMaximum" : "maximum"] = number(range.high);
   }
 }
 
@@ -123,6 +137,7 @@ Json value_schema(const Shape& shape) {
     schema = {{"type", "array"}, {"items", {{"type", kScalar}}}};
   } else {
     schema["type"] = kScalar;
+    if (shape.type == "file") schema["type"].push_back("null");  // no file
   }
   return schema;
 }
@@ -177,9 +192,14 @@ Json section_schema(const std::string& section, const Views& views);
 Json key_schema(const std::string& name, const Views& views) {
   const View& view = views.at(name);
   Json schema;
-  if (name == kCorpus) {
+  if (is_corpus(name)) {
     const Json corpus = {{"$ref", "#/definitions/corpus"}};
-    schema["anyOf"] = {corpus, {{"type", "array"}, {"items", corpus}, {"minItems", 1}}};
+    schema["anyOf"] = {corpus, {{"type", "array"}, {"items", corpus}}};
+    if (name == kCorpus) {
+      schema["anyOf"][1]["minItems"] = 1;
+    } else {
+      schema["anyOf"].push_back({{"type", "null"}});
+    }
   } else if (is_section(view.shape)) {
     schema = section_schema(name, views);
   } else {
@@ -192,6 +212,11 @@ Json key_schema(const std::string& name, const Views& views) {
 /// Required, unless num_train_epochs is given.
 constexpr const char* kMaxSteps = "training.max_steps";
 
+/// Of the files of a corpus another one may stand in its place.
+bool is_required(const std::string& name, const Shape& shape) {
+  return shape.required && name != kMaxSteps && section_of_key(name) != kCorpus;
+}
+
 Json section_schema(const std::string& section, const Views& views) {
   Json schema = {{"type", "object"}, {"additionalProperties", false}};
   Json required = Json::array();
@@ -200,13 +225,7 @@ Json section_schema(const std::string& section, const Views& views) {
     schema["properties"][key] = key_schema(name, views);
     const Shape& shape = views.at(name).shape;
     const bool holds_required = is_section(shape) && schema["properties"][key].contains("required");
-    if ((shape.required && name != kMaxSteps) || holds_required) required.push_back(key);
-    if (name != kCorpus) continue;
-    for (const char* other : kOtherCorpora) {
-      schema["properties"][other] = schema["properties"][key];
-      schema["properties"][other]["description"] =
-          description_of(section_of_key(name) + '.' + other);
-    }
+    if (is_required(name, shape) || holds_required) required.push_back(key);
   }
   if (section == section_of_key(kMaxSteps)) {
     schema["anyOf"] = {{{"required", {"max_steps"}}}, {{"required", {"num_train_epochs"}}}};
@@ -214,20 +233,21 @@ Json section_schema(const std::string& section, const Views& views) {
   if (!required.empty()) schema["required"] = required;
   const Json rules = rules_of(section, views);
   if (!rules.empty()) schema["allOf"] = rules;
-  if (!schema.contains("required")) schema["type"] = {"object", "null"};
+  if (!schema.contains("required") && section != kCorpus) schema["type"] = {"object", "null"};
   return schema;
 }
 
 /// How a section of one task differs from that of all; null where it does not.
 Json narrowed(const std::string& section, const Views& all, const Views& own) {
-  Json properties;
+  Json properties, required;
   for (const std::string& name : keys_in(section)) {
     const std::string key = last_part_of_key(name);
     const Shape &wide = all.at(name).shape, &narrow = own.at(name).shape;
+    if (is_required(name, narrow) && !is_required(name, wide)) required.push_back(key);
     if (!own.at(name).exists()) {
       properties[key] = false;
     } else if (is_section(narrow)) {
-      if (name == kCorpus) continue;  // below: it has three names
+      if (is_corpus(name)) continue;  // below: lists, too
       Json inner = narrowed(name, all, own);
       if (!inner.is_null()) properties[key] = std::move(inner);
     } else if (value_schema(narrow) != value_schema(wide)) {
@@ -239,8 +259,7 @@ Json narrowed(const std::string& section, const Views& all, const Views& own) {
     if (!corpus.is_null()) {
       const Json each = {
           {"if", {{"type", "array"}}}, {"then", {{"items", corpus}}}, {"else", corpus}};
-      properties[last_part_of_key(kCorpus)] = each;
-      for (const char* other : kOtherCorpora) properties[other] = each;
+      for (const char* name : kCorpora) properties[last_part_of_key(name)] = each;
     }
   }
   Json rules = rules_of(section, own);
@@ -251,6 +270,7 @@ Json narrowed(const std::string& section, const Views& all, const Views& own) {
   }
   Json schema;
   if (!properties.is_null()) schema["properties"] = std::move(properties);
+  if (!required.is_null()) schema["required"] = std::move(required);
   if (!more.empty()) schema["allOf"] = std::move(more);
   return schema;
 }

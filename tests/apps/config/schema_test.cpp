@@ -97,7 +97,7 @@ TEST(ConfigSchema, RefusesWhatIsWrong) {
       {kTranslation, "tokenizer.vocab_size=4"},
       {kTranslation, "generation.top_p=0"},
       {kTranslation, "generation.early_stopping=sometimes"},
-      {kCausal, "data.max_length=64"},
+      {kCausal, "data.doc_stride=64"},
       {kCausal, "evaluation={rouge: true}"},
       {kCausal, "data.train={source: a.en, target: a.de}"},
       {kCausal, "data.train.0.split=first"},

@@ -5,6 +5,7 @@
 
 #include "apps/run/memory_plan.h"
 #include "apps/tasks/dry_training.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
@@ -48,7 +49,7 @@ TEST_F(CudaMemoryPlanTest, KnowsTheActivationsToTheByte) {
     const std::optional<MemoryPlan> plan = plan_memory(config, tokenizers);
     ASSERT_TRUE(plan) << task;
     EXPECT_TRUE(plan->on_gpu);
-    const DryTraining training = task_of(config).dry(config, tokenizers);
+    const DryTraining training = model_of(config).dry(config, tokenizers);
     const auto in_use = [] {
       return host_memory().bytes_in_use + memory_of(parse_device("cuda")).bytes_in_use;
     };

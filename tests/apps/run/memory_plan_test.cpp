@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "apps/tasks/dry_training.h"
+#include "apps/tasks/models.h"
 #include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
@@ -34,7 +35,7 @@ class MemoryPlanTest : public testing::Test {
 
 // What backward needs, counted where it is real.
 int64_t activations_of(const Config& config, const TokenizerPair& tokenizers) {
-  const DryTraining training = task_of(config).dry(config, tokenizers);
+  const DryTraining training = model_of(config).dry(config, tokenizers);
   const int64_t before = host_memory().bytes_in_use;
   const Tape tape({.seed = config.seed, .step = 0, .stream = 0});
   const CrossEntropy result =
@@ -64,7 +65,7 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
     ASSERT_TRUE(plan) << task;
     EXPECT_EQ(plan->activations, activations_of(config, tokenizers))
         << task << ' ' << testing::PrintToString(overrides);
-    EXPECT_EQ(plan->weights, 4 * task_of(config).parameters(config, tokenizers)->elements());
+    EXPECT_EQ(plan->weights, 4 * model_of(config).parameters(config, tokenizers)->elements());
     EXPECT_EQ(plan->averages > 0, config.training.ema_decay > 0);
   }
   EXPECT_FALSE(plan_memory(config_of("regression"), {}));
