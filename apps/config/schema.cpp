@@ -98,9 +98,11 @@ Views views_of(const TaskKind* task) {
 // YAML reads `true` and `1` as no texts; the config's reader takes their letters.
 const Json kScalar = {"string", "number", "boolean"};
 
+// Whole numbers without ".0".
 Json number(double value) {
-  const auto whole = static_cast<int64_t>(value);
-  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+  constexpr double kLargest = 1e15;
+  const bool whole = std::trunc(value) == value && std::abs(value) < kLargest;
+  return whole ? Json(static_cast<int64_t>(value)) : Json(value);
 }
 
 void add_bounds(Json& schema, const ConfigRange& range) {

@@ -156,10 +156,12 @@ TEST_F(Questions, WithoutAnAnswerMustBeAllowed) {
 
 TEST_F(Questions, EachOfSeveralFilesHasItsCounts) {
   CorpusSpec one, two;
-  one.jsonl = folder_.write("1.jsonl", R"({"context": "a b", "question": "Q", "answer": "a"}
-{"context": "a b", "question": " ", "answer": "a"}
+  one.jsonl = folder_.write("1.jsonl",
+                            R"({"context": "a b", "question": "Q", "answer": "a", "answer_start": 0}
+{"context": "a b", "question": " ", "answer": "a", "answer_start": 0}
 )");
-  two.jsonl = folder_.write("2.jsonl", R"({"context": "c", "question": "Q", "answer": "c"}
+  two.jsonl = folder_.write("2.jsonl",
+                            R"({"context": "c", "question": "Q", "answer": "c", "answer_start": 0}
 )");
   const QuestionCorpus corpus = load_questions({one, two}, words_, options_);
   EXPECT_EQ(corpus.counts.kept, 2);

@@ -205,6 +205,7 @@ std::string golden_message(std::string message, const std::string& folder) {
     }
   };
   replace_all(folder, "");
+  replace_all(std::filesystem::current_path().string() + '/', "");
   replace_all(kLong, "a...");
   replace_all("\n", " / ");
   return message;
