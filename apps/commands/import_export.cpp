@@ -39,19 +39,23 @@ int run_export(const ExportArguments& arguments) {
   refuse_existing(arguments.output);
   const ModelFiles model = read_model_files(arguments.model);
   CheckpointContent content;
+  std::string note;
   if (arguments.format == "huggingface") {
     content = interop::huggingface_files(model, arguments.architecture);
   } else if (arguments.format == "peft") {
     content = interop::peft_files(model, arguments.architecture);
   } else if (arguments.format == "ctranslate2") {
     content = interop::ctranslate2_files(model);
+    note = interop::ctranslate2_note(model);
   } else {
     content = interop::gguf_files(model);
+    note = interop::gguf_note(model);
     if (!interop::gguf_has_tokenizer(model)) {
       std::cerr << "warning: the file has no tokenizer (tokenizer.ggml.model is none): programs "
                    "around llama.cpp do not know this one, and read and write ids only\n";
     }
   }
+  if (!note.empty()) std::cerr << "note: " << note << '\n';
   write_plain_folder(arguments.output, content);
   std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';
   return 0;

@@ -2,6 +2,8 @@
 // styles.
 #pragma once
 
+#include <string>
+
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
 
@@ -12,5 +14,7 @@ CheckpointContent gguf_files(const ModelFiles& model);
 /// Whether that file has a tokenizer: those of SentencePiece's BPE with bytes, and byte-level BPE
 /// that cuts texts in a way which their engine knows.
 bool gguf_has_tokenizer(const ModelFiles& model);
+/// What its tokenizer cannot say of the model; "" if nothing.
+std::string gguf_note(const ModelFiles& model);
 
 }  // namespace tapestry::interop
