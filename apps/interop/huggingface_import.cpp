@@ -576,7 +576,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   if (!reads_text(model.config)) return imported;
   Json theirs = config_with_defaults(folder);
   add_generation(read_generation(folder, theirs), model.config.model_type, theirs);
-  imported.tokenizers = find_tokenizers(folder, model.counts, theirs);
+  imported.tokenizers = find_tokenizers(folder, model.counts, theirs, model.notes);
   Reasons reasons;
   check_ids(theirs, model.config, model.counts, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(folder, reasons);
