@@ -19,6 +19,11 @@ std::vector<std::string> undetermined_keys(const Json& model, const Config& conf
 /// The keys of their config that follow from the model. Adds what has no place there to `reasons`.
 Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons);
 
+/// Adds the keys of the config.json that a model came with which no key of ours follows from, as
+/// they came, but for those that would make it another model, or say what is no longer so.
+void add_unread_keys(const Architecture& architecture, const Config& config, const Json& came,
+                     Json& theirs);
+
 /// Why a model of ours is none of the architecture.
 Reasons misfits(const Architecture& architecture, const Config& config);
 
