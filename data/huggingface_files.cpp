@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "data/files.h"
+#include "data/named_tokens.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -19,37 +20,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;  // an ordered one looks through all keys for each
 
 constexpr std::string_view kHeader = "tapestry tokenizer.json 1\n";
-
-// Nesting is limited, because parts of a tokenizer are read recursively.
-void check_depth(const std::string& bytes, const std::string& name) {
-  constexpr int64_t kDeepest = 64;
-  int64_t depth = 0;
-  bool in_text = false;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const char byte = bytes[i];
-    if (in_text && byte == '\\') {
-      ++i;
-    } else if (byte == '"') {
-      in_text = !in_text;
-    } else if (!in_text && (byte == '{' || byte == '[') && ++depth > kDeepest) {
-      fail(ErrorKind::kData, "[tokenizer] ", name, " is nested more than ", kDeepest,
-           " levels deep at byte ", i, '.');
-    } else if (!in_text && (byte == '}' || byte == ']')) {
-      --depth;
-    }
-  }
-}
-
-Json parse_object(const std::string& bytes, const std::string& name) {
-  check_depth(bytes, name);
-  Json json = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail(ErrorKind::kData, "[tokenizer] ", name, " is not a JSON object.");
-  return json;
-}
-
-Json read_object_if_there(const std::string& path) {
-  return fs::is_regular_file(path) ? parse_object(read_file(path), path) : Json::object();
-}
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
@@ -66,37 +36,9 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-// Null if it is missing.
-const Json& member(const Json& json, const char* key) {
-  static const Json kNull;
-  const auto found = json.is_object() ? json.find(key) : json.end();
-  return found == json.end() ? kNull : *found;
-}
-
-// Ids by token: the added ones, then the model's.
 class Vocabulary {
  public:
-  explicit Vocabulary(const Json& tokenizer) {
-    const Json& model = member(tokenizer, "model");
-    const Json& vocab = member(model, "vocab");
-    if (vocab.is_object()) {
-      for (const auto& [token, id] : vocab.items()) {
-        if (id.is_number_integer()) ids_[token] = id.get<int64_t>();
-      }
-    } else if (vocab.is_array()) {
-      for (size_t id = 0; id < vocab.size(); ++id) {
-        if (vocab[id].is_array() && !vocab[id].empty() && vocab[id][0].is_string()) {
-          ids_[vocab[id][0].get<std::string>()] = static_cast<int64_t>(id);
-        }
-      }
-    }
-    for (const Json& token : member(tokenizer, "added_tokens")) {
-      if (!token.is_object() || !token.contains("content") || !token.contains("id")) continue;
-      if (token["content"].is_string() && token["id"].is_number_integer()) {
-        ids_[token["content"].get<std::string>()] = token["id"].get<int64_t>();
-      }
-    }
-  }
+  explicit Vocabulary(const Json& tokenizer) : ids_(token_ids(tokenizer)) {}
 
   std::optional<int64_t> find(const std::string& token) const {
     const auto found = ids_.find(token);
@@ -106,33 +48,6 @@ class Vocabulary {
 
  private:
   std::unordered_map<std::string, int64_t> ids_;
-};
-
-// The special tokens that the files beside a tokenizer name.
-class NamedTokens {
- public:
-  explicit NamedTokens(const std::string& folder)
-      : config_(read_object_if_there(folder + "/tokenizer_config.json")),
-        map_(read_object_if_there(folder + "/special_tokens_map.json")) {}
-
-  const Json& config() const { return config_; }
-
-  /// "bos" -> "<s>"; "" if no file says so.
-  std::string find(const std::string& role) const {
-    const std::string key = role + "_token";
-    for (const Json* file : {&config_, &map_}) {
-      const auto found = file->find(key);
-      if (found == file->end()) continue;
-      if (found->is_string()) return found->get<std::string>();
-      if (found->is_object() && found->value("content", Json()).is_string()) {
-        return found->at("content").get<std::string>();
-      }
-    }
-    return "";
-  }
-
- private:
-  Json config_, map_;
 };
 
 Json added_token(const std::string& token, int64_t id, bool lstrip = false) {
@@ -205,7 +120,8 @@ Json from_vocab_txt(const std::string& folder, const NamedTokens& names) {
 
 // GPT-2's files; with <s> and </s> in the vocabulary they are RoBERTa's.
 Json from_vocab_json(const std::string& folder, const NamedTokens& names) {
-  const Json vocab = parse_object(read_file(folder + "/vocab.json"), folder + "/vocab.json");
+  const Json vocab =
+      parse_tokenizer_object(read_file(folder + "/vocab.json"), folder + "/vocab.json");
   Json merges = Json::array();
   for (const std::string& line : lines_of(folder + "/merges.txt")) {
     if (!line.empty() && !line.starts_with("#version")) merges.push_back(line);
@@ -318,7 +234,7 @@ std::string HuggingFaceIds::json() const {
 }
 
 HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string& name) {
-  const Json json = parse_object(text, concat("the ids of ", name));
+  const Json json = parse_tokenizer_object(text, concat("the ids of ", name));
   const auto read = [&](const char* key) -> std::optional<int64_t> {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null()) return std::nullopt;
@@ -373,24 +289,32 @@ HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& 
 
 bool is_huggingface(const std::string& bytes) { return bytes.starts_with(kHeader); }
 
-std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints) {
+std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints,
+                             std::vector<std::string>* without_row) {
   const fs::path given(path);
   const std::string folder = fs::is_directory(given)   ? path
                              : given.has_parent_path() ? given.parent_path().string()
                                                        : ".";
-  const NamedTokens names(folder);
-  const std::string file = fs::is_directory(given) ? tokenizer_of(folder, names) : read_file(path);
-  const Vocabulary vocabulary(parse_object(file, path));
-  // Our own checkpoints store their ids.
+  const NamedTokens names(folder, hints.model_type);
+  std::string file = fs::is_directory(given) ? tokenizer_of(folder, names) : read_file(path);
+  Json tokenizer = parse_tokenizer_object(file, path);
+  // A checkpoint of ours knows its ids.
   const std::string own = folder + "/tokenizer_ids.json";
   if (fs::is_regular_file(own)) return join_huggingface(file, read_file(own));
-  return join_huggingface(file, find_ids(vocabulary, names, hints, folder).json());
+  const Json before = tokenizer;
+  names.apply(tokenizer);
+  if (hints.rows > 0) {
+    std::vector<std::string> dropped = drop_tokens_without_row(tokenizer, hints.rows);
+    if (without_row != nullptr) *without_row = std::move(dropped);
+  }
+  if (tokenizer != before) file = tokenizer.dump(2) + "\n";
+  return join_huggingface(file, find_ids(Vocabulary(tokenizer), names, hints, folder).json());
 }
 
 HuggingFaceIds huggingface_ids(const std::string& folder, const std::string& path,
                                const std::string& vocabulary, const HuggingFaceHints& hints) {
-  const Json tokenizer = {{"model", {{"vocab", parse_object(vocabulary, path)}}}};
-  return find_ids(Vocabulary(tokenizer), NamedTokens(folder), hints, folder);
+  const Json tokenizer = {{"model", {{"vocab", parse_tokenizer_object(vocabulary, path)}}}};
+  return find_ids(Vocabulary(tokenizer), NamedTokens(folder, hints.model_type), hints, folder);
 }
 
 bool has_huggingface_tokenizer(const std::string& folder) {

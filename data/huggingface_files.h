@@ -45,14 +45,17 @@ struct HuggingFaceHints {
   std::optional<int64_t> pad = {}, bos = {}, eos = {}, start = {}, first = {};
   std::vector<int64_t> ends = {};  ///< all that it names
   int64_t rows = 0;
+  std::string model_type = {};
 };
 
-/// Reads the tokenizer of a folder, or a tokenizer.json with its neighbours, joined:
-/// tokenizer.json, or one made of vocab.json with merges.txt (GPT-2, RoBERTa) or of vocab.txt
-/// (BERT). Special tokens come from tokenizer_config.json, else from special_tokens_map.json, else
-/// from the hints, else they are the usual names. Throws Error(kData) if a file cannot be read or
-/// no token can stand before and after texts.
-std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints = {});
+/// The tokenizer of a folder, or of a tokenizer.json with its neighbours, joined: tokenizer.json,
+/// or one that is made of vocab.json with merges.txt (GPT-2, RoBERTa) or of vocab.txt (BERT). The
+/// special tokens are those of tokenizer_config.json, else of special_tokens_map.json, else the
+/// hints, else the usual names. It is changed where the files beside it say more (NamedTokens), and
+/// where the model has no row for a token: `without_row` gets those. Throws Error(kData) if a file
+/// cannot be read or no token can stand before and after texts.
+std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints = {},
+                             std::vector<std::string>* without_row = nullptr);
 /// The special tokens, found in the same way, of a vocabulary {token: id} in a file at `path`.
 HuggingFaceIds huggingface_ids(const std::string& folder, const std::string& path,
                                const std::string& vocabulary, const HuggingFaceHints& hints);

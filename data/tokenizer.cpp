@@ -33,6 +33,17 @@ struct Type {
 constexpr const char* kIdsEnding = "_ids.json";
 constexpr const char* kCameWithFile = "came_with.json";
 
+// An export writes a file of this name into its own folder.
+bool stays_inside(const std::string& name) {
+  const size_t slash = std::min(name.find('/'), name.size());
+  const std::string_view first = std::string_view(name).substr(0, slash);
+  const std::string_view rest = std::string_view(name).substr(std::min(slash + 1, name.size()));
+  const auto plain = [](std::string_view part) {
+    return !part.empty() && part[0] != '.' && part.find_first_of("/\\") == std::string_view::npos;
+  };
+  return plain(first) && (slash == name.size() || plain(rest));
+}
+
 bool owns_the_rest(const std::string&) { return true; }
 
 // SentencePiece's files have no header: they come last.
@@ -345,6 +356,11 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
       fail(ErrorKind::kData, "[tokenizer] ", kCameWithFile, " must be a JSON object of texts.");
     }
     json.get_to(came_with);
+    for (const auto& [name, bytes] : came_with) {
+      if (stays_inside(name)) continue;
+      fail(ErrorKind::kData, "[tokenizer] ", kCameWithFile, " names '", name,
+           "', expected a file name, or one in a folder.");
+    }
   }
   if (const auto joint = load("tokenizer")) return {joint, joint, std::move(came_with)};
   TokenizerPair pair{load("source"), load("target"), std::move(came_with)};

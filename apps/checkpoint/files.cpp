@@ -125,6 +125,9 @@ void write_folder(const std::string& path, const CheckpointContent& content, boo
     }
     Json entries = Json::object();
     for (const auto& [name, file] : content) {
+      if (const size_t slash = name.find('/'); slash != std::string::npos) {
+        fs::create_directories(temporary + "/" + name.substr(0, slash));
+      }
       entries[name] = stream_file(temporary + "/" + name, file);
     }
     if (with_manifest) {

@@ -15,6 +15,8 @@
 #include "apps/commands/plan.h"
 #include "apps/commands/replay.h"
 #include "apps/commands/watch.h"
+#include "apps/interop/architectures.h"
+#include "apps/interop/export_formats.h"
 #include "apps/run/program_facts.h"
 #include "apps/run/progress_line.h"
 #include "apps/run/ranks.h"
@@ -190,12 +192,14 @@ void add_export(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("export", "Write a model as other systems read it");
   auto arguments = std::make_shared<ExportArguments>();
   command->add_option("--model", arguments->model, "checkpoint or run folder")->required();
-  command->add_option("--format", arguments->format, join(kExportFormats, " | "))
-      ->check(CLI::IsMember(names_of(kExportFormats)))
+  command->add_option("--format", arguments->format, join(interop::export_format_names(), " | "))
+      ->check(CLI::IsMember(interop::export_format_names()))
       ->capture_default_str();
+  std::vector<std::string> architectures;
+  for (const auto* one : interop::architectures()) architectures.emplace_back(one->name);
   command->add_option("--architecture", arguments->architecture,
-                      "of a Hugging Face folder: gpt2, llama, bert, roberta, marian, pegasus, "
-                      "bart, mbart or vit (default: the first that the model fits)");
+                      concat("of a Hugging Face folder: ", join(architectures, ", "),
+                             " (default: the first that the model fits)"));
   command->add_option("--output", arguments->output, "folder to write")->required();
   command->callback([&run, arguments] { run = [arguments] { return run_export(*arguments); }; });
 }

@@ -1,13 +1,12 @@
 // tapestry import and tapestry export: models of other systems' folders, and folders for them.
 #include "apps/commands/import_export.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/plain_folder.h"
-#include "apps/interop/ctranslate2.h"
-#include "apps/interop/gguf.h"
-#include "apps/interop/huggingface_export.h"
+#include "apps/interop/export_formats.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
 
@@ -37,21 +36,16 @@ int run_import(const ImportArguments& arguments) {
 
 int run_export(const ExportArguments& arguments) {
   refuse_existing(arguments.output);
-  const ModelFiles model = read_model_files(arguments.model);
-  CheckpointContent content;
-  if (arguments.format == "huggingface") {
-    content = interop::huggingface_files(model, arguments.architecture);
-  } else if (arguments.format == "peft") {
-    content = interop::peft_files(model, arguments.architecture);
-  } else if (arguments.format == "ctranslate2") {
-    content = interop::ctranslate2_files(model);
-  } else {
-    content = interop::gguf_files(model);
-    if (!interop::gguf_has_tokenizer(model)) {
-      std::cerr << "warning: the file has no tokenizer (tokenizer.ggml.model is none): programs "
-                   "around llama.cpp do not know this one, and read and write ids only\n";
-    }
+  const interop::ExportFormat& format =
+      *std::ranges::find(interop::export_formats(), arguments.format, &interop::ExportFormat::name);
+  if (!arguments.architecture.empty() && !format.has_architectures) {
+    fail(ErrorKind::kConfig, "[export] --architecture has no effect with --format ", format.name,
+         '.');
   }
+  const ModelFiles model = read_model_files(arguments.model);
+  const CheckpointContent content = format.files(model, arguments.architecture);
+  const std::string note = format.note != nullptr ? format.note(model) : "";
+  if (!note.empty()) std::cerr << "note: " << note << '\n';
   write_plain_folder(arguments.output, content);
   std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';
   return 0;

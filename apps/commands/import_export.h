@@ -13,12 +13,10 @@ struct ImportArguments {
   std::string output;
 };
 
-inline constexpr const char* kExportFormats[] = {"huggingface", "peft", "ctranslate2", "gguf"};
-
 /// Writes a folder for other systems.
 struct ExportArguments {
   std::string model;
-  std::string format = "huggingface";  ///< of kExportFormats
+  std::string format = "huggingface";  ///< a name of export_formats()
   std::string architecture;            ///< of huggingface and peft, or "": the first that fits
   std::string output;
 };

@@ -294,6 +294,15 @@ Json their_config(const ModelFiles& model, bool both_sides) {
 
 }  // namespace
 
+std::string ctranslate2_note(const ModelFiles& model) {
+  const Tokenizer& tokenizer = *model.tokenizers.target;
+  const std::vector<int32_t>& more = tokenizer.special().more_ends;
+  if (more.empty()) return "";
+  return concat("config.json of CTranslate2 has one end of a text, '",
+                tokenizer.piece(tokenizer.special().eos),
+                "': a program must give the others as end_token: ", quoted_tokens(tokenizer, more));
+}
+
 CheckpointContent ctranslate2_files(const ModelFiles& model) {
   if (const Reasons reasons = reasons_against(model); !reasons.empty()) {
     fail(ErrorKind::kConfig, "[export] CTranslate2 has no place for:\n  ", join(reasons, ";\n  "),

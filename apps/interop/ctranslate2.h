@@ -2,6 +2,8 @@
 // translation, and causal models.
 #pragma once
 
+#include <string>
+
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
 
@@ -10,5 +12,7 @@ namespace tapestry::interop {
 /// model.bin, config.json and the vocabularies. Throws one Error(kConfig) with everything of the
 /// model that has no place there.
 CheckpointContent ctranslate2_files(const ModelFiles& model);
+/// What these files cannot say of the model and a program must be told; "" if nothing.
+std::string ctranslate2_note(const ModelFiles& model);
 
 }  // namespace tapestry::interop

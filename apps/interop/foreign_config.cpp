@@ -208,4 +208,25 @@ Json their_config(const Architecture& architecture, const ModelFacts& facts, Rea
   return theirs;
 }
 
+void add_unread_keys(const Architecture& architecture, const Config& config, const Json& came,
+                     Json& theirs) {
+  // Types of the tensors, and what a folder must hold beside them.
+  static const std::set<std::string> kOfTheFile = {"dtype", "auto_map", "quantization_config"};
+  static const std::set<std::string> kOfClasses = {"id2label", "label2id", "num_labels",
+                                                   "_num_labels", "problem_type"};
+  const auto meaning = [&](const Json& json) {
+    Reasons reasons;
+    const Json model = our_model(architecture, json, reasons);
+    return std::pair(model, reasons);
+  };
+  const auto ours = meaning(theirs);
+  for (const auto& [key, value] : came.items()) {
+    if (theirs.contains(key) || kOfTheFile.contains(key)) continue;
+    if (config.task->has_classes && kOfClasses.contains(key)) continue;
+    Json with = theirs;
+    with[key] = value;
+    if (meaning(with) == ours) theirs = std::move(with);
+  }
+}
+
 }  // namespace tapestry::interop

@@ -19,6 +19,11 @@ std::vector<std::string> undetermined_keys(const Json& model, const Config& conf
 /// The keys of their config that follow from the model. Adds features that they lack to `reasons`.
 Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons);
 
+/// Adds the keys of the config.json that a model came with and that this program does not read,
+/// with their values. Keys that would make it another model, or are no longer true, are left out.
+void add_unread_keys(const Architecture& architecture, const Config& config, const Json& came,
+                     Json& theirs);
+
 /// The reasons why a model of ours does not fit the architecture.
 Reasons misfits(const Architecture& architecture, const Config& config);
 

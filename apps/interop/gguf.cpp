@@ -7,6 +7,7 @@
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_tokenizer.h"
+#include "apps/interop/special_ids.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/text.h"
 #include "data/huggingface_files.h"
@@ -358,7 +359,19 @@ void write_gguf(const Pairs& pairs, const std::vector<TensorToWrite>& tensors,
 
 }  // namespace
 
-bool gguf_has_tokenizer(const ModelFiles& model) { return vocabulary_of(model).has_value(); }
+std::string gguf_note(const ModelFiles& model) {
+  const Tokenizer& tokenizer = *model.tokenizers.target;
+  const tapestry::SpecialIds& special = tokenizer.special();
+  if (!vocabulary_of(model)) {
+    return "the file has no tokenizer (tokenizer.ggml.model is none): programs around llama.cpp do "
+           "not know this one, and read and write ids only";
+  }
+  if (special.more_ends.size() < 2) return "";
+  const std::span<const int32_t> more = special.more_ends;
+  return concat("a GGUF file has two ends of a text, here '", tokenizer.piece(special.eos),
+                "' and '", tokenizer.piece(more[0]), "': a program must know the others itself: ",
+                quoted_tokens(tokenizer, more.subspan(1)));
+}
 
 CheckpointContent gguf_files(const ModelFiles& model) {
   const bool llama = model.config.model.norm == NormKind::kRms;

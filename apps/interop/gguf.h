@@ -2,6 +2,8 @@
 // styles.
 #pragma once
 
+#include <string>
+
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
 
@@ -9,8 +11,8 @@ namespace tapestry::interop {
 
 /// model.gguf. Throws one Error(kConfig) with everything of the model that has no place there.
 CheckpointContent gguf_files(const ModelFiles& model);
-/// True if that file has a tokenizer: SentencePiece's BPE with bytes, or byte-level BPE that cuts
-/// texts in a way which their engine knows.
-bool gguf_has_tokenizer(const ModelFiles& model);
+/// What the file cannot say of the model, whose tokenizer may be none that their engine knows; ""
+/// if nothing.
+std::string gguf_note(const ModelFiles& model);
 
 }  // namespace tapestry::interop

@@ -8,6 +8,7 @@
 #include "apps/interop/foreign_generation.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
+#include "apps/interop/tensor_names.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/text.h"
 
@@ -34,7 +35,22 @@ Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   return reasons;
 }
 
-// The architecture of that name, or the one that the model fits, or fits best.
+// A file that the model came with; null without one.
+Json came_with(const ModelFiles& model, const char* name) {
+  const auto file = model.tokenizers.came_with.find(name);
+  if (file == model.tokenizers.came_with.end()) return {};
+  const Json json = Json::parse(file->second, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json : Json();
+}
+
+// The architecture that the model came as; null without one.
+const Architecture* came_as(const ModelFiles& model) {
+  const Json config = came_with(model, kConfigFile);
+  const Json type = config.is_null() ? Json() : config.value("model_type", Json());
+  return type.is_string() ? find_architecture(type.get<std::string>()) : nullptr;
+}
+
+// The architecture of that name, or the one that the model came as, or fits, or fits best.
 const Architecture& choose(const ModelFiles& model, const std::string& name) {
   if (!name.empty()) {
     const Architecture* const found = find_architecture(name);
@@ -44,6 +60,8 @@ const Architecture& choose(const ModelFiles& model, const std::string& name) {
     fail(ErrorKind::kConfig, "[export] --architecture must be one of ", join(known, ", "), ", got ",
          name, '.');
   }
+  const Architecture* const came = came_as(model);
+  if (came != nullptr && all_misfits(*came, model).empty()) return *came;
   const std::vector<const Architecture*>& all = architectures();
   return **std::min_element(all.begin(), all.end(), [&](const auto* a, const auto* b) {
     const auto distance = [&](const Architecture& row) {
@@ -113,13 +131,26 @@ Json preprocessor(const ImageFormat& format) {
           {"image_std", format.std}};
 }
 
+// True for a masked model that was imported without a head and has not learnt one.
+bool is_headless(const ModelFiles& model) {
+  return model.config.model_type == ModelType::kEncoder && model.config.task->can(kFillsMasks) &&
+         model.config.model.transformed_head && model.tensors.find("head.dense.weight") == nullptr;
+}
+
+// Adds the keys of the original config.json that do not follow from the model.
+void add_came_with(const Architecture& architecture, const ModelFiles& model, Json& config) {
+  const Json came = came_with(model, kConfigFile);
+  if (came_as(model) != &architecture) return;
+  if (architecture.type == ModelType::kEncoder) {  // it writes nothing: they mean nothing
+    for (const char* key : {"bos_token_id", "eos_token_id"}) config.erase(key);
+  }
+  add_unread_keys(architecture, model.config, came, config);
+}
+
 // The search options of our commands, as far as theirs can express them.
 Json generation_config(const ModelFiles& model, const Json& config) {
-  const auto came = model.tokenizers.came_with.find("generation_config.json");
-  if (came != model.tokenizers.came_with.end()) {
-    const Json theirs = Json::parse(came->second, nullptr, /*allow_exceptions=*/false);
-    if (theirs.is_object()) return their_generation(model.config, theirs, config);
-  }
+  const Json came = came_with(model, "generation_config.json");
+  if (!came.is_null()) return their_generation(model.config, came, config);
   Json generation = their_generation(model.config, Json(), config);
   const SearchOptions& search = model.config.generation;
   Json banned = Json::array();
@@ -156,6 +187,26 @@ Json generation_config(const ModelFiles& model, const Json& config) {
   return generation;
 }
 
+// They go home as they came: ours have none.
+void add_unread_rows(const Architecture& architecture, const ModelFiles& model,
+                     std::vector<TensorToWrite>& tensors) {
+  const Json all = came_with(model, kUnreadRowsFile);
+  if (all.is_null() || came_as(model) != &architecture) return;
+  for (TensorToWrite& tensor : tensors) {
+    const auto rows = all.find(tensor.name);
+    if (rows == all.end() || !rows->is_array()) continue;
+    std::vector<double> values;
+    for (const Json& value : *rows) values.push_back(value.is_number() ? value.get<double>() : 0);
+    if (tensor.shape.rank() != 2 || std::ssize(values) != 2 * tensor.shape[1]) continue;
+    tensor.content = [content = tensor.content, values, dtype = tensor.dtype,
+                      columns = tensor.shape[1]] {
+      const Tensor table = content();
+      table.slice(0, 2).copy_from(Tensor::from(values, {2, columns}).to(dtype));
+      return table;
+    };
+  }
+}
+
 std::vector<TensorToWrite> their_tensors(const Architecture& architecture, const ModelFiles& model,
                                          const ModelFacts& facts) {
   std::vector<TensorPair> pairs = tensor_pairs(architecture, facts);
@@ -171,6 +222,7 @@ std::vector<TensorToWrite> their_tensors(const Architecture& architecture, const
       tensors.push_back(std::move(twice));
     }
   }
+  add_unread_rows(architecture, model, tensors);
   const ModelOptions& options = model.config.model;
   if (architecture.writes_sinusoids) {
     for (const char* name : architecture.stored_sinusoids) {
@@ -194,12 +246,19 @@ const Architecture& fitting_architecture(const ModelFiles& model, const std::str
 
 CheckpointContent huggingface_files(const ModelFiles& model, const std::string& name) {
   const Architecture& architecture = fitting_architecture(model, name);
-  const ModelFacts facts = exported_facts(architecture, model);
+  ModelFacts facts = exported_facts(architecture, model);
   Reasons none;
   Json config = their_config(architecture, facts, none);
+  const bool headless = is_headless(model);
+  if (headless) {
+    facts.masked = facts.fills_tied = facts.fills_untied = false;
+    facts.pooled = model.tensors.find("pooler.weight") != nullptr;
+    config["architectures"] = {architecture.headless};
+  }
   config["torch_dtype"] = name_of(model.config.dtype);
   add_ids(model, config);
   add_classes(model.config, config);
+  add_came_with(architecture, model, config);
 
   CheckpointContent files;
   if (reads_images(model.config)) {
@@ -211,7 +270,12 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     for (auto& [file, bytes] : huggingface_tokenizer_files(model)) files[file] = std::move(bytes);
   }
   files[kConfigFile] = text_of(config);
-  files[kModelFile] = [tensors = their_tensors(architecture, model, facts)](const ByteSink& sink) {
+  std::vector<TensorToWrite> tensors = their_tensors(architecture, model, facts);
+  for (TensorToWrite& tensor : tensors) {
+    const bool whole = headless && tensor.name.starts_with(architecture.prefix);
+    if (whole) tensor.name.erase(0, std::string_view(architecture.prefix).size());
+  }
+  files[kModelFile] = [tensors = std::move(tensors)](const ByteSink& sink) {
     write_safetensors(tensors, {{"format", "pt"}}, sink);
   };
   return files;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -18,6 +19,7 @@
 #include "core/pattern.h"
 #include "core/text.h"
 #include "data/files.h"
+#include "data/huggingface_files.h"
 #include "data/utf8.h"
 
 namespace tapestry::interop {
@@ -274,13 +276,19 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   // An example is no longer than the model's positions.
   const Json positions = model.value("max_position_embeddings", Json());
   if (positions.is_number_integer()) {
+    const auto most = positions.get<int64_t>();
     const bool blocks = find_task(task)->reads_blocks;
     const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
-    const int64_t longest = std::min(usual, positions.get<int64_t>());
-    data[blocks ? "block_size" : "max_length"] = longest;
+    int64_t longest = std::min(usual, most);
+    // Their classifiers read what has a position, and their answers are looked for in windows of
+    // 384 tokens: one that answers no longer knows what it was trained with.
+    if (task == "classification") longest = most;
     if (task == "question_answering") {
-      data["doc_stride"] = std::min(DataOptions().doc_stride, std::max<int64_t>(1, longest / 4));
+      constexpr int64_t kWindow = 384;
+      longest = std::min(kWindow, most);
+      data["doc_stride"] = std::max<int64_t>(1, longest / 3);
     }
+    data[blocks ? "block_size" : "max_length"] = longest;
   }
   if (task == "classification") data["labels"] = labels;
   if (images) data["image"] = image_format(folder, reasons);
@@ -526,7 +534,7 @@ void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPa
                Reasons& notes) {
   if (model.config.model_type == ModelType::kEncoder) return;
   const tapestry::SpecialIds& special = tokenizers.target->special();
-  std::vector<std::string> names;
+  std::vector<int32_t> more;
   for (const int64_t id : ids_of(theirs, "eos_token_id")) {
     if (id < 0 || id >= model.counts.target_vocab || id == special.eos) continue;
     const auto number = static_cast<int32_t>(id);
@@ -534,29 +542,81 @@ void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPa
       notes.push_back(concat("eos_token_id ", id, " ('", tokenizers.target->piece(number),
                              "') does not end a text here: this type of tokenizer has one end."));
     } else {
-      names.push_back(concat('\'', tokenizers.target->piece(number), '\''));
+      more.push_back(number);
     }
   }
-  if (names.empty()) return;
-  constexpr size_t kShown = 8;
-  if (names.size() > kShown) {
-    const size_t more = names.size() - kShown;
-    names.resize(kShown);
-    names.push_back(concat(more, " more"));
-  }
+  if (more.empty()) return;
   notes.push_back(concat("a text ends with '", tokenizers.target->piece(special.eos), "' or ",
-                         join(names, ", "), '.'));
+                         quoted_tokens(*tokenizers.target, more), '.'));
+}
+
+// The first rows of their tables that no token reads (Change::kTwoRows), in the format of
+// kUnreadRowsFile; "" if they are zeros.
+std::string unread_rows(const std::string& path, const ImportedModel& model) {
+  const Folder folder = open_folder(path);
+  const ModelFacts facts = facts_for(*folder.architecture, model.config, model.counts);
+  Json rows = Json::object();
+  for (const TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
+    if (pair.change != Change::kTwoRows || !folder.names.has(pair.theirs[0])) continue;
+    const std::string& name = folder.names.stored(pair.theirs[0]);
+    const Tensor table = Tensor::empty(pair.their_shapes[0], DType::kFloat64);
+    folder.reader.read(name, table);
+    const std::vector<double> values = table.slice(0, 2).to_vector<double>();
+    const bool zeros = std::ranges::all_of(values, [](double value) { return value == 0; });
+    if (!zeros) rows[pair.theirs[0]] = values;
+  }
+  return rows.empty() ? "" : rows.dump();
+}
+
+// The files of sentence-transformers that say how the vectors of the tokens become one. None if a
+// module has weights of its own, which would be missing.
+void take_modules(const std::string& folder, const std::function<void(const std::string&)>& take) {
+  const std::string path = folder + "/modules.json";
+  if (!fs::is_regular_file(path)) return;
+  const Json modules = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!modules.is_array()) return;
+  std::vector<std::string> configs;
+  for (const Json& module : modules) {
+    const Json name = module.is_object() ? module.value("path", Json()) : Json();
+    if (!name.is_string()) return;
+    const auto part = name.get<std::string>();
+    if (part.empty() || !fs::is_directory(folder + "/" + part)) continue;
+    if (part.find('/') != std::string::npos || part.starts_with('.')) return;
+    for (const auto& entry : fs::directory_iterator(folder + "/" + part)) {
+      if (entry.path().filename() != kConfigFile) return;
+    }
+    configs.push_back(part + "/" + kConfigFile);
+  }
+  for (const std::string& name : configs) take(name);
+  for (const char* name :
+       {"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"}) {
+    take(name);
+  }
 }
 
 // The companion files of a foreign folder; a folder that our export wrote gets new ones.
-std::map<std::string, std::string> companions_of(const std::string& folder) {
+std::map<std::string, std::string> companions_of(const std::string& folder,
+                                                 const Tokenizer& tokenizer) {
   std::map<std::string, std::string> files;
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                           "chat_template.jinja", "chat_template.json", "generation_config.json"}) {
+  const auto take = [&](const std::string& name) {
     const std::string path = folder + "/" + name;
-    if (!fs::is_regular_file(path)) continue;
+    if (!fs::is_regular_file(path)) return;
     std::string bytes = read_file(path);
     if (find_invalid_utf8(bytes) == std::string::npos) files[name] = std::move(bytes);
+  };
+  for (const char* name : {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "chat_template.jinja", "chat_template.json",
+                           "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"}) {
+    take(name);
+  }
+  take_modules(folder, take);
+  // The files beside it may have changed what it does: their program changes it itself.
+  if (is_huggingface(tokenizer.serialized())) {
+    take("tokenizer.json");
+    const auto file = files.find("tokenizer.json");
+    const bool same = file != files.end() &&
+                      split_huggingface(tokenizer.serialized(), folder).tokenizer == file->second;
+    if (same) files.erase(file);
   }
   return files;
 }
@@ -575,13 +635,15 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   if (!reads_text(model.config)) return imported;
   Json theirs = config_with_defaults(folder);
   add_generation(read_generation(folder, theirs), model.config.model_type, theirs);
-  imported.tokenizers = find_tokenizers(folder, model.counts, theirs);
+  imported.tokenizers = find_tokenizers(folder, model.counts, theirs, model.notes);
   Reasons reasons;
   check_ids(theirs, model.config, model.counts, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(folder, reasons);
   tell_ends(theirs, model, imported.tokenizers, model.notes);
   if (imported.tokenizers.target->special().one_text) {
-    imported.tokenizers.came_with = companions_of(folder);
+    imported.tokenizers.came_with = companions_of(folder, *imported.tokenizers.target);
+    std::string rows = unread_rows(folder, model);
+    if (!rows.empty()) imported.tokenizers.came_with[kUnreadRowsFile] = std::move(rows);
   } else if (theirs.contains("bos_token_id") && theirs["bos_token_id"].is_null() &&
              model.config.model_type == ModelType::kDecoder) {
     model.config.data.train[0].documents = "file";  // as in our export

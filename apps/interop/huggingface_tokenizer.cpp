@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/interop/special_ids.h"
+#include "apps/interop/tensor_names.h"
 #include "apps/tasks/language_modelling.h"
 #include "core/error.h"
 #include "data/huggingface_files.h"
@@ -133,7 +135,8 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   // Templates, further special tokens and the rest go as they came.
   if (came.contains("tokenizer_config.json")) files.erase("special_tokens_map.json");
   for (const auto& [name, bytes] : came) {
-    if (name != "generation_config.json") files[name] = bytes;
+    const bool made = name == "generation_config.json" || name == kConfigFile;
+    if (!made && name != kUnreadRowsFile) files[name] = bytes;
   }
   return files;
 }

@@ -26,6 +26,10 @@ class TensorNames {
   std::map<std::string, std::string> stored_;
 };
 
+/// Among the files that a model came with: {name of a table: numbers of the rows of a tensor that
+/// no token reads}. It stays in checkpoints.
+constexpr const char* kUnreadRowsFile = "unread_rows.json";
+
 /// A name of a table as today's releases call the module that holds the tensor.
 std::string todays_spelling(const Architecture& architecture, std::string name);
 

@@ -69,7 +69,20 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
   read("decoder_start_token_id", hints.start);
   read("forced_bos_token_id", hints.first);
   hints.rows = rows;
+  if (const auto type = config.find("model_type"); type != config.end() && type->is_string()) {
+    hints.model_type = type->get<std::string>();
+  }
   return hints;
+}
+
+std::string note_of(std::vector<std::string> without_row) {
+  const size_t count = without_row.size();
+  constexpr size_t kShown = 8;
+  if (count > kShown) without_row.resize(kShown);
+  return concat(count, count == 1 ? " token of the tokenizer has" : " tokens of the tokenizer have",
+                " no row in the model's table, and no text gets ", count == 1 ? "it" : "them",
+                ": '", join(without_row, "', '"), '\'',
+                count > kShown ? concat(", ", count - kShown, " more.") : ".");
 }
 
 [[noreturn]] void refuse(const std::string& folder) {
@@ -84,7 +97,8 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
 }  // namespace
 
 TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
-                              const nlohmann::ordered_json& config) {
+                              const nlohmann::ordered_json& config,
+                              std::vector<std::string>& notes) {
   const auto path = first_of(folder, {"tokenizer.model", "spiece.model", "tokenizer.txt"});
   const bool json = has_huggingface_tokenizer(folder);
   if (path && (!json || is_own(*path))) {
@@ -99,9 +113,11 @@ TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
                          hints_of(config, counts.target_vocab));
     }
     if (!json) refuse(folder);
-    const auto tokenizer =
-        load_tokenizer(read_huggingface(folder, hints_of(config, counts.source_vocab)),
-                       folder + "/tokenizer.json");
+    std::vector<std::string> without_row;
+    const std::string bytes =
+        read_huggingface(folder, hints_of(config, counts.source_vocab), &without_row);
+    if (!without_row.empty()) notes.push_back(note_of(without_row));
+    const auto tokenizer = load_tokenizer(bytes, folder + "/tokenizer.json");
     return {tokenizer, tokenizer};
   }
   const TokenizerPair pair{load_tokenizer(read_file(*source), *source),

@@ -106,6 +106,77 @@ TEST_P(HuggingFaceTokenizers, GiveTheTextsOfTheWheel) {
   }
 }
 
+// tests/fixtures/named_tokens.py: what transformers makes of a tokenizer.json with neighbours.
+TEST(HuggingFaceNeighbours, SayWhatATextBecomes) {
+  const OrderedJson cases = OrderedJson::parse(read_file(fixture("named_tokens.json")));
+  EXPECT_GT(cases.size(), 30u);
+  for (const OrderedJson& one : cases) {
+    const TempFolder folder;
+    OrderedJson tokenizer =
+        OrderedJson::parse(read_file(fixture(one["base"].get<std::string>() + "/tokenizer.json")));
+    for (const auto& [file, content] : one["files"].items()) folder.write(file, content.dump());
+    if (one["change"].contains("vocab.txt")) {
+      std::map<int64_t, std::string> tokens;
+      for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) {
+        tokens[id.get<int64_t>()] = token;
+      }
+      std::string lines;
+      for (const auto& [id, token] : tokens) lines += token + "\n";
+      folder.write("vocab.txt", lines);
+    } else {
+      for (const auto& [pointer, value] : one["change"].items()) {
+        tokenizer[OrderedJson::json_pointer(pointer)] = value;
+      }
+      folder.write("tokenizer.json", tokenizer.dump());
+    }
+    HuggingFaceHints hints;
+    hints.model_type = one["model_type"].get<std::string>();
+    hints.rows = 507;
+    const auto made = load(folder.path("."), hints);
+    std::vector<std::string> tokens;
+    for (const int32_t id :
+         in_frame(*made->special().one_text, made->encode(one["text"].get<std::string>()))) {
+      tokens.push_back(made->piece(id));
+    }
+    EXPECT_EQ(tokens, one["tokens"].get<std::vector<std::string>>()) << one;
+  }
+}
+
+// transformers takes such a folder, and fails at a text that has one of these tokens.
+TEST(HuggingFaceNeighbours, TokensWithoutARowAreNone) {
+  for (const char* base : {"gpt2", "bert", "unigram", "llama2", "words"}) {
+    const TempFolder folder;
+    OrderedJson tokenizer =
+        OrderedJson::parse(read_file(fixture(std::string(base) + "/tokenizer.json")));
+    folder.write("tokenizer.json", tokenizer.dump());
+    folder.write("tokenizer_config.json", R"({"one_token": "<one>", "eos_token": "</s>"})");
+    const auto whole = load(fixture(base));
+    const int64_t rows = whole->vocab_size() - 40;
+    std::vector<std::string> without_row;
+    const auto cut = load_tokenizer(
+        read_huggingface(folder.path("."), {.eos = 3, .rows = rows}, &without_row), base);
+    EXPECT_EQ(cut->vocab_size(), rows) << base;
+    EXPECT_GE(without_row.size(), 40u) << base;
+    EXPECT_THAT(without_row, testing::Contains("<one>")) << base;
+    for (const char* text : {"A man in a blue shirt", "the dog runs <one>", "caf\u00e9"}) {
+      for (const int32_t id : cut->encode(text)) EXPECT_LT(id, rows) << base;
+    }
+  }
+}
+
+// An export writes these files: none may lie outside of its folder.
+TEST(HuggingFaceNeighbours, FilesThatCameWithATokenizerStayInside) {
+  const auto load_with = [](const std::string& name) {
+    return load_tokenizers({{"tokenizer.txt", "tapestry characters 1\nU+0041\n"},
+                            {"came_with.json", OrderedJson{{name, "{}"}}.dump()}});
+  };
+  for (const char* name : {"../a", "/a", "a/b/c", "a/../b", "a/.b", ".a", "a/", "", "a\\b"}) {
+    EXPECT_THAT(error_of(ErrorKind::kData, [&] { load_with(name); }),
+                HasSubstr(concat("names '", name, "'")));
+  }
+  EXPECT_EQ(load_with("1_Pooling/config.json").came_with.size(), 1u);
+}
+
 // What the wheel 0.23.3 makes of matches without characters.
 TEST(HuggingFaceParts, CutWhereAnEmptyMatchIs) {
   using Pieces = std::vector<std::string>;

@@ -150,6 +150,19 @@ TEST(ForeignMeaning, AHeadIsWhatItsClassIsCalled) {
   EXPECT_THAT(causal.error(), HasSubstr("names GPT2ForSequenceClassification"));
 }
 
+// Their classifiers read as much of a text as has positions.
+TEST(ForeignMeaning, AClassifierReadsAllPositions) {
+  const BrokenFolder folder("bert_classes");
+  const int64_t positions = parsed_json(folder.path() + "/config.json")["max_position_embeddings"];
+  EXPECT_EQ(import_model(folder.path()).config.data.corpus.max_length, positions);
+  const TensorReader reader(open_model_folder(folder.path()));
+  const std::string name = "bert.embeddings.position_embeddings.weight";
+  folder.rename([&](const std::string& old) { return old == name ? std::string() : old; },
+                "model.safetensors", {TensorToWrite(name, Tensor::zeros({700, 16}))});
+  folder.set("max_position_embeddings", 700);
+  EXPECT_EQ(import_model(folder.path()).config.data.corpus.max_length, 700);
+}
+
 // qa_outputs is a layer of two rows; its bias is the same for all places of a text.
 TEST(ForeignMeaning, AHeadForQuestionsIsOne) {
   const BrokenFolder folder("bert");
@@ -338,6 +351,84 @@ TEST_F(ChangedFolder, AnyOfSeveralEndsEndsAText) {
             parsed_json(path("theirs/generation_config.json")));
 }
 
+// CTranslate2's config has one end, a GGUF file two.
+TEST_F(ChangedFolder, EndsThatAFormatHasNoPlaceForAreTold) {
+  copy("gpt2");
+  set("config.json", {{"eos_token_id", {0, 40, 41}}});
+  import_it();
+  const auto notes_of = [&](const std::string& format) {
+    const auto outcome =
+        folder_.run(concat("export --model ours --format ", format, " --output ", format));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    fs::remove_all(path(format));
+    return outcome.err;
+  };
+  const Record tokens = parsed_json(path("theirs/tokenizer.json"))["model"]["vocab"];
+  std::map<int, std::string> piece;
+  for (const auto& [text, id] : tokens.items()) piece[id.get<int>()] = text;
+  EXPECT_THAT(notes_of("ctranslate2"),
+              HasSubstr(concat("note: config.json of CTranslate2 has one end of a text, "
+                               "'<|endoftext|>': a program must give the others as end_token: '",
+                               piece[40], "', '", piece[41], "'\n")));
+  EXPECT_THAT(notes_of("gguf"), HasSubstr(concat("note: a GGUF file has two ends of a text")));
+  EXPECT_THAT(notes_of("huggingface"), testing::Not(HasSubstr("note: ")));
+  fs::remove_all(path("ours"));
+  set("config.json", {{"eos_token_id", {0, 40}}});
+  import_it();
+  EXPECT_THAT(notes_of("ctranslate2"), HasSubstr(concat("end_token: '", piece[40], "'\n")));
+  EXPECT_THAT(notes_of("gguf"), testing::Not(HasSubstr("note: ")));
+  fs::remove_all(path("ours"));
+  set("config.json", {{"eos_token_id", 0}});
+  import_it();
+  EXPECT_THAT(notes_of("ctranslate2"), testing::Not(HasSubstr("note: ")));
+}
+
+// transformers keeps the keys of config.json that its class knows nothing of.
+TEST_F(ChangedFolder, KeysThatNobodyReadsGoHome) {
+  copy("gpt2");
+  const Record theirs = {{"condition_on_chain", true},
+                         {"task_specific_params", {{"text-generation", {{"max_length", 50}}}}},
+                         {"id2label", {{"0", "LABEL_0"}}},
+                         {"use_cache", false}};
+  set("config.json", theirs);
+  set("config.json", {{"dtype", "float16"}, {"auto_map", {{"AutoModel", "own.Model"}}}});
+  import_it();
+  folder_.output("export --model ours --output home");
+  const Record home = parsed_json(path("home/config.json"));
+  for (const auto& [key, value] : theirs.items())
+    EXPECT_EQ(home.value(key, Record()), value) << key;
+  EXPECT_EQ(home["torch_dtype"], "float32");
+  EXPECT_FALSE(home.contains("dtype"));
+  EXPECT_FALSE(home.contains("auto_map"));
+  // Of another architecture they would say something else.
+  folder_.output("export --model ours --architecture gpt2 --output same");
+  EXPECT_TRUE(parsed_json(path("same/config.json")).contains("condition_on_chain"));
+}
+
+// What a training has changed since is not as it came.
+TEST_F(ChangedFolder, AKeyThatChangedSinceDoesNotGoHome) {
+  copy("llama");
+  set("config.json",
+      {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 10000.0}}},
+       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}},
+       {"pretraining_tp", 2}});
+  write_file(path("some.txt"), "A man in a blue shirt\nTwo young people\nThe dog runs\n");
+  import_it();
+  folder_.output("export --model ours --output stretched");
+  EXPECT_EQ(parsed_json(path("stretched/config.json"))["rope_scaling"]["factor"], 4.0);
+  ASSERT_EQ(folder_
+                .run("train ours/config.json init_from=theirs output_dir=run "
+                     "data.train.text=some.txt data.block_size=8 training.batch_size=2 "
+                     "training.batch_type=sentences model.rope_scaling={}")
+                .code,
+            0);
+  folder_.output("export --model run --output home");
+  const Record home = parsed_json(path("home/config.json"));
+  EXPECT_FALSE(home.contains("rope_scaling")) << home["rope_scaling"];
+  EXPECT_EQ(home["rope_parameters"]["rope_type"], "default");
+  EXPECT_EQ(home["pretraining_tp"], 2);
+}
+
 // IgLM's folder has the ids of GPT-2's own vocabulary, and a token more than rows was added.
 TEST_F(ChangedFolder, IdsOutsideOfTheTableAreNone) {
   copy("gpt2");
@@ -436,6 +527,103 @@ TEST_F(ChangedFolder, AClassifierBeginsWithoutAModelSection) {
   // The model of a run that goes on is the run's, though its beginning is gone.
   fs::remove_all(path("theirs"));
   EXPECT_EQ(folder_.train("next", "run", {"training.max_steps=2"}), 0) << folder_.messages();
+}
+
+// MiniLM's way: a BertModel with its pooler, and how its vectors are made one.
+TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
+  copy("bert");
+  set("config.json", {{"architectures", {"BertModel"}}, {"bos_token_id", 7}});
+  {
+    const TensorReader reader(open_model_folder(path("theirs")));
+    const std::string prefix = "bert.";
+    std::vector<TensorToWrite> tensors;
+    for (const StoredTensor& tensor : reader.tensors()) {
+      if (!tensor.name.starts_with(prefix)) continue;
+      tensors.emplace_back(tensor.name.substr(prefix.size()),
+                           BrokenFolder::scaled(reader, tensor.name, 1));
+    }
+    tensors.emplace_back("pooler.dense.weight", Tensor::full({16, 16}, 0.25, DType::kFloat32));
+    tensors.emplace_back("pooler.dense.bias", Tensor::full({16}, 0.5, DType::kFloat32));
+    std::string bytes;
+    write_safetensors(tensors, {}, [&](const void* part, size_t count) {
+      bytes.append(static_cast<const char*>(part), count);
+    });
+    write_file(path("theirs/model.safetensors"), bytes);
+  }
+  fs::create_directories(path("theirs/1_Pooling"));
+  const Record modules = {{{"idx", 0}, {"path", ""}, {"type", "Transformer"}},
+                          {{"idx", 1}, {"path", "1_Pooling"}, {"type", "Pooling"}},
+                          {{"idx", 2}, {"path", "2_Normalize"}, {"type", "Normalize"}}};
+  write_file(path("theirs/modules.json"), modules.dump(1));
+  write_file(path("theirs/1_Pooling/config.json"), R"({"pooling_mode_mean_tokens": true})");
+  write_file(path("theirs/vocab.txt"), "[PAD]\n[UNK]\n");
+  EXPECT_THAT(import_it(), HasSubstr("has no head"));
+  folder_.output("export --model ours --output home");
+  EXPECT_EQ(parsed_json(path("home/config.json"))["architectures"], Record::array({"BertModel"}));
+  EXPECT_EQ(parsed_json(path("home/config.json"))["bos_token_id"], 7);
+  const TensorReader before(open_model_folder(path("theirs"))),
+      after(open_model_folder(path("home")));
+  EXPECT_EQ(before.tensors().size(), after.tensors().size());
+  for (const StoredTensor& tensor : before.tensors()) {
+    const StoredTensor* const home = after.find(tensor.name);
+    ASSERT_NE(home, nullptr) << tensor.name;
+    EXPECT_EQ(tensor.shape, home->shape);
+    EXPECT_TRUE(values_of(before, tensor) == values_of(after, *home)) << tensor.name;
+  }
+  for (const char* file : {"modules.json", "1_Pooling/config.json", "vocab.txt",
+                           "tokenizer_config.json", "tokenizer.json"}) {
+    EXPECT_EQ(read_file(path(concat("home/", file))), read_file(path(concat("theirs/", file))));
+  }
+  // A module with weights of its own would be missing there.
+  fs::remove_all(path("ours"));
+  write_file(path("theirs/1_Pooling/model.safetensors"), "weights");
+  import_it();
+  folder_.output("export --model ours --output less");
+  EXPECT_FALSE(fs::exists(path("less/modules.json")));
+}
+
+// Its model would fit into a bert, too.
+TEST_F(ChangedFolder, AModelGoesHomeAsTheClassItCameAs) {
+  copy("roberta");
+  import_it();
+  folder_.output("export --model ours --output home");
+  EXPECT_EQ(parsed_json(path("home/config.json"))["model_type"], "roberta");
+  EXPECT_EQ(parsed_json(path("home/config.json"))["max_position_embeddings"],
+            parsed_json(path("theirs/config.json"))["max_position_embeddings"]);
+  folder_.output("export --model ours --architecture bert --output other");
+  EXPECT_EQ(parsed_json(path("other/config.json"))["model_type"], "bert");
+  const TensorReader before(open_model_folder(path("theirs"))),
+      after(open_model_folder(path("home")));
+  for (const StoredTensor& tensor : before.tensors()) {
+    const StoredTensor* const home = after.find(tensor.name);
+    ASSERT_NE(home, nullptr) << tensor.name;
+    EXPECT_TRUE(values_of(before, tensor) == values_of(after, *home)) << tensor.name;
+  }
+}
+
+// IgLM's way: words of the vocabulary that only tokenizer_config.json calls tokens.
+TEST_F(ChangedFolder, TokensOfTheFilesBesideAreTokens) {
+  copy("bert");
+  set("tokenizer_config.json",
+      {{"tokenizer_class", "BertTokenizer"}, {"additional_special_tokens", {"man", "<no row>"}}});
+  Record tokenizer = parsed_json(path("theirs/tokenizer.json"));
+  const size_t rows = parsed_json(path("theirs/config.json"))["vocab_size"];
+  tokenizer["model"]["vocab"]["wide"] = tokenizer["model"]["vocab"].size();
+  for (size_t id = tokenizer["model"]["vocab"].size(); id < rows + 2; ++id) {
+    tokenizer["model"]["vocab"][concat("more", id)] = id;
+  }
+  write_file(path("theirs/tokenizer.json"), tokenizer.dump());
+  EXPECT_THAT(import_it(), HasSubstr(concat("3 tokens of the tokenizer have no row in the model's "
+                                            "table, and no text gets them: '<no row>', 'more",
+                                            rows, "', 'more", rows + 1, "'.")));
+  folder_.output("fill-mask --model ours --attention one.json", "A [MASK] manly\n");
+  const Record tokens = parsed_json(path("one.json"))["pages"][0]["axes"][0]["tokens"];
+  EXPECT_EQ(tokens[3], "man") << tokens;
+  EXPECT_NE(tokens[4], "##ly") << tokens;
+  folder_.output("export --model ours --output home");
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) {
+    EXPECT_EQ(read_file(path(concat("home/", file))), read_file(path(concat("theirs/", file))));
+  }
 }
 
 TEST_F(ChangedFolder, BothNamesOfAMaskAreOne) {
