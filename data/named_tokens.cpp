@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -202,7 +203,10 @@ void NamedTokens::add_tokens(Json& tokenizer) const {
   if (more.empty()) return;
   const std::unordered_map<std::string, int64_t> ids = token_ids(tokenizer);
   int64_t next = 0;
-  for (const auto& [text, id] : ids) next = std::max(next, id + 1);
+  const auto take = [&](int64_t id) {
+    if (id < std::numeric_limits<int32_t>::max()) next = std::max(next, id + 1);
+  };
+  for (const auto& [text, id] : ids) take(id);
   Json added = member(tokenizer, "added_tokens");
   if (!added.is_array()) added = Json::array();
   std::map<std::string, size_t> places;  // in `added`
@@ -217,7 +221,7 @@ void NamedTokens::add_tokens(Json& tokenizer) const {
     const auto known = ids.find(content);
     if (known == ids.end() && only_known) continue;
     const int64_t id = known == ids.end() ? next : known->second;
-    next = std::max(next, id + 1);
+    take(id);
     token["id"] = id;
     places.emplace(content, added.size());
     added.push_back(std::move(token));
