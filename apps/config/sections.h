@@ -81,6 +81,8 @@ bool has_attention(ModelType type);
 
 /// The learning rate where none is given.
 double usual_learning_rate(const Config& config);
+/// training.optimizer.adamw_learning_rate where none is given.
+double usual_adamw_rate(const Config& config);
 
 /// Sets the members that follow from the others.
 void derive(Config& config);
