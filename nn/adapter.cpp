@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/pattern.h"
 #include "nn/parameters.h"
@@ -28,12 +29,17 @@ void LoraOptions::validate(const OptionReport& report) const {
 }
 
 // A starts as PEFT's and PyTorch's linear layers do: U(-b, b), b = 1 / sqrt(in).
-Adapter::Adapter(int64_t in, int64_t out, const ParamScope& scope)
+Adapter::Adapter(int64_t in, const std::vector<int64_t>& parts, const ParamScope& scope)
     : a(scope.create(kDown, {scope.lora().rank, in},
                      {Init::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in))})),
-      b(scope.create(kUp, {out, scope.lora().rank}, Init::zeros())),
+      b(scope.create(kUp,
+                     {std::accumulate(parts.begin(), parts.end(), int64_t{0}), scope.lora().rank},
+                     Init::zeros())),
       scale(scope.lora().scale()),
-      dropout(scope.lora().dropout) {}
+      dropout(scope.lora().dropout) {
+  scope.declare_projections(kDown, {scope.lora().rank});
+  scope.declare_projections(kUp, parts);
+}
 
 // The scale is applied where rows are shortest, which costs least.
 Var Adapter::operator()(const Var& x) const {

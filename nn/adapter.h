@@ -29,7 +29,8 @@ struct LoraOptions {
 /// (alpha / r) B A dropout(x), A (r, in) "<scope>.lora_A", B (out, r) "<scope>.lora_B". B starts
 /// at 0, so the model starts as it is without.
 struct Adapter {
-  Adapter(int64_t in, int64_t out, const ParamScope& scope);
+  /// `parts` are the rows of each projection that the matrix beside it packs.
+  Adapter(int64_t in, const std::vector<int64_t>& parts, const ParamScope& scope);
   /// (..., in) -> (..., out)
   Var operator()(const Var& x) const;
   /// (out, in): the matrix that is added to the layer's own.

@@ -15,7 +15,7 @@ ClassifierHead::ClassifierHead(const ModelOptions& o, int64_t classes, bool pool
                                const ParamScope& scope)
     : dropout(o.dropout),
       pooler(make_pooler(o, pooled, scope)),
-      classifier({.in = o.hidden_size, .out = classes, .init = matrix_init(o)},
+      classifier({.in = o.hidden_size, .out = classes, .init = matrix_init(o), .hidden = false},
                  scope / "classifier") {}
 
 Var ClassifierHead::operator()(const Var& x) const {

@@ -8,11 +8,18 @@ namespace tapestry {
 
 namespace {
 
+std::vector<int64_t> projections_of(const Linear::Options& o) {
+  return o.parts.empty() ? std::vector{o.out} : o.parts;
+}
+
 WeightMatrix make_weight(const Linear::Options& o, const ParamScope& scope) {
   const Shape shape{o.out, o.in};
-  const auto init = o.init.of_parts(o.parts.empty() ? std::vector{o.out} : o.parts, o.in);
-  if (!o.packable) return scope.create("weight", shape, init);
-  return scope.create_matrix("weight", shape, init);
+  const std::vector<int64_t> parts = projections_of(o);
+  const auto init = o.init.of_parts(parts, o.in);
+  WeightMatrix matrix = o.packable ? scope.create_matrix("weight", shape, init)
+                                   : WeightMatrix(scope.create("weight", shape, init));
+  if (o.hidden) scope.declare_projections("weight", parts);
+  return matrix;
 }
 
 }  // namespace
@@ -23,7 +30,8 @@ Linear::Linear(const Options& options, const ParamScope& scope)
       activation(options.activation),
       precision(scope.precision()) {
   weight.will_multiply();
-  if (options.adaptable && scope.has_adapter()) adapter.emplace(options.in, options.out, scope);
+  if (options.adaptable && scope.has_adapter())
+    adapter.emplace(options.in, projections_of(options), scope);
 }
 
 Var Linear::operator()(const Var& x) const {

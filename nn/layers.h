@@ -21,6 +21,7 @@ struct Linear {
     std::vector<int64_t> parts = {};  ///< rows of each projection that W packs; empty: it is one
     bool adaptable = true;  ///< false if other code reads the matrix: it never has an adapter
     bool packable = true;   ///< false if other code reads its values
+    bool hidden = true;     ///< false at the ends of a model: it reads pixels, or scores classes
   };
 
   Linear(const Options& options, const ParamScope& scope);

@@ -224,6 +224,11 @@ WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape
   return matrix;
 }
 
+void ParamScope::declare_projections(std::string_view name,
+                                     const std::vector<int64_t>& rows) const {
+  store_->parameters_[store_->index_.at((*this / name).prefix_)].projections = rows;
+}
+
 Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,
                                  const Init& init) const {
   Parameter& buffer =

@@ -84,6 +84,9 @@ struct Parameter {
   Shape shape;
   DType dtype;
   Var var;  ///< undefined while its matrix is packed, or has not been loaded yet
+  /// Rows of each matrix between layers that it packs, one below the other; empty: it is none, but
+  /// a table, a classifier, a vector. Some optimizers treat such matrices in their own way.
+  std::vector<int64_t> projections = {};
   /// False: state that forward passes write, like running statistics. It is saved, resumed and
   /// averaged with the others, but has no gradient, so an optimizer does not change it.
   bool trained = true;
@@ -190,6 +193,8 @@ class ParamScope {
   /// Creates state that is not trained. It is float32 in a bfloat16 model: small steps of a running
   /// average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;
+  /// Says what Parameter::projections of "<prefix>.<name>" are.
+  void declare_projections(std::string_view name, const std::vector<int64_t>& rows) const;
 
   DType dtype() const { return store_->dtype(); }
   Device device() const { return store_->device(); }

@@ -43,6 +43,7 @@ Var orthogonal_weight(int64_t gates, int64_t size, const ParamScope& scope) {
   }
   weight.value().copy_from(
       Tensor::from<double>(values, weight.shape()).to(scope.dtype()).to(scope.device()));
+  scope.declare_projections("weight", std::vector<int64_t>(static_cast<size_t>(gates), size));
   return weight;
 }
 
@@ -69,7 +70,8 @@ Var stack(const std::vector<Var>& steps) {
 GruLayer::GruLayer(const Options& o, const ParamScope& scope)
     : input({.in = o.in,
              .out = 3 * o.hidden_size * (o.bidirectional ? 2 : 1),
-             .init = gate_init(o.in, o.hidden_size)},
+             .init = gate_init(o.in, o.hidden_size),
+             .parts = std::vector<int64_t>(o.bidirectional ? 6 : 3, o.hidden_size)},
             scope / "input"),
       weight(orthogonal_weight(o.bidirectional ? 6 : 3, o.hidden_size, scope / "recurrent")),
       bias((scope / "recurrent").create("bias", {weight.shape()[0]}, Init::zeros())) {}
@@ -79,7 +81,8 @@ AttentiveGru::AttentiveGru(const Options& o, const ParamScope& scope)
       context({.in = o.memory_size,
                .out = 3 * o.hidden_size,
                .bias = false,
-               .init = gate_init(o.memory_size, o.hidden_size)},
+               .init = gate_init(o.memory_size, o.hidden_size),
+               .parts = std::vector<int64_t>(3, o.hidden_size)},
               scope / "context") {
   if (!o.attends) return;
   query.emplace(Linear::Options{.in = o.hidden_size, .out = o.hidden_size, .bias = false},
@@ -113,7 +116,9 @@ RnnAttention::RnnAttention(const ModelOptions& o, const Vocabulary& v, const Par
     : options(validated(o)),
       vocabulary(v),
       words(o, v, scope),
-      initial({.in = o.hidden_size, .out = o.decoder_layers * o.hidden_size},
+      initial({.in = o.hidden_size,
+               .out = o.decoder_layers * o.hidden_size,
+               .parts = std::vector<int64_t>(static_cast<size_t>(o.decoder_layers), o.hidden_size)},
               scope / "decoder" / "initial"),
       first_layer(
           {.hidden_size = o.hidden_size, .memory_size = 2 * o.hidden_size, .attends = o.attends},

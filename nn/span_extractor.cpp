@@ -48,7 +48,7 @@ Tensor smoothing_factors(const Shape& shape, const Tensor& length_of_rows,
 SpanExtractor::SpanExtractor(const ModelOptions& o, const LanguageModel::Vocabulary& vocabulary,
                              const ParamScope& scope)
     : trunk(o, word_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
-      head({.in = o.hidden_size, .out = 2, .bias = false, .init = matrix_init(o)},
+      head({.in = o.hidden_size, .out = 2, .bias = false, .init = matrix_init(o), .hidden = false},
            scope / "span_head") {}
 
 Var SpanExtractor::operator()(const Tensor& ids, const Tensor& lengths,

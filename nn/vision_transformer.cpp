@@ -45,7 +45,8 @@ VisionTransformer::VisionTransformer(const ModelOptions& o, const ImageClasses& 
     : options(with_positions(o, data)),
       patch_embedding({.in = o.patch_size * o.patch_size * data.channels,
                        .out = o.hidden_size,
-                       .init = matrix_init(o)},
+                       .init = matrix_init(o),
+                       .hidden = false},
                       scope / "patch_embedding"),
       cls(embedding_table(options, 1, scope / "cls")),
       positions(position_table(options, scope).rows(options.max_position_embeddings)),
@@ -67,7 +68,8 @@ LinearClassifier::LinearClassifier(const ModelOptions& o, const ImageClasses& da
                                    const ParamScope& scope)
     : classifier({.in = data.height * data.width * data.channels,
                   .out = data.classes,
-                  .init = matrix_init(o)},
+                  .init = matrix_init(o),
+                  .hidden = false},
                  scope / "classifier") {}
 
 Var LinearClassifier::operator()(const Var& images) const {

@@ -30,7 +30,8 @@ Linear classifier(const ModelOptions& o, int64_t vocab, const WeightMatrix& tabl
              .out = vocab,
              .bias = o.output_bias,
              .init = matrix_init(o),
-             .adaptable = false},
+             .adaptable = false,
+             .hidden = false},
             output};
   }
   Linear tied(table, scope.precision());

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <numeric>
+#include <span>
 
 #include "core/clock.h"
 #include "core/dispatch_device.h"
@@ -84,6 +86,7 @@ GradientExchange::GradientExchange(Communicator& communicator,
   }
   check(ranks_ == 1 || device_.is_cpu() || communicator.connects_gpus(), "exchange",
         "gradients on ", device_, " need Communicator::connect_gpus().");
+  find_owners(groups);
   cut_into_buckets();
   cut_own_pieces();
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -104,6 +107,35 @@ GradientExchange::~GradientExchange() {
   }
 }
 
+// The matrices that are dearest come first, each to the rank that has least to do.
+void GradientExchange::find_owners(const std::vector<ParamGroup>& groups) {
+  if (options_.shard == Shard::kNone) return;
+  std::vector<size_t> whole;
+  size_t next = 0;
+  for (const ParamGroup& group : groups) {
+    for (size_t i = 0; i < group.params.size(); ++i, ++next) {
+      if (group.orthogonalize) whole.push_back(next);
+    }
+  }
+  const auto cost = [&](size_t p) {
+    const Shape& shape = params_[p].var.shape();
+    return static_cast<double>(shape.numel()) *
+           static_cast<double>(std::min(shape[0], shape[shape.rank() - 1]));
+  };
+  std::ranges::stable_sort(whole, std::greater<>(), cost);
+  const auto slices = static_cast<size_t>(ranks_);
+  std::vector<double> work(slices, 0);
+  std::vector<int64_t> owned(slices, 0);
+  for (const size_t p : whole) {
+    const auto owner = static_cast<size_t>(std::ranges::min_element(work) - work.begin());
+    work[owner] += cost(p);
+    params_[p].owner = static_cast<int64_t>(owner);
+    params_[p].place = owned[owner];
+    owned[owner] += params_[p].end - params_[p].begin;
+  }
+  most_owned_ = std::ranges::max(owned);
+}
+
 void GradientExchange::cut_into_buckets() {
   const int64_t elements = params_.empty() ? 0 : params_.back().end;
   const int64_t row = kChunk * ranks_;  // a chunk for each rank
@@ -115,7 +147,12 @@ void GradientExchange::cut_into_buckets() {
     while (first < params_.size() && params_[first].end <= begin) ++first;
     size_t last = first;
     while (last < params_.size() && params_[last].begin < end) ++last;
-    buckets_.push_back({begin, end, static_cast<int64_t>(first), static_cast<int64_t>(last)});
+    BucketState& bucket = buckets_.emplace_back(
+        BucketState{begin, end, static_cast<int64_t>(first), static_cast<int64_t>(last)});
+    const auto is_whole = [](const Param& param) { return param.owner >= 0; };
+    const std::span inside(params_.begin() + static_cast<int64_t>(first), last - first);
+    bucket.has_whole = std::ranges::any_of(inside, is_whole);
+    bucket.has_cut = !std::ranges::all_of(inside, is_whole);
   }
   // Backward comes to the last layers first.
   order_.resize(buckets_.size());
@@ -135,6 +172,7 @@ void GradientExchange::cut_own_pieces() {
     const auto [begin, end] = slice_of(bucket, communicator_.slice());
     for (int64_t p = bucket.first; p < bucket.last; ++p) {
       const Param& param = params_[static_cast<size_t>(p)];
+      if (param.owner >= 0) continue;
       const int64_t from = std::max(begin, param.begin), to = std::min(end, param.end);
       if (from >= to) continue;
       const Tensor flat = param.var.value().reshape({param.var.value().numel()});
@@ -148,6 +186,7 @@ void GradientExchange::cut_own_pieces() {
   for (ParamGroup& group : owned_) {
     NamedVars own;
     for (size_t i = 0; i < group.params.size(); ++i, ++param) {
+      if (is_mine(params_[param])) own.push_back(group.params[i]);
       for (const size_t piece : pieces_of[param]) {
         own.emplace_back(pieces_[piece].name, pieces_[piece].var);
       }
@@ -231,11 +270,12 @@ Bucket GradientExchange::bucket_of(const BucketState& bucket, const Tensor& flat
 // A bucket goes when it is complete and all before it went: so the order is the same everywhere.
 void GradientExchange::start_buckets() {
   if (ranks_ == 1) return;
-  const Exchange exchange =
-      options_.shard == Shard::kNone ? Exchange::kAllReduce : Exchange::kReduceScatter;
   for (; started_ < order_.size(); ++started_) {
     BucketState& bucket = buckets_[order_[started_]];
     if (bucket.missing > 0) return;
+    // A parameter that belongs to one rank may lie in the slices of several.
+    const bool whole = options_.shard == Shard::kNone || bucket.has_whole;
+    const Exchange exchange = whole ? Exchange::kAllReduce : Exchange::kReduceScatter;
     bucket.ticket = communicator_.start(exchange, bucket_of(bucket, target_));
   }
 }
@@ -279,6 +319,9 @@ std::vector<std::string> GradientExchange::finish(const std::string& word) {
   };
   if (options_.shard == Shard::kOptimizer) {
     for (const Piece& piece : pieces_) give(piece.var, piece.param, piece.begin, piece.end);
+    for (size_t i = 0; i < params_.size(); ++i) {
+      if (is_mine(params_[i])) give(params_[i].var, i, params_[i].begin, params_[i].end);
+    }
   } else {
     for (size_t i = 0; i < params_.size(); ++i) {
       give(params_[i].var, i, params_[i].begin, params_[i].end);
@@ -362,9 +405,47 @@ void GradientExchange::add_up_squares(const Tensor& sums) {
 // Gathers a flat array, of which this rank has its slices.
 void GradientExchange::gather_pieces(const Tensor& flat) {
   for (BucketState& bucket : buckets_) {
+    if (!bucket.has_cut) continue;
     bucket.ticket = communicator_.start(Exchange::kAllGather, bucket_of(bucket, flat));
   }
-  for (const BucketState& bucket : buckets_) communicator_.wait(bucket.ticket);
+  for (const BucketState& bucket : buckets_) {
+    if (bucket.has_cut) communicator_.wait(bucket.ticket);
+  }
+}
+
+// The parameters that belong to one rank as a whole: those of each rank stand in a slice of a
+// buffer, a window of them at a time.
+void GradientExchange::share_whole() {
+  const int64_t window =
+      std::min(most_owned_, std::max(kChunk, options_.bucket_bytes / size_of(dtype_)));
+  if (window == 0) return;
+  const Tensor buffer = Tensor::zeros({ranks_, window}, dtype_, device_);
+  for (int64_t begin = 0; begin < most_owned_; begin += window) {
+    // What a parameter has in the window, here and there.
+    const auto for_each_part = [&](const auto& f) {
+      for (const Param& param : params_) {
+        if (param.owner < 0) continue;
+        const int64_t from = std::max(begin, param.place);
+        const int64_t to = std::min(begin + window, param.place + param.end - param.begin);
+        if (from >= to) continue;
+        f(param,
+          param.var.value()
+              .reshape({param.end - param.begin})
+              .slice(from - param.place, to - param.place),
+          buffer.slice(param.owner, param.owner + 1)
+              .reshape({window})
+              .slice(from - begin, to - begin));
+      }
+    };
+    for_each_part([&](const Param& param, const Tensor& values, const Tensor& place) {
+      if (is_mine(param)) place.copy_from(values);
+    });
+    communicator_.wait(communicator_.start(
+        Exchange::kAllGather, {buffer.raw(), buffer.numel(), dtype_, buffer, device_}));
+    for_each_part([&](const Param& param, const Tensor& values, const Tensor& place) {
+      if (!is_mine(param)) values.copy_from(place);
+    });
+  }
 }
 
 void GradientExchange::share_parameters() {
@@ -376,8 +457,10 @@ void GradientExchange::share_parameters() {
   }
   gather_pieces(flat);
   for (const Param& param : params_) {
+    if (param.owner >= 0) continue;
     param.var.value().copy_from(flat.slice(param.begin, param.end).reshape(param.var.shape()));
   }
+  share_whole();
   if (fits) free_.push_back(flat);
 }
 

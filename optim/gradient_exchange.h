@@ -26,7 +26,8 @@ namespace tapestry {
 enum class Shard {
   kNone,       ///< every rank updates every parameter
   kOptimizer,  ///< each rank keeps the state of its slices and updates them (ZeRO stage 1,
-               ///< Rajbhandari et al. 2020); the same bits, in less memory
+               ///< Rajbhandari et al. 2020); the same bits, in less memory. What must not be cut
+               ///< (ParamGroup::orthogonalize) belongs to one rank as a whole.
 };
 
 constexpr const char* name_of(Shard shard) {
@@ -70,8 +71,8 @@ class GradientExchange {
 
   /// Parts that this rank computes of an update; its first has the number rank * local_parts().
   int64_t local_parts() const { return local_parts_; }
-  /// The parameters that this rank's Optimizer updates: all, or with Shard::kOptimizer pieces of
-  /// them, which share their memory.
+  /// The parameters that this rank's Optimizer updates: all, or with Shard::kOptimizer some of them
+  /// and pieces of others, which share their memory.
   const std::vector<ParamGroup>& groups() const { return owned_; }
   int64_t buckets() const { return static_cast<int64_t>(buckets_.size()); }
 
@@ -111,12 +112,15 @@ class GradientExchange {
     std::string name;
     Var var;
     int64_t begin, end;  // in the flat array
+    int64_t owner = -1;  // the slice of the rank that it belongs to as a whole; -1: it is cut
+    int64_t place = 0;   // of such a one among those of its owner, in elements
   };
   struct BucketState {
-    int64_t begin, end;    // in the flat array
-    int64_t first, last;   // parameters that lie in it, [first, last)
-    int64_t missing = 0;   // of them, in this part
-    double completed = 0;  // when, in the last part (steady_seconds())
+    int64_t begin, end;                      // in the flat array
+    int64_t first, last;                     // parameters that lie in it, [first, last)
+    bool has_cut = true, has_whole = false;  // kinds of parameters that lie in it
+    int64_t missing = 0;                     // of them, in this part
+    double completed = 0;                    // when, in the last part (steady_seconds())
     Communicator::Ticket ticket = -1;
   };
   // Elements of one parameter within one slice of this rank.
@@ -127,6 +131,7 @@ class GradientExchange {
     Var var;
   };
 
+  void find_owners(const std::vector<ParamGroup>& groups);
   void cut_into_buckets();
   void cut_own_pieces();
   void complete(size_t param);
@@ -139,6 +144,10 @@ class GradientExchange {
   // [begin, end) of the slice of a bucket.
   std::pair<int64_t, int64_t> slice_of(const BucketState& bucket, int64_t slice) const;
   void gather_pieces(const Tensor& flat);
+  bool is_mine(const Param& param) const { return param.owner == communicator_.slice(); }
+  void share_whole();
+  Tensor gather_whole(const std::map<std::string, Tensor>& own, const std::string& name,
+                      const Shape& shape);
   Tensor gather(const std::map<std::string, Tensor>& own, const std::string& prefix);
 
   Communicator& communicator_;
@@ -155,7 +164,8 @@ class GradientExchange {
   DType dtype_ = DType::kFloat32;      // of the parameters
   DType sum_dtype_ = DType::kFloat32;  // of the sums: the wider one
   Device device_;
-  int64_t elements_ = 0;  // of the flat array, with the zeros at its end
+  int64_t elements_ = 0;    // of the flat array, with the zeros at its end
+  int64_t most_owned_ = 0;  // elements of the parameters that belong to one rank, at most
 
   // Buffers of one update.
   std::vector<Tensor> stack_, free_;

@@ -13,10 +13,13 @@ std::map<std::string, Tensor> by_name(const NamedTensors& tensors) {
   return {tensors.begin(), tensors.end()};
 }
 
-// Names of the states, which a rank without any piece cannot see in its optimizer.
-std::span<const char* const> kinds_of(const Optimizer& optimizer) {
-  const OptimizerOptions& options = optimizer.options();
-  return state_names(rule_of(options.type).step(options, 0, 0, 1));
+// States of parameters that are cut, which a rank without any piece cannot see in its optimizer.
+std::vector<StateTensor> kinds_of(const Optimizer& optimizer) {
+  return state_of(optimizer.options(), {}, /*orthogonalized=*/false);
+}
+
+bool counts_updates(const Optimizer& optimizer) {
+  return rule_of(elementwise_type(optimizer.options().type)).reads_t;
 }
 
 }  // namespace
@@ -24,8 +27,8 @@ std::span<const char* const> kinds_of(const Optimizer& optimizer) {
 NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
   if (options_.shard == Shard::kNone) return optimizer.state();
   const auto own = by_name(optimizer.state());
-  const bool counts = rule_of(optimizer.options().type).reads_t;
-  // All pieces of a parameter have the same count; a rank without a piece reports 0.
+  const bool counts = counts_updates(optimizer);
+  // All pieces of a parameter have the same count; a rank that has none says 0.
   std::vector<int32_t> steps(params_.size(), 0);
   if (counts) {
     for (const Piece& piece : pieces_) {
@@ -42,17 +45,42 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
     }
   }
   std::map<std::string, Tensor> whole;
-  for (const std::string kind : kinds_of(optimizer)) whole[kind] = gather(own, kind + '/');
+  for (const auto& [kind, shape] : kinds_of(optimizer)) whole[kind] = gather(own, kind + '/');
   NamedTensors state;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& param = params_[i];
-    for (const std::string kind : kinds_of(optimizer)) {
+    if (param.owner >= 0) {
+      for (const auto& [kind, shape] : state_of(optimizer.options(), param.var.shape(), true)) {
+        const std::string name = concat(kind, '/', param.name);
+        state.emplace_back(name, gather_whole(own, name, shape));
+      }
+      continue;
+    }
+    for (const auto& [kind, shape] : kinds_of(optimizer)) {
       const Tensor values = whole.at(kind).slice(param.begin, param.end);
       state.emplace_back(concat(kind, '/', param.name), values.reshape(param.var.shape()));
     }
     if (counts) state.emplace_back("step/" + param.name, Tensor::from<int32_t>({steps[i]}, {}));
   }
   return state;
+}
+
+// Gathers a tensor that one rank has.
+Tensor GradientExchange::gather_whole(const std::map<std::string, Tensor>& own,
+                                      const std::string& name, const Shape& shape) {
+  std::string mine;
+  if (const auto found = own.find(name); found != own.end()) {
+    const Tensor host = found->second.to(Device{});
+    mine.assign(static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes()));
+  }
+  const Tensor tensor = Tensor::zeros(shape, sum_dtype_);
+  for (const std::string& bytes : communicator_.all_gather(mine)) {
+    if (bytes.empty()) continue;
+    check(std::ssize(bytes) == tensor.bytes(), "exchange", "expected ", tensor.bytes(),
+          " bytes of '", name, "' from another rank, got ", bytes.size(), '.');
+    tensor.copy_from_host(bytes.data());
+  }
+  return tensor.to(device_);
 }
 
 // Gathers the pieces of all ranks into a flat array; they are named `prefix` + the piece's name.
@@ -70,8 +98,13 @@ NamedTensors GradientExchange::gather_masters(const Optimizer& optimizer) {
   if (options_.shard == Shard::kNone) return optimizer.masters();
   NamedTensors masters;
   if (dtype_ == sum_dtype_) return masters;
-  const Tensor flat = gather(by_name(optimizer.masters()), "");
+  const auto own = by_name(optimizer.masters());
+  const Tensor flat = gather(own, "");
   for (const Param& param : params_) {
+    if (param.owner >= 0) {
+      masters.emplace_back(param.name, gather_whole(own, param.name, param.var.shape()));
+      continue;
+    }
     masters.emplace_back(param.name, flat.slice(param.begin, param.end).reshape(param.var.shape()));
   }
   return masters;
@@ -83,14 +116,21 @@ void GradientExchange::load_masters(const Optimizer& optimizer, const NamedTenso
   }
   if (dtype_ == sum_dtype_) return;
   const auto source = by_name(whole);
-  NamedTensors own;
-  for (const Piece& piece : pieces_) {
-    const Param& param = params_[piece.param];
+  const auto find = [&](const Param& param) -> const Tensor& {
     const auto found = source.find(param.name);
     check(found != source.end() && found->second.shape() == param.var.shape(), "exchange",
           "expected the master of ", param.name, ", ", param.var.shape(), '.');
-    own.emplace_back(piece.name, found->second.reshape({param.end - param.begin})
+    return found->second;
+  };
+  NamedTensors own;
+  for (const Piece& piece : pieces_) {
+    const Param& param = params_[piece.param];
+    own.emplace_back(piece.name, find(param)
+                                     .reshape({param.end - param.begin})
                                      .slice(piece.begin - param.begin, piece.end - param.begin));
+  }
+  for (const Param& param : params_) {
+    if (is_mine(param)) own.emplace_back(param.name, find(param));
   }
   copy_named("exchange", own, optimizer.masters());
 }
@@ -106,7 +146,7 @@ void GradientExchange::load_state(Optimizer& optimizer, const NamedTensors& whol
   NamedTensors own;
   for (const Piece& piece : pieces_) {
     const Param& param = params_[piece.param];
-    for (const std::string kind : kinds_of(optimizer)) {
+    for (const auto& [kind, shape] : kinds_of(optimizer)) {
       const Tensor& values = find(concat(kind, '/', param.name));
       check(values.shape() == param.var.shape(), "exchange", kind, '/', param.name, " is ",
             values.shape(), ", the parameter ", param.var.shape(), '.');
@@ -114,8 +154,15 @@ void GradientExchange::load_state(Optimizer& optimizer, const NamedTensors& whol
                        values.reshape({values.numel()})
                            .slice(piece.begin - param.begin, piece.end - param.begin));
     }
-    if (rule_of(optimizer.options().type).reads_t) {
+    if (counts_updates(optimizer)) {
       own.emplace_back("step/" + piece.name, find("step/" + param.name));
+    }
+  }
+  for (const Param& param : params_) {
+    if (!is_mine(param)) continue;
+    for (const auto& [kind, shape] : state_of(optimizer.options(), param.var.shape(), true)) {
+      const std::string name = concat(kind, '/', param.name);
+      own.emplace_back(name, find(name));
     }
   }
   optimizer.load_state(own);

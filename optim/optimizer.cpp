@@ -17,9 +17,28 @@ void require(bool ok, const Parts&... parts) {
 
 bool is_positive_or_0(double x) { return std::isfinite(x) && x >= 0; }
 
-// The names of a rule's state tensors, which the numbers of its step do not change.
-std::span<const char* const> state_names(const OptimizerOptions& options) {
-  return state_names(rule_of(options.type).step(options, 0, 0, 1));
+// Muon makes matrices orthogonal; of the other rules a group is a group.
+std::vector<ParamGroup> groups_for(const OptimizerOptions& options, const NamedVars& params) {
+  if (options.type != OptimizerType::kMuon) return {ParamGroup{params}};
+  std::vector<ParamGroup> groups(2);
+  groups[0].orthogonalize = true;
+  for (const auto& [name, var] : params) {
+    groups[var.shape().rank() == 2 ? 0 : 1].params.emplace_back(name, var);
+  }
+  return groups;
+}
+
+// The rows of each matrix of a parameter.
+std::vector<int64_t> matrix_rows(const ParamGroup& group, const std::string& name, const Var& var) {
+  require(var.shape().rank() == 2, "muon makes matrices orthogonal, '", name, "' is ", var.shape(),
+          '.');
+  const auto packed = group.packed_rows.find(name);
+  if (packed == group.packed_rows.end()) return {var.shape()[0]};
+  int64_t sum = 0;
+  for (const int64_t rows : packed->second) sum += rows;
+  require(sum == var.shape()[0], "'", name, "' has ", var.shape()[0], " rows, ", sum,
+          " of them are packed.");
+  return packed->second;
 }
 
 // Undefined for a parameter that this update does not change.
@@ -27,11 +46,13 @@ Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tens
 
 }  // namespace
 
+Optimizer::Optimizer(const OptimizerOptions& options, const NamedVars& params)
+    : Optimizer(options, groups_for(options, params)) {}
+
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGroup>& groups)
     : options_(options) {
   validate(options_);
-  const size_t states = state_names(options_).size();
-  const bool reads_t = rule_of(options_.type).reads_t;
+  const bool reads_t = rule_of(elementwise_type(options_.type)).reads_t;
   NamedVars all;
   for (const ParamGroup& group : groups) {
     const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
@@ -39,9 +60,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
             '.');
     require(is_positive_or_0(group.learning_rate_scale),
             "learning_rate_scale must be 0 or more, got ", group.learning_rate_scale, '.');
+    require(!group.orthogonalize || options_.type == OptimizerType::kMuon,
+            "only muon makes matrices orthogonal, got ", name_of(options_.type), '.');
     for (const auto& [name, var] : group.params) {
       all.emplace_back(name, var);
-      slots_.push_back({name, var, group.learning_rate_scale, weight_decay, {}, {}, {}});
+      slots_.push_back({name, var, group.learning_rate_scale, weight_decay, {}, {}, {}, {}});
+      if (group.orthogonalize) slots_.back().rows = matrix_rows(group, name, var);
     }
   }
   check_parameters("optimizer", all);
@@ -50,11 +74,11 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
     const DType dtype = wider(value.dtype());
     check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
           value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
-    for (size_t k = 0; k < states; ++k) {
-      slot.state.push_back(Tensor::zeros(value.shape(), dtype, value.device()));
+    for (const StateTensor& kept : state_of(options_, value.shape(), !slot.rows.empty())) {
+      slot.state.push_back(Tensor::zeros(kept.shape, dtype, value.device()));
     }
     if (value.dtype() != dtype) slot.master = value.to(dtype);
-    if (reads_t) slot.step = Tensor::zeros({}, DType::kInt32);
+    if (slot.rows.empty() && reads_t) slot.step = Tensor::zeros({}, DType::kInt32);
   }
 }
 
@@ -144,7 +168,8 @@ void Optimizer::sum_and_count(const std::vector<ElementSpan<T>>& gradients, doub
 
 void Optimizer::update(double learning_rate, const GradientTransform& transform) {
   if (slots_.empty()) return;
-  const OptimizerRule rule = rule_of(options_.type);
+  if (options_.type == OptimizerType::kMuon) update_matrices(learning_rate, transform);
+  const OptimizerRule rule = rule_of(elementwise_type(options_.type));
   dispatch(slots_.front().var.value(), [&](auto device, auto type) {
     using T = decltype(type);
     using W = Wider<T>;
@@ -152,7 +177,7 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
     updates.reserve(slots_.size());
     for (const Slot& slot : slots_) {
       const Tensor gradient = gradient_of(slot.var);
-      if (!gradient.defined()) continue;
+      if (!gradient.defined() || !slot.rows.empty()) continue;
       const double t = rule.reads_t ? ++*slot.step.data<int32_t>() : 0;
       ParameterUpdate<T>& update = updates.emplace_back();
       update.step =
@@ -174,16 +199,52 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
   });
 }
 
+void Optimizer::update_matrices(double learning_rate, const GradientTransform& transform) {
+  std::vector<MuonMatrix> matrices;
+  for (const Slot& slot : slots_) {
+    Tensor gradient = gradient_of(slot.var);
+    if (!gradient.defined() || slot.rows.empty()) continue;
+    gradient = gradient.reshape(slot.var.shape());
+    int64_t begin = 0;
+    for (const int64_t rows : slot.rows) {
+      const auto part = [&, end = begin + rows](const Tensor& whole) {
+        return whole.defined() ? whole.slice(begin, end) : Tensor();
+      };
+      MuonMatrix& matrix = matrices.emplace_back();
+      matrix.param = part(slot.var.value());
+      matrix.master = part(slot.master);
+      matrix.gradient = part(gradient);
+      matrix.momentum = part(slot.state[0]);
+      if (options_.muon.scales_rows()) matrix.row_squares = part(slot.state[1]);
+      matrix.learning_rate = learning_rate * slot.learning_rate_scale;
+      matrix.weight_decay = slot.weight_decay;
+      begin += rows;
+    }
+    launched_->updated.push_back(&slot);
+  }
+  muon_step(matrices, options_.momentum, options_.muon, transform);
+}
+
+double Optimizer::product_flops() const {
+  double flops = 0;
+  for (const Slot& slot : slots_) {
+    for (const int64_t rows : slot.rows) {
+      flops += orthogonal_flops(rows, slot.var.shape()[1], options_.muon);
+    }
+  }
+  return flops;
+}
+
 void Optimizer::zero_grad() const {
   for (const Slot& slot : slots_) slot.var.zero_grad();
 }
 
 NamedTensors Optimizer::state() const {
-  const std::span<const char* const> names = state_names(options_);
   NamedTensors state;
   for (const Slot& slot : slots_) {
-    for (size_t k = 0; k < names.size(); ++k) {
-      state.emplace_back(concat(names[k], '/', slot.name), slot.state[k]);
+    size_t k = 0;
+    for (const StateTensor& kept : state_of(options_, slot.var.shape(), !slot.rows.empty())) {
+      state.emplace_back(concat(kept.kind, '/', slot.name), slot.state[k++]);
     }
     if (slot.step.defined()) state.emplace_back("step/" + slot.name, slot.step);
   }

@@ -1,9 +1,10 @@
-// The eight optimizers: one class over the fused kernels of core/kernels/optimizer.h. Trajectories
-// equal PyTorch's.
+// The nine optimizers: one class over the fused kernels of core/kernels/optimizer.h, and over
+// optim/muon.h. Trajectories equal PyTorch's.
 #pragma once
 
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/enumerators.h"
 #include "core/host_copy.h"
 #include "core/option_report.h"
+#include "optim/muon.h"
 #include "optim/named.h"
 
 namespace tapestry {
@@ -29,6 +31,7 @@ enum class OptimizerType {
   kAdadelta,
   kAdam,   ///< weight decay as a part of the gradient (L2)
   kAdamW,  ///< weight decay decoupled from the gradient
+  kMuon,   ///< of matrices between layers (ParamGroup::orthogonalize); adamw of all else
 };
 
 constexpr const char* name_of(OptimizerType type) {
@@ -49,6 +52,8 @@ constexpr const char* name_of(OptimizerType type) {
       return "adam";
     case OptimizerType::kAdamW:
       return "adamw";
+    case OptimizerType::kMuon:
+      return "muon";
   }
   return nullptr;
 }
@@ -65,6 +70,7 @@ struct OptimizerOptions {
   double rho = 0.9;                            ///< decay of both averages of adadelta
   std::array<double, 2> betas = {0.9, 0.999};  ///< decays of the averages of g and of g^2
   double eps = 1e-8;
+  MuonOptions muon = {};  ///< betas and eps are those of the AdamW beside it
 };
 
 /// Numbers outside their ranges.
@@ -76,9 +82,13 @@ void validate(const OptimizerOptions& options,
 /// for.
 OptimizerOptions optimizer_defaults(OptimizerType type);
 /// A rate to begin with: 1e-3; adagrad, whose steps shrink, 1e-2; adadelta, which finds its step by
-/// itself, 1 (Zeiler 2012 has no rate).
+/// itself, 1 (Zeiler 2012 has no rate); muon 0.02 (Jordan et al. 2024), for what it makes
+/// orthogonal and adjust_lr_fn original.
 double default_learning_rate(OptimizerType type);
-/// Numbers that a rule keeps for each element of the parameters.
+/// The rule of parameters that are not made orthogonal: adamw with muon, else the type itself.
+OptimizerType elementwise_type(OptimizerType type);
+/// Numbers that a rule keeps for each element of the parameters; muon's, of matrices that it makes
+/// orthogonal.
 int64_t states_of(OptimizerType type);
 
 /// The numbers of its options that a rule reads, besides weight_decay.
@@ -88,6 +98,7 @@ struct OptimizerReads {
   bool rho = false;
   bool betas = false;
   bool eps = false;
+  bool muon = false;
 };
 OptimizerReads reads_of(OptimizerType type);
 
@@ -96,6 +107,11 @@ struct ParamGroup {
   NamedVars params;
   double learning_rate_scale = 1;
   std::optional<double> weight_decay = {};  ///< unset: the optimizer's
+  /// Of muon: they are matrices that it makes orthogonal. What is in other groups gets adamw. No
+  /// rank of several has a part of such a matrix.
+  bool orthogonalize = false;
+  /// Of a parameter that packs several of them, one below the other: their rows.
+  std::map<std::string, std::vector<int64_t>> packed_rows = {};
 };
 
 /// Two groups: the parameters for which `decays(name, var)` holds, with the optimizer's weight
@@ -130,8 +146,8 @@ class Optimizer {
   /// Allocates the state of all parameters. Throws Error(kConfig) on impossible options and like
   /// check_parameters().
   Optimizer(const OptimizerOptions& options, const std::vector<ParamGroup>& groups);
-  Optimizer(const OptimizerOptions& options, const NamedVars& params)
-      : Optimizer(options, std::vector<ParamGroup>{ParamGroup{params}}) {}
+  /// Of muon: with every matrix made orthogonal.
+  Optimizer(const OptimizerOptions& options, const NamedVars& params);
 
   /// One update of every parameter that has a gradient; frozen ones and those that no gradient
   /// reached stay as they are, state included. The gradients count as multiplied by gradient_scale
@@ -173,6 +189,9 @@ class Optimizer {
 
   const OptimizerOptions& options() const { return options_; }
 
+  /// Floating-point operations of the matrix products of an update, 2 a multiply-add.
+  double product_flops() const;
+
  private:
   // A parameter with its settings and state.
   struct Slot {
@@ -180,6 +199,7 @@ class Optimizer {
     Var var;
     double learning_rate_scale;
     double weight_decay;
+    std::vector<int64_t> rows;  // of each matrix that is made orthogonal; empty: none is
     std::vector<Tensor> state;  // as many as the rule has
     Tensor step;                // one int32
     Tensor master;              // of a bfloat16 parameter
@@ -197,6 +217,7 @@ class Optimizer {
   template <class T>
   void sum_and_count(const std::vector<ElementSpan<T>>& gradients, double* sum);
   void update(double learning_rate, const GradientTransform& transform);
+  void update_matrices(double learning_rate, const GradientTransform& transform);
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;

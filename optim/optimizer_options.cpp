@@ -17,6 +17,7 @@ void validate(const OptimizerOptions& options, const OptionReport& report) {
   fraction("rho", options.rho);
   for (const double beta : options.betas) fraction("betas", beta);
   not_negative("eps", options.eps);
+  if (options.type == OptimizerType::kMuon) options.muon.validate(report);
 }
 
 std::vector<ParamGroup> weight_decay_groups(

@@ -31,9 +31,14 @@ OptimizerStep adam(const Options& o, double lr, double decay, double t) {
                   .beta1 = o.betas[0],
                   .beta2 = o.betas[1],
                   .eps = o.eps,
-                  .decoupled = o.type == OptimizerType::kAdamW,
+                  .decoupled = o.type != OptimizerType::kAdam,  // adamw, and beside muon
                   .bias_correction1 = 1 - std::pow(o.betas[0], t),
                   .bias_correction2 = 1 - std::pow(o.betas[1], t)};
+}
+
+// The part that has a state; optim/muon.h has the rest.
+OptimizerStep muon(const Options& o, double, double, double) {
+  return MuonMomentumStep{o.momentum, o.muon.nesterov};
 }
 
 }  // namespace
@@ -61,6 +66,11 @@ OptimizerRule rule_of(OptimizerType type) {
               .reads = {.betas = true, .eps = true},
               .defaults = {.weight_decay = 1e-2},
               .reads_t = true};
+    case OptimizerType::kMuon:
+      return {.step = muon,
+              .reads = {.momentum = true, .betas = true, .eps = true, .muon = true},
+              .defaults = {.weight_decay = 0.1, .momentum = 0.95},
+              .learning_rate = 0.02};
   }
   fail(ErrorKind::kRuntime, "[optimizer] no such type: ", static_cast<int>(type), '.');
 }
@@ -69,6 +79,24 @@ OptimizerOptions optimizer_defaults(OptimizerType type) {
   OptimizerOptions options = rule_of(type).defaults;
   options.type = type;
   return options;
+}
+
+// The numbers of a step change neither names nor shapes.
+std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
+                                  bool orthogonalized) {
+  const OptimizerType type = orthogonalized ? options.type : elementwise_type(options.type);
+  std::vector<StateTensor> state;
+  for (const char* kind : state_names(rule_of(type).step(options, 0, 0, 1))) {
+    state.push_back({kind, param});
+  }
+  if (orthogonalized && options.muon.scales_rows()) {
+    state.push_back({MuonRowsStep::kStates[0], {param[0]}});
+  }
+  return state;
+}
+
+OptimizerType elementwise_type(OptimizerType type) {
+  return type == OptimizerType::kMuon ? OptimizerType::kAdamW : type;
 }
 
 double default_learning_rate(OptimizerType type) { return rule_of(type).learning_rate; }

@@ -18,4 +18,13 @@ struct OptimizerRule {
 
 OptimizerRule rule_of(OptimizerType type);
 
+/// A tensor that an optimizer keeps of a parameter.
+struct StateTensor {
+  std::string kind;  ///< "exp_avg"
+  Shape shape;
+};
+/// All of them, but for the count of its updates.
+std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
+                                  bool orthogonalized);
+
 }  // namespace tapestry

@@ -123,7 +123,7 @@ template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
                    Ranks& ranks, NextLoss next_loss) {
   const std::vector<ParamGroup> groups =
-      decay_groups(config.training, trained_parameters(store.named(), config), store.named());
+      update_groups(config, trained_parameters(store.named(), config), store);
   Optimizer optimizer(config.optimizer, groups);
   for (const ParamGroup& group : groups) reserve_gradients(group.params);
   Measured measured;

@@ -28,30 +28,37 @@ DType trained_type(const Config& config) {
 // Prints the memory of training besides parameters and activations, as the optimizer and the
 // averages allocate it.
 void print_training_memory(const ParamStore& store, const Config& config) {
-  int64_t trained = 0;
+  int64_t trained = 0, matrices = 0;
   for (const Parameter& parameter : store.parameters()) {
     // Frozen parameters have neither gradients nor an optimizer's state.
-    if (parameter.trained && learns(config, parameter.name))
+    if (parameter.trained && learns(config, parameter.name)) {
       trained += parameter.var.value().numel();
+      if (is_orthogonalized(config, parameter)) matrices += parameter.var.value().numel();
+    }
   }
   const DType narrow = trained_type(config), wide = wider(narrow);
   const auto megabytes = [&](int64_t numbers, DType type) {
-    return static_cast<double>(numbers * trained * size_of(type)) / 1e6;
+    return static_cast<double>(numbers * size_of(type)) / 1e6;
   };
-  const OptimizerType type = config.optimizer.type;
+  const OptimizerType type = elementwise_type(config.optimizer.type);
   const int64_t states = states_of(type);
-  double sum = megabytes(1, narrow);
+  double sum = megabytes(trained, narrow);
   std::string parts = fmt::format("gradients {:.1f}", sum);
   const auto add = [&](const std::string& what, int64_t numbers) {
     const double more = megabytes(numbers, wide);
     parts += fmt::format(", {} {:.1f}", what, more);
     sum += more;
   };
-  if (states > 0) {
-    add(fmt::format("{} state{} of {}", states, states == 1 ? "" : "s", name_of(type)), states);
-  }
-  if (narrow != wide) add(fmt::format("{} masters", name_of(wide)), 1);
-  if (config.training.ema_decay > 0) add("averages", 1);
+  const auto add_states = [&](OptimizerType rule, int64_t elements) {
+    const int64_t of_each = states_of(rule);
+    if (of_each == 0) return;
+    add(fmt::format("{} state{} of {}", of_each, of_each == 1 ? "" : "s", name_of(rule)),
+        of_each * elements);
+  };
+  if (matrices > 0) add_states(config.optimizer.type, matrices);
+  add_states(type, trained - matrices);
+  if (narrow != wide) add(fmt::format("{} masters", name_of(wide)), trained);
+  if (config.training.ema_decay > 0) add("averages", trained);
   if (states == 0) parts += fmt::format("; {} keeps nothing", name_of(type));
   fmt::print("training needs {:.1f} MB more: {}\n", sum, parts);
 }

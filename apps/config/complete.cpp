@@ -313,12 +313,24 @@ void settle_sizes(ModelOptions& model) {
 
 double usual_learning_rate(const Config& config) {
   const bool factor = config.schedule.type == ScheduleType::kNoam;
-  return factor ? 1 : default_learning_rate(config.optimizer.type);
+  if (factor) return 1;
+  const OptimizerOptions& optimizer = config.optimizer;
+  const bool as_adamw = optimizer.type == OptimizerType::kMuon &&
+                        optimizer.muon.adjust_lr_fn == RateByShape::kMatchRmsAdamW;
+  return default_learning_rate(as_adamw ? OptimizerType::kAdamW : optimizer.type);
+}
+
+double usual_adamw_rate(const Config& config) {
+  const bool factor = config.schedule.type == ScheduleType::kNoam;
+  return factor ? 1 : default_learning_rate(OptimizerType::kAdamW);
 }
 
 void derive(Config& config) {
   const TaskKind& task = *config.task;
   if (config.learning_rate == 0) config.learning_rate = usual_learning_rate(config);
+  double& adamw_rate = config.training.adamw_learning_rate;
+  const bool muon = config.optimizer.type == OptimizerType::kMuon;
+  if (muon && adamw_rate == 0) adamw_rate = usual_adamw_rate(config);
   config.batch.seed = config.seed;
   config.batch.mix.weights.clear();
   for (const CorpusSpec& corpus : config.data.train) {

@@ -72,7 +72,9 @@ struct TrainingOptions {
   std::string lr_metric;                     ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
-  std::vector<std::string> decay_exclude;  ///< parameters that it never pulls, as in `freeze`
+  std::vector<std::string> decay_exclude;     ///< parameters that it never pulls, as in `freeze`
+  double adamw_learning_rate = 0;             ///< muon's: of what adamw does; 0: usual_adamw_rate()
+  std::vector<std::string> adamw_parameters;  ///< matrices that muon leaves to it, as in `freeze`
 };
 
 struct EvaluationOptions {

@@ -80,6 +80,8 @@ ModelOptions model_defaults(ModelType type);
 
 /// The default learning rate.
 double usual_learning_rate(const Config& config);
+/// training.optimizer.adamw_learning_rate where none is given.
+double usual_adamw_rate(const Config& config);
 
 /// Sets the members that follow from the others.
 void derive(Config& config);

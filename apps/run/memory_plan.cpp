@@ -189,7 +189,7 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
   plan.weights = bytes_of(store);
   const NamedVars all = store.named(), learning = trained_parameters(all, config);
   for (const auto& [name, var] : learning) plan.parameters += var.value().numel();
-  Optimizer optimizer(config.optimizer, decay_groups(config.training, learning, all));
+  Optimizer optimizer(config.optimizer, update_groups(config, learning, store));
   const int64_t states = bytes_of(optimizer.state());
   const int64_t masters = bytes_of(optimizer.masters());
   plan.optimizer = states + masters;
@@ -213,6 +213,7 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
   plan.buffers = plan.on_gpu ? gpu_workspace_bytes()
                              : std::min(kBlasBytes, packed) * num_threads() + kRunBytes;
   // Reading weights and gradients, reading and writing the state and the weights.
+  plan.cost.flops += optimizer.product_flops();
   plan.cost.bytes +=
       static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does

@@ -72,9 +72,9 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
       log_(log),
       params_(task.parameters().named()),
       trained_(trained_parameters(params_, config)),
-      exchange_(make_exchange(config, ranks, decay_groups(config.training, trained_, params_))),
+      exchange_(make_exchange(config, ranks, update_groups(config, trained_, task.parameters()))),
       optimizer_(config.optimizer, exchange_ ? exchange_->groups()
-                                             : decay_groups(config.training, trained_, params_)) {
+                                             : update_groups(config, trained_, task.parameters())) {
   if (!exchange_) reserve_gradients(trained_);
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume resume = std::move(start);

@@ -67,6 +67,22 @@ NamedVars trained_parameters(const NamedVars& params, const Config& config) {
   return trained;
 }
 
+namespace {
+
+// "; muon makes 12 matrices of 98304 parameters orthogonal"
+std::string muon_summary(const ParamStore& store, const Config& config) {
+  int64_t elements = 0;
+  size_t matrices = 0;
+  for (const Parameter& parameter : store.parameters()) {
+    if (!learns(config, parameter.name) || !is_orthogonalized(config, parameter)) continue;
+    matrices += parameter.projections.size();
+    elements += parameter.var.value().numel();
+  }
+  return concat("; muon makes ", matrices, " matrices of ", elements, " parameters orthogonal");
+}
+
+}  // namespace
+
 std::string learning_summary(const ParamStore& store, const Config& config) {
   int64_t learning = 0, tensors = 0;
   for (const Parameter& parameter : store.parameters()) {
@@ -76,6 +92,7 @@ std::string learning_summary(const ParamStore& store, const Config& config) {
   }
   std::string text =
       concat(store.elements(), " parameters in ", store.parameters().size(), " tensors");
+  if (config.optimizer.type == OptimizerType::kMuon) text += muon_summary(store, config);
   if (config.lora.rank == 0 && config.training.freeze.empty()) return text;
   text += concat(", of which ", learning, " in ", tensors, " learn");
   const char* separator = "; training.freeze keeps ";
@@ -146,6 +163,60 @@ std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const Name
            std::none_of(excluded.begin(), excluded.end(),
                         [&](const std::string& pattern) { return matches(name, pattern); });
   });
+}
+
+bool is_orthogonalized(const Config& config, const Parameter& parameter) {
+  const auto& excluded = config.training.adamw_parameters;
+  return config.optimizer.type == OptimizerType::kMuon && !parameter.projections.empty() &&
+         std::none_of(excluded.begin(), excluded.end(),
+                      [&](const std::string& pattern) { return matches(parameter.name, pattern); });
+}
+
+std::vector<ParamGroup> update_groups(const Config& config, const NamedVars& learning,
+                                      const ParamStore& store) {
+  const std::vector<ParamGroup> by_decay = decay_groups(config.training, learning, store.named());
+  if (config.optimizer.type != OptimizerType::kMuon) return by_decay;
+  for (const std::string& pattern : config.training.adamw_parameters) {
+    const bool found = std::any_of(learning.begin(), learning.end(), [&](const auto& entry) {
+      return matches(entry.first, pattern) && !store.at(entry.first).projections.empty();
+    });
+    if (found) continue;
+    fail(ErrorKind::kConfig, "[train] training.optimizer.adamw_parameters: '", pattern,
+         "' names no matrix that learns and that muon would take; tapestry inspect lists the "
+         "names.");
+  }
+  const double scale = config.training.adamw_learning_rate / config.learning_rate;
+  if (!std::isfinite(scale)) {
+    fail(ErrorKind::kConfig, "[train] training.optimizer.adamw_learning_rate, ",
+         config.training.adamw_learning_rate, ", is too much beside training.learning_rate, ",
+         config.learning_rate, '.');
+  }
+  std::vector<ParamGroup> matrices, others;
+  for (const ParamGroup& group : by_decay) {
+    ParamGroup& orthogonal = matrices.emplace_back();
+    orthogonal.weight_decay = group.weight_decay;
+    orthogonal.orthogonalize = true;
+    ParamGroup& rest = others.emplace_back();
+    rest.weight_decay = group.weight_decay;
+    rest.learning_rate_scale = scale;
+    for (const auto& [name, var] : group.params) {
+      const Parameter& parameter = store.at(name);
+      if (is_orthogonalized(config, parameter)) {
+        orthogonal.params.emplace_back(name, var);
+        orthogonal.packed_rows[name] = parameter.projections;
+      } else {
+        rest.params.emplace_back(name, var);
+      }
+    }
+  }
+  if (std::ranges::all_of(matrices, [](const auto& group) { return group.params.empty(); }) &&
+      !learning.empty()) {
+    fail(ErrorKind::kConfig,
+         "[train] training.optimizer.name: muon is for matrices between layers, and none learns "
+         "here; take adamw.");
+  }
+  matrices.insert(matrices.end(), others.begin(), others.end());
+  return matrices;
 }
 
 }  // namespace tapestry

@@ -38,4 +38,13 @@ void reserve_gradients(const NamedVars& learning);
 std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const NamedVars& learning,
                                      const NamedVars& all);
 
+/// Whether muon makes it orthogonal, if it learns.
+bool is_orthogonalized(const Config& config, const Parameter& parameter);
+
+/// The same as the optimizer of the config takes them: of muon, first the matrices that it makes
+/// orthogonal, then those of the AdamW beside it, with its rate. Throws Error(kConfig) where muon
+/// finds no such matrix, or a pattern of adamw_parameters none.
+std::vector<ParamGroup> update_groups(const Config& config, const NamedVars& learning,
+                                      const ParamStore& store);
+
 }  // namespace tapestry

@@ -72,9 +72,35 @@ struct AdamStep {
   double bias_correction2;  ///< 1 - beta2^t
 };
 
+// The three steps of Muon that go element by element; what lies between them is optim/muon.h's.
+
+/// State: moving average of gradients. The parameter's place receives what is to be made
+/// orthogonal, and is not read.
+struct MuonMomentumStep {
+  static constexpr std::array kStates = {"momentum_buffer"};
+  double momentum;
+  bool nesterov;
+};
+
+/// NorMuon's, of rows: the gradient's place has the mean of the squares of each row of an
+/// orthogonal matrix, the parameter's receives the row's factor, and is not read. State: moving
+/// average of those means.
+struct MuonRowsStep {
+  static constexpr std::array kStates = {"row_square_avg"};
+  double beta2;
+};
+
+/// The gradient's place has an orthogonal matrix.
+struct MuonStep {
+  static constexpr std::array<const char*, 0> kStates = {};
+  double learning_rate;
+  double shrink;  ///< of the parameter, by weight decay
+  bool cautious;  ///< only where the step, too, goes towards 0
+};
+
 /// A step of any rule. This list is the only one: the kernels visit it.
-using OptimizerStep =
-    std::variant<SgdStep, MomentumStep, AdagradStep, RmspropStep, AdadeltaStep, AdamStep>;
+using OptimizerStep = std::variant<SgdStep, MomentumStep, AdagradStep, RmspropStep, AdadeltaStep,
+                                   AdamStep, MuonMomentumStep, MuonRowsStep, MuonStep>;
 
 /// The names of the rule's state tensors.
 inline std::span<const char* const> state_names(const OptimizerStep& step) {

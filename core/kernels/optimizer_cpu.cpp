@@ -96,6 +96,27 @@ HWY_INLINE void apply(D d, const AdamRule<T>& r, V& p, V g, V* state) {
   p = hn::NegMulAdd(hn::Set(d, r.step_size), hn::Div(m, root), hn::Mul(hn::Set(d, r.shrink), p));
 }
 
+template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
+HWY_INLINE void apply(D d, const MuonMomentumRule<T>& r, V& p, V g, V* state) {
+  V& v = state[0];
+  v = hn::MulAdd(hn::Set(d, r.one_minus_momentum), hn::Sub(g, v), v);
+  p = r.nesterov ? hn::MulAdd(hn::Set(d, r.momentum), hn::Sub(v, g), g) : v;
+}
+
+template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
+HWY_INLINE void apply(D d, const MuonRowsRule<T>& r, V& p, V g, V* state) {
+  V& v = state[0];
+  v = hn::MulAdd(hn::Set(d, r.one_minus_beta2), hn::Sub(g, v), v);
+  p = hn::Div(hn::Set(d, T(1)), hn::Sqrt(hn::Max(v, hn::Set(d, r.least()))));
+}
+
+template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
+HWY_INLINE void apply(D d, const MuonRule<T>& r, V& p, V g, V*) {
+  V kept = hn::Mul(hn::Set(d, r.shrink), p);
+  if (r.cautious) kept = hn::IfThenElse(hn::Lt(hn::Mul(g, p), hn::Zero(d)), p, kept);
+  p = hn::NegMulAdd(hn::Set(d, r.lr), g, kept);
+}
+
 // Elements from i on of the array that is not null.
 template <class Io, class D, class T>
 HWY_INLINE hn::Vec<D> load_either(Io io, D d, const hn::TFromD<D>* wide, const T* other,

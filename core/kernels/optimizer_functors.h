@@ -168,4 +168,59 @@ AdamRule<T> rule_of(const AdamStep& step) {
   return AdamRule<T>(step);
 }
 
+/// v += (1 - momentum) * (g - v);  p = v, or with Nesterov's look-ahead p = g + momentum * (v - g)
+template <class T>
+struct MuonMomentumRule {
+  T momentum, one_minus_momentum;
+  bool nesterov;
+  MuonMomentumRule() = default;
+  explicit MuonMomentumRule(const MuonMomentumStep& s)
+      : momentum(s.momentum), one_minus_momentum(1 - s.momentum), nesterov(s.nesterov) {}
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
+    T& v = state[0];
+    v = std::fma(one_minus_momentum, g - v, v);
+    p = nesterov ? std::fma(momentum, v - g, g) : v;
+  }
+};
+template <class T>
+MuonMomentumRule<T> rule_of(const MuonMomentumStep& step) {
+  return MuonMomentumRule<T>(step);
+}
+
+/// v += (1 - beta2) * (g - v);  p = 1 / sqrt(max(v, 1e-20))   (Li et al. 2025, NorMuon)
+template <class T>
+struct MuonRowsRule {
+  T one_minus_beta2;
+  MuonRowsRule() = default;
+  explicit MuonRowsRule(const MuonRowsStep& s) : one_minus_beta2(1 - s.beta2) {}
+  TAPESTRY_HOST_DEVICE static constexpr T least() { return T(1e-20); }
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T* state) const {
+    T& v = state[0];
+    v = std::fma(one_minus_beta2, g - v, v);
+    p = T(1) / std::sqrt(v > least() ? v : least());
+  }
+};
+template <class T>
+MuonRowsRule<T> rule_of(const MuonRowsStep& step) {
+  return MuonRowsRule<T>(step);
+}
+
+/// p = shrink * p - lr * g; a cautious one shrinks only where g * p >= 0 (Chen et al. 2025)
+template <class T>
+struct MuonRule {
+  T lr, shrink;
+  bool cautious;
+  MuonRule() = default;
+  explicit MuonRule(const MuonStep& s)
+      : lr(s.learning_rate), shrink(s.shrink), cautious(s.cautious) {}
+  TAPESTRY_HOST_DEVICE void operator()(T& p, T g, T*) const {
+    const T kept = cautious && g * p < T(0) ? p : shrink * p;
+    p = std::fma(-lr, g, kept);
+  }
+};
+template <class T>
+MuonRule<T> rule_of(const MuonStep& step) {
+  return MuonRule<T>(step);
+}
+
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -23,7 +24,8 @@ using testing::Each;
 using testing::HasSubstr;
 
 // Parameters whose ends fall anywhere in chunks of 16384 and in buckets.
-const std::vector<Shape> kShapes = {{7}, {300, 130}, {1}, {40000}, {64, 3}, {20000}, {33}};
+const std::vector<Shape> kShapes = {{7},     {300, 130}, {1},      {40000},   {64, 3},
+                                    {20000}, {33},       {90, 61}, {61, 120}, {40, 30}};
 constexpr int kUnreached = 4;  // in every part but those that `reaches` says
 
 // The factors of a part and a parameter. Drawn once, because the many trainings below would else
@@ -78,6 +80,19 @@ struct Model {
   }
   // As a model's: matrices decay.
   std::vector<ParamGroup> groups() const { return weight_decay_groups(params); }
+  // Muon's: more matrices than some numbers of ranks, fewer than others; a table is none.
+  std::vector<ParamGroup> groups_of(const OptimizerOptions& options) const {
+    if (options.type != OptimizerType::kMuon) return groups();
+    std::vector<ParamGroup> split(2);
+    split[0].orthogonalize = true;
+    for (const auto& [name, var] : params) {
+      const bool matrix = var.shape().rank() == 2 && name != "p9";
+      split[matrix ? 0 : 1].params.emplace_back(name, var);
+    }
+    split[0].packed_rows["p1"] = {100, 200};
+    split[1].weight_decay = 0;
+    return split;
+  }
   NamedVars params;
 };
 
@@ -111,14 +126,15 @@ struct Training {
   double delay = 0;
   Reaches reaches = never;
   int updates = 2;
+  OptimizerOptions optimizer = optimizer_defaults(OptimizerType::kAdamW);
 };
 
 Outcome train(Communicator& communicator, const Training& setup) {
   const Model model;
   GradientExchange exchange(
-      communicator, model.groups(),
+      communicator, model.groups_of(setup.optimizer),
       {.parts = setup.parts, .shard = setup.shard, .bucket_bytes = setup.bucket_bytes});
-  Optimizer optimizer(optimizer_defaults(OptimizerType::kAdamW), exchange.groups());
+  Optimizer optimizer(setup.optimizer, exchange.groups());
   Outcome outcome;
   for (int update = 0; update < setup.updates; ++update) {
     for (int64_t j = 0; j < exchange.local_parts(); ++j) {
@@ -284,6 +300,31 @@ TEST_P(ExchangeOn, TheBitsOfOneRankAlone) {
   }
 }
 
+OptimizerOptions muon_with_rows() {
+  OptimizerOptions options = optimizer_defaults(OptimizerType::kMuon);
+  options.muon.normuon_beta2 = 0.9;
+  return options;
+}
+
+// Each matrix belongs to one rank, whatever ends of buckets and slices lie in it.
+TEST_P(ExchangeOn, MuonHasTheBitsOfOneRankAlone) {
+  const int ranks = static_cast<int>(GetParam().size());
+  for (const Reaches& reaches : {Reaches(never), Reaches(only_part_1)}) {
+    Training setup{
+        .hosts = GetParam(), .parts = ranks * 2, .reaches = reaches, .optimizer = muon_with_rows()};
+    const Outcome alone = train_alone(setup);
+    setup.delay = 0.001;
+    for (const Shard shard : kShards) {
+      for (const int64_t bytes : {int64_t{1}, int64_t{1} << 30}) {
+        setup.shard = shard;
+        setup.bucket_bytes = bytes;
+        SCOPED_TRACE(concat(name_of(shard), ", buckets of ", bytes));
+        for (const Outcome& outcome : train_on(setup)) expect_same(outcome, alone);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeOn,
                          testing::Values(hosts_of(1), hosts_of(2), hosts_of(3), hosts_of(4),
                                          hosts_of(5), hosts_of(6), hosts_of(7), hosts_of(8),
@@ -291,16 +332,20 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeOn,
                                          hosts_of(8, 4)),
                          [](const auto& info) { return name_of_hosts(info.param); });
 
-TEST(GradientExchange, StateGoesOnOnAnotherNumberOfRanks) {
-  const Training two{.hosts = hosts_of(2), .parts = 4, .shard = Shard::kOptimizer};
+class StateOnRanks : public testing::TestWithParam<OptimizerOptions> {};
+
+TEST_P(StateOnRanks, GoesOnOnAnotherNumberOfThem) {
+  const Training two{
+      .hosts = hosts_of(2), .parts = 4, .shard = Shard::kOptimizer, .optimizer = GetParam()};
   const Outcome saved = train_on(two).front();
   for (const int ranks : {1, 2, 4}) {
     for (const Shard shard : kShards) {
       LocalJob job({.hosts = hosts_of(ranks)});
       const auto errors = on_ranks(job, ranks, [&](Communicator& communicator) {
         const Model model;
-        GradientExchange exchange(communicator, model.groups(), {.parts = 4, .shard = shard});
-        Optimizer optimizer(optimizer_defaults(OptimizerType::kAdamW), exchange.groups());
+        GradientExchange exchange(communicator, model.groups_of(GetParam()),
+                                  {.parts = 4, .shard = shard});
+        Optimizer optimizer(GetParam(), exchange.groups());
         exchange.load_state(optimizer, saved.state);
         const NamedTensors again = exchange.gather_state(optimizer);
         ASSERT_EQ(again.size(), saved.state.size());
@@ -312,6 +357,33 @@ TEST(GradientExchange, StateGoesOnOnAnotherNumberOfRanks) {
       EXPECT_THAT(errors, Each(""));
     }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, StateOnRanks,
+                         testing::Values(optimizer_defaults(OptimizerType::kAdamW),
+                                         muon_with_rows()),
+                         [](const auto& info) { return std::string(name_of(info.param.type)); });
+
+// The work is shared: a rank has the matrices that the others do not have, and a part of the rest.
+TEST(GradientExchange, AMatrixBelongsToOneRank) {
+  LocalJob job({.hosts = hosts_of(3)});
+  std::mutex mutex;
+  std::map<std::string, int> owners;
+  const auto errors = on_ranks(job, 3, [&](Communicator& communicator) {
+    const Model model;
+    const GradientExchange exchange(communicator, model.groups_of(muon_with_rows()),
+                                    {.parts = 3, .shard = Shard::kOptimizer});
+    const std::lock_guard lock(mutex);
+    for (const auto& [name, var] : exchange.groups()[0].params) {
+      ++owners[name];
+      EXPECT_EQ(var.shape().rank(), 2) << name;
+    }
+    for (const auto& [name, var] : exchange.groups()[1].params) {
+      EXPECT_THAT(name, HasSubstr("[")) << "a piece";
+    }
+  });
+  EXPECT_THAT(errors, Each(""));
+  EXPECT_EQ(owners, (std::map<std::string, int>{{"p1", 1}, {"p4", 1}, {"p7", 1}, {"p8", 1}}));
 }
 
 // Ranks that complete their parameters at other times than the others send buckets in one order.
@@ -400,7 +472,9 @@ TEST(GradientExchange, KnowsWhenBucketsWereComplete) {
     bytes += bucket.bytes;
     EXPECT_LT(bucket.seconds_left, 0.02);  // all came together, after the pause
   }
-  EXPECT_EQ(bytes, 4. * 16384 * ((7 + 39000 + 1 + 40000 + 192 + 20000 + 33) / 16384 + 1));
+  EXPECT_EQ(
+      bytes,
+      4. * 16384 * ((7 + 39000 + 1 + 40000 + 192 + 20000 + 33 + 5490 + 7320 + 1200) / 16384 + 1));
   exchange.finish();
   exchange.open_part();
   backward(model, 0, only_part_1);

@@ -107,10 +107,10 @@ TEST(OptimizerDefaults, EachRuleHasARateAnEpsAndStatesOfItsOwn) {
     double learning_rate, eps;
     int64_t states;
   };
-  const Row rows[] = {{kSgd, 1e-3, 1e-8, 0},      {kMomentum, 1e-3, 1e-8, 1},
-                      {kNesterov, 1e-3, 1e-8, 1}, {kAdagrad, 1e-2, 1e-8, 1},
-                      {kRmsprop, 1e-3, 1e-8, 1},  {kAdadelta, 1, 1e-6, 2},
-                      {kAdam, 1e-3, 1e-8, 2},     {kAdamW, 1e-3, 1e-8, 2}};
+  const Row rows[] = {
+      {kSgd, 1e-3, 1e-8, 0},     {kMomentum, 1e-3, 1e-8, 1}, {kNesterov, 1e-3, 1e-8, 1},
+      {kAdagrad, 1e-2, 1e-8, 1}, {kRmsprop, 1e-3, 1e-8, 1},  {kAdadelta, 1, 1e-6, 2},
+      {kAdam, 1e-3, 1e-8, 2},    {kAdamW, 1e-3, 1e-8, 2},    {kMuon, 0.02, 1e-8, 1}};
   ASSERT_EQ(std::size(rows), kOptimizerTypes.size());
   for (const Row& row : rows) {
     EXPECT_EQ(default_learning_rate(row.type), row.learning_rate) << name_of(row.type);
@@ -122,9 +122,10 @@ TEST(OptimizerDefaults, EachRuleHasARateAnEpsAndStatesOfItsOwn) {
     for (const auto& [name, tensor] : optimizer.state()) {
       if (!name.starts_with("step/")) elements += tensor.numel();
     }
-    int64_t parameters = 0;
-    for (const auto& [name, var] : problem.params()) parameters += var.value().numel();
-    EXPECT_EQ(elements, row.states * parameters) << name_of(row.type);
+    const int64_t of_vectors = states_of(elementwise_type(row.type));
+    EXPECT_EQ(elements,
+              row.states * problem.w.value().numel() + of_vectors * problem.b.value().numel())
+        << name_of(row.type);
   }
 }
 
@@ -301,6 +302,7 @@ TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
   EXPECT_EQ(names(kRmsprop), Names{"square_avg/x.weight"});
   EXPECT_EQ(names(kAdadelta), (Names{"square_avg/x.weight", "acc_delta/x.weight"}));
   EXPECT_EQ(names(kAdam), (Names{"exp_avg/x.weight", "exp_avg_sq/x.weight", "step/x.weight"}));
+  EXPECT_EQ(names(kMuon), names(kAdamW)) << "a vector";
 }
 
 TEST(Optimizer, LoadStateNamesWhatDoesNotFitAndChangesNothing) {
@@ -401,7 +403,7 @@ TEST(Optimizer, RefusesImpossibleOptionsAndParameters) {
 TEST(Optimizer, EveryRuleHasItsName) {
   std::string names;
   for (const OptimizerType type : kOptimizerTypes) names += concat(name_of(type), ' ');
-  EXPECT_EQ(names, "sgd momentum nesterov adagrad rmsprop adadelta adam adamw ");
+  EXPECT_EQ(names, "sgd momentum nesterov adagrad rmsprop adadelta adam adamw muon ");
   EXPECT_STREQ(name_of(OptimizerType::kAdamW), "adamw");
 }
 

@@ -184,6 +184,21 @@ TEST_F(ConfigTest, EveryOptimizerAndScheduleReadsBackToTheSameText) {
   }
 }
 
+TEST_F(ConfigTest, MuonHasTwoRates) {
+  const auto rates = [&](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"training.optimizer={name: muon}"});
+    const Config config = load_config(write(kGood), overrides);
+    return std::pair{config.learning_rate, config.training.adamw_learning_rate};
+  };
+  using Rates = std::pair<double, double>;
+  EXPECT_EQ(rates({"training.learning_rate=0.03"}), (Rates{0.03, 1e-3}));
+  EXPECT_EQ(rates({"training.learning_rate=0.03", "training.optimizer.adamw_learning_rate=0.004"}),
+            (Rates{0.03, 0.004}));
+  EXPECT_EQ(rates({}), (Rates{0.02, 1e-3}));
+  EXPECT_EQ(rates({"training.optimizer.adjust_lr_fn=match_rms_adamw"}), (Rates{1e-3, 1e-3}));
+  EXPECT_EQ(rates({"training.lr_scheduler_type=noam", "training.warmup_steps=3"}), (Rates{1, 1}));
+}
+
 TEST_F(ConfigTest, CheckpointConfigNeedsNoDataFiles) {
   const std::string json = to_json(load_config(write(kGood)));
   fs::remove_all(folder_ / "data");

@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"translation", {"training.optimizer={name: momentum}"}},
     {"translation", {"training.optimizer={name: rmsprop}"}},
     {"translation", {"training.optimizer={name: adadelta}"}},
+    {"translation", {"training.optimizer={name: muon}"}},
     {"translation", {"data.train={tsv: train.tsv}", "data.max_length=64"}},
     {"translation", {"data.train={ding: train.ding}"}},
     {"translation",
@@ -162,8 +163,11 @@ TEST_F(SweepTest, SeesEveryKeyOfTheReference) {
     for (const auto& [key, value] : keys) seen.insert(without_index(key));
   }
   // Lists that are empty have no entry to sweep: their own tests are in config_tasks_test.cpp.
-  const std::set<std::string> empty_lists = {"training.freeze", "training.optimizer.decay_exclude",
-                                             "tokenizer.user_symbols", "training.report_to",
+  const std::set<std::string> empty_lists = {"training.freeze",
+                                             "training.optimizer.decay_exclude",
+                                             "training.optimizer.adamw_parameters",
+                                             "tokenizer.user_symbols",
+                                             "training.report_to",
                                              "evaluation.extra_metrics"};
   for (const KeyEntry& entry : key_entries()) {
     if (entry.is_section() || empty_lists.contains(entry.name)) continue;

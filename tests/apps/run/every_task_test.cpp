@@ -102,6 +102,31 @@ TEST_P(EveryTaskTest, MixedPrecisionResumesToTheSameBits) {
   expect_equal(folder_.result("whole"), folder_.result("parts"));
 }
 
+// Muon with everything that it keeps: the same bits on two threads and after a resume, in float32
+// and in mixed precision, whose masters it moves.
+TEST_P(EveryTaskTest, MuonResumesToTheSameBits) {
+  for (const std::string dtype : {"float32", "bfloat16"}) {
+    const std::vector<std::string> muon = {
+        "dtype=" + dtype,
+        "training.optimizer={name: muon, normuon_beta2: 0.9, cautious_weight_decay: true}",
+        "training.learning_rate=0.02",
+        "training.ema_decay=0.9",
+        "training.max_steps=12",
+        "training.save_steps=6"};
+    const auto run = [&](const std::string& name, const std::string& more) {
+      std::vector<std::string> overrides = muon;
+      overrides.push_back(more);
+      ASSERT_EQ(train(name, overrides), 0) << folder_.messages();
+    };
+    run(dtype + "-whole", "threads=1");
+    run(dtype + "-two", "threads=2");
+    expect_equal(folder_.result(dtype + "-whole"), folder_.result(dtype + "-two"));
+    run(dtype + "-parts", "training.max_steps=6");
+    run(dtype + "-parts", "threads=1");
+    expect_equal(folder_.result(dtype + "-whole"), folder_.result(dtype + "-parts"));
+  }
+}
+
 TEST_P(EveryTaskTest, RecomputedActivationsGiveTheSameBits) {
   ASSERT_EQ(train("again", {"training.recompute=true"}), 0) << folder_.messages();
   expect_plain("again");

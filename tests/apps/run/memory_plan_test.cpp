@@ -71,6 +71,25 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
   EXPECT_FALSE(plan_memory(config_of("regression"), {}));
 }
 
+// A matrix between layers has one state, all else AdamW's two; products come on top.
+TEST_F(MemoryPlanTest, CountsWhatMuonKeepsAndComputes) {
+  const auto plan_of = [&](const std::string& optimizer) {
+    Config config = config_of("translation", {"training.optimizer={name: " + optimizer + "}"});
+    return *plan_memory(config, stand_ins(config, no_note));
+  };
+  const MemoryPlan adamw = plan_of("adamw"), muon = plan_of("muon");
+  Config config = config_of("translation", {"training.optimizer={name: muon}"});
+  const auto store = task_of(config).parameters(config, stand_ins(config, no_note));
+  int64_t matrices = 0;
+  for (const Parameter& parameter : store->parameters()) {
+    if (!parameter.projections.empty()) matrices += parameter.var.value().numel();
+  }
+  EXPECT_GT(matrices, store->elements() / 2);
+  EXPECT_EQ(adamw.optimizer - muon.optimizer, 4 * matrices);
+  EXPECT_GT(muon.cost.flops, adamw.cost.flops);
+  EXPECT_GE(muon.tensors, adamw.tensors - 4 * matrices) << "what it works in counts";
+}
+
 // They stand beside the parameters, and are more than the activations of a small batch.
 TEST_F(MemoryPlanTest, CountsTheWeightsThatAValidationPacks) {
   for (const char* task : {"translation", "prompts"}) {

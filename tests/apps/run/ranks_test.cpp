@@ -125,6 +125,49 @@ TEST_P(WeightsOfRanks, AnyNumberOfRanksHasTheSameBits) {
             folder_.result("run-1").at("model.safetensors"));
 }
 
+// A matrix that Muon makes orthogonal belongs to one rank as a whole.
+class MuonOfRanks : public RanksTest {
+ protected:
+  const std::string muon_ = "training.optimizer={name: muon, normuon_beta2: 0.9}";
+};
+
+TEST_P(MuonOfRanks, AnyNumberOfRanksHasTheSameBits) {
+  for (const std::string dtype : {"float32", "bfloat16"}) {
+    const std::vector<std::string> overrides = {muon_, "dtype=" + dtype};
+    ASSERT_EQ(train(1, dtype + "-alone", overrides).code, 0);
+    for (const int ranks : {2, 4}) {
+      for (const std::string shard : {"none", "optimizer"}) {
+        SCOPED_TRACE(concat(ranks, " ranks, shard ", shard, ", ", dtype));
+        const std::string run = concat(dtype, '-', ranks, '-', shard);
+        std::vector<std::string> sharded = overrides;
+        sharded.push_back("distributed.shard=" + shard);
+        const TinyRunFolder::Outcome outcome = train(ranks, run, sharded);
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+        expect_equal(folder_.result(dtype + "-alone"), folder_.result(run));
+        EXPECT_EQ(metrics(dtype + "-alone"), metrics(run));
+      }
+    }
+  }
+}
+
+TEST_P(MuonOfRanks, AnotherNumberOfThemGoesOn) {
+  for (const std::string dtype : {"float32", "bfloat16"}) {
+    const std::string alone = dtype + "-alone", elastic = dtype + "-elastic";
+    const std::vector<std::string> overrides = {muon_, "dtype=" + dtype, "training.eval_steps=2"};
+    ASSERT_EQ(train(1, alone, overrides).code, 0);
+    int64_t steps = 0;
+    for (const int ranks : {2, 4, 1}) {
+      std::vector<std::string> part = overrides;
+      part.push_back(concat("training.max_steps=", steps += 2));
+      part.emplace_back("distributed.shard=optimizer");
+      const TinyRunFolder::Outcome outcome = train(ranks, elastic, part);
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+    }
+    expect_equal(folder_.result(alone), folder_.result(elastic));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tasks, MuonOfRanks, testing::Values("translation", "images"));
 INSTANTIATE_TEST_SUITE_P(Translation, WeightsOfRanks, testing::Values("translation"));
 INSTANTIATE_TEST_SUITE_P(Clm, NormsOfRanks, testing::Values("clm"));
 INSTANTIATE_TEST_SUITE_P(Tasks, RanksTest, testing::ValuesIn([] {

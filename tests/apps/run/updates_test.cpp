@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "apps/run/updates.h"
+#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/task.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {
@@ -64,6 +66,88 @@ TEST(DecayGroups, FollowTheKeys) {
                  "[train] training.optimizer.decay_exclude: no parameter's name matches "
                  "'embeding.*'; tapestry inspect lists them.");
   }
+}
+
+class UpdateGroupsTest : public testing::Test {
+ protected:
+  // The names of matrices that muon makes orthogonal, with how many each packs.
+  std::map<std::string, size_t> matrices(const std::string& task,
+                                         std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.begin(),
+                     {"training.optimizer.name=muon", "training.learning_rate=0.02"});
+    Config config = load_config(folder_.path(task + ".yaml"), overrides);
+    const auto store =
+        task_of(config).parameters(config, stand_ins(config, [](const std::string&) {}));
+    const NamedVars learning = trained_parameters(store->named(), config);
+    std::map<std::string, size_t> found;
+    size_t others = 0;
+    for (const ParamGroup& group : update_groups(config, learning, *store)) {
+      EXPECT_TRUE(group.orthogonalize || group.learning_rate_scale == 1e-3 / 0.02);
+      if (!group.orthogonalize) others += group.params.size();
+      if (!group.orthogonalize) continue;
+      EXPECT_EQ(group.learning_rate_scale, 1);
+      for (const auto& [name, var] : group.params) found[name] = group.packed_rows.at(name).size();
+    }
+    EXPECT_EQ(others + found.size(), learning.size());
+    return found;
+  }
+  TinyRunFolder folder_{"update-groups"};
+};
+
+using Matrices = std::map<std::string, size_t>;
+
+TEST_F(UpdateGroupsTest, MuonTakesTheMatricesBetweenLayers) {
+  const Matrices encoder = {{"layers.0.self_attention.qkv.weight", 3},
+                            {"layers.0.self_attention.out.weight", 1},
+                            {"layers.0.feed_forward.up.weight", 1},
+                            {"layers.0.feed_forward.down.weight", 1}};
+  EXPECT_EQ(matrices("clm"), encoder);
+  EXPECT_EQ(matrices("clm", {"model.tie_word_embeddings=false"}), encoder);
+  EXPECT_EQ(matrices("images"), encoder) << "patches and classes are at the ends";
+  Matrices gated = encoder;
+  gated["layers.0.feed_forward.up.weight"] = 2;
+  EXPECT_EQ(matrices("clm", {"model.hidden_act=swiglu"}), gated);
+  const Matrices translation = matrices("translation");
+  EXPECT_EQ(translation.at("decoder.layers.0.cross_attention.kv.weight"), 2u);
+  EXPECT_EQ(translation.size(), 4u + 4u + 3u);
+  Matrices less = encoder;
+  less.erase("layers.0.self_attention.out.weight");
+  EXPECT_EQ(matrices("clm", {"training.optimizer.adamw_parameters=['*.out.weight']"}), less);
+  EXPECT_EQ(matrices("translation", {"model={type: rnn_attention, hidden_size: 16, "
+                                     "encoder_layers: 1, decoder_layers: 1}"})
+                .at("encoder.layers.0.recurrent.weight"),
+            6u);
+}
+
+// Both matrices of an adapter, the upper one as many as the matrix beside it packs.
+TEST_F(UpdateGroupsTest, AdaptersAreMatricesToo) {
+  EXPECT_EQ(matrices("clm", {"training.lora={rank: 2, target: ['*.qkv']}"}),
+            (Matrices{{"layers.0.self_attention.qkv.lora_A", 1},
+                      {"layers.0.self_attention.qkv.lora_B", 3}}));
+}
+
+TEST_F(UpdateGroupsTest, WithoutSuchAMatrixMuonIsRefused) {
+  const auto error_of = [&](const std::string& task, const std::vector<std::string>& overrides) {
+    try {
+      matrices(task, overrides);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of("images", {"model={type: linear}"}),
+            "[train] training.optimizer.name: muon is for matrices between layers, and none learns "
+            "here; take adamw.");
+  EXPECT_EQ(error_of("clm", {"training.freeze=['layers.*']"}),
+            error_of("images", {"model={type: linear}"}));
+  EXPECT_EQ(error_of("clm", {"training.optimizer.adamw_parameters=['embedding.*']"}),
+            "[train] training.optimizer.adamw_parameters: 'embedding.*' names no matrix that "
+            "learns and that muon would take; tapestry inspect lists the names.");
+  EXPECT_EQ(error_of("clm", {"training.learning_rate=1e-300",
+                             "training.optimizer.adamw_learning_rate=1e100"}),
+            "[train] training.optimizer.adamw_learning_rate, 1e+100, is too much beside "
+            "training.learning_rate, 1e-300.");
 }
 
 // One update by a rate so small that only the decay moves anything far.

@@ -101,6 +101,11 @@ const OptimizerStep kSteps[] = {
     AdadeltaStep{0.1, 0.01, 0.9, 1e-6},
     AdamStep{0.1, 0.01, 0.9, 0.98, 1e-9, false, 1 - 0.9, 1 - 0.98},
     AdamStep{0.1, 0.01, 0.9, 0.98, 1e-9, true, 1 - 0.81, 1 - 0.98 * 0.98},
+    MuonMomentumStep{0.95, false},
+    MuonMomentumStep{0.95, true},
+    MuonRowsStep{0.95},
+    MuonStep{0.1, 1 - 0.01, false},
+    MuonStep{0.1, 1 - 0.01, true},
 };
 
 TEST(OptimizerKernel, EveryRuleIsTested) {
