@@ -75,11 +75,11 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
 TEST_F(MemoryPlanTest, CountsWhatMuonKeepsAndComputes) {
   const auto plan_of = [&](const std::string& optimizer) {
     Config config = config_of("translation", {"training.optimizer={name: " + optimizer + "}"});
-    return *plan_memory(config, stand_ins(config, no_note));
+    return *plan_memory(config, placeholder_tokenizers(config, no_note));
   };
   const MemoryPlan adamw = plan_of("adamw"), muon = plan_of("muon");
   Config config = config_of("translation", {"training.optimizer={name: muon}"});
-  const auto store = task_of(config).parameters(config, stand_ins(config, no_note));
+  const auto store = model_of(config).parameters(config, placeholder_tokenizers(config, no_note));
   int64_t matrices = 0;
   for (const Parameter& parameter : store->parameters()) {
     if (!parameter.projections.empty()) matrices += parameter.var.value().numel();

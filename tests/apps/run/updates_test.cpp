@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "apps/run/updates.h"
-#include "apps/tasks/stand_ins.h"
+#include "apps/tasks/models.h"
+#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "tests/apps/tiny_runs.h"
 
@@ -76,8 +77,8 @@ class UpdateGroupsTest : public testing::Test {
     overrides.insert(overrides.begin(),
                      {"training.optimizer.name=muon", "training.learning_rate=0.02"});
     Config config = load_config(folder_.path(task + ".yaml"), overrides);
-    const auto store =
-        task_of(config).parameters(config, stand_ins(config, [](const std::string&) {}));
+    const auto store = model_of(config).parameters(
+        config, placeholder_tokenizers(config, [](const std::string&) {}));
     const NamedVars learning = trained_parameters(store->named(), config);
     std::map<std::string, size_t> found;
     size_t others = 0;
