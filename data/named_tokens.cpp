@@ -139,7 +139,7 @@ NamedTokens::NamedTokens(const std::string& folder, const std::string& model_typ
 
 std::string NamedTokens::find(const std::string& role) const {
   for (const Json* file : {&config_, &map_}) {
-    const std::string content = content_of(member(*file, role + "_token"));
+    std::string content = content_of(member(*file, role + "_token"));
     if (!content.empty()) return content;
   }
   return "";
@@ -193,6 +193,7 @@ std::vector<NamedTokens::Named> NamedTokens::tokens() const {
     }
   }
   std::vector<Named> all;
+  all.reserve(decoder.size() + named.size());
   for (auto& [id, token] : decoder) all.push_back(std::move(token));
   all.insert(all.end(), named.begin(), named.end());
   return all;

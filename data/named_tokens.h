@@ -35,7 +35,7 @@ class NamedTokens {
 
  private:
   /// A token with its flags.
-  struct Named {
+  struct Named {  // NOLINT(bugprone-exception-escape): the JSON library's moves do not throw
     nlohmann::json token;
     bool rules = false;       ///< its flags count where tokenizer.json has others
     bool only_known = false;  ///< it is none where the vocabulary does not have it

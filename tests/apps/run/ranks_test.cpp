@@ -128,12 +128,16 @@ TEST_P(WeightsOfRanks, AnyNumberOfRanksHasTheSameBits) {
 // A matrix that Muon makes orthogonal belongs to one rank as a whole.
 class MuonOfRanks : public RanksTest {
  protected:
-  const std::string muon_ = "training.optimizer={name: muon, normuon_beta2: 0.9}";
+  // Averages of rounded weights whose masters other ranks have would be other ones.
+  static std::vector<std::string> of_muon(const std::string& dtype) {
+    return {"training.optimizer={name: muon, normuon_beta2: 0.9}", "dtype=" + dtype,
+            concat("training.ema_decay=", dtype == "float32" ? 0.9 : 0.0)};
+  }
 };
 
 TEST_P(MuonOfRanks, AnyNumberOfRanksHasTheSameBits) {
   for (const std::string dtype : {"float32", "bfloat16"}) {
-    const std::vector<std::string> overrides = {muon_, "dtype=" + dtype};
+    const std::vector<std::string> overrides = of_muon(dtype);
     ASSERT_EQ(train(1, dtype + "-alone", overrides).code, 0);
     for (const int ranks : {2, 4}) {
       for (const std::string shard : {"none", "optimizer"}) {
@@ -153,7 +157,8 @@ TEST_P(MuonOfRanks, AnyNumberOfRanksHasTheSameBits) {
 TEST_P(MuonOfRanks, AnotherNumberOfThemGoesOn) {
   for (const std::string dtype : {"float32", "bfloat16"}) {
     const std::string alone = dtype + "-alone", elastic = dtype + "-elastic";
-    const std::vector<std::string> overrides = {muon_, "dtype=" + dtype, "training.eval_steps=2"};
+    std::vector<std::string> overrides = of_muon(dtype);
+    overrides.emplace_back("training.eval_steps=2");
     ASSERT_EQ(train(1, alone, overrides).code, 0);
     int64_t steps = 0;
     for (const int ranks : {2, 4, 1}) {
