@@ -5,6 +5,7 @@
 
 #include <cctype>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "apps/config/config.h"
@@ -210,9 +211,10 @@ std::string golden_message(std::string message, const std::string& folder) {
   };
   replace_all(folder, "");
   replace_all(std::filesystem::current_path().string() + '/', "");
-  replace_all(kLong, "a...");
   replace_all("\n", " / ");
-  return message;
+  static const std::regex long_name("a{20,}(\\.\\.\\.)?"), place("resolved-[0-9]+\\.yaml:[0-9:]+");
+  message = std::regex_replace(message, long_name, "a...");
+  return std::regex_replace(message, place, "config.yaml:");
 }
 
 // What each key says of each value, in the first variant that has the key.
