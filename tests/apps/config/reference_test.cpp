@@ -61,7 +61,8 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_EQ(entry("data.augment.flip").tasks, "classification of images");
   EXPECT_EQ(entry("model.rope_theta").tasks, "all but regression; with position_embedding: rope");
   EXPECT_THAT(entry("model.rope_head_size").tasks, HasSubstr("with kv_latent_size"));
-  EXPECT_THAT(entry("training.optimizer.betas").tasks, HasSubstr("all; with name: adam, adamw or muon"));
+  EXPECT_THAT(entry("training.optimizer.betas").tasks,
+              HasSubstr("all; with name: adam, adamw or muon"));
   EXPECT_EQ(entry("training.optimizer.betas").preset, "[0.9, 0.999]");
   EXPECT_EQ(entry("training.optimizer.betas").type, "list of numbers");
   EXPECT_THAT(entry("training.optimizer.eps").preset, HasSubstr("1e-06 with name: adadelta"));
