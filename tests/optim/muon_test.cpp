@@ -371,7 +371,7 @@ TEST(Muon, MovesTheMastersOfBfloat16) {
   const NamedTensors masters = optimizer.masters();
   ASSERT_EQ(masters.size(), 5u);
   for (size_t i = 0; i < 5; ++i) {
-    const Var& var = problem.params()[i].second;
+    const Var var = problem.params()[i].second;
     EXPECT_EQ(masters[i].second.to(DType::kBFloat16).to_vector<double>(),
               var.value().to_vector<double>());
     const Numbers moved = masters[i].second.to_vector<double>();
