@@ -17,9 +17,11 @@ void bind_distributed(ConfigSection& s, Config& config) {
          "... ranks computes as many, and their gradients are summed in an order that does not "
          "depend on the ranks: the same bits. 0: those of the checkpoint, else one for each rank.",
          between(0, kMostParts));
-  s.read_choice("shard", options.shard, named(kShards),
-                "What each rank keeps a part of: nothing, or the state of the optimizer (ZeRO "
-                "stage 1), which takes less memory. The same bits.");
+  s.read_choice(
+      "shard", options.shard, named(kShards),
+      "What each rank keeps a part of: nothing, or the state of the optimizer (ZeRO "
+      "stage 1), which takes less memory. The same bits; on several ranks it does not go with "
+      "ema_decay and dtype bfloat16.");
   s.read("bucket_mb", options.bucket_mb,
          "Megabytes of gradients that travel at a time while the backward pass goes on.",
          above_up_to(0, kMostMegabytes));

@@ -64,6 +64,12 @@ void settle_parts(Config& config, const Resume& resume, int64_t ranks) {
     fail(ErrorKind::kConfig, "[train] training.splits needs one rank and distributed.parts=1, got ",
          ranks, " and ", parts, "; gradient_accumulation_steps makes batches smaller, too.");
   }
+  const bool in_slices = ranks > 1 && config.distributed.shard == Shard::kOptimizer;
+  if (in_slices && config.mixed && config.training.ema_decay > 0) {
+    fail(ErrorKind::kConfig, "[train] training.ema_decay with dtype bfloat16 needs ",
+         "distributed.shard=none on ", ranks,
+         " ranks: each has the float32 weights of its slice only, and would average roundings.");
+  }
   if (parts > 1 && config.cuda_graphs) {
     fail(ErrorKind::kConfig, "[train] cuda_graphs needs distributed.parts=1, got ", parts, '.');
   }

@@ -5,14 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "tests/optim/problem.h"
-#include "tests/paths.h"
+#include "tests/optim/trajectories.h"
 
 namespace tapestry {
 namespace {
@@ -21,20 +19,8 @@ using testing_optim::set_gradient;
 using Numbers = std::vector<double>;
 using Snapshot = std::map<std::string, Numbers>;
 
-// fixture[case][step][tensor]
-const std::map<std::string, std::map<int, Snapshot>>& muon_fixture() {
-  static const auto loaded = [] {
-    std::map<std::string, std::map<int, Snapshot>> result;
-    std::ifstream file(project_file("tests/fixtures/muon_trajectories.txt"));
-    for (std::string line; std::getline(file, line);) {
-      std::istringstream words(line);
-      std::string name, tensor;
-      int step = 0;
-      words >> name >> step >> tensor;
-      for (double value; words >> value;) result[name][step][tensor].push_back(value);
-    }
-    return result;
-  }();
+const testing_optim::Trajectories& muon_fixture() {
+  static const auto loaded = testing_optim::read_trajectories("muon_trajectories.txt");
   return loaded;
 }
 

@@ -1,13 +1,10 @@
 // 100 float64 updates against PyTorch; the fixture is made by tests/fixtures/optim_trajectories.py.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
-#include <map>
-#include <sstream>
 
 #include "tests/optim/problem.h"
-#include "tests/paths.h"
+#include "tests/optim/trajectories.h"
 
 namespace tapestry {
 namespace {
@@ -15,22 +12,8 @@ namespace {
 using testing_optim::Problem;
 using Values = std::vector<double>;
 
-// fixture[case][step][tensor]
-using Fixture = std::map<std::string, std::map<int, std::map<std::string, Values>>>;
-
-const Fixture& fixture() {
-  static const Fixture loaded = [] {
-    Fixture result;
-    std::ifstream file(project_file("tests/fixtures/optim_trajectories.txt"));
-    for (std::string line; std::getline(file, line);) {
-      std::istringstream words(line);
-      std::string name, tensor;
-      int step = 0;
-      words >> name >> step >> tensor;
-      for (double value; words >> value;) result[name][step][tensor].push_back(value);
-    }
-    return result;
-  }();
+const testing_optim::Trajectories& fixture() {
+  static const auto loaded = testing_optim::read_trajectories("optim_trajectories.txt");
   return loaded;
 }
 

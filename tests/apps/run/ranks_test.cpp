@@ -125,6 +125,21 @@ TEST_P(WeightsOfRanks, AnyNumberOfRanksHasTheSameBits) {
             folder_.result("run-1").at("model.safetensors"));
 }
 
+// A rank would average the roundings of weights whose float32 values another rank has.
+TEST_P(RanksTest, AveragesOfSlicesAreRefusedInMixedPrecision) {
+  const std::vector<std::string> overrides = {"dtype=bfloat16", "training.ema_decay=0.9"};
+  std::vector<std::string> sharded = overrides;
+  sharded.emplace_back("distributed.shard=optimizer");
+  const TinyRunFolder::Outcome outcome = train(2, "sharded", sharded);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("training.ema_decay with dtype bfloat16 needs "
+                                     "distributed.shard=none on 2 ranks"));
+  if (GetParam() != "translation") return;
+  ASSERT_EQ(train(1, "alone", overrides).code, 0);
+  ASSERT_EQ(train(2, "whole", overrides).code, 0);
+  expect_equal(folder_.result("alone"), folder_.result("whole"));
+}
+
 // A matrix that Muon makes orthogonal belongs to one rank as a whole.
 class MuonOfRanks : public RanksTest {
  protected:
