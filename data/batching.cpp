@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 
+#include "data/batch_rows.h"
 #include "data/draws.h"
 #include "data/permutation.h"
 
@@ -398,6 +399,21 @@ double TranslationBatch::target_weight() const {
   return sum;
 }
 
+TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  TranslationBatch part{.source = rows(batch.source),
+                        .source_lengths = rows(batch.source_lengths),
+                        .target_in = rows(batch.target_in),
+                        .target_out = rows(batch.target_out),
+                        .target_lengths = rows(batch.target_lengths),
+                        .target_weights = rows(batch.target_weights),
+                        .rows = rows.count(),
+                        .indices = rows(batch.indices)};
+  part.source_tokens = sum_of(part.source_lengths);
+  part.target_tokens = sum_of(part.target_lengths);
+  return part;
+}
+
 TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
                                         std::span<const int64_t> indices) {
   const auto rows = static_cast<int64_t>(indices.size());
@@ -411,7 +427,7 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
     batch.source_tokens += source_length(corpus, pair);
     batch.target_tokens += target_length(corpus, pair);
   }
-  batch.sentences = rows;
+  batch.rows = rows;
   batch.indices.assign(indices.begin(), indices.end());
   batch.source = Tensor::empty({rows, source_width}, DType::kInt32);
   batch.source_lengths = Tensor::empty({rows}, DType::kInt32);

@@ -45,7 +45,7 @@ struct TranslationBatch {
   Tensor target_lengths;  ///< (B): tokens of each row of target_in and of target_out
   /// (B, T) float32: the weight of each row's pair; undefined: each is 1.
   Tensor target_weights = {};
-  int64_t sentences = 0;
+  int64_t rows = 0;           ///< B
   int64_t source_tokens = 0;  ///< without padding: sums of the lengths
   int64_t target_tokens = 0;
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's pair
@@ -53,6 +53,10 @@ struct TranslationBatch {
   /// The sum of the weights of the target's tokens.
   double target_weight() const;
 };
+
+/// Rows [begin, end) of a batch, with their token counts; the tensors share storage. Every kind of
+/// batch has this.
+TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t end);
 
 /// A number of batches that were cut by these two of BatchOptions.
 struct TakenBatches {

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/batch_rows.h"
 #include "data/draws.h"
 
 namespace tapestry {
-namespace {
 
-// A batch of only padding, which the caller fills row by row.
 BlockBatch empty_batch(int64_t rows, int64_t width, int32_t filler) {
   BlockBatch batch;
   batch.rows = rows;
@@ -28,8 +27,7 @@ void fill_row(BlockBatch& batch, int64_t row, std::span<const int32_t> ids,
                                 [](int32_t target) { return target != kNoTarget; });
 }
 
-// Leaves `lengths` undefined if all rows are full.
-BlockBatch finish(BlockBatch batch) {
+BlockBatch with_lengths_if_needed(BlockBatch batch) {
   const int64_t width = batch.ids.numel() / batch.rows;
   const int32_t* const lengths = batch.lengths.data<int32_t>();
   if (std::all_of(lengths, lengths + batch.rows, [&](int32_t l) { return l == width; })) {
@@ -37,8 +35,6 @@ BlockBatch finish(BlockBatch batch) {
   }
   return batch;
 }
-
-}  // namespace
 
 void BlockOptions::validate(const OptionReport& report) const {
   report.expect(block_size >= 1 && block_size <= kLongest, "block_size", "must be in [1, ",
@@ -62,7 +58,7 @@ BlockBatch BlockBatches::next() {
     fill_row(batch, row++, stream_.tokens().subspan(at, count),
              stream_.tokens().subspan(at + 1, count));
   }
-  return finish(std::move(batch));
+  return with_lengths_if_needed(std::move(batch));
 }
 
 MaskedBlockBatches::MaskedBlockBatches(TokenStream stream, const Tokenizer& tokenizer,
@@ -94,7 +90,18 @@ BlockBatch MaskedBlockBatches::next() {
         mask_tokens(tokens, vocabulary_, masking_, key, blocks[static_cast<size_t>(row)]);
     fill_row(batch, row++, masked.ids, masked.targets);
   }
-  return finish(std::move(batch));
+  return with_lengths_if_needed(std::move(batch));
+}
+
+BlockBatch rows_of(const BlockBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  BlockBatch part{.ids = rows(batch.ids),
+                  .targets = rows(batch.targets),
+                  .lengths = rows(batch.lengths),
+                  .rows = rows.count(),
+                  .indices = rows(batch.indices)};
+  part.tokens = count_targets(part.targets);
+  return part;
 }
 
 }  // namespace tapestry

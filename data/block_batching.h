@@ -30,12 +30,22 @@ struct BlockOptions {
 
 /// Rows on the CPU; all tensors int32.
 struct BlockBatch {
-  Tensor ids;          ///< (B, T)
-  Tensor targets;      ///< (B, T): kNoTarget if there is nothing to predict
-  Tensor lengths;      ///< (B): tokens of each row; undefined if all rows have T
-  int64_t rows = 0;    ///< B
-  int64_t tokens = 0;  ///< targets other than kNoTarget
+  Tensor ids;                         ///< (B, T)
+  Tensor targets;                     ///< (B, T): kNoTarget if there is nothing to predict
+  Tensor lengths;                     ///< (B): tokens of each row; undefined if all rows have T
+  int64_t rows = 0;                   ///< B
+  int64_t tokens = 0;                 ///< targets other than kNoTarget
+  std::vector<int64_t> indices = {};  ///< the number in the corpus of each row that is a document
 };
+
+/// A batch of only padding without targets, whose rows fill_row() fills.
+BlockBatch empty_batch(int64_t rows, int64_t width, int32_t filler);
+void fill_row(BlockBatch& batch, int64_t row, std::span<const int32_t> ids,
+              std::span<const int32_t> targets);
+/// The same batch, with `lengths` undefined if all rows are full.
+BlockBatch with_lengths_if_needed(BlockBatch batch);
+
+BlockBatch rows_of(const BlockBatch& batch, int64_t begin, int64_t end);
 
 /// Causal blocks: targets are the next ids. Without shuffle every token of the stream except the
 /// first is a target once.

@@ -10,6 +10,12 @@
 namespace tapestry {
 namespace {
 
+std::string names_of_formats(const char* separator) {
+  std::vector<std::string> names;
+  for (const RecordFormat* format : record_formats()) names.emplace_back(format->name);
+  return join(names, separator);
+}
+
 // Checks the keys that select a part of a corpus.
 void validate_part(const CorpusSpec& spec, const OptionReport& report) {
   const bool file = spec.documents == "file";
@@ -127,7 +133,7 @@ void validate_columns(const CorpusSpec& spec, Kind kind, const OptionReport& rep
     }
     report.expect(!name.empty(), key, "must be a number or a name, got nothing.");
     report.expect(
-        spec.header != "no" || spec.csv.size() + spec.tsv.size() == 0 || is_column_number(name),
+        spec.records.header != "no" || !spec.records.format->has_columns || is_column_number(name),
         key, "must be a number without a header, got '", name, "'.");
     for (size_t j = 0; j < i; ++j) {
       report.expect(name != asked[j].second, key, "must differ from ",
@@ -157,13 +163,10 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   const OptionReport report = OptionReport::throwing("data");
   const bool parallel = !source.empty() || !target.empty();
   report.expect(
-      parallel + !tsv.empty() + !ding.empty() + !text.empty() + !images.empty() + !jsonl.empty() +
-              !squad.empty() + !csv.empty() ==
+      parallel + has_records() + !ding.empty() + !text.empty() + !images.empty() + !squad.empty() ==
           1,
-      "",
-      "a corpus must have exactly one of source and target, tsv, csv, jsonl, ding, text, images, "
-      "squad, got ",
-      str().empty() ? "none" : str(), '.');
+      "", "a corpus must have exactly one of source and target, ", names_of_formats(", "),
+      ", ding, text, images, squad, got ", str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
                 source.empty() ? "target " : "source ", str(), '.');
@@ -177,7 +180,9 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   for (const Kind one : {Kind::kQuestions, Kind::kPoints, Kind::kText, Kind::kPairs}) {
     if (any_column(*this, one)) return one;
   }
-  return !tsv.empty() ? Kind::kPairs : !csv.empty() ? Kind::kPoints : Kind::kQuestions;
+  return records.format == &kTsv   ? Kind::kPairs
+         : records.format == &kCsv ? Kind::kPoints
+                                   : Kind::kQuestions;
 }
 
 bool CorpusSpec::has_target() const {
@@ -185,14 +190,41 @@ bool CorpusSpec::has_target() const {
   return it == Kind::kParallel || it == Kind::kPairs || it == Kind::kDing;
 }
 
-RecordFile CorpusSpec::record_file() const {
-  if (!jsonl.empty()) return {jsonl, RecordFormat::kJsonl, header};
-  return {tsv.empty() ? csv : tsv, tsv.empty() ? RecordFormat::kCsv : RecordFormat::kTsv, header};
+namespace {
+
+constexpr std::pair<const char*, std::string CorpusSpec::*> kFiles[] = {
+    {"source", &CorpusSpec::source}, {"target", &CorpusSpec::target},
+    {"ding", &CorpusSpec::ding},     {"text", &CorpusSpec::text},
+    {"images", &CorpusSpec::images}, {"labels", &CorpusSpec::labels},
+    {"squad", &CorpusSpec::squad},   {"pair_weights", &CorpusSpec::pair_weights}};
+
+}  // namespace
+
+std::vector<std::string> CorpusSpec::file_keys() {
+  std::vector<std::string> keys;
+  for (const auto& [key, member] : kFiles) keys.emplace_back(key);
+  for (const RecordFormat* format : record_formats()) keys.emplace_back(format->name);
+  return keys;
+}
+
+const std::string& CorpusSpec::file(std::string_view key) const {
+  static const std::string none;
+  if (key == records.format->name) return records.path;
+  for (const auto& [name, member] : kFiles) {
+    if (key == name) return this->*member;
+  }
+  return none;
+}
+
+void CorpusSpec::forget_files() {
+  for (const auto& [key, member] : kFiles) (this->*member).clear();
+  records.path.clear();
 }
 
 void CorpusSpec::settle_columns(Kind kind) {
   if (!has_records()) return;
-  const bool numbers = !tsv.empty() || (kind == Kind::kPoints && !csv.empty());
+  const RecordFormat& format = *records.format;
+  const bool numbers = format.by_numbers || (kind == Kind::kPoints && format.has_columns);
   for (const Column& column : columns_of(kind)) {
     std::string& name = this->*column.member;
     if (!name.empty()) continue;
@@ -216,13 +248,14 @@ void CorpusSpec::validate(const OptionReport& report) const {
   settled.settle_columns(it);
   validate_columns(settled, it, report);
   if (it == Kind::kPrompted) {
-    validate_template(report, "prompt", prompt, jsonl.empty());
-    validate_template(report, "answer", answer, jsonl.empty());
+    validate_template(report, "prompt", prompt, records.format->has_columns);
+    validate_template(report, "answer", answer, records.format->has_columns);
   }
   report.expect(it == Kind::kPrompted || (prompt.empty() && answer.empty()), "prompt",
                 "and answer need jsonl, csv or tsv, got ", str(), '.');
+  const std::string& header = records.header;
   report.expect_one_of("header", header, RecordFile::kHeaders);
-  report.expect(header == "auto" || !tsv.empty() || !csv.empty(), "header",
+  report.expect(header == "auto" || (has_records() && records.format->has_columns), "header",
                 "applies only to tsv and csv, got ", header, " with ", str(), '.');
   report.expect(labels.empty() || it == Kind::kImages, "labels", "need images, got ", str(), '.');
   report.expect_one_of("documents", documents, kDocuments);
@@ -241,9 +274,8 @@ void CorpusSpec::validate(const OptionReport& report) const {
 
 std::string CorpusSpec::str() const {
   std::vector<std::string> names;
-  for (const std::string* name :
-       {&source, &target, &tsv, &ding, &text, &images, &labels, &jsonl, &squad, &csv}) {
-    if (!name->empty()) names.push_back(*name);
+  for (const std::string& key : file_keys()) {
+    if (key != "pair_weights" && !file(key).empty()) names.push_back(file(key));
   }
   return join(names, ", ");
 }

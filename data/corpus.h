@@ -58,13 +58,10 @@ struct CorpusSpec {
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
   static constexpr const char* kSplits[] = {"all", "train", "valid", "test"};
 
-  std::string source;           ///< file of one sentence per line
-  std::string target;           ///< file with the translation of each line
-  std::string tsv;              ///< file of columns between tabs
-  std::string csv;              ///< file of columns between commas (RFC 4180)
-  std::string jsonl;            ///< file with one JSON object a line
-  std::string header = "auto";  ///< of tsv or csv: RecordFile::header
-  // Columns of these, by number from 1 or by name (RecordField::name). Empty: not asked for, or
+  std::string source;  ///< file of one sentence per line
+  std::string target;  ///< file with the translation of each line
+  RecordFile records;  ///< a tsv, csv or jsonl
+  // Its fields, by number from 1 or by name (RecordField::name). Empty: not asked for, or
   // settle_columns() sets it.
   std::string source_column, target_column;
   std::string text_column;
@@ -116,11 +113,8 @@ struct CorpusSpec {
   Kind kind() const;
   /// True if its pairs are translations: for kParallel, kPairs and kDing.
   bool has_target() const;
-  /// True if it is a tsv, csv or jsonl.
-  bool has_records() const { return !tsv.empty() || !csv.empty() || !jsonl.empty(); }
+  bool has_records() const { return !records.path.empty(); }
   bool has_pair_weights() const { return !pair_weights.empty() || !pair_weight_column.empty(); }
-  /// The file of records; needs has_records().
-  RecordFile record_file() const;
   /// The columns of x.
   std::vector<std::string> features() const {
     return x_columns.empty() ? std::vector<std::string>{x_column} : x_columns;
@@ -129,6 +123,11 @@ struct CorpusSpec {
   /// of points) or their names without "_column".
   void settle_columns(Kind kind);
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
+  /// The keys of a config that name the files of a corpus; those of records are their formats.
+  static std::vector<std::string> file_keys();
+  /// The path with this key; "" if the corpus has none.
+  const std::string& file(std::string_view key) const;
+  void forget_files();
   /// The file names, for messages.
   std::string str() const;
 };
@@ -289,6 +288,10 @@ struct TextCorpus {
 };
 TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                      const CorpusOptions& options, const LoadContext& context = {});
+/// The same; `specials` special tokens count for the length of a text.
+TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                     const CorpusOptions& options, int64_t specials,
+                     const LoadContext& context = {});
 
 /// Reads the tokenizer of options.path, or trains on the corpora: one for both sides, or one per
 /// side. Corpora without targets give one shared tokenizer. A vocabulary of characters knows only

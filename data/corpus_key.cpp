@@ -14,14 +14,9 @@ namespace tapestry {
 namespace {
 
 // Raise it when the rules that turn text into ids change, or the file of a table.
-constexpr const char* kVersion = "5";
+constexpr const char* kVersion = "6";
 constexpr int64_t kSamples = 64;
 constexpr int64_t kSampleBytes = int64_t{1} << 20;
-
-std::vector<const std::string*> paths_of(const CorpusSpec& spec) {
-  return {&spec.source, &spec.target, &spec.tsv,   &spec.ding, &spec.text,        &spec.images,
-          &spec.labels, &spec.jsonl,  &spec.squad, &spec.csv,  &spec.pair_weights};
-}
 
 }  // namespace
 
@@ -43,9 +38,9 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
   for (const CorpusSpec& spec : specs) {
     // Binds all members: if one is added, this does not compile until it is part of the key, or
     // known to change no row.
-    const auto& [source, target, tsv, csv, jsonl, header, source_column, target_column, text_column,
-                 label_column, context_column, question_column, answer_column, answer_start_column,
-                 x_column, y_column, x_columns, class_column, prompt, answer, ding, direction, text,
+    const auto& [source, target, records, source_column, target_column, text_column, label_column,
+                 context_column, question_column, answer_column, answer_start_column, x_column,
+                 y_column, x_columns, class_column, prompt, answer, ding, direction, text,
                  documents, images, labels, squad, range_begin, range_end, split, limit, weight,
                  pair_weights, pair_weight_column] = spec;
     static_cast<void>(weight);
@@ -53,15 +48,16 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
     add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
                ' ', split, ' ', limit));
     for (const std::string* name :
-         {&header, &source_column, &target_column, &text_column, &label_column, &context_column,
-          &question_column, &answer_column, &answer_start_column, &x_column, &y_column, &prompt,
-          &answer, &pair_weight_column, &class_column}) {
+         {&records.header, &source_column, &target_column, &text_column, &label_column,
+          &context_column, &question_column, &answer_column, &answer_start_column, &x_column,
+          &y_column, &prompt, &answer, &pair_weight_column, &class_column}) {
       add(*name);
     }
     for (const std::string& name : x_columns) add(name);
-    for (const std::string* const path : paths_of(spec)) {
-      add(*path);  // the counts name it
-      if (!path->empty()) add_file(*path);
+    for (const std::string& key : CorpusSpec::file_keys()) {
+      const std::string& path = spec.file(key);
+      add(path);  // the counts name it
+      if (!path.empty()) add_file(path);
     }
   }
 }
@@ -100,8 +96,8 @@ std::optional<uint64_t> CorpusKey::value() const {
 std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs) {
   std::vector<std::string> files;
   for (const CorpusSpec& spec : specs) {
-    for (const std::string* const path : paths_of(spec)) {
-      if (!path->empty()) files.push_back(*path);
+    for (const std::string& key : CorpusSpec::file_keys()) {
+      if (!spec.file(key).empty()) files.push_back(spec.file(key));
     }
   }
   return files;

@@ -161,22 +161,26 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
 
 TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                      const CorpusOptions& options, const LoadContext& context) {
+  return load_text(specs, tokenizer, options, tokenizer.special().side().size(), context);
+}
+
+TextCorpus load_text(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                     const CorpusOptions& options, int64_t specials, const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
   const bool texts = options.keep_text;
-  const auto table =
-      load_table({.kind = texts ? "texts-with-text" : "texts",
-                  .columns = texts ? 2 : 1,
-                  .specs = specs,
-                  .source_tokenizer = tokenizer,
-                  .target_tokenizer = nullptr,
-                  .rule = {options.max_length, options.overlong, tokenizer.special().side().size()},
-                  .add =
-                      [texts](const EncodedPair& pair, TableBuilder& rows) {
-                        if (!texts) return rows.add({pair.source});
-                        rows.add({pair.source, ids_of_text(pair.text.source)});
-                      }},
-                 context);
+  const auto table = load_table({.kind = texts ? "texts-with-text" : "texts",
+                                 .columns = texts ? 2 : 1,
+                                 .specs = specs,
+                                 .source_tokenizer = tokenizer,
+                                 .target_tokenizer = nullptr,
+                                 .rule = {options.max_length, options.overlong, specials},
+                                 .add =
+                                     [texts](const EncodedPair& pair, TableBuilder& rows) {
+                                       if (!texts) return rows.add({pair.source});
+                                       rows.add({pair.source, ids_of_text(pair.text.source)});
+                                     }},
+                                context);
   TextCorpus corpus;
   corpus.tokens = TokenLists(table, 0);
   if (texts) corpus.text = TextLists(table, 1);

@@ -240,7 +240,7 @@ void ProgressMeter::tell(int64_t read, int64_t bytes) {
 void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
   if (counts.kept > 0) return;
   const bool misfits = counts.of(Drop::kMissingColumn) + counts.of(Drop::kMalformed) > 0;
-  const std::string advice = spec.has_records() && misfits ? format_advice(spec.record_file()) : "";
+  const std::string advice = spec.has_records() && misfits ? format_advice(spec.records) : "";
   fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
        '.');
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/batch_rows.h"
 #include "data/draws.h"
 
 namespace tapestry {
@@ -34,14 +35,13 @@ ImageBatches::ImageBatches(const ImageCorpus& corpus, const ImageFormat& format,
     : corpus_(&corpus),
       format_(format),
       options_(options),
-      walk_(
-          EpochPlans::of_equal_rows({.rows = [images = corpus.images()](int64_t) { return images; },
-                                     .batch_size = options.batch_size,
-                                     .shuffle = options.shuffle,
-                                     .seed = options.seed}),
-          start) {
-  check(format.size == corpus.size, "data", "the format is of ", format.size.str(),
-        ", the images are of ", corpus.size.str(), '.');
+      walk_(EpochPlans::of_equal_rows({.rows = [images = corpus.size()](int64_t) { return images; },
+                                       .batch_size = options.batch_size,
+                                       .shuffle = options.shuffle,
+                                       .seed = options.seed}),
+            start) {
+  check(format.size == corpus.image_size, "data", "the format is of ", format.size.str(),
+        ", the images are of ", corpus.image_size.str(), '.');
 }
 
 ImageBatch ImageBatches::next() {
@@ -52,19 +52,27 @@ ImageBatch ImageBatches::next() {
   batch.rows = static_cast<int64_t>(images.size());
   batch.indices.assign(images.begin(), images.end());
   batch.labels = Tensor::empty({batch.rows}, DType::kInt32);
-  std::vector<uint8_t> pixels(static_cast<size_t>(batch.rows * corpus_->size.bytes()));
+  std::vector<uint8_t> pixels(static_cast<size_t>(batch.rows * corpus_->image_size.bytes()));
   for (int64_t row = 0; row < batch.rows; ++row) {
     const int64_t image = images[static_cast<size_t>(row)];
     RowDraws draws(key, image);
     const int64_t down = draws.below(2 * augment.shift + 1) - augment.shift;
     const int64_t right = draws.below(2 * augment.shift + 1) - augment.shift;
     const bool flip = augment.flip && draws.below(2) == 1;
-    copy_changed(corpus_->image(image), corpus_->size, down, right, flip,
-                 pixels.data() + row * corpus_->size.bytes());
+    copy_changed(corpus_->image(image), corpus_->image_size, down, right, flip,
+                 pixels.data() + row * corpus_->image_size.bytes());
     batch.labels.data<int32_t>()[row] = corpus_->labels[static_cast<size_t>(image)];
   }
   batch.pixels = normalised(pixels, format_);
   return batch;
+}
+
+ImageBatch rows_of(const ImageBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  return {.pixels = rows(batch.pixels),
+          .labels = rows(batch.labels),
+          .rows = rows.count(),
+          .indices = rows(batch.indices)};
 }
 
 }  // namespace tapestry

@@ -29,6 +29,8 @@ struct ImageBatch {
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's image
 };
 
+ImageBatch rows_of(const ImageBatch& batch, int64_t begin, int64_t end);
+
 /// Epoch after epoch, every image once. The change of an image is a function of (seed, epoch, its
 /// number).
 class ImageBatches {

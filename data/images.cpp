@@ -97,7 +97,7 @@ void load_idx(const CorpusSpec& spec, ImageCorpus& corpus) {
   if (size.bytes() == 0) {
     fail(ErrorKind::kData, "[data] ", spec.images, " has images of ", size.str(), '.');
   }
-  demand_size(spec.images, size, corpus.size);
+  demand_size(spec.images, size, corpus.image_size);
   images.append(range.begin * size.bytes(), range.end * size.bytes(), corpus.pixels);
   for (int64_t i = range.begin; i < range.end; ++i) {
     const uint8_t label = labels[static_cast<size_t>(i)];
@@ -115,7 +115,7 @@ void load_list(const CorpusSpec& spec, ImageCorpus& corpus) {
   for (int64_t i = range.begin; i < range.end; ++i) {
     const ListedImage& image = list[static_cast<size_t>(i)];
     corpus.labels.push_back(class_number(corpus.label_names, image.label, image.place));
-    const std::vector<uint8_t> pixels = read_image(image.path, corpus.size);
+    const std::vector<uint8_t> pixels = read_image(image.path, corpus.image_size);
     corpus.pixels.insert(corpus.pixels.end(), pixels.begin(), pixels.end());
   }
 }
@@ -156,7 +156,7 @@ ImageCorpus load_images(const std::vector<CorpusSpec>& specs, ImageSize size,
     }
   }
   ImageCorpus corpus;
-  corpus.size = size;
+  corpus.image_size = size;
   corpus.label_names = label_names.empty() ? names_in(specs) : label_names;
   for (const CorpusSpec& spec : specs) {
     if (spec.labels.empty()) {
@@ -237,8 +237,8 @@ int64_t image_count(const CorpusSpec& spec) {
 }
 
 ImageFormat format_of(const ImageCorpus& corpus) {
-  ImageFormat format{.size = corpus.size, .mean = {}, .std = {}};
-  const auto channels = static_cast<size_t>(corpus.size.channels);
+  ImageFormat format{.size = corpus.image_size, .mean = {}, .std = {}};
+  const auto channels = static_cast<size_t>(corpus.image_size.channels);
   const size_t positions = corpus.pixels.size() / channels;
   const auto count = static_cast<double>(positions);
   for (size_t channel = 0; channel < channels; ++channel) {

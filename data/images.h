@@ -37,18 +37,18 @@ struct ImageFormat {
   std::vector<double> mean, std;  ///< one number per channel; empty: not known yet
 };
 
-/// Image i is bytes [i * size.bytes(), (i + 1) * size.bytes()) of `pixels`, (height, width,
+/// Image i is bytes [i * b, (i + 1) * b) of `pixels`, where b = image_size.bytes(), (height, width,
 /// channels) row-major; its class is labels[i], with the name label_names[labels[i]].
 struct ImageCorpus {
-  ImageSize size;
+  ImageSize image_size;
   std::vector<uint8_t> pixels;
   std::vector<int32_t> labels;
   std::vector<std::string> label_names;
 
-  int64_t images() const { return static_cast<int64_t>(labels.size()); }
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }
   std::span<const uint8_t> image(int64_t i) const {
-    return std::span(pixels).subspan(static_cast<size_t>(i * size.bytes()),
-                                     static_cast<size_t>(size.bytes()));
+    return std::span(pixels).subspan(static_cast<size_t>(i * image_size.bytes()),
+                                     static_cast<size_t>(image_size.bytes()));
   }
 };
 

@@ -188,4 +188,28 @@ RecordReader::Row JsonlReader::odd(Row row, const std::string& reason,
   return counted(row, error);
 }
 
+namespace {
+
+char first_character(const std::string& line) {
+  const size_t first = line.find_first_not_of(" \t");
+  return first == std::string::npos ? ' ' : line[first];
+}
+
+}  // namespace
+
+extern const RecordFormat kJsonl = {
+    .name = "jsonl",
+    .meaning = "File of records, a JSON object in each line.",
+    .endings = {".jsonl", ".ndjson"},
+    .has_columns = false,
+    .by_numbers = false,
+    .look = "JSON",
+    .looks_so = [](const std::string& line) { return first_character(line) == '{'; },
+    .advice = [](const std::string& line) -> std::string {
+      const bool list = first_character(line) == '[';
+      return list ? "a JSON list: jsonl has an object in each line" : "";
+    },
+    .open = [](const RecordFile& file, const std::vector<RecordField>& fields)
+        -> std::unique_ptr<RecordReader> { return std::make_unique<JsonlReader>(file, fields); }};
+
 }  // namespace tapestry

@@ -19,7 +19,7 @@ constexpr int64_t kCompression = 3;
 constexpr int64_t kOfAByteOfQuestions = 6;
 
 int64_t question_bytes(const CorpusSpec& spec) {
-  const std::string& path = spec.squad.empty() ? spec.record_file().path : spec.squad;
+  const std::string& path = spec.squad.empty() ? spec.records.path : spec.squad;
   return kOfAByteOfQuestions * likely_unpacked_bytes(path, kCompression);
 }
 

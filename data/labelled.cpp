@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "data/batch_rows.h"
 #include "data/class_names.h"
 #include "data/encode_corpus.h"
 
@@ -116,6 +117,17 @@ LabelledBatch LabelledBatches::next() {
     batch.labels.data<int32_t>()[row] = corpus_->label(text);
   }
   return batch;
+}
+
+LabelledBatch rows_of(const LabelledBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  LabelledBatch part{.ids = rows(batch.ids),
+                     .lengths = rows(batch.lengths),
+                     .labels = rows(batch.labels),
+                     .rows = rows.count(),
+                     .indices = rows(batch.indices)};
+  part.tokens = sum_of(part.lengths);
+  return part;
 }
 
 }  // namespace tapestry

@@ -48,6 +48,8 @@ struct LabelledBatch {
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's text
 };
 
+LabelledBatch rows_of(const LabelledBatch& batch, int64_t begin, int64_t end);
+
 /// Batches of similar length, epoch after epoch.
 class LabelledBatches {
  public:

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "data/batch_rows.h"
 #include "data/encode_corpus.h"
 #include "data/text.h"
 #include "data/utf8.h"
@@ -43,9 +44,9 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
   // With more than two columns the config must choose some.
   const bool chosen = !spec.x_column.empty() || !spec.y_column.empty() || !spec.x_columns.empty() ||
                       !spec.class_column.empty();
-  const bool two = !chosen && spec.jsonl.empty(), named = !spec.class_column.empty();
+  const bool two = !chosen && spec.records.format->has_columns, named = !spec.class_column.empty();
   spec.settle_columns(CorpusSpec::Kind::kPoints);
-  RecordFile file = spec.record_file();
+  RecordFile file = spec.records;
   std::vector<RecordField> fields;
   for (const std::string& column : spec.features()) fields.push_back({column});
   const size_t features = fields.size();
@@ -138,7 +139,7 @@ std::string Points::csv() const {
 
 CorpusSpec Points::columns(const std::string& path) const {
   CorpusSpec spec;
-  spec.csv = path;
+  spec.records = {path, &kCsv};
   if (features == 1 && classes.empty()) return spec;
   for (int64_t f = 1; f <= features; ++f) spec.x_columns.push_back(std::to_string(f));
   (classes.empty() ? spec.y_column : spec.class_column) = std::to_string(features + 1);
@@ -176,6 +177,23 @@ Points load_points(const std::vector<CorpusSpec>& specs, const std::vector<std::
     points.y[i] = static_cast<double>(found - points.classes.begin());
   }
   return points;
+}
+
+PointBatch rows_of(const PointBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  return {.indices = rows(batch.indices), .rows = rows.count()};
+}
+
+PointBatches::PointBatches(const Points& points, const BatchOptions& options, DataPosition start)
+    : walk_(EpochPlans::of_equal_rows({.rows = [count = points.size()](int64_t) { return count; },
+                                       .batch_size = options.batch_size,
+                                       .shuffle = options.shuffle,
+                                       .seed = options.seed}),
+            start) {}
+
+PointBatch PointBatches::next() {
+  const auto points = walk_.next();
+  return {.indices = {points.begin(), points.end()}, .rows = std::ssize(points)};
 }
 
 }  // namespace tapestry

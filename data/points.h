@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batching.h"
 #include "data/corpus.h"
 
 namespace tapestry {
@@ -31,5 +32,27 @@ struct Points {
 /// different numbers of features.
 Points load_points(const std::vector<CorpusSpec>& specs,
                    const std::vector<std::string>& classes = {});
+
+struct PointBatch {
+  std::vector<int64_t> indices;  ///< of the points
+  int64_t rows = 0;              ///< their number
+};
+PointBatch rows_of(const PointBatch& batch, int64_t begin, int64_t end);
+
+/// Epoch after epoch, every point once.
+class PointBatches {
+ public:
+  /// Throws as EpochWalk does.
+  PointBatches(const Points& points, const BatchOptions& options, DataPosition start = {});
+
+  PointBatch next();
+  /// After the batch returned last. A walk that starts here continues with the same batches.
+  DataPosition position() const { return walk_.position(); }
+  int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
+  void skip(int64_t batches) { walk_.skip(batches); }
+
+ private:
+  EpochWalk walk_;
+};
 
 }  // namespace tapestry

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/batch_rows.h"
 #include "data/encode_corpus.h"
 
 namespace tapestry {
@@ -118,6 +119,19 @@ PromptBatch PromptBatches::next() {
     batch.prompt_lengths.data<int32_t>()[row] = static_cast<int32_t>(before);
   }
   return batch;
+}
+
+PromptBatch rows_of(const PromptBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  PromptBatch part{.ids = rows(batch.ids),
+                   .targets = rows(batch.targets),
+                   .lengths = rows(batch.lengths),
+                   .prompt_lengths = rows(batch.prompt_lengths),
+                   .rows = rows.count(),
+                   .indices = rows(batch.indices)};
+  part.tokens = sum_of(part.lengths);
+  part.answer_tokens = count_targets(part.targets);
+  return part;
 }
 
 }  // namespace tapestry

@@ -44,6 +44,8 @@ struct PromptBatch {
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's example
 };
 
+PromptBatch rows_of(const PromptBatch& batch, int64_t begin, int64_t end);
+
 /// Batches of similar length, epoch after epoch.
 class PromptBatches {
  public:

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "data/batch_rows.h"
 #include "data/empty_text.h"
 #include "data/encode_corpus.h"
 #include "data/utf8.h"
@@ -306,5 +307,22 @@ QuestionBatches::QuestionBatches(const QuestionCorpus& corpus, const BatchOption
                 },
                 options),
             start) {}
+
+QuestionBatch rows_of(const QuestionBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  std::vector<int32_t> labels;  // (2, B): columns
+  for (int64_t side = 0; side < 2; ++side) {
+    const auto* const all = batch.labels.data<int32_t>() + side * batch.rows;
+    labels.insert(labels.end(), all + begin, all + end);
+  }
+  QuestionBatch part{.ids = rows(batch.ids),
+                     .segments = rows(batch.segments),
+                     .lengths = rows(batch.lengths),
+                     .labels = Tensor::from(labels, {2, rows.count()}),
+                     .rows = rows.count(),
+                     .windows = rows(batch.windows)};
+  part.tokens = sum_of(part.lengths);
+  return part;
+}
 
 }  // namespace tapestry

@@ -102,6 +102,7 @@ struct QuestionBatch {
   int64_t tokens = 0;            ///< without padding: sum of the lengths
   std::vector<int64_t> windows;  ///< the number in the corpus of each row
 };
+QuestionBatch rows_of(const QuestionBatch& batch, int64_t begin, int64_t end);
 QuestionBatch make_question_batch(const QuestionCorpus& corpus, std::span<const int64_t> windows);
 
 /// Batches of similar length, epoch after epoch.

@@ -212,7 +212,7 @@ class TextReader : public FilteringReader {
 class RecordPairReader : public FilteringReader {
  public:
   RecordPairReader(const CorpusSpec& spec, std::vector<RecordField> fields)
-      : FilteringReader(spec), records_(open_records(spec.record_file(), fields)) {}
+      : FilteringReader(spec), records_(open_records(spec.records, fields)) {}
 
   static std::unique_ptr<RecordPairReader> of_pairs(const CorpusSpec& spec) {
     std::vector<RecordField> fields = {{spec.source_column}, {spec.target_column}};

@@ -1,5 +1,6 @@
 // Files of records: TSV, CSV and JSONL, plain or compressed (data/unpacked_file.h), read by the
-// names or the numbers of their fields.
+// names or the numbers of their fields. A new format is a file with its RecordFormat, and a row in
+// record_files.cpp.
 //
 //  tsv    Columns between tabs, without quoting: a tab always separates.
 //  csv    RFC 4180: commas, fields in double quotes that may hold commas, line ends and doubled
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,16 +20,39 @@
 
 namespace tapestry {
 
-enum class RecordFormat { kTsv, kCsv, kJsonl };
+struct RecordField;
+struct RecordFile;
+class RecordReader;
+
+/// What the rest of the program knows of a format.
+struct RecordFormat {
+  const char* name;                  ///< also the key of a config whose value is such a file
+  const char* meaning;               ///< of that key
+  std::vector<std::string> endings;  ///< of the names of such files
+  bool has_columns;                  ///< columns, which the first line may name
+  /// Where nobody says which fields to read: columns by their numbers, not by the usual names.
+  bool by_numbers;
+  const char* look;                           ///< "JSON": what a file of it looks like ...
+  bool (*looks_so)(const std::string& line);  ///< ... and whether a line does
+  /// Advice on a line that nearly has this format; "" if there is none.
+  std::string (*advice)(const std::string& line);
+  std::unique_ptr<RecordReader> (*open)(const RecordFile& file,
+                                        const std::vector<RecordField>& fields);
+};
+extern const RecordFormat kTsv, kCsv, kJsonl;
+/// All formats, in the order in which messages name them.
+std::span<const RecordFormat* const> record_formats();
 
 struct RecordFile {
   static constexpr const char* kHeaders[] = {"auto", "yes", "no"};
 
-  std::string path;
-  RecordFormat format = RecordFormat::kTsv;
-  /// Whether the first line names the columns of a tsv or csv. auto: it does in a csv, and in a tsv
-  /// if a field is given by name.
+  std::string path = {};
+  const RecordFormat* format = &kTsv;
+  /// Whether the first line names the columns. auto: it does in a csv, and in a tsv if a field is
+  /// given by name.
   std::string header = "auto";
+
+  bool operator==(const RecordFile&) const = default;
 };
 
 /// A field to read. In a tsv or csv it is a column's name in the header or its number, counted from

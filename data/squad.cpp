@@ -172,13 +172,12 @@ void read_records(CorpusSpec spec, Collector& collector) {
                        .optional = true,
                        .asked_for = column != usual && !is_column_number(column)};
   };
-  const auto reader =
-      open_records(spec.record_file(), {{spec.context_column},
-                                        {spec.question_column},
-                                        answers(spec.answer_column, "answer"),
-                                        answers(spec.answer_start_column, "answer_start"),
-                                        {.name = "id", .optional = true},
-                                        {.name = "is_impossible", .optional = true}});
+  const auto reader = open_records(spec.records, {{spec.context_column},
+                                                  {spec.question_column},
+                                                  answers(spec.answer_column, "answer"),
+                                                  answers(spec.answer_start_column, "answer_start"),
+                                                  {.name = "id", .optional = true},
+                                                  {.name = "is_impossible", .optional = true}});
   std::shared_ptr<const std::string> context;
   RecordValues values;
   while (!collector.is_full()) {

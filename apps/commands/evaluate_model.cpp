@@ -23,13 +23,12 @@ std::string key_of_name(std::string name) {
   for (const char* packed : {".gz", ".zst", ".xz", ".bz2"}) {
     if (name.ends_with(packed)) name.erase(name.rfind('.'));
   }
-  static constexpr std::pair<const char*, const char*> kEnds[] = {
-      {".tsv", "tsv"},      {".csv", "csv"},    {".jsonl", "jsonl"},
-      {".ndjson", "jsonl"}, {".json", "squad"}, {".txt", "text"}};
-  for (const auto& [end, key] : kEnds) {
-    if (name.ends_with(end)) return key;
+  for (const RecordFormat* format : record_formats()) {
+    for (const std::string& end : format->endings) {
+      if (name.ends_with(end)) return format->name;
+    }
   }
-  return "";
+  return name.ends_with(".json") ? "squad" : name.ends_with(".txt") ? "text" : "";
 }
 
 std::string key_of_file(const std::string& path) {

@@ -2,7 +2,7 @@
 
 #include "apps/commands/attention_page.h"
 #include "apps/commands/line_filter.h"
-#include "apps/tasks/language_modelling.h"
+#include "apps/tasks/text_models.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
 

@@ -169,8 +169,13 @@ void check_evaluation(Rules& rules, const EvaluationOptions& evaluation) {
 
 void check_training(Rules& rules, const Config& config) {
   const TrainingOptions& training = config.training;
-  rules.of("training.optimizer", {}, {},
-           [&](const OptionReport& report) { validate(config.optimizer, report); });
+  rules.of("training.optimizer", {}, {}, [&](const OptionReport& report) {
+    validate(config.optimizer, report);
+    const bool decays = config.optimizer.weight_decay > 0;
+    report.expect(decays || !training.decay_all, "decay_all", "needs a weight_decay, got 0.");
+    report.expect(decays || training.decay_exclude.empty(), "decay_exclude",
+                  "needs a weight_decay, got 0.");
+  });
   rules.of("training", {}, {}, [&](const OptionReport& report) {
     report.expect(training.max_steps >= 1 || training.num_train_epochs > 0, "max_steps",
                   "must be at least 1 without num_train_epochs, got ", training.max_steps, '.');
@@ -268,7 +273,8 @@ bool reads_prompts(const Config& config) {
 }
 
 bool reads_blocks(const Config& config) {
-  return config.task->reads_blocks && !reads_prompts(config);
+  return config.task->reads_blocks && config.data.rows == TextRows::kBlocks &&
+         !reads_prompts(config);
 }
 
 ModelOptions model_defaults(ModelType type) {

@@ -167,29 +167,23 @@ ConfigNode resolve(const Config& config) {
 
 // A corpus with these keys, completed from one that was learnt from.
 CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
-  using Member = std::string CorpusSpec::*;
-  static constexpr std::pair<const char*, Member> kFiles[] = {
-      {"source", &CorpusSpec::source}, {"target", &CorpusSpec::target},
-      {"tsv", &CorpusSpec::tsv},       {"csv", &CorpusSpec::csv},
-      {"jsonl", &CorpusSpec::jsonl},   {"ding", &CorpusSpec::ding},
-      {"text", &CorpusSpec::text},     {"images", &CorpusSpec::images},
-      {"labels", &CorpusSpec::labels}, {"squad", &CorpusSpec::squad}};
   CorpusSpec corpus;
-  const bool same = std::ranges::any_of(kFiles, [&](const auto& file) {
-    return keys.find(file.first) != nullptr && !(learnt.*file.second).empty();
+  const bool same = std::ranges::any_of(CorpusSpec::file_keys(), [&](const std::string& key) {
+    return keys.find(key) != nullptr && !learnt.file(key).empty();
   });
   if (same) {
     const CorpusSpec fresh;
     corpus = learnt;
-    for (const auto& [key, member] : kFiles) (corpus.*member).clear();
+    corpus.forget_files();
     corpus.split = fresh.split;
     corpus.limit = fresh.limit;
     corpus.range_begin = fresh.range_begin;
     corpus.range_end = fresh.range_end;
   }
   // Records of any format have the fields of the templates; a text has none.
-  const bool records =
-      keys.find("tsv") != nullptr || keys.find("csv") != nullptr || keys.find("jsonl") != nullptr;
+  const bool records = std::ranges::any_of(record_formats(), [&](const RecordFormat* format) {
+    return keys.find(format->name) != nullptr;
+  });
   const bool prompts = records && keys.find("text_column") == nullptr;
   corpus.prompt = prompts ? learnt.prompt : "";
   corpus.answer = prompts ? learnt.answer : "";

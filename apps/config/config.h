@@ -27,15 +27,19 @@
 
 namespace tapestry {
 
+/// The rows of a language model: blocks of joined documents, or single documents.
+enum class TextRows { kBlocks, kDocuments };
+
 struct DataOptions {
   std::vector<CorpusSpec> train;
   std::vector<CorpusSpec> valid;  ///< empty: no validation
   std::vector<CorpusSpec> test;   ///< scored once, at the end
   CorpusOptions corpus;
-  int64_t doc_stride = 64;          ///< question_answering: tokens from window to window
-  int64_t block_size = 256;         ///< clm, mlm: tokens of a row
-  bool cache = true;                ///< token ids are kept ...
-  std::string cache_dir;            ///< ... in this folder, absolute; empty: in output_dir
+  int64_t doc_stride = 64;            ///< question_answering: tokens from window to window
+  TextRows rows = TextRows::kBlocks;  ///< clm, mlm
+  int64_t block_size = 256;           ///< tokens of a block
+  bool cache = true;                  ///< token ids are kept ...
+  std::string cache_dir;              ///< ... in this folder, absolute; empty: in output_dir
   std::vector<std::string> labels;  ///< classification: the classes; empty: those found in the data
   ImageFormat image;                ///< format of images; unset members are taken from the data
   AugmentOptions augment;           ///< of the images of `train`
@@ -143,7 +147,7 @@ bool reads_images(const Config& config);
 bool reads_text(const Config& config);
 /// True if they are prompts with answers.
 bool reads_prompts(const Config& config);
-/// True if examples are blocks of a stream of tokens: text, but no prompts.
+/// True if examples are blocks of a stream of tokens: neither prompts nor single documents.
 bool reads_blocks(const Config& config);
 
 /// The defaults of a task, with `images` of one that reads images. A Config that is filled in C++

@@ -9,21 +9,24 @@ namespace {
 
 // A config that nobody trains.
 struct Probe {
-  const char* key;  ///< the probe shows nothing where this key does not apply
-  const char* override_text;
+  std::string key;  ///< the probe shows nothing where this key does not apply
+  std::string override_text;
 };
 
 // What decides which keys apply, beside the choices: those are all tried out.
-constexpr Probe kProbes[] = {
-    {"data.train.tsv", "data.train={tsv: x}"},
-    {"data.train.ding", "data.train={ding: x}"},
-    {"data.train.csv", "data.train={csv: x}"},
-    {"data.train.jsonl", "data.train={jsonl: x}"},
-    {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
-    {"tokenizer.path", "tokenizer.path=x"},
-    {"model.kv_latent_size", "model.kv_latent_size=2"},
-    {"training.lora.rank", "training.lora.rank=2"},
-};
+std::vector<Probe> probes() {
+  std::vector<Probe> all;
+  for (const RecordFormat* format : record_formats()) {
+    all.push_back(
+        {concat("data.train.", format->name), concat("data.train={", format->name, ": x}")});
+  }
+  all.insert(all.end(), {{"data.train.ding", "data.train={ding: x}"},
+                         {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
+                         {"tokenizer.path", "tokenizer.path=x"},
+                         {"model.kv_latent_size", "model.kv_latent_size=2"},
+                         {"training.lora.rank", "training.lora.rank=2"}});
+  return all;
+}
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need
 constexpr const char* kImageProbe = "data.train={images: x}";
 
@@ -60,11 +63,11 @@ void add_inner_choices(const std::string& task, const std::string& corpus, KeyFa
 KeyFamily family_of(const std::string& name, const TaskKind& kind, const std::string& corpus) {
   const std::string task = kind.name;
   KeyFamily family{name, &kind, read_keys(task, {corpus})};
-  for (const Probe& probe : kProbes) {
+  for (const Probe& probe : probes()) {
     // Another kind of corpus is another family, or none that the task reads.
-    if (std::string(probe.key).starts_with("data.") && corpus != kEmptyCorpus) continue;
-    if (find_applying(family.base, probe.key) != nullptr &&
-        std::string(probe.key).starts_with("data.")) {
+    const bool of_data = probe.key.starts_with("data.");
+    if (of_data && corpus != kEmptyCorpus) continue;
+    if (of_data && find_applying(family.base, probe.key) != nullptr) {
       continue;
     }
     KeyReading reading = read_keys(task, {corpus, probe.override_text});

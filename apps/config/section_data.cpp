@@ -37,15 +37,28 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
   });
 }
 
-using FileMember = std::string CorpusSpec::*;
-using FileKeys = std::vector<std::pair<const char*, FileMember>>;
+using FileKeys = std::vector<std::string>;
+
+FileKeys format_names() {
+  FileKeys names;
+  for (const RecordFormat* format : record_formats()) names.emplace_back(format->name);
+  return names;
+}
+
+// Keys of which a corpus has one: `first`, those of records, and `last` if it is not empty.
+FileKeys with_records(const std::string& first, const std::string& last = {}) {
+  FileKeys keys = format_names();
+  if (!first.empty()) keys.insert(keys.begin(), first);
+  if (!last.empty()) keys.push_back(last);
+  return keys;
+}
 
 // A kind of corpus on the command line replaces the file's with all its keys.
 void prefer_overrides(ConfigSection& s, const FileKeys& keys) {
   std::vector<std::vector<std::string>> kinds;
-  for (const auto& [key, member] : keys) {
+  for (const std::string& key : keys) {
     kinds.push_back({key});
-    if (member == &CorpusSpec::source) kinds.back().emplace_back("target");
+    if (key == "source") kinds.back().emplace_back("target");
   }
   s.replace_by_overrides(kinds);
 }
@@ -59,11 +72,11 @@ std::string choose(ConfigSection& s, const CorpusSpec& corpus, const FileKeys& k
     all += concat(i == 0                 ? ""
                   : i + 1 == keys.size() ? " or "
                                          : ", ",
-                  std::string(keys[i].first) == "source" ? "source and target" : keys[i].first);
+                  keys[i] == "source" ? "source and target" : keys[i]);
   }
-  for (const auto& [key, member] : keys) {
-    const bool given = s.given(key) || !(corpus.*member).empty() ||
-                       (member == &CorpusSpec::source && s.given("target"));
+  for (const std::string& key : keys) {
+    const bool given =
+        s.given(key) || !corpus.file(key).empty() || (key == "source" && s.given("target"));
     if (given && chosen.empty()) {
       chosen = key;
       continue;
@@ -75,41 +88,40 @@ std::string choose(ConfigSection& s, const CorpusSpec& corpus, const FileKeys& k
   return chosen;
 }
 
-constexpr std::pair<const char*, FileMember> kTsv{"tsv", &CorpusSpec::tsv};
-constexpr std::pair<const char*, FileMember> kCsv{"csv", &CorpusSpec::csv};
-constexpr std::pair<const char*, FileMember> kJsonl{"jsonl", &CorpusSpec::jsonl};
+const RecordFormat* format_named(const std::string& name) {
+  const auto formats = record_formats();
+  const auto found = std::ranges::find(formats, name, &RecordFormat::name);
+  return found == formats.end() ? nullptr : *found;
+}
 
-const FileKeys kTexts = {{"text", &CorpusSpec::text}, kTsv, kCsv, kJsonl};
-
-bool has_records(const std::string& kind) {
-  return kind == kTsv.first || kind == kCsv.first || kind == kJsonl.first;
+// Records of any format; `usual` where none is given.
+const RecordFormat& chosen_format(ConfigSection& s, const CorpusSpec& corpus,
+                                  const RecordFormat& usual) {
+  FileKeys keys = format_names();
+  std::ranges::stable_partition(keys, [&](const std::string& key) { return key == usual.name; });
+  const RecordFormat* const format = format_named(choose(s, corpus, keys));
+  return format != nullptr ? *format : usual;
 }
 
 struct ColumnKey {
   const char* key;
-  FileMember member;
+  std::string CorpusSpec::*member;
   const char* meaning;
 };
 
-// The keys of a tsv, csv or jsonl: the file, its columns, its header.
-void bind_records(ConfigSection& s, CorpusSpec& corpus, const std::string& format,
+// The keys of records: the file, its columns, its header.
+void bind_records(ConfigSection& s, CorpusSpec& corpus, const RecordFormat& format,
                   CorpusSpec::Kind kind, const std::vector<ColumnKey>& columns) {
-  s.demand(format);
-  if (format == "tsv") {
-    s.read_input_file("tsv", corpus.tsv, "File of records in columns between tabs.");
-  } else if (format == "csv") {
-    s.read_input_file("csv", corpus.csv,
-                      "File of records in columns between commas, with quotes as RFC 4180 has "
-                      "them.");
-  } else {
-    s.read_input_file("jsonl", corpus.jsonl, "File of records, a JSON object in each line.");
-  }
+  s.demand(format.name);
+  corpus.records.format = &format;
+  s.read_input_file(format.name, corpus.records.path, format.meaning);
   corpus.settle_columns(kind);
   for (const ColumnKey& column : columns) {
     s.read_column(column.key, corpus.*column.member, column.meaning);
   }
   s.read_choice_if(
-      format != "jsonl", "with jsonl", "header", corpus.header, names(RecordFile::kHeaders),
+      format.has_columns, concat("with ", format.name), "header", corpus.records.header,
+      names(RecordFile::kHeaders),
       "Whether the first line names the columns; auto: that of a csv does, and that of "
       "a tsv where a column is given by its name.");
 }
@@ -127,9 +139,7 @@ void bind_corpus(ConfigSection& s, const TaskKind& task, CorpusSpec& corpus) {
 
 // Pairs of sentences: source and target files, records, or the Ding dictionary.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
-  const std::string kind =
-      choose(s, corpus,
-             {{"source", &CorpusSpec::source}, kTsv, kCsv, kJsonl, {"ding", &CorpusSpec::ding}});
+  const std::string kind = choose(s, corpus, with_records("source", "ding"));
   if (kind == "ding") {
     s.demand("ding");
     s.read_input_file("ding", corpus.ding, "File of the Ding dictionary (German and English).");
@@ -137,10 +147,10 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
                   "Which side of the dictionary is translated into which.");
     return bind_split(s, corpus);
   }
-  if (has_records(kind)) {
+  if (const RecordFormat* format = format_named(kind)) {
     if (s.given("target")) s.know("target");
     bind_records(
-        s, corpus, kind, CorpusSpec::Kind::kPairs,
+        s, corpus, *format, CorpusSpec::Kind::kPairs,
         {{"source_column", &CorpusSpec::source_column,
           "Column of the source: its number from 1, or its name. tsv: 1; csv, jsonl: source."},
          {"target_column", &CorpusSpec::target_column,
@@ -160,10 +170,10 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
 
 // Text without translations.
 void bind_text(ConfigSection& s, CorpusSpec& corpus) {
-  const std::string kind = choose(s, corpus, kTexts);
-  if (has_records(kind)) {
+  const std::string kind = choose(s, corpus, with_records("text"));
+  if (const RecordFormat* format = format_named(kind)) {
     bind_records(
-        s, corpus, kind, CorpusSpec::Kind::kText,
+        s, corpus, *format, CorpusSpec::Kind::kText,
         {{"text_column", &CorpusSpec::text_column,
           "Column of the text: its number from 1, or its name. tsv: 1; csv, jsonl: text."}});
     return bind_split(s, corpus);
@@ -179,7 +189,7 @@ void bind_text(ConfigSection& s, CorpusSpec& corpus) {
 
 // Records from which templates make prompts and answers.
 void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
-  prefer_overrides(s, kTexts);
+  prefer_overrides(s, with_records("text"));
   const auto given = [&](const char* key, const std::string& value) {
     return s.given(key) || !value.empty();
   };
@@ -187,8 +197,7 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
     for (const char* key : {"prompt", "answer"}) s.know(key);
     return bind_text(s, corpus);
   }
-  const std::string kind = choose(s, corpus, {kJsonl, kCsv, kTsv});
-  bind_records(s, corpus, kind.empty() ? "jsonl" : kind, CorpusSpec::Kind::kPrompted, {});
+  bind_records(s, corpus, chosen_format(s, corpus, kJsonl), CorpusSpec::Kind::kPrompted, {});
   s.require(
       "prompt", corpus.prompt,
       "What the model reads, with fields of the record in braces: \"Question: "
@@ -201,10 +210,10 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
 
 // Keys of questions whose answers are spans of a context.
 void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
-  const std::string kind = choose(s, corpus, {{"squad", &CorpusSpec::squad}, kJsonl, kCsv, kTsv});
-  if (has_records(kind)) {
+  const std::string kind = choose(s, corpus, with_records("squad"));
+  if (const RecordFormat* format = format_named(kind)) {
     return bind_records(
-        s, corpus, kind, CorpusSpec::Kind::kQuestions,
+        s, corpus, *format, CorpusSpec::Kind::kQuestions,
         {{"context_column", &CorpusSpec::context_column,
           "Column of the text that holds the answer, by number from 1 or by name (csv, jsonl: "
           "context)."},
@@ -224,9 +233,10 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
 
 // Texts or images with a class each.
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
-  const std::string kind = choose(s, corpus, {{"images", &CorpusSpec::images}, kTsv, kCsv, kJsonl});
+  const std::string kind = choose(s, corpus, with_records("images"));
   if (kind == "images") return bind_image_corpus(s, corpus);
-  bind_records(s, corpus, kind.empty() ? "tsv" : kind, CorpusSpec::Kind::kLabelled,
+  const RecordFormat* const format = format_named(kind);
+  bind_records(s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
                {{"label_column", &CorpusSpec::label_column,
                  "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: label."},
                 {"text_column", &CorpusSpec::text_column,
@@ -235,7 +245,7 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
 }
 
 void bind_points(ConfigSection& s, CorpusSpec& corpus) {
-  const std::string kind = choose(s, corpus, {kCsv, kTsv, kJsonl});
+  const RecordFormat& format = chosen_format(s, corpus, kCsv);
   const bool several = s.given("x_columns") || !corpus.x_columns.empty();
   const bool classes = s.given("class_column") || !corpus.class_column.empty();
   s.read_optional_list(
@@ -259,7 +269,7 @@ void bind_points(ConfigSection& s, CorpusSpec& corpus) {
       !classes, "class_column",
       {"y_column", &CorpusSpec::y_column,
        "Column of the points' y: its number from 1, or its name. csv, tsv: 2; jsonl: y."});
-  bind_records(s, corpus, kind.empty() ? "csv" : kind, CorpusSpec::Kind::kPoints, columns);
+  bind_records(s, corpus, format, CorpusSpec::Kind::kPoints, columns);
 }
 
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
@@ -288,15 +298,23 @@ void bind_data(ConfigSection& s, Config& config) {
                "The corpus that is measured once, at the end of the training, with the best "
                "checkpoint. It has the keys of data.train.",
                *config.task, data.test);
-  const bool blocks = reads_blocks(config), prompts = reads_prompts(config);
-  const bool images = reads_images(config);
+  const bool prompts = reads_prompts(config), images = reads_images(config);
   if (images) bind_image_data(s, config);
   const bool texts = reads_text(config);
   const std::string with_task = concat("with task: ", config.task->name);
-  const std::string why = images   ? "with images"
-                          : !texts ? with_task
-                                   : concat(prompts ? "with prompts" : with_task, "; see ",
-                                            blocks ? "block_size" : "max_length");
+  const bool of_documents = config.task->reads_blocks && !prompts;
+  s.read_choice_if(of_documents, prompts ? "with prompts" : with_task, "rows", data.rows,
+                   {{"blocks", TextRows::kBlocks}, {"documents", TextRows::kDocuments}},
+                   "blocks: documents are joined, and cut into blocks of block_size. documents: "
+                   "each is a row of its own that sees no other one (line_by_line, or training "
+                   "without packing, elsewhere); see max_length and overlong.");
+  const bool blocks = reads_blocks(config);
+  const std::string why = images         ? "with images"
+                          : !texts       ? with_task
+                          : prompts      ? "with prompts; see max_length"
+                          : blocks       ? concat(with_task, "; see block_size, or rows: documents")
+                          : of_documents ? "with rows: documents; see max_length"
+                                         : concat(with_task, "; see max_length");
   s.read_if(blocks, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));

@@ -8,7 +8,7 @@
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "apps/tasks/language_modelling.h"
+#include "apps/tasks/text_models.h"
 #include "core/text.h"
 #include "data/huggingface_files.h"
 #include "data/little_endian.h"

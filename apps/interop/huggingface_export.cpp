@@ -9,7 +9,7 @@
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tensor_names.h"
-#include "apps/tasks/language_modelling.h"
+#include "apps/tasks/text_models.h"
 #include "core/text.h"
 
 namespace tapestry::interop {
@@ -197,6 +197,11 @@ void add_unread_rows(const Architecture& architecture, const ModelFiles& model,
     if (rows == all.end() || !rows->is_array()) continue;
     std::vector<double> values;
     for (const Json& value : *rows) values.push_back(value.is_number() ? value.get<double>() : 0);
+    if (tensor.shape == Shape{std::ssize(values)}) {  // a bias of spans
+      tensor.content = [values, dtype = tensor.dtype, shape = tensor.shape] {
+        return Tensor::from(values, shape).to(dtype);
+      };
+    }
     if (tensor.shape.rank() != 2 || std::ssize(values) != 2 * tensor.shape[1]) continue;
     tensor.content = [content = tensor.content, values, dtype = tensor.dtype,
                       columns = tensor.shape[1]] {

@@ -5,7 +5,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tensor_names.h"
-#include "apps/tasks/language_modelling.h"
+#include "apps/tasks/text_models.h"
 #include "core/error.h"
 #include "data/huggingface_files.h"
 #include "data/marian.h"

@@ -132,11 +132,9 @@ std::string changes_between(const Config& old, const Config& config) {
 
 // True if a key only names a file; the file's bytes are compared separately.
 bool is_path_of_data(const std::string& key) {
-  static constexpr const char* kPaths[] = {"source", "target", "tsv",    "csv",    "jsonl",
-                                           "ding",   "text",   "images", "labels", "squad"};
   const std::string name = key.substr(key.rfind('.') + 1);
-  return std::any_of(std::begin(kPaths), std::end(kPaths),
-                     [&](const char* path) { return name == path; });
+  return std::ranges::any_of(CorpusSpec::file_keys(),
+                             [&](const std::string& file) { return name == file; });
 }
 
 bool is_below(const std::string& key, std::initializer_list<const char*> prefixes) {
@@ -237,6 +235,21 @@ bool same_tokenizer(const Config& a, const Config& b) {
                                               all.lower_bound("tokenizer/"));
   };
   return of_tokenizer(keys) == of_tokenizer(others);
+}
+
+// The key of how parameters are drawn, where it is neither the other model's nor the usual one; ""
+// if there is none.
+std::string initializer_asked_for(const Config& theirs, const Config& config) {
+  const auto before = flat_keys(theirs), usual = flat_keys(default_config(*config.task));
+  for (const auto& [key, value] : flat_keys(config)) {
+    if (!key.starts_with("model.initializer")) continue;
+    const auto is = [&, &key = key, &value = value](const auto& keys) {
+      const auto found = keys.find(key);
+      return found != keys.end() && found->second == value;
+    };
+    if (!is(before) && !is(usual)) return concat(key, ": ", value);
+  }
+  return "";
 }
 
 // A model keeps its tokenizer, so the config must describe that one. A key that contradicts it
@@ -444,6 +457,7 @@ void Resume::begin_with(ModelFiles pretrained, Config& config) {
   old_labels_ = std::move(pretrained.config.data.labels);
   model_ = std::move(pretrained.tensors);
   changes_ = model_changes(pretrained.config, config);
+  asked_initializer_ = initializer_asked_for(pretrained.config, config);
   const bool adapted = std::any_of(model_.tensors().begin(), model_.tensors().end(),
                                    [](const auto& tensor) { return is_adapter(tensor.name); });
   const LoraOptions &before = pretrained.config.lora, &now = config.lora;
@@ -454,12 +468,22 @@ void Resume::begin_with(ModelFiles pretrained, Config& config) {
   }
 }
 
+void Resume::check_initializer(const ParamStore& store) const {
+  const bool any_drawn = std::ranges::any_of(store.parameters(), [&](const Parameter& parameter) {
+    return model_.find(parameter.name) == nullptr && !is_adapter(parameter.name);
+  });
+  if (any_drawn || asked_initializer_.empty()) return;
+  fail(ErrorKind::kConfig, "[init_from] ", asked_initializer_,
+       " has no effect: every parameter is taken from ", model_.name(), ". Leave the key out.");
+}
+
 std::string Resume::take_over(TrainingTask& task, const Config& config) {
   if (!old_labels_) return "";
   if (labels_of(task) != *old_labels_) {
     model_ = model_.only([](const std::string& name) { return !matches(name, kHeadOfClasses); });
   }
   check_adapters(task.parameters(), model_, config);
+  check_initializer(task.parameters());
   return take_over_parameters(task.parameters(), model_);
 }
 

@@ -66,7 +66,8 @@ class Resume {
 
   /// If a training begins with another model's weights: reads them into the task's, and returns a
   /// sentence about them; else "". Throws as take_over_parameters(), and Error(kConfig) if an
-  /// adapter of that model would be lost, or a fresh parameter would never learn.
+  /// adapter of that model would be lost, if a fresh parameter would never learn, or if
+  /// model.initializer is asked for and nothing is drawn.
   std::string take_over(TrainingTask& task, const Config& config);
 
   /// The weights that a training resumes or begins with; without tensors if it begins with random
@@ -79,6 +80,7 @@ class Resume {
   void begin(std::optional<Checkpoint> found, Config& config);
   void go_on(Checkpoint checkpoint, Config& config);
   void begin_with(ModelFiles pretrained, Config& config);
+  void check_initializer(const ParamStore& store) const;
   /// Looks at the files of the data.
   void follow_data(const Config& config);
 
@@ -90,6 +92,7 @@ class Resume {
   std::optional<Config> before_;  // of the checkpoint
   TensorReader model_, training_;
   std::optional<std::vector<std::string>> old_labels_;  // of the model in init_from
+  std::string asked_initializer_;  // "model.initializer: kaiming" where that model has another one
 };
 
 }  // namespace tapestry

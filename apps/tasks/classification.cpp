@@ -7,12 +7,12 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/long_line.h"
-#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/models.h"
+#include "apps/tasks/row_texts.h"
+#include "apps/tasks/supervised_task.h"
 #include "data/empty_text.h"
 #include "data/image_batching.h"
 #include "data/labelled.h"
-#include "data/loader.h"
 
 namespace tapestry {
 namespace {
@@ -37,6 +37,11 @@ Sample sample_of(const std::vector<std::string>& classes, const ClassProbabiliti
   return sample;
 }
 
+std::string label_of(const Tensor& labels, int64_t row, const std::vector<std::string>& names) {
+  const auto label = static_cast<size_t>(labels.data<int32_t>()[row]);
+  return label < names.size() ? names[label] : std::to_string(label);
+}
+
 // The differences between texts and images. The constructors read the data and write what they
 // learn from it (classes, image format) into the config, which the checkpoint keeps.
 
@@ -51,12 +56,10 @@ struct TextData {
                           config.data.labels, load_context(config, report, "train"));
     report_counts(concat("training data: ", train.label_names.size(), " classes"), train, report);
     config.data.labels = train.label_names;
-    for (const HeldOut set : kHeldOut) {
-      if (corpora_of(config, set).empty()) continue;
-      held_out[set] = load_held_out(config, corpora_of(config, set), tokenizers,
-                                    load_context(config, report, set));
-      report_held_out(set, held_out[set], report);
-    }
+    held_out = load_held_out_sets<Corpus>(
+        config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          return load_held_out(config, corpora, tokenizers, context);
+        });
   }
 
   static Corpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
@@ -65,7 +68,6 @@ struct TextData {
     options.overlong = "truncate";
     return load_labelled(corpora, *tokenizers.source, options, config.data.labels, context);
   }
-  static int64_t examples(const Corpus& corpus) { return corpus.size(); }
 
   static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
                          DataPosition start) {
@@ -85,7 +87,10 @@ struct TextData {
                      {{"text", model.tokenizers.source->decode(text)}}, corpus.label(i));
   }
   static std::vector<std::string> texts(const Model& model, const LabelledBatch& batch) {
-    return texts_of(batch, *model.tokenizers.source, model.config.data.labels);
+    return row_texts(batch.rows, batch.indices, [&](int64_t row) {
+      return concat(label_of(batch.labels, row, model.config.data.labels), "  <-  ",
+                    model.tokenizers.source->decode(ids_of_row(batch.ids, row, batch.lengths)));
+    });
   }
 
   Corpus train;
@@ -109,13 +114,13 @@ struct ImageData {
     data.labels = train.label_names;
     data.image.size = found.size;
     if (data.image.mean.empty()) data.image = found;
-    report(concat("training data: ", data.labels.size(), " classes, ", train.images(),
-                  " images of ", train.size.str()));
+    report(concat("training data: ", data.labels.size(), " classes, ", train.size(), " images of ",
+                  train.image_size.str()));
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
       held_out[set] = load_held_out(config, corpora_of(config, set), {});
       told(held_out[set]);
-      report(concat(name_of(set), " data: ", held_out[set].images(), " images"));
+      report(concat(name_of(set), " data: ", held_out[set].size(), " images"));
     }
   }
 
@@ -123,7 +128,6 @@ struct ImageData {
                               const TokenizerPair&) {
     return load_images(corpora, config.data.image.size, config.data.labels);
   }
-  static int64_t examples(const Corpus& corpus) { return corpus.images(); }
 
   static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
                          DataPosition start) {
@@ -146,55 +150,57 @@ struct ImageData {
     const Var logits = model.model(image.to(model.store.dtype()).to(model.device()));
     Sample sample = sample_of(model.config.data.labels, probabilities_of(logits).at(0), {},
                               corpus.labels[static_cast<size_t>(i)]);
-    sample.picture = {corpus.size, {pixels.begin(), pixels.end()}};
+    sample.picture = {corpus.image_size, {pixels.begin(), pixels.end()}};
     return sample;
   }
   static std::vector<std::string> texts(const Model& model, const ImageBatch& batch) {
-    return texts_of(batch, model.config.data.labels);
+    return row_texts(batch.rows, batch.indices, [&](int64_t row) {
+      return concat("an image of ", label_of(batch.labels, row, model.config.data.labels));
+    });
   }
 
   Corpus train;
   OfHeldOut<Corpus> held_out;
 };
 
-template <class Kind, class Batch>
-CrossEntropy loss_of(const typename Kind::Model& model, const Batch& batch,
+template <class Data, class Batch>
+CrossEntropy loss_of(const typename Data::Model& model, const Batch& batch,
                      const CrossEntropyOptions& options) {
-  return cross_entropy(Kind::logits(model, batch), batch.labels, options);
+  return cross_entropy(Data::logits(model, batch), batch.labels, options);
 }
 
 /// Calls f(batch, logits) for each batch of a corpus, in order.
-template <class Kind, class F>
-void for_each_batch(const typename Kind::Model& model, const typename Kind::Corpus& corpus, F f) {
-  auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
+template <class Data, class F>
+void for_each_batch(const typename Data::Model& model, const typename Data::Corpus& corpus, F f) {
+  auto batches = Data::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
   Progress progress("classifying", count, "batches");
   for (int64_t i = 0; i < count; ++i, progress.add()) {
     const auto batch = batches.next();
-    f(batch, Kind::logits(model, batch));
+    f(batch, Data::logits(model, batch));
   }
 }
 
-template <class Kind>
-LossSums loss_over(const typename Kind::Model& model, const typename Kind::Corpus& corpus,
+template <class Data>
+LossSums loss_over(const typename Data::Model& model, const typename Data::Corpus& corpus,
                    const CrossEntropyOptions& options, const RankGroup& group) {
-  return loss_over_epoch(Kind::batches(model.config, corpus, /*shuffle=*/false, {}), group,
-                         [&](const auto& batch) { return loss_of<Kind>(model, batch, options); });
+  return loss_over_epoch(Data::batches(model.config, corpus, /*shuffle=*/false, {}), group,
+                         [&](const auto& batch) { return loss_of<Data>(model, batch, options); });
 }
 
 // The same, with the predicted class of each example.
-template <class Kind>
-std::map<std::string, double> measure_with_confusion(const typename Kind::Model& model,
-                                                     const typename Kind::Corpus& corpus,
+template <class Data>
+std::map<std::string, double> measure_with_confusion(const typename Data::Model& model,
+                                                     const typename Data::Corpus& corpus,
                                                      const CrossEntropyOptions& options,
                                                      const RankGroup& group,
                                                      ValidationDetails& details) {
   const std::vector<std::string>& names = model.config.data.labels;
-  auto batches = Kind::batches(model.config, corpus, /*shuffle=*/false, {});
+  auto batches = Data::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
   std::vector<std::string> own;  // for each batch its classes, then the predicted ones
   const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const auto& batch) {
-    const Var logits = Kind::logits(model, batch);
+    const Var logits = Data::logits(model, batch);
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
     std::vector<int32_t> classes = batch.labels.template to_vector<int32_t>();
     const size_t rows = classes.size(), width = scores.size() / rows;
@@ -221,16 +227,16 @@ std::map<std::string, double> measure_with_confusion(const typename Kind::Model&
   return sums.metrics();
 }
 
-template <class Kind>
+template <class Data>
 Evaluation evaluate_kind(ModelFiles files, const std::string& device,
                          const std::vector<CorpusSpec>& corpora, const char* unit) {
-  const auto model = Kind::Model::load(std::move(files), device, "evaluate", kClassifies);
-  const auto corpus = Kind::load_held_out(model->config, corpora, model->tokenizers);
+  const auto model = Data::Model::load(std::move(files), device, "evaluate", kClassifies);
+  const auto corpus = Data::load_held_out(model->config, corpora, model->tokenizers);
   if constexpr (requires { corpus.counts; }) warn_of_dropped(corpus.counts);
   const std::vector<std::string>& names = model->config.data.labels;
   LossSums sums;
   ClassCounts counts(names);
-  for_each_batch<Kind>(*model, corpus, [&](const auto& batch, const Var& logits) {
+  for_each_batch<Data>(*model, corpus, [&](const auto& batch, const Var& logits) {
     sums.add(cross_entropy(logits, batch.labels, {}));
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
     const std::vector<int32_t> labels = batch.labels.template to_vector<int32_t>();
@@ -248,84 +254,59 @@ Evaluation evaluate_kind(ModelFiles files, const std::string& device,
       result.add_percent(concat("top_", k, "_accuracy"), counts.top_k_accuracy(k));
     }
   }
-  result.add_count(unit, Kind::examples(corpus));
+  result.add_count(unit, corpus.size());
   return result;
 }
 
-template <class Kind>
-class ClassificationTask : public TrainingTask {
- public:
-  ClassificationTask(Config config, TokenizerPair tokenizers, const TaskPlace& place,
-                     const Report& report)
-      : group_(place.group),
-        data_(config, tokenizers, report),
-        model_(config, std::move(tokenizers), ModelUse::kTraining),
-        loader_(Kind::batches(config, data_.train, /*shuffle=*/true, place.start), place.share) {}
+template <class Data>
+struct ClassKind {
+  using Corpus = typename Data::Corpus;
+  using Batch = decltype(std::declval<typename Data::Batches&>().next());
 
-  ParamStore& parameters() override { return model_.store; }
-
-  UpdateSize next_update(int64_t micro_batches) override {
-    update_.clear();
-    for (int64_t i = 0; i < micro_batches; ++i) {
-      append_in_parts(loader_.next().batch, model_.config.training.splits, update_);
-    }
-    UpdateSize size{.micro_batches = std::ssize(update_)};
-    for (const auto& batch : update_) {
-      size.tokens += Kind::tokens(model_, batch);
-      size.targets += static_cast<double>(batch.rows);
-    }
-    return size;
-  }
-  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    return loss_of<Kind>(model_, update_.at(static_cast<size_t>(i)), options);
-  }
-  std::vector<std::string> texts(int64_t i) const override {
-    return Kind::texts(model_, update_.at(static_cast<size_t>(i)));
-  }
-  DataPosition position() const override { return loader_.position(); }
-  int64_t batches_in_epoch(const DataPosition& place) const override {
-    return Kind::batches(model_.config, data_.train, /*shuffle=*/true, place).batches_in_epoch();
+  ClassKind(Config config, TokenizerPair tokenizers, const Report& report) {
+    Data data(config, tokenizers, report);
+    model =
+        std::make_unique<typename Data::Model>(config, std::move(tokenizers), ModelUse::kTraining);
+    train = std::move(data.train);
+    held_out = std::move(data.held_out);
   }
 
-  int64_t examples(HeldOut set) const override { return Kind::examples(data_.held_out[set]); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        ValidationDetails* details) override {
-    const auto& corpus = data_.held_out[set];
+  typename Data::Batches batches(DataPosition start) const {
+    return Data::batches(model->config, train, /*shuffle=*/true, std::move(start));
+  }
+  UpdateSize size_of(const Batch& batch) const {
+    return {.tokens = Data::tokens(*model, batch), .targets = static_cast<double>(batch.rows)};
+  }
+  CrossEntropy loss(const Batch& batch, const CrossEntropyOptions& options) const {
+    return loss_of<Data>(*model, batch, options);
+  }
+  std::vector<std::string> texts(const Batch& batch) const { return Data::texts(*model, batch); }
+  std::map<std::string, double> measure(const Corpus& corpus, const CrossEntropyOptions& options,
+                                        const RankGroup& group, ValidationDetails* details) const {
     show_samples(details, [&] {
       std::vector<Sample> samples;
-      for (const int64_t i : shown_examples(details->wanted, Kind::examples(corpus))) {
-        samples.push_back(Kind::sample(model_, corpus, i));
+      for (const int64_t i : shown_examples(details->wanted, corpus.size())) {
+        samples.push_back(Data::sample(*model, corpus, i));
       }
       return samples;
     });
-    if (details == nullptr || model_.config.data.labels.size() > ValidationDetails::kMostClasses) {
-      return loss_over<Kind>(model_, corpus, options, group_).metrics();
+    if (details == nullptr || model->config.data.labels.size() > ValidationDetails::kMostClasses) {
+      return loss_over<Data>(*model, corpus, options, group).metrics();
     }
-    return measure_with_confusion<Kind>(model_, corpus, options, group_, *details);
+    return measure_with_confusion<Data>(*model, corpus, options, group, *details);
   }
-  double uniform_nll() const override {
-    return std::log(static_cast<double>(model_.config.data.labels.size()));
-  }
-  std::map<std::string, std::string> files() const override { return model_.files(); }
+  int64_t choices() const { return std::ssize(model->config.data.labels); }
 
- private:
-  using Loader = tapestry::Loader<typename Kind::Batches>;
-
-  const RankGroup group_;
-  const Kind data_;
-  typename Kind::Model model_;
-  Loader loader_;  // destroyed first: its thread reads the corpus
-  std::vector<typename Loader::Batch> update_;
+  std::unique_ptr<typename Data::Model> model;
+  Corpus train;
+  OfHeldOut<Corpus> held_out;
 };
 
 std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
                                    const TaskPlace& place, const Report& report) {
-  if (reads_images(config)) {
-    return std::make_unique<ClassificationTask<ImageData>>(config, std::move(tokenizers), place,
-                                                           report);
-  }
-  return std::make_unique<ClassificationTask<TextData>>(config, std::move(tokenizers), place,
-                                                        report);
+  const auto make_with = reads_images(config) ? make_supervised<ClassKind<ImageData>>
+                                              : make_supervised<ClassKind<TextData>>;
+  return make_with(config, std::move(tokenizers), place, report);
 }
 
 Evaluation evaluate(ModelFiles files, const std::string& device,

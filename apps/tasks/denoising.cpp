@@ -2,9 +2,9 @@
 #include "data/denoising.h"
 
 #include "apps/config/sections.h"
-#include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
+#include "apps/tasks/pair_kind.h"
 #include "apps/tasks/translator.h"
 #include "data/special_words.h"
 
@@ -49,7 +49,7 @@ std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextC
   Sentences sentences{.rows = PairRows(tokenizers)};
   const TextFrame& frame = sentences.rows.source;
   std::vector<Sample> samples;
-  for (const int64_t row : shown_examples(wanted, batch.sentences)) {
+  for (const int64_t row : shown_examples(wanted, batch.rows)) {
     const int32_t* const ids = batch.source.data<int32_t>() + row * batch.source.shape()[1];
     const int64_t length = batch.source_lengths.data<int32_t>()[row];
     sentences.sources.emplace_back(ids + frame.before.size(), ids + length - frame.after.size());
@@ -73,44 +73,33 @@ std::vector<Sample> samples_of(const TranslationModel<Model>& model, const TextC
 }
 
 template <class Model>
-class DenoisingTask : public EncoderDecoderTask<Model, DenoisingBatches> {
-  using Base = EncoderDecoderTask<Model, DenoisingBatches>;
-  using Base::group_, Base::loader_, Base::model_;
+struct DenoisingKind : PairKind<Model> {
+  using PairKind<Model>::model;
 
- public:
-  DenoisingTask(const Config& config, TokenizerPair given, const TaskPlace& place,
-                const Report& report)
-      : Base(place) {
+  DenoisingKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_text(config.data.train, *tokenizers.source, config.data.corpus,
-                       load_context(config, report, "train"));
-    report_counts("training data", train_, report);
-    for (const HeldOut set : kHeldOut) {
-      if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,
-                                     load_context(config, report, set));
-      report_held_out(set, held_out_[set], report);
-    }
-    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
-                                                       ModelUse::kTraining);
-    loader_ = std::make_unique<Loader<DenoisingBatches>>(
-        batches_of(*model_, train_, config.batch, place.start), place.share);
-  }
-  ~DenoisingTask() override { loader_.reset(); }
-
-  int64_t batches_in_epoch(const DataPosition& place) const override {
-    return batches_of(*model_, train_, model_->config.batch, place).batches_in_epoch();
-  }
-  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        ValidationDetails* details) override {
-    show_samples(details, [&] { return samples_of(*model_, held_out_[set], details->wanted); });
-    return measure_texts(*model_, held_out_[set], options, group_);
+    train = load_text(config.data.train, *tokenizers.source, config.data.corpus,
+                      load_context(config, report, "train"));
+    report_counts("training data", train, report);
+    held_out = load_held_out_sets<TextCorpus>(
+        config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          return load_held_out(config, corpora, tokenizers, context);
+        });
+    model = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
+                                                      ModelUse::kTraining);
   }
 
- private:
-  TextCorpus train_;
-  OfHeldOut<TextCorpus> held_out_;
+  DenoisingBatches batches(DataPosition start) const {
+    return batches_of(*model, train, model->config.batch, std::move(start));
+  }
+  std::map<std::string, double> measure(const TextCorpus& texts, const CrossEntropyOptions& options,
+                                        const RankGroup& group, ValidationDetails* details) const {
+    show_samples(details, [&] { return samples_of(*model, texts, details->wanted); });
+    return measure_texts(*model, texts, options, group);
+  }
+
+  TextCorpus train;
+  OfHeldOut<TextCorpus> held_out;
 };
 
 template <class Model>
@@ -143,6 +132,6 @@ extern const Task kDenoising({.name = "denoising",
                               .needs_mask_piece = true,
                               .sentinels = kSentinels},
                              {&kEncoderDecoderModel, &kRnnAttentionModel},
-                             make_task_of_model<DenoisingTask>, evaluate);
+                             make_with_model<DenoisingKind>, evaluate);
 
 }  // namespace tapestry

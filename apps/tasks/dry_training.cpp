@@ -90,7 +90,7 @@ CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const
   const Device device = parse_device(config.device);
   LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
                             targets(batch, masked ? config.masking.probability : 1)};
-  if (reads_prompts(config)) rows.lengths = lengths(batch.rows, batch.target, device);
+  if (!reads_blocks(config)) rows.lengths = lengths(batch.rows, batch.target, device);
   return model.loss(rows, options);
 }
 

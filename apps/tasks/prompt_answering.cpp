@@ -5,10 +5,10 @@
 #include <limits>
 #include <numeric>
 
-#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/packed_search.h"
+#include "apps/tasks/row_texts.h"
+#include "apps/tasks/supervised_task.h"
 #include "core/interruption.h"
-#include "data/loader.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -114,11 +114,8 @@ std::vector<Sample> samples_of(const TextModel& model, const PromptCorpus& corpu
   return samples;
 }
 
-class PromptTask : public TrainingTask {
- public:
-  PromptTask(const Config& config, TokenizerPair given, const TaskPlace& place,
-             const Report& report)
-      : group_(place.group) {
+struct PromptKind {
+  PromptKind(const Config& config, TokenizerPair given, const Report& report) {
     // Errors in the validation data come before the work on a tokenizer, which reads the rest.
     for (const HeldOut set : kHeldOut) {
       for (const CorpusSpec& spec : corpora_of(config, set)) {
@@ -128,72 +125,52 @@ class PromptTask : public TrainingTask {
       }
     }
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
-                          load_context(config, report, "train"));
-    report_counts("training data", train_, report);
-    model_ = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
-    for (const HeldOut set : kHeldOut) {
-      if (corpora_of(config, set).empty()) continue;
-      held_out_[set] =
-          load_for_validation(*model_, corpora_of(config, set), load_context(config, report, set));
-      report_held_out(set, held_out_[set], report);
-    }
-    loader_ = std::make_unique<Loader<PromptBatches>>(
-        PromptBatches(train_, config.batch, place.start), place.share);
-  }
-  // The loader's thread reads the corpus.
-  ~PromptTask() override { loader_.reset(); }
-
-  ParamStore& parameters() override { return model_->store; }
-
-  UpdateSize next_update(int64_t micro_batches) override {
-    update_.clear();
-    for (int64_t i = 0; i < micro_batches; ++i) {
-      append_in_parts(loader_->next().batch, model_->config.training.splits, update_);
-    }
-    UpdateSize size{.micro_batches = std::ssize(update_)};
-    for (const PromptBatch& batch : update_) {
-      size.tokens += batch.tokens;
-      size.targets += static_cast<double>(batch.answer_tokens);
-    }
-    return size;
-  }
-  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    return model_->model.loss(on_device(update_.at(static_cast<size_t>(i)), *model_), options);
-  }
-  std::vector<std::string> texts(int64_t i) const override {
-    return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
-  }
-  DataPosition position() const override { return loader_->position(); }
-  int64_t batches_in_epoch(const DataPosition& place) const override {
-    return PromptBatches(train_, model_->config.batch, place).batches_in_epoch();
+    train = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
+                         load_context(config, report, "train"));
+    report_counts("training data", train, report);
+    model = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
+    held_out = load_held_out_sets<PromptCorpus>(
+        config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          return load_for_validation(*model, corpora, context);
+        });
   }
 
-  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        ValidationDetails* details) override {
-    show_samples(details, [&] { return samples_of(*model_, held_out_[set], details->wanted); });
-    return tapestry::measure(*model_, held_out_[set], options, group_);
+  PromptBatches batches(DataPosition start) const {
+    return PromptBatches(train, model->config.batch, std::move(start));
   }
-  double uniform_nll() const override {
-    return std::log(static_cast<double>(model_->tokenizers.source->vocab_size()));
+  static UpdateSize size_of(const PromptBatch& batch) {
+    return {.tokens = batch.tokens, .targets = static_cast<double>(batch.answer_tokens)};
   }
-  std::map<std::string, std::string> files() const override { return model_->files(); }
+  CrossEntropy loss(const PromptBatch& batch, const CrossEntropyOptions& options) const {
+    return model->model.loss(on_device(batch, *model), options);
+  }
+  std::vector<std::string> texts(const PromptBatch& batch) const {
+    const Tokenizer& tokenizer = *model->tokenizers.source;
+    return row_texts(batch.rows, batch.indices, [&](int64_t row) {
+      const std::vector<int32_t> ids = ids_of_row(batch.ids, row, batch.lengths);
+      const auto answer = ids.begin() + batch.prompt_lengths.data<int32_t>()[row];
+      return concat(tokenizer.decode({ids.begin(), answer}), "  ->  ",
+                    tokenizer.decode({answer, ids.end()}));
+    });
+  }
+  std::map<std::string, double> measure(const PromptCorpus& corpus,
+                                        const CrossEntropyOptions& options, const RankGroup& group,
+                                        ValidationDetails* details) const {
+    show_samples(details, [&] { return samples_of(*model, corpus, details->wanted); });
+    return tapestry::measure(*model, corpus, options, group);
+  }
+  int64_t choices() const { return model->tokenizers.source->vocab_size(); }
 
- private:
-  const RankGroup group_;
-  std::unique_ptr<TextModel> model_;
-  PromptCorpus train_;
-  OfHeldOut<PromptCorpus> held_out_;
-  std::unique_ptr<Loader<PromptBatches>> loader_;
-  std::vector<PromptBatch> update_;
+  std::unique_ptr<TextModel> model;
+  PromptCorpus train;
+  OfHeldOut<PromptCorpus> held_out;
 };
 
 }  // namespace
 
 std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
                                                const TaskPlace& place, const Report& report) {
-  return std::make_unique<PromptTask>(config, std::move(tokenizers), place, report);
+  return make_supervised<PromptKind>(config, std::move(tokenizers), place, report);
 }
 
 Template prompt_template(const Config& config, const std::string& who) {

@@ -8,11 +8,11 @@
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
-#include "apps/tasks/micro_batches.h"
 #include "apps/tasks/models.h"
+#include "apps/tasks/row_texts.h"
+#include "apps/tasks/supervised_task.h"
 #include "core/interruption.h"
 #include "data/answer_scores.h"
-#include "data/loader.h"
 #include "data/utf8.h"
 
 namespace tapestry {
@@ -129,81 +129,55 @@ FoundAnswer answer_of(const QuestionCorpus& corpus, int64_t question, const Toke
   return answer;
 }
 
-class QuestionTask : public TrainingTask {
- public:
-  QuestionTask(const Config& config, TokenizerPair given, const TaskPlace& place,
-               const Report& report)
-      : group_(place.group) {
+struct QuestionKind {
+  QuestionKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    const auto told = [&](const std::string& what, const QuestionCorpus& questions) {
+      report(
+          concat(what, ": ", questions.windows.size(), " windows; ", questions.counts.summary()));
+      report_each_corpus(questions.counts, report);
+      warn_of_counts(what, questions.counts, report);
+    };
     QuestionOptions options = question_options(config);
     options.overlong = config.data.corpus.overlong;
-    train_ = load_questions(config.data.train, *tokenizers.source, options,
-                            load_context(config, report, "train"));
-    report(concat("training data: ", train_.windows.size(), " windows; ", train_.counts.summary()));
-    report_each_corpus(train_.counts, report);
-    warn_of_counts("training data", train_.counts, report);
+    train = load_questions(config.data.train, *tokenizers.source, options,
+                           load_context(config, report, "train"));
+    told("training data", train);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      QuestionCorpus& questions = held_out_[set];
-      questions = load_questions(corpora_of(config, set), *tokenizers.source,
-                                 question_options(config), load_context(config, report, set));
-      report(concat(name_of(set), " data: ", questions.windows.size(), " windows; ",
-                    questions.counts.summary()));
-      report_each_corpus(questions.counts, report);
-      warn_of_counts(concat(name_of(set), " data"), questions.counts, report);
+      held_out[set] = load_questions(corpora_of(config, set), *tokenizers.source,
+                                     question_options(config), load_context(config, report, set));
+      told(concat(name_of(set), " data"), held_out[set]);
     }
-    model_ = std::make_unique<SpanModel>(config, std::move(tokenizers), ModelUse::kTraining);
-    loader_ = std::make_unique<Loader<QuestionBatches>>(
-        QuestionBatches(train_, config.batch, place.start), place.share);
-  }
-  // The loader's thread reads the corpus.
-  ~QuestionTask() override { loader_.reset(); }
-
-  ParamStore& parameters() override { return model_->store; }
-
-  UpdateSize next_update(int64_t micro_batches) override {
-    update_.clear();
-    for (int64_t i = 0; i < micro_batches; ++i) {
-      append_in_parts(loader_->next().batch, model_->config.training.splits, update_);
-    }
-    UpdateSize size{.micro_batches = std::ssize(update_)};
-    for (const QuestionBatch& batch : update_) {
-      size.tokens += batch.tokens;
-      size.targets += static_cast<double>(2 * batch.rows);  // the loss is the mean over both ends
-    }
-    return size;
-  }
-  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    return loss_of(*model_, update_.at(static_cast<size_t>(i)), options);
-  }
-  std::vector<std::string> texts(int64_t i) const override {
-    return texts_of(update_.at(static_cast<size_t>(i)), *model_->tokenizers.source);
-  }
-  DataPosition position() const override { return loader_->position(); }
-  int64_t batches_in_epoch(const DataPosition& place) const override {
-    return QuestionBatches(train_, model_->config.batch, place).batches_in_epoch();
+    model = std::make_unique<SpanModel>(config, std::move(tokenizers), ModelUse::kTraining);
   }
 
-  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        ValidationDetails* details) override {
-    return tapestry::measure(*model_, held_out_[set], options, group_, details);
+  QuestionBatches batches(DataPosition start) const {
+    return QuestionBatches(train, model->config.batch, std::move(start));
   }
-  std::map<std::string, std::string> files() const override { return model_->files(); }
+  static UpdateSize size_of(const QuestionBatch& batch) {
+    // The loss is the mean over both ends.
+    return {.tokens = batch.tokens, .targets = static_cast<double>(2 * batch.rows)};
+  }
+  CrossEntropy loss(const QuestionBatch& batch, const CrossEntropyOptions& options) const {
+    return loss_of(*model, batch, options);
+  }
+  std::vector<std::string> texts(const QuestionBatch& batch) const {
+    return row_texts(batch.rows, batch.windows, [&](int64_t row) {
+      return model->tokenizers.source->decode(ids_of_row(batch.ids, row, batch.lengths));
+    });
+  }
+  std::map<std::string, double> measure(const QuestionCorpus& questions,
+                                        const CrossEntropyOptions& options, const RankGroup& group,
+                                        ValidationDetails* details) const {
+    return tapestry::measure(*model, questions, options, group, details);
+  }
+  static int64_t choices() { return 0; }  // a row has places of its own
 
- private:
-  const RankGroup group_;
-  std::unique_ptr<SpanModel> model_;
-  QuestionCorpus train_;
-  OfHeldOut<QuestionCorpus> held_out_;
-  std::unique_ptr<Loader<QuestionBatches>> loader_;
-  std::vector<QuestionBatch> update_;
+  std::unique_ptr<SpanModel> model;
+  QuestionCorpus train;
+  OfHeldOut<QuestionCorpus> held_out;
 };
-
-std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
-                                   const TaskPlace& place, const Report& report) {
-  return std::make_unique<QuestionTask>(config, std::move(tokenizers), place, report);
-}
 
 Evaluation evaluate(ModelFiles files, const std::string& device,
                     const std::vector<CorpusSpec>& corpora) {
@@ -225,7 +199,7 @@ extern const Task kQuestionAnswering({.name = "question_answering",
                                       .bind_corpus = bind_questions,
                                       .sections = {kAnswers},
                                       .has_questions = true},
-                                     {&kSpanModel}, make, evaluate);
+                                     {&kSpanModel}, make_supervised<QuestionKind>, evaluate);
 
 QuestionOptions question_options(const Config& config) {
   return {.max_length = config.data.corpus.max_length,

@@ -8,8 +8,8 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/task.h"
-#include "data/batching.h"
+#include "apps/tasks/row_texts.h"
+#include "apps/tasks/supervised_task.h"
 
 namespace tapestry {
 namespace {
@@ -64,17 +64,10 @@ Points points_for(const RegressionModel& model, const std::vector<CorpusSpec>& c
   return points;
 }
 
-class RegressionTask : public TrainingTask {
- public:
-  RegressionTask(const Config& config, const TaskPlace& place, const Report& report)
-      : share_(place.share),
-        model_(config, load_points(config.data.train), ModelUse::kTraining),
-        plans_(EpochPlans::of_equal_rows(
-            {.rows = [points = model_.points.size()](int64_t) { return points; },
-             .batch_size = config.batch.batch_size,
-             .shuffle = config.batch.shuffle,
-             .seed = config.batch.seed})),
-        walk_(plans_, place.start) {
+struct PointKind {
+  PointKind(const Config& config, TokenizerPair, const Report& report)
+      : model(std::make_unique<RegressionModel>(config, load_points(config.data.train),
+                                                ModelUse::kTraining)) {
     const auto told = [&](const std::string& what, const Points& points) {
       report_checksum(report,
                       {std::as_bytes(std::span(points.x)), std::as_bytes(std::span(points.y))});
@@ -82,87 +75,58 @@ class RegressionTask : public TrainingTask {
       report_each_corpus(points.counts, report);
       warn_of_counts(what, points.counts, report);
     };
-    told("training data", model_.points);
+    told("training data", model->points);
     for (const HeldOut set : kHeldOut) {
       if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = points_for(model_, corpora_of(config, set));
-      told(concat(name_of(set), " data"), held_out_[set]);
+      held_out[set] = points_for(*model, corpora_of(config, set));
+      told(concat(name_of(set), " data"), held_out[set]);
     }
   }
 
-  ParamStore& parameters() override { return model_.store; }
-
-  UpdateSize next_update(int64_t micro_batches) override {
-    UpdateSize size{.micro_batches = micro_batches};
-    update_.clear();
-    for (int64_t i = 0; i < micro_batches; ++i) {
-      if (i % share_.count == 0) walk_.skip(share_.first);
-      const auto rows = walk_.next();
-      update_.emplace_back(rows.begin(), rows.end());
-      size.tokens += static_cast<int64_t>(rows.size());
-      if ((i + 1) % share_.count == 0) walk_.skip(share_.of - share_.first - share_.count);
-    }
-    size.targets = static_cast<double>(size.tokens);
-    return size;
+  PointBatches batches(DataPosition start) const {
+    return PointBatches(model->points, model->config.batch, std::move(start));
   }
-
+  static UpdateSize size_of(const PointBatch& batch) {
+    return {.tokens = batch.rows, .targets = static_cast<double>(batch.rows)};
+  }
   // A point must not see itself: the width would shrink to nothing, because each point knows its
   // own y.
-  CrossEntropy loss(int64_t i, const CrossEntropyOptions& options) override {
-    const std::vector<int64_t>& rows = update_.at(static_cast<size_t>(i));
-    const int64_t count = static_cast<int64_t>(rows.size()), points = model_.points.size();
+  CrossEntropy loss(const PointBatch& batch, const CrossEntropyOptions& options) const {
+    const Points& all = model->points;
     std::vector<double> x, y;
-    std::vector<int32_t> own(static_cast<size_t>(count * points), 0);
-    for (const int64_t row : rows) {
-      own[y.size() * static_cast<size_t>(points) + static_cast<size_t>(row)] = 1;
-      const auto features = model_.points.x.begin() + row * model_.points.features;
-      x.insert(x.end(), features, features + model_.points.features);
-      y.push_back(model_.points.y[static_cast<size_t>(row)]);
+    std::vector<int32_t> own(static_cast<size_t>(batch.rows * all.size()), 0);
+    for (const int64_t row : batch.indices) {
+      own[y.size() * static_cast<size_t>(all.size()) + static_cast<size_t>(row)] = 1;
+      const auto features = all.x.begin() + row * all.features;
+      x.insert(x.end(), features, features + all.features);
+      y.push_back(all.y[static_cast<size_t>(row)]);
     }
-    const Tensor mask = Tensor::from(own, {count, points}).to(model_.store.device());
+    const Tensor mask = Tensor::from(own, {batch.rows, all.size()}).to(model->store.device());
     return squared_error(
-        model_.pooling(model_.rows(x, model_.points.features), model_.keys, model_.values, mask),
-        model_.targets(y), options);
+        model->pooling(model->rows(x, all.features), model->keys, model->values, mask),
+        model->targets(y), options);
   }
-  std::vector<std::string> texts(int64_t i) const override {
-    std::vector<std::string> points;
-    for (const int64_t row : update_.at(static_cast<size_t>(i))) {
-      std::string text = concat(row + 1, ": ");
-      for (int64_t f = 0; f < model_.points.features; ++f) {
-        text +=
-            concat(model_.points.x[static_cast<size_t>(row * model_.points.features + f)], ", ");
+  std::vector<std::string> texts(const PointBatch& batch) const {
+    const Points& all = model->points;
+    return row_texts(batch.rows, batch.indices, [&](int64_t row) {
+      const int64_t point = batch.indices[static_cast<size_t>(row)];
+      std::string text;
+      for (int64_t f = 0; f < all.features; ++f) {
+        text += concat(all.x[static_cast<size_t>(point * all.features + f)], ", ");
       }
-      const double y = model_.points.y[static_cast<size_t>(row)];
-      const std::vector<std::string>& classes = model_.points.classes;
-      points.push_back(text + (classes.empty() ? concat(y) : classes[static_cast<size_t>(y)]));
-    }
-    return points;
+      const double y = all.y[static_cast<size_t>(point)];
+      return text + (all.classes.empty() ? concat(y) : all.classes[static_cast<size_t>(y)]);
+    });
   }
-  DataPosition position() const override { return walk_.position(); }
-  int64_t batches_in_epoch(const DataPosition& place) const override {
-    return EpochWalk(plans_, place).batches_in_epoch();
+  std::map<std::string, double> measure(const Points& points, const CrossEntropyOptions&,
+                                        const RankGroup&, ValidationDetails*) const {
+    return metrics_of(*model, points);
   }
+  static int64_t choices() { return 0; }
 
-  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions&,
-                                        ValidationDetails*) override {
-    return metrics_of(model_, held_out_[set]);
-  }
-  std::map<std::string, std::string> files() const override { return model_.files(); }
-
- private:
-  const Share share_;
-  RegressionModel model_;
-  OfHeldOut<Points> held_out_;
-  EpochPlans plans_;
-  EpochWalk walk_;
-  std::vector<std::vector<int64_t>> update_;  // points of each micro-batch
+  std::unique_ptr<RegressionModel> model;
+  OfHeldOut<Points> held_out;
 };
-
-std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair, const TaskPlace& place,
-                                   const Report& report) {
-  return std::make_unique<RegressionTask>(config, place, report);
-}
 
 Evaluation evaluate(ModelFiles files, const std::string& device,
                     const std::vector<CorpusSpec>& corpora) {
@@ -186,7 +150,7 @@ extern const Task kRegression({.name = "regression",
                                .bind_corpus = bind_points,
                                .reads_points = true,
                                .set_defaults = set_defaults},
-                              {&kAttentionPoolingModel}, make, evaluate);
+                              {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate);
 
 RegressionModel::RegressionModel(const Config& config, Points points, ModelUse use)
     : config(config),

@@ -99,16 +99,11 @@ bool can_be_looked_at(const CorpusSpec& spec) {
   using Kind = CorpusSpec::Kind;
   const Kind kind = spec.kind();
   if (kind == Kind::kImages || kind == Kind::kQuestions || kind == Kind::kPoints) return false;
-  return std::ranges::all_of(
-      std::initializer_list<const std::string*>{&spec.source, &spec.target, &spec.tsv, &spec.csv,
-                                                &spec.jsonl, &spec.ding, &spec.text},
-      [&](const std::string* path) {
-        if (path->empty()) return true;
-        std::error_code unknown;
-        return std::filesystem::is_regular_file(*path, unknown) &&
-               (spec.documents != "file" ||
-                std::filesystem::file_size(*path, unknown) <= kLargestFile);
-      });
+  return std::ranges::all_of(files_of({spec}), [&](const std::string& path) {
+    std::error_code unknown;
+    return std::filesystem::is_regular_file(path, unknown) &&
+           (spec.documents != "file" || std::filesystem::file_size(path, unknown) <= kLargestFile);
+  });
 }
 
 void look_at(const Tokenizer& tokenizer, std::string_view text, CharacterChanges& changes) {

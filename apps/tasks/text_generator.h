@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/tasks/language_modelling.h"
+#include "apps/tasks/text_models.h"
 #include "nn/decoding.h"
 
 namespace tapestry {

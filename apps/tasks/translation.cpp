@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "apps/config/sections.h"
-#include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/packed_search.h"
+#include "apps/tasks/pair_kind.h"
 #include "apps/tasks/translator.h"
 #include "data/scores/metrics.h"
 #include "data/scores/rouge.h"
@@ -169,50 +169,39 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
 }
 
 template <class Model>
-class TranslationTask : public EncoderDecoderTask<Model, TranslationBatches> {
-  using Base = EncoderDecoderTask<Model, TranslationBatches>;
-  using Base::group_, Base::loader_, Base::model_;
+struct TranslationKind : PairKind<Model> {
+  using PairKind<Model>::model;
 
- public:
-  TranslationTask(const Config& config, TokenizerPair given, const TaskPlace& place,
-                  const Report& report)
-      : Base(place) {
+  TranslationKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    train_ = load_parallel(config.data.train, tokenizers, config.data.corpus,
-                           load_context(config, report, "train"));
-    report_counts("training data", train_, report);
-    warn_of_long_targets(train_, config.generation, report);
-    for (const HeldOut set : kHeldOut) {
-      if (corpora_of(config, set).empty()) continue;
-      held_out_[set] = load_held_out(config, corpora_of(config, set), tokenizers,
-                                     load_context(config, report, set));
-      report_held_out(set, held_out_[set], report);
-    }
-    const EpochPlans plans = plans_of(train_, config.batch);
+    train = load_parallel(config.data.train, tokenizers, config.data.corpus,
+                          load_context(config, report, "train"));
+    report_counts("training data", train, report);
+    warn_of_long_targets(train, config.generation, report);
+    held_out = load_held_out_sets<ParallelCorpus>(
+        config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          return load_held_out(config, corpora, tokenizers, context);
+        });
+    const EpochPlans plans = plans_of(train, config.batch);
     report(concat(
         "batches",
         plans.windows(0) > 1 ? concat(" of a window (1/", plans.windows(0), " of the data)") : "",
-        ": ", padding_of(train_, plans.plan(0, 0)).summary()));
-    model_ = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
-                                                       ModelUse::kTraining);
-    loader_ = std::make_unique<TranslationLoader>(
-        TranslationBatches(train_, config.batch, place.start), place.share);
-  }
-  // The loader's thread reads the corpus, which is destroyed before the base class.
-  ~TranslationTask() override { loader_.reset(); }
-
-  int64_t batches_in_epoch(const DataPosition& place) const override {
-    return TranslationBatches(train_, model_->config.batch, place).batches_in_epoch();
-  }
-  int64_t examples(HeldOut set) const override { return held_out_[set].size(); }
-  std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
-                                        ValidationDetails* details) override {
-    return measure_pairs(*model_, held_out_[set], options, group_, details);
+        ": ", padding_of(train, plans.plan(0, 0)).summary()));
+    model = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
+                                                      ModelUse::kTraining);
   }
 
- private:
-  ParallelCorpus train_;
-  OfHeldOut<ParallelCorpus> held_out_;
+  TranslationBatches batches(DataPosition start) const {
+    return TranslationBatches(train, model->config.batch, std::move(start));
+  }
+  std::map<std::string, double> measure(const ParallelCorpus& pairs,
+                                        const CrossEntropyOptions& options, const RankGroup& group,
+                                        ValidationDetails* details) const {
+    return measure_pairs(*model, pairs, options, group, details);
+  }
+
+  ParallelCorpus train;
+  OfHeldOut<ParallelCorpus> held_out;
 };
 
 // Targets keep their characters, since the model learns to write them.
@@ -254,6 +243,6 @@ extern const Task kTranslation({.name = "translation",
                                 .validates_by_search = true,
                                 .set_defaults = keep_targets},
                                {&kEncoderDecoderModel, &kRnnAttentionModel},
-                               make_task_of_model<TranslationTask>, evaluate);
+                               make_with_model<TranslationKind>, evaluate);
 
 }  // namespace tapestry

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "apps/tasks/encoder_decoder_task.h"
 #include "apps/tasks/long_line.h"
+#include "apps/tasks/pair_kind.h"
 #include "core/interruption.h"
 #include "data/special_words.h"
 
@@ -190,7 +190,7 @@ std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
     }
     const std::vector<double> values = mean_log_probabilities(members, weights);
     const int64_t length = batch.target_out.shape()[1];
-    for (int64_t row = 0; row < batch.sentences; ++row) {
+    for (int64_t row = 0; row < batch.rows; ++row) {
       Score& score = scores[static_cast<size_t>(batch.indices[static_cast<size_t>(row)])];
       score.tokens = batch.target_lengths.data<int32_t>()[row];
       const auto first = values.begin() + row * length;

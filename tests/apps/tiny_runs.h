@@ -90,6 +90,19 @@ model:
   encoder_layers: 1
   decoder_layers: 1
 )"},
+    {"documents", R"(task: mlm
+data:
+  train: {text: train.src}
+  valid: {text: valid.src}
+  rows: documents
+  max_length: 16
+  overlong: truncate
+tokenizer: {vocab_size: 40}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"},
     {"infilling", R"(task: denoising
 data:
   train: {text: train.src}

@@ -58,7 +58,7 @@ TEST(Batch, HasTheTensorsOfAWorkedExample) {
   EXPECT_THAT(batch.target_in.to_vector<int32_t>(), ElementsAre(2, 21, 22, 2, 20, 0));
   EXPECT_THAT(batch.target_out.to_vector<int32_t>(), ElementsAre(21, 22, 3, 20, 3, kNoTarget));
   EXPECT_THAT(batch.target_lengths.to_vector<int32_t>(), ElementsAre(3, 2));
-  EXPECT_EQ(batch.sentences, 2);
+  EXPECT_EQ(batch.rows, 2);
   EXPECT_EQ(batch.source_tokens, 6);
   EXPECT_EQ(batch.target_tokens, 5);
   EXPECT_THAT(batch.indices, ElementsAre(1, 0));

@@ -88,17 +88,18 @@ TEST_F(DirtyCorpus, PairsHaveTheWeightsOfAFile) {
 
 TEST_F(DirtyCorpus, PairsHaveTheWeightsOfAColumn) {
   CorpusSpec records;
-  records.jsonl = folder_.write("pairs", R"({"source": "a", "target": "A", "score": 0.5}
+  records.records = {folder_.write("pairs", R"({"source": "a", "target": "A", "score": 0.5}
 {"source": "b", "target": "B", "score": "3"}
 {"source": "c", "target": "C"}
 {"source": "d", "target": "D", "score": null}
-)");
+)"),
+                     &kJsonl};
   records.pair_weight_column = "score";
   EXPECT_THAT(weights_of(records, &counts_), ElementsAre(0.5, 3));
   EXPECT_EQ(counts_.of(Drop::kMissingColumn), 1);
   EXPECT_EQ(counts_.of(Drop::kMalformed), 1);
   CorpusSpec table;
-  table.tsv = folder_.write("table", "a\tA\t7\nb\tB\n");
+  table.records = {folder_.write("table", "a\tA\t7\nb\tB\n"), &kTsv};
   table.pair_weight_column = "3";
   EXPECT_THAT(weights_of(table, &counts_), ElementsAre(7));
   table.pair_weight_column = "2";
@@ -278,7 +279,8 @@ TEST(FilterCountsTest, SummaryNamesReasonsAndFirstPlaces) {
 TEST(Tsv, TakesTheColumnsAskedFor) {
   TempFolder folder;
   CorpusSpec spec;
-  spec.tsv = folder.write("a.tsv", "1\ta\tA\n2\tb\n3\tc \"x\tC\textra\r\n\n4\t\tD\n5\te\tE");
+  spec.records = {folder.write("a.tsv", "1\ta\tA\n2\tb\n3\tc \"x\tC\textra\r\n\n4\t\tD\n5\te\tE"),
+                  &kTsv};
   spec.source_column = "3";
   spec.target_column = "2";
   FilterCounts counts;
@@ -287,7 +289,7 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
   EXPECT_EQ(counts.read, 6);
   EXPECT_EQ(counts.of(Drop::kMissingColumn), 1);
   EXPECT_EQ(counts.of(Drop::kEmpty), 2);
-  EXPECT_EQ(counts.first[static_cast<size_t>(Drop::kMissingColumn)], spec.tsv + ":2");
+  EXPECT_EQ(counts.first[static_cast<size_t>(Drop::kMissingColumn)], spec.records.path + ":2");
 }
 
 TEST(Spec, ContradictionsAreConfigErrors) {
@@ -370,7 +372,7 @@ class Load : public testing::Test {
 
 TEST_F(Load, ConcatenatesCorporaAndKeepsText) {
   CorpusSpec tsv;
-  tsv.tsv = folder_.write("c.tsv", "x yy\tXXX\n");
+  tsv.records = {folder_.write("c.tsv", "x yy\tXXX\n"), &kTsv};
   const auto corpus = load_parallel(
       {parallel(folder_.write("a", "a bb\n\nccc\n"), folder_.write("b", "A\nB\nCC C\n")), tsv},
       word_tokenizers(), {128, "drop", true});

@@ -275,7 +275,7 @@ TEST_P(DenoisingWalk, HasEveryTextOncePerEpochWithinTheLimits) {
       EXPECT_LE(batch.target_in.shape()[1], 51);
       const auto ids = batch.source.to_vector<int32_t>();
       const auto width = batch.source.shape()[1];
-      for (int64_t row = 0; row < batch.sentences; ++row) {
+      for (int64_t row = 0; row < batch.rows; ++row) {
         const auto begin = ids.begin() + row * width;
         const int32_t length = batch.source_lengths.to_vector<int32_t>()[static_cast<size_t>(row)];
         EXPECT_EQ(*(begin + length - 1), kEosId);

@@ -243,7 +243,7 @@ TEST_F(Dirt, OfTablesIsToldToo) {
     const std::string header = format == "csv" ? "s,t\n" : "";
     const std::string path =
         folder_.write("table", header + good("s1", "t1") + dirt.row + good("s3", "t3"));
-    (format == "tsv" ? spec.tsv : format == "csv" ? spec.csv : spec.jsonl) = path;
+    spec.records = {path, format == "tsv" ? &kTsv : format == "csv" ? &kCsv : &kJsonl};
     spec.source_column = format == "tsv" ? "1" : "s";
     spec.target_column = format == "tsv" ? "2" : "t";
     const Outcome outcome = read(spec);

@@ -28,7 +28,7 @@ std::vector<int32_t> values(const ImageBatch& batch) {
 
 ImageCorpus numbered(int64_t images, ImageSize size) {
   ImageCorpus corpus;
-  corpus.size = size;
+  corpus.image_size = size;
   for (int64_t i = 0; i < images; ++i) {
     corpus.labels.push_back(static_cast<int32_t>(i % 3));
     for (int64_t p = 0; p < size.bytes(); ++p) {
@@ -40,7 +40,7 @@ ImageCorpus numbered(int64_t images, ImageSize size) {
 
 TEST(ImageBatchesTest, CoverTheCorpusInOrder) {
   const ImageCorpus corpus = numbered(10, {2, 3, 1});
-  ImageBatches batches(corpus, plain(corpus.size),
+  ImageBatches batches(corpus, plain(corpus.image_size),
                        {.batch_size = 4, .shuffle = false, .augment = {.shift = 2, .flip = true}});
   EXPECT_EQ(batches.batches_in_epoch(), 3);
   std::vector<int32_t> pixels, labels;
@@ -61,7 +61,9 @@ TEST(ImageBatchesTest, ContinueExactlyWithTheSameChanges) {
   const ImageCorpus corpus = numbered(50, {3, 4, 2});
   const ImageBatchOptions options{.batch_size = 8, .augment = {.shift = 1, .flip = true}};
   expect_resumes(
-      [&](DataPosition start) { return ImageBatches(corpus, plain(corpus.size), options, start); },
+      [&](DataPosition start) {
+        return ImageBatches(corpus, plain(corpus.image_size), options, start);
+      },
       values);
 }
 
@@ -114,7 +116,7 @@ TEST(ImageBatchesTest, ImagesAreShiftedAndFlipped) {
 TEST(ImageBatchesTest, BadOptionsAreErrors) {
   const ImageCorpus corpus = numbered(3, {2, 2, 1});
   EXPECT_THAT(error_of(ErrorKind::kConfig,
-                       [&] { ImageBatches(corpus, plain(corpus.size), {.batch_size = 0}); }),
+                       [&] { ImageBatches(corpus, plain(corpus.image_size), {.batch_size = 0}); }),
               HasSubstr("batch_size must be at least 1, got 0."));
   EXPECT_THAT(error_of(ErrorKind::kRuntime,
                        [&] {

@@ -43,8 +43,8 @@ TEST_F(Images, IdxFilesAreReadPackedOrNot) {
   const std::string labels = idx_file({3}, {2, 0, 2});
   for (const CorpusSpec& spec : {idx(images, labels), idx(gzip(images), gzip(labels))}) {
     const ImageCorpus corpus = load_images({spec});
-    EXPECT_EQ(corpus.size, (ImageSize{2, 4, 1}));
-    EXPECT_EQ(corpus.images(), 3);
+    EXPECT_EQ(corpus.image_size, (ImageSize{2, 4, 1}));
+    EXPECT_EQ(corpus.size(), 3);
     EXPECT_THAT(corpus.labels, ElementsAre(2, 0, 2));
     EXPECT_THAT(corpus.label_names, ElementsAre("0", "1", "2"));
     EXPECT_EQ(corpus.pixels, counting(24));
@@ -54,7 +54,7 @@ TEST_F(Images, IdxFilesAreReadPackedOrNot) {
   const ImageCorpus colour =
       load_images({idx(idx_file({2, 1, 2, 3}, counting(12)), idx_file({2}, {0, 1}))}, {},
                   {"cat", "dog", "cow"});
-  EXPECT_EQ(colour.size, (ImageSize{1, 2, 3}));
+  EXPECT_EQ(colour.image_size, (ImageSize{1, 2, 3}));
   EXPECT_THAT(colour.label_names, ElementsAre("cat", "dog", "cow"));
 }
 
@@ -127,7 +127,7 @@ TEST_F(Images, AListNamesLabelsAndFiles) {
   folder_.write("two.pgm", pnm_file(other));
   const ImageCorpus corpus =
       load_images({list("dog\tone.png\n\ncat\ttwo.pgm\r\ndog\t" + folder_.path("two.pgm") + "\n")});
-  EXPECT_EQ(corpus.images(), 3);
+  EXPECT_EQ(corpus.size(), 3);
   EXPECT_THAT(corpus.label_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(corpus.labels, ElementsAre(1, 0, 1));
   EXPECT_EQ(corpus.image(0)[0], 0);
@@ -151,7 +151,7 @@ TEST_F(Images, CorporaOfOneListMustAgree) {
   folder_.write("one.png", png_file(kGreyImage));
   CorpusSpec first = idx(idx_file({2, 2, 3}, counting(12)), idx_file({2}, {0, 1}));
   const ImageCorpus corpus = load_images({first, list("1\tone.png\n")});
-  EXPECT_EQ(corpus.images(), 3);
+  EXPECT_EQ(corpus.size(), 3);
   EXPECT_THAT(corpus.labels, ElementsAre(0, 1, 1));
   CorpusSpec text;
   text.text = "a";
@@ -163,7 +163,7 @@ TEST_F(Images, CorporaOfOneListMustAgree) {
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { open_corpus(first); }),
               HasSubstr("expected a corpus of texts, got images "));
   first.labels = "";
-  first.tsv = "b";
+  first.records = {"b", &kTsv};
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { first.validate(); }), HasSubstr("exactly one of"));
   CorpusSpec labels_alone;
   labels_alone.text = "a";
@@ -174,7 +174,7 @@ TEST_F(Images, CorporaOfOneListMustAgree) {
 
 TEST_F(Images, TheFormatIsThatOfTheCorpusAndNormalisesIt) {
   ImageCorpus corpus;
-  corpus.size = {1, 2, 3};
+  corpus.image_size = {1, 2, 3};
   corpus.labels = {0, 1};
   corpus.pixels = {0, 10, 7, 255, 20, 7, 51, 30, 7, 102, 40, 7};
   const ImageFormat format = format_of(corpus);

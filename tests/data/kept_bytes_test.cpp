@@ -31,27 +31,27 @@ TEST_F(KeptBytes, AreThePixelsOfImages) {
   spec.labels = folder_.write("labels", idx_file({100}, labels));
   spec.range_begin = 0.25;
   const ImageCorpus corpus = load_images({spec});
-  EXPECT_EQ(kept_bytes({spec}, corpus.size), std::ssize(corpus.pixels));
+  EXPECT_EQ(kept_bytes({spec}, corpus.image_size), std::ssize(corpus.pixels));
   EXPECT_EQ(corpus.pixels.capacity(), corpus.pixels.size());  // nothing was there twice
   EXPECT_EQ(corpus.pixels.front(), 150);
   spec.images = folder_.write("images", idx_file({1u << 30, 2, 3}, {1}));  // what it does not hold
-  EXPECT_EQ(kept_bytes({spec}, corpus.size), 0);
+  EXPECT_EQ(kept_bytes({spec}, corpus.image_size), 0);
   EXPECT_EQ(kept_bytes({spec}, {.height = 7, .width = 0, .channels = 3}), 0);
   spec.images = folder_.write("images", idx_file({}, {1}));  // no axis, no number of images
-  EXPECT_EQ(kept_bytes({spec}, corpus.size), 0);
+  EXPECT_EQ(kept_bytes({spec}, corpus.image_size), 0);
 
   CorpusSpec list;
   list.images = folder_.write("list.tsv", "a\tone.png\n\nb\ttwo.png\n");
   EXPECT_EQ(kept_bytes({list}, {.height = 5, .width = 4, .channels = 3}), 120);
   EXPECT_EQ(kept_bytes({list}, {}), 0);  // of no size yet
   list.images = folder_.path("missing.tsv");
-  EXPECT_EQ(kept_bytes({list}, corpus.size), 0);
+  EXPECT_EQ(kept_bytes({list}, corpus.image_size), 0);
 }
 
 TEST_F(KeptBytes, OfQuestionsAreSomeTimesTheirFile) {
   const std::string line = R"({"question": "who", "context": "they", "answer": "they"})";
   CorpusSpec spec;
-  spec.jsonl = folder_.write("a.jsonl", line);
+  spec.records = {folder_.write("a.jsonl", line), &kJsonl};
   spec.question_column = "question";
   EXPECT_GT(kept_bytes({spec}, {}), 2 * std::ssize(line));
   EXPECT_EQ(token_file_bytes({spec}, false), 0);  // not both

@@ -16,7 +16,7 @@ class Labelled : public testing::Test {
  protected:
   CorpusSpec spec(const std::string& bytes) {
     CorpusSpec spec;
-    spec.tsv = folder_.write("a.tsv", bytes);
+    spec.records = {folder_.write("a.tsv", bytes), &kTsv};
     spec.label_column = "1";
     spec.text_column = "3";
     return spec;

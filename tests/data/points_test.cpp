@@ -13,7 +13,7 @@ class PointsTest : public testing::Test {
  protected:
   Points read(const std::string& bytes) {
     CorpusSpec spec;
-    spec.csv = folder_.write("p.csv", bytes);
+    spec.records = {folder_.write("p.csv", bytes), &kCsv};
     spec.limit = limit_;
     return load_points({spec});
   }
@@ -46,15 +46,15 @@ TEST_F(PointsTest, EndAtTheLimit) {
 
 TEST_F(PointsTest, OfSeveralFilesFollowEachOther) {
   CorpusSpec a, b;
-  a.csv = folder_.write("a", "1,2\n");
-  b.csv = folder_.write("b", "3,4\n");
+  a.records = {folder_.write("a", "1,2\n"), &kCsv};
+  b.records = {folder_.write("b", "3,4\n"), &kCsv};
   EXPECT_THAT(load_points({a, b}).y, ElementsAre(2, 4));
 }
 
 TEST_F(PointsTest, EachOfSeveralFilesHasItsCounts) {
   CorpusSpec a, b;
-  a.csv = folder_.write("a", "1,2\n5,x\n");
-  b.csv = folder_.write("b", "3,4\n");
+  a.records = {folder_.write("a", "1,2\n5,x\n"), &kCsv};
+  b.records = {folder_.write("b", "3,4\n"), &kCsv};
   const FilterCounts counts = load_points({a, b}).counts;
   EXPECT_EQ(counts.kept, 2);
   ASSERT_EQ(counts.of_corpora.size(), 2u);

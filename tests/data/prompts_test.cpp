@@ -27,7 +27,7 @@ class Prompts : public testing::Test {
  protected:
   CorpusSpec spec(const std::string& bytes) const {
     CorpusSpec spec;
-    spec.jsonl = folder_.write("a.jsonl", bytes);
+    spec.records = {folder_.write("a.jsonl", bytes), &kJsonl};
     spec.prompt = "say {q} now";
     spec.answer = " {a}";
     return spec;
@@ -60,7 +60,7 @@ TEST_F(Prompts, AreMadeByTheTemplates) {
 
 TEST_F(Prompts, ComeFromColumnsToo) {
   CorpusSpec columns;
-  columns.tsv = folder_.write("a.tsv", "xx\tyyy\nzz\n\na\tb\n");
+  columns.records = {folder_.write("a.tsv", "xx\tyyy\nzz\n\na\tb\n"), &kTsv};
   columns.prompt = "{2}";
   columns.answer = "{1}";
   const PromptCorpus corpus = load_prompts({columns}, words_, {});

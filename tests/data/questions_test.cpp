@@ -35,7 +35,7 @@ class Questions : public testing::Test {
  protected:
   CorpusSpec jsonl(const std::string& bytes) const {
     CorpusSpec spec;
-    spec.jsonl = folder_.write("q.jsonl", bytes);
+    spec.records = {folder_.write("q.jsonl", bytes), &kJsonl};
     return spec;
   }
   CorpusSpec squad(const std::string& bytes) const {
@@ -122,7 +122,7 @@ TEST_F(Questions, AreReadFromRecords) {
 TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
   const auto csv = [&](const std::string& text, const char* answer) {
     CorpusSpec spec;
-    spec.csv = folder_.write("q.csv", text);
+    spec.records = {folder_.write("q.csv", text), &kCsv};
     spec.context_column = "context";
     spec.answer_column = answer;
     return spec;
@@ -136,8 +136,9 @@ TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
 
 TEST_F(Questions, MustBeText) {
   CorpusSpec spec;
-  spec.csv =
-      folder_.write("q.csv", std::string("context,question\na b,Q\na \xff,Q\na \0b,Q\n", 36));
+  spec.records = {
+      folder_.write("q.csv", std::string("context,question\na b,Q\na \xff,Q\na \0b,Q\n", 36)),
+      &kCsv};
   spec.context_column = "context";
   FilterCounts counts;
   EXPECT_EQ(read_questions(spec, counts).size(), 1u);
@@ -156,13 +157,17 @@ TEST_F(Questions, WithoutAnAnswerMustBeAllowed) {
 
 TEST_F(Questions, EachOfSeveralFilesHasItsCounts) {
   CorpusSpec one, two;
-  one.jsonl = folder_.write("1.jsonl",
-                            R"({"context": "a b", "question": "Q", "answer": "a", "answer_start": 0}
+  one.records = {
+      folder_.write("1.jsonl",
+                    R"({"context": "a b", "question": "Q", "answer": "a", "answer_start": 0}
 {"context": "a b", "question": " ", "answer": "a", "answer_start": 0}
-)");
-  two.jsonl = folder_.write("2.jsonl",
-                            R"({"context": "c", "question": "Q", "answer": "c", "answer_start": 0}
-)");
+)"),
+      &kJsonl};
+  two.records = {
+      folder_.write("2.jsonl",
+                    R"({"context": "c", "question": "Q", "answer": "c", "answer_start": 0}
+)"),
+      &kJsonl};
   const QuestionCorpus corpus = load_questions({one, two}, words_, options_);
   EXPECT_EQ(corpus.counts.kept, 2);
   ASSERT_EQ(corpus.counts.of_corpora.size(), 2u);

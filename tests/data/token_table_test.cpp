@@ -294,7 +294,7 @@ TEST_F(Tables, TellHowFarTheReadingIs) {
 
 TEST_F(Tables, OfLabelledTextsKeepTheirClasses) {
   CorpusSpec spec;
-  spec.tsv = folder_.write("labelled", "b\tx\na\tyy x\nb\tzzz\n");
+  spec.records = {folder_.write("labelled", "b\tx\na\tyy x\nb\tzzz\n"), &kTsv};
   spec.label_column = "1";
   spec.text_column = "2";
   const auto load = [&](const std::vector<std::string>& names = {}) {
@@ -318,7 +318,7 @@ TEST_F(Tables, OfLabelledTextsKeepTheirClasses) {
 
 TEST_F(Tables, OfPromptsKeepTheirAnswers) {
   CorpusSpec spec;
-  spec.tsv = folder_.write("prompts", "x\tyy\nzzz\tx x\n");
+  spec.records = {folder_.write("prompts", "x\tyy\nzzz\tx x\n"), &kTsv};
   spec.prompt = "{1}";
   spec.answer = " {2}";
   CorpusOptions options;

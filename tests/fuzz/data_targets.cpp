@@ -108,20 +108,20 @@ Seeds jsonl_seeds() {
       "{\"en\": \"A dog.\", \"de\": \"Ein Hund.\", \"n\": 1.5, \"x\": {\"y\": [1, null]}}\n\n"
       "{\"en\": \"\\u00e9\\n\", \"de\": \"\\ud83d\\ude00\"}\n"};
 }
-template <std::string CorpusSpec::*file>
+template <const RecordFormat* format>
 void read_table(std::string_view bytes) {
   CorpusSpec spec;
-  spec.*file = fuzzed_file(bytes);
+  spec.records = {fuzzed_file(bytes), format};
   spec.source_column = "en";
   spec.target_column = "de";
-  if constexpr (file != &CorpusSpec::jsonl) spec.header = "yes";
+  if (format->has_columns) spec.records.header = "yes";
   read_all(spec);
 }
 
 Seeds point_seeds() { return {"x,y\n1,2\n-3e-1, 4.5\n\n", "1,2\n3,4\n"}; }
 void read_points(std::string_view bytes) {
   CorpusSpec spec;
-  spec.csv = fuzzed_file(bytes);
+  spec.records = {fuzzed_file(bytes), &kCsv};
   spec.settle_columns(CorpusSpec::Kind::kPoints);
   load_points({spec});
 }
@@ -200,9 +200,9 @@ constexpr FuzzTarget kTargets[] = {
     {"image_list", image_list_seeds, read_image_list},
     {"compressed", compressed_seeds, read_compressed},
     {"text", text_seeds, read_text},
-    {"tsv", tsv_seeds, read_table<&CorpusSpec::tsv>},
-    {"csv", csv_seeds, read_table<&CorpusSpec::csv>},
-    {"jsonl", jsonl_seeds, read_table<&CorpusSpec::jsonl>},
+    {"tsv", tsv_seeds, read_table<&kTsv>},
+    {"csv", csv_seeds, read_table<&kCsv>},
+    {"jsonl", jsonl_seeds, read_table<&kJsonl>},
     {"points", point_seeds, read_points},
     {"ding", ding_seeds, read_ding},
     {"squad", squad_seeds, read_squad},

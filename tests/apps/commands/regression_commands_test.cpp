@@ -25,7 +25,7 @@ class RegressionTest : public testing::Test {
   }
   Points points(const std::string& name) const {
     CorpusSpec spec;
-    spec.csv = folder_.path(name);
+    spec.records = {folder_.path(name), &kCsv};
     return load_points({spec});
   }
 

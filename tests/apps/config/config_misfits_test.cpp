@@ -26,9 +26,9 @@ TEST_P(TaskMisfitTest, IsRefusedInTheseWords) {
 
 const Misfit kMisfits[] = {
     {"LengthOfSentencesWithBlocks", "clm", "data.max_length=64",
-     "'data.max_length' has no effect with task: clm; see block_size."},
+     "'data.max_length' has no effect with task: clm; see block_size, or rows: documents."},
     {"OverlongWithBlocks", "mlm", "data.overlong=drop",
-     "'data.overlong' has no effect with task: mlm; see block_size."},
+     "'data.overlong' has no effect with task: mlm; see block_size, or rows: documents."},
     {"BlocksWithSentences", "denoising", "data.block_size=64",
      "'data.block_size' has no effect with task: denoising; see max_length."},
     {"CacheOfImages", "images", "data.cache=false", "'data.cache' has no effect with images."},
@@ -64,9 +64,9 @@ const Misfit kMisfits[] = {
      "data.train=[{text: /dev/null}, {jsonl: /dev/null, prompt: '{a}', answer: '{b}'}]",
      "'data.train.1' must be of text, as the first of data.train is."},
     {"TwoFilesOfQuestions", "question_answering", "data.train={jsonl: /dev/null, squad: /dev/null}",
-     "'data.train.jsonl' excludes 'squad': give one of squad, jsonl, csv or tsv."},
+     "'data.train.jsonl' excludes 'squad': give one of squad, tsv, csv or jsonl."},
     {"QuestionsAsPrompts", "question_answering", "data.train.prompt='{a}'",
-     "unknown key 'prompt' in 'data.train'; known: jsonl, csv, tsv, squad, limit, weight."},
+     "unknown key 'prompt' in 'data.train'; known: tsv, csv, jsonl, squad, limit, weight."},
     {"StrideOfClasses", "classification", "data.doc_stride=4",
      "'data.doc_stride' has no effect with task: classification."},
     {"StrideOfNothing", "question_answering", "data.doc_stride=0",
@@ -77,7 +77,7 @@ const Misfit kMisfits[] = {
      "'answers' has no effect with task: classification."},
     {"TwoFilesOfPrompts", "prompts",
      "data.train={tsv: /dev/null, jsonl: /dev/null, prompt: '{1}', answer: '{2}'}",
-     "'data.train.tsv' excludes 'jsonl': give one of jsonl, csv or tsv."},
+     "'data.train.tsv' excludes 'jsonl': give one of jsonl, tsv or csv."},
     {"PromptWithoutField", "prompts", "data.train.prompt=question",
      "'data.train.prompt' must name a field of the data in braces, such as {question}."},
     {"AnswerWithOpenBrace", "prompts", "data.train.answer='{a'",
@@ -156,7 +156,8 @@ const Misfit kMisfits[] = {
      "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, "
      "weight."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
-     "unknown key 'image' in 'data'; known: train, valid, test, block_size, cache, cache_dir, "
+     "unknown key 'image' in 'data'; known: train, valid, test, rows, block_size, cache, "
+     "cache_dir, "
      "sampling_temperature, max_length, overlong, doc_stride, labels."},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},

@@ -57,7 +57,7 @@ TEST_F(ConfigTest, OverridesWinAndLaterOnesWinOverEarlierOnes) {
   EXPECT_EQ(config.model.dropout, 0.0);
   EXPECT_EQ(config.generation.num_beams, 2);
   ASSERT_EQ(config.data.valid.size(), 1u);
-  EXPECT_EQ(config.data.valid[0].tsv, (folder_ / "data/b.tsv").string());
+  EXPECT_EQ(config.data.valid[0].records.path, (folder_ / "data/b.tsv").string());
 }
 
 TEST_F(ConfigTest, OverridePathsStartAtTheWorkingDirectory) {

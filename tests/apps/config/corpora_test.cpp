@@ -121,7 +121,7 @@ TEST_F(CorporaTest, APartOfAFileThatNothingElseSplitsIsRefused) {
   EXPECT_EQ(three.data.test.at(0).split, "test");
   // What a checkpoint was trained on is no matter any more.
   Config old = three;
-  old.data.valid.at(0).tsv = file("a.en");
+  old.data.valid.at(0).records = {file("a.en"), &kTsv};
   EXPECT_EQ(load_checkpoint_config(to_json(old), "config.json").data.valid.at(0).split, "valid");
 }
 
@@ -131,7 +131,7 @@ TEST_F(CorporaTest, AreReadByThemselves) {
       "{train: {csv: data/b.tsv, source_column: en, split: train, limit: 7, header: \"yes\"}}")));
   CorpusSpec corpus = read_corpus(config, {"csv=x.csv"});
   EXPECT_EQ(corpus.source_column, "en");
-  EXPECT_EQ(corpus.header, "yes");
+  EXPECT_EQ(corpus.records.header, "yes");
   EXPECT_EQ(corpus.split, "all");
   EXPECT_EQ(corpus.limit, 0);
   corpus = read_corpus(config, {"jsonl=x", "target_column=to"});

@@ -28,18 +28,8 @@ std::vector<std::string> existing_files(const Config& config) {
     for (size_t i = 0; i < corpora.size(); ++i) {
       const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
       const CorpusSpec& corpus = corpora[i];
-      for (const auto& [member, path] :
-           std::map<std::string, std::string>{{"source", corpus.source},
-                                              {"target", corpus.target},
-                                              {"tsv", corpus.tsv},
-                                              {"ding", corpus.ding},
-                                              {"text", corpus.text},
-                                              {"images", corpus.images},
-                                              {"labels", corpus.labels},
-                                              {"jsonl", corpus.jsonl},
-                                              {"squad", corpus.squad},
-                                              {"csv", corpus.csv}}) {
-        if (!path.empty()) overrides.push_back(concat(name, '.', member, '=', file));
+      for (const std::string& member : CorpusSpec::file_keys()) {
+        if (!corpus.file(member).empty()) overrides.push_back(concat(name, '.', member, '=', file));
       }
     }
   };

@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "core/allocator.h"
+#include "tests/apps/run/long_run.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {
@@ -474,6 +475,60 @@ TEST_F(ResumeTest, ASignalEndsWhatOnlyReads) {
             2);
   EXPECT_THAT(folder_.messages(), HasSubstr("pipe is a pipe, which is read only once, expected a "
                                             "file."));
+}
+
+// A validation takes nearly all of the time here. The next start makes up for it.
+TEST_F(ResumeTest, AnInterruptedValidationIsMeasuredByTheNextStart) {
+  const std::vector<std::string> overrides = {
+      "training.max_steps=6",     "training.eval_steps=1",
+      "training.logging_steps=1", "data.valid={source: train.src, target: train.tgt}",
+      "evaluation.num_beams=8",   "training.eval_batch_size=4",
+      "training.save_steps=1000"};
+  ASSERT_EQ(folder_.train("translation", "whole", overrides), 0) << folder_.messages();
+  const auto of_kind = [&](const std::string& run, const char* kind) {
+    std::vector<nlohmann::json> lines;
+    for (const nlohmann::json& line : folder_.metrics(run)) {
+      if (line.at("kind") == kind) lines.push_back(line);
+    }
+    return lines;
+  };
+  int interrupted = 0;
+  const std::string log = folder_.path("parts/metrics.jsonl");
+  for (size_t updates = 1; updates <= 3; ++updates) {
+    const pid_t child = folder_.start("translation", "parts", overrides);
+    const auto updates_so_far = [&] {
+      size_t count = 0;
+      const std::string text = fs::exists(log) ? read_file(log) : "";
+      for (size_t at = 0; (at = text.find("\"kind\":\"train\"", at)) != std::string::npos; ++at) {
+        ++count;
+      }
+      return count;
+    };
+    while (updates_so_far() < updates) sleep_milliseconds(1);
+    kill(child, SIGTERM);
+    ASSERT_EQ(TinyRunFolder::wait(child), 128 + SIGTERM) << folder_.messages();
+    const auto state =
+        nlohmann::json::parse(read_file(folder_.path("parts/last/trainer_state.json")));
+    interrupted += state.value("owes_validation", false) ? 1 : 0;
+  }
+  EXPECT_GT(interrupted, 0);
+  ASSERT_EQ(folder_.train("translation", "parts", overrides), 0) << folder_.messages();
+  EXPECT_EQ(of_kind("whole", "valid"), of_kind("parts", "valid"));
+  EXPECT_EQ(of_kind("whole", "valid").size(), 6U);
+  expect_equal(folder_.result("whole"), folder_.result("parts"));
+}
+
+// What is drawn for a parameter that the other model has would be overwritten.
+TEST_F(ResumeTest, AnInitializerNeedsAParameterThatIsDrawn) {
+  begin("mlm");
+  const std::vector<std::string> asked = {"init_from=run", "model.initializer=kaiming"};
+  EXPECT_EQ(folder_.train("mlm", "tuned", asked), 2);
+  EXPECT_THAT(folder_.messages(),
+              testing::ContainsRegex("\\[init_from\\] model.initializer: kaiming has no effect: "
+                                     "every parameter is taken from .*/run/best/"
+                                     "model.safetensors. Leave the key out."));
+  // A classifier's head is fresh.
+  train("classification", "tuned", asked);
 }
 
 }  // namespace

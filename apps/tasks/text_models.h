@@ -1,4 +1,4 @@
-// Scores and predictions of a trained causal or masked language model.
+// Trained causal models that answer together, and the predictions of a masked model.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,8 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/model_choice.h"
 #include "apps/tasks/task.h"
-#include "data/token_stream.h"
 
 namespace tapestry {
-
-/// Quality of a language model on a text.
-struct TextQuality {
-  double nll = 0;       ///< summed, in nats
-  int64_t tokens = 0;   ///< that were predicted: all but the first, or the masked ones
-  double accuracy = 0;  ///< of the most probable token, in percent
-  /// nll in bits for each Unicode character of the text; 0 for a masked model, which does not
-  /// give the text a probability.
-  double bits_per_character = 0;
-  double perplexity() const;
-};
-TextQuality text_quality(const TextModel& model, const TokenStream& text);
 
 /// True if training separated documents by eos: then eos begins a text.
 bool begins_with_eos(const Config& config);

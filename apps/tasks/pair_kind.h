@@ -1,0 +1,74 @@
+// Shared by the tasks that train encoder-decoders on pairs: the loss of a batch, and the choice of
+// the model.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/tasks/row_texts.h"
+#include "apps/tasks/supervised_task.h"
+
+namespace tapestry {
+
+/// Targets stay on the host: the loss validates them without waiting for the GPU.
+inline EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device device) {
+  return {batch.source.to(device), batch.source_lengths.to(device), batch.target_in.to(device),
+          batch.target_out};
+}
+
+inline BatchOptions unshuffled(BatchOptions options) {
+  options.shuffle = false;
+  return options;
+}
+
+template <class Model>
+CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatch& batch,
+                     CrossEntropyOptions options) {
+  options.weights = batch.target_weights;
+  return model.model.loss(on_device(batch, model.device()), options);
+}
+
+/// The loss over one epoch of a walk.
+template <class Model, class Batches>
+LossSums loss_over(const TranslationModel<Model>& model, Batches batches,
+                   const CrossEntropyOptions& options, const RankGroup& group) {
+  return loss_over_epoch(std::move(batches), group, [&](const TranslationBatch& batch) {
+    return loss_of(model, batch, options);
+  });
+}
+
+/// What the Kinds of SupervisedTask have in common that train either encoder-decoder on pairs.
+template <class Model>
+struct PairKind {
+  static UpdateSize size_of(const TranslationBatch& batch) {
+    return {.tokens = batch.source_tokens + batch.target_tokens, .targets = batch.target_weight()};
+  }
+  CrossEntropy loss(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
+    return loss_of(*model, batch, options);
+  }
+  std::vector<std::string> texts(const TranslationBatch& batch) const {
+    const TokenizerPair& tokenizers = model->tokenizers;
+    return row_texts(batch.rows, batch.indices, [&](int64_t row) {
+      return concat(
+          tokenizers.source->decode(ids_of_row(batch.source, row, batch.source_lengths)), "  ->  ",
+          tokenizers.target->decode(ids_of_row(batch.target_out, row, batch.target_lengths)));
+    });
+  }
+  int64_t choices() const { return model->tokenizers.target->vocab_size(); }
+
+  std::unique_ptr<TranslationModel<Model>> model;
+};
+
+/// Trains KindOf<Model> for the config's model.
+template <template <class> class KindOf>
+std::unique_ptr<TrainingTask> make_with_model(const Config& config, TokenizerPair tokenizers,
+                                              const TaskPlace& place, const Report& report) {
+  const auto make = config.model_type == ModelType::kRnnAttention
+                        ? make_supervised<KindOf<RnnAttention>>
+                        : make_supervised<KindOf<EncoderDecoder>>;
+  return make(config, std::move(tokenizers), place, report);
+}
+
+}  // namespace tapestry
