@@ -149,14 +149,17 @@ std::vector<ParamGroup> decay_groups(const TrainingOptions& training, const Name
                                      const NamedVars& all) {
   const auto& excluded = training.decay_exclude;
   for (const std::string& pattern : excluded) {
-    const bool found = std::any_of(
-        all.begin(), all.end(), [&](const auto& entry) { return matches(entry.first, pattern); });
-    if (!found) {
-      fail(ErrorKind::kConfig,
-           "[train] training.optimizer.decay_exclude: no parameter's name "
-           "matches '",
-           pattern, "'; tapestry inspect lists them.");
-    }
+    const auto named = [&](const auto& entry) { return matches(entry.first, pattern); };
+    if (std::ranges::any_of(learning, named)) continue;
+    fail(ErrorKind::kConfig, "[train] training.optimizer.decay_exclude: ",
+         std::ranges::any_of(all, named) ? "no parameter that learns has a name that matches '"
+                                         : "no parameter's name matches '",
+         pattern, "'; tapestry inspect lists them.");
+  }
+  const auto is_matrix = [](const auto& entry) { return entry.second.shape().rank() >= 2; };
+  if (training.decay_all && std::ranges::all_of(learning, is_matrix)) {
+    fail(ErrorKind::kConfig,
+         "[train] training.optimizer.decay_all has no effect: no bias and no norm learns.");
   }
   return weight_decay_groups(learning, [&](const std::string& name, const Var& var) {
     return (training.decay_all || var.shape().rank() >= 2) &&

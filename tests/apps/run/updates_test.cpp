@@ -69,6 +69,26 @@ TEST(DecayGroups, FollowTheKeys) {
   }
 }
 
+// Adapters are matrices: nothing else learns beside them.
+TEST(DecayGroups, AKeyThatChangesNothingIsRefused) {
+  const Var matrix = Var::parameter(Tensor::zeros({2, 3})),
+            bias = Var::parameter(Tensor::zeros({3}));
+  const NamedVars all = {{"layer.weight", matrix}, {"layer.bias", bias}},
+                  learning = {{"layer.weight", matrix}};
+  const auto error = [&](const TrainingOptions& training) {
+    return error_of(ErrorKind::kConfig, [&] { decay_groups(training, learning, all); });
+  };
+  TrainingOptions training;
+  training.decay_exclude = {"*.bias"};
+  EXPECT_EQ(error(training),
+            "[train] training.optimizer.decay_exclude: no parameter that learns has a name that "
+            "matches '*.bias'; tapestry inspect lists them.");
+  training.decay_exclude = {};
+  training.decay_all = true;
+  EXPECT_EQ(error(training),
+            "[train] training.optimizer.decay_all has no effect: no bias and no norm learns.");
+}
+
 class UpdateGroupsTest : public testing::Test {
  protected:
   // The names of matrices that muon makes orthogonal, with how many each packs.
