@@ -15,6 +15,18 @@ struct Target {
   DType dtype;
 };
 
+// Advice on a missing tensor. A model without a head has nothing else of the head either.
+std::string advice_on_missing(const TensorReader& source, const std::string& name) {
+  const std::string part = name.substr(0, name.find('.') + 1);
+  const bool any_of_part = std::ranges::any_of(
+      source.tensors(), [&](const StoredTensor& stored) { return stored.name.starts_with(part); });
+  return any_of_part || part.empty()
+             ? "."
+             : concat(", and nothing else of '", part.substr(0, part.size() - 1),
+                      "': it can begin a training (init_from), which draws "
+                      "what is missing.");
+}
+
 void check_targets(const TensorReader& source, const std::vector<Target>& targets, Types types) {
   std::unordered_set<std::string> known;
   for (const auto& [name, shape, dtype] : targets) {
@@ -22,7 +34,7 @@ void check_targets(const TensorReader& source, const std::vector<Target>& target
     const StoredTensor* const stored = source.find(name);
     if (stored == nullptr) {
       fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has no ", name, ", the model needs ",
-           shape, '.');
+           shape, advice_on_missing(source, name));
     }
     if (stored->shape != shape) {
       fail(ErrorKind::kData, "[checkpoint] ", name, " is ", stored->shape, " in ", source.name(),

@@ -35,6 +35,7 @@ constexpr SearchRow kUnknown[] = {
     {"num_beam_groups", "1"},
     {"diversity_penalty", "0.0"},
     {"suppress_tokens", "null"},
+    {"bad_words_ids", "null"},
     {"begin_suppress_tokens", "null"},
     {"sequence_bias", "null"},
     {"encoder_repetition_penalty", "1.0"},
@@ -52,6 +53,12 @@ bool has_type_of(const Json& value, const SearchRow& row) {
 Json value_of(const Json& theirs, const char* key, const char* fallback) {
   const auto found = theirs.find(key);
   return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
+}
+
+// No search writes padding, so that a list of it forbids nothing (Marian's have one).
+void forget_padding(const Json& theirs, Json& words) {
+  const Json padding = Json::array({value_of(theirs, "pad_token_id", "null")});
+  words.erase(std::remove(words.begin(), words.end(), padding), words.end());
 }
 
 // The value in the form of flat_keys().
@@ -84,7 +91,9 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
     ours[row.key] = value;
   }
   for (const SearchRow& row : kUnknown) {
-    const Json value = value_of(theirs, row.key, row.fallback);
+    Json value = value_of(theirs, row.key, row.fallback);
+    if (std::string_view(row.key) == "bad_words_ids" && value.is_array())
+      forget_padding(theirs, value);
     const bool off = value == Json::parse(row.fallback) || (value.is_array() && value.empty());
     if (off) continue;
     notes.push_back(concat(row.key, " is ", value.dump(), ", which searches here do not know."));

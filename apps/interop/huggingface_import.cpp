@@ -93,6 +93,9 @@ constexpr std::pair<const char*, const char*> kHeads[] = {
     {"question_answering", "qa_outputs.weight"},
 };
 
+// Every place of a text has the same bias of spans: it changes no probability, and ours has none.
+constexpr const char* kUnreadBias = "span_head.bias";
+
 bool has_head(const Folder& folder, const std::string& task) {
   return std::ranges::any_of(kHeads, [&](const auto& head) {
     return task == head.first && folder.names.has(head.second);
@@ -376,9 +379,8 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
   std::vector<TensorPair> pairs;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
     const bool absent = pair.optional && !pair.is_bias && !folder.names.has(pair.theirs[0]);
-    // Every place of a text has the same bias: it changes no probability of a span.
     const bool no_use =
-        (pair.ours == "output.bias" && !facts.output_bias) || pair.ours == "span_head.bias";
+        (pair.ours == "output.bias" && !facts.output_bias) || pair.ours == kUnreadBias;
     if (no_use) used.insert(pair.theirs[0]);
     if (absent || no_use) continue;
     for (size_t i = 0; i < pair.theirs.size(); ++i) {
@@ -550,18 +552,19 @@ void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPa
                          quoted_tokens(*tokenizers.target, more), '.'));
 }
 
-// The first rows of their tables that no token reads (Change::kTwoRows), in the format of
-// kUnreadRowsFile; "" if they are zeros.
+// The first rows of their tables that no token reads (Change::kTwoRows), and the bias that changes
+// nothing, in the format of kUnreadRowsFile; "" if they are zeros.
 std::string unread_rows(const std::string& path, const ImportedModel& model) {
   const Folder folder = open_folder(path);
   const ModelFacts facts = facts_for(*folder.architecture, model.config, model.counts);
   Json rows = Json::object();
   for (const TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
-    if (pair.change != Change::kTwoRows || !folder.names.has(pair.theirs[0])) continue;
+    const bool whole = pair.ours == kUnreadBias;
+    if ((pair.change != Change::kTwoRows && !whole) || !folder.names.has(pair.theirs[0])) continue;
     const std::string& name = folder.names.stored(pair.theirs[0]);
     const Tensor table = Tensor::empty(pair.their_shapes[0], DType::kFloat64);
     folder.reader.read(name, table);
-    const std::vector<double> values = table.slice(0, 2).to_vector<double>();
+    const std::vector<double> values = (whole ? table : table.slice(0, 2)).to_vector<double>();
     const bool zeros = std::ranges::all_of(values, [](double value) { return value == 0; });
     if (!zeros) rows[pair.theirs[0]] = values;
   }

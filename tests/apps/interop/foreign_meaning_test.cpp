@@ -285,6 +285,13 @@ TEST(ForeignMeaning, ASearchIsTheirs) {
   EXPECT_EQ(pairs["min_new_tokens"], 55);
   EXPECT_EQ(pairs["early_stopping"], "true");
   EXPECT_THAT(notes, ElementsAre(HasSubstr("min_p is 0.1")));
+  notes.clear();
+  const Json only_padding = {{"pad_token_id", 7}, {"bad_words_ids", {{7}}}};
+  our_generation(only_padding, ModelType::kEncoderDecoder, notes);
+  EXPECT_THAT(notes, IsEmpty());  // Marian's: no search writes it
+  const Json words = {{"pad_token_id", 7}, {"bad_words_ids", {{7}, {8, 9}}}};
+  our_generation(words, ModelType::kEncoderDecoder, notes);
+  EXPECT_THAT(notes, ElementsAre("bad_words_ids is [[8,9]], which searches here do not know."));
   EXPECT_EQ(our_generation({{"do_sample", true}, {"temperature", 0.0}}, ModelType::kDecoder,
                            notes)["do_sample"],
             false);
@@ -529,6 +536,37 @@ TEST_F(ChangedFolder, AClassifierBeginsWithoutAModelSection) {
   EXPECT_EQ(folder_.train("next", "run", {"training.max_steps=2"}), 0) << folder_.messages();
 }
 
+// The bias of spans changes no probability, so ours has none; it goes home all the same.
+TEST_F(ChangedFolder, AHeadForQuestionsGoesHomeWithItsBias) {
+  copy("bert");
+  {
+    const TensorReader reader(open_model_folder(path("theirs")));
+    std::vector<TensorToWrite> tensors;
+    for (const StoredTensor& tensor : reader.tensors()) {
+      if (!tensor.name.starts_with("bert.")) continue;
+      tensors.emplace_back(tensor.name, BrokenFolder::scaled(reader, tensor.name, 1));
+    }
+    tensors.emplace_back("qa_outputs.weight", Tensor::full({2, 16}, 0.25, DType::kFloat32));
+    tensors.emplace_back("qa_outputs.bias", Tensor::from<float>({0.5F, -0.25F}, {2}));
+    std::string bytes;
+    write_safetensors(tensors, {}, [&](const void* part, size_t count) {
+      bytes.append(static_cast<const char*>(part), count);
+    });
+    write_file(path("theirs/model.safetensors"), bytes);
+  }
+  set("config.json", {{"architectures", {"BertForQuestionAnswering"}}});
+  import_it();
+  folder_.output("export --model ours --output home");
+  const TensorReader before(open_model_folder(path("theirs"))),
+      after(open_model_folder(path("home")));
+  EXPECT_EQ(before.tensors().size(), after.tensors().size());
+  for (const StoredTensor& tensor : before.tensors()) {
+    EXPECT_EQ(BrokenFolder::scaled(before, tensor.name, 1).to_vector<float>(),
+              BrokenFolder::scaled(after, tensor.name, 1).to_vector<float>())
+        << tensor.name;
+  }
+}
+
 // MiniLM's way: a BertModel with its pooler, and how its vectors are made one.
 TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
   copy("bert");
@@ -558,6 +596,9 @@ TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
   write_file(path("theirs/1_Pooling/config.json"), R"({"pooling_mode_mean_tokens": true})");
   write_file(path("theirs/vocab.txt"), "[PAD]\n[UNK]\n");
   EXPECT_THAT(import_it(), HasSubstr("has no head"));
+  EXPECT_THAT(folder_.run("fill-mask --model ours", "a [MASK]\n").err,
+              HasSubstr("and nothing else of 'head': it can begin a training (init_from), which "
+                        "draws what is missing."));
   folder_.output("export --model ours --output home");
   EXPECT_EQ(parsed_json(path("home/config.json"))["architectures"], Record::array({"BertModel"}));
   EXPECT_EQ(parsed_json(path("home/config.json"))["bos_token_id"], 7);

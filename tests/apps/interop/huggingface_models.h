@@ -112,8 +112,12 @@ inline Tensor logits_of(ModelFiles files, const nlohmann::json& input) {
     const Var channels_first(tensor_of(input["pixels"]));
     return loaded.bundle.model(permute(channels_first, {0, 2, 3, 1})).value();
   }
-  const Loaded<SequenceClassifier> loaded(files);
   const Tensor ids = ids_of(input["ids"]);
+  if (task == "question_answering") {
+    const Loaded<SpanExtractor> loaded(files);
+    return loaded.bundle.model(ids, full_lengths(ids), segments).value();
+  }
+  const Loaded<SequenceClassifier> loaded(files);
   return loaded.bundle.model(ids, full_lengths(ids), segments).value();
 }
 
