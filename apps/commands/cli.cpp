@@ -12,9 +12,9 @@
 
 #include "apps/commands/cli_options.h"
 #include "apps/commands/import_export.h"
+#include "apps/commands/pages/watch.h"
 #include "apps/commands/plan.h"
 #include "apps/commands/replay.h"
-#include "apps/commands/watch.h"
 #include "apps/interop/architectures.h"
 #include "apps/interop/export_formats.h"
 #include "apps/run/program_facts.h"

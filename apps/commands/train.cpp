@@ -1,7 +1,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/commands/commands.h"
-#include "apps/commands/report.h"
+#include "apps/commands/pages/report.h"
 #include "apps/config/config.h"
 #include "apps/run/log.h"
 #include "apps/run/memory_plan.h"

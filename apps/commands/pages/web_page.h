@@ -1,5 +1,5 @@
 // Pages for a browser that load no other file. Their scripts and styles are the files of
-// apps/commands/web, which the build puts into the program, and their data is JSON.
+// apps/commands/pages/web, which the build puts into the program, and their data is JSON.
 #pragma once
 
 #include <initializer_list>

@@ -1,7 +1,7 @@
 #include <iostream>
 
-#include "apps/commands/attention_page.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"

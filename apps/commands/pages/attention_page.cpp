@@ -1,4 +1,4 @@
-#include "apps/commands/attention_page.h"
+#include "apps/commands/pages/attention_page.h"
 
 #include <span>
 

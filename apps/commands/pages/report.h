@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/run_record.h"
+#include "apps/commands/pages/run_record.h"
 
 namespace tapestry {
 

@@ -1,5 +1,5 @@
 // tapestry report: the curves of runs, their examples and their configs on one page.
-#include "apps/commands/report.h"
+#include "apps/commands/pages/report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/output_file.h"
-#include "apps/commands/web_page.h"
+#include "apps/commands/pages/web_page.h"
 #include "apps/tasks/task.h"
 #include "core/build_info.h"
 #include "core/error.h"

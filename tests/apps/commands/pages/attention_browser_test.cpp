@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "apps/commands/attention_file.h"
+#include "apps/commands/pages/attention_file.h"
 #include "tests/apps/browser.h"
 
 namespace tapestry {

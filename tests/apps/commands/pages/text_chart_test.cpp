@@ -1,4 +1,4 @@
-#include "apps/commands/text_chart.h"
+#include "apps/commands/pages/text_chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

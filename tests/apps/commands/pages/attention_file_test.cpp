@@ -1,4 +1,4 @@
-#include "apps/commands/attention_file.h"
+#include "apps/commands/pages/attention_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/attention_file.h"
+#include "apps/commands/pages/attention_file.h"
 #include "apps/tasks/translator.h"
 #include "data/questions.h"
 

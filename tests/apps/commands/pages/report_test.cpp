@@ -1,12 +1,12 @@
 // The report of runs, as a user of a browser meets it, and what it does with damaged folders.
-#include "apps/commands/report.h"
+#include "apps/commands/pages/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "apps/commands/web_page.h"
+#include "apps/commands/pages/web_page.h"
 #include "core/error.h"
 #include "tests/apps/browser.h"
 #include "tests/apps/tiny_runs.h"

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/text_generator.h"

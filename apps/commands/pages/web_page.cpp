@@ -1,4 +1,4 @@
-#include "apps/commands/web_page.h"
+#include "apps/commands/pages/web_page.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -5,10 +5,10 @@
 #include <functional>
 #include <optional>
 
-#include "apps/commands/filter.h"
-#include "apps/commands/fit_page.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
 #include "apps/commands/output_file.h"
+#include "apps/commands/pages/fit_page.h"
 #include "core/parallel.h"
 #include "data/files.h"
 #include "data/text.h"

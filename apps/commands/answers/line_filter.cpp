@@ -1,4 +1,4 @@
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/line_filter.h"
 
 #include <poll.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 
-#include "apps/commands/filter.h"
+#include "apps/commands/answers/filter.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

@@ -1,4 +1,4 @@
-#include "apps/commands/fit_page.h"
+#include "apps/commands/pages/fit_page.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "apps/commands/web_page.h"
+#include "apps/commands/pages/web_page.h"
 
 namespace tapestry {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/long_line.h"
 #include "core/parallel.h"

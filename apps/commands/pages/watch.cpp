@@ -1,5 +1,5 @@
 // tapestry watch: the curves of a run in the terminal, while it trains.
-#include "apps/commands/watch.h"
+#include "apps/commands/pages/watch.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -13,8 +13,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "apps/commands/run_record.h"
-#include "apps/commands/text_chart.h"
+#include "apps/commands/pages/run_record.h"
+#include "apps/commands/pages/text_chart.h"
 #include "apps/config/tree.h"
 #include "apps/run/progress_line.h"
 #include "core/error.h"

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <optional>
 
-#include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
 #include "apps/commands/output_file.h"
+#include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/alignment.h"
 #include "apps/tasks/answered_text.h"
 #include "apps/tasks/translator.h"

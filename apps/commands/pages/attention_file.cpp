@@ -1,9 +1,9 @@
-#include "apps/commands/attention_file.h"
+#include "apps/commands/pages/attention_file.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/commands/web_page.h"
+#include "apps/commands/pages/web_page.h"
 #include "core/base64.h"
 #include "core/dispatch.h"
 #include "data/files.h"

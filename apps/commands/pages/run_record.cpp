@@ -1,4 +1,4 @@
-#include "apps/commands/run_record.h"
+#include "apps/commands/pages/run_record.h"
 
 #include <sys/stat.h>
 

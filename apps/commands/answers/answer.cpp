@@ -2,9 +2,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/question_answering.h"
 #include "core/parallel.h"
 #include "data/utf8.h"

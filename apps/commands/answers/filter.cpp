@@ -1,4 +1,4 @@
-#include "apps/commands/filter.h"
+#include "apps/commands/answers/filter.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

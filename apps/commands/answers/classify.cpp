@@ -6,9 +6,9 @@
 #include <numeric>
 #include <optional>
 
-#include "apps/commands/attention_page.h"
-#include "apps/commands/filter.h"
-#include "apps/commands/line_filter.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
 #include "core/parallel.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "tests/apps/commands/language_runs.h"
+#include "tests/apps/commands/answers/language_runs.h"
 
 namespace tapestry {
 namespace {
