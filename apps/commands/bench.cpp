@@ -1,3 +1,4 @@
+// tapestry bench: times training steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 #include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/bench.h"
 #include "apps/commands/bench_ranks.h"
-#include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/placeholders.h"
@@ -38,6 +39,10 @@ double median(std::vector<double> values) {
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
+
+struct TrainingBench : BenchArguments {
+  DecodingBench decode = {};  ///< with --decode
+};
 
 // Rows, and the tokens of a source and a target row. A language model has only targets.
 struct BatchShape {
@@ -260,9 +265,9 @@ std::string text_of(const Json& value) {
   return std::abs(number) >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
 }
 
-}  // namespace
-
-int run_bench(const BenchArguments& arguments, Ranks& ranks) {
+int run_bench(const TrainingBench& arguments, Program& program) {
+  if (arguments.decode) return arguments.decode(arguments);
+  Ranks& ranks = program.ranks;
   Config config = load_run_config(arguments.config, arguments.overrides,
                                   /*check_files=*/arguments.shape.empty());
   ranks.join(config.distributed);
@@ -336,5 +341,27 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
   }
   return 0;
 }
+
+void add_bench(CLI::App& app, TrainingBench& arguments) {
+  add_config(app, arguments);
+  app.add_option("--shape", arguments.shape,
+                 "BxSxT, or BxT for a language model: synthetic tokens (default: the config's "
+                 "data); with --decode BxSxT for all: answers, tokens of each source or prompt, "
+                 "tokens of each answer");
+  add_decoding(app, arguments.decode);
+  app.add_option("--steps", arguments.steps, "timed steps, or rounds of --decode")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--warmup-steps", arguments.warmup_steps, "steps before those")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--json", arguments.json, "also write the figures to this file");
+}
+
+}  // namespace
+
+extern const Command kBench(
+    "bench", "Time training steps, or with --decode the answers of a config's model or of a run",
+    add_bench, run_bench);
 
 }  // namespace tapestry

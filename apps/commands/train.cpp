@@ -1,8 +1,13 @@
+// tapestry train: trains the model of a config file.
+#include <iostream>
+
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
-#include "apps/commands/commands.h"
+#include "apps/commands/command.h"
+#include "apps/commands/options.h"
 #include "apps/commands/pages/report.h"
 #include "apps/config/config.h"
+#include "apps/config/reference.h"
 #include "apps/run/log.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/program_facts.h"
@@ -21,6 +26,10 @@
 
 namespace tapestry {
 namespace {
+
+struct TrainArguments : ConfigArguments {
+  std::string resume = "auto";  ///< auto | never | path of a checkpoint
+};
 
 constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
 
@@ -114,9 +123,8 @@ void tell_report(const std::string& folder, RunLog& log) {
   }
 }
 
-}  // namespace
-
-int run_train(const TrainArguments& arguments, Ranks& ranks) {
+int run_train(const TrainArguments& arguments, Program& program) {
+  Ranks& ranks = program.ranks;
   Config config = join_ranks(ranks, arguments.config, arguments.overrides, arguments.resume);
   std::unique_ptr<RunFolder> folder;  // of rank 0 only, as is all that is written
   std::unique_ptr<Resume> resume;
@@ -157,7 +165,7 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   share_start(ranks, config, resume, report);
   if (!ranks.is_first()) device = set_up_machine();
   tell_machine(config, device, ranks, *log);
-  Facts facts = machine_facts(arguments.commit);
+  Facts facts = machine_facts(program.commit);
   facts.emplace_back("device", device_name(device));
   facts.emplace_back("threads", std::to_string(num_threads()));
   if (!ranks.is_alone()) facts.emplace_back("ranks", ranks.summary());
@@ -195,5 +203,26 @@ int run_train(const TrainArguments& arguments, Ranks& ranks) {
   if (code == 0 && folder) tell_report(config.output_dir, *log);
   return code;
 }
+
+void add_train(CLI::App& app, TrainArguments& arguments, Program& program) {
+  add_config(app, arguments);
+  app.add_option("--resume", arguments.resume,
+                 "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
+      ->capture_default_str();
+  app.add_flag_callback(
+      "--help-keys",
+      [&program] {
+        program.run = [] {
+          std::cout << describe_all_keys();
+          return 0;
+        };
+        throw CLI::Success();  // no config is needed
+      },
+      "list every key of a config");
+}
+
+}  // namespace
+
+extern const Command kTrain("train", "Train the model of a config file", add_train, run_train);
 
 }  // namespace tapestry

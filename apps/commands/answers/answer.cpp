@@ -4,6 +4,7 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/question_answering.h"
 #include "core/parallel.h"
@@ -13,6 +14,12 @@ namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct AnswerArguments : FilterArguments {
+  int64_t n_best = 1;       ///< lines for each question, best first
+  std::string detail = {};  ///< "" or "jsonl"
+  bool jsonl = false;       ///< lines are JSON objects with context and question
+};
 
 Question parse_line(const std::string& line, bool jsonl, int64_t number) {
   const std::string place = concat("line ", number);
@@ -38,8 +45,7 @@ void print(const std::vector<FoundAnswer>& answers, const AnswerArguments& argum
                       {"end", answer.end},
                       {"probability", answer.probability}});
     }
-    out << Json{{"answers", std::move(list)}}.dump(-1, ' ', false, Json::error_handler_t::replace)
-        << '\n';
+    out << json_line(Json{{"answers", std::move(list)}}) << '\n';
     return;
   }
   for (const FoundAnswer& answer : answers) out << one_line(answer.text) << '\n';
@@ -105,21 +111,39 @@ class Answerer {
   std::ostream& out_;
 };
 
-}  // namespace
-
 int run_answer(const AnswerArguments& arguments) {
-  LineFilter filter("answer", arguments.files);
+  LineFilter filter("answer", arguments);
   set_num_threads(arguments.compute.threads);
-  const auto model = SpanModel::load(arguments.model, arguments.compute.device, "answer",
-                                     kFindsAnswers, arguments.weights);
+  const auto model = SpanModel::load(arguments.model(), arguments.compute.device, "answer",
+                                     kFindsAnswers, arguments.models.format);
   AttentionBook book(arguments.attention);
   const Answerer answerer(*model, arguments, book, filter);
-  filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
+  filter.run(arguments.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     answerer.answer(lines, first);
   });
   book.write();
   filter.finish();
   return 0;
 }
+
+void add_answer(CLI::App& app, AnswerArguments& arguments) {
+  add_model(app, arguments);
+  add_format(app, arguments);
+  app.add_flag("--jsonl", arguments.jsonl,
+               "lines are JSON objects with the fields context and question");
+  app.add_option("--n-best", arguments.n_best, "answers to each question, best first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_input(app, arguments);
+  add_output(app, arguments, "lines answered at a time");
+  add_detail(app, arguments.detail, "jsonl: places and probabilities, one object a line");
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kAnswer(
+    "answer", "The answer to each line \"context<TAB>question\" of standard input, cut out of it",
+    add_answer, run_answer);
 
 }  // namespace tapestry

@@ -8,6 +8,7 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
@@ -17,6 +18,10 @@
 
 namespace tapestry {
 namespace {
+
+struct ClassifyArguments : FilterArguments {
+  int64_t top_k = 1;  ///< classes in a line, the most probable first
+};
 
 // The most probable classes: names and probabilities, with tabs between them.
 std::string classes_text(const std::vector<std::string>& labels,
@@ -90,7 +95,7 @@ int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& f
   AttentionBook book(arguments.attention);
   const bool images = reads_images(model.config);
   int64_t failures = 0;
-  filter.run(images ? 1 : arguments.files.batch_size,
+  filter.run(images ? 1 : arguments.batch_size,
              [&](const std::vector<std::string>& lines, int64_t number) {
                const Answers found = classify_all(model, lines, number, book, filter);
                failures += found.failures;
@@ -110,19 +115,35 @@ int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& f
   return 0;
 }
 
-}  // namespace
-
 int run_classify(const ClassifyArguments& arguments) {
-  LineFilter filter("classify", arguments.files);
+  LineFilter filter("classify", arguments);
   set_num_threads(arguments.compute.threads);
-  ModelFiles files = read_model_files(arguments.model);
+  ModelFiles files = read_model_files(arguments.model());
   const bool images = reads_images(files.config);
   const auto load = [&]<class Model>() {
     return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies,
-                       arguments.weights);
+                       arguments.models.format);
   };
   if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
   return answer(*load.operator()<TextClassifier>(), arguments, filter);
 }
+
+void add_classify(CLI::App& app, ClassifyArguments& arguments) {
+  add_model(app, arguments);
+  add_format(app, arguments);
+  add_input(app, arguments);
+  add_output(app, arguments, "texts classified at a time");
+  app.add_option("--top-k", arguments.top_k,
+                 "classes and probabilities in a line, the most probable first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kClassify(
+    "classify", "The class of each line of standard input, or of a file, with its probability",
+    add_classify, run_classify);
 
 }  // namespace tapestry

@@ -1,9 +1,11 @@
+// tapestry fill-mask: words for masks, or lines as a denoising model restores them.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/long_line.h"
@@ -15,13 +17,18 @@
 namespace tapestry {
 namespace {
 
+struct FillMaskArguments : FilterArguments {
+  std::optional<int64_t> top_k = {};      ///< words for each <mask> of a masked model; 5 if unset
+  std::optional<int64_t> beam_size = {};  ///< of a denoising model
+};
+
 // With a masked model: the most probable words for each mask.
 int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.beam_size) {
     fail(ErrorKind::kConfig, "[fill-mask] --beam-size needs a denoising model.");
   }
   const auto model = TextModel::load(std::move(files), arguments.compute.device, "fill-mask",
-                                     kFillsMasks, arguments.weights);
+                                     kFillsMasks, arguments.models.format);
   constexpr int64_t kGuesses = 5;
   const int64_t top_k = arguments.top_k.value_or(kGuesses);
   const Tokenizer& tokenizer = *model->tokenizers.source;
@@ -74,8 +81,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.top_k) {
     fail(ErrorKind::kConfig, "[fill-mask] --top-k needs a masked model.");
   }
-  const Translator models({.paths = {arguments.model}, .format = arguments.weights},
-                          arguments.compute.device, "fill-mask", kFillsMasks);
+  const Translator models(arguments.models, arguments.compute.device, "fill-mask", kFillsMasks);
   const Tokenizer& tokenizer = *models.tokenizers().target;
   const DenoisingOptions& noise = models.config().denoising;
   const DenoisingVocabulary vocabulary(tokenizer, noise);
@@ -84,9 +90,9 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.beam_size) {
     search.overrides.push_back({"--beam-size", "num_beams", std::to_string(*arguments.beam_size)});
   }
-  const SearchOptions options = search_options(models.config().generation, search);
+  const SearchOptions options = search.over(models.config().generation);
   AttentionBook book(arguments.attention);
-  filter.run(arguments.files.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
+  filter.run(arguments.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     Sentences sentences{.rows = models.rows()};
     std::vector<bool> empty;
     for (const std::string& line : lines) {
@@ -98,7 +104,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
       sentences.sources.push_back(std::move(ids));
       if (by_spans) number_masks(sentences.sources.back(), vocabulary);
     }
-    const auto results = translate(models.models(), sentences, options, arguments.files.batch_size);
+    const auto results = translate(models.models(), sentences, options, arguments.batch_size);
     size_t next = 0;
     for (size_t i = 0; i < lines.size(); ++i) {
       if (!empty[i]) {
@@ -116,16 +122,35 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   return 0;
 }
 
-}  // namespace
-
 int run_fill_mask(const FillMaskArguments& arguments) {
-  LineFilter filter("fill-mask", arguments.files);
+  LineFilter filter("fill-mask", arguments);
   set_num_threads(arguments.compute.threads);
-  ModelFiles files = read_model_files(arguments.model);
+  ModelFiles files = read_model_files(arguments.model());
   const ModelType type = files.config.model_type;
   const bool restores = files.config.task->can(kFillsMasks) && type != ModelType::kEncoder;
   return restores ? restore_lines(arguments, filter)
                   : guess_words(std::move(files), arguments, filter);
 }
+
+void add_fill_mask(CLI::App& app, FillMaskArguments& arguments) {
+  add_model(app, arguments);
+  add_format(app, arguments);
+  add_input(app, arguments);
+  add_output(app, arguments, "lines restored at a time; denoising models");
+  app.add_option("--top-k", arguments.top_k, "words for each mask (default: 5); masked models")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--beam-size", arguments.beam_size,
+                 "hypotheses kept (default: the config's); denoising models")
+      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams));
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kFillMask(
+    "fill-mask",
+    "The most probable words for each <mask> in lines of standard input, or with a denoising model "
+    "the lines with <mask> or <extra_id_0>, ... restored",
+    add_fill_mask, run_fill_mask);
 
 }  // namespace tapestry

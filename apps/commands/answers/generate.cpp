@@ -1,3 +1,4 @@
+// tapestry generate: what follows one prompt, or each line of the input.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -5,6 +6,7 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/prompt_answering.h"
@@ -17,6 +19,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// One line each, in which line ends are written \\n. The text of a prompt of the command line
+/// appears on a terminal as it is made.
+struct GenerateArguments : FilterArguments {
+  SearchArguments search = {};
+  std::optional<std::string> prompt = {};  ///< unset: one prompt a line of the input
+  int64_t samples = 1;                     ///< continuations of each prompt
+  std::vector<std::string> stop = {};      ///< text that ends a continuation, and is left out
+  std::string detail = {};                 ///< "" or "jsonl"
+  bool jsonl = false;  ///< lines of the input are JSON objects for the prompt of the training
+};
+
 // A continuation that a line asks for, or a blank line.
 struct Request {
   Prompt prompt;
@@ -25,20 +38,20 @@ struct Request {
   std::vector<Hypothesis> results = {};
 };
 
-class Command {
+class Continuer {
  public:
-  Command(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book,
-          LineFilter& filter)
+  Continuer(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book,
+            LineFilter& filter)
       : models_(models),
         arguments_(arguments),
         book_(book),
         filter_(filter),
         out_(filter.out()),
-        options_(search_options(models.first().config.generation, arguments.search)),
+        options_(arguments.search.over(models.first().config.generation)),
         generator_(models, options_, arguments.stop),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
-                 options_.n_best == 1 && arguments.detail.empty() &&
-                 arguments.files.output == "-" && isatty(STDOUT_FILENO) != 0) {}
+                 options_.n_best == 1 && arguments.detail.empty() && arguments.output == "-" &&
+                 isatty(STDOUT_FILENO) != 0) {}
 
   // Of line `line`, from 0, or of the command line, whose prompt may be empty.
   Request request(const std::string& text, int64_t line) const {
@@ -87,7 +100,7 @@ class Command {
         shown = text.size();
       };
     }
-    generator_.run(prompts, arguments_.files.batch_size, hooks);
+    generator_.run(prompts, arguments_.batch_size, hooks);
   }
 
  private:
@@ -134,9 +147,7 @@ class Command {
       }
       return;
     }
-    out_ << Json{{"prompt", prompt}, {"continuations", std::move(list)}}.dump(
-                -1, ' ', false, Json::error_handler_t::replace)
-         << '\n';
+    out_ << json_line(Json{{"prompt", prompt}, {"continuations", std::move(list)}}) << '\n';
   }
 
   const TextModels& models_;
@@ -149,18 +160,16 @@ class Command {
   bool streams_;
 };
 
-}  // namespace
-
 int run_generate(const GenerateArguments& arguments) {
-  override_search({}, arguments.search.overrides);  // before a model is read
-  LineFilter filter("generate", arguments.files);
+  arguments.search.validate();
+  LineFilter filter("generate", arguments);
   set_num_threads(arguments.compute.threads);
   const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
   if (models.reads_prefixes() && !arguments.attention.empty()) {
     fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
   }
   AttentionBook book(arguments.attention);
-  const Command command(models, arguments, book, filter);
+  const Continuer continuer(models, arguments, book, filter);
   const Template prompt =
       arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
   // The prompt of a line, by its number from 0; "" for a blank one.
@@ -173,15 +182,15 @@ int run_generate(const GenerateArguments& arguments) {
     return filled;
   };
   // As many requests as a window has lines.
-  const int64_t window = window_of(arguments.files.batch_size);
+  const int64_t window = window_of(arguments.batch_size);
   std::vector<Request> requests;
   const auto flush = [&] {
     std::vector<Request> now;
     now.swap(requests);
-    if (!now.empty()) command.answer(now);
+    if (!now.empty()) continuer.answer(now);
   };
   const auto add = [&](const std::string& text, int64_t line) {
-    const Request of_line = command.request(prompt_of(text, line), line);
+    const Request of_line = continuer.request(prompt_of(text, line), line);
     for (int64_t s = 0; s < arguments.samples; ++s) {
       Request& request = requests.emplace_back(of_line);
       request.prompt.number = line * arguments.samples + s;
@@ -209,5 +218,30 @@ int run_generate(const GenerateArguments& arguments) {
   filter.finish();
   return 0;
 }
+
+void add_generate(CLI::App& app, GenerateArguments& arguments) {
+  add_models(app, arguments);
+  auto* prompt =
+      app.add_option("--prompt", arguments.prompt, "text to continue, instead of standard input");
+  app.add_flag("--jsonl", arguments.jsonl,
+               "lines are JSON objects: answers the prompt that the training made of such records")
+      ->excludes(prompt);
+  app.add_option("--samples", arguments.samples, "continuations of each prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_search(app, arguments.search, "max_length_ratio");
+  app.add_option("--stop", arguments.stop, "text that ends a continuation; may be repeated");
+  add_input(app, arguments)->excludes(prompt);
+  add_output(app, arguments,
+             "sequences that are continued at a time; others join as soon as some are done");
+  add_detail(app, arguments.detail, "jsonl: scores and tokens, one object a line");
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kGenerate(
+    "generate", "Continue a prompt, or each line of standard input, with a causal language model",
+    add_generate, run_generate);
 
 }  // namespace tapestry

@@ -96,18 +96,18 @@ class LineFilter::Lines {
   InputLines stdin_;
 };
 
-LineFilter::LineFilter(std::string who, const FilterArguments& files)
+LineFilter::LineFilter(std::string who, const FilterArguments& arguments)
     : who_(std::move(who)),
-      ill_formed_policy_(files.ill_formed),
-      output_(files.output),
-      lines_(std::make_unique<Lines>(files.input)) {
+      ill_formed_policy_(arguments.ill_formed),
+      output_(arguments.output),
+      lines_(std::make_unique<Lines>(arguments.input)) {
   // If somebody types or reads, the answers themselves show the progress.
-  const bool typed = files.input == "-" && isatty(STDIN_FILENO) == 1;
-  const bool read = files.output == "-" && isatty(STDOUT_FILENO) == 1;
+  const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
+  const bool read = arguments.output == "-" && isatty(STDOUT_FILENO) == 1;
   shows_progress_ = !typed && !read;
   // A pipe can be read only once.
-  if (shows_progress_ && std::filesystem::is_regular_file(files.input)) {
-    total_ = count_lines(files.input);
+  if (shows_progress_ && std::filesystem::is_regular_file(arguments.input)) {
+    total_ = count_lines(arguments.input);
   }
 }
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/commands.h"
+#include "apps/commands/answers/filter.h"
 #include "apps/commands/output_file.h"
 #include "core/progress.h"
 #include "data/filter_counts.h"
@@ -22,7 +22,7 @@ class LineFilter {
  public:
   /// Opens the files, so that a wrong name is reported before a model is read. Throws Error(kData)
   /// for an input that cannot be read, and as OutputFile.
-  LineFilter(std::string who, const FilterArguments& files);
+  LineFilter(std::string who, const FilterArguments& arguments);
   ~LineFilter();
 
   /// The stream for the answers.

@@ -7,6 +7,7 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
 #include "apps/commands/output_file.h"
 #include "apps/commands/pages/fit_page.h"
 #include "core/parallel.h"
@@ -45,13 +46,11 @@ std::string text_of(const RegressionModel& model, const double* predicted) {
                      *largest);
 }
 
-}  // namespace
-
-int run_predict(const PredictArguments& arguments) {
-  LineFilter filter("predict", arguments.files);
+int run_predict(const FilterArguments& arguments) {
+  LineFilter filter("predict", arguments);
   set_num_threads(arguments.compute.threads);
-  const auto model =
-      RegressionModel::load(read_model_files(arguments.model), arguments.compute.device, "predict");
+  const auto model = RegressionModel::load(read_model_files(arguments.model()),
+                                           arguments.compute.device, "predict");
   std::optional<OutputFile> page;
   if (!arguments.attention.empty()) {
     const Points& points = model->points;
@@ -91,7 +90,7 @@ int run_predict(const PredictArguments& arguments) {
     }
     if (page) asked.insert(asked.end(), x.begin(), x.end());
   };
-  filter.run(arguments.files.batch_size, answer);
+  filter.run(arguments.batch_size, answer);
   if (page) {
     page->stream() << fit_page(*model, asked);
     page->finish();
@@ -99,5 +98,21 @@ int run_predict(const PredictArguments& arguments) {
   filter.finish();
   return 0;
 }
+
+void add_predict(CLI::App& app, FilterArguments& arguments) {
+  add_model(app, arguments);
+  add_input(app, arguments);
+  add_output(app, arguments, "numbers at a time");
+  app.add_option("--attention", arguments.attention,
+                 "also write a page (HTML) with the curve and the weights of the points");
+}
+
+}  // namespace
+
+extern const Command kPredict(
+    "predict",
+    "y, or the class and its share, for each line of standard input by a regression: an x, or the "
+    "numbers of several",
+    add_predict, run_predict);
 
 }  // namespace tapestry

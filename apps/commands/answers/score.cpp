@@ -1,6 +1,9 @@
+// tapestry score: the log-probability of each line, or of a translation.
 #include <iostream>
 
+#include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/language_modelling.h"
 #include "apps/tasks/translator.h"
@@ -8,6 +11,11 @@
 
 namespace tapestry {
 namespace {
+
+/// The input are the targets.
+struct ScoreArguments : FilterArguments {
+  std::string source = {};  ///< file, of a translation model
+};
 
 void print(const std::vector<Score>& scores, std::ostream& out) {
   for (const Score& score : scores) {
@@ -19,7 +27,7 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
                                AttentionBook& book) {
   CorpusSpec spec;
   spec.source = arguments.source;
-  spec.target = arguments.files.input == "-" ? "/dev/stdin" : arguments.files.input;
+  spec.target = arguments.input == "-" ? "/dev/stdin" : arguments.input;
   CorpusOptions options;
   options.max_length = models.longest();
   options.overlong = "truncate";
@@ -39,7 +47,7 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
     book.add(attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}),
              std::string(pairs.source_text[i]));
   }
-  return score(models.models(), pairs, arguments.files.batch_size);
+  return score(models.models(), pairs, arguments.batch_size);
 }
 
 // Prints the score of a line of a text, of which `number` come before.
@@ -57,14 +65,12 @@ void score_line(const TextModels& models, const std::string& line, int64_t numbe
   book.add(attention_page(models.trunks(), models.tokenizer(), ids), line);
 }
 
-}  // namespace
-
 int run_score(const ScoreArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const std::string& device = arguments.compute.device;
   AttentionBook book(arguments.attention);
   if (arguments.source.empty()) {
-    LineFilter filter("score", arguments.files);
+    LineFilter filter("score", arguments);
     const TextModels models(arguments.models, device, "score without --source", kContinuesText);
     if (!begins_with_eos(models.first().config)) {
       std::cerr << "note: this model knows no beginning of a text: the first token of a line is "
@@ -77,12 +83,27 @@ int run_score(const ScoreArguments& arguments) {
     filter.finish();
     return 0;
   }
-  OutputFile output(arguments.files.output);
+  OutputFile output(arguments.output);
   const Translator models(arguments.models, device, "score with --source", kScoresPairs);
   print(score_pairs(models, arguments, book), output.stream());
   book.write();
   output.finish();
   return 0;
 }
+
+void add_score(CLI::App& app, ScoreArguments& arguments) {
+  add_models(app, arguments);
+  app.add_option("--source", arguments.source, "file, for a translation model");
+  app.add_option("--target,--input", arguments.input, "file; -: standard input")->required();
+  add_output(app, arguments, "pairs scored at a time, with --source");
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kScore(
+    "score",
+    "Log-probability and tokens of each target line, given its source line if there is one",
+    add_score, run_score);
 
 }  // namespace tapestry

@@ -1,16 +1,16 @@
+// tapestry translate: a translation of each line of the input.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 
+#include "apps/commands/answers/aligner.h"
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
-#include "apps/commands/output_file.h"
+#include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
-#include "apps/tasks/alignment.h"
 #include "apps/tasks/answered_text.h"
 #include "apps/tasks/translator.h"
 #include "core/parallel.h"
@@ -23,6 +23,17 @@ namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct TranslateArguments : FilterArguments {
+  SearchArguments search = {};
+  std::string prefix = {};     ///< file with what each translation begins with, or ""
+  bool prefix_column = false;  ///< it is the second column of the input instead
+  AlignmentArguments alignments = {};
+  bool word_scores = false;  ///< behind a tab, the log-probability of each word and of the end
+  std::string detail = {};   ///< "" or "jsonl"
+  std::string n_best_format = "lines";            ///< lines | moses
+  std::optional<int64_t> max_source_length = {};  ///< tokens that a source is cut to
+};
 
 // The beginning of each translation: a line of a file, or the second column of the input.
 class Prefixes {
@@ -60,70 +71,40 @@ class Prefixes {
   std::optional<LineReader> file_;
 };
 
-// The hard alignment of each translation.
-class Aligner {
- public:
-  Aligner(const Translator& models, const TranslateArguments& arguments)
-      : models_(models), arguments_(arguments) {
-    if (!wanted()) return;
-    source_attention(models.models(), {{}}, {{}}, arguments.alignment_layer, 1,
-                     models.rows());  // is it there?
-    if (arguments.alignments == "-") return;
-    file_.emplace(arguments.alignments);
-  }
+// A search never writes an unknown token, so a forced one would leave a gap in the text.
+void check_can_be_written(const Translator& models, const std::vector<int32_t>& ids,
+                          const std::string& text, int64_t line) {
+  const Tokenizer& tokenizer = *models.tokenizers().target;
+  std::vector<int32_t> never = models.rows().banned;
+  never.push_back(models.rows().eos);
+  const auto found = std::ranges::find_first_of(ids, never);
+  if (found == ids.end()) return;
+  const PlacedText placed = placed_source(tokenizer, text);
+  const PlacedToken& token = placed.tokens.at(static_cast<size_t>(found - ids.begin()));
+  size_t begin = static_cast<size_t>(token.begin);
+  begin = std::min(text.find_first_not_of(" \t", begin), begin + text.size());
+  size_t end = begin;
+  if (begin < text.size()) next_code_point(text, end);
+  const bool unknown = *found == tokenizer.special().unk;
+  fail(ErrorKind::kData, "[translate] the prefix of line ", line,
+       " must be text that the model can write, got '", text, "': the vocabulary has no ",
+       unknown ? concat("'", text.substr(std::min(begin, text.size()), end - begin), "'")
+               : concat("text ", tokenizer.piece(*found)),
+       '.');
+}
 
-  bool wanted() const { return !arguments_.alignments.empty(); }
-  // True if it needs the places of the sources' tokens.
-  bool counts_words() const { return wanted() && arguments_.alignment_units == "words"; }
-  bool inline_with_text() const { return arguments_.alignments == "-"; }
-
-  // The alignments of each source's results; `places` of the sources only if it counts words.
-  std::vector<std::vector<Alignment>> align(
-      const std::vector<std::vector<int32_t>>& sources, const std::vector<PlacedText>& places,
-      const std::vector<std::vector<Hypothesis>>& results) const {
-    std::vector<std::vector<int32_t>> from, to;
-    for (size_t i = 0; i < sources.size(); ++i) {
-      for (const Hypothesis& hypothesis : results[i]) {
-        from.push_back(sources[i]);
-        to.push_back(hypothesis.tokens);
-      }
-    }
-    const auto weights = source_attention(models_.models(), from, to, arguments_.alignment_layer,
-                                          arguments_.files.batch_size, models_.rows());
-    std::vector<std::vector<Alignment>> alignments(sources.size());
-    size_t next = 0;
-    const TokenizerPair& tokenizers = models_.tokenizers();
-    for (size_t i = 0; i < sources.size(); ++i) {
-      const auto of_source =
-          counts_words() ? word_numbers(*tokenizers.source, places[i]) : numbers_of(sources[i]);
-      for (size_t n = 0; n < results[i].size(); ++n, ++next) {
-        const Tokenizer& target = *tokenizers.target;
-        const auto of_target = counts_words()
-                                   ? word_numbers(target, placed_output(target, to[next]))
-                                   : numbers_of(to[next]);
-        alignments[i].push_back(hard_alignment(weights[next], of_source, of_target));
-      }
-    }
-    return alignments;
+// The tokens of the prefix of a line, which the models must be able to write.
+std::vector<int32_t> prefix_tokens(const Translator& models, const std::string& text,
+                                   int64_t line) {
+  std::vector<int32_t> ids = models.tokenizers().target->encode(text);
+  check_can_be_written(models, ids, text, line);
+  const int64_t most = longest_sequence(models.models()) - 1;  // eos
+  if (std::ssize(ids) > most) {
+    fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
+         " tokens, the model writes at most ", most, '.');
   }
-  void write(const std::string& line) {
-    if (file_) file_->stream() << line << '\n';
-  }
-  void finish() {
-    if (file_) file_->finish();
-  }
-
- private:
-  static std::vector<int32_t> numbers_of(const std::vector<int32_t>& ids) {
-    std::vector<int32_t> numbers(ids.size());
-    std::iota(numbers.begin(), numbers.end(), 0);
-    return numbers;
-  }
-
-  const Translator& models_;
-  const TranslateArguments& arguments_;
-  std::optional<OutputFile> file_;
-};
+  return ids;
+}
 
 // A line of the input with its translations.
 struct Answer {
@@ -193,23 +174,22 @@ class CutTranslations {
   std::vector<std::string> lines_;
 };
 
-class Command {
+class LineTranslator {
  public:
-  Command(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
+  LineTranslator(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
       : models_(models),
         arguments_(arguments),
         filter_(filter),
-        options_(search_options(models.config().generation, arguments.search)),
+        options_(arguments.search.over(models.config().generation)),
         prefixes_(arguments.prefix, arguments.prefix_column),
-        aligner_(models, arguments),
+        aligner_(models, arguments.alignments),
         book_(arguments.attention) {
     widen_for_distinct_texts(options_);
   }
 
   void run() {
-    filter_.run(
-        window_of(arguments_.files.batch_size),
-        [&](const std::vector<std::string>& lines, int64_t first) { answer(lines, first); });
+    filter_.run(window_of(arguments_.batch_size), [&](const std::vector<std::string>& lines,
+                                                      int64_t first) { answer(lines, first); });
     prefixes_.check_end();
     aligner_.finish();
     book_.write();
@@ -242,7 +222,7 @@ class Command {
         sentences.numbers.push_back(answer.number - 1);
         if (aligner_.counts_words()) placed.push_back(std::move(text));
         if (prefixes_.any()) {
-          sentences.prefixes.push_back(encode_prefix(answer.prefix, answer.number));
+          sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
         }
       }
       answers.push_back(std::move(answer));
@@ -261,7 +241,7 @@ class Command {
       if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
     };
     print_those_done();  // blank ones in front
-    translate(models_.models(), sentences, options_, arguments_.files.batch_size,
+    translate(models_.models(), sentences, options_, arguments_.batch_size,
               [&](size_t sentence, std::vector<Hypothesis> found) {
                 Answer& answer = answers[places[sentence]];
                 answer.hypotheses = best_texts(
@@ -289,44 +269,11 @@ class Command {
              const std::vector<size_t>& places, std::vector<Answer>& answers) const {
     std::vector<std::vector<Hypothesis>> found;
     for (const size_t place : places) found.push_back(answers[place].hypotheses);
-    auto alignments = aligner_.align(sentences.sources, placed, found);
+    auto alignments = aligner_.align(sentences.sources, placed, found, arguments_.batch_size);
     for (size_t i = 0; i < places.size(); ++i) {
       answers[places[i]].alignments = std::move(alignments[i]);
       answers[places[i]].done = true;
     }
-  }
-
-  std::vector<int32_t> encode_prefix(const std::string& text, int64_t line) const {
-    const Tokenizer& tokenizer = *models_.tokenizers().target;
-    std::vector<int32_t> ids = tokenizer.encode(text);
-    check_can_be_written(tokenizer, ids, text, line);
-    const int64_t most = longest_sequence(models_.models()) - 1;  // eos
-    if (std::ssize(ids) > most) {
-      fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
-           " tokens, the model writes at most ", most, '.');
-    }
-    return ids;
-  }
-
-  // A search never writes an unknown token, so a forced one would leave a gap in the text.
-  void check_can_be_written(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
-                            const std::string& text, int64_t line) const {
-    std::vector<int32_t> never = models_.rows().banned;
-    never.push_back(models_.rows().eos);
-    const auto found = std::ranges::find_first_of(ids, never);
-    if (found == ids.end()) return;
-    const PlacedText placed = placed_source(tokenizer, text);
-    const PlacedToken& token = placed.tokens.at(static_cast<size_t>(found - ids.begin()));
-    size_t begin = static_cast<size_t>(token.begin);
-    begin = std::min(text.find_first_not_of(" \t", begin), begin + text.size());
-    size_t end = begin;
-    if (begin < text.size()) next_code_point(text, end);
-    const bool unknown = *found == tokenizer.special().unk;
-    fail(ErrorKind::kData, "[translate] the prefix of line ", line,
-         " must be text that the model can write, got '", text, "': the vocabulary has no ",
-         unknown ? concat("'", text.substr(std::min(begin, text.size()), end - begin), "'")
-                 : concat("text ", tokenizer.piece(*found)),
-         '.');
   }
 
   bool moses() const { return arguments_.n_best_format == "moses"; }
@@ -343,9 +290,7 @@ class Command {
     const bool fills = !moses() || answer.hypotheses.empty();
     for (int64_t i = 0; i < missing && fills; ++i) aligner_.write("");
     if (arguments_.detail == "jsonl") {
-      out << details(answer, prefixes_.any(), tokenizer)
-                 .dump(-1, ' ', false, Json::error_handler_t::replace)
-          << '\n';
+      out << json_line(details(answer, prefixes_.any(), tokenizer)) << '\n';
       return;
     }
     for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
@@ -384,16 +329,56 @@ class Command {
   CutTranslations cut_;
 };
 
-}  // namespace
-
 int run_translate(const TranslateArguments& arguments) {
-  override_search({}, arguments.search.overrides);  // before a model is read
-  LineFilter filter("translate", arguments.files);
+  arguments.search.validate();
+  LineFilter filter("translate", arguments);
   set_num_threads(arguments.compute.threads);
   Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
   models.limit_sources(arguments.max_source_length);
-  Command(models, arguments, filter).run();
+  LineTranslator(models, arguments, filter).run();
   return 0;
 }
+
+void add_translate(CLI::App& app, TranslateArguments& arguments) {
+  add_models(app, arguments);
+  add_search(app, arguments.search);
+  app.add_option("--max-source-length", arguments.max_source_length,
+                 "tokens of a source line: a longer one is cut, with a warning (default: 2048, or "
+                 "the model's max_position_embeddings if that is more)")
+      ->check(CLI::PositiveNumber);
+  add_input(app, arguments);
+  add_output(app, arguments,
+             "lines that a thread translates at a time; others join as soon as some are done, out "
+             "of windows of 32 times as many that are sorted by length; 1: each line as soon as it "
+             "is read");
+  auto* prefix = app.add_option(
+      "--prefix", arguments.prefix,
+      "file with a line for each line of the input: what its translation begins with; the "
+      "translation may go on inside the prefix's last word");
+  app.add_flag("--prefix-column", arguments.prefix_column,
+               "the same from the input: what stands behind a tab (as with Marian's "
+               "--force-decode)")
+      ->excludes(prefix);
+  auto* word_scores = app.add_flag(
+      "--word-scores", arguments.word_scores,
+      "behind each translation a tab and the log-probability of each word and of the end");
+  auto* detail =
+      add_detail(app, arguments.detail, "jsonl: scores, tokens and words, one object a line");
+  detail->excludes(word_scores);
+  app.add_option("--n-best-format", arguments.n_best_format,
+                 "lines (n for each line, the text alone) | moses (0 ||| text ||| F0= "
+                 "log-probability ||| score, with the number of the line from 0)")
+      ->check(CLI::IsMember({"lines", "moses"}))
+      ->excludes(word_scores)
+      ->excludes(detail)
+      ->capture_default_str();
+  add_alignments(app, arguments.alignments);
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kTranslate("translate", "Translate standard input, or a file, line by line",
+                                add_translate, run_translate);
 
 }  // namespace tapestry

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "apps/commands/commands.h"
+#include "apps/commands/command.h"
 #include "apps/commands/output_file.h"
 #include "apps/commands/pages/web_page.h"
 #include "apps/tasks/task.h"
@@ -19,6 +19,11 @@ namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct ReportArguments {
+  std::vector<std::string> runs = {};  ///< folders
+  std::string output = kReportFile;
+};
 
 // Points of a curve: more than a wide screen has, less than makes a browser slow.
 constexpr size_t kMostPoints = 20000;
@@ -123,6 +128,20 @@ Json json_of(RunRecord& run) {
   return result;
 }
 
+int run_report(const ReportArguments& arguments) {
+  write_report(arguments.runs, arguments.output);
+  std::cerr << "the report of " << arguments.runs.size()
+            << (arguments.runs.size() == 1 ? " run is " : " runs is ") << arguments.output << '\n';
+  return 0;
+}
+
+void add_report(CLI::App& app, ReportArguments& arguments) {
+  app.add_option("runs", arguments.runs, "run folders; several are drawn over each other")
+      ->required();
+  app.add_option("--output", arguments.output, "file to write, - for stdout")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 std::string report_html(std::vector<RunRecord> runs) {
@@ -152,11 +171,8 @@ void write_report(const std::vector<std::string>& folders, const std::string& ou
   file.finish();
 }
 
-int run_report(const ReportArguments& arguments) {
-  write_report(arguments.runs, arguments.output);
-  std::cerr << "the report of " << arguments.runs.size()
-            << (arguments.runs.size() == 1 ? " run is " : " runs is ") << arguments.output << '\n';
-  return 0;
-}
+extern const Command kReport(
+    "report", "One HTML page about runs: curves, examples, confusions, configs, machines",
+    add_report, run_report);
 
 }  // namespace tapestry

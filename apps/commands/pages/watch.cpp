@@ -1,6 +1,4 @@
 // tapestry watch: the curves of a run in the terminal, while it trains.
-#include "apps/commands/pages/watch.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -13,6 +11,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "apps/commands/command.h"
 #include "apps/commands/pages/run_record.h"
 #include "apps/commands/pages/text_chart.h"
 #include "apps/config/tree.h"
@@ -22,6 +21,12 @@
 
 namespace tapestry {
 namespace {
+
+struct WatchArguments {
+  std::vector<std::string> runs = {};  ///< folders
+  double interval = 1;                 ///< seconds from one look to the next
+  bool once = false;                   ///< prints the present state and ends
+};
 
 constexpr size_t kLeastChart = 6;    // lines of a chart with its title
 constexpr size_t kTwoColumns = 110;  // least width for two charts side by side
@@ -253,8 +258,6 @@ std::vector<std::string> frame_of(const std::vector<Watched>& runs, Size size, b
   return lines;
 }
 
-}  // namespace
-
 int run_watch(const WatchArguments& arguments) {
   std::vector<RunRecord> records;
   for (const std::string& folder : arguments.runs) {
@@ -295,5 +298,21 @@ int run_watch(const WatchArguments& arguments) {
   }
   return 0;
 }
+
+void add_watch(CLI::App& app, WatchArguments& arguments) {
+  app.add_option("runs", arguments.runs, "run folders")->required();
+  app.add_option("--interval", arguments.interval, "seconds from one look to the next")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app.add_flag("--once", arguments.once, "print what is there and end");
+  app.footer(
+      "n or space turns to the next page of charts, p to the one before. q leaves it; the training "
+      "does not notice.");
+}
+
+}  // namespace
+
+extern const Command kWatch("watch", "The curves of runs in the terminal, while they train",
+                            add_watch, run_watch);
 
 }  // namespace tapestry
