@@ -32,8 +32,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct DecodeArguments {
-  std::optional<int64_t> beam_size = {};  ///< of the beam search; unset: the config's
-  int threads = 0;                        ///< 0: the config's
+  SearchArguments search = {};  ///< of the beam search
+  int threads = 0;              ///< 0: the config's
 };
 
 // The number of answers, and the tokens of each input and answer.
@@ -242,6 +242,7 @@ void time_in_turn(const BenchArguments& arguments, Device device, std::vector<Ti
 }
 
 int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decode) {
+  decode.search.validate();
   const bool trained = std::filesystem::is_directory(arguments.config);
   if (trained && !arguments.overrides.empty()) {
     fail(ErrorKind::kConfig, "[bench] a run has its config: got '", arguments.overrides[0], "'.");
@@ -273,7 +274,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
     if (trained) answerers.back().load_bytes = memory.most();
   }
   std::vector<Timed> all;
-  const int64_t beams = decode.beam_size.value_or(config.generation.num_beams);
+  const int64_t beams = override_search(config.generation, decode.search.overrides).num_beams;
   for (Answerer& answerer : answerers) {
     all.push_back({&answerer, options_of(config.generation, 1, shape)});
     if (beams > 1) all.push_back({&answerer, options_of(config.generation, beams, shape)});
@@ -308,8 +309,7 @@ void add_decoding(CLI::App& app, DecodingBench& bench) {
       },
       "greedy search and beam search, with float32 and int8 weights, and their memory; of one "
       "prompt also the share of what the memory's bandwidth allows");
-  app.add_option("--beam-size", decode->beam_size, "of --decode (default: the config's)")
-      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams))
+  add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
       ->needs(flag);
   app.add_option("--threads", decode->threads, "of --decode; 0: as the config says")
       ->check(CLI::NonNegativeNumber)

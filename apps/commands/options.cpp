@@ -90,6 +90,12 @@ void add_search(CLI::App& app, SearchArguments& arguments, const std::string& wi
   app.add_option("--seed", arguments.seed, "of the draws")->group(kSearchGroup);
 }
 
+CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
+                            const char* meaning) {
+  return add_value(app, arguments, *std::ranges::find(search_keys(), key, &ConfigKey::name),
+                   meaning);
+}
+
 SearchOptions SearchArguments::over(const SearchOptions& of_config) const {
   SearchOptions options = override_search(of_config, overrides);
   const auto given = [&](const char* key) {

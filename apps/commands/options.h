@@ -56,5 +56,8 @@ struct SearchArguments {
 
 /// Adds --n-best, --seed and an option for each key of `generation` but one.
 void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect = "");
+/// Adds the option for one key of `generation`, with another meaning.
+CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
+                            const char* meaning);
 
 }  // namespace tapestry

@@ -18,13 +18,13 @@ namespace tapestry {
 namespace {
 
 struct FillMaskArguments : FilterArguments {
-  std::optional<int64_t> top_k = {};      ///< words for each <mask> of a masked model; 5 if unset
-  std::optional<int64_t> beam_size = {};  ///< of a denoising model
+  std::optional<int64_t> top_k = {};  ///< words for each <mask> of a masked model; 5 if unset
+  SearchArguments search = {};        ///< of a denoising model
 };
 
 // With a masked model: the most probable words for each mask.
 int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter& filter) {
-  if (arguments.beam_size) {
+  if (!arguments.search.overrides.empty()) {
     fail(ErrorKind::kConfig, "[fill-mask] --beam-size needs a denoising model.");
   }
   const auto model = TextModel::load(std::move(files), arguments.compute.device, "fill-mask",
@@ -86,11 +86,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   const DenoisingOptions& noise = models.config().denoising;
   const DenoisingVocabulary vocabulary(tokenizer, noise);
   const bool by_spans = noise.objective == "span_corruption";
-  SearchArguments search;
-  if (arguments.beam_size) {
-    search.overrides.push_back({"--beam-size", "num_beams", std::to_string(*arguments.beam_size)});
-  }
-  const SearchOptions options = search.over(models.config().generation);
+  const SearchOptions options = arguments.search.over(models.config().generation);
   AttentionBook book(arguments.attention);
   filter.run(arguments.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
     Sentences sentences{.rows = models.rows()};
@@ -123,6 +119,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
 }
 
 int run_fill_mask(const FillMaskArguments& arguments) {
+  arguments.search.validate();
   LineFilter filter("fill-mask", arguments);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model());
@@ -139,9 +136,8 @@ void add_fill_mask(CLI::App& app, FillMaskArguments& arguments) {
   add_output(app, arguments, "lines restored at a time; denoising models");
   app.add_option("--top-k", arguments.top_k, "words for each mask (default: 5); masked models")
       ->check(CLI::PositiveNumber);
-  app.add_option("--beam-size", arguments.beam_size,
-                 "hypotheses kept (default: the config's); denoising models")
-      ->check(CLI::Range(int64_t{1}, SearchOptions::kMostBeams));
+  add_search_key(app, arguments.search, "num_beams",
+                 "hypotheses kept (default: the config's); denoising models");
   add_attention(app, arguments);
 }
 

@@ -194,6 +194,15 @@ TEST_F(CliTest, WrongUsageIsExitCodeTwo) {
   }
 }
 
+TEST_F(CliTest, OptionsForKeysOfGenerationHaveTheKeysBounds) {
+  for (const char* command : {"translate --model x", "generate --model x", "fill-mask --model x",
+                              "bench none.yaml --decode"}) {
+    const Outcome outcome = tapestry(concat(command, " --beam-size 0"));
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_EQ(outcome.err, "error: --beam-size 0: 'num_beams' must be in [1, 1024], got 0.\n");
+  }
+}
+
 TEST_F(CliTest, ConfigErrorsAreExitCodeTwo) {
   write("c.yaml", "task: translation\ntrainin: {}\n");
   const Outcome outcome = tapestry("train c.yaml training.max_steps=abc");
