@@ -34,12 +34,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 struct TrainingBench : BenchArguments {
   DecodingBench decode = {};  ///< with --decode
 };
@@ -123,10 +117,29 @@ struct Measured {
   std::optional<RanksMeasured> ranks;  ///< if there are several
 };
 
+// The loss of the next batch, and its tokens.
+using NextLoss = std::function<CrossEntropy(double& tokens)>;
+
+// After steps of this rank alone.
+RanksMeasured share_steps(const Config& config, const std::vector<ParamGroup>& groups,
+                          const BenchArguments& arguments, Ranks& ranks, const Measured& alone,
+                          const NextLoss& next_loss) {
+  const double update = alone.update_seconds / static_cast<double>(arguments.steps);
+  return measure_ranks(ranks, config, groups,
+                       {.steps = arguments.steps,
+                        .warmup_steps = arguments.warmup_steps,
+                        .micro_batch_seconds = median(alone.seconds) - update,
+                        .update_seconds = update,
+                        .micro_batch = [&] {
+                          double tokens = 0;
+                          Tape tape({config.seed, 0, 0});
+                          tape.backward(next_loss(tokens).loss);
+                        }});
+}
+
 // Runs steps as the trainer does: forward, backward, clip, update.
-template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
-                   Ranks& ranks, NextLoss next_loss) {
+                   Ranks& ranks, const NextLoss& next_loss) {
   const std::vector<ParamGroup> groups =
       update_groups(config, trained_parameters(store.named(), config), store);
   Optimizer optimizer(config.optimizer, groups);
@@ -176,18 +189,8 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
   measured.loss = loss.item();
   if (!ranks.is_alone()) {
-    const double update = measured.update_seconds / static_cast<double>(arguments.steps);
     optimizer.outcome();
-    measured.ranks = measure_ranks(ranks, config, groups,
-                                   {.steps = arguments.steps,
-                                    .warmup_steps = arguments.warmup_steps,
-                                    .micro_batch_seconds = median(measured.seconds) - update,
-                                    .update_seconds = update,
-                                    .micro_batch = [&] {
-                                      double tokens = 0;
-                                      Tape tape({config.seed, 0, 0});
-                                      tape.backward(next_loss(tokens).loss);
-                                    }});
+    measured.ranks = share_steps(config, groups, arguments, ranks, measured, next_loss);
   }
   return measured;
 }
@@ -211,8 +214,14 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
   ParamStore store = make_store(config, ModelUse::kTraining);
-  uint32_t next = 0;
   Measured measured;
+  const auto measure = [&](const auto& model, const auto& batches) {
+    uint32_t next = 0;
+    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
+      tokens = double(shape.tokens());
+      return model.loss(batches[next++ % kBatches], options);
+    });
+  };
   if (both_sides) {
     const EncoderDecoder model(
         config.model,
@@ -223,20 +232,14 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
     }
-    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
-      tokens = double(shape.tokens());
-      return model.loss(batches[next++ % kBatches], options);
-    });
+    measure(model, batches);
   } else {
     const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
     std::vector<LanguageModel::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
     }
-    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
-      tokens = double(shape.tokens());
-      return model.loss(batches[next++ % kBatches], options);
-    });
+    measure(model, batches);
   }
   if (config.model.kv_latent_size == 0) measured.flops = step_flops(config, shape);
   return measured;
@@ -265,6 +268,64 @@ std::string text_of(const Json& value) {
   return std::abs(number) >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
 }
 
+// What the GPU, or the kernels of bfloat16, did besides.
+void add_device(const Config& config, Device device, Json& figures) {
+  if (config.cuda_graphs) {
+    const GraphStats graphs = graph_stats();
+    figures["graphs"] = graphs.graphs;
+    figures["graph_updates"] = graphs.updates;
+    if (!graphs.refusal.empty()) figures["graph_refusal"] = graphs.refusal;
+  }
+  if (!device.is_cpu()) {
+    const ProductStats products = product_stats();
+    figures["products_without_algorithm"] = products.without_algorithm;
+    figures["products_refused"] = products.refused;
+    if (!products.refusal.empty()) figures["product_refusal"] = products.refusal;
+  }
+  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
+  if (numbers.precision != Precision::kFull) figures["precision"] = name_of(numbers.precision);
+  if (device.is_cpu() &&
+      (numbers.dtype == DType::kBFloat16 || numbers.precision == Precision::kBf16x3)) {
+    figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
+  }
+}
+
+Json figures_of(const Config& config, const BenchArguments& arguments, const Measured& measured,
+                Device device, double peak) {
+  const double seconds = median(measured.seconds);
+  const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
+  const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
+  // Steps are launched before the GPU has finished the last one: only their sum is meaningful.
+  const bool like_steps = !arguments.shape.empty() && device.is_cpu();
+  const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
+  Json figures{{"config", arguments.config},
+               {"shape", arguments.shape},
+               {"threads", num_threads()},
+               {"blas", blas_description()},
+               {"steps", arguments.steps},
+               {"median_s", seconds},
+               {"tokens_per_s", like_steps ? measured.tokens[0] / seconds : tokens / total},
+               {"gemm_peak_gflops", peak},
+               {"peak_memory_bytes", memory_of(device).peak_bytes},
+               {"system_allocations_in_warm_steps", measured.system_calls},
+               {"graph_launches", graph_stats().launches},
+               {"loss", measured.loss}};
+  add_device(config, device, figures);
+  double known = 0;
+  for (int i = 0; i < kParts && device.is_cpu(); ++i) {
+    const double part = measured.parts[static_cast<size_t>(i)];
+    figures[concat("share_of_time_", name_of(static_cast<Part>(i)))] = part / total;
+    known += part;
+  }
+  if (device.is_cpu()) figures["share_of_time_other"] = 1 - known / total;
+  if (measured.flops > 0) {
+    figures["gflops"] = 1e-9 * measured.flops / step_seconds;
+    figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
+  }
+  if (measured.ranks) add_ranks(*measured.ranks, figures);
+  return figures;
+}
+
 int run_bench(const TrainingBench& arguments, Program& program) {
   if (arguments.decode) return arguments.decode(arguments);
   Ranks& ranks = program.ranks;
@@ -283,62 +344,13 @@ int run_bench(const TrainingBench& arguments, Program& program) {
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
                                                     : measure_synthetic(config, arguments, ranks);
   if (!ranks.is_first()) return 0;
-  const double seconds = median(measured.seconds);
-  const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
-  const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
-  // Steps are launched before the GPU has finished the last one: only their sum is meaningful.
-  const bool like_steps = !arguments.shape.empty() && device.is_cpu();
-  const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
-  const GraphStats graphs = graph_stats();
-  Json figures{{"config", arguments.config},
-               {"shape", arguments.shape},
-               {"threads", num_threads()},
-               {"blas", blas_description()},
-               {"steps", arguments.steps},
-               {"median_s", seconds},
-               {"tokens_per_s", like_steps ? measured.tokens[0] / seconds : tokens / total},
-               {"gemm_peak_gflops", peak},
-               {"peak_memory_bytes", memory_of(device).peak_bytes},
-               {"system_allocations_in_warm_steps", measured.system_calls},
-               {"graph_launches", graphs.launches},
-               {"loss", measured.loss}};
-  if (config.cuda_graphs) {
-    figures["graphs"] = graphs.graphs;
-    figures["graph_updates"] = graphs.updates;
-    if (!graphs.refusal.empty()) figures["graph_refusal"] = graphs.refusal;
-  }
-  if (!device.is_cpu()) {
-    const ProductStats products = product_stats();
-    figures["products_without_algorithm"] = products.without_algorithm;
-    figures["products_refused"] = products.refused;
-    if (!products.refusal.empty()) figures["product_refusal"] = products.refusal;
-  }
-  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
-  if (numbers.precision != Precision::kFull) figures["precision"] = name_of(numbers.precision);
-  if (device.is_cpu() &&
-      (numbers.dtype == DType::kBFloat16 || numbers.precision == Precision::kBf16x3)) {
-    figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
-  }
-  double known = 0;
-  for (int i = 0; i < kParts && device.is_cpu(); ++i) {
-    const double part = measured.parts[static_cast<size_t>(i)];
-    figures[concat("share_of_time_", name_of(static_cast<Part>(i)))] = part / total;
-    known += part;
-  }
-  if (device.is_cpu()) figures["share_of_time_other"] = 1 - known / total;
-  if (measured.flops > 0) {
-    figures["gflops"] = 1e-9 * measured.flops / step_seconds;
-    figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
-  }
-  if (measured.ranks) add_ranks(*measured.ranks, figures);
+  const Json figures = figures_of(config, arguments, measured, device, peak);
   for (const auto& [name, value] : figures.items()) {
     if (value.is_array()) continue;
     fmt::print("{:<34} {}\n", name, text_of(value));
   }
   if (measured.ranks) print_prediction(figures);
-  if (!arguments.json.empty()) {
-    write_file(arguments.json, figures.dump(2) + '\n');
-  }
+  if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
   return 0;
 }
 
