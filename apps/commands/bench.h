@@ -16,7 +16,7 @@ struct BenchArguments : ConfigArguments {
   std::string json = {};  ///< file to write, or empty
 };
 
-/// What times answers instead of training.
+/// Times answers instead of training, and returns the exit code.
 using DecodingBench = std::function<int(const BenchArguments&)>;
 /// Adds --decode, which sets `bench`, and the options that need it.
 void add_decoding(CLI::App& app, DecodingBench& bench);

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a model: data, or one of text, images, squad and jsonl, which are short for it.
+/// With a model: data, or one of text, images, squad and jsonl, which are short for it.
 struct EvaluateArguments {
   TranslationScoring translations = {};
   bool json = false;

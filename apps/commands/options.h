@@ -48,13 +48,13 @@ struct SearchArguments {
   std::optional<uint64_t> seed = {};
   int64_t n_best = 1;
 
-  /// Throws Error(kConfig) for values that no model takes: before a model is read.
+  /// Throws Error(kConfig) for values out of their bounds, before a model is read.
   void validate() const { override_search({}, overrides); }
   /// The config's options, overridden by these. Throws Error(kConfig).
   SearchOptions over(const SearchOptions& of_config) const;
 };
 
-/// Adds --n-best, --seed and an option for each key of `generation` but one.
+/// Adds --n-best, --seed and an option for each key of `generation` but that without effect.
 void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect = "");
 /// Adds the option for one key of `generation`, with another meaning.
 CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,

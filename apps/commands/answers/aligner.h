@@ -22,7 +22,7 @@ void add_alignments(CLI::App& app, AlignmentArguments& arguments);
 
 class Aligner {
  public:
-  /// Throws Error(kConfig) if the models have no such layer, and as OutputFile. Both must live on.
+  /// Throws Error(kConfig) if the models have no such layer, and as OutputFile. Both outlive it.
   Aligner(const Translator& models, const AlignmentArguments& arguments);
 
   bool wanted() const { return !arguments_.file.empty(); }

@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One line each, in which line ends are written \\n. The text of a prompt of the command line
-/// appears on a terminal as it is made.
+/// An answer is a line, in which line ends are written \\n. That to `prompt` appears on a terminal
+/// as it is made.
 struct GenerateArguments : FilterArguments {
   SearchArguments search = {};
   std::optional<std::string> prompt = {};  ///< unset: one prompt a line of the input

@@ -12,7 +12,7 @@
 namespace tapestry {
 namespace {
 
-/// The input are the targets.
+/// The input has the targets.
 struct ScoreArguments : FilterArguments {
   std::string source = {};  ///< file, of a translation model
 };
