@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "apps/commands/command.h"
+#include "apps/commands/options.h"
 #include "apps/config/reference.h"
 #include "apps/run/program_facts.h"
 #include "apps/run/progress_line.h"
@@ -24,23 +25,23 @@ namespace {
 
 /// The error message for a command line that cannot be parsed.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const std::vector<CLI::App*> commands = app.get_subcommands();
-  const CLI::App& asked = commands.empty() ? app : *commands.front();
+  const std::vector<CLI::App*> given = app.get_subcommands();
+  const CLI::App& asked = given.empty() ? app : *given.front();
   if (const std::string word = argc > 1 ? argv[1] : "";
-      commands.empty() && !word.empty() && !word.starts_with('-')) {
-    return concat("unknown command '", word, "';", suggested_command(word));
+      given.empty() && !word.empty() && !word.starts_with('-')) {
+    return concat("unknown command '", word, "';", suggestion(word, names_of(commands())));
   }
-  for (const std::string& given : asked.remaining()) {
-    const size_t dashes = given.find_first_not_of('-');
+  for (const std::string& rest : asked.remaining()) {
+    const size_t dashes = rest.find_first_not_of('-');
     if (dashes == 0 || dashes == std::string::npos) continue;
-    const std::string word = given.substr(0, given.find('='));
+    const std::string word = rest.substr(0, rest.find('='));
     std::vector<std::string> names;
     for (const CLI::Option* option : asked.get_options()) {
       const std::vector<std::string>& own = option->get_lnames();
       names.insert(names.end(), own.begin(), own.end());
     }
     return concat("unknown option '", word, "'",
-                  commands.empty() ? "" : concat(" of ", asked.get_name()), ';',
+                  given.empty() ? "" : concat(" of ", asked.get_name()), ';',
                   suggestion(word.substr(dashes), names, "--"));
   }
   return error.what();

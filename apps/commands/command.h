@@ -54,7 +54,5 @@ std::span<const Command* const> commands();
 /// dashes; else "".
 std::string suggestion(const std::string& word, std::vector<std::string> names,
                        const char* dashes = "");
-/// The same for the name of a command.
-std::string suggested_command(const std::string& word);
 
 }  // namespace tapestry

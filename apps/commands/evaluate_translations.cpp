@@ -111,9 +111,6 @@ void expect(bool ok, const char* expectation) {
   if (!ok) fail(ErrorKind::kConfig, "[evaluate] ", expectation);
 }
 
-constexpr const char* kPairedNeedsSystems =
-    "paired tests need several systems: give --hypothesis again.";
-
 void check_modes(const TranslationArguments& arguments) {
   const bool one = arguments.hypotheses.size() == 1;
   const bool paired = arguments.paired_bs || arguments.paired_ar;
@@ -139,7 +136,8 @@ std::vector<std::string> systems_of(const TranslationArguments& arguments) {
     if (known) fail(ErrorKind::kConfig, "[evaluate] expected every system once, got '", file, "'.");
     files.push_back(file);
   }
-  expect(files.size() > 1 || !paired, kPairedNeedsSystems);
+  expect(files.size() > 1 || !paired,
+         "paired tests need several systems: give --hypothesis again.");
   return files;
 }
 

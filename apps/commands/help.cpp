@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "apps/commands/command.h"
+#include "apps/commands/options.h"
 #include "apps/config/reference.h"
 #include "apps/config/schema.h"
 #include "core/error.h"
@@ -37,7 +38,7 @@ std::string answer_of(const HelpArguments& arguments) {
   try {
     return describe_key(arguments.word);
   } catch (const Error& error) {  // no such key
-    const std::string command = suggested_command(arguments.word);
+    const std::string command = suggestion(arguments.word, names_of(commands()));
     if (command.empty()) throw;
     fail(error.kind(), error.what(), " Of the commands,", command);
   }

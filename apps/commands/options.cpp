@@ -10,11 +10,7 @@ namespace {
 
 constexpr const char* kSearchGroup = "Search (the model's config decides where nothing is given)";
 
-const std::vector<ConfigKey>& search_keys() {
-  static const std::vector<ConfigKey> keys = generation_keys();
-  return keys;
-}
-
+// The name of the option of a key.
 std::string option_of(const std::string& key) {
   if (key == "num_beams") return "--beam-size";
   std::string option = "--" + key;
@@ -73,7 +69,7 @@ void add_compute(CLI::App& app, ComputeArguments& arguments) {
 }
 
 void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect) {
-  for (const ConfigKey& key : search_keys()) {
+  for (const ConfigKey& key : generation_keys()) {
     if (key.name == without_effect) continue;
     if (key.type == "true or false") {
       add_switch(app, arguments, key);
@@ -92,8 +88,8 @@ void add_search(CLI::App& app, SearchArguments& arguments, const std::string& wi
 
 CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
                             const char* meaning) {
-  return add_value(app, arguments, *std::ranges::find(search_keys(), key, &ConfigKey::name),
-                   meaning);
+  const std::vector<ConfigKey> keys = generation_keys();
+  return add_value(app, arguments, *std::ranges::find(keys, key, &ConfigKey::name), meaning);
 }
 
 SearchOptions SearchArguments::over(const SearchOptions& of_config) const {

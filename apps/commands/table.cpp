@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "apps/commands/command.h"
-#include "apps/commands/options.h"
 #include "core/nearest_name.h"
 #include "core/text.h"
 
@@ -26,10 +25,6 @@ std::string suggestion(const std::string& word, std::vector<std::string> names,
   std::string nearest = nearest_name(word, names);
   std::replace(nearest.begin(), nearest.end(), '_', '-');
   return nearest.empty() ? "" : concat(" did you mean '", dashes, nearest, "'?");
-}
-
-std::string suggested_command(const std::string& word) {
-  return suggestion(word, names_of(commands()));
 }
 
 }  // namespace tapestry

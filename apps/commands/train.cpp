@@ -112,11 +112,12 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
 }
 
 // A report that cannot be written must not change how a training ends.
-void tell_report(const std::string& folder, RunLog& log) {
-  const std::string path = concat(folder, '/', kReportFile);
+void tell_report(const RunFolder* folder, RunLog& log) {
+  if (folder == nullptr) return;
+  const std::string path = concat(folder->path(), '/', kReportFile);
   release_free_memory();  // the report takes its own
   try {
-    write_report({folder}, path);
+    write_report({folder->path()}, path);
     log.info("report: " + path);
   } catch (const std::exception& error) {
     log.warn(concat("no report: ", error.what()));
@@ -222,12 +223,10 @@ int run_train(const TrainArguments& arguments, Program& program) {
     code = trainer.run();
   } catch (const Error& error) {
     // A training that diverged is the one to look at.
-    if (error.kind() == ErrorKind::kDiverged && folder != nullptr) {
-      tell_report(config.output_dir, log);
-    }
+    if (error.kind() == ErrorKind::kDiverged) tell_report(folder, log);
     throw;
   }
-  if (code == 0 && folder != nullptr) tell_report(config.output_dir, log);
+  if (code == 0) tell_report(folder, log);
   return code;
 }
 

@@ -63,12 +63,4 @@ std::vector<std::vector<Alignment>> Aligner::align(
   return alignments;
 }
 
-void Aligner::write(const std::string& line) {
-  if (file_) file_->stream() << line << '\n';
-}
-
-void Aligner::finish() {
-  if (file_) file_->finish();
-}
-
 }  // namespace tapestry

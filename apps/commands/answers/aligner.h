@@ -36,8 +36,12 @@ class Aligner {
                                             const std::vector<std::vector<Hypothesis>>& results,
                                             int64_t batch_size) const;
   /// Writes a line to the file, if there is one.
-  void write(const std::string& line);
-  void finish();
+  void write(const std::string& line) {
+    if (file_) file_->stream() << line << '\n';
+  }
+  void finish() {
+    if (file_) file_->finish();
+  }
 
  private:
   const Translator& models_;
