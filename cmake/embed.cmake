@@ -1,6 +1,6 @@
 # Writes files as C++, so that the program holds them:
 #   cmake -DOUTPUT=<file.cpp> "-DFILES=<name>=<path>;..." -P embed.cmake
-# web_file(name) of apps/commands/web_page.h then gives their bytes.
+# web_file(name) of apps/commands/pages/web_page.h then gives their bytes.
 set(arrays "")
 set(rows "")
 set(number 0)
@@ -16,7 +16,7 @@ foreach(file IN LISTS FILES)
   string(APPEND rows "    {\"${name}\", {reinterpret_cast<const char*>(k${number}), sizeof k${number}}},\n")
   math(EXPR number "${number} + 1")
 endforeach()
-file(WRITE "${OUTPUT}" "#include \"apps/commands/web_page.h\"
+file(WRITE "${OUTPUT}" "#include \"apps/commands/pages/web_page.h\"
 
 namespace tapestry {
 namespace {

@@ -9,7 +9,7 @@
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/checkpoint/safetensors.h"
-#include "apps/commands/commands.h"
+#include "apps/commands/command.h"
 #include "core/dispatch.h"
 #include "core/kernels/convert.h"
 #include "core/progress.h"
@@ -19,6 +19,11 @@ namespace tapestry {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct AverageArguments {
+  std::vector<std::string> inputs = {};
+  std::string output = {};
+};
 
 /// A checkpoint to average: its tensors, and its other files.
 struct Input {
@@ -126,8 +131,6 @@ void check_output(const std::string& output) {
   }
 }
 
-}  // namespace
-
 int run_average(const AverageArguments& arguments) {
   check_output(arguments.output);
   std::vector<Input> inputs;
@@ -151,5 +154,15 @@ int run_average(const AverageArguments& arguments) {
   std::cerr << "averaged " << inputs.size() << " checkpoints into " << arguments.output << '\n';
   return 0;
 }
+
+void add_average(CLI::App& app, AverageArguments& arguments) {
+  app.add_option("checkpoints", arguments.inputs, "checkpoint folders")->required();
+  app.add_option("--output", arguments.output, "folder to write")->required();
+}
+
+}  // namespace
+
+extern const Command kAverage("average", "Average the parameters of checkpoints", add_average,
+                              run_average);
 
 }  // namespace tapestry

@@ -1,3 +1,4 @@
+// tapestry bench: times training steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 #include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/bench.h"
 #include "apps/commands/bench_ranks.h"
-#include "apps/commands/commands.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/placeholders.h"
@@ -33,11 +34,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
+struct TrainingBench : BenchArguments {
+  DecodingBench decode = {};  ///< with --decode
+};
 
 // Rows, and the tokens of a source and a target row. A language model has only targets.
 struct BatchShape {
@@ -118,10 +117,29 @@ struct Measured {
   std::optional<RanksMeasured> ranks;  ///< if there are several
 };
 
+// The loss of the next batch, and its tokens.
+using NextLoss = std::function<CrossEntropy(double& tokens)>;
+
+// After steps of this rank alone.
+RanksMeasured share_steps(const Config& config, const std::vector<ParamGroup>& groups,
+                          const BenchArguments& arguments, Ranks& ranks, const Measured& alone,
+                          const NextLoss& next_loss) {
+  const double update = alone.update_seconds / static_cast<double>(arguments.steps);
+  return measure_ranks(ranks, config, groups,
+                       {.steps = arguments.steps,
+                        .warmup_steps = arguments.warmup_steps,
+                        .micro_batch_seconds = median(alone.seconds) - update,
+                        .update_seconds = update,
+                        .micro_batch = [&] {
+                          double tokens = 0;
+                          Tape tape({config.seed, 0, 0});
+                          tape.backward(next_loss(tokens).loss);
+                        }});
+}
+
 // Runs steps as the trainer does: forward, backward, clip, update.
-template <class NextLoss>
 Measured run_steps(const Config& config, const ParamStore& store, const BenchArguments& arguments,
-                   Ranks& ranks, NextLoss next_loss) {
+                   Ranks& ranks, const NextLoss& next_loss) {
   const std::vector<ParamGroup> groups =
       update_groups(config, trained_parameters(store.named(), config), store);
   Optimizer optimizer(config.optimizer, groups);
@@ -171,18 +189,8 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   measured.system_calls = memory_of(store.device()).system_calls - measured.system_calls;
   measured.loss = loss.item();
   if (!ranks.is_alone()) {
-    const double update = measured.update_seconds / static_cast<double>(arguments.steps);
     optimizer.outcome();
-    measured.ranks = measure_ranks(ranks, config, groups,
-                                   {.steps = arguments.steps,
-                                    .warmup_steps = arguments.warmup_steps,
-                                    .micro_batch_seconds = median(measured.seconds) - update,
-                                    .update_seconds = update,
-                                    .micro_batch = [&] {
-                                      double tokens = 0;
-                                      Tape tape({config.seed, 0, 0});
-                                      tape.backward(next_loss(tokens).loss);
-                                    }});
+    measured.ranks = share_steps(config, groups, arguments, ranks, measured, next_loss);
   }
   return measured;
 }
@@ -206,8 +214,14 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
   ParamStore store = make_store(config, ModelUse::kTraining);
-  uint32_t next = 0;
   Measured measured;
+  const auto measure = [&](const auto& model, const auto& batches) {
+    uint32_t next = 0;
+    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
+      tokens = double(shape.tokens());
+      return model.loss(batches[next++ % kBatches], options);
+    });
+  };
   if (both_sides) {
     const EncoderDecoder model(
         config.model,
@@ -218,20 +232,14 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
     }
-    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
-      tokens = double(shape.tokens());
-      return model.loss(batches[next++ % kBatches], options);
-    });
+    measure(model, batches);
   } else {
     const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
     std::vector<LanguageModel::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
     }
-    measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
-      tokens = double(shape.tokens());
-      return model.loss(batches[next++ % kBatches], options);
-    });
+    measure(model, batches);
   }
   if (config.model.kv_latent_size == 0) measured.flops = step_flops(config, shape);
   return measured;
@@ -260,44 +268,10 @@ std::string text_of(const Json& value) {
   return std::abs(number) >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
 }
 
-}  // namespace
-
-int run_bench(const BenchArguments& arguments, Ranks& ranks) {
-  Config config = load_run_config(arguments.config, arguments.overrides,
-                                  /*check_files=*/arguments.shape.empty());
-  ranks.join(config.distributed);
-  config.device = ranks.device(config.device);
-  set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
-  const Device device = parse_device(config.device);
-  if (const std::string warning = blas_warning(); !warning.empty()) {
-    fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
-  }
-  if (!arguments.shape.empty()) settle_vocab_size(config);
-  const double peak = gemm_peak(config, device);
-  reset_peak_bytes();
-  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
-                                                    : measure_synthetic(config, arguments, ranks);
-  if (!ranks.is_first()) return 0;
-  const double seconds = median(measured.seconds);
-  const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
-  const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
-  // Steps are launched before the GPU has finished the last one: only their sum is meaningful.
-  const bool like_steps = !arguments.shape.empty() && device.is_cpu();
-  const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
-  const GraphStats graphs = graph_stats();
-  Json figures{{"config", arguments.config},
-               {"shape", arguments.shape},
-               {"threads", num_threads()},
-               {"blas", blas_description()},
-               {"steps", arguments.steps},
-               {"median_s", seconds},
-               {"tokens_per_s", like_steps ? measured.tokens[0] / seconds : tokens / total},
-               {"gemm_peak_gflops", peak},
-               {"peak_memory_bytes", memory_of(device).peak_bytes},
-               {"system_allocations_in_warm_steps", measured.system_calls},
-               {"graph_launches", graphs.launches},
-               {"loss", measured.loss}};
+// What the GPU, or the kernels of bfloat16, did besides.
+void add_device(const Config& config, Device device, Json& figures) {
   if (config.cuda_graphs) {
+    const GraphStats graphs = graph_stats();
     figures["graphs"] = graphs.graphs;
     figures["graph_updates"] = graphs.updates;
     if (!graphs.refusal.empty()) figures["graph_refusal"] = graphs.refusal;
@@ -314,6 +288,29 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
       (numbers.dtype == DType::kBFloat16 || numbers.precision == Precision::kBf16x3)) {
     figures["bfloat16_kernel"] = name_of(bfloat16_kernel());
   }
+}
+
+Json figures_of(const Config& config, const BenchArguments& arguments, const Measured& measured,
+                Device device, double peak) {
+  const double seconds = median(measured.seconds);
+  const double total = std::accumulate(measured.seconds.begin(), measured.seconds.end(), 0.0);
+  const double tokens = std::accumulate(measured.tokens.begin(), measured.tokens.end(), 0.0);
+  // Steps are launched before the GPU has finished the last one: only their sum is meaningful.
+  const bool like_steps = !arguments.shape.empty() && device.is_cpu();
+  const double step_seconds = like_steps ? seconds : total / static_cast<double>(arguments.steps);
+  Json figures{{"config", arguments.config},
+               {"shape", arguments.shape},
+               {"threads", num_threads()},
+               {"blas", blas_description()},
+               {"steps", arguments.steps},
+               {"median_s", seconds},
+               {"tokens_per_s", like_steps ? measured.tokens[0] / seconds : tokens / total},
+               {"gemm_peak_gflops", peak},
+               {"peak_memory_bytes", memory_of(device).peak_bytes},
+               {"system_allocations_in_warm_steps", measured.system_calls},
+               {"graph_launches", graph_stats().launches},
+               {"loss", measured.loss}};
+  add_device(config, device, figures);
   double known = 0;
   for (int i = 0; i < kParts && device.is_cpu(); ++i) {
     const double part = measured.parts[static_cast<size_t>(i)];
@@ -326,15 +323,57 @@ int run_bench(const BenchArguments& arguments, Ranks& ranks) {
     figures["share_of_peak"] = 1e-9 * measured.flops / step_seconds / peak;
   }
   if (measured.ranks) add_ranks(*measured.ranks, figures);
+  return figures;
+}
+
+int run_bench(const TrainingBench& arguments, Program& program) {
+  if (arguments.decode) return arguments.decode(arguments);
+  Ranks& ranks = program.ranks;
+  Config config = load_run_config(arguments.config, arguments.overrides,
+                                  /*check_files=*/arguments.shape.empty());
+  ranks.join(config.distributed);
+  config.device = ranks.device(config.device);
+  set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
+  const Device device = parse_device(config.device);
+  if (const std::string warning = blas_warning(); !warning.empty()) {
+    fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
+  }
+  if (!arguments.shape.empty()) settle_vocab_size(config);
+  const double peak = gemm_peak(config, device);
+  reset_peak_bytes();
+  const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
+                                                    : measure_synthetic(config, arguments, ranks);
+  if (!ranks.is_first()) return 0;
+  const Json figures = figures_of(config, arguments, measured, device, peak);
   for (const auto& [name, value] : figures.items()) {
     if (value.is_array()) continue;
     fmt::print("{:<34} {}\n", name, text_of(value));
   }
   if (measured.ranks) print_prediction(figures);
-  if (!arguments.json.empty()) {
-    write_file(arguments.json, figures.dump(2) + '\n');
-  }
+  if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
   return 0;
 }
+
+void add_bench(CLI::App& app, TrainingBench& arguments) {
+  add_config(app, arguments);
+  app.add_option("--shape", arguments.shape,
+                 "BxSxT, or BxT for a language model: synthetic tokens (default: the config's "
+                 "data); with --decode BxSxT for all: answers, tokens of each source or prompt, "
+                 "tokens of each answer");
+  add_decoding(app, arguments.decode);
+  app.add_option("--steps", arguments.steps, "timed steps, or rounds of --decode")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--warmup-steps", arguments.warmup_steps, "steps before those")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--json", arguments.json, "also write the figures to this file");
+}
+
+}  // namespace
+
+extern const Command kBench(
+    "bench", "Time training steps, or with --decode the answers of a config's model or of a run",
+    add_bench, run_bench);
 
 }  // namespace tapestry

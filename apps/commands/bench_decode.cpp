@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/commands/commands.h"
+#include "apps/commands/bench.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/placeholders.h"
 #include "apps/tasks/text_models.h"
@@ -30,6 +30,11 @@ namespace tapestry {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+struct DecodeArguments {
+  SearchArguments search = {};  ///< of the beam search
+  int threads = 0;              ///< 0: the config's
+};
 
 // The number of answers, and the tokens of each input and answer.
 struct DecodeShape {
@@ -236,9 +241,8 @@ void time_in_turn(const BenchArguments& arguments, Device device, std::vector<Ti
   }
 }
 
-}  // namespace
-
-int bench_decoding(const BenchArguments& arguments) {
+int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decode) {
+  decode.search.validate();
   const bool trained = std::filesystem::is_directory(arguments.config);
   if (trained && !arguments.overrides.empty()) {
     fail(ErrorKind::kConfig, "[bench] a run has its config: got '", arguments.overrides[0], "'.");
@@ -252,7 +256,7 @@ int bench_decoding(const BenchArguments& arguments) {
     fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
          " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");
   }
-  set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
+  set_num_threads(decode.threads > 0 ? decode.threads : config.threads);
   if (trained) config.device = "auto";
   if (!trained) settle_vocab_size(config);
   const Device device = parse_device(config.device);
@@ -270,7 +274,7 @@ int bench_decoding(const BenchArguments& arguments) {
     if (trained) answerers.back().load_bytes = memory.most();
   }
   std::vector<Timed> all;
-  const int64_t beams = arguments.beam_size.value_or(config.generation.num_beams);
+  const int64_t beams = override_search(config.generation, decode.search.overrides).num_beams;
   for (Answerer& answerer : answerers) {
     all.push_back({&answerer, options_of(config.generation, 1, shape)});
     if (beams > 1) all.push_back({&answerer, options_of(config.generation, beams, shape)});
@@ -289,6 +293,27 @@ int bench_decoding(const BenchArguments& arguments) {
   print(figures["decoding"]);
   if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
   return 0;
+}
+
+}  // namespace
+
+void add_decoding(CLI::App& app, DecodingBench& bench) {
+  const auto decode = std::make_shared<DecodeArguments>();
+  auto* flag = app.add_flag_function(
+      "--decode",
+      [decode, &bench](int64_t times) {
+        if (times <= 0) return;
+        bench = [decode](const BenchArguments& arguments) {
+          return bench_decoding(arguments, *decode);
+        };
+      },
+      "greedy search and beam search, with float32 and int8 weights, and their memory; of one "
+      "prompt also the share of what the memory's bandwidth allows");
+  add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
+      ->needs(flag);
+  app.add_option("--threads", decode->threads, "of --decode; 0: as the config says")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(flag);
 }
 
 }  // namespace tapestry

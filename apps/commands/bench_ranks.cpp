@@ -15,12 +15,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kGoodEfficiency = 0.9;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 // The largest value of all ranks.
 double largest(Ranks& ranks, double value) {
   for (const std::vector<double>& other : ranks.all_gather(std::vector<double>{value})) {
@@ -81,6 +75,12 @@ RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
   measured.predicted = predict_step(measured.cost, measured.link, measured.shard, measured.ranks,
                                     measured.micro_batches);
   return measured;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 void add_ranks(const RanksMeasured& measured, Json& figures) {

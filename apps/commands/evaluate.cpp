@@ -1,19 +1,240 @@
-// tapestry evaluate: scores of files of translations, or of a model on data.
-#include "apps/commands/commands.h"
-#include "core/error.h"
+// tapestry evaluate: what a model of any task achieves on data, or scores of files of translations.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/commands/command.h"
+#include "apps/commands/evaluate_translations.h"
+#include "apps/commands/options.h"
+#include "apps/tasks/evaluation.h"
+#include "apps/tasks/task.h"
 #include "core/parallel.h"
+#include "core/text.h"
+#include "data/utf8.h"
 
 namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// With a model: data, or one of text, images, squad and jsonl, which are short for it.
+struct EvaluateArguments {
+  TranslationScoring translations = {};
+  bool json = false;
+  std::string model = {};              ///< empty: files of translations
+  std::vector<std::string> data = {};  ///< train, valid, test; a file; or keys as of data.train
+  std::string text = {};
+  std::string documents = {};  ///< of text, as in a config; "": as in the training
+  std::string images = {};
+  std::string labels = {};  ///< of images
+  std::string squad = {};
+  std::string jsonl = {};
+  ComputeArguments compute = {};
+};
+
+// The key of data.train that a file's name asks for, or "".
+std::string key_of_name(std::string name) {
+  for (const char* packed : {".gz", ".zst", ".xz", ".bz2"}) {
+    if (name.ends_with(packed)) name.erase(name.rfind('.'));
+  }
+  for (const RecordFormat* format : record_formats()) {
+    for (const std::string& end : format->endings) {
+      if (name.ends_with(end)) return format->name;
+    }
+  }
+  return name.ends_with(".json") ? "squad" : name.ends_with(".txt") ? "text" : "";
+}
+
+std::string key_of_file(const std::string& path) {
+  const std::string key = key_of_name(path);
+  if (!key.empty()) return concat(key, '=', Json(path).dump());
+  fail(ErrorKind::kConfig,
+       "[evaluate] --data must be train, valid, test, keys of data.train such as ",
+       "jsonl=FILE or source=FILE target=FILE, or a file called .tsv, .csv, .jsonl, .json or .txt, "
+       "got '",
+       path, "'.");
+}
+
+// The keys of data.train that --data and its short forms stand for.
+std::vector<std::string> keys_of(const EvaluateArguments& arguments) {
+  std::vector<std::string> keys;
+  for (const std::string& text : arguments.data) {
+    const bool is_key = text.find('=') < text.find_first_of("/.");
+    keys.push_back(is_key ? text : key_of_file(text));
+  }
+  const std::pair<const char*, const std::string*> shorts[] = {
+      {"text", &arguments.text},     {"documents", &arguments.documents},
+      {"images", &arguments.images}, {"labels", &arguments.labels},
+      {"squad", &arguments.squad},   {"jsonl", &arguments.jsonl}};
+  for (const auto& [key, value] : shorts) {
+    if (!value->empty()) keys.push_back(concat(key, '=', Json(*value).dump()));
+  }
+  std::set<std::string> seen;
+  for (const std::string& text : keys) {
+    const std::string key = text.substr(0, text.find('='));
+    if (seen.insert(key).second) continue;
+    fail(ErrorKind::kConfig, "[evaluate] --data gives ", key,
+         " twice; one call measures one file.");
+  }
+  return keys;
+}
+
+const std::vector<CorpusSpec>* corpora_of_config(const DataOptions& data, const std::string& name) {
+  return name == "train"   ? &data.train
+         : name == "valid" ? &data.valid
+         : name == "test"  ? &data.test
+                           : nullptr;
+}
+
+std::vector<CorpusSpec> corpora_of(const EvaluateArguments& arguments, const Config& config) {
+  if (arguments.data.size() == 1) {
+    const std::string& name = arguments.data[0];
+    if (const auto* const corpora = corpora_of_config(config.data, name)) {
+      if (!corpora->empty()) return *corpora;
+      fail(ErrorKind::kConfig, "[evaluate] the model's config has no data.", name, '.');
+    }
+  }
+  const std::vector<std::string> keys = keys_of(arguments);
+  if (keys.empty()) {
+    fail(ErrorKind::kConfig,
+         "[evaluate] give --data (or --text, --images, --squad, --jsonl) to measure the model on.");
+  }
+  return {read_corpus(config, keys)};
+}
+
+// Each short form of --data is for certain models only.
+void check_model(const EvaluateArguments& arguments, const ModelFiles& files) {
+  const auto need = [&](const char* who, Ability ability) {
+    if (files.config.task->can(ability)) return;
+    fail(ErrorKind::kData, '[', who, "] expected a model of task ", tasks_that_can(ability), ", ",
+         files.folder, " holds one of task ", files.config.task->name, '.');
+  };
+  if (!arguments.text.empty()) need("evaluate --text", kModelsText);
+  if (!arguments.squad.empty()) need("evaluate --squad", kFindsAnswers);
+  if (!arguments.images.empty() && !reads_images(files.config)) {
+    fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
+         " holds one of texts.");
+  }
+}
+
+Json json_of(const Evaluation& result) {
+  Json out;
+  for (const auto& [name, value, kind] : result.figures) {
+    out[name] = kind == Evaluation::Kind::kCount ? Json(static_cast<int64_t>(value)) : Json(value);
+  }
+  if (!result.classes) return out;
+  out["classes"] = Json::array();
+  for (const ClassScores::Class& one : result.classes->classes) {
+    out["classes"].push_back({{"name", one.name},
+                              {"precision", one.precision},
+                              {"recall", one.recall},
+                              {"f1", one.f1},
+                              {"examples", one.examples}});
+  }
+  out["confusion"] = result.classes->confusion;
+  return out;
+}
+
+// A text and spaces up to a width in characters.
+std::string padded(std::string text, int64_t width) {
+  for (int64_t i = count_code_points(text); i < width; ++i) text += ' ';
+  return text;
+}
+
+void print_classes(const ClassScores& scores) {
+  constexpr size_t kMostShown = 20;  // of the confusion: more classes do not fit on a screen
+  int64_t width = 5;
+  for (const auto& one : scores.classes) width = std::max(width, count_code_points(one.name));
+  fmt::print("\n{}  precision  recall      f1  examples\n", padded("class", width));
+  for (const auto& one : scores.classes) {
+    fmt::print("{}  {:9.2f}  {:6.2f}  {:6.2f}  {:8}\n", padded(one.name, width), one.precision,
+               one.recall, one.f1, one.examples);
+  }
+  if (scores.classes.size() > kMostShown) {
+    fmt::print("\n--json has the confusion of the {} classes.\n", scores.classes.size());
+    return;
+  }
+  fmt::print("\nconfusion: a row for each class, a column for each prediction, in this order\n");
+  for (size_t i = 0; i < scores.classes.size(); ++i) {
+    fmt::print("{}", padded(scores.classes[i].name, width));
+    for (const int64_t count : scores.confusion[i]) fmt::print(" {:6}", count);
+    fmt::print("\n");
+  }
+}
+
+void print(const Evaluation& result) {
+  std::string line;
+  for (const auto& [name, value, kind] : result.figures) {
+    std::string words = name;
+    std::ranges::replace(words, '_', ' ');
+    line += concat(line.empty() ? "" : "  ", words, ' ');
+    line += kind == Evaluation::Kind::kCount     ? fmt::format("{}", static_cast<int64_t>(value))
+            : kind == Evaluation::Kind::kPercent ? fmt::format("{:.2f} %", value)
+                                                 : fmt::format("{:.4f}", value);
+  }
+  fmt::print("{}\n", line);
+  if (result.classes) print_classes(*result.classes);
+}
+
+int evaluate_model(const EvaluateArguments& arguments) {
+  ModelFiles files = read_model_files(arguments.model);
+  check_model(arguments, files);
+  const std::vector<CorpusSpec> corpora = corpora_of(arguments, files.config);
+  const Task& task = task_of(files.config);
+  const Evaluation result = task.evaluate(std::move(files), arguments.compute.device, corpora);
+  if (arguments.json) {
+    std::cout << json_of(result).dump() << '\n';
+  } else {
+    print(result);
+  }
+  return 0;
+}
 
 int run_evaluate(const EvaluateArguments& arguments) {
-  if (!arguments.model.empty()) return evaluate_model(arguments);
-  if (arguments.translations.hypotheses.empty()) {
+  const TranslationScoring& translations = arguments.translations;
+  if (arguments.model.empty() && translations.hypothesis->empty()) {
     fail(ErrorKind::kConfig,
          "[evaluate] give --hypothesis and --reference, or --model and --data (--text, --images, "
          "--squad and --jsonl are short for it).");
   }
   set_num_threads(arguments.compute.threads);
-  return evaluate_translations(arguments.translations, arguments.json);
+  return arguments.model.empty() ? translations.run(arguments.json) : evaluate_model(arguments);
 }
+
+void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
+  arguments.translations = add_translations(app);
+  auto* model = app.add_option("--model", arguments.model, "run or checkpoint");
+  auto* data = app.add_option(
+      "--data", arguments.data,
+      "what to measure the model on: train, valid or test (of its config), a file (.tsv, .csv, "
+      ".jsonl, .txt, .json; also compressed), or keys as of data.train (source=FILE target=FILE)");
+  auto* text = app.add_option("--text", arguments.text, "short for --data text=FILE");
+  app.add_option("--documents", arguments.documents,
+                 join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")
+      ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)));
+  app.add_flag("--json", arguments.json, "one JSON object");
+  arguments.translations.hypothesis->excludes(model);
+  auto* images = app.add_option("--images", arguments.images, "short for --data images=FILE");
+  auto* labels = app.add_option("--labels", arguments.labels, "IDX file of their labels");
+  auto* squad = app.add_option("--squad", arguments.squad, "short for --data squad=FILE");
+  auto* jsonl = app.add_option("--jsonl", arguments.jsonl, "short for --data jsonl=FILE");
+  const std::vector<CLI::Option*> sources = {data, text, images, squad, jsonl};
+  for (size_t i = 0; i < sources.size(); ++i) {
+    sources[i]->needs(model);
+    for (size_t j = 0; j < i; ++j) sources[i]->excludes(sources[j]);
+  }
+  labels->needs(images);
+  add_compute(app, arguments.compute);
+}
+
+}  // namespace
+
+extern const Command kEvaluate(
+    "evaluate", "BLEU and chrF with sacreBLEU's signature, ROUGE; or what a model achieves on data",
+    add_evaluate, run_evaluate);
 
 }  // namespace tapestry

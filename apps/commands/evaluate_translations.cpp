@@ -5,13 +5,40 @@
 #include <algorithm>
 #include <iostream>
 
+#include "apps/commands/options.h"
 #include "apps/commands/score_report.h"
 #include "core/error.h"
+#include "core/text.h"
+#include "data/scores/metrics.h"
+#include "data/scores/significance.h"
 #include "data/unpacked_file.h"
 #include "data/utf8.h"
 
 namespace tapestry {
 namespace {
+
+struct TranslationArguments {
+  std::vector<std::string> hypotheses;  ///< a file for each system, the first the baseline
+  std::vector<std::string> references;  ///< files; "-": stdin, here or above
+  int64_t num_refs = 1;                 ///< references between tabs in the only file
+  bool optional_references = false;     ///< an empty line is no reference
+  std::vector<std::string> metrics = {"bleu", "chrf"};  ///< of metric_kinds(), or kRouge
+  MetricOptions options;
+  bool lowercase = false;  ///< of BLEU and chrF
+  bool force = false;      ///< no warning about hypotheses that look tokenized
+  bool sentence_level = false;
+  int width = 2;  ///< digits behind the point
+  bool confidence = false;
+  int64_t confidence_n = 1000;
+  bool paired_bs = false;
+  int64_t paired_bs_n = 1000;
+  bool paired_ar = false;
+  int64_t paired_ar_n = 10000;
+  uint64_t seed = kScoreSeed;
+};
+
+// Scored for one system against one reference, and not tested.
+constexpr const char* kRouge = "rouge";
 
 // The lines of a file as sacreBLEU reads them: only LF ends one, white space at its end goes, and a
 // byte order mark is a character like others, since it is a token there. A tab at the end of
@@ -84,9 +111,6 @@ void expect(bool ok, const char* expectation) {
   if (!ok) fail(ErrorKind::kConfig, "[evaluate] ", expectation);
 }
 
-constexpr const char* kPairedNeedsSystems =
-    "paired tests need several systems: give --hypothesis again.";
-
 void check_modes(const TranslationArguments& arguments) {
   const bool one = arguments.hypotheses.size() == 1;
   const bool paired = arguments.paired_bs || arguments.paired_ar;
@@ -112,7 +136,8 @@ std::vector<std::string> systems_of(const TranslationArguments& arguments) {
     if (known) fail(ErrorKind::kConfig, "[evaluate] expected every system once, got '", file, "'.");
     files.push_back(file);
   }
-  expect(files.size() > 1 || !paired, kPairedNeedsSystems);
+  expect(files.size() > 1 || !paired,
+         "paired tests need several systems: give --hypothesis again.");
   return files;
 }
 
@@ -159,8 +184,7 @@ void print_system(const TranslationArguments& arguments, const std::vector<Named
       if (!json) std::cout << rouge.str() << '\n';
       continue;
     }
-    const NamedMetric& named = *std::find_if(metrics.begin(), metrics.end(),
-                                             [&](const auto& one) { return one.key == key; });
+    const NamedMetric& named = *std::ranges::find(metrics, key, &NamedMetric::key);
     const SentenceStatistics statistics(*named.metric, translations);
     ScoreLine line = score_line(
         named, statistics.sums(0).data(), translations.reference_count(),
@@ -228,8 +252,6 @@ void print_systems(const TranslationArguments& arguments, const std::vector<Name
   }
 }
 
-}  // namespace
-
 int evaluate_translations(TranslationArguments arguments, bool json) {
   check_modes(arguments);
   arguments.options.bleu.lowercase = arguments.lowercase;
@@ -237,9 +259,7 @@ int evaluate_translations(TranslationArguments arguments, bool json) {
   arguments.options.chrf.lowercase |= arguments.lowercase;
   std::vector<NamedMetric> metrics;
   for (const std::string& key : arguments.metrics) {
-    const bool known = std::any_of(metrics.begin(), metrics.end(),
-                                   [&](const NamedMetric& one) { return one.key == key; });
-    if (key == kRouge || known) continue;
+    if (key == kRouge || std::ranges::count(metrics, key, &NamedMetric::key) > 0) continue;
     metrics.push_back({key, find_metric(key)->make(arguments.options)});
   }
   Translations translations;
@@ -247,8 +267,7 @@ int evaluate_translations(TranslationArguments arguments, bool json) {
   const std::vector<std::string> systems = systems_of(arguments);
   for (const std::string& file : systems) translations.systems.push_back(lines_of(file));
   translations.check("evaluate");
-  const bool bleu = std::any_of(metrics.begin(), metrics.end(),
-                                [](const NamedMetric& one) { return one.key == "bleu"; });
+  const bool bleu = std::ranges::count(metrics, "bleu", &NamedMetric::key) > 0;
   if (bleu && !arguments.force && !arguments.sentence_level) warn_of_tokens(systems, translations);
   if (arguments.sentence_level) {
     print_sentences(arguments, metrics, translations, json);
@@ -258,6 +277,112 @@ int evaluate_translations(TranslationArguments arguments, bool json) {
     print_systems(arguments, metrics, systems, translations, json);
   }
   return 0;
+}
+
+// Options have sacreBLEU's names.
+void add_bleu(CLI::App& app, TranslationArguments& arguments) {
+  BleuOptions& bleu = arguments.options.bleu;
+  std::string tokenizers;
+  for (const WordRule& rule : word_rules()) {
+    if (rule.make == nullptr) continue;
+    tokenizers += concat(tokenizers.empty() ? "" : "; ", rule.name, ": ", rule.meaning);
+  }
+  app.add_option("--tokenize", bleu.tokenize, "how BLEU finds words: " + tokenizers)
+      ->check(CLI::IsMember(names_of(word_rules())))
+      ->capture_default_str();
+  app.add_option("--spm-model", bleu.spm_model, "SentencePiece model, for --tokenize spm");
+  app.add_option("--smooth-method", bleu.smooth, "of BLEU: " + join(names_of(kSmoothings), " | "))
+      ->check(CLI::IsMember(names_of(kSmoothings)))
+      ->capture_default_str();
+  app.add_option("--smooth-value", bleu.smooth_value, "of floor (default 0.1) and add-k (1)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--force", arguments.force,
+               "no warning about hypotheses that look tokenized already");
+}
+
+void add_chrf(CLI::App& app, ChrfOptions& chrf) {
+  const CLI::Range orders(0, ChrfOptions::kMostOrder);
+  app.add_option("--chrf-char-order", chrf.char_order, "longest n-gram of characters")
+      ->check(CLI::Range(1, ChrfOptions::kMostOrder))
+      ->capture_default_str();
+  app.add_option("--chrf-word-order", chrf.word_order,
+                 "longest n-gram of words; 2: chrF++, as --metrics chrf++")
+      ->check(orders)
+      ->capture_default_str();
+  app.add_option("--chrf-beta", chrf.beta, "weight of recall against precision")
+      ->check(CLI::Range(1, ChrfOptions::kMostBeta))
+      ->capture_default_str();
+  app.add_flag("--chrf-whitespace", chrf.whitespace, "n-grams of characters hold white space");
+  app.add_flag("--chrf-lowercase", chrf.lowercase, "compare lower-cased text");
+  app.add_flag("--chrf-eps-smoothing", chrf.eps_smoothing,
+               "average the F-scores of all orders, as NLTK and Moses");
+}
+
+void add_ter(CLI::App& app, TerOptions& ter) {
+  app.add_flag("--ter-normalized", ter.normalized,
+               "undo entities and split punctuation off before TER");
+  app.add_flag("--ter-no-punct", ter.no_punct, "remove punctuation before TER");
+  app.add_flag("--ter-asian-support", ter.asian_support,
+               "with these two: also for Chinese and Japanese characters");
+  app.add_flag("--ter-case-sensitive", ter.case_sensitive, "TER compares text as it is");
+}
+
+void add_tests(CLI::App& app, TranslationArguments& arguments) {
+  auto* interval = app.add_flag("--confidence", arguments.confidence,
+                                "of one system: 95 % intervals by bootstrap resampling");
+  auto* bootstrap = app.add_flag(
+      "--paired-bs", arguments.paired_bs,
+      "of several systems: intervals and p-values against the first by paired bootstrap");
+  auto* randomization =
+      app.add_flag("--paired-ar", arguments.paired_ar,
+                   "of several systems: p-values against the first by approximate randomization");
+  bootstrap->excludes(randomization);
+  interval->excludes(bootstrap)->excludes(randomization);
+  const auto add_draws = [&](const char* name, int64_t& draws, const char* meaning) {
+    app.add_option(name, draws, meaning)
+        ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
+        ->capture_default_str();
+  };
+  add_draws("--confidence-n", arguments.confidence_n, "resamples of --confidence");
+  add_draws("--paired-bs-n", arguments.paired_bs_n, "resamples of --paired-bs");
+  add_draws("--paired-ar-n", arguments.paired_ar_n, "trials of --paired-ar");
+  app.add_option("--seed", arguments.seed, "of these draws, which are sacreBLEU's")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+TranslationScoring add_translations(CLI::App& app) {
+  auto arguments = std::make_shared<TranslationArguments>();
+  std::vector<std::string> metrics = names_of(metric_kinds());
+  metrics.emplace_back(kRouge);
+  auto* hypothesis = app.add_option(
+      "--hypothesis", arguments->hypotheses,
+      "file; -: standard input; given again: several systems, the first the baseline");
+  auto* reference =
+      app.add_option("--reference", arguments->references, "file; given again: several");
+  app.add_option("--num-refs", arguments->num_refs,
+                 "references of a line, between tabs in one file")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
+      ->capture_default_str();
+  app.add_flag("--optional-references", arguments->optional_references,
+               "an empty line is no reference: sentences may have fewer than others");
+  app.add_option("--metrics", arguments->metrics,
+                 "of a hypothesis: " + join(metrics, ",") + " (default: bleu,chrf)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(metrics));
+  app.add_flag("--lowercase", arguments->lowercase, "BLEU and chrF compare lower-cased text");
+  add_bleu(app, *arguments);
+  add_chrf(app, arguments->options.chrf);
+  add_ter(app, arguments->options.ter);
+  app.add_flag("--sentence-level", arguments->sentence_level, "a line for each sentence");
+  app.add_option("--width", arguments->width, "digits of scores behind the point")
+      ->check(CLI::Range(0, 17))
+      ->capture_default_str();
+  add_tests(app, *arguments);
+  hypothesis->needs(reference);
+  reference->needs(hypothesis);
+  return {hypothesis, [arguments](bool json) { return evaluate_translations(*arguments, json); }};
 }
 
 }  // namespace tapestry

@@ -8,7 +8,8 @@
 #include <iostream>
 #include <optional>
 
-#include "apps/commands/commands.h"
+#include "apps/commands/command.h"
+#include "apps/commands/options.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
@@ -19,6 +20,11 @@
 
 namespace tapestry {
 namespace {
+
+/// Without a config only the operations, layers and tiny models are checked.
+struct GradcheckArguments : ConfigArguments {
+  std::string filter = {};  ///< only rows whose name contains this
+};
 
 /// A row for a config's model, and its differences from the config.
 struct ConfigCase {
@@ -71,8 +77,6 @@ ConfigCase config_case(const std::string& path, const std::vector<std::string>& 
   return {model_of(config).gradcheck("model of " + path, options), replaced};
 }
 
-}  // namespace
-
 int run_gradcheck(const GradcheckArguments& arguments) {
   std::vector<GradcheckCase> cases = operation_gradchecks();
   for (GradcheckCase& test : model_gradchecks()) cases.push_back(std::move(test));
@@ -111,5 +115,17 @@ int run_gradcheck(const GradcheckArguments& arguments) {
   fmt::print("{} of {} gradients are right\n", checked - failed, checked);
   return failed == 0 ? 0 : 1;
 }
+
+void add_gradcheck(CLI::App& app, GradcheckArguments& arguments) {
+  app.add_option("config", arguments.config, "also check this config's model, made small");
+  app.add_option("overrides", arguments.overrides, "section.key=value");
+  app.add_option("--filter", arguments.filter, "only rows whose name holds this");
+}
+
+}  // namespace
+
+extern const Command kGradcheck(
+    "gradcheck", "Check every gradient by finite differences; exit code 1 when one fails",
+    add_gradcheck, run_gradcheck);
 
 }  // namespace tapestry

@@ -1,16 +1,32 @@
 // tapestry import and tapestry export: models of other systems' folders, and folders for them.
-#include "apps/commands/import_export.h"
-
 #include <algorithm>
 #include <iostream>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/plain_folder.h"
+#include "apps/commands/command.h"
+#include "apps/commands/options.h"
+#include "apps/interop/architectures.h"
 #include "apps/interop/export_formats.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
+#include "core/text.h"
 
 namespace tapestry {
+namespace {
+
+struct ImportArguments {
+  std::string folder = {};
+  std::string base = {};  ///< of a folder with adapters: that of their model; "": the one they name
+  std::string output = {};
+};
+
+struct ExportArguments {
+  std::string model = {};
+  std::string format = "huggingface";  ///< a name of export_formats()
+  std::string architecture = {};       ///< of huggingface and peft; "": the first that fits
+  std::string output = {};
+};
 
 int run_import(const ImportArguments& arguments) {
   refuse_existing(arguments.output);
@@ -50,5 +66,33 @@ int run_export(const ExportArguments& arguments) {
   std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';
   return 0;
 }
+
+void add_import(CLI::App& app, ImportArguments& arguments) {
+  app.add_option("folder", arguments.folder,
+                 "with config.json and model.safetensors, or PEFT's with adapters")
+      ->required();
+  app.add_option("--base", arguments.base,
+                 "Hugging Face folder of the adapters' model (default: the one they name)");
+  app.add_option("--output", arguments.output, "checkpoint to write")->required();
+}
+
+void add_export(CLI::App& app, ExportArguments& arguments) {
+  app.add_option("--model", arguments.model, "checkpoint or run folder")->required();
+  app.add_option("--format", arguments.format, join(names_of(interop::export_formats()), " | "))
+      ->check(CLI::IsMember(names_of(interop::export_formats())))
+      ->capture_default_str();
+  app.add_option(
+      "--architecture", arguments.architecture,
+      concat("of a Hugging Face folder: ", join(names_of(interop::architectures()), ", "),
+             " (default: the first that the model fits)"));
+  app.add_option("--output", arguments.output, "folder to write")->required();
+}
+
+}  // namespace
+
+extern const Command kImport("import", "Make a checkpoint of a Hugging Face folder", add_import,
+                             run_import);
+extern const Command kExport("export", "Write a model as other systems read it", add_export,
+                             run_export);
 
 }  // namespace tapestry

@@ -6,7 +6,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/parameters.h"
-#include "apps/commands/commands.h"
+#include "apps/commands/command.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/models.h"
@@ -16,6 +16,12 @@
 
 namespace tapestry {
 namespace {
+
+struct InspectArguments {
+  std::string path = {};  ///< a checkpoint, a run folder or a config
+  std::vector<std::string> overrides = {};
+  bool shapes = false;  ///< also prints the shapes in the model
+};
 
 // The type of the parameters while they are trained. A GPU that the config names need not be here.
 DType trained_type(const Config& config) {
@@ -124,8 +130,6 @@ void print_tokenizers(const TokenizerPair& tokenizers) {
   std::cout << "\n\n";
 }
 
-}  // namespace
-
 int run_inspect(const InspectArguments& arguments) {
   if (std::filesystem::is_regular_file(arguments.path)) {
     Config config = load_run_config(arguments.path, arguments.overrides, /*check_files=*/false);
@@ -143,5 +147,17 @@ int run_inspect(const InspectArguments& arguments) {
   print_model(files.config, files.tokenizers, arguments.shapes);
   return 0;
 }
+
+void add_inspect(CLI::App& app, InspectArguments& arguments) {
+  app.add_option("path", arguments.path, "checkpoint, run folder or config")->required();
+  app.add_option("overrides", arguments.overrides, "section.key=value");
+  app.add_flag("--shapes", arguments.shapes,
+               "the shapes that go through the model, too, from a dry run");
+}
+
+}  // namespace
+
+extern const Command kInspect("inspect", "Parameters, shapes, memory and tokenizer", add_inspect,
+                              run_inspect);
 
 }  // namespace tapestry

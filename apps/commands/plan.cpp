@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <iostream>
 
-#include "apps/commands/plan.h"
+#include "apps/commands/command.h"
+#include "apps/commands/options.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/dry_training.h"
@@ -14,6 +15,10 @@
 
 namespace tapestry {
 namespace {
+
+struct PlanArguments : ConfigArguments {
+  int64_t ranks = 1;
+};
 
 void row(const std::string& what, double value, const char* unit) {
   fmt::print("{:<38} {:>10.1f} {}\n", what, value, unit);
@@ -87,8 +92,6 @@ void share(MemoryPlan& plan, const Config& config, int64_t ranks) {
   plan.tensors -= others;
 }
 
-}  // namespace
-
 int run_plan(const PlanArguments& arguments) {
   Config config = load_run_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
@@ -141,5 +144,19 @@ int run_plan(const PlanArguments& arguments) {
   }
   return 0;
 }
+
+void add_plan(CLI::App& app, PlanArguments& arguments) {
+  add_config(app, arguments);
+  app.add_option("--ranks", arguments.ranks, "that share it: figures of one of them")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+}
+
+}  // namespace
+
+extern const Command kPlan(
+    "plan",
+    "The memory, time and disk that a training will take; exit code 5 when the memory is not there",
+    add_plan, run_plan);
 
 }  // namespace tapestry

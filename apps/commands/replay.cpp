@@ -7,7 +7,7 @@
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
-#include "apps/commands/replay.h"
+#include "apps/commands/command.h"
 #include "apps/run/start.h"
 #include "apps/run/trainer.h"
 #include "core/parallel.h"
@@ -17,6 +17,13 @@ namespace tapestry {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ReplayArguments {
+  std::string run = {};
+  int64_t step = 0;   ///< 0: lists the run's records
+  int64_t texts = 8;  ///< rows shown of each micro-batch; 0: all
+  int threads = 0;    ///< 0: the config's
+};
 
 constexpr size_t kListed = 20;  // records
 
@@ -118,9 +125,8 @@ void print(const Replayed& replayed, const std::vector<UpdateRecord>& records, i
   print_texts(replayed, most);
 }
 
-}  // namespace
-
-int run_replay(const ReplayArguments& arguments, Ranks& ranks) {
+int run_replay(const ReplayArguments& arguments, Program& program) {
+  Ranks& ranks = program.ranks;
   if (!fs::is_directory(arguments.run)) {
     fail(ErrorKind::kConfig, "[replay] ", arguments.run, " is no run folder.");
   }
@@ -151,5 +157,23 @@ int run_replay(const ReplayArguments& arguments, Ranks& ranks) {
   print(trainer.replay(arguments.step), records, arguments.texts);
   return 0;
 }
+
+void add_replay(CLI::App& app, ReplayArguments& arguments) {
+  app.add_option("run", arguments.run, "run folder")->required();
+  app.add_option("--step", arguments.step,
+                 "the update, 1 for the first; without it the last records are listed")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--texts", arguments.texts, "rows shown of each micro-batch; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", arguments.threads, "0: as the config says")
+      ->check(CLI::NonNegativeNumber);
+}
+
+}  // namespace
+
+extern const Command kReplay(
+    "replay", "An update of a run once more: the same bits, the first number that is none, texts",
+    add_replay, run_replay);
 
 }  // namespace tapestry

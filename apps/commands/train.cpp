@@ -1,8 +1,13 @@
+// tapestry train: trains the model of a config file.
+#include <iostream>
+
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
-#include "apps/commands/commands.h"
-#include "apps/commands/report.h"
+#include "apps/commands/command.h"
+#include "apps/commands/options.h"
+#include "apps/commands/pages/report.h"
 #include "apps/config/config.h"
+#include "apps/config/reference.h"
 #include "apps/run/log.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/program_facts.h"
@@ -21,6 +26,10 @@
 
 namespace tapestry {
 namespace {
+
+struct TrainArguments : ConfigArguments {
+  std::string resume = "auto";  ///< auto | never | path of a checkpoint
+};
 
 constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
 
@@ -103,97 +112,143 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
 }
 
 // A report that cannot be written must not change how a training ends.
-void tell_report(const std::string& folder, RunLog& log) {
-  const std::string path = concat(folder, '/', kReportFile);
+void tell_report(const RunFolder* folder, RunLog& log) {
+  if (folder == nullptr) return;
+  const std::string path = concat(folder->path(), '/', kReportFile);
   release_free_memory();  // the report takes its own
   try {
-    write_report({folder}, path);
+    write_report({folder->path()}, path);
     log.info("report: " + path);
   } catch (const std::exception& error) {
     log.warn(concat("no report: ", error.what()));
   }
 }
 
-}  // namespace
+// Sets up the device and the threads of this rank.
+Device set_up_machine(Config& config, const Ranks& ranks) {
+  config.device = ranks.device(config.device);
+  const Device device = parse_device(config.device);
+  set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
+  blas_description();  // throws, before there is a run folder
+  install_signal_handlers();
+  end_on_signal(true);  // until the trainer runs
+  return device;
+}
 
-int run_train(const TrainArguments& arguments, Ranks& ranks) {
-  Config config = join_ranks(ranks, arguments.config, arguments.overrides, arguments.resume);
-  std::unique_ptr<RunFolder> folder;  // of rank 0 only, as is all that is written
-  std::unique_ptr<Resume> resume;
-  std::unique_ptr<RunLog> log;
-  const auto set_up_machine = [&] {
-    config.device = ranks.device(config.device);
-    const Device device = parse_device(config.device);
-    set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
-    blas_description();  // throws, before there is a run folder
-    install_signal_handlers();
-    end_on_signal(true);  // until the trainer runs
-    return device;
-  };
-  Device device;
-  if (ranks.is_first()) {
-    device = set_up_machine();
-    folder = std::make_unique<RunFolder>(config.output_dir);
-    resume = std::make_unique<Resume>(arguments.resume, *folder, config);
-    if (arguments.resume == "auto" && resume->goes_on()) {
-      folder->mend_links(resume->state().step, resume->state().best_step);
-    }
-    settle_parts(config, *resume, ranks.size());
-    log = std::make_unique<RunLog>(folder->path(), resume->state().step);
-    for (const std::string& name : config.training.report_to) {
-      log->report_to(make_reporter(name, {.folder = folder->path(),
-                                          .resumed_step = resume->state().step,
-                                          .keys = flat_keys(config),
-                                          .metric = config.training.metric_for_best_model}));
-    }
-    keep_to_budget(config, *resume, ranks, *log);
-    folder->write("config.yaml", to_yaml(config));
-    tell_start(config, *resume, *log);
-  } else {
-    log = RunLog::of_other_rank(ranks.prefix());
+/// A training before its data is read.
+struct Start {
+  std::unique_ptr<RunFolder> folder = {};  ///< of rank 0 only, as is all that is written
+  std::unique_ptr<Resume> resume = {};
+  std::unique_ptr<RunLog> log = {};
+};
+
+Start start_first_rank(const std::string& how, Config& config, const Ranks& ranks) {
+  Start start;
+  start.folder = std::make_unique<RunFolder>(config.output_dir);
+  start.resume = std::make_unique<Resume>(how, *start.folder, config);
+  const TrainerState& state = start.resume->state();
+  if (how == "auto" && start.resume->goes_on()) {
+    start.folder->mend_links(state.step, state.best_step);
   }
-  const Report report([&](const std::string& message) { log->info(message); },
-                      [&](const std::string& message) { log->warn(message); });
-  share_start(ranks, config, resume, report);
-  if (!ranks.is_first()) device = set_up_machine();
-  tell_machine(config, device, ranks, *log);
-  Facts facts = machine_facts(arguments.commit);
+  settle_parts(config, *start.resume, ranks.size());
+  start.log = std::make_unique<RunLog>(start.folder->path(), state.step);
+  for (const std::string& name : config.training.report_to) {
+    start.log->report_to(make_reporter(name, {.folder = start.folder->path(),
+                                              .resumed_step = state.step,
+                                              .keys = flat_keys(config),
+                                              .metric = config.training.metric_for_best_model}));
+  }
+  keep_to_budget(config, *start.resume, ranks, *start.log);
+  start.folder->write("config.yaml", to_yaml(config));
+  tell_start(config, *start.resume, *start.log);
+  return start;
+}
+
+void log_facts(const char* commit, Device device, const Ranks& ranks, int64_t step, RunLog& log) {
+  Facts facts = machine_facts(commit);
   facts.emplace_back("device", device_name(device));
   facts.emplace_back("threads", std::to_string(num_threads()));
   if (!ranks.is_alone()) facts.emplace_back("ranks", ranks.summary());
-  log->started(resume->state().step, facts);
-  const std::string kernels = compare_kernels(ranks, config, *resume, *log);
+  log.started(step, facts);
+}
 
-  if (ranks.is_alone()) expect_room(config, *resume, *log);
-  const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, *resume, report);
+void warn_of_few_examples(const TrainingTask& task, RunLog& log) {
+  for (const HeldOut set : kHeldOut) {
+    const int64_t examples = task.examples(set);
+    if (examples == 0 || examples >= kFewExamples) continue;
+    log.warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
+                    ": its figures say little"));
+  }
+}
+
+int run_train(const TrainArguments& arguments, Program& program) {
+  Ranks& ranks = program.ranks;
+  Config config = join_ranks(ranks, arguments.config, arguments.overrides, arguments.resume);
+  Device device;
+  Start start;
+  if (ranks.is_first()) {
+    device = set_up_machine(config, ranks);
+    start = start_first_rank(arguments.resume, config, ranks);
+  } else {
+    start.log = RunLog::of_other_rank(ranks.prefix());
+  }
+  RunFolder* const folder = start.folder.get();
+  RunLog& log = *start.log;
+  const Report report([&](const std::string& message) { log.info(message); },
+                      [&](const std::string& message) { log.warn(message); });
+  share_start(ranks, config, start.resume, report);
+  Resume& resume = *start.resume;
+  if (!ranks.is_first()) device = set_up_machine(config, ranks);
+  tell_machine(config, device, ranks, log);
+  log_facts(program.commit, device, ranks, resume.state().step, log);
+  const std::string kernels = compare_kernels(ranks, config, resume, log);
+
+  if (ranks.is_alone()) expect_room(config, resume, log);
+  const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, resume, report);
   release_free_memory();  // frees memory of encoding
   // Writes the config with the task's facts about the data: classes, the format of images.
-  if (folder) {
+  if (folder != nullptr) {
     folder->write("config.yaml",
                   to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
   }
-  for (const HeldOut set : kHeldOut) {
-    const int64_t examples = task->examples(set);
-    if (examples == 0 || examples >= kFewExamples) continue;
-    log->warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
-                     ": its figures say little"));
-  }
-  log->info("model: " + learning_summary(task->parameters(), config));
-  const std::string taken = resume->take_over(*task, config);
-  if (!taken.empty()) log->info("init_from: " + taken);
-  if (resume->goes_on()) log->info(concat("resuming after update ", resume->state().step));
-  resume->computed_by(kernels);
-  Trainer trainer(config, *task, ranks, folder.get(), *log, std::move(*resume));
+  warn_of_few_examples(*task, log);
+  log.info("model: " + learning_summary(task->parameters(), config));
+  const std::string taken = resume.take_over(*task, config);
+  if (!taken.empty()) log.info("init_from: " + taken);
+  if (resume.goes_on()) log.info(concat("resuming after update ", resume.state().step));
+  resume.computed_by(kernels);
+  Trainer trainer(config, *task, ranks, folder, log, std::move(resume));
   int code = 0;
   try {
     code = trainer.run();
   } catch (const Error& error) {
     // A training that diverged is the one to look at.
-    if (error.kind() == ErrorKind::kDiverged && folder) tell_report(config.output_dir, *log);
+    if (error.kind() == ErrorKind::kDiverged) tell_report(folder, log);
     throw;
   }
-  if (code == 0 && folder) tell_report(config.output_dir, *log);
+  if (code == 0) tell_report(folder, log);
   return code;
 }
+
+void add_train(CLI::App& app, TrainArguments& arguments, Program& program) {
+  add_config(app, arguments);
+  app.add_option("--resume", arguments.resume,
+                 "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
+      ->capture_default_str();
+  app.add_flag_callback(
+      "--help-keys",
+      [&program] {
+        program.run = [] {
+          std::cout << describe_all_keys();
+          return 0;
+        };
+        throw CLI::Success();  // no config is needed
+      },
+      "list every key of a config");
+}
+
+}  // namespace
+
+extern const Command kTrain("train", "Train the model of a config file", add_train, run_train);
 
 }  // namespace tapestry

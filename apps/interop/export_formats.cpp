@@ -23,10 +23,4 @@ constexpr ExportFormat kFormats[] = {
 
 std::span<const ExportFormat> export_formats() { return kFormats; }
 
-std::vector<std::string> export_format_names() {
-  std::vector<std::string> names;
-  for (const ExportFormat& format : kFormats) names.emplace_back(format.name);
-  return names;
-}
-
 }  // namespace tapestry::interop

@@ -24,7 +24,5 @@ struct ExportFormat {
 
 /// All of them, first the default.
 std::span<const ExportFormat> export_formats();
-/// Their names, for messages and options.
-std::vector<std::string> export_format_names();
 
 }  // namespace tapestry::interop

@@ -183,6 +183,14 @@ TEST(Layering, RoomsOfAppsFollowTheArrows) {
   EXPECT_EQ(seen.size(), kRooms.size());
 }
 
+// Within commands/: nothing but the answers knows how lines are answered.
+TEST(Layering, OnlyAnswersKnowAnswers) {
+  for (const fs::path& path : sources_of("apps/commands")) {
+    if (path.parent_path().filename() == "answers") continue;
+    EXPECT_EQ(read(path).find("apps/commands/answers/"), std::string::npos) << path;
+  }
+}
+
 // core/dispatch_device.h has the only #if of CUDA in a header, and only who dispatches includes it:
 // data and apps are the same for every build.
 TEST(Layering, OneHeaderKnowsTheBuild) {

@@ -55,6 +55,18 @@ class CliTest : public testing::Test {
             read_file(path("err"))};
   }
 
+  /// The names of all commands, as the help lists them.
+  std::vector<std::string> commands() const {
+    std::istringstream help(tapestry("--help").out);
+    std::vector<std::string> names;
+    bool listed = false;
+    for (std::string line; std::getline(help, line);) {
+      if (listed && line.starts_with("  ")) names.push_back(line.substr(2, line.find(' ', 2) - 2));
+      listed = listed || line == "Subcommands:";
+    }
+    return names;
+  }
+
   /// A checkpoint folder with these values as its only parameter.
   std::string checkpoint(const std::string& name, const std::vector<float>& values,
                          const std::string& tokenizer = "pieces") const {
@@ -143,13 +155,20 @@ TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
   const Outcome outcome = tapestry("--help");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
-  for (const char* command :
-       {"train", "translate", "generate", "fill-mask", "classify", "score", "evaluate", "gradcheck",
-        "inspect", "plan", "average", "bench", "predict"}) {
-    EXPECT_THAT(outcome.out, HasSubstr(command));
-    const Outcome help = tapestry(std::string(command) + " --help");
+  EXPECT_EQ(commands().size(), 20u);
+  for (const std::string& command : commands()) {
+    const Outcome help = tapestry(command + " --help");
     EXPECT_EQ(help.code, 0) << command;
-    EXPECT_THAT(help.out, HasSubstr(command));
+    EXPECT_THAT(help.out, HasSubstr("Usage: tapestry " + command + ' '));
+  }
+}
+
+TEST_F(CliTest, ReadmeNamesEveryCommand) {
+  const std::string readme = read_file(project_file("README.md"));
+  for (const std::string& command : commands()) {
+    EXPECT_TRUE(readme.find("tapestry " + command + ' ') != std::string::npos ||
+                readme.find('`' + command + '`') != std::string::npos)
+        << command;
   }
 }
 
@@ -172,6 +191,15 @@ TEST_F(CliTest, WrongUsageIsExitCodeTwo) {
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_EQ(outcome.out, "") << arguments;
     EXPECT_THAT(outcome.err, StartsWith("error: ")) << arguments;
+  }
+}
+
+TEST_F(CliTest, OptionsForKeysOfGenerationHaveTheKeysBounds) {
+  for (const char* command : {"translate --model x", "generate --model x", "fill-mask --model x",
+                              "bench none.yaml --decode"}) {
+    const Outcome outcome = tapestry(concat(command, " --beam-size 0"));
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_EQ(outcome.err, "error: --beam-size 0: 'num_beams' must be in [1, 1024], got 0.\n");
   }
 }
 

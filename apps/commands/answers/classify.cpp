@@ -1,0 +1,149 @@
+// tapestry classify: the classes of each line, a text or the path of an image.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <numeric>
+#include <optional>
+
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
+#include "apps/commands/pages/attention_page.h"
+#include "apps/config/sections.h"
+#include "apps/tasks/classification.h"
+#include "core/parallel.h"
+#include "core/printable.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+struct ClassifyArguments : FilterArguments {
+  int64_t top_k = 1;  ///< classes in a line, the most probable first
+};
+
+// The most probable classes: names and probabilities, with tabs between them.
+std::string classes_text(const std::vector<std::string>& labels,
+                         const ClassProbabilities& probabilities, int64_t top_k) {
+  std::vector<size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto count = static_cast<std::ptrdiff_t>(std::min(top_k, std::ssize(order)));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](size_t a, size_t b) {
+    return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
+  });
+  order.resize(static_cast<size_t>(count));
+  std::string text;
+  for (const size_t at : order) {
+    text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", one_line(labels[at]),
+                        probabilities[at]);
+  }
+  return text;
+}
+
+// The classes of each line; none for an empty one, and for one that cannot be classified.
+struct Answers {
+  std::vector<std::optional<ClassProbabilities>> of_lines = {};
+  int64_t failures = 0;
+};
+
+// Texts go through the model in batches.
+Answers classify_all(const TextClassifier& model, const std::vector<std::string>& lines,
+                     int64_t number, AttentionBook& book, LineFilter& filter) {
+  std::vector<std::vector<int32_t>> texts;
+  std::vector<size_t> places;  // of the texts among the lines
+  for (size_t i = 0; i < lines.size(); ++i, ++number) {
+    std::vector<int32_t> ids = classifier_input(model, lines[i], number + 1);
+    if (ids.empty()) continue;
+    filter.read(ids, *model.tokenizers.source, number);
+    texts.push_back(std::move(ids));
+    places.push_back(i);
+    if (book.wants()) {
+      book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()),
+               lines[i]);
+    }
+  }
+  Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(lines.size())};
+  if (texts.empty()) return all;
+  auto found = classify(model, texts);
+  for (size_t i = 0; i < places.size(); ++i) all.of_lines[places[i]] = std::move(found[i]);
+  return all;
+}
+
+// Reads images one after the other. An unreadable one does not stop the others.
+Answers classify_all(const ImageModel& model, const std::vector<std::string>& lines, int64_t number,
+                     AttentionBook& book, LineFilter&) {
+  Answers all;
+  for (const std::string& path : lines) {
+    ++number;
+    std::optional<ClassProbabilities>& answer = all.of_lines.emplace_back();
+    if (is_blank(path)) continue;
+    try {
+      answer = classify(model, path);
+      if (book.wants()) book.add(attention_page(model, path));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kData) throw;
+      ++all.failures;
+      std::cerr << printable(concat("warning: line ", number, ": ", error.what())) + '\n';
+    }
+  }
+  return all;
+}
+
+template <class Model>
+int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& filter) {
+  AttentionBook book(arguments.attention);
+  const bool images = reads_images(model.config);
+  int64_t failures = 0;
+  filter.run(images ? 1 : arguments.batch_size,
+             [&](const std::vector<std::string>& lines, int64_t number) {
+               const Answers found = classify_all(model, lines, number, book, filter);
+               failures += found.failures;
+               for (const std::optional<ClassProbabilities>& answer : found.of_lines) {
+                 if (answer) {
+                   filter.out() << classes_text(model.config.data.labels, *answer, arguments.top_k);
+                 }
+                 filter.out() << '\n';
+               }
+             });
+  book.write();
+  filter.finish();
+  if (failures > 0) {
+    fail(ErrorKind::kData, "[classify] ", failures, failures == 1 ? " line" : " lines",
+         " could not be classified and got an empty answer.");
+  }
+  return 0;
+}
+
+int run_classify(const ClassifyArguments& arguments) {
+  LineFilter filter("classify", arguments);
+  set_num_threads(arguments.compute.threads);
+  ModelFiles files = read_model_files(arguments.model());
+  const bool images = reads_images(files.config);
+  const auto load = [&]<class Model>() {
+    return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies,
+                       arguments.models.format);
+  };
+  if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
+  return answer(*load.operator()<TextClassifier>(), arguments, filter);
+}
+
+void add_classify(CLI::App& app, ClassifyArguments& arguments) {
+  add_model(app, arguments);
+  add_format(app, arguments);
+  add_input(app, arguments);
+  add_output(app, arguments, "texts classified at a time");
+  app.add_option("--top-k", arguments.top_k,
+                 "classes and probabilities in a line, the most probable first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kClassify(
+    "classify", "The class of each line of standard input, or of a file, with its probability",
+    add_classify, run_classify);
+
+}  // namespace tapestry

@@ -1,0 +1,141 @@
+#include "apps/commands/answers/filter.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/text.h"
+
+namespace tapestry {
+namespace {
+
+constexpr const char* kFormatHelp =
+    "float32 | int8: the matrices of the model (on a CPU); int8 takes a quarter of the memory";
+
+std::optional<WeightFormat> format_of(const std::string& word) {
+  for (const WeightFormat format : kWeightFormats) {
+    if (word == name_of(format)) return format;
+  }
+  return std::nullopt;
+}
+
+// Reads a share of an ensemble, or a format.
+void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
+  for (const std::string& word : words) {
+    double share = 0;
+    if (const auto format = format_of(word)) {
+      models.format = *format;
+    } else if (CLI::detail::lexical_cast(word, share)) {
+      models.weights.push_back(share);
+    } else {
+      throw CLI::ValidationError("--weights",
+                                 concat("expected ", join(names_of(kWeightFormats), ", "),
+                                        " or numbers, got '", word, "'"));
+    }
+  }
+}
+
+}  // namespace
+
+void add_model(CLI::App& app, FilterArguments& arguments) {
+  app.add_option_function<std::string>(
+         "--model", [&arguments](const std::string& path) { arguments.models.paths = {path}; },
+         "checkpoint or run folder")
+      ->required();
+  add_compute(app, arguments.compute);
+}
+
+void add_format(CLI::App& app, FilterArguments& arguments) {
+  WeightFormat& format = arguments.models.format;
+  app.add_option_function<std::string>(
+         "--weights", [&format](const std::string& word) { format = *format_of(word); },
+         kFormatHelp)
+      ->check(CLI::IsMember(names_of(kWeightFormats)))
+      ->default_str(name_of(format));
+}
+
+void add_models(CLI::App& app, FilterArguments& arguments) {
+  ModelChoice& models = arguments.models;
+  app.add_option("--model", models.paths,
+                 "checkpoint or run folder; given again: models over one vocabulary, whose "
+                 "probabilities are averaged (the config is the first one's)")
+      ->required();
+  app.add_option_function<std::vector<std::string>>(
+         "--weights",
+         [&models](const std::vector<std::string>& words) { read_weights(words, models); },
+         concat(kFormatHelp, "; of several models also their shares, as in .6,.4 (default: equal)"))
+      ->delimiter(',');
+  add_compute(app, arguments.compute);
+}
+
+CLI::Option* add_input(CLI::App& app, FilterArguments& arguments) {
+  return app
+      .add_option("--input", arguments.input,
+                  "file of lines (compressed is fine); -: standard input. On a terminal a file "
+                  "shows how far it is")
+      ->capture_default_str();
+}
+
+void add_output(CLI::App& app, FilterArguments& arguments, const char* batch) {
+  app.add_option("--output", arguments.output,
+                 "file; it has its name when all is done, before that the name FILE.part; -: "
+                 "standard output")
+      ->capture_default_str();
+  app.add_option("--ill-formed", arguments.ill_formed,
+                 "what becomes of a line that is not UTF-8, or no record where records are read: "
+                 "empty (it is answered like an empty line, and counted) | replace (its "
+                 "ill-formed bytes are read as U+FFFD) | error")
+      ->check(CLI::IsMember(names_of(FilterArguments::kIllFormed)))
+      ->capture_default_str();
+  app.add_option("--batch-size", arguments.batch_size, batch)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+}
+
+CLI::Option* add_detail(CLI::App& app, std::string& detail, const char* meaning) {
+  return app.add_option("--detail", detail, meaning)->check(CLI::IsMember({"jsonl"}));
+}
+
+void add_attention(CLI::App& app, FilterArguments& arguments) {
+  app.add_option("--attention", arguments.attention,
+                 "also write the attention weights of the first 20 answers: a page (HTML), or a "
+                 "table if the name ends in .json, which has the scores before and after scaling, "
+                 "too");
+}
+
+std::string one_line(const std::string& text) {
+  static constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
+      {"\n", "\\n"},
+      {"\r", "\\r"},
+      {"\v", "\\v"},
+      {"\f", "\\f"},
+      {"\xC2\x85", "\\u0085"},
+      {"\xE2\x80\xA8", "\\u2028"},
+      {"\xE2\x80\xA9", "\\u2029"}};
+  std::string line = text;
+  for (const auto& [end, name] : kEnds) {
+    for (size_t at = 0; (at = line.find(end, at)) != std::string::npos; at += name.size()) {
+      line.replace(at, end.size(), name);
+    }
+  }
+  return line;
+}
+
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+nlohmann::ordered_json token_details(const Hypothesis& hypothesis, const Tokenizer& tokenizer) {
+  using Json = nlohmann::ordered_json;
+  Json pieces = Json::array();
+  for (const int32_t id : hypothesis.tokens) pieces.push_back(tokenizer.piece(id));
+  std::vector<double> each = hypothesis.token_log_probabilities;
+  const Json end = each.size() > hypothesis.tokens.size() ? Json(each.back()) : Json();
+  each.resize(hypothesis.tokens.size());
+  return {{"tokens", std::move(pieces)},
+          {"token_log_probabilities", each},
+          {"end_log_probability", end}};
+}
+
+}  // namespace tapestry

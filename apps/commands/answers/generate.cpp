@@ -1,0 +1,247 @@
+// tapestry generate: what follows one prompt, or each line of the input.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
+#include "apps/commands/pages/attention_page.h"
+#include "apps/tasks/long_line.h"
+#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/text_generator.h"
+#include "core/parallel.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// An answer is a line, in which line ends are written \\n. That to `prompt` appears on a terminal
+/// as it is made.
+struct GenerateArguments : FilterArguments {
+  SearchArguments search = {};
+  std::optional<std::string> prompt = {};  ///< unset: one prompt a line of the input
+  int64_t samples = 1;                     ///< continuations of each prompt
+  std::vector<std::string> stop = {};      ///< text that ends a continuation, and is left out
+  std::string detail = {};                 ///< "" or "jsonl"
+  bool jsonl = false;  ///< lines of the input are JSON objects for the prompt of the training
+};
+
+// A continuation that a line asks for, or a blank line.
+struct Request {
+  Prompt prompt;
+  bool ends_line = true;  ///< no further sample follows
+  bool done = false;
+  std::vector<Hypothesis> results = {};
+};
+
+class Continuer {
+ public:
+  Continuer(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book,
+            LineFilter& filter)
+      : models_(models),
+        arguments_(arguments),
+        book_(book),
+        filter_(filter),
+        out_(filter.out()),
+        options_(arguments.search.over(models.first().config.generation)),
+        generator_(models, options_, arguments.stop),
+        streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
+                 options_.n_best == 1 && arguments.detail.empty() && arguments.output == "-" &&
+                 isatty(STDOUT_FILENO) != 0) {}
+
+  // Of line `line`, from 0, or of the command line, whose prompt may be empty.
+  Request request(const std::string& text, int64_t line) const {
+    const bool of_command_line = arguments_.prompt.has_value();
+    const std::string place = of_command_line ? "the prompt" : place_of_line(line + 1);
+    Request request{.prompt = generator_.prompt(text, place, of_command_line)};
+    const std::span<const int32_t> ids = request.prompt.ids;
+    filter_.read(ids.subspan(static_cast<size_t>(request.prompt.frame)), tokenizer(), line);
+    return request;
+  }
+
+  // Prints the results in the order of the requests, each as soon as all before it are done.
+  void answer(std::vector<Request>& requests) const {
+    std::vector<Request*> asked;
+    std::vector<const Prompt*> prompts;
+    for (Request& request : requests) {
+      request.done = request.prompt.blank;
+      if (request.done) continue;
+      asked.push_back(&request);
+      prompts.push_back(&request.prompt);
+    }
+    auto next = requests.begin();
+    size_t shown = 0;
+    const auto print_those_done = [&] {
+      int64_t lines = 0;
+      for (; next != requests.end() && next->done; ++next) {
+        print(*next, shown);
+        next->results = {};
+        if (next->ends_line) ++lines;
+      }
+      if (lines > 0) filter_.answered(lines);
+    };
+    print_those_done();  // blank ones in front
+    TextGenerator::Hooks hooks;
+    hooks.token_log_probabilities = arguments_.detail == "jsonl";
+    hooks.done = [&](size_t i, std::vector<Hypothesis> found) {
+      asked[i]->results = std::move(found);
+      asked[i]->done = true;
+      print_those_done();
+    };
+    if (streams_) {
+      out_ << requests[0].prompt.text << std::flush;
+      hooks.grows = [&](size_t, const std::string& text) {
+        if (text.size() <= shown) return;
+        out_ << text.substr(shown) << std::flush;
+        shown = text.size();
+      };
+    }
+    generator_.run(prompts, arguments_.batch_size, hooks);
+  }
+
+ private:
+  const Tokenizer& tokenizer() const { return models_.tokenizer(); }
+  std::string text_of(const Request& request, const Hypothesis& result) const {
+    return generator_.text_of(request.prompt, result);
+  }
+
+  // The attention in a prompt and its continuation, as much as the models can read at once.
+  AttentionPage page_of(const Request& request, const Hypothesis& result) const {
+    std::vector<int32_t> ids = request.prompt.ids;
+    ids.insert(ids.end(), result.tokens.begin(), result.tokens.end());
+    const auto longest = static_cast<size_t>(models_.longest());
+    if (ids.size() > longest) ids.resize(longest);
+    return attention_page(models_.trunks(), tokenizer(), ids);
+  }
+
+  void print(const Request& request, size_t shown) const {
+    const std::string& prompt = request.prompt.text;
+    if (!request.prompt.blank && book_.wants()) {
+      const Hypothesis& best = request.results.at(0);
+      book_.add(page_of(request, best), prompt + text_of(request, best));
+    }
+    Json list = Json::array();
+    for (const Hypothesis& result : request.results) {
+      const std::string text = text_of(request, result);
+      if (arguments_.detail == "jsonl") {
+        list.push_back({{"text", text},
+                        {"log_probability", result.log_probability},
+                        {"score", result.score},
+                        {"finished", result.has_eos}});
+        list.back().update(token_details(result, tokenizer()));
+      } else if (streams_) {
+        out_ << text.substr(std::min(shown, text.size())) << '\n';
+      } else {
+        const std::string whole = arguments_.jsonl ? std::string(strip(text)) : prompt + text;
+        out_ << (arguments_.prompt ? whole : one_line(whole)) << '\n';
+      }
+    }
+    if (arguments_.detail != "jsonl") {
+      // Prints the same number of lines for each, also for a blank one.
+      for (int64_t i = std::ssize(request.results); i < arguments_.search.n_best; ++i) {
+        out_ << '\n';
+      }
+      return;
+    }
+    out_ << json_line(Json{{"prompt", prompt}, {"continuations", std::move(list)}}) << '\n';
+  }
+
+  const TextModels& models_;
+  const GenerateArguments& arguments_;
+  AttentionBook& book_;
+  LineFilter& filter_;
+  std::ostream& out_;
+  SearchOptions options_;
+  TextGenerator generator_;
+  bool streams_;
+};
+
+int run_generate(const GenerateArguments& arguments) {
+  arguments.search.validate();
+  LineFilter filter("generate", arguments);
+  set_num_threads(arguments.compute.threads);
+  const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
+  if (models.reads_prefixes() && !arguments.attention.empty()) {
+    fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
+  }
+  AttentionBook book(arguments.attention);
+  const Continuer continuer(models, arguments, book, filter);
+  const Template prompt =
+      arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
+  // The prompt of a line, by its number from 0; "" for a blank one.
+  const auto prompt_of = [&](const std::string& line, int64_t number) {
+    if (!arguments.prompt && is_blank(line)) return std::string();
+    if (!arguments.jsonl) return line;
+    std::string filled;
+    filter.takes_record(
+        number, [&] { filled = prompt.fill(parse_json_record(line, place_of_line(number + 1))); });
+    return filled;
+  };
+  // As many requests as a window has lines.
+  const int64_t window = window_of(arguments.batch_size);
+  std::vector<Request> requests;
+  const auto flush = [&] {
+    std::vector<Request> now;
+    now.swap(requests);
+    if (!now.empty()) continuer.answer(now);
+  };
+  const auto add = [&](const std::string& text, int64_t line) {
+    const Request of_line = continuer.request(prompt_of(text, line), line);
+    for (int64_t s = 0; s < arguments.samples; ++s) {
+      Request& request = requests.emplace_back(of_line);
+      request.prompt.number = line * arguments.samples + s;
+      request.ends_line = s + 1 == arguments.samples;
+      if (std::ssize(requests) >= window) flush();
+    }
+  };
+  const auto answer = [&](const std::vector<std::string>& lines, int64_t first) {
+    for (const std::string& line : lines) {
+      try {
+        add(line, first++);
+      } catch (const Error&) {
+        flush();  // the lines before it are good
+        throw;
+      }
+    }
+    flush();
+  };
+  if (arguments.prompt) {
+    answer({*arguments.prompt}, 0);
+  } else {
+    filter.run(window, answer);
+  }
+  book.write();
+  filter.finish();
+  return 0;
+}
+
+void add_generate(CLI::App& app, GenerateArguments& arguments) {
+  add_models(app, arguments);
+  auto* prompt =
+      app.add_option("--prompt", arguments.prompt, "text to continue, instead of standard input");
+  app.add_flag("--jsonl", arguments.jsonl,
+               "lines are JSON objects: answers the prompt that the training made of such records")
+      ->excludes(prompt);
+  app.add_option("--samples", arguments.samples, "continuations of each prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_search(app, arguments.search, "max_length_ratio");
+  app.add_option("--stop", arguments.stop, "text that ends a continuation; may be repeated");
+  add_input(app, arguments)->excludes(prompt);
+  add_output(app, arguments,
+             "sequences that are continued at a time; others join as soon as some are done");
+  add_detail(app, arguments.detail, "jsonl: scores and tokens, one object a line");
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kGenerate(
+    "generate", "Continue a prompt, or each line of standard input, with a causal language model",
+    add_generate, run_generate);
+
+}  // namespace tapestry

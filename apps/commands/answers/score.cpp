@@ -1,0 +1,109 @@
+// tapestry score: the log-probability of each line, or of a translation.
+#include <iostream>
+
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
+#include "apps/commands/pages/attention_page.h"
+#include "apps/tasks/text_models.h"
+#include "apps/tasks/translator.h"
+#include "core/parallel.h"
+
+namespace tapestry {
+namespace {
+
+/// The input has the targets.
+struct ScoreArguments : FilterArguments {
+  std::string source = {};  ///< file, of a translation model
+};
+
+void print(const std::vector<Score>& scores, std::ostream& out) {
+  for (const Score& score : scores) {
+    out << score.log_probability << '\t' << score.tokens << '\n';
+  }
+}
+
+std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& arguments,
+                               AttentionBook& book) {
+  CorpusSpec spec;
+  spec.source = arguments.source;
+  spec.target = arguments.input == "-" ? "/dev/stdin" : arguments.input;
+  CorpusOptions options;
+  options.max_length = models.longest();
+  options.overlong = "truncate";
+  options.keep_text = book.wants();
+  const ParallelCorpus pairs = load_parallel({spec}, models.tokenizers(), options);
+  if (pairs.counts.kept != pairs.counts.read) {
+    fail(ErrorKind::kData, "[score] every line needs a score, but not every pair can be used: ",
+         pairs.counts.summary());
+  }
+  if (pairs.counts.truncated > 0) {
+    std::cerr << concat("warning: ", pairs.counts.truncated,
+                        pairs.counts.truncated == 1 ? " pair is" : " pairs are", " cut to ",
+                        options.max_length, " tokens a side.\n");
+  }
+  for (int64_t i = 0; i < pairs.size() && book.wants(); ++i) {
+    const auto source = pairs.source[i], target = pairs.target[i];
+    book.add(attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}),
+             std::string(pairs.source_text[i]));
+  }
+  return score(models.models(), pairs, arguments.batch_size);
+}
+
+// Prints the score of a line of a text, of which `number` come before.
+void score_line(const TextModels& models, const std::string& line, int64_t number,
+                AttentionBook& book, LineFilter& filter) {
+  if (filter.was_ill_formed(number)) {  // no text, so it has no score
+    filter.out() << '\n';
+    return;
+  }
+  std::vector<int32_t> ids = ids_to_score(models, line, number + 1);
+  filter.read(ids, models.tokenizer(), number);
+  print(score_texts(models, {ids}), filter.out());
+  if (!book.wants() || ids.size() < 2) return;
+  ids.pop_back();  // the last is only predicted
+  book.add(attention_page(models.trunks(), models.tokenizer(), ids), line);
+}
+
+int run_score(const ScoreArguments& arguments) {
+  set_num_threads(arguments.compute.threads);
+  const std::string& device = arguments.compute.device;
+  AttentionBook book(arguments.attention);
+  if (arguments.source.empty()) {
+    LineFilter filter("score", arguments);
+    const TextModels models(arguments.models, device, "score without --source", kContinuesText);
+    if (!begins_with_eos(models.first().config)) {
+      std::cerr << "note: this model knows no beginning of a text: the first token of a line is "
+                   "only read, and has no score\n";
+    }
+    filter.run(1, [&](const std::vector<std::string>& lines, int64_t first) {
+      score_line(models, lines[0], first, book, filter);
+    });
+    book.write();
+    filter.finish();
+    return 0;
+  }
+  OutputFile output(arguments.output);
+  const Translator models(arguments.models, device, "score with --source", kScoresPairs);
+  print(score_pairs(models, arguments, book), output.stream());
+  book.write();
+  output.finish();
+  return 0;
+}
+
+void add_score(CLI::App& app, ScoreArguments& arguments) {
+  add_models(app, arguments);
+  app.add_option("--source", arguments.source, "file, for a translation model");
+  app.add_option("--target,--input", arguments.input, "file; -: standard input")->required();
+  add_output(app, arguments, "pairs scored at a time, with --source");
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kScore(
+    "score",
+    "Log-probability and tokens of each target line, given its source line if there is one",
+    add_score, run_score);
+
+}  // namespace tapestry

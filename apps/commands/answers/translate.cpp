@@ -1,0 +1,384 @@
+// tapestry translate: a translation of each line of the input.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/commands/answers/aligner.h"
+#include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/command.h"
+#include "apps/commands/pages/attention_page.h"
+#include "apps/tasks/answered_text.h"
+#include "apps/tasks/translator.h"
+#include "core/parallel.h"
+#include "core/text.h"
+#include "data/empty_text.h"
+#include "data/text.h"
+#include "data/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TranslateArguments : FilterArguments {
+  SearchArguments search = {};
+  std::string prefix = {};     ///< file with what each translation begins with, or ""
+  bool prefix_column = false;  ///< it is the second column of the input instead
+  AlignmentArguments alignments = {};
+  bool word_scores = false;  ///< behind a tab, the log-probability of each word and of the end
+  std::string detail = {};   ///< "" or "jsonl"
+  std::string n_best_format = "lines";            ///< lines | moses
+  std::optional<int64_t> max_source_length = {};  ///< tokens that a source is cut to
+};
+
+// The beginning of each translation: a line of a file, or the second column of the input.
+class Prefixes {
+ public:
+  Prefixes(const std::string& path, bool in_column) : in_column_(in_column) {
+    if (!path.empty()) file_.emplace(path);
+  }
+
+  // Takes the prefix of the next line of the input, which loses its other columns.
+  std::string take(std::string& line) {
+    std::string prefix;
+    if (in_column_) {
+      const size_t tab = line.find('\t');
+      if (tab == std::string::npos) return "";
+      prefix = line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
+      line.resize(tab);
+    } else if (file_ && !file_->next(prefix)) {
+      fail(ErrorKind::kData, "[translate] ", file_->path(), " has ", file_->line_number(),
+           " lines, the input has more.");
+    }
+    return prefix;
+  }
+  // Call at the end of the input.
+  void check_end() {
+    std::string line;
+    if (file_ && file_->next(line)) {
+      fail(ErrorKind::kData, "[translate] ", file_->path(),
+           " has more lines than the input, which has ", file_->line_number() - 1, '.');
+    }
+  }
+  bool any() const { return in_column_ || file_; }
+
+ private:
+  bool in_column_;
+  std::optional<LineReader> file_;
+};
+
+// A search never writes an unknown token, so a forced one would leave a gap in the text.
+void check_can_be_written(const Translator& models, const std::vector<int32_t>& ids,
+                          const std::string& text, int64_t line) {
+  const Tokenizer& tokenizer = *models.tokenizers().target;
+  std::vector<int32_t> never = models.rows().banned;
+  never.push_back(models.rows().eos);
+  const auto found = std::ranges::find_first_of(ids, never);
+  if (found == ids.end()) return;
+  const PlacedText placed = placed_source(tokenizer, text);
+  const PlacedToken& token = placed.tokens.at(static_cast<size_t>(found - ids.begin()));
+  size_t begin = static_cast<size_t>(token.begin);
+  begin = std::min(text.find_first_not_of(" \t", begin), begin + text.size());
+  size_t end = begin;
+  if (begin < text.size()) next_code_point(text, end);
+  const bool unknown = *found == tokenizer.special().unk;
+  fail(ErrorKind::kData, "[translate] the prefix of line ", line,
+       " must be text that the model can write, got '", text, "': the vocabulary has no ",
+       unknown ? concat("'", text.substr(std::min(begin, text.size()), end - begin), "'")
+               : concat("text ", tokenizer.piece(*found)),
+       '.');
+}
+
+// The tokens of the prefix of a line, which the models must be able to write.
+std::vector<int32_t> prefix_tokens(const Translator& models, const std::string& text,
+                                   int64_t line) {
+  std::vector<int32_t> ids = models.tokenizers().target->encode(text);
+  check_can_be_written(models, ids, text, line);
+  const int64_t most = longest_sequence(models.models()) - 1;  // eos
+  if (std::ssize(ids) > most) {
+    fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
+         " tokens, the model writes at most ", most, '.');
+  }
+  return ids;
+}
+
+// A line of the input with its translations.
+struct Answer {
+  std::string source;
+  std::string prefix = {};
+  int64_t number = 0;   ///< of the line, from 1
+  size_t sentence = 0;  ///< its number among the sources, if it is not blank
+  bool blank = false;
+  bool done = false;
+  std::vector<Hypothesis> hypotheses = {};  ///< none for a blank line
+  std::vector<Alignment> alignments = {};   ///< one for each, or none
+};
+
+Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer) {
+  Json list = Json::array();
+  for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
+    const Hypothesis& hypothesis = answer.hypotheses[n];
+    Json words = Json::array();
+    for (const WordScore& word :
+         word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
+      words.push_back({{"text", word.text}, {"log_probability", word.log_probability}});
+    }
+    list.push_back({{"text", translated_text(tokenizer, hypothesis)},
+                    {"score", hypothesis.score},
+                    {"log_probability", hypothesis.log_probability},
+                    {"finished", hypothesis.has_eos && !hypothesis.cut}});
+    list.back().update(token_details(hypothesis, tokenizer));
+    list.back()["words"] = std::move(words);
+    if (!answer.alignments.empty()) list.back()["alignment"] = answer.alignments[n];
+  }
+  Json line = {{"source", answer.source}};
+  if (with_prefix) line["prefix"] = answer.prefix;
+  line["translations"] = std::move(list);
+  return line;
+}
+
+// The log-probability of each word and of the end, behind a tab.
+std::string word_scores_of(const Hypothesis& hypothesis, const Tokenizer& tokenizer) {
+  std::string text = "\t";
+  for (const WordScore& word :
+       word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
+    text += fmt::format("{:.4f} ", word.log_probability);
+  }
+  return text + fmt::format("{:.4f}", hypothesis.token_log_probabilities.back());
+}
+
+// Counts translations that end at the length limit, and reports them at the end.
+class CutTranslations {
+ public:
+  void add(int64_t line) {
+    ++count_;
+    if (std::ssize(lines_) < kNamed) lines_.push_back(std::to_string(line));
+  }
+  void tell() const {
+    if (count_ == 0) return;
+    const bool one = count_ == 1;
+    std::cerr << concat("warning: ", count_, one ? " translation is" : " translations are",
+                        " cut at the length limit (line", one ? " " : "s ", join(lines_, ", "),
+                        count_ > kNamed ? ", ..." : "",
+                        "); --max-length-ratio or --max-new-tokens raises it.\n");
+  }
+
+ private:
+  static constexpr int64_t kNamed = 10;
+
+  int64_t count_ = 0;
+  std::vector<std::string> lines_;
+};
+
+class LineTranslator {
+ public:
+  LineTranslator(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
+      : models_(models),
+        arguments_(arguments),
+        filter_(filter),
+        options_(arguments.search.over(models.config().generation)),
+        prefixes_(arguments.prefix, arguments.prefix_column),
+        aligner_(models, arguments.alignments),
+        book_(arguments.attention) {
+    widen_for_distinct_texts(options_);
+  }
+
+  void run() {
+    filter_.run(window_of(arguments_.batch_size), [&](const std::vector<std::string>& lines,
+                                                      int64_t first) { answer(lines, first); });
+    prefixes_.check_end();
+    aligner_.finish();
+    book_.write();
+    filter_.finish();
+    cut_.tell();
+  }
+
+ private:
+  void answer(const std::vector<std::string>& lines, int64_t first) {
+    std::vector<Answer> answers;
+    std::vector<size_t> places;  // of the sentences among the answers
+    std::vector<PlacedText> placed;
+    Sentences sentences{.rows = models_.rows(),
+                        .log_probabilities = scores_tokens() || moses(),
+                        .token_log_probabilities = scores_tokens()};
+    for (const std::string& line : lines) {
+      Answer answer{.source = line};
+      answer.number = first + std::ssize(answers) + 1;
+      answer.prefix = prefixes_.take(answer.source);
+      PlacedText text = encode(answer.source);
+      std::vector<int32_t> ids = text.ids();
+      answer.blank = answer.done = is_empty_text(answer.source, ids);
+      if (!answer.blank) {
+        answer.sentence = places.size();
+        places.push_back(answers.size());
+        filter_.read(ids, *models_.tokenizers().source, answer.number - 1);
+        models_.cut_source(ids, answer.number);
+        text.tokens.resize(ids.size());
+        sentences.sources.push_back(std::move(ids));
+        sentences.numbers.push_back(answer.number - 1);
+        if (aligner_.counts_words()) placed.push_back(std::move(text));
+        if (prefixes_.any()) {
+          sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
+        }
+      }
+      answers.push_back(std::move(answer));
+    }
+    size_t printed = 0;
+    const auto print_those_done = [&] {
+      const size_t before = printed;
+      for (; printed < answers.size() && answers[printed].done; ++printed) {
+        const Answer& answer = answers[printed];
+        print(answer);
+        if (!book_.wants() || answer.blank) continue;
+        book_.add(attention_page(models_, sentences.sources[answer.sentence],
+                                 answer.hypotheses.at(0).tokens),
+                  answer.source);
+      }
+      if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
+    };
+    print_those_done();  // blank ones in front
+    translate(models_.models(), sentences, options_, arguments_.batch_size,
+              [&](size_t sentence, std::vector<Hypothesis> found) {
+                Answer& answer = answers[places[sentence]];
+                answer.hypotheses = best_texts(
+                    std::move(found), arguments_.search.n_best, [&](const Hypothesis& one) {
+                      return translated_text(*models_.tokenizers().target, one);
+                    });
+                answer.done = !aligner_.wanted();
+                print_those_done();
+              });
+    if (!aligner_.wanted()) return;
+    align(sentences, placed, places, answers);
+    print_those_done();
+  }
+
+  // With places if words are counted.
+  PlacedText encode(const std::string& source) const {
+    const Tokenizer& tokenizer = *models_.tokenizers().source;
+    if (aligner_.counts_words()) return placed_source(tokenizer, source);
+    PlacedText text{.text = source};
+    for (const int32_t id : tokenizer.encode(source)) text.tokens.push_back({.id = id});
+    return text;
+  }
+
+  void align(const Sentences& sentences, const std::vector<PlacedText>& placed,
+             const std::vector<size_t>& places, std::vector<Answer>& answers) const {
+    std::vector<std::vector<Hypothesis>> found;
+    for (const size_t place : places) found.push_back(answers[place].hypotheses);
+    auto alignments = aligner_.align(sentences.sources, placed, found, arguments_.batch_size);
+    for (size_t i = 0; i < places.size(); ++i) {
+      answers[places[i]].alignments = std::move(alignments[i]);
+      answers[places[i]].done = true;
+    }
+  }
+
+  bool moses() const { return arguments_.n_best_format == "moses"; }
+  bool scores_tokens() const { return arguments_.word_scores || arguments_.detail == "jsonl"; }
+
+  void print(const Answer& answer) {
+    std::ostream& out = filter_.out();
+    const Tokenizer& tokenizer = *models_.tokenizers().target;
+    if (!answer.hypotheses.empty() && answer.hypotheses[0].cut) cut_.add(answer.number);
+    for (const Alignment& alignment : answer.alignments) aligner_.write(pharaoh(alignment));
+    // A list has as many lines for a line of which nothing can be translated.
+    const int64_t missing = arguments_.search.n_best - std::ssize(answer.hypotheses);
+    // In Moses' lists numbers separate the lines, and a filler would win in a rescoring.
+    const bool fills = !moses() || answer.hypotheses.empty();
+    for (int64_t i = 0; i < missing && fills; ++i) aligner_.write("");
+    if (arguments_.detail == "jsonl") {
+      out << json_line(details(answer, prefixes_.any(), tokenizer)) << '\n';
+      return;
+    }
+    for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
+      const Hypothesis& hypothesis = answer.hypotheses[n];
+      const std::string text = one_line(translated_text(tokenizer, hypothesis));
+      if (moses()) {
+        out << fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}", answer.number - 1, in_field(text),
+                           hypothesis.log_probability, hypothesis.score);
+      } else {
+        out << text;
+      }
+      if (arguments_.word_scores) out << word_scores_of(hypothesis, tokenizer);
+      if (aligner_.inline_with_text()) out << " ||| " << pharaoh(answer.alignments[n]);
+      out << '\n';
+    }
+    for (int64_t i = 0; i < missing && fills; ++i) {
+      out << (moses() ? fmt::format("{} |||  ||| F0= 0 ||| 0", answer.number - 1) : "") << '\n';
+    }
+  }
+
+  // Moses' decoder writes a bar within text in this form.
+  static std::string in_field(std::string text) {
+    for (size_t at = 0; (at = text.find("|||", at)) != std::string::npos;) {
+      text.replace(at, 3, "&#124;&#124;&#124;");
+    }
+    return text;
+  }
+
+  const Translator& models_;
+  const TranslateArguments& arguments_;
+  LineFilter& filter_;
+  SearchOptions options_;
+  Prefixes prefixes_;
+  Aligner aligner_;
+  AttentionBook book_;
+  CutTranslations cut_;
+};
+
+int run_translate(const TranslateArguments& arguments) {
+  arguments.search.validate();
+  LineFilter filter("translate", arguments);
+  set_num_threads(arguments.compute.threads);
+  Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
+  models.limit_sources(arguments.max_source_length);
+  LineTranslator(models, arguments, filter).run();
+  return 0;
+}
+
+void add_translate(CLI::App& app, TranslateArguments& arguments) {
+  add_models(app, arguments);
+  add_search(app, arguments.search);
+  app.add_option("--max-source-length", arguments.max_source_length,
+                 "tokens of a source line: a longer one is cut, with a warning (default: 2048, or "
+                 "the model's max_position_embeddings if that is more)")
+      ->check(CLI::PositiveNumber);
+  add_input(app, arguments);
+  add_output(app, arguments,
+             "lines that a thread translates at a time; others join as soon as some are done, out "
+             "of windows of 32 times as many that are sorted by length; 1: each line as soon as it "
+             "is read");
+  auto* prefix = app.add_option(
+      "--prefix", arguments.prefix,
+      "file with a line for each line of the input: what its translation begins with; the "
+      "translation may go on inside the prefix's last word");
+  app.add_flag("--prefix-column", arguments.prefix_column,
+               "the same from the input: what stands behind a tab (as with Marian's "
+               "--force-decode)")
+      ->excludes(prefix);
+  auto* word_scores = app.add_flag(
+      "--word-scores", arguments.word_scores,
+      "behind each translation a tab and the log-probability of each word and of the end");
+  auto* detail =
+      add_detail(app, arguments.detail, "jsonl: scores, tokens and words, one object a line");
+  detail->excludes(word_scores);
+  app.add_option("--n-best-format", arguments.n_best_format,
+                 "lines (n for each line, the text alone) | moses (0 ||| text ||| F0= "
+                 "log-probability ||| score, with the number of the line from 0)")
+      ->check(CLI::IsMember({"lines", "moses"}))
+      ->excludes(word_scores)
+      ->excludes(detail)
+      ->capture_default_str();
+  add_alignments(app, arguments.alignments);
+  add_attention(app, arguments);
+}
+
+}  // namespace
+
+extern const Command kTranslate("translate", "Translate standard input, or a file, line by line",
+                                add_translate, run_translate);
+
+}  // namespace tapestry

@@ -1,0 +1,113 @@
+#include "apps/commands/options.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace tapestry {
+namespace {
+
+constexpr const char* kSearchGroup = "Search (the model's config decides where nothing is given)";
+
+// The name of the option of a key.
+std::string option_of(const std::string& key) {
+  if (key == "num_beams") return "--beam-size";
+  std::string option = "--" + key;
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
+void add_switch(CLI::App& app, SearchArguments& search, const ConfigKey& key) {
+  const auto set = [&search, name = key.name](const std::string& option, const char* value) {
+    search.overrides.push_back({option, name, value});
+  };
+  const std::string yes = option_of(key.name), no = "--no-" + yes.substr(2);
+  app.add_flag_callback(
+         yes, [=] { set(yes, "true"); }, key.meaning)
+      ->group(kSearchGroup);
+  app.add_flag_callback(
+         no, [=] { set(no, "false"); }, concat("turns ", yes, " off"))
+      ->group(kSearchGroup);
+}
+
+CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& key,
+                       const std::string& meaning) {
+  const auto set = [&search, option = option_of(key.name),
+                    name = key.name](const std::string& value) {
+    double number = 1;
+    if (name == "temperature" && parse_yaml_double(value, number) && number == 0) {
+      // The limit of small ones.
+      search.overrides.push_back({concat(option, " 0 as --no-do-sample"), "do_sample", "false"});
+    } else {
+      search.overrides.push_back({option, name, value});
+    }
+  };
+  // "at least 1", "average | gnmt | none"
+  const std::string bounds = key.choices.empty() ? key.range.text : join(key.choices, " | ");
+  return app
+      .add_option_function<std::string>(
+          option_of(key.name), set,
+          concat(meaning, bounds.empty() ? "" : concat(" (", bounds, ')')))
+      ->type_name(!key.choices.empty()    ? "TEXT"
+                  : key.type == "integer" ? "INT"
+                                          : "FLOAT");
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, ConfigArguments& arguments) {
+  app.add_option("config", arguments.config, "YAML file")->required();
+  app.add_option("overrides", arguments.overrides, "section.key=value, winning over the file");
+}
+
+void add_compute(CLI::App& app, ComputeArguments& arguments) {
+  app.add_option("--device", arguments.device, "auto | cpu | cuda | cuda:N")->capture_default_str();
+  app.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect) {
+  for (const ConfigKey& key : generation_keys()) {
+    if (key.name == without_effect) continue;
+    if (key.type == "true or false") {
+      add_switch(app, arguments, key);
+      continue;
+    }
+    const char* const limit = key.name == "temperature" ? " 0: the most probable token." : "";
+    add_value(app, arguments, key, key.meaning + limit)->group(kSearchGroup);
+  }
+  app.add_option("--n-best", arguments.n_best,
+                 "results of each line, best first: of beams, or with --do-sample so many draws")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kSearchGroup);
+  app.add_option("--seed", arguments.seed, "of the draws")->group(kSearchGroup);
+}
+
+CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
+                            const char* meaning) {
+  const std::vector<ConfigKey> keys = generation_keys();
+  return add_value(app, arguments, *std::ranges::find(keys, key, &ConfigKey::name), meaning);
+}
+
+SearchOptions SearchArguments::over(const SearchOptions& of_config) const {
+  SearchOptions options = override_search(of_config, overrides);
+  const auto given = [&](const char* key) {
+    return std::ranges::find(overrides, key, &SearchOverride::key) != overrides.end();
+  };
+  // Draws and beams exclude each other: of the two the command line's wins over the config's.
+  if (given("do_sample") && options.do_sample && !given("num_beams")) options.num_beams = 1;
+  if (given("num_beams") && options.num_beams > 1 && !given("do_sample")) options.do_sample = false;
+  options.seed = seed.value_or(options.seed);
+  options.n_best = n_best;
+  if (options.n_best > options.num_beams && !options.do_sample) {
+    fail(ErrorKind::kConfig, "[search] expected 1 <= --n-best <= --beam-size, got ", options.n_best,
+         " and ", options.num_beams, "; --do-sample draws so many.");
+  }
+  options.validate();
+  return options;
+}
+
+}  // namespace tapestry

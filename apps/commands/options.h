@@ -1,0 +1,63 @@
+// Options that several commands have.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "apps/config/search_overrides.h"
+
+namespace tapestry {
+
+/// The names of an option's values: texts, enumerators, rows or pointers to rows.
+template <class Values>
+std::vector<std::string> names_of(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) {
+    if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>) {
+      names.emplace_back(name_of(value));
+    } else if constexpr (requires { value.name; }) {
+      names.emplace_back(value.name);
+    } else if constexpr (requires { value->name; }) {
+      names.emplace_back(value->name);
+    } else {
+      names.emplace_back(value);
+    }
+  }
+  return names;
+}
+
+struct ConfigArguments {
+  std::string config;
+  std::vector<std::string> overrides;  ///< section.key=value
+};
+void add_config(CLI::App& app, ConfigArguments& arguments);
+
+struct ComputeArguments {
+  std::string device = "auto";
+  int threads = 0;  ///< 0: all cores
+};
+void add_compute(CLI::App& app, ComputeArguments& arguments);
+
+/// How to choose tokens: what is not given comes from the checkpoint's config.
+struct SearchArguments {
+  std::vector<SearchOverride> overrides = {};  ///< keys of `generation`
+  std::optional<uint64_t> seed = {};
+  int64_t n_best = 1;
+
+  /// Throws Error(kConfig) for values out of their bounds, before a model is read.
+  void validate() const { override_search({}, overrides); }
+  /// The config's options, overridden by these. Throws Error(kConfig).
+  SearchOptions over(const SearchOptions& of_config) const;
+};
+
+/// Adds --n-best, --seed and an option for each key of `generation` but that without effect.
+void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect = "");
+/// Adds the option for one key of `generation`, with another meaning.
+CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
+                            const char* meaning);
+
+}  // namespace tapestry
