@@ -67,6 +67,23 @@ void MultiHeadAttention::validate(const Options& options, const OptionReport& re
                 '.');
 }
 
+QueryKeyNorm::QueryKeyNorm(const MultiHeadAttention::Options& options, const ParamScope& scope) {
+  if (options.qk_norm == QkNorm::kNone) return;
+  const bool each = options.qk_norm == QkNorm::kHead;
+  const int64_t size = options.head_size();
+  const Norm::Options rms{{.kind = NormKind::kRms, .eps = options.norm_eps}, /*bias=*/false};
+  q.emplace(each ? size : options.query_width(), rms, scope / "q_norm");
+  k.emplace(each ? size : options.groups() * size, rms, scope / "k_norm");
+}
+
+Var QueryKeyNorm::normed(const Var& x, const std::optional<Norm>& norm) {
+  if (!norm) return x;
+  const int64_t size = norm->weight.shape()[0];
+  if (x.shape()[-1] == size) return (*norm)(x);
+  const Shape& shape = x.shape();
+  return reshape((*norm)(reshape(x, {shape[0], shape[1], shape[2] / size, size})), shape);
+}
+
 SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
     : options((MultiHeadAttention::validate(options), options)),
       qkv({.in = options.hidden_size,
@@ -78,9 +95,10 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
           scope / "qkv"),
       out({.in = options.heads * options.value_size(),
            .out = options.hidden_size,
-           .bias = options.bias,
+           .bias = options.out_bias.value_or(options.bias),
            .init = options.out_init},
           scope / "out"),
+      qk_norm(options, scope),
       rope_angles(options.rope_positions > 0
                       ? rotary_positions(options.rope_positions, options.head_size(),
                                          {options.rope_theta, options.rope_scaling}, scope)
@@ -89,6 +107,14 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
 Var SelfAttention::project(const Var& x, const Positions& positions) const {
   Var packed = qkv(x);
+  if (qk_norm.exists()) {
+    const int64_t keys = options.query_width(),
+                  values = keys + options.groups() * options.head_size();
+    packed = concat(
+        {qk_norm.queries(slice(packed, 2, 0, keys)), qk_norm.keys(slice(packed, 2, keys, values)),
+         slice(packed, 2, values, packed.shape()[2])},
+        2);
+  }
   if (!rope_angles.defined()) return packed;
   return rope(packed, rope_angles.rows(positions.first + x.shape()[1]).value(),
               {.heads = options.heads + options.groups(),
@@ -150,9 +176,18 @@ CrossAttention::CrossAttention(const Options& options, const ParamScope& scope)
          scope / "kv"),
       out({.in = options.heads * options.value_size(),
            .out = options.hidden_size,
-           .bias = options.bias,
+           .bias = options.out_bias.value_or(options.bias),
            .init = options.out_init},
-          scope / "out") {}
+          scope / "out"),
+      qk_norm(options, scope) {}
+
+Var CrossAttention::keys_and_values(const Var& memory) const {
+  const Var packed = kv(memory);
+  if (!qk_norm.exists()) return packed;
+  const int64_t values = options.groups() * options.head_size();
+  return concat(
+      {qk_norm.keys(slice(packed, 2, 0, values)), slice(packed, 2, values, packed.shape()[2])}, 2);
+}
 
 Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
                            const Tensor& mask) const {
@@ -162,14 +197,14 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .dropout = options.dropout,
                              .value_size = options.value_head_size,
                              .mask = mask};
-  const Var query = q(x);
+  const Var query = qk_norm.queries(q(x));
   record_packed(query, 0, memory_kv, 0, options, how);
   return out(attention(query, memory_kv, how));
 }
 
 Var CrossAttention::step(const Var& x, const KeyValueCache& memory,
                          const DecodingStep& held) const {
-  return out(attention(q(x), memory.kv,
+  return out(attention(qk_norm.queries(q(x)), memory.kv,
                        {.heads = options.heads,
                         .kv_heads = options.kv_heads,
                         .key_lengths = held.lengths,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/option_report.h"
@@ -44,6 +45,11 @@ struct AttentionContext {
   Var relative_bias = {};      ///< (H, 2R - 1) of self-attention, or undefined
 };
 
+/// Normalizes queries and keys (RMSNorm) before they are rotated: no head, each head by itself with
+/// one weight for all heads (Qwen3, Gemma 3), or all heads of a token together (OLMo 2). Henry et
+/// al. 2020.
+enum class QkNorm { kNone, kHead, kProjection };
+
 /// Multi-head attention (Vaswani et al. 2017, 3.2.2), its query, key and value projections packed
 /// in one matrix. With fewer key/value heads than heads it is grouped-query attention (Ainslie et
 /// al. 2023), with one it is multi-query attention (Shazeer 2019).
@@ -51,12 +57,15 @@ struct MultiHeadAttention {
   struct Options {
     int64_t hidden_size = 0;
     int64_t heads = 1;
-    int64_t kv_heads = 0;         ///< 0: as many as heads
-    int64_t own_head_size = 0;    ///< K, ModelOptions::head_size; 0: hidden_size / heads
-    int64_t value_head_size = 0;  ///< Kv; 0: K, as queries and keys
-    int64_t window = 0;           ///< AttentionOptions::window of self-attention; 0: none
-    double dropout = 0;           ///< of the attention weights
-    bool bias = true;
+    int64_t kv_heads = 0;               ///< 0: as many as heads
+    int64_t own_head_size = 0;          ///< K, ModelOptions::head_size; 0: hidden_size / heads
+    int64_t value_head_size = 0;        ///< Kv; 0: K, as queries and keys
+    int64_t window = 0;                 ///< AttentionOptions::window of self-attention; 0: none
+    double dropout = 0;                 ///< of the attention weights
+    bool bias = true;                   ///< of queries, keys and values
+    std::optional<bool> out_bias = {};  ///< of the projection behind them; unset: as bias
+    QkNorm qk_norm = QkNorm::kNone;
+    double norm_eps = 1e-5;  ///< of qk_norm
     MatrixInit in_init = {}, out_init = {};
     /// For self-attention: the number of rotary positions whose rows are made at once, others as
     /// needed; 0: queries and keys are not rotated.
@@ -76,6 +85,21 @@ struct MultiHeadAttention {
                        const OptionReport& report = OptionReport::throwing("attention"));
 };
 
+/// The norm of queries and that of keys; empty without QkNorm.
+struct QueryKeyNorm {
+  QueryKeyNorm(const MultiHeadAttention::Options& options, const ParamScope& scope);
+
+  /// queries (B, T, H * K), keys (B, S, G * K): the same shapes.
+  Var queries(const Var& x) const { return normed(x, q); }
+  Var keys(const Var& x) const { return normed(x, k); }
+  bool exists() const { return q.has_value(); }
+
+  std::optional<Norm> q, k;
+
+ private:
+  static Var normed(const Var& x, const std::optional<Norm>& norm);
+};
+
 /// Keys, values and queries all come from x (B, T, D).
 struct SelfAttention {
   using Options = MultiHeadAttention::Options;
@@ -90,6 +114,7 @@ struct SelfAttention {
 
   Options options;
   Linear qkv, out;
+  QueryKeyNorm qk_norm;
   PositionTable rope_angles;  ///< (positions, K) or undefined
 
  private:
@@ -103,9 +128,11 @@ struct CrossAttention {
 
   Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
                  const Tensor& mask = {}) const {
-    return attend(x, kv(memory), memory_lengths, mask);
+    return attend(x, keys_and_values(memory), memory_lengths, mask);
   }
-  /// With keys and values of the memory that were computed before by kv(memory).
+  /// memory (B, S, D) -> (B, S, G * (K + Kv)).
+  Var keys_and_values(const Var& memory) const;
+  /// With the keys and values of the memory, computed before.
   Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
              const Tensor& mask = {}) const;
   /// One token of each sequence, x (R, 1, D), with the memories that a cache holds.
@@ -113,6 +140,7 @@ struct CrossAttention {
 
   Options options;
   Linear q, kv, out;
+  QueryKeyNorm qk_norm;
 };
 
 }  // namespace tapestry

@@ -367,6 +367,17 @@ void add_models(Cases& cases, const Inputs& in) {
   llama.position_embedding = PositionEmbedding::kRope;
   llama.tie_word_embeddings = false;
   cases.push_back(language_model_case(in, "LanguageModel, Llama", llama, true));
+  ModelOptions qwen2 = llama;
+  qwen2.attention_bias = AttentionBias::kInputs;
+  cases.push_back(language_model_case(in, "LanguageModel, Qwen2", qwen2, true));
+  ModelOptions qwen3 = llama;
+  qwen3.head_size = 6;
+  qwen3.qk_norm = QkNorm::kHead;
+  cases.push_back(language_model_case(in, "LanguageModel, Qwen3", qwen3, true));
+  ModelOptions normed = small_options();
+  normed.qk_norm = QkNorm::kProjection;
+  normed.attention_bias = AttentionBias::kNone;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, normed queries and keys", normed));
   ModelOptions deepseek = llama;
   deepseek.num_key_value_heads = 0;
   deepseek.kv_latent_size = 6;

@@ -42,6 +42,9 @@ void ModelOptions::validate(const OptionReport& report) const {
                   num_key_value_heads, '.');
     report.expect(head_size == 0, "head_size", "must be 0 with kv_latent_size, got ", head_size,
                   '.');
+    report.expect(qk_norm == QkNorm::kNone, "qk_norm", "must be none with kv_latent_size.");
+    report.expect(attention_bias == AttentionBias::kAsOthers, "attention_bias",
+                  "must be auto with kv_latent_size.");
     report.expect(rope_head_size == 0 || position_embedding == PositionEmbedding::kRope,
                   "rope_head_size", "needs position_embedding rope, got ", rope_head_size, '.');
     LatentAttention::validate(latent_attention_options(*this, /*branches=*/1), report);
@@ -64,7 +67,10 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .value_head_size = o.value_head_size,
           .window = o.attention_window,
           .dropout = o.attention_dropout,
-          .bias = o.bias,
+          .bias = o.has_query_bias(),
+          .out_bias = o.has_attention_out_bias(),
+          .qk_norm = o.qk_norm,
+          .norm_eps = o.norm_eps,
           .in_init = matrix_init(o),
           .out_init = residual_init(o, branches),
           .rope_positions = rope ? o.max_position_embeddings : 0,

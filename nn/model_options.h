@@ -13,6 +13,10 @@ namespace tapestry {
 /// rows.
 enum class RunningVariance { kUnbiased, kBiased };
 
+/// Which projections of attention have a bias: as the other layers (ModelOptions::bias), none,
+/// those of queries, keys and values (Qwen2), or these and the one behind them.
+enum class AttentionBias { kAsOthers, kNone, kInputs, kAll };
+
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone };
 
 /// Names and meanings follow Hugging Face.
@@ -39,6 +43,8 @@ struct ModelOptions {
   RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
   double norm_momentum = 0.1;  ///< the batch's share of their running statistics
   bool bias = true;            ///< linear layers and layer norms of the trunk have one
+  AttentionBias attention_bias = AttentionBias::kAsOthers;
+  QkNorm qk_norm = QkNorm::kNone;
   PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
   /// Positions of the training, special tokens included. Learned ones end here; others go on.
   int64_t max_position_embeddings = 1024;
@@ -83,6 +89,15 @@ struct ModelOptions {
   /// K; of a model with attention.
   int64_t chosen_head_size() const {
     return head_size > 0 ? head_size : hidden_size / num_attention_heads;
+  }
+  /// Whether the projections of queries, keys and values have a bias, and the one behind them.
+  bool has_query_bias() const {
+    return attention_bias == AttentionBias::kAsOthers ? bias
+                                                      : attention_bias != AttentionBias::kNone;
+  }
+  bool has_attention_out_bias() const {
+    return attention_bias == AttentionBias::kAsOthers ? bias
+                                                      : attention_bias == AttentionBias::kAll;
   }
   bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
 

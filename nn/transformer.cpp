@@ -94,7 +94,7 @@ void EncoderDecoder::add(const Tensor& source, const Tensor& source_lengths, Sta
   state.layers.resize(decoder_layers.size());
   const Var memory = encode(source, source_lengths);
   for (size_t i = 0; i < decoder_layers.size(); ++i) {
-    const Tensor kv = decoder_layers[i].cross_attention.kv(memory).value();
+    const Tensor kv = decoder_layers[i].cross_attention.keys_and_values(memory).value();
     state.layers[i].memory.write(kv, 0, kv.shape()[2], memories);
   }
 }

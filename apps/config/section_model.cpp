@@ -95,6 +95,21 @@ void bind_transformer(ConfigSection& s, Config& config) {
             model.norm_momentum, "The share of a batch in the running statistics.",
             above_up_to(0, 1));
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
+  const bool ordinary = applies && model.kv_latent_size == 0;
+  s.read_choice_if(ordinary, applies ? "with kv_latent_size" : why, "attention_bias",
+                   model.attention_bias,
+                   {{"auto", AttentionBias::kAsOthers},
+                    {"none", AttentionBias::kNone},
+                    {"qkv", AttentionBias::kInputs},
+                    {"all", AttentionBias::kAll}},
+                   "Projections of attention that have a bias: auto: as bias says; qkv: those of "
+                   "queries, keys and values (Qwen2); all: the one behind them, too.");
+  s.read_choice_if(
+      ordinary, applies ? "with kv_latent_size" : why, "qk_norm", model.qk_norm,
+      {{"none", QkNorm::kNone}, {"head", QkNorm::kHead}, {"projection", QkNorm::kProjection}},
+      "RMSNorm of queries and keys before they are rotated: of each head (Qwen3, "
+      "Gemma 3), or of all heads together (OLMo 2). It keeps training stable at "
+      "higher rates.");
   s.read_choice_if(
       applies, why, "position_embedding", model.position_embedding,
       {{"sinusoidal", PositionEmbedding::kSinusoidal},

@@ -41,6 +41,8 @@ constexpr OffOption kOff[] = {
     {"embedding_norm", "false"},
     {"output_bias", "false"},
     {"masked_head", "transform"},
+    {"attention_bias", "auto"},
+    {"qk_norm", "none"},
 };
 
 }  // namespace
@@ -92,8 +94,9 @@ bool is_carried_otherwise(const std::string& key) {
 }
 
 const std::vector<const Architecture*>& architectures() {
-  static const std::vector<const Architecture*> all = {
-      &kGpt2, &kLlama, &kBert, &kRoberta, &kMarian, &kPegasus, &kBart, &kMbart, &kVit};
+  static const std::vector<const Architecture*> all = {&kGpt2,    &kLlama, &kMistral, &kQwen2,
+                                                       &kQwen3,   &kBert,  &kRoberta, &kMarian,
+                                                       &kPegasus, &kBart,  &kMbart,   &kVit};
   return all;
 }
 
@@ -106,9 +109,11 @@ const Architecture* find_architecture(const std::string& name) {
 
 ModelFacts facts_for(const Architecture& architecture, const Config& config, const Counts& counts) {
   ModelFacts facts(config, counts);
-  const bool llama = &architecture == &kLlama;
-  facts.biases = !llama || config.model.bias;
-  facts.norm_biases = !llama;
+  if (!architecture.may_lack_biases) return facts;
+  facts.biases = config.model.bias;
+  facts.query_biases = config.model.has_query_bias();
+  facts.attention_out_biases = config.model.has_attention_out_bias();
+  facts.norm_biases = false;
   return facts;
 }
 

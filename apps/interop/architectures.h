@@ -65,16 +65,16 @@ struct Renaming {
 };
 
 struct Architecture {
-  const char* name;    ///< model_type
-  const char* prefix;  ///< of the tensors of the model without its head
-  ModelType type;
+  const char* name;         ///< model_type
+  const char* prefix = "";  ///< of the tensors of the model without its head
+  ModelType type = ModelType::kDecoder;
   std::vector<ModelClass> classes;
   const char* headless;  ///< the class of a folder that has no head
   std::span<const KeyRow> keys;
-  std::span<const FixedKey> fixed;
+  std::span<const FixedKey> fixed = {};
   std::span<const FixedOption> options;
   std::span<const ClassDefault> ids;  ///< vocab_size and the ids of special tokens
-  std::span<const TensorRow> tensors;
+  std::span<const TensorRow> tensors = {};
   std::span<const TensorRow> own_tensors = {};  ///< where it shares `tensors` with others
   /// Buffers, copies of tied tensors and parts that ours have no use for; `*` for any characters.
   std::vector<const char*> skipped = {};
@@ -83,6 +83,7 @@ struct Architecture {
   /// A tensor, and a second name under which older releases look for it.
   std::vector<std::pair<const char*, const char*>> written_twice = {};
   std::vector<Renaming> renamings = {};
+  bool may_lack_biases = false;           ///< as ours say; norms have none
   bool gated = false;                     ///< hidden_act names the activation of a gate
   const char* only_activation = nullptr;  ///< of ours, if the class knows only one
   /// Dropouts that ours do not have: only a training reads them.
@@ -90,6 +91,8 @@ struct Architecture {
   bool sinusoids = false;                          ///< their stream has sines first, then cosines
   std::vector<const char*> stored_sinusoids = {};  ///< tables of them that a file may hold
   bool writes_sinusoids = false;
+  /// Keys of our `model` section that the code below looks after, beside is_carried_otherwise().
+  std::vector<const char*> carried = {};
   /// Code for what the tables cannot express.
   void (*read_more)(const Json& theirs, Json& model, Reasons& reasons) = nullptr;
   void (*write_more)(const ModelFacts& facts, Json& theirs) = nullptr;
@@ -108,7 +111,8 @@ const Architecture* find_architecture(const std::string& name);
 /// The facts as the architecture's files have them.
 ModelFacts facts_for(const Architecture& architecture, const Config& config, const Counts& counts);
 
-extern const Architecture kGpt2, kLlama, kBert, kRoberta, kMarian, kPegasus, kBart, kMbart, kVit;
+extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kQwen3, kBert, kRoberta, kMarian,
+    kPegasus, kBart, kMbart, kVit;
 
 /// Our name of an activation of theirs, or null; and back.
 const char* our_activation(const std::string& theirs, bool gated);

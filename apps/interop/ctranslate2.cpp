@@ -127,6 +127,10 @@ Reasons reasons_against(const ModelFiles& model) {
          "model.final_norm, which pre-norm models have and others have not");
   expect(options.kv_latent_size == 0, "model.kv_latent_size");
   expect(options.head_size == 0, "model.head_size");
+  expect(options.qk_norm == QkNorm::kNone, "model.qk_norm");
+  expect(
+      options.has_query_bias() == options.bias && options.has_attention_out_bias() == options.bias,
+      "model.attention_bias");
   expect(options.value_head_size == 0 ||
              options.value_head_size * options.num_attention_heads == options.hidden_size,
          "model.value_head_size");

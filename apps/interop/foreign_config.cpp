@@ -126,6 +126,15 @@ std::vector<std::string> undetermined_keys(const Json& model, const Config& conf
   return keys;
 }
 
+namespace {
+
+bool carries(const Architecture& architecture, const std::string& key) {
+  return std::ranges::any_of(architecture.carried,
+                             [&](const char* carried) { return key == carried; });
+}
+
+}  // namespace
+
 Reasons misfits(const Architecture& architecture, const Config& config) {
   Reasons reasons;
   const auto refuse = [&](const std::string& key, const std::string& value) {
@@ -149,7 +158,8 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
       const char* const act = their_activation(value);
       const char* const back = act == nullptr ? nullptr : our_activation(act, architecture.gated);
       if (back == nullptr || back != value) refuse(key, value);
-    } else if (row_of(architecture, key) == nullptr && !is_carried_otherwise(key)) {
+    } else if (row_of(architecture, key) == nullptr && !is_carried_otherwise(key) &&
+               !carries(architecture, key)) {
       const OffOption* const off = off_option(key);
       if (off == nullptr || !same_value(off->value, value)) refuse(key, value);
     }
@@ -160,8 +170,14 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   if (grouped && row_of(architecture, "num_key_value_heads") == nullptr) {
     refuse("num_key_value_heads", std::to_string(model.num_key_value_heads));
   }
-  if (model.value_head_size > 0 &&
-      model.value_head_size * model.num_attention_heads != model.hidden_size) {
+  if (carries(architecture, "attention_bias") &&
+      model.has_query_bias() != model.has_attention_out_bias()) {
+    refuse("attention_bias", "qkv");
+  }
+  const bool pairs = model.position_embedding == PositionEmbedding::kRope &&
+                     model.rope_layout == RopeLayout::kInterleaved;
+  if (pairs && model.qk_norm != QkNorm::kNone) refuse("rope_layout", "interleaved (with qk_norm)");
+  if (model.value_head_size > 0 && model.value_head_size != model.chosen_head_size()) {
     refuse("value_head_size", std::to_string(model.value_head_size));
   }
   const char* const act = name_of(model.hidden_act);

@@ -24,9 +24,26 @@ constexpr uint64_t kAlignment = 32;
 constexpr TensorRow kLlamaTensors[] = {
     {"token_embd.weight", "embedding.weight", "V", "D"},
     {"blk.#.attn_norm.*", "layers.#.self_attention_norm.*", "D"},
-    {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "DKK", "D", Stream::kNone,
+    {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "QKK", "D", Stream::kNone,
      Change::kToNeighbours},
-    {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "D"},
+    {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "Q"},
+    {"blk.#.ffn_norm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"blk.#.{ffn_gate,ffn_up}.*", "layers.#.feed_forward.up.*", "FF", "D"},
+    {"blk.#.ffn_down.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"output_norm.*", "norm.*", "D"},
+    {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone, &ModelFacts::untied},
+};
+// Their engine turns the halves of a Qwen's heads, as transformers do.
+constexpr TensorRow kQwenTensors[] = {
+    {"token_embd.weight", "embedding.weight", "V", "D"},
+    {"blk.#.attn_norm.*", "layers.#.self_attention_norm.*", "D"},
+    {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "QKK", "D", Stream::kNone,
+     Change::kToHalves},
+    {"blk.#.attn_q_norm.weight", "layers.#.self_attention.q_norm.weight", "H", "", Stream::kNone,
+     Change::kNone, &ModelFacts::normed_heads},
+    {"blk.#.attn_k_norm.weight", "layers.#.self_attention.k_norm.weight", "H", "", Stream::kNone,
+     Change::kNone, &ModelFacts::normed_heads},
+    {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "Q"},
     {"blk.#.ffn_norm.*", "layers.#.feed_forward_norm.*", "D"},
     {"blk.#.{ffn_gate,ffn_up}.*", "layers.#.feed_forward.up.*", "FF", "D"},
     {"blk.#.ffn_down.*", "layers.#.feed_forward.down.*", "D", "F"},
@@ -123,7 +140,11 @@ void add_model(const Config& config, const std::string& name, int64_t vocab, Pai
   }
   pairs.number(name + ".attention.head_count_kv",
                o.num_key_value_heads > 0 ? o.num_key_value_heads : o.num_attention_heads);
-  pairs.number(name + ".rope.dimension_count", o.hidden_size / o.num_attention_heads);
+  if (o.head_size > 0) {
+    pairs.number(name + ".attention.key_length", o.head_size);
+    pairs.number(name + ".attention.value_length", o.head_size);
+  }
+  pairs.number(name + ".rope.dimension_count", o.chosen_head_size());
   pairs.number(name + ".vocab_size", vocab);
   pairs.real(name + ".attention.layer_norm_rms_epsilon", o.norm_eps);
   pairs.real(name + ".rope.freq_base", o.rope_theta);
@@ -373,25 +394,61 @@ std::string gguf_note(const ModelFiles& model) {
                 quoted_tokens(tokenizer, more.subspan(1)));
 }
 
-CheckpointContent gguf_files(const ModelFiles& model) {
-  const bool llama = model.config.model.norm == NormKind::kRms;
-  const Architecture& architecture = llama ? kLlama : kGpt2;
-  const ModelFacts facts = exported_facts(architecture, model);
-  Reasons reasons = misfits(architecture, facts.config);
-  const ModelOptions& o = model.config.model;
-  if (llama && o.bias) reasons.emplace_back("model.bias: true has no place in llama");
-  const HiddenAct expected = llama ? HiddenAct(Activation::kSilu, true) : Activation::kGeluTanh;
-  if (o.hidden_act != expected) {
+namespace {
+
+/// A class of Hugging Face's as their engine has it.
+struct GgufClass {
+  const Architecture& architecture;
+  std::span<const TensorRow> tensors;
+  HiddenAct act;
+  std::optional<bool> query_bias;  ///< of the only model that their engine reads; unset: any
+};
+
+std::span<const GgufClass> gguf_classes() {
+  static const HiddenAct swiglu{Activation::kSilu, /*gated=*/true};
+  static const GgufClass all[] = {{kLlama, kLlamaTensors, swiglu, false},
+                                  {kQwen2, kQwenTensors, swiglu, {}},
+                                  {kQwen3, kQwenTensors, swiglu, false},
+                                  {kGpt2, kGpt2Tensors, Activation::kGeluTanh, {}}};
+  return all;
+}
+
+Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
+  const Config config = exported_facts(one.architecture, model).config;
+  const ModelOptions& o = config.model;
+  Reasons reasons = misfits(one.architecture, config);
+  if (one.query_bias == false && o.bias) {
+    reasons.push_back(concat("model.bias: true has no place in ", one.architecture.name));
+  } else if (one.query_bias == false && o.has_query_bias()) {
+    reasons.push_back(concat("model.attention_bias has no place in ", one.architecture.name));
+  }
+  if (o.hidden_act != one.act) {
     reasons.push_back(
-        concat("model.hidden_act: ", name_of(o.hidden_act), " is not ", name_of(expected)));
+        concat("model.hidden_act: ", name_of(o.hidden_act), " is not ", name_of(one.act)));
   }
-  if (!reasons.empty()) {
-    fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a GGUF file:\n  ",
-         join(reasons, ";\n  "), '.');
+  return reasons;
+}
+
+/// The class that has a place for all of the model. Throws Error(kConfig) with the reasons of the
+/// one that is nearest.
+const GgufClass& fitting_class(const ModelFiles& model) {
+  for (const GgufClass& one : gguf_classes()) {
+    if (reasons_against(one, model).empty()) return one;
   }
-  const std::span<const TensorRow> rows =
-      llama ? std::span<const TensorRow>(kLlamaTensors) : kGpt2Tensors;
-  std::vector<TensorPair> table = expand(rows, facts);
+  const bool rms = model.config.model.norm == NormKind::kRms;
+  const GgufClass& nearest = rms ? gguf_classes().front() : gguf_classes().back();
+  fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a GGUF file:\n  ",
+       join(reasons_against(nearest, model), ";\n  "), '.');
+}
+
+}  // namespace
+
+CheckpointContent gguf_files(const ModelFiles& model) {
+  const GgufClass& found = fitting_class(model);
+  const Architecture& architecture = found.architecture;
+  const ModelFacts facts = exported_facts(architecture, model);
+  const ModelOptions& o = model.config.model;
+  std::vector<TensorPair> table = expand(found.tensors, facts);
   if (folds_scale(architecture, model.config)) fold_scale(model.config, table);
   Pairs pairs;
   add_model(model.config, architecture.name, facts.counts.source_vocab, pairs);

@@ -21,6 +21,7 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   masked = config.model_type == ModelType::kEncoder && !classifies && !finds_spans;
   fills_tied = masked && tied;
   fills_untied = masked && untied;
+  normed_heads = model.qk_norm == QkNorm::kHead;
   pooled = classifies && (config.model_type != ModelType::kVit || model.pooled_head);
 }
 
@@ -38,8 +39,12 @@ int64_t ModelFacts::size(char letter) const {
       return model.hidden_size;
     case 'F':
       return model.intermediate_size;
+    case 'Q':
+      return heads * model.chosen_head_size();
     case 'K':
-      return groups * (model.hidden_size / heads);
+      return groups * model.chosen_head_size();
+    case 'H':
+      return model.chosen_head_size();
     case 'P':
       return config.model_type == ModelType::kVit
                  ? 1 + (image.height / model.patch_size) * (image.width / model.patch_size)
@@ -58,6 +63,14 @@ int64_t ModelFacts::size(char letter) const {
       break;
   }
   fail(ErrorKind::kRuntime, "[interop] no size is called '", std::string(1, letter), "'.");
+}
+
+bool ModelFacts::has_bias(const std::string& ours) const {
+  if (ours.find("self_attention.qkv.") != std::string::npos) return query_biases.value_or(biases);
+  if (ours.find("self_attention.out.") != std::string::npos) {
+    return attention_out_biases.value_or(biases);
+  }
+  return biases;
 }
 
 int64_t ModelFacts::layers_of(const std::string& ours) const {

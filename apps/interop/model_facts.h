@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "apps/config/config.h"
@@ -23,7 +24,8 @@ struct ModelFacts {
   /// The size that a letter of a row stands for:
   ///
   ///     V W  rows of the (source, target) vocabulary   D  hidden_size      F  intermediate_size
-  ///     K    columns of all keys                       P  positions        T  segments
+  ///     Q K  columns of all queries, of all keys       H  those of one head
+  ///     P    positions                                 T  segments
   ///     C    classes                                   I  numbers of a patch
   ///     1 2  one row, and two
   int64_t size(char letter) const;
@@ -39,6 +41,12 @@ struct ModelFacts {
   bool masked, fills_tied, fills_untied, classifies, pooled, finds_spans;
   /// True if THEIR dense layers and norms have biases. If ours have none, theirs are zeros.
   bool biases = true, norm_biases = true;
+  /// The same of the projections of attention, where they differ from `biases`.
+  std::optional<bool> query_biases = {}, attention_out_biases = {};
+  bool normed_heads;  ///< qk_norm: head
+
+  /// Whether their dense layer for this one of ours has a bias.
+  bool has_bias(const std::string& ours) const;
 };
 
 }  // namespace tapestry::interop

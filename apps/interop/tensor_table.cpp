@@ -81,7 +81,7 @@ void add_layer(const TensorRow& row, const ModelFacts& facts, const std::string&
   const std::string our_stem = ours.substr(0, ours.size() - 1);
   add_pair(row, facts, their_stem + (last == '*' ? "weight" : "gamma"), our_stem + "weight", false,
            pairs);
-  if (row.columns[0] == 0 ? !facts.norm_biases : !facts.biases) return;
+  if (row.columns[0] == 0 ? !facts.norm_biases : !facts.has_bias(our_stem)) return;
   add_pair(row, facts, their_stem + (last == '*' ? "bias" : "beta"), our_stem + "bias", true,
            pairs);
 }

@@ -136,6 +136,13 @@ INSTANTIATE_TEST_SUITE_P(
     Kinds, AttentionKinds,
     ::testing::Values(
         variant("window", [](ModelOptions& o) { o.attention_window = 5; }),
+        variant("normed_heads",
+                [](ModelOptions& o) {
+                  o.qk_norm = QkNorm::kHead;
+                  o.attention_bias = AttentionBias::kInputs;
+                  o.position_embedding = PositionEmbedding::kRope;
+                }),
+        variant("normed_projections", [](ModelOptions& o) { o.qk_norm = QkNorm::kProjection; }),
         variant("wide_values", [](ModelOptions& o) { o.value_head_size = 7; }),
         variant("narrow_values_window",
                 [](ModelOptions& o) { o.value_head_size = 1, o.attention_window = 6; }),
@@ -162,6 +169,33 @@ INSTANTIATE_TEST_SUITE_P(
                   o.position_embedding = PositionEmbedding::kRelative;
                 })),
     [](const auto& info) { return std::string(info.param.name); });
+
+// x / sqrt(mean(x^2) + eps) * weight, over the numbers of a head, or over those of all heads.
+TEST(QueryKeyNorms, DivideByTheRootMeanSquare) {
+  const Tensor x = Tensor::from<double>({1, 2, 3, 4, -5, 6}, {1, 1, 6});
+  for (const QkNorm kind : {QkNorm::kHead, QkNorm::kProjection}) {
+    ParamStore store(1, DType::kFloat64);
+    const MultiHeadAttention::Options options{
+        .hidden_size = 6, .heads = 3, .qk_norm = kind, .norm_eps = 1e-3};
+    const QueryKeyNorm norms(options, store.root());
+    const int64_t size = kind == QkNorm::kHead ? 2 : 6;
+    ASSERT_EQ(norms.q->weight.shape(), Shape{size});
+    for (int64_t i = 0; i < size; ++i) {
+      norms.q->weight.value().data<double>()[i] = 1 + 0.5 * static_cast<double>(i);
+    }
+    const auto found = norms.queries(Var(x)).value().to_vector<double>();
+    for (int64_t i = 0; i < 6; ++i) {
+      const int64_t begin = i / size * size;
+      double squares = 0;
+      for (int64_t j = begin; j < begin + size; ++j) {
+        squares += x.data<double>()[j] * x.data<double>()[j];
+      }
+      const double weight = 1 + 0.5 * static_cast<double>(i - begin);
+      const double root = std::sqrt(squares / static_cast<double>(size) + 1e-3);
+      EXPECT_NEAR(found[static_cast<size_t>(i)], x.data<double>()[i] / root * weight, 1e-12);
+    }
+  }
+}
 
 TEST(AttentionWindow, OfTheWholeSequenceChangesNothing) {
   ModelOptions options = test::llama_options();

@@ -206,6 +206,15 @@ ModelOptions sized_options() {
   return options;
 }
 
+// Normed queries and keys, of the memory too, and biases that the other layers do not have.
+ModelOptions normed_options(QkNorm norm) {
+  ModelOptions options = test::pre_norm_options();
+  options.qk_norm = norm;
+  options.value_head_size = 3;
+  options.attention_bias = AttentionBias::kInputs;
+  return options;
+}
+
 ModelOptions window_options() {
   ModelOptions options = test::pre_norm_options();
   options.attention_window = 4;
@@ -227,6 +236,10 @@ INSTANTIATE_TEST_SUITE_P(
         CachedVariant{"pre_norm_grouped_float64", test::pre_norm_options(), DType::kFloat64, 1e-10},
         CachedVariant{"pre_norm_grouped_float32", test::pre_norm_options(), DType::kFloat32, 1e-5},
         CachedVariant{"window_narrow_values_float64", window_options(), DType::kFloat64, 1e-10},
+        CachedVariant{"normed_heads_float64", normed_options(QkNorm::kHead), DType::kFloat64,
+                      1e-10},
+        CachedVariant{"normed_projections_float64", normed_options(QkNorm::kProjection),
+                      DType::kFloat64, 1e-10},
         CachedVariant{"own_head_size_float64", sized_options(), DType::kFloat64, 1e-10},
         CachedVariant{"alibi_float64", positions_options(PositionEmbedding::kAlibi),
                       DType::kFloat64, 1e-10},

@@ -51,9 +51,11 @@ TEST(ForeignMeaning, AKeyThatIsAbsentIsWhatTheClassTakes) {
   struct Case {
     const char* name;
     double dropout, attention_dropout, activation_dropout;
+    int64_t window = 0;
   };
   for (const Case& one :
-       {Case{"gpt2", 0.1, 0.1, 0}, Case{"llama", 0, 0, 0}, Case{"bert", 0.1, 0.1, 0},
+       {Case{"gpt2", 0.1, 0.1, 0}, Case{"llama", 0, 0, 0}, Case{"mistral", 0, 0, 0, 4096},
+        Case{"qwen2", 0, 0, 0}, Case{"qwen3", 0, 0, 0}, Case{"bert", 0.1, 0.1, 0},
         Case{"roberta", 0.1, 0.1, 0}, Case{"marian", 0.1, 0, 0}, Case{"pegasus", 0.1, 0, 0},
         Case{"bart", 0.1, 0, 0}, Case{"mbart", 0.1, 0, 0}, Case{"vit", 0, 0, 0}}) {
     const Architecture& architecture = *find_architecture(one.name);
@@ -61,9 +63,10 @@ TEST(ForeignMeaning, AKeyThatIsAbsentIsWhatTheClassTakes) {
     EXPECT_EQ(config.model.dropout, one.dropout) << one.name;
     EXPECT_EQ(config.model.attention_dropout, one.attention_dropout) << one.name;
     EXPECT_EQ(config.model.activation_dropout, one.activation_dropout) << one.name;
-    EXPECT_EQ(config.model.attention_window, 0) << one.name;
+    EXPECT_EQ(config.model.attention_window, one.window) << one.name;
+    EXPECT_EQ(config.model.head_size, 0) << one.name;  // 128 is hidden_size / heads of each class
   }
-  EXPECT_EQ(std::size(architectures()), 9u);  // a new one needs a line above
+  EXPECT_EQ(std::size(architectures()), 12u);  // a new one needs a line above
 }
 
 // Every number of the tables, neither ours nor the class's default.

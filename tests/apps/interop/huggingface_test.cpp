@@ -31,7 +31,9 @@ INSTANTIATE_TEST_SUITE_P(
     Models, HuggingFace,
     testing::Values(Case{"gpt2", "gpt2"}, Case{"gpt2_untied", "gpt2"}, Case{"llama", "llama", 1e-5},
                     Case{"llama_tied_bias", "llama", 1e-5}, Case{"llama_linear", "llama", 1e-5},
-                    Case{"llama_llama3", "llama", 1e-5}, Case{"bert", "bert"},
+                    Case{"llama_llama3", "llama", 1e-5}, Case{"mistral", "mistral", 1e-5},
+                    Case{"qwen2", "qwen2", 1e-5}, Case{"qwen3", "qwen3", 1e-5},
+                    Case{"qwen3_bias", "qwen3", 1e-5}, Case{"bert", "bert"},
                     Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
                     Case{"bert_questions", "bert"}, Case{"roberta", "roberta"},
                     Case{"roberta_classes", "roberta"}, Case{"roberta_questions", "roberta"},
@@ -191,7 +193,37 @@ TEST(HuggingFaceImport, RefusesOtherModels) {
   EXPECT_THAT(folder.error(), HasSubstr("has model_type \"mixtral\", expected one of gpt2, llama"));
   folder.set("model_type", "llama");
   folder.set("head_dim", 5);
-  EXPECT_THAT(folder.error(), HasSubstr("head_dim is 5"));
+  EXPECT_THAT(folder.error(), HasSubstr("'model.head_size' must give heads of even size"));
+  folder.set("head_dim", "5");
+  EXPECT_THAT(folder.error(), HasSubstr("head_dim is \"5\", expected a size"));
+}
+
+// Layers of two kinds would be read as one.
+TEST(HuggingFaceImport, WindowsOfSomeLayersAreRefused) {
+  const BrokenFolder folder("qwen3");
+  folder.set("layer_types", {"full_attention", "sliding_attention"});
+  EXPECT_THAT(folder.error(), HasSubstr("layer_types has \"sliding_attention\", ours have one "
+                                        "attention_window for all layers"));
+  folder.set("layer_types", nullptr);
+  EXPECT_EQ(folder.error(), "");
+  folder.set("use_sliding_window", true);
+  EXPECT_THAT(folder.error(), HasSubstr("use_sliding_window is true, Tapestry has false"));
+  const BrokenFolder mistral("mistral");
+  mistral.set("sliding_window", nullptr);
+  EXPECT_EQ(import_model(mistral.path()).config.model.attention_window, 0);
+}
+
+// What a class has no place for does not go home as one.
+TEST(HuggingFaceExport, AClassOfTheFamilyHasItsOwnFeatures) {
+  const auto error_as = [](const char* folder, const char* architecture) {
+    return error_of(ErrorKind::kConfig,
+                    [&] { huggingface_files(files_of(fixture(folder)), architecture); });
+  };
+  EXPECT_THAT(error_as("qwen2", "llama"), HasSubstr("model.attention_bias: qkv has no place in"));
+  EXPECT_THAT(error_as("qwen3", "llama"), HasSubstr("model.qk_norm: head has no place in llama"));
+  EXPECT_THAT(error_as("mistral", "llama"),
+              HasSubstr("model.attention_window: 3 has no place in llama"));
+  EXPECT_THAT(error_as("llama", "qwen3"), HasSubstr("model.qk_norm: none has no place in qwen3"));
 }
 
 TEST(HuggingFaceImport, SidesOfOtherSizesAreRefused) {

@@ -39,7 +39,7 @@ std::string bytes_of(const FileContent& content) {
 }
 
 class Gguf : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, Gguf, testing::Values("llama", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Models, Gguf, testing::Values("llama", "gpt2", "qwen2", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Gguf, BytesAreThoseOfItsLibrary) {
