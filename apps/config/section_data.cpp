@@ -1,3 +1,5 @@
+#include <charconv>
+
 #include "apps/config/sections.h"
 
 namespace tapestry {
@@ -315,9 +317,21 @@ void bind_data(ConfigSection& s, Config& config) {
                           : blocks       ? concat(with_task, "; see block_size, or rows: documents")
                           : of_documents ? "with rows: documents; see max_length"
                                          : concat(with_task, "; see max_length");
-  s.read_if(blocks, why, "block_size", data.block_size,
-            "Length of a training example in tokens: the text is cut into blocks of it.",
-            between(2, double(BlockOptions::kLongest)));
+  // An override of rows turns the file's length of a row into that of the other kind.
+  const auto turned = [&](const char* key, int64_t& length) {
+    const std::optional<std::string> text = s.replaced(key, "rows");
+    if (!text) return false;
+    std::from_chars(text->data(), text->data() + text->size(), length);
+    return true;
+  };
+  const bool no_block_size = !blocks && turned("block_size", data.corpus.max_length);
+  const bool no_max_length = blocks && turned("max_length", data.block_size);
+  const bool no_overlong = blocks && s.replaced("overlong", "rows");
+  if (!no_block_size) {
+    s.read_if(blocks, why, "block_size", data.block_size,
+              "Length of a training example in tokens: the text is cut into blocks of it.",
+              between(2, double(BlockOptions::kLongest)));
+  }
   const std::string without_text = images ? "with images" : with_task;
   s.read_if(texts, without_text, "cache", data.cache,
             "Keeps the token ids in a file, so that the next start need not encode the text.");
@@ -335,12 +349,16 @@ void bind_data(ConfigSection& s, Config& config) {
   const double shortest = config.task->has_questions            ? 5
                           : config.task->has_classes || prompts ? 3
                                                                 : 2;
-  s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
-            "Longest side of an example in tokens, its begin and end included.",
-            between(shortest, double(BlockOptions::kLongest)));
-  s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
-                   names(CorpusOptions::kOverlong),
-                   "What happens to a longer example: it is left out, cut, or an error.");
+  if (!no_max_length) {
+    s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
+              "Longest side of an example in tokens, its begin and end included.",
+              between(shortest, double(BlockOptions::kLongest)));
+  }
+  if (!no_overlong) {
+    s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
+                     names(CorpusOptions::kOverlong),
+                     "What happens to a longer example: it is left out, cut, or an error.");
+  }
   s.read_if(
       config.task->has_questions, concat("with task: ", config.task->name), "doc_stride",
       data.doc_stride,

@@ -94,9 +94,9 @@ bool is_carried_otherwise(const std::string& key) {
 }
 
 const std::vector<const Architecture*>& architectures() {
-  static const std::vector<const Architecture*> all = {&kGpt2,    &kLlama, &kMistral, &kQwen2,
-                                                       &kQwen3,   &kBert,  &kRoberta, &kMarian,
-                                                       &kPegasus, &kBart,  &kMbart,   &kVit};
+  static const std::vector<const Architecture*> all = {
+      &kGpt2,       &kLlama,     &kMistral, &kQwen2,   &kQwen3, &kBert,  &kRoberta,
+      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus, &kBart,  &kMbart, &kVit};
   return all;
 }
 

@@ -70,9 +70,9 @@ struct Architecture {
   ModelType type = ModelType::kDecoder;
   std::vector<ModelClass> classes;
   const char* headless;  ///< the class of a folder that has no head
-  std::span<const KeyRow> keys;
+  std::span<const KeyRow> keys = {};
   std::span<const FixedKey> fixed = {};
-  std::span<const FixedOption> options;
+  std::span<const FixedOption> options = {};
   std::span<const ClassDefault> ids;  ///< vocab_size and the ids of special tokens
   std::span<const TensorRow> tensors = {};
   std::span<const TensorRow> own_tensors = {};  ///< where it shares `tensors` with others
@@ -84,6 +84,7 @@ struct Architecture {
   std::vector<std::pair<const char*, const char*>> written_twice = {};
   std::vector<Renaming> renamings = {};
   bool may_lack_biases = false;           ///< as ours say; norms have none
+  bool counts_from_padding = false;       ///< positions begin behind the id of the padding, 1
   bool gated = false;                     ///< hidden_act names the activation of a gate
   const char* only_activation = nullptr;  ///< of ours, if the class knows only one
   /// Dropouts that ours do not have: only a training reads them.
@@ -111,8 +112,8 @@ const Architecture* find_architecture(const std::string& name);
 /// The facts as the architecture's files have them.
 ModelFacts facts_for(const Architecture& architecture, const Config& config, const Counts& counts);
 
-extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kQwen3, kBert, kRoberta, kMarian,
-    kPegasus, kBart, kMbart, kVit;
+extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kQwen3, kBert, kRoberta, kXlmRoberta,
+    kCamembert, kMarian, kPegasus, kBart, kMbart, kVit;
 
 /// Our name of an activation of theirs, or null; and back.
 const char* our_activation(const std::string& theirs, bool gated);

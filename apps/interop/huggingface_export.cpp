@@ -19,10 +19,10 @@ std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
 
 Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   Reasons reasons = misfits(architecture, exported_facts(architecture, model).config);
-  if (&architecture == &kRoberta && reads_text(model.config) &&
+  if (architecture.counts_from_padding && reads_text(model.config) &&
       special_ids(*model.tokenizers.target).pad != 1) {
-    reasons.emplace_back(
-        "positions of a roberta are counted from its padding, which must have the id 1");
+    reasons.push_back(concat("positions of a ", architecture.name,
+                             " are counted from its padding, which must have the id 1"));
   }
   const bool own_tables =
       &architecture == &kMarian || architecture.type != ModelType::kEncoderDecoder;

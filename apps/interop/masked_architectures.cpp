@@ -1,4 +1,4 @@
-// BERT and RoBERTa, with the heads that fill masks and that classify.
+// BERT, RoBERTa, XLM-R and CamemBERT, with the heads that fill masks and that classify.
 #include <array>
 
 #include "apps/interop/architectures.h"
@@ -42,6 +42,8 @@ constexpr FixedKey kRobertaFixed[] = {
 constexpr ClassDefault kBertIds[] = {{"vocab_size", "30522"}, {"pad_token_id", "0"}};
 constexpr ClassDefault kRobertaIds[] = {
     {"vocab_size", "50265"}, {"pad_token_id", "1"}, {"bos_token_id", "0"}, {"eos_token_id", "2"}};
+constexpr ClassDefault kXlmRobertaIds[] = {
+    {"vocab_size", "30522"}, {"pad_token_id", "1"}, {"bos_token_id", "0"}, {"eos_token_id", "2"}};
 constexpr FixedOption kOptions[] = {
     {"norm", "layernorm"},      {"norm_position", "post"}, {"position_embedding", "learned"},
     {"final_norm", "false"},    {"bias", "true", true},    {"scale_embeddings", "false", true},
@@ -98,6 +100,27 @@ constexpr TensorRow kRobertaTensors[] = {
      &ModelFacts::finds_spans},
 };
 
+// RoBERTa and those that differ by their vocabulary only.
+Architecture of_family(Architecture one) {
+  one.prefix = "roberta.";
+  one.type = ModelType::kEncoder;
+  one.keys = kRobertaKeys;
+  one.fixed = kRobertaFixed;
+  one.options = kOptions;
+  one.tensors = kEncoder;
+  one.own_tensors = kRobertaTensors;
+  one.skipped = {"roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
+                 "roberta.pooler.*", "lm_head.decoder.*", "lm_head.bias"};
+  one.tied = {{"roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"},
+              {"lm_head.bias", "lm_head.decoder.bias"},
+              {"lm_head.decoder.bias", "lm_head.bias"}};
+  one.written_twice = {{"lm_head.decoder.bias", "lm_head.bias"}};
+  one.only_activation = "gelu";  // of its head whatever the layers have; ours has the layers'
+  one.only_trained = {"classifier_dropout"};
+  one.counts_from_padding = true;
+  return one;
+}
+
 }  // namespace
 
 const Architecture kBert = {
@@ -124,28 +147,28 @@ const Architecture kBert = {
     .only_trained = {"classifier_dropout"},
 };
 
-const Architecture kRoberta = {
-    .name = "roberta",
-    .prefix = "roberta.",
-    .type = ModelType::kEncoder,
-    .classes = {{"mlm", "RobertaForMaskedLM"},
-                {"classification", "RobertaForSequenceClassification"},
-                {"question_answering", "RobertaForQuestionAnswering"}},
-    .headless = "RobertaModel",
-    .keys = kRobertaKeys,
-    .fixed = kRobertaFixed,
-    .options = kOptions,
-    .ids = kRobertaIds,
-    .tensors = kEncoder,
-    .own_tensors = kRobertaTensors,
-    .skipped = {"roberta.embeddings.position_ids", "roberta.embeddings.token_type_ids",
-                "roberta.pooler.*", "lm_head.decoder.*", "lm_head.bias"},
-    .tied = {{"roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"},
-             {"lm_head.bias", "lm_head.decoder.bias"},
-             {"lm_head.decoder.bias", "lm_head.bias"}},
-    .written_twice = {{"lm_head.decoder.bias", "lm_head.bias"}},
-    .only_activation = "gelu",  // of its head whatever the layers have; ours has the layers'
-    .only_trained = {"classifier_dropout"},
-};
+const Architecture kRoberta =
+    of_family({.name = "roberta",
+               .classes = {{"mlm", "RobertaForMaskedLM"},
+                           {"classification", "RobertaForSequenceClassification"},
+                           {"question_answering", "RobertaForQuestionAnswering"}},
+               .headless = "RobertaModel",
+               .ids = kRobertaIds});
+
+const Architecture kXlmRoberta =
+    of_family({.name = "xlm-roberta",
+               .classes = {{"mlm", "XLMRobertaForMaskedLM"},
+                           {"classification", "XLMRobertaForSequenceClassification"},
+                           {"question_answering", "XLMRobertaForQuestionAnswering"}},
+               .headless = "XLMRobertaModel",
+               .ids = kXlmRobertaIds});
+
+const Architecture kCamembert =
+    of_family({.name = "camembert",
+               .classes = {{"mlm", "CamembertForMaskedLM"},
+                           {"classification", "CamembertForSequenceClassification"},
+                           {"question_answering", "CamembertForQuestionAnswering"}},
+               .headless = "CamembertModel",
+               .ids = kXlmRobertaIds});
 
 }  // namespace tapestry::interop

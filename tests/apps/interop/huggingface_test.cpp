@@ -37,6 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
                     Case{"bert_questions", "bert"}, Case{"roberta", "roberta"},
                     Case{"roberta_classes", "roberta"}, Case{"roberta_questions", "roberta"},
+                    Case{"xlm_roberta", "xlm-roberta"}, Case{"roberta_camembert", "camembert"},
                     Case{"marian", "marian"}, Case{"marian_separate", "marian"},
                     Case{"pegasus", "pegasus"}, Case{"bart", "bart"}, Case{"mbart", "mbart"},
                     Case{"vit", "vit"}),

@@ -76,5 +76,18 @@ TEST_F(DocumentRowsTest, HaveTheKeysOfLinesNotOfBlocks) {
               HasSubstr("'data.block_size' has no effect with rows: documents; see max_length."));
 }
 
+// A config of blocks, such as an import writes, learns from documents by one override.
+TEST_F(DocumentRowsTest, AnOverrideTurnsTheLengthOfBlocksIntoThatOfDocuments) {
+  ASSERT_EQ(folder_.train("mlm", "run", {"data.rows=documents", "training.max_steps=1"}), 0)
+      << folder_.messages();
+  const std::string written = read_file(folder_.path("run/config.yaml"));
+  EXPECT_THAT(written, HasSubstr("\n  rows: documents\n"));
+  EXPECT_THAT(written, HasSubstr("\n  max_length: 16\n"));
+  EXPECT_THAT(written, testing::Not(HasSubstr("block_size")));
+  ASSERT_EQ(folder_.train("documents", "back", {"data.rows=blocks", "training.max_steps=1"}), 0)
+      << folder_.messages();
+  EXPECT_THAT(read_file(folder_.path("back/config.yaml")), HasSubstr("\n  block_size: 16\n"));
+}
+
 }  // namespace
 }  // namespace tapestry
