@@ -325,7 +325,8 @@ std::map<std::string, std::string> TokenizerPair::files() const {
     files[stem + kIdsEnding] = parts.ids.json() + "\n";
     files[name] = std::move(parts.tokenizer);
   };
-  if (one()) {
+  if (source == nullptr) {  // of a model of images
+  } else if (one()) {
     add("tokenizer", *source);
   } else {
     add("source", *source);
@@ -362,6 +363,8 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
            "', expected a file name, or one in a folder.");
     }
   }
+  const bool only = files.size() == files.count(kCameWithFile);
+  if (only) return {nullptr, nullptr, std::move(came_with)};
   if (const auto joint = load("tokenizer")) return {joint, joint, std::move(came_with)};
   TokenizerPair pair{load("source"), load("target"), std::move(came_with)};
   if (pair.source == nullptr || pair.target == nullptr) {

@@ -75,12 +75,23 @@ Config config_of(Checkpoint& checkpoint) {
   return load_checkpoint_config(bytes_of(config), config.name);
 }
 
+namespace {
+
+// A model of images has none, but may have come with files.
+TokenizerPair tokenizers_for(const Config& config,
+                             const std::map<std::string, std::string>& files) {
+  const bool none = files.empty() && !reads_text(config);
+  return none ? TokenizerPair() : load_tokenizers(files);
+}
+
+}  // namespace
+
 ModelFiles read_model_files(const std::string& path) {
   ModelFiles model;
   model.folder = resolve_checkpoint(path);
   Checkpoint checkpoint(model.folder);
   model.config = config_of(checkpoint);
-  if (reads_text(model.config)) model.tokenizers = load_tokenizers(tokenizer_files(checkpoint));
+  model.tokenizers = tokenizers_for(model.config, tokenizer_files(checkpoint));
   model.tensors = TensorReader(checkpoint.open(kModelFile));
   return model;
 }
@@ -121,8 +132,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
 
 template <class Model>
 std::map<std::string, std::string> ModelBundle<Model>::files() const {
-  std::map<std::string, std::string> files;
-  if (reads_text(config)) files = tokenizers.files();
+  std::map<std::string, std::string> files = tokenizers.files();
   files[kConfigFile] = to_json(config);
   return files;
 }

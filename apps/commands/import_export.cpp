@@ -37,9 +37,7 @@ int run_import(const ImportArguments& arguments) {
   interop::ImportedFolder imported = interop::import_folder(arguments.folder, arguments.base);
   for (const std::string& note : imported.model.notes) std::cerr << "note: " << note << '\n';
   CheckpointContent content;
-  if (reads_text(imported.model.config)) {
-    for (auto& [name, bytes] : imported.tokenizers.files()) content[name] = std::move(bytes);
-  }
+  for (auto& [name, bytes] : imported.tokenizers.files()) content[name] = std::move(bytes);
   content[kConfigFile] = to_json(imported.model.config);
   content[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(imported.model.tensors, {{"format", "tapestry"}}, sink);

@@ -268,7 +268,12 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
   CheckpointContent files;
   if (reads_images(model.config)) {
     add_images(model.config.data.image.size, config);
-    files["preprocessor_config.json"] = text_of(preprocessor(model.config.data.image));
+    Json processor = preprocessor(model.config.data.image);
+    const Json came = came_with(model, "preprocessor_config.json");
+    for (const auto& [key, value] : came.items()) {
+      if (key != "size" && key != "image_mean" && key != "image_std") processor[key] = value;
+    }
+    files["preprocessor_config.json"] = text_of(processor);
   } else {
     const bool writes = model.config.model_type != ModelType::kEncoder;
     if (writes) files["generation_config.json"] = text_of(generation_config(model, config));

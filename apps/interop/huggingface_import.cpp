@@ -189,8 +189,14 @@ Json image_format(const Folder& folder, Reasons& reasons) {
   }
   Json format = {{"height", height}, {"width", width}, {"channels", channels}};
   const Json processor = read_json_if_there(folder.path + "/preprocessor_config.json");
+  const bool plain = processor.value("do_normalize", Json(true)) == false;
   for (const auto& [theirs, ours] : {std::pair{"image_mean", "mean"}, {"image_std", "std"}}) {
     const auto found = processor.find(theirs);
+    if (plain) {
+      const double none = ours == std::string_view("std") ? 1 : 0;
+      format[ours] = std::vector<double>(static_cast<size_t>(channels), none);
+      continue;
+    }
     format[ours] = found != processor.end() && found->is_array() && !found->empty()
                        ? *found
                        : Json(std::vector<double>(static_cast<size_t>(channels), 0.5));
@@ -597,21 +603,27 @@ void take_modules(const std::string& folder, const std::function<void(const std:
   }
 }
 
+// Those of these files that a folder has, and that are text.
+std::map<std::string, std::string> texts_of(const std::string& folder,
+                                            const std::vector<std::string>& names) {
+  std::map<std::string, std::string> files;
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name;
+    if (!fs::is_regular_file(path)) continue;
+    std::string bytes = read_file(path);
+    if (find_invalid_utf8(bytes) == std::string::npos) files[name] = std::move(bytes);
+  }
+  return files;
+}
+
 // The companion files of a foreign folder; a folder that our export wrote gets new ones.
 std::map<std::string, std::string> companions_of(const std::string& folder,
                                                  const Tokenizer& tokenizer) {
-  std::map<std::string, std::string> files;
-  const auto take = [&](const std::string& name) {
-    const std::string path = folder + "/" + name;
-    if (!fs::is_regular_file(path)) return;
-    std::string bytes = read_file(path);
-    if (find_invalid_utf8(bytes) == std::string::npos) files[name] = std::move(bytes);
-  };
-  for (const char* name : {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
-                           "added_tokens.json", "chat_template.jinja", "chat_template.json",
-                           "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"}) {
-    take(name);
-  }
+  std::map<std::string, std::string> files =
+      texts_of(folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
+                        "added_tokens.json", "chat_template.jinja", "chat_template.json",
+                        "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"});
+  const auto take = [&](const std::string& name) { files.merge(texts_of(folder, {name})); };
   take_modules(folder, take);
   // The files beside it may have changed what it does: their program changes it itself.
   if (is_huggingface(tokenizer.serialized())) {
@@ -635,7 +647,10 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   const std::string folder = adapted ? base_of_adapters(path, base) : path;
   ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;
-  if (!reads_text(model.config)) return imported;
+  if (!reads_text(model.config)) {
+    imported.tokenizers.came_with = texts_of(folder, {kConfigFile, "preprocessor_config.json"});
+    return imported;
+  }
   Json theirs = config_with_defaults(folder);
   add_generation(read_generation(folder, theirs), model.config.model_type, theirs);
   imported.tokenizers = find_tokenizers(folder, model.counts, theirs, model.notes);

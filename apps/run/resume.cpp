@@ -340,7 +340,9 @@ Resume::Resume(const std::vector<std::string>& facts)
 
 void Resume::go_on(Checkpoint checkpoint, Config& config) {
   goes_on_ = true;
-  if (reads_text(config)) tokenizers_ = load_tokenizers(tokenizer_files(checkpoint));
+  if (const auto files = tokenizer_files(checkpoint); reads_text(config) || !files.empty()) {
+    tokenizers_ = load_tokenizers(files);
+  }
   const Config before = config_of(checkpoint);
   if (config.task->has_classes) keep_classes(before.data, config);
   // A run from before the key keeps its tokenizer.

@@ -571,6 +571,25 @@ TEST_F(ChangedFolder, AHeadForQuestionsGoesHomeWithItsBias) {
   }
 }
 
+// A model of images has no tokenizer beside which the files of its folder could stay.
+TEST_F(ChangedFolder, AModelOfImagesGoesHomeWithItsKeys) {
+  fs::copy(fixture("vit"), path("theirs"), fs::copy_options::recursive);
+  set("config.json", {{"encoder_stride", 16}, {"name_of_the_team", "seven"}});
+  write_file(path("theirs/preprocessor_config.json"),
+             R"({"do_normalize": false, "resample": 3, "image_mean": [0.5, 0.5, 0.5]})");
+  import_it();
+  const Record image = parsed_json(path("ours/config.json"))["data"]["image"];
+  EXPECT_EQ(image["mean"], Record::array({0, 0, 0}));
+  EXPECT_EQ(image["std"], Record::array({1, 1, 1}));
+  folder_.output("export --model ours --output home");
+  const Record config = parsed_json(path("home/config.json"));
+  EXPECT_EQ(config["encoder_stride"], 16);
+  EXPECT_EQ(config["name_of_the_team"], "seven");
+  const Record processor = parsed_json(path("home/preprocessor_config.json"));
+  EXPECT_EQ(processor["resample"], 3);
+  EXPECT_EQ(processor["do_normalize"], false);
+}
+
 // MiniLM's way: a BertModel with its pooler, and how its vectors are made one.
 TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
   copy("bert");
