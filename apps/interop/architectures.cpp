@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace tapestry::interop {
+
+// A new one: a declaration, and its place in architectures().
+extern const Architecture kMistral;
+extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
+extern const Architecture kPegasus, kBart, kMbart;
+extern const Architecture kVit;
+
 namespace {
 
 struct ActivationRow {

@@ -112,8 +112,8 @@ const Architecture* find_architecture(const std::string& name);
 /// The facts as the architecture's files have them.
 ModelFacts facts_for(const Architecture& architecture, const Config& config, const Counts& counts);
 
-extern const Architecture kGpt2, kLlama, kMistral, kQwen2, kQwen3, kBert, kRoberta, kXlmRoberta,
-    kCamembert, kMarian, kPegasus, kBart, kMbart, kVit;
+/// Those that other code than the tables asks for.
+extern const Architecture kGpt2, kLlama, kQwen2, kQwen3, kMarian;
 
 /// Our name of an activation of theirs, or null; and back.
 const char* our_activation(const std::string& theirs, bool gated);

@@ -61,7 +61,7 @@ void write_gpt2(const ModelFacts& facts, Json& theirs) {
 
 }  // namespace
 
-const Architecture kGpt2 = {
+extern const Architecture kGpt2 = {
     .name = "gpt2",
     .prefix = "transformer.",
     .type = ModelType::kDecoder,

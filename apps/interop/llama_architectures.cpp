@@ -247,46 +247,46 @@ Architecture of_family(Architecture one) {
 
 }  // namespace
 
-const Architecture kLlama = of_family({.name = "llama",
-                                       .classes = {{"clm", "LlamaForCausalLM"}},
-                                       .headless = "LlamaModel",
-                                       .keys = kLlamaKeys,
-                                       .options = kLlamaOptions,
-                                       .ids = kLlamaIds,
-                                       .carried = {"head_size", "attention_bias"},
-                                       .read_more = read_llama,
-                                       .write_more = write_llama});
+extern const Architecture kLlama = of_family({.name = "llama",
+                                              .classes = {{"clm", "LlamaForCausalLM"}},
+                                              .headless = "LlamaModel",
+                                              .keys = kLlamaKeys,
+                                              .options = kLlamaOptions,
+                                              .ids = kLlamaIds,
+                                              .carried = {"head_size", "attention_bias"},
+                                              .read_more = read_llama,
+                                              .write_more = write_llama});
 
-const Architecture kMistral = of_family({.name = "mistral",
-                                         .classes = {{"clm", "MistralForCausalLM"}},
-                                         .headless = "MistralModel",
-                                         .keys = kMistralKeys,
-                                         .options = kMistralOptions,
-                                         .ids = kLlamaIds,
-                                         .carried = {"head_size", "attention_window"},
-                                         .read_more = read_mistral,
-                                         .write_more = write_mistral});
+extern const Architecture kMistral = of_family({.name = "mistral",
+                                                .classes = {{"clm", "MistralForCausalLM"}},
+                                                .headless = "MistralModel",
+                                                .keys = kMistralKeys,
+                                                .options = kMistralOptions,
+                                                .ids = kLlamaIds,
+                                                .carried = {"head_size", "attention_window"},
+                                                .read_more = read_mistral,
+                                                .write_more = write_mistral});
 
-const Architecture kQwen2 = of_family({.name = "qwen2",
-                                       .classes = {{"clm", "Qwen2ForCausalLM"}},
-                                       .headless = "Qwen2Model",
-                                       .keys = kQwenKeys,
-                                       .fixed = kQwenFixed,
-                                       .options = kQwen2Options,
-                                       .ids = kQwenIds,
-                                       .carried = {"head_size"},
-                                       .read_more = read_qwen2,
-                                       .write_more = write_qwen2});
+extern const Architecture kQwen2 = of_family({.name = "qwen2",
+                                              .classes = {{"clm", "Qwen2ForCausalLM"}},
+                                              .headless = "Qwen2Model",
+                                              .keys = kQwenKeys,
+                                              .fixed = kQwenFixed,
+                                              .options = kQwen2Options,
+                                              .ids = kQwenIds,
+                                              .carried = {"head_size"},
+                                              .read_more = read_qwen2,
+                                              .write_more = write_qwen2});
 
-const Architecture kQwen3 = of_family({.name = "qwen3",
-                                       .classes = {{"clm", "Qwen3ForCausalLM"}},
-                                       .headless = "Qwen3Model",
-                                       .keys = kQwenKeys,
-                                       .fixed = kQwenFixed,
-                                       .options = kQwen3Options,
-                                       .ids = kQwenIds,
-                                       .carried = {"head_size", "attention_bias"},
-                                       .read_more = read_qwen3,
-                                       .write_more = write_qwen3});
+extern const Architecture kQwen3 = of_family({.name = "qwen3",
+                                              .classes = {{"clm", "Qwen3ForCausalLM"}},
+                                              .headless = "Qwen3Model",
+                                              .keys = kQwenKeys,
+                                              .fixed = kQwenFixed,
+                                              .options = kQwen3Options,
+                                              .ids = kQwenIds,
+                                              .carried = {"head_size", "attention_bias"},
+                                              .read_more = read_qwen3,
+                                              .write_more = write_qwen3});
 
 }  // namespace tapestry::interop

@@ -123,7 +123,7 @@ Architecture of_family(Architecture one) {
 
 }  // namespace
 
-const Architecture kBert = {
+extern const Architecture kBert = {
     .name = "bert",
     .prefix = "bert.",
     .type = ModelType::kEncoder,
@@ -147,7 +147,7 @@ const Architecture kBert = {
     .only_trained = {"classifier_dropout"},
 };
 
-const Architecture kRoberta =
+extern const Architecture kRoberta =
     of_family({.name = "roberta",
                .classes = {{"mlm", "RobertaForMaskedLM"},
                            {"classification", "RobertaForSequenceClassification"},
@@ -155,7 +155,7 @@ const Architecture kRoberta =
                .headless = "RobertaModel",
                .ids = kRobertaIds});
 
-const Architecture kXlmRoberta =
+extern const Architecture kXlmRoberta =
     of_family({.name = "xlm-roberta",
                .classes = {{"mlm", "XLMRobertaForMaskedLM"},
                            {"classification", "XLMRobertaForSequenceClassification"},
@@ -163,7 +163,7 @@ const Architecture kXlmRoberta =
                .headless = "XLMRobertaModel",
                .ids = kXlmRobertaIds});
 
-const Architecture kCamembert =
+extern const Architecture kCamembert =
     of_family({.name = "camembert",
                .classes = {{"mlm", "CamembertForMaskedLM"},
                            {"classification", "CamembertForSequenceClassification"},

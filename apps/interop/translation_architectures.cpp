@@ -124,7 +124,7 @@ void write_marian(const ModelFacts& facts, Json& theirs) {
 
 }  // namespace
 
-const Architecture kMarian = {
+extern const Architecture kMarian = {
     .name = "marian",
     .prefix = "model.",
     .type = ModelType::kEncoderDecoder,
@@ -143,7 +143,7 @@ const Architecture kMarian = {
     .write_more = write_marian,
 };
 
-const Architecture kPegasus = {
+extern const Architecture kPegasus = {
     .name = "pegasus",
     .prefix = "model.",
     .type = ModelType::kEncoderDecoder,
@@ -163,7 +163,7 @@ const Architecture kPegasus = {
     .writes_sinusoids = true,
 };
 
-const Architecture kBart = {
+extern const Architecture kBart = {
     .name = "bart",
     .prefix = "model.",
     .type = ModelType::kEncoderDecoder,
@@ -180,7 +180,7 @@ const Architecture kBart = {
     .only_trained = kLayerDropouts,
 };
 
-const Architecture kMbart = {
+extern const Architecture kMbart = {
     .name = "mbart",
     .prefix = "model.",
     .type = ModelType::kEncoderDecoder,

@@ -41,7 +41,7 @@ constexpr TensorRow kTensors[] = {
 
 }  // namespace
 
-const Architecture kVit = {
+extern const Architecture kVit = {
     .name = "vit",
     .prefix = "vit.",
     .type = ModelType::kVit,
