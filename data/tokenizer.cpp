@@ -363,7 +363,7 @@ TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files) {
            "', expected a file name, or one in a folder.");
     }
   }
-  const bool only = files.size() == files.count(kCameWithFile);
+  const bool only = files.size() == 1 && !came_with.empty();  // of a model of images
   if (only) return {nullptr, nullptr, std::move(came_with)};
   if (const auto joint = load("tokenizer")) return {joint, joint, std::move(came_with)};
   TokenizerPair pair{load("source"), load("target"), std::move(came_with)};

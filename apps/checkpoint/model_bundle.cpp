@@ -80,8 +80,13 @@ namespace {
 // A model of images has none, but may have come with files.
 TokenizerPair tokenizers_for(const Config& config,
                              const std::map<std::string, std::string>& files) {
-  const bool none = files.empty() && !reads_text(config);
-  return none ? TokenizerPair() : load_tokenizers(files);
+  const bool texts = reads_text(config);
+  if (files.empty() && !texts) return {};
+  TokenizerPair tokenizers = load_tokenizers(files);
+  if (texts && tokenizers.source == nullptr) {
+    fail(ErrorKind::kData, "[tokenizer] a model of texts needs a tokenizer, got none.");
+  }
+  return tokenizers;
 }
 
 }  // namespace
