@@ -41,9 +41,8 @@
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, tsv, csv, jsonl, ding, text,
-/// images, squad. The set columns decide the kind of records in a tsv, csv or jsonl
-/// (data/record_files.h):
+/// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad.
+/// The set columns decide the kind of the records (data/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/prompts.h)
 ///   label_column                texts with a class each; so are images (data/images.h)
