@@ -10,12 +10,6 @@
 namespace tapestry {
 namespace {
 
-std::string names_of_formats(const char* separator) {
-  std::vector<std::string> names;
-  for (const RecordFormat* format : record_formats()) names.emplace_back(format->name);
-  return join(names, separator);
-}
-
 // Checks the keys that select a part of a corpus.
 void validate_part(const CorpusSpec& spec, const OptionReport& report) {
   const bool file = spec.documents == "file";
@@ -165,7 +159,7 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   report.expect(
       parallel + has_records() + !ding.empty() + !text.empty() + !images.empty() + !squad.empty() ==
           1,
-      "", "a corpus must have exactly one of source and target, ", names_of_formats(", "),
+      "", "a corpus must have exactly one of source and target, ", record_format_names(", "),
       ", ding, text, images, squad, got ", str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
@@ -252,11 +246,11 @@ void CorpusSpec::validate(const OptionReport& report) const {
     validate_template(report, "answer", answer, records.format->has_columns);
   }
   report.expect(it == Kind::kPrompted || (prompt.empty() && answer.empty()), "prompt",
-                "and answer need jsonl, csv or tsv, got ", str(), '.');
+                "and answer need ", record_format_names(), ", got ", str(), '.');
   const std::string& header = records.header;
   report.expect_one_of("header", header, RecordFile::kHeaders);
   report.expect(header == "auto" || (has_records() && records.format->has_columns), "header",
-                "applies only to tsv and csv, got ", header, " with ", str(), '.');
+                "applies only to columns, got ", header, " with ", str(), '.');
   report.expect(labels.empty() || it == Kind::kImages, "labels", "need images, got ", str(), '.');
   report.expect_one_of("documents", documents, kDocuments);
   report.expect(documents == "lines" || !text.empty(), "documents", "applies only to text, got ",
@@ -269,7 +263,8 @@ void CorpusSpec::validate(const OptionReport& report) const {
                 "stand beside source and target, got ", str(),
                 "; records have pair_weight_column.");
   report.expect(pair_weight_column.empty() || (it == Kind::kPairs && has_records()),
-                "pair_weight_column", "belongs to pairs in a tsv, csv or jsonl, got ", str(), '.');
+                "pair_weight_column", "belongs to pairs in a ", record_format_names(), ", got ",
+                str(), '.');
 }
 
 std::string CorpusSpec::str() const {

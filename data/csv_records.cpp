@@ -28,7 +28,7 @@ class CsvReader : public TableReader {
   CsvReader(const RecordFile& file, const std::vector<RecordField>& fields)
       : TableReader(file, fields) {
     lines_.pass_long_lines();
-    is_rectangular_ = has_usual_header_ = true;
+    is_rectangular_ = true;
   }
 
  protected:

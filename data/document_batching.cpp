@@ -34,12 +34,6 @@ EpochPlans plans_by(const TextCorpus& corpus, const BatchOptions& options,
 
 }  // namespace
 
-TextCorpus load_documents(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                          const TextFrame& frame, const CorpusOptions& options,
-                          const LoadContext& context) {
-  return load_text(specs, tokenizer, options, frame.size(), context);
-}
-
 DocumentBatches::DocumentBatches(const TextCorpus& corpus, const Tokenizer& tokenizer,
                                  const BatchOptions& options, DataPosition start)
     : corpus_(&corpus),
@@ -73,7 +67,7 @@ MaskedDocumentBatches::MaskedDocumentBatches(const TextCorpus& corpus, const Tok
                                              const MaskingOptions& masking, DataPosition start)
     : corpus_(&corpus),
       vocabulary_(tokenizer),
-      frame_(frame(tokenizer)),
+      frame_(tokenizer.special().masked()),
       filler_(tokenizer.special().filler()),
       masking_(masking),
       anew_(options.shuffle),

@@ -11,19 +11,13 @@
 
 namespace tapestry {
 
-/// Documents of which each becomes a row; data.max_length limits the ids of a row. A longer one is
-/// treated by options.overlong. Throws as load_text() does.
-TextCorpus load_documents(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                          const TextFrame& frame, const CorpusOptions& options,
-                          const LoadContext& context = {});
-
 /// Rows of causal models: the beginning of a document and its text. The targets are the text and
 /// its end.
 class DocumentBatches {
  public:
-  /// The ids around a document that count for its length.
-  static TextFrame frame(const Tokenizer& tokenizer) {
-    return {tokenizer.special().document(), {}};
+  /// How many special tokens a row has besides its document, for load_text().
+  static int64_t specials(const Tokenizer& tokenizer) {
+    return std::ssize(tokenizer.special().document());
   }
 
   /// `corpus` must outlive this. Throws as EpochWalk and EpochPlan do.
@@ -46,7 +40,9 @@ class DocumentBatches {
 /// without shuffle always that of epoch 0, so that validation stays the same.
 class MaskedDocumentBatches {
  public:
-  static TextFrame frame(const Tokenizer& tokenizer) { return tokenizer.special().masked(); }
+  static int64_t specials(const Tokenizer& tokenizer) {
+    return tokenizer.special().masked().size();
+  }
 
   /// Like DocumentBatches; also throws Error(kConfig) as MaskingVocabulary does.
   MaskedDocumentBatches(const TextCorpus& corpus, const Tokenizer& tokenizer,

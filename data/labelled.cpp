@@ -22,9 +22,8 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
   }
   for (const CorpusSpec& spec : specs) {
     if (spec.kind() == CorpusSpec::Kind::kLabelled) continue;
-    fail(ErrorKind::kConfig,
-         "[data] classification needs a tsv, csv or jsonl with a label_column, got ", spec.str(),
-         '.');
+    fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
+         " with a label_column, got ", spec.str(), '.');
   }
   // The names in the order of the text, and the place of the first text of each.
   std::unordered_map<std::string, int32_t> numbers;

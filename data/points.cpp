@@ -38,8 +38,8 @@ struct NamedPoints {
 void read_points(CorpusSpec spec, NamedPoints& read) {
   spec.validate();
   if (spec.kind() != CorpusSpec::Kind::kPoints) {
-    fail(ErrorKind::kConfig, "[data] regression needs points in a csv, tsv or jsonl, got ",
-         spec.str(), '.');
+    fail(ErrorKind::kConfig, "[data] regression needs points in a ", record_format_names(),
+         ", got ", spec.str(), '.');
   }
   // With more than two columns the config must choose some.
   const bool chosen = !spec.x_column.empty() || !spec.y_column.empty() || !spec.x_columns.empty() ||

@@ -1,6 +1,7 @@
 #include "data/record_files.h"
 
 #include <filesystem>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
@@ -17,6 +18,17 @@ constexpr const RecordFormat* kFormats[] = {&kTsv, &kCsv, &kJsonl};
 }  // namespace
 
 std::span<const RecordFormat* const> record_formats() { return kFormats; }
+
+std::string record_format_names(const char* last) {
+  std::string names;
+  for (const RecordFormat* format : kFormats) {
+    names += concat(format == kFormats[0]              ? ""
+                    : format == *std::rbegin(kFormats) ? last
+                                                       : ", ",
+                    format->name);
+  }
+  return names;
+}
 
 std::string advice_on_line(const std::string& line, int64_t number, const RecordFormat& format) {
   std::string look = format.advice(line);

@@ -1,6 +1,6 @@
 // Files of records: TSV, CSV and JSONL, plain or compressed (data/unpacked_file.h), read by the
-// names or the numbers of their fields. A new format is a file with its RecordFormat, and a row in
-// record_files.cpp.
+// names or the numbers of their fields. A new format is a file with its RecordFormat, which
+// record_files.cpp declares and lists.
 //
 //  tsv    Columns between tabs, without quoting: a tab always separates.
 //  csv    RFC 4180: commas, fields in double quotes that may hold commas, line ends and doubled
@@ -30,7 +30,8 @@ struct RecordFormat {
   const char* meaning;               ///< of that key
   std::vector<std::string> endings;  ///< of the names of such files
   bool has_columns;                  ///< columns, which the first line may name
-  /// Where nobody says which fields to read: columns by their numbers, not by the usual names.
+  /// Columns are numbers where nobody names them. Otherwise fields have their usual names, and the
+  /// first line of a file of columns is a header.
   bool by_numbers;
   const char* look;                           ///< "JSON": what a file of it looks like ...
   bool (*looks_so)(const std::string& line);  ///< ... and whether a line does
@@ -40,8 +41,9 @@ struct RecordFormat {
                                         const std::vector<RecordField>& fields);
 };
 extern const RecordFormat kTsv, kCsv, kJsonl;
-/// All formats, in the order in which messages name them.
+/// All formats, in the order in which messages name them: "tsv, csv or jsonl".
 std::span<const RecordFormat* const> record_formats();
+std::string record_format_names(const char* last = " or ");
 
 struct RecordFile {
   static constexpr const char* kHeaders[] = {"auto", "yes", "no"};
@@ -51,8 +53,6 @@ struct RecordFile {
   /// Whether the first line names the columns. auto: it does in a csv, and in a tsv if a field is
   /// given by name.
   std::string header = "auto";
-
-  bool operator==(const RecordFile&) const = default;
 };
 
 /// A field to read. In a tsv or csv it is a column's name in the header or its number, counted from

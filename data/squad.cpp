@@ -225,7 +225,7 @@ Question question_of(const Record& record, const std::shared_ptr<const std::stri
 std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts) {
   spec.validate();
   if (spec.kind() != CorpusSpec::Kind::kQuestions) {
-    fail(ErrorKind::kConfig, "[data] expected questions (squad, jsonl, csv or tsv), got ",
+    fail(ErrorKind::kConfig, "[data] expected questions (squad, ", record_format_names(), "), got ",
          spec.str(), '.');
   }
   Collector collector(spec, counts);

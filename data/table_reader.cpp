@@ -49,7 +49,7 @@ void TableReader::start() {
     return field.needs_column() && !is_column_number(field.name);
   });
   const bool header =
-      file_.header == "yes" || (file_.header == "auto" && (named || has_usual_header_));
+      file_.header == "yes" || (file_.header == "auto" && (named || !file_.format->by_numbers));
   pending_ = read_row();
   // An unreadable header gives no names.
   if (!reason_.empty()) fail(ErrorKind::kData, "[data] ", place_, ": ", reason_, '.');

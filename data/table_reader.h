@@ -34,7 +34,6 @@ class TableReader : public RecordReader {
   std::vector<std::string> cells_;  // the first columns_ of them
   int64_t last_wanted_ = -1;        // no later column is asked for; -1: not known yet
   bool is_rectangular_ = false;     // no row has more columns than the first
-  bool has_usual_header_ = false;   // with header: auto the first row names the columns
 
  private:
   Row row_of(RecordValues& values);

@@ -71,9 +71,7 @@ struct TextData {
 
   static Batches batches(const Config& config, const Corpus& corpus, bool shuffle,
                          DataPosition start) {
-    BatchOptions options = config.batch;
-    options.shuffle = shuffle;
-    return Batches(corpus, options, start);
+    return Batches(corpus, shuffle ? config.batch : unshuffled(config.batch), start);
   }
   static Var logits(const Model& model, const LabelledBatch& batch) {
     return model.model(batch.ids.to(model.device()), batch.lengths.to(model.device()));

@@ -72,7 +72,7 @@ TextOf<Batches> load_texts(const Config& config, const std::vector<CorpusSpec>& 
     if (!trains) options.overlong = "truncate";
     // A causal model's nll is told for each character.
     options.keep_text = !trains && !kIsMasked<Batches>;
-    return load_documents(corpora, tokenizer, Batches::frame(tokenizer), options, context);
+    return load_text(corpora, tokenizer, options, Batches::specials(tokenizer), context);
   }
 }
 
@@ -81,8 +81,7 @@ Batches batches_of(const TextModel& model, const TextOf<Batches>& text, bool shu
                    DataPosition start = {}) {
   const Tokenizer& tokenizer = *model.tokenizers.source;
   const Config& config = model.config;
-  BatchOptions rows = config.batch;
-  rows.shuffle = shuffle;
+  const BatchOptions rows = shuffle ? config.batch : unshuffled(config.batch);
   if constexpr (std::is_same_v<Batches, BlockBatches>) {
     return Batches(text, block_options(config, shuffle), start);
   } else if constexpr (std::is_same_v<Batches, MaskedBlockBatches>) {

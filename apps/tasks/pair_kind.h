@@ -18,11 +18,6 @@ inline EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device dev
           batch.target_out};
 }
 
-inline BatchOptions unshuffled(BatchOptions options) {
-  options.shuffle = false;
-  return options;
-}
-
 template <class Model>
 CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatch& batch,
                      CrossEntropyOptions options) {

@@ -24,11 +24,9 @@ LanguageModel::Batch on_device(const PromptBatch& batch, const TextModel& model)
 
 LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
                    const CrossEntropyOptions& options, const RankGroup& group) {
-  BatchOptions in_order = model.config.batch;
-  in_order.shuffle = false;
-  return loss_over_epoch(PromptBatches(corpus, in_order), group, [&](const PromptBatch& batch) {
-    return model.model.loss(on_device(batch, model), options);
-  });
+  return loss_over_epoch(
+      PromptBatches(corpus, unshuffled(model.config.batch)), group,
+      [&](const PromptBatch& batch) { return model.model.loss(on_device(batch, model), options); });
 }
 
 // An output that is much longer than the reference cannot be equal to it.

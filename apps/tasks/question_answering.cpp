@@ -31,11 +31,9 @@ CrossEntropy loss_of(const SpanModel& model, const QuestionBatch& batch,
 
 LossSums loss_over(const SpanModel& model, const QuestionCorpus& corpus,
                    const CrossEntropyOptions& options, const RankGroup& group) {
-  BatchOptions in_order = model.config.batch;
-  in_order.shuffle = false;
-  return loss_over_epoch(QuestionBatches(corpus, in_order), group, [&](const QuestionBatch& batch) {
-    return loss_of(model, batch, options);
-  });
+  return loss_over_epoch(
+      QuestionBatches(corpus, unshuffled(model.config.batch)), group,
+      [&](const QuestionBatch& batch) { return loss_of(model, batch, options); });
 }
 
 // A window's result for its question, as a row of numbers that ranks exchange.

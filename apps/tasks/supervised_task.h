@@ -30,6 +30,12 @@ void append_in_parts(Batch batch, int64_t parts, std::vector<Batch>& update) {
   }
 }
 
+/// The batches of a measurement, in the order of the corpus.
+inline BatchOptions unshuffled(BatchOptions options) {
+  options.shuffle = false;
+  return options;
+}
+
 /// Trains Kind::model on Kind::train. A Kind reads its corpora and makes its model in its
 /// constructor, Kind(Config, TokenizerPair, const Report&), and has
 ///

@@ -28,10 +28,10 @@ std::vector<int32_t> values_of(const BlockBatch& batch) {
 
 class DocumentRows : public testing::Test {
  protected:
-  TextCorpus load(const std::string& text, const TextFrame& frame, CorpusOptions options = {}) {
+  TextCorpus load(const std::string& text, int64_t specials, CorpusOptions options = {}) {
     CorpusSpec spec;
     spec.text = folder_.write("a.txt", text);
-    return load_documents({spec}, *tokenizer_, frame, options);
+    return load_text({spec}, *tokenizer_, options, specials);
   }
   static BatchOptions by_rows(int64_t rows, bool shuffle) {
     return {.batch_type = "sentences", .batch_size = rows, .shuffle = shuffle};
@@ -43,7 +43,7 @@ class DocumentRows : public testing::Test {
 };
 
 TEST_F(DocumentRows, OfACausalModelPredictATextAndItsEnd) {
-  const TextCorpus corpus = load("ab\nc\n", DocumentBatches::frame(*tokenizer_));
+  const TextCorpus corpus = load("ab\nc\n", DocumentBatches::specials(*tokenizer_));
   DocumentBatches batches(corpus, *tokenizer_, by_rows(2, false));
   EXPECT_EQ(batches.batches_in_epoch(), 1);
   const BlockBatch batch = batches.next();
@@ -76,8 +76,7 @@ TEST_F(DocumentRows, HaveABeginningAndAnEndOnce) {
   const FramingTokenizer tokenizer;
   CorpusSpec spec;
   spec.text = folder_.write("a.txt", "aa bbb\ns aa bbb\naa bbb e\ns aa bbb e\n");
-  const TextCorpus corpus =
-      load_documents({spec}, tokenizer, DocumentBatches::frame(tokenizer), {});
+  const TextCorpus corpus = load_text({spec}, tokenizer, {}, DocumentBatches::specials(tokenizer));
   DocumentBatches batches(corpus, tokenizer, by_rows(4, false));
   const BlockBatch batch = batches.next();
   const std::vector<int32_t> read = {kBosId, 6, 7}, written = {6, 7, kEosId};
@@ -88,7 +87,8 @@ TEST_F(DocumentRows, HaveABeginningAndAnEndOnce) {
 }
 
 TEST_F(DocumentRows, OfAMaskedModelStandInItsFrame) {
-  const TextCorpus corpus = load("abcdefgh\nab\nabcd\n", MaskedDocumentBatches::frame(*tokenizer_));
+  const TextCorpus corpus =
+      load("abcdefgh\nab\nabcd\n", MaskedDocumentBatches::specials(*tokenizer_));
   MaskedDocumentBatches batches(corpus, *tokenizer_, by_rows(3, false), {});
   const BlockBatch batch = batches.next();
   EXPECT_THAT(batch.indices, ElementsAre(1, 2, 0));
@@ -116,7 +116,7 @@ TEST_F(DocumentRows, OfAMaskedModelStandInItsFrame) {
 
 TEST_F(DocumentRows, HaveAnotherMaskInEachShuffledEpoch) {
   const TextCorpus corpus =
-      load("abcdefghabcdefgh\nhgfedcbahgfedcba\n", MaskedDocumentBatches::frame(*tokenizer_));
+      load("abcdefghabcdefgh\nhgfedcbahgfedcba\n", MaskedDocumentBatches::specials(*tokenizer_));
   std::set<std::vector<int32_t>> still, moving;
   MaskedDocumentBatches in_order(corpus, *tokenizer_, by_rows(2, false), {});
   MaskedDocumentBatches shuffled(corpus, *tokenizer_, by_rows(1, true), {});
@@ -129,12 +129,12 @@ TEST_F(DocumentRows, HaveAnotherMaskInEachShuffledEpoch) {
 }
 
 TEST_F(DocumentRows, FitMaxLengthOrAreCutOrLeftOut) {
-  const TextFrame frame = MaskedDocumentBatches::frame(*tokenizer_);
+  const int64_t specials = MaskedDocumentBatches::specials(*tokenizer_);
   CorpusOptions options;
   options.max_length = 4;
-  EXPECT_EQ(load("abc\nabcd\n", frame, options).size(), 1);
+  EXPECT_EQ(load("abc\nabcd\n", specials, options).size(), 1);
   options.overlong = "truncate";
-  const TextCorpus cut = load("abc\nabcd\n", frame, options);
+  const TextCorpus cut = load("abc\nabcd\n", specials, options);
   EXPECT_EQ(cut.tokens.length(1), 3);
   EXPECT_EQ(cut.counts.truncated, 1);
   MaskedDocumentBatches batches(cut, *tokenizer_, by_rows(2, false), {});
@@ -144,8 +144,8 @@ TEST_F(DocumentRows, FitMaxLengthOrAreCutOrLeftOut) {
 TEST_F(DocumentRows, ContinueExactlyFromEveryPosition) {
   std::string text;
   for (size_t i = 0; i < 40; ++i) text += std::string(1 + i % 7, "abcdefgh"[i % 8]) + "\n";
-  const TextCorpus causal = load(text, DocumentBatches::frame(*tokenizer_));
-  const TextCorpus masked = load(text, MaskedDocumentBatches::frame(*tokenizer_));
+  const TextCorpus causal = load(text, DocumentBatches::specials(*tokenizer_));
+  const TextCorpus masked = load(text, MaskedDocumentBatches::specials(*tokenizer_));
   for (const bool shuffle : {true, false}) {
     const BatchOptions options{.batch_size = 32, .shuffle = shuffle};
     expect_resumes(
@@ -163,7 +163,7 @@ TEST_F(DocumentRows, ContinueExactlyFromEveryPosition) {
 
 TEST_F(DocumentRows, AMaskedModelNeedsAMaskPiece) {
   const auto without = character_tokenizer("ab", false);
-  const TextCorpus corpus = load("ab\n", {});
+  const TextCorpus corpus = load("ab\n", 0);
   EXPECT_THAT(error_of(ErrorKind::kConfig,
                        [&] { MaskedDocumentBatches(corpus, *without, by_rows(1, false), {}); }),
               HasSubstr("masking needs a tokenizer with the piece"));
