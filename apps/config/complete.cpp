@@ -308,6 +308,10 @@ void settle_sizes(ModelOptions& model) {
   } else if (model.num_key_value_heads == 0) {
     model.num_key_value_heads = model.num_attention_heads;
   }
+  // What the other layers have is not written as attention's own.
+  const bool as_others = model.bias ? model.attention_bias == AttentionBias::kAll
+                                    : model.attention_bias == AttentionBias::kNone;
+  if (as_others) model.attention_bias = AttentionBias::kAsOthers;
   if (model.num_attention_heads > 0) {
     // The usual size is not written as one of its own.
     if (model.head_size * model.num_attention_heads == model.hidden_size) model.head_size = 0;

@@ -190,6 +190,28 @@ CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
   return corpus;
 }
 
+// An override of data.rows turns the file's length of a row into that of the other kind. Blocks are
+// never overlong.
+void follow_rows(ConfigNode& root) {
+  ConfigEntry* const data = root.find("data");
+  if (data == nullptr) return;
+  const auto of_file = [&](const char* key) {
+    ConfigEntry* const entry = data->value.find(key);
+    return entry == nullptr || entry->value.location.is_override() ? nullptr : entry;
+  };
+  const ConfigEntry* const rows = data->value.find("rows");
+  if (rows == nullptr || of_file("rows") != nullptr) return;
+  const bool documents = rows->value.text == "documents";
+  if (!documents && rows->value.text != "blocks") return;
+  const char* const to = documents ? "max_length" : "block_size";
+  ConfigEntry* const length = of_file(documents ? "block_size" : "max_length");
+  if (length != nullptr && data->value.find(to) == nullptr) length->key = to;
+  if (!documents && of_file("overlong") != nullptr) {
+    std::erase_if(data->value.entries,
+                  [](const ConfigEntry& entry) { return entry.key == "overlong"; });
+  }
+}
+
 }  // namespace
 
 // A resumed model stays the same, unless the config has a section that changes it.
@@ -231,6 +253,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
   for (size_t i = 0; i < overrides.size(); ++i) {
     apply_override(root, overrides[i], static_cast<int>(i), problems);
   }
+  follow_rows(root);
   ConfigReadOptions options;
   options.check_files = check_files;
   std::function<void(Config&)> begin;

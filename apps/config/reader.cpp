@@ -247,16 +247,6 @@ void ConfigSection::replace_by_overrides(const std::vector<std::vector<std::stri
   });
 }
 
-std::optional<std::string> ConfigSection::replaced(const std::string& key, const std::string& by) {
-  const ConfigEntry *const own = find(key), *const other = find(by);
-  if (own == nullptr || other == nullptr || own->value.location.is_override() ||
-      !other->value.location.is_override()) {
-    return std::nullopt;
-  }
-  know(key);
-  return own->value.text;
-}
-
 bool ConfigSection::has(const std::string& key) const {
   const ConfigEntry* entry = find(key);
   return entry != nullptr && entry->value.kind != ConfigNode::Kind::kNull;

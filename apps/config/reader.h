@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -77,10 +76,6 @@ class ConfigSection {
   /// replaces the file's section that has keys of another one: all keys of the file count as
   /// absent.
   void replace_by_overrides(const std::vector<std::vector<std::string>>& groups);
-
-  /// The text of a key of the file that an override of `by` replaces, which is known then; unset if
-  /// it does not.
-  std::optional<std::string> replaced(const std::string& key, const std::string& by);
 
   /// Makes a key known that is read only if it is given.
   void know(const std::string& key) { take(key); }

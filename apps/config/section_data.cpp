@@ -1,5 +1,3 @@
-#include <charconv>
-
 #include "apps/config/sections.h"
 
 namespace tapestry {
@@ -23,7 +21,7 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
               "list, whatever their sizes; 0 for all: every example comes once in an epoch.",
               between(0, MixOptions::kLargestWeight));
     if (task.bind_corpus != bind_pairs) return;
-    const auto why = [&](const char* without) {
+    const auto why = [&](const std::string& without) {
       return trains ? concat("without ", without)
                     : concat("in data.", key, ", whose pairs all count the same");
     };
@@ -32,8 +30,8 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
         corpus.pair_weights,
         "File with a number in each line: the weight of that pair in the loss. A pair of weight 2 "
         "counts as if it stood there twice, one of weight 0 is left out.");
-    c.read_column_if(trains && corpus.has_records(), why("tsv, csv or jsonl"), "pair_weight_column",
-                     corpus.pair_weight_column,
+    c.read_column_if(trains && corpus.has_records(), why(record_format_names()),
+                     "pair_weight_column", corpus.pair_weight_column,
                      "Column of the weight of a pair in the loss, as of pair_weights: its number "
                      "from 1, or its name.");
   });
@@ -160,8 +158,8 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
     return bind_split(s, corpus);
   }
   if (kind.empty()) {
-    s.complain("", '\'', s.full_name("source"),
-               "' is missing: give source and target, or one of tsv, csv, jsonl or ding.");
+    s.complain("", '\'', s.full_name("source"), "' is missing: give source and target, or one of ",
+               record_format_names(", "), " or ding.");
   } else {
     s.demand("source");
     s.demand("target");
@@ -317,21 +315,9 @@ void bind_data(ConfigSection& s, Config& config) {
                           : blocks       ? concat(with_task, "; see block_size, or rows: documents")
                           : of_documents ? "with rows: documents; see max_length"
                                          : concat(with_task, "; see max_length");
-  // An override of rows turns the file's length of a row into that of the other kind.
-  const auto turned = [&](const char* key, int64_t& length) {
-    const std::optional<std::string> text = s.replaced(key, "rows");
-    if (!text) return false;
-    std::from_chars(text->data(), text->data() + text->size(), length);
-    return true;
-  };
-  const bool no_block_size = !blocks && turned("block_size", data.corpus.max_length);
-  const bool no_max_length = blocks && turned("max_length", data.block_size);
-  const bool no_overlong = blocks && s.replaced("overlong", "rows");
-  if (!no_block_size) {
-    s.read_if(blocks, why, "block_size", data.block_size,
-              "Length of a training example in tokens: the text is cut into blocks of it.",
-              between(2, double(BlockOptions::kLongest)));
-  }
+  s.read_if(blocks, why, "block_size", data.block_size,
+            "Length of a training example in tokens: the text is cut into blocks of it.",
+            between(2, double(BlockOptions::kLongest)));
   const std::string without_text = images ? "with images" : with_task;
   s.read_if(texts, without_text, "cache", data.cache,
             "Keeps the token ids in a file, so that the next start need not encode the text.");
@@ -349,16 +335,12 @@ void bind_data(ConfigSection& s, Config& config) {
   const double shortest = config.task->has_questions            ? 5
                           : config.task->has_classes || prompts ? 3
                                                                 : 2;
-  if (!no_max_length) {
-    s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
-              "Longest side of an example in tokens, its begin and end included.",
-              between(shortest, double(BlockOptions::kLongest)));
-  }
-  if (!no_overlong) {
-    s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
-                     names(CorpusOptions::kOverlong),
-                     "What happens to a longer example: it is left out, cut, or an error.");
-  }
+  s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
+            "Longest side of an example in tokens, its begin and end included.",
+            between(shortest, double(BlockOptions::kLongest)));
+  s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
+                   names(CorpusOptions::kOverlong),
+                   "What happens to a longer example: it is left out, cut, or an error.");
   s.read_if(
       config.task->has_questions, concat("with task: ", config.task->name), "doc_stride",
       data.doc_stride,
@@ -368,89 +350,6 @@ void bind_data(ConfigSection& s, Config& config) {
   s.read_if(config.task->has_classes, concat("with task: ", config.task->name), "labels",
             data.labels,
             "The classes, in the order of the model's outputs; empty: those found in the data.");
-}
-
-void bind_tokenizer(ConfigSection& s, Config& config) {
-  TokenizerOptions& tokenizer = config.tokenizer;
-  s.read_choice("type", tokenizer.type, names(TokenizerOptions::kTypes),
-                "sentencepiece: pieces of words; bpe: pieces of words by a byte-pair encoding of "
-                "our own, kept as text; word: whole words, the most frequent ones; char: each "
-                "character is a token; huggingface: the tokenizer.json that path names, with the "
-                "files beside it.");
-  s.read_input_file("path", tokenizer.path,
-                    "File of a trained tokenizer to use; empty: one is trained on the data.");
-  const bool translates = config.task->bind_corpus == bind_pairs;
-  const std::string no_targets = concat("with task: ", config.task->name);
-  const auto side = [&](const char* key, std::string& path) {
-    s.section_if(translates, no_targets, key, "The tokenizer of this side.",
-                 [&](ConfigSection& inner) {
-                   inner.read_input_file("path", path,
-                                         "File of a trained tokenizer for this side; the other "
-                                         "side needs one, too.");
-                 });
-  };
-  side("source", tokenizer.source_path);
-  side("target", tokenizer.target_path);
-  const bool trains = tokenizer.learns_pieces();
-  const std::string why =
-      tokenizer.is_trained() ? concat("with type: ", tokenizer.type) : "with path";
-  s.read_choice_if(trains && tokenizer.type == "sentencepiece", why, "algorithm",
-                   tokenizer.algorithm, names(TokenizerOptions::kAlgorithms),
-                   "How SentencePiece finds its pieces.");
-  s.read_if(tokenizer.is_trained(), why, "vocab_size", tokenizer.vocab_size,
-            "Number of tokens, all special ones counted. With algorithm: char and type: word it is "
-            "an upper bound; of type: char it only stands in where plan and bench see no data.",
-            between(8, double(TokenizerOptions::kMostPieces)));
-  s.read("share", tokenizer.share,
-         "One tokenizer (and one embedding table) for source and target, else one for each.");
-  const bool of_characters = trains && tokenizer.type != "word";
-  s.read_if(of_characters, why, "character_coverage", tokenizer.character_coverage,
-            "Share of the text's characters that have a token of their own; the rarest have none.",
-            between(TokenizerOptions::kLeastCoverage, 1));
-  s.read_if(of_characters, why, "byte_fallback", tokenizer.byte_fallback,
-            "Writes unknown characters as bytes, for which it reserves 256 tokens.");
-  s.read_choice_if(trains, why, "normalization", tokenizer.normalization,
-                   names(TokenizerOptions::kNormalizations),
-                   "Unicode normalization of the text, of sources in a translation; those in cf "
-                   "also fold case.");
-  s.read_choice_if(trains && translates, trains ? no_targets : why, "target_normalization",
-                   tokenizer.target_normalization, names(TokenizerOptions::kNormalizations),
-                   "The same for targets. identity: a translation is written with the characters "
-                   "of the data. Checkpoints from before this key have that of normalization.");
-  const bool learns = tokenizer.is_trained();
-  s.read_if(learns, why, "user_symbols", tokenizer.user_symbols,
-            "Words that are one token each wherever they stand, and that no normalization changes, "
-            "such as <BT> or >>deu<<. They have no white space.");
-  s.read_if(learns, why, "user_symbol_pattern", tokenizer.user_symbol_pattern,
-            "A regular expression for such words: each one that the training data has becomes a "
-            "token, such as the placeholders of \\{[A-Z]+\\}.");
-  s.read_if(trains, why, "max_sentences", tokenizer.max_sentences,
-            "Trains on so many lines, drawn evenly from the data; 0: all.", at_least(0));
-}
-
-void bind_masking(ConfigSection& s, Config& config) {
-  MaskingOptions& masking = config.masking;
-  s.read("probability", masking.probability, "Chance of a token to be one that is predicted.",
-         above_up_to(0, 1));
-  s.read("mask_share", masking.mask_share, "Share of these that the model sees as <mask>.",
-         between(0, 1));
-  s.read("random_share", masking.random_share,
-         "Share of these that the model sees as a random token; it sees the rest as they are.",
-         between(0, 1));
-  s.read("whole_word", masking.whole_word, "Chooses whole words instead of single tokens.");
-}
-
-void bind_denoising(ConfigSection& s, Config& config) {
-  DenoisingOptions& denoising = config.denoising;
-  s.read_choice("objective", denoising.objective, names(DenoisingOptions::kObjectives),
-                "span_corruption: the model writes the hidden spans, as T5 does; infilling: it "
-                "writes the whole text, as BART does.");
-  s.read("noise_density", denoising.noise_density,
-         "Share of the tokens that is hidden; 0: 0.15 for span_corruption, 0.3 for infilling.",
-         from_up_to_below(0, 1));
-  s.read("mean_span_length", denoising.mean_span_length,
-         "Length of a hidden span in tokens, on average.",
-         between(1, DenoisingOptions::kLongestMeanSpan));
 }
 
 }  // namespace tapestry

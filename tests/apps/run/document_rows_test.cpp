@@ -87,6 +87,12 @@ TEST_F(DocumentRowsTest, AnOverrideTurnsTheLengthOfBlocksIntoThatOfDocuments) {
   ASSERT_EQ(folder_.train("documents", "back", {"data.rows=blocks", "training.max_steps=1"}), 0)
       << folder_.messages();
   EXPECT_THAT(read_file(folder_.path("back/config.yaml")), HasSubstr("\n  block_size: 16\n"));
+  // A wrong value of the file is still one.
+  std::string wrong = read_file(folder_.path("mlm.yaml"));
+  wrong.replace(wrong.find("block_size: 16"), 14, "block_size: abc");
+  folder_.write("wrong.yaml", wrong);
+  EXPECT_EQ(folder_.train("wrong", "wrong", {"data.rows=documents"}), 2);
+  EXPECT_THAT(folder_.messages(), HasSubstr("'data.max_length' must be an integer, got 'abc'"));
 }
 
 }  // namespace
