@@ -1,0 +1,148 @@
+// What a run that goes on makes of other data, other batches and another validation.
+#include <algorithm>
+
+#include "apps/run/data_files.h"
+#include "apps/run/resume.h"
+#include "core/text.h"
+
+namespace tapestry {
+namespace {
+
+// True if a key only names a file; the file's bytes are compared separately.
+bool is_path_of_data(const std::string& key) {
+  const std::string name = key.substr(key.rfind('.') + 1);
+  return std::ranges::any_of(CorpusSpec::file_keys(),
+                             [&](const std::string& file) { return name == file; });
+}
+
+bool is_below(const std::string& key, std::initializer_list<const char*> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const char* prefix) {
+    return key == prefix || key.starts_with(std::string(prefix) + '.') ||
+           key.starts_with(std::string(prefix) + '[');
+  });
+}
+
+// Keys that decide which rows an epoch has, and their order, beside batch_size and batch_type.
+bool orders_rows(const std::string& key) {
+  if (key == "seed" || is_below(key, {"denoising"})) return true;
+  return is_below(key, {"data"}) &&
+         !is_below(key, {"data.valid", "data.test", "data.cache", "data.cache_dir", "data.labels",
+                         "data.image", "data.augment"});
+}
+
+// Keys that change the meaning of a validation metric.
+bool decides_metric(const std::string& key, const std::string& metric) {
+  static constexpr const char* kOfTargets[] = {"nll", "loss", "ppl", "accuracy", "mse"};
+  const bool of_answers = std::none_of(std::begin(kOfTargets), std::end(kOfTargets),
+                                       [&](const char* name) { return metric == name; });
+  if (is_below(key, {"evaluation.rouge", "evaluation.extra_metrics"})) return false;
+  if (of_answers && is_below(key, {"evaluation", "generation", "answers"})) return true;
+  if (key == "training.label_smoothing") return metric == "loss";
+  if (is_below(key, {"masking", "denoising"})) return true;
+  return is_below(key, {"data"}) &&
+         !is_below(key, {"data.train", "data.test", "data.cache", "data.cache_dir", "data.labels",
+                         "data.augment", "data.sampling_temperature"});
+}
+
+// The keys whose values differ. Paths do not count if the bytes of the files are known.
+std::vector<std::string> changed_keys(const Config& old, const Config& config, bool knows_files) {
+  const auto before = flat_keys(old), after = flat_keys(config);
+  std::vector<std::string> changed;
+  const auto note = [&](const std::string& key) {
+    if (knows_files && is_below(key, {"data"}) && is_path_of_data(key)) return;
+    changed.push_back(key);
+  };
+  for (const auto& [key, value] : after) {
+    const auto found = before.find(key);
+    if (found == before.end() || found->second != value) note(key);
+  }
+  for (const auto& [key, value] : before) {
+    if (!after.contains(key)) note(key);
+  }
+  return changed;
+}
+
+}  // namespace
+
+void Resume::follow_data(const Config& config) {
+  const std::vector<DataFile> train_before = std::move(state_.train_files),
+                              valid_before = std::move(state_.valid_files);
+  state_.train_files = data_files(config.data.train, train_before);
+  state_.valid_files = data_files(config.data.valid, valid_before);
+  if (!before_) return;
+  if (train_before.empty() && config.schedule.type == ScheduleType::kStep) {
+    warnings_.push_back(
+        "the checkpoint is of a version whose lr_scheduler_type step multiplied by lr_gamma one "
+        "update later: from here on it comes in each update that lr_step_size divides");
+  }
+  const auto of = [](const std::vector<std::string>& keys, auto&& test) {
+    std::vector<std::string> found;
+    std::copy_if(keys.begin(), keys.end(), std::back_inserter(found), test);
+    return found;
+  };
+
+  // Rows to come: the rest of the epoch, if that is still the same.
+  const std::vector<std::string> other_text = changed_files(train_before, state_.train_files);
+  std::vector<std::string> reasons =
+      of(changed_keys(*before_, config, !train_before.empty()), orders_rows);
+  reasons.insert(reasons.begin(), other_text.begin(), other_text.end());
+  DataPosition& position = state_.position;
+  const bool in_epoch = position.batch > 0 || !position.before.empty();
+  const BatchOptions &was = before_->batch, &is = config.batch;
+  const bool other_batches = was.batch_type != is.batch_type || was.batch_size != is.batch_size;
+  if (!reasons.empty()) {
+    if (in_epoch) position = {position.epoch + 1, 0};
+    const std::string end = in_epoch
+                                ? concat("; epoch ", position.epoch,
+                                         " begins, what was left of the one before is not read")
+                                : "";
+    if (!other_text.empty()) {
+      warnings_.push_back(
+          concat(join(other_text, ", "), " is not the training data of the checkpoint", end));
+    } else if (in_epoch) {
+      consequences_.push_back(concat(join(reasons, ", "), " changed: other training data", end));
+    }
+  } else if (other_batches && position.batch > 0) {
+    position.before.push_back({was.batch_type, was.batch_size, position.batch});
+    position.batch = 0;
+    consequences_.push_back(concat("epoch ", position.epoch,
+                                   " goes on with the examples that are left, in other batches"));
+  }
+  state_.counts_anew =
+      (!reasons.empty() && in_epoch) || other_batches ||
+      before_->training.gradient_accumulation_steps != config.training.gradient_accumulation_steps;
+
+  // The best value is one of a metric, of its options, and of a text.
+  const std::vector<std::string> other_valid = changed_files(valid_before, state_.valid_files);
+  const std::vector<std::string> keys = changed_keys(*before_, config, !valid_before.empty());
+  if (!other_valid.empty()) {
+    warnings_.push_back(
+        concat(join(other_valid, ", "), " is not the validation data of the checkpoint"));
+  }
+  const auto measured_otherwise = [&](const char* key_of_metric, const std::string& metric) {
+    std::vector<std::string> found = of(keys, [&](const std::string& key) {
+      return key == key_of_metric || decides_metric(key, metric);
+    });
+    found.insert(found.end(), other_valid.begin(), other_valid.end());
+    return found;
+  };
+  const std::string& metric = config.training.metric_for_best_model;
+  const auto others = measured_otherwise("training.metric_for_best_model", metric);
+  if (!others.empty() && state_.best_step >= 0) {
+    consequences_.push_back(concat("the best ", metric, " begins anew, without the one of update ",
+                                   state_.best_step, ": ", join(others, ", "), " changed"));
+    state_.best_step = -1;
+    state_.best_metric = 0;
+    state_.validations_without_best = 0;
+  }
+  if (state_.plateau.has_best &&
+      !measured_otherwise("training.lr_metric", config.training.lr_metric).empty()) {
+    consequences_.push_back(
+        concat("the plateau of ", config.training.lr_metric, " begins anew, too"));
+    state_.plateau.has_best = false;
+    state_.plateau.best = 0;
+    state_.plateau.without_best = 0;
+  }
+}
+
+}  // namespace tapestry
