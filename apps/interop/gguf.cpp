@@ -1,18 +1,18 @@
 #include "apps/interop/gguf.h"
 
+#include <array>
 #include <bit>
 #include <numeric>
 #include <optional>
 
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/gguf_vocabulary.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/text_models.h"
 #include "core/text.h"
-#include "data/huggingface_files.h"
 #include "data/little_endian.h"
-#include "data/sentencepiece_model.h"
 
 namespace tapestry::interop {
 namespace {
@@ -21,35 +21,28 @@ constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint32_t kVersion = 3;
 constexpr uint64_t kAlignment = 32;
 
-constexpr TensorRow kLlamaTensors[] = {
-    {"token_embd.weight", "embedding.weight", "V", "D"},
-    {"blk.#.attn_norm.*", "layers.#.self_attention_norm.*", "D"},
-    {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "QKK", "D", Stream::kNone,
-     Change::kToNeighbours},
-    {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "Q"},
-    {"blk.#.ffn_norm.*", "layers.#.feed_forward_norm.*", "D"},
-    {"blk.#.{ffn_gate,ffn_up}.*", "layers.#.feed_forward.up.*", "FF", "D"},
-    {"blk.#.ffn_down.*", "layers.#.feed_forward.down.*", "D", "F"},
-    {"output_norm.*", "norm.*", "D"},
-    {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone, &ModelFacts::untied},
-};
-// Their engine turns the halves of a Qwen's heads, as transformers do.
-constexpr TensorRow kQwenTensors[] = {
-    {"token_embd.weight", "embedding.weight", "V", "D"},
-    {"blk.#.attn_norm.*", "layers.#.self_attention_norm.*", "D"},
-    {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "QKK", "D", Stream::kNone,
-     Change::kToHalves},
-    {"blk.#.attn_q_norm.weight", "layers.#.self_attention.q_norm.weight", "H", "", Stream::kNone,
-     Change::kNone, &ModelFacts::normed_heads},
-    {"blk.#.attn_k_norm.weight", "layers.#.self_attention.k_norm.weight", "H", "", Stream::kNone,
-     Change::kNone, &ModelFacts::normed_heads},
-    {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "Q"},
-    {"blk.#.ffn_norm.*", "layers.#.feed_forward_norm.*", "D"},
-    {"blk.#.{ffn_gate,ffn_up}.*", "layers.#.feed_forward.up.*", "FF", "D"},
-    {"blk.#.ffn_down.*", "layers.#.feed_forward.down.*", "D", "F"},
-    {"output_norm.*", "norm.*", "D"},
-    {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone, &ModelFacts::untied},
-};
+// Llama's kin. `pairs`: which numbers of a head their engine turns together.
+constexpr std::array<TensorRow, 11> llama_tensors(Change pairs) {
+  return {{
+      {"token_embd.weight", "embedding.weight", "V", "D"},
+      {"blk.#.attn_norm.*", "layers.#.self_attention_norm.*", "D"},
+      {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "QKK", "D", Stream::kNone,
+       pairs},
+      {"blk.#.attn_q_norm.weight", "layers.#.self_attention.q_norm.weight", "H", "", Stream::kNone,
+       Change::kNone, &ModelFacts::normed_heads},
+      {"blk.#.attn_k_norm.weight", "layers.#.self_attention.k_norm.weight", "H", "", Stream::kNone,
+       Change::kNone, &ModelFacts::normed_heads},
+      {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "Q"},
+      {"blk.#.ffn_norm.*", "layers.#.feed_forward_norm.*", "D"},
+      {"blk.#.{ffn_gate,ffn_up}.*", "layers.#.feed_forward.up.*", "FF", "D"},
+      {"blk.#.ffn_down.*", "layers.#.feed_forward.down.*", "D", "F"},
+      {"output_norm.*", "norm.*", "D"},
+      {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+       &ModelFacts::untied},
+  }};
+}
+constexpr auto kLlamaTensors = llama_tensors(Change::kToNeighbours);
+constexpr auto kQwenTensors = llama_tensors(Change::kToHalves);
 constexpr TensorRow kGpt2Tensors[] = {
     {"token_embd.weight", "embedding.weight", "V", "D"},
     {"position_embd.weight", "positions.weight", "P", "D"},
@@ -154,151 +147,8 @@ void add_model(const Config& config, const std::string& name, int64_t vocab, Pai
   }
 }
 
-// The kinds of tokens in their engine.
-enum PieceType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
-
-struct GgufVocabulary {
-  std::string engine;  // tokenizer.ggml.model
-  std::string pre;     // tokenizer.ggml.pre: how it cuts a text before it merges
-  std::vector<std::string> texts = {};
-  std::vector<float> scores = {};
-  std::vector<int32_t> types = {};
-  std::vector<std::string> merges = {};
-  std::optional<bool> space_prefix = {};
-};
-
-// Their engine merges pieces by score as SentencePiece does, but normalises nothing, and needs a
-// piece for each byte.
-std::optional<GgufVocabulary> of_sentencepiece(const ModelFiles& model) {
-  const auto files = own_files(model.tokenizers);
-  const auto file = files.find("tokenizer.model");
-  if (file == files.end()) return std::nullopt;
-  const SentencePieceModel pieces = SentencePieceModel::parse(file->second, file->first);
-  if (pieces.algorithm != SentencePieceModel::kBpe || !pieces.byte_fallback) return std::nullopt;
-  GgufVocabulary vocabulary{.engine = "llama", .pre = "default"};
-  for (const SentencePieceModel::Piece& piece : pieces.pieces) {
-    vocabulary.texts.push_back(piece.text);
-    vocabulary.scores.push_back(piece.score);
-    vocabulary.types.push_back(piece.type);
-  }
-  vocabulary.space_prefix = pieces.add_dummy_prefix;
-  return vocabulary;
-}
-
-using PlainJson = nlohmann::json;  // an ordered one looks through all keys for each
-
-// A pre_tokenizer of tokenizer.json, and their engine's name for it.
-struct PreTokenizerRow {
-  const char* name;
-  const char* split;  // the expression of its Split; null: GPT-2's own, which ByteLevel has
-  bool digits;        // each digit by itself
-  bool whole_words;   // a piece that is in the vocabulary is not merged (ignore_merges)
-};
-constexpr PreTokenizerRow kPreTokenizers[] = {
-    {"gpt-2", nullptr, false, false},
-    {"smollm", nullptr, true, false},
-    {"llama-bpe",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     false, true},
-    {"qwen2",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     false, false},
-};
-
-// Null if the table has no such way to cut texts.
-const PreTokenizerRow* pre_tokenizer_of(const PlainJson& file) {
-  const PlainJson pre = file.value("pre_tokenizer", PlainJson());
-  if (!pre.is_object()) return nullptr;
-  PlainJson parts = pre.value("type", PlainJson()) == "Sequence"
-                        ? pre.value("pretokenizers", PlainJson())
-                        : PlainJson::array({pre});
-  std::string split;
-  bool digits = false, own_split = false;
-  if (!parts.is_array() || parts.empty() || parts.size() > 2) return nullptr;
-  for (const PlainJson& part : parts) {
-    const PlainJson type = part.value("type", PlainJson());
-    const bool last = &part == &parts.back();
-    if (type == "Digits" && !last) {
-      digits = part.value("individual_digits", PlainJson()) == true;
-      if (!digits) return nullptr;
-    } else if (type == "Split" && !last) {
-      const PlainJson pattern =
-          part.value("pattern", PlainJson::object()).value("Regex", PlainJson());
-      const bool isolated = part.value("behavior", PlainJson()) == "Isolated" &&
-                            part.value("invert", PlainJson(false)) == false;
-      if (!pattern.is_string() || !isolated) return nullptr;
-      split = pattern.get<std::string>();
-    } else if (type == "ByteLevel" && last) {
-      if (part.value("add_prefix_space", PlainJson(true)) != false) return nullptr;
-      own_split = part.value("use_regex", PlainJson(true)) == true;
-    } else {
-      return nullptr;
-    }
-  }
-  if (own_split == !split.empty()) return nullptr;
-  const bool whole_words = file.at("model").value("ignore_merges", PlainJson(false)) == true;
-  for (const PreTokenizerRow& row : kPreTokenizers) {
-    const bool same = row.split == nullptr ? split.empty() : split == row.split;
-    if (same && row.digits == digits && row.whole_words == whole_words) return &row;
-  }
-  return nullptr;
-}
-
-// Byte-level BPE, as GPT-2 and most models of today have it.
-std::optional<GgufVocabulary> of_byte_level(const Tokenizer& tokenizer) {
-  if (!is_huggingface(tokenizer.serialized())) return std::nullopt;
-  const PlainJson file =
-      PlainJson::parse(split_huggingface(tokenizer.serialized(), "tokenizer.json").tokenizer);
-  const PlainJson bpe = file.value("model", PlainJson::object());
-  const PlainJson normalizer = file.value("normalizer", PlainJson());
-  const bool plain = normalizer.is_null() || normalizer.value("type", PlainJson()) == "NFC";
-  if (bpe.value("type", PlainJson("BPE")) != "BPE" || !bpe.contains("merges") || !plain) {
-    return std::nullopt;
-  }
-  const PreTokenizerRow* const pre = pre_tokenizer_of(file);
-  if (pre == nullptr) return std::nullopt;
-  GgufVocabulary vocabulary{.engine = "gpt2", .pre = pre->name};
-  const auto size = static_cast<size_t>(tokenizer.vocab_size());
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    vocabulary.texts.push_back(tokenizer.piece(id));
-  }
-  vocabulary.types.assign(size, kNormal);
-  for (const int32_t id : tokenizer.special().unused) {
-    vocabulary.types[static_cast<size_t>(id)] = kUnused;
-  }
-  for (const PlainJson& token : file.value("added_tokens", PlainJson::array())) {
-    const auto id = token.at("id").get<size_t>();
-    if (id >= size) continue;
-    vocabulary.types[id] =
-        token.value("special", PlainJson(false)) == true ? kControl : kUserDefined;
-  }
-  for (const PlainJson& merge : bpe.at("merges")) {
-    vocabulary.merges.push_back(merge.is_array() ? concat(merge.at(0).get<std::string>(), ' ',
-                                                          merge.at(1).get<std::string>())
-                                                 : merge.get<std::string>());
-  }
-  return vocabulary;
-}
-
-std::optional<GgufVocabulary> vocabulary_of(const ModelFiles& model) {
-  std::optional<GgufVocabulary> found = of_byte_level(*model.tokenizers.source);
-  return found ? found : of_sentencepiece(model);
-}
-
-// A template that a program formats chats with, if the model came with one.
-std::string chat_template_of(const TokenizerPair& tokenizers) {
-  const auto file = tokenizers.came_with.find("chat_template.jinja");
-  if (file != tokenizers.came_with.end()) return file->second;
-  const auto config = tokenizers.came_with.find("tokenizer_config.json");
-  if (config == tokenizers.came_with.end()) return "";
-  const Json json = Json::parse(config->second, nullptr, /*allow_exceptions=*/false);
-  const Json text = json.is_object() ? json.value("chat_template", Json()) : Json();
-  return text.is_string() ? text.get<std::string>() : "";
-}
-
-// A vocabulary that their engine does not know is left out: the file then has only the model.
 void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
-  const std::optional<GgufVocabulary> vocabulary = vocabulary_of(model);
+  const std::optional<GgufVocabulary> vocabulary = gguf_vocabulary(model);
   if (!vocabulary) {
     pairs.text("tokenizer.ggml.model", "none");
     return;
@@ -383,7 +233,7 @@ void write_gguf(const Pairs& pairs, const std::vector<TensorToWrite>& tensors,
 std::string gguf_note(const ModelFiles& model) {
   const Tokenizer& tokenizer = *model.tokenizers.target;
   const tapestry::SpecialIds& special = tokenizer.special();
-  if (!vocabulary_of(model)) {
+  if (!gguf_vocabulary(model)) {
     return "the file has no tokenizer (tokenizer.ggml.model is none): programs around llama.cpp do "
            "not know this one, and read and write ids only";
   }
@@ -401,15 +251,15 @@ struct GgufClass {
   const Architecture& architecture;
   std::span<const TensorRow> tensors;
   HiddenAct act;
-  std::optional<bool> query_bias;  ///< of the only model that their engine reads; unset: any
+  bool no_bias = false;  ///< their engine reads none of attention, though the class may have one
 };
 
 std::span<const GgufClass> gguf_classes() {
   static const HiddenAct swiglu{Activation::kSilu, /*gated=*/true};
-  static const GgufClass all[] = {{kLlama, kLlamaTensors, swiglu, false},
-                                  {kQwen2, kQwenTensors, swiglu, {}},
-                                  {kQwen3, kQwenTensors, swiglu, false},
-                                  {kGpt2, kGpt2Tensors, Activation::kGeluTanh, {}}};
+  static const GgufClass all[] = {{kLlama, kLlamaTensors, swiglu, true},
+                                  {kQwen2, kQwenTensors, swiglu},
+                                  {kQwen3, kQwenTensors, swiglu, true},
+                                  {kGpt2, kGpt2Tensors, Activation::kGeluTanh}};
   return all;
 }
 
@@ -417,10 +267,9 @@ Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
   const Config config = exported_facts(one.architecture, model).config;
   const ModelOptions& o = config.model;
   Reasons reasons = misfits(one.architecture, config);
-  if (one.query_bias == false && o.bias) {
-    reasons.push_back(concat("model.bias: true has no place in ", one.architecture.name));
-  } else if (one.query_bias == false && o.has_query_bias()) {
-    reasons.push_back(concat("model.attention_bias has no place in ", one.architecture.name));
+  if (one.no_bias && o.has_query_bias()) {
+    reasons.push_back(concat(o.bias ? "model.bias: true" : "model.attention_bias",
+                             " has no place in ", one.architecture.name));
   }
   if (o.hidden_act != one.act) {
     reasons.push_back(

@@ -6,6 +6,7 @@
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/foreign_generation.h"
+#include "apps/interop/foreign_images.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tensor_names.h"
@@ -109,26 +110,6 @@ void add_classes(const Config& config, Json& theirs) {
   theirs["id2label"] = names;
   theirs["label2id"] = ids;
   theirs["problem_type"] = "single_label_classification";
-}
-
-void add_images(const ImageSize& size, Json& theirs) {
-  if (size.height == size.width) {
-    theirs["image_size"] = size.height;
-  } else {
-    theirs["image_size"] = {size.height, size.width};
-  }
-  theirs["num_channels"] = size.channels;
-}
-
-Json preprocessor(const ImageFormat& format) {
-  return {{"image_processor_type", "ViTImageProcessor"},
-          {"do_resize", true},
-          {"size", {{"height", format.size.height}, {"width", format.size.width}}},
-          {"do_rescale", true},
-          {"rescale_factor", 1 / 255.0},
-          {"do_normalize", true},
-          {"image_mean", format.mean},
-          {"image_std", format.std}};
 }
 
 // True for a masked model that was imported without a head and has not learnt one.
@@ -267,13 +248,10 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
 
   CheckpointContent files;
   if (reads_images(model.config)) {
-    add_images(model.config.data.image.size, config);
-    Json processor = preprocessor(model.config.data.image);
-    const Json came = came_with(model, "preprocessor_config.json");
-    for (const auto& [key, value] : came.items()) {
-      if (key != "size" && key != "image_mean" && key != "image_std") processor[key] = value;
-    }
-    files["preprocessor_config.json"] = text_of(processor);
+    const ImageFormat& format = model.config.data.image;
+    add_image_size(format.size, config);
+    files[kPreprocessorFile] =
+        text_of(their_preprocessor(format, came_with(model, kPreprocessorFile)));
   } else {
     const bool writes = model.config.model_type != ModelType::kEncoder;
     if (writes) files["generation_config.json"] = text_of(generation_config(model, config));

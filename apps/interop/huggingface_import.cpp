@@ -11,7 +11,9 @@
 #include "apps/checkpoint/made_file.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/foreign_folder.h"
 #include "apps/interop/foreign_generation.h"
+#include "apps/interop/foreign_images.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tensor_names.h"
@@ -27,63 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json read_json_if_there(const std::string& path) {
-  return fs::exists(path) ? read_json(path) : Json::object();
-}
-
-// Releases of before wrote their tensors with Python's pickle, which is a program, not data.
-TensorReader open_tensors(const std::string& folder) {
-  const bool ours = fs::exists(folder + "/model.safetensors") ||
-                    fs::exists(folder + "/model.safetensors.index.json");
-  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
-                           "flax_model.msgpack", "consolidated.00.pth"}) {
-    if (!ours && fs::exists(folder + "/" + name)) refuse_other_format(folder, name);
-  }
-  return open_model_folder(folder);
-}
-
-struct Folder {
-  std::string path;
-  const Architecture* architecture;
-  Json config;
-  TensorReader reader;
-  TensorNames names;
-};
-
-const Architecture* architecture_of(const Json& config) {
-  const Json type = config.value("model_type", Json());
-  return type.is_string() ? find_architecture(type.get<std::string>()) : nullptr;
-}
-
-// config.json, with their class's defaults for ids that it does not name.
-Json config_with_defaults(const std::string& folder) {
-  Json config = read_json(folder + "/" + kConfigFile);
-  const Architecture* const architecture = architecture_of(config);
-  if (architecture == nullptr) return config;
-  for (const ClassDefault& row : architecture->ids) {
-    if (!config.contains(row.key)) config[row.key] = Json::parse(row.value);
-  }
-  return config;
-}
-
-Folder open_folder(const std::string& path) {
-  const std::string config_path = path + "/" + kConfigFile;
-  Json config = config_with_defaults(path);
-  const Json type = config.value("model_type", Json());
-  const Architecture* const architecture = architecture_of(config);
-  if (architecture == nullptr) {
-    std::vector<std::string> known;
-    for (const Architecture* row : architectures()) known.emplace_back(row->name);
-    fail(ErrorKind::kData, "[import] ", config_path, " has model_type ", type.dump(),
-         ", expected one of ", join(known, ", "), '.');
-  }
-  TensorReader reader = open_tensors(path);
-  std::vector<std::string> stored;
-  for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);
-  TensorNames names(*architecture, stored);
-  return {path, architecture, std::move(config), std::move(reader), std::move(names)};
-}
-
 // Names of a task's head in the file of an encoder.
 constexpr std::pair<const char*, const char*> kHeads[] = {
     {"classification", "classifier.weight"},
@@ -92,9 +37,6 @@ constexpr std::pair<const char*, const char*> kHeads[] = {
     {"mlm", "lm_head.dense.weight"},
     {"question_answering", "qa_outputs.weight"},
 };
-
-// Every place of a text has the same bias of spans: it changes no probability, and ours has none.
-constexpr const char* kUnreadBias = "span_head.bias";
 
 bool has_head(const Folder& folder, const std::string& task) {
   return std::ranges::any_of(kHeads, [&](const auto& head) {
@@ -166,42 +108,6 @@ Json labels_of(const Json& theirs, Reasons& reasons) {
     labels.push_back(*label);
   }
   return labels;
-}
-
-// One number for both sides, or height and width.
-std::pair<int64_t, int64_t> image_size(const Json& theirs, Reasons& reasons) {
-  const auto found = theirs.find("image_size");
-  if (found != theirs.end() && found->is_array() && found->size() == 2 &&
-      (*found)[0].is_number_integer() && (*found)[1].is_number_integer()) {
-    return {(*found)[0].get<int64_t>(), (*found)[1].get<int64_t>()};
-  }
-  const int64_t size = number_of(theirs, "image_size", 224, reasons);
-  return {size, size};
-}
-
-Json image_format(const Folder& folder, Reasons& reasons) {
-  const auto [height, width] = image_size(folder.config, reasons);
-  const int64_t channels = number_of(folder.config, "num_channels", 3, reasons);
-  constexpr int64_t kMostChannels = 1024;
-  if (channels < 1 || channels > kMostChannels) {
-    reasons.push_back(concat("num_channels is ", channels, ", expected 1 to ", kMostChannels));
-    return {};
-  }
-  Json format = {{"height", height}, {"width", width}, {"channels", channels}};
-  const Json processor = read_json_if_there(folder.path + "/preprocessor_config.json");
-  const bool plain = processor.value("do_normalize", Json(true)) == false;
-  for (const auto& [theirs, ours] : {std::pair{"image_mean", "mean"}, {"image_std", "std"}}) {
-    const auto found = processor.find(theirs);
-    if (plain) {
-      const double none = ours == std::string_view("std") ? 1 : 0;
-      format[ours] = std::vector<double>(static_cast<size_t>(channels), none);
-      continue;
-    }
-    format[ours] = found != processor.end() && found->is_array() && !found->empty()
-                       ? *found
-                       : Json(std::vector<double>(static_cast<size_t>(channels), 0.5));
-  }
-  return format;
 }
 
 // A model of theirs has no corpus; its folder stands in for the config's data.
@@ -300,7 +206,9 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
     data[blocks ? "block_size" : "max_length"] = longest;
   }
   if (task == "classification") data["labels"] = labels;
-  if (images) data["image"] = image_format(folder, reasons);
+  if (images)
+    data["image"] = our_image_format(
+        folder.config, read_json_if_there(folder.path + "/" + kPreprocessorFile), reasons);
   Json config = {
       {"task", task},
       {"dtype", doubles ? "float64" : "float32"},
@@ -431,12 +339,6 @@ std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
 
 }  // namespace
 
-void refuse_other_format(const std::string& folder, const std::string& file) {
-  fail(ErrorKind::kData, "[import] ", folder, " has its weights in ", file,
-       ", expected safetensors. With their program: load the model there, and save it again "
-       "(save_pretrained).");
-}
-
 bool is_huggingface_folder(const std::string& path) {
   if (is_peft_folder(path)) return true;
   const std::string config = path + "/" + kConfigFile;
@@ -481,203 +383,6 @@ ImportedModel import_model(const std::string& path) {
         concat(path, " has no head: init_from takes it, and trains a new one."));
   }
   return imported;
-}
-
-namespace {
-
-// Our rows must begin as the model has learnt it. An id without a row in the model's table does not
-// count: classes have defaults beyond the end of many vocabularies.
-void check_ids(const Json& theirs, const Config& config, const Counts& counts,
-               const TokenizerPair& tokenizers, Reasons& reasons) {
-  if (config.model_type != ModelType::kEncoderDecoder) return;
-  if (config.model.tie_word_embeddings && counts.shared_vocab != tokenizers.shared()) {
-    reasons.push_back(concat("the model has ", counts.shared_vocab ? "one table" : "two tables",
-                             " of embeddings, the tokenizers have ",
-                             tokenizers.shared() ? "one vocabulary" : "two vocabularies"));
-  }
-  const tapestry::SpecialIds& target = tokenizers.target->special();
-  const int32_t start = target.start.value_or(target.bos);
-  const Json id = theirs.value("decoder_start_token_id", Json());
-  if (id.is_number_integer() && id >= 0 && id < counts.target_vocab && id != start) {
-    reasons.push_back(
-        concat("decoder_start_token_id is ", id.dump(), ", the tokenizer's is ", start));
-  }
-  // mBART-50 has the language in front: that of the sources, unless the folder names another.
-  const std::vector<int32_t> before = target.target().before;
-  if (!target.first && !before.empty() && before != std::vector<int32_t>{target.bos}) {
-    reasons.push_back(concat("forced_bos_token_id is missing: translations would begin with '",
-                             tokenizers.target->piece(before[0]), "', as the sources do"));
-  }
-}
-
-// The ids of a key, which may be a list.
-std::vector<int64_t> ids_of(const Json& theirs, const char* key) {
-  std::vector<int64_t> ids;
-  const auto found = theirs.find(key);
-  if (found == theirs.end()) return ids;
-  for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
-    if (id.is_number_integer()) ids.push_back(id.get<int64_t>());
-  }
-  return ids;
-}
-
-// Special ids that releases have in one file or the other.
-void add_generation(const Json& generation, ModelType type, Json& theirs) {
-  const char* const first = "forced_bos_token_id";
-  if (theirs.value(first, Json()).is_null()) theirs[first] = generation.value(first, Json());
-  // An older key of BART's.
-  if (theirs[first].is_null() && theirs.value("force_bos_token_to_be_generated", Json()) == true) {
-    theirs[first] = theirs.value("bos_token_id", Json());
-  }
-  if (type == ModelType::kEncoder) return;
-  std::vector<int64_t> ends = ids_of(theirs, "eos_token_id");
-  for (const int64_t id : ids_of(generation, "eos_token_id")) {
-    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
-  }
-  if (ends.size() > 1) theirs["eos_token_id"] = ends;
-}
-
-// A sentence if config.json and the tokenizer name different ends.
-void tell_ends(const Json& theirs, const ImportedModel& model, const TokenizerPair& tokenizers,
-               Reasons& notes) {
-  if (model.config.model_type == ModelType::kEncoder) return;
-  const tapestry::SpecialIds& special = tokenizers.target->special();
-  std::vector<int32_t> more;
-  for (const int64_t id : ids_of(theirs, "eos_token_id")) {
-    if (id < 0 || id >= model.counts.target_vocab || id == special.eos) continue;
-    const auto number = static_cast<int32_t>(id);
-    if (!special.is_end(number)) {
-      notes.push_back(concat("eos_token_id ", id, " ('", tokenizers.target->piece(number),
-                             "') does not end a text here: this type of tokenizer has one end."));
-    } else {
-      more.push_back(number);
-    }
-  }
-  if (more.empty()) return;
-  notes.push_back(concat("a text ends with '", tokenizers.target->piece(special.eos), "' or ",
-                         quoted_tokens(*tokenizers.target, more), '.'));
-}
-
-// The first rows of their tables that no token reads (Change::kTwoRows), and the bias that changes
-// nothing, in the format of kUnreadRowsFile; "" if they are zeros.
-std::string unread_rows(const std::string& path, const ImportedModel& model) {
-  const Folder folder = open_folder(path);
-  const ModelFacts facts = facts_for(*folder.architecture, model.config, model.counts);
-  Json rows = Json::object();
-  for (const TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
-    const bool whole = pair.ours == kUnreadBias;
-    if ((pair.change != Change::kTwoRows && !whole) || !folder.names.has(pair.theirs[0])) continue;
-    const std::string& name = folder.names.stored(pair.theirs[0]);
-    const Tensor table = Tensor::empty(pair.their_shapes[0], DType::kFloat64);
-    folder.reader.read(name, table);
-    const std::vector<double> values = (whole ? table : table.slice(0, 2)).to_vector<double>();
-    const bool zeros = std::ranges::all_of(values, [](double value) { return value == 0; });
-    if (!zeros) rows[pair.theirs[0]] = values;
-  }
-  return rows.empty() ? "" : rows.dump();
-}
-
-// The files of sentence-transformers that say how the vectors of the tokens become one. None if a
-// module has weights of its own, which would be missing.
-void take_modules(const std::string& folder, const std::function<void(const std::string&)>& take) {
-  const std::string path = folder + "/modules.json";
-  if (!fs::is_regular_file(path)) return;
-  const Json modules = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!modules.is_array()) return;
-  std::vector<std::string> configs;
-  for (const Json& module : modules) {
-    const Json name = module.is_object() ? module.value("path", Json()) : Json();
-    if (!name.is_string()) return;
-    const auto part = name.get<std::string>();
-    if (part.empty() || !fs::is_directory(folder + "/" + part)) continue;
-    if (part.find('/') != std::string::npos || part.starts_with('.')) return;
-    for (const auto& entry : fs::directory_iterator(folder + "/" + part)) {
-      if (entry.path().filename() != kConfigFile) return;
-    }
-    configs.push_back(part + "/" + kConfigFile);
-  }
-  for (const std::string& name : configs) take(name);
-  for (const char* name :
-       {"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"}) {
-    take(name);
-  }
-}
-
-// Those of these files that a folder has, and that are text.
-std::map<std::string, std::string> texts_of(const std::string& folder,
-                                            const std::vector<std::string>& names) {
-  std::map<std::string, std::string> files;
-  for (const std::string& name : names) {
-    const std::string path = folder + "/" + name;
-    if (!fs::is_regular_file(path)) continue;
-    std::string bytes = read_file(path);
-    if (find_invalid_utf8(bytes) == std::string::npos) files[name] = std::move(bytes);
-  }
-  return files;
-}
-
-// The companion files of a foreign folder; a folder that our export wrote gets new ones.
-std::map<std::string, std::string> companions_of(const std::string& folder,
-                                                 const Tokenizer& tokenizer) {
-  std::map<std::string, std::string> files =
-      texts_of(folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
-                        "added_tokens.json", "chat_template.jinja", "chat_template.json",
-                        "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"});
-  const auto take = [&](const std::string& name) { files.merge(texts_of(folder, {name})); };
-  take_modules(folder, take);
-  // The files beside it may have changed what it does: their program changes it itself.
-  if (is_huggingface(tokenizer.serialized())) {
-    take("tokenizer.json");
-    const auto file = files.find("tokenizer.json");
-    const bool same = file != files.end() &&
-                      split_huggingface(tokenizer.serialized(), folder).tokenizer == file->second;
-    if (same) files.erase(file);
-  }
-  return files;
-}
-
-}  // namespace
-
-ImportedFolder import_folder(const std::string& path, const std::string& base) {
-  const bool adapted = is_peft_folder(path);
-  if (!adapted && !base.empty()) {
-    fail(ErrorKind::kConfig, "[import] --base is for adapters, and ", path,
-         " has no adapter_config.json.");
-  }
-  const std::string folder = adapted ? base_of_adapters(path, base) : path;
-  ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
-  ImportedModel& model = imported.model;
-  if (!reads_text(model.config)) {
-    imported.tokenizers.came_with = texts_of(folder, {kConfigFile, "preprocessor_config.json"});
-    return imported;
-  }
-  Json theirs = config_with_defaults(folder);
-  add_generation(read_generation(folder, theirs), model.config.model_type, theirs);
-  imported.tokenizers = find_tokenizers(folder, model.counts, theirs, model.notes);
-  Reasons reasons;
-  check_ids(theirs, model.config, model.counts, imported.tokenizers, reasons);
-  if (!reasons.empty()) refuse(folder, reasons);
-  tell_ends(theirs, model, imported.tokenizers, model.notes);
-  if (imported.tokenizers.target->special().one_text) {
-    imported.tokenizers.came_with = companions_of(folder, *imported.tokenizers.target);
-    std::string rows = unread_rows(folder, model);
-    if (!rows.empty()) imported.tokenizers.came_with[kUnreadRowsFile] = std::move(rows);
-  } else if (theirs.contains("bos_token_id") && theirs["bos_token_id"].is_null() &&
-             model.config.model_type == ModelType::kDecoder) {
-    model.config.data.train[0].documents = "file";  // as in our export
-  }
-  return imported;
-}
-
-ModelFiles model_files(ImportedFolder imported, const std::string& folder, bool with_spare) {
-  for (TensorToWrite& tensor : imported.model.spare) {
-    if (with_spare) imported.model.tensors.push_back(std::move(tensor));
-  }
-  const ByteSource source = safetensors_source(std::move(imported.model.tensors), folder);
-  return {.folder = folder,
-          .config = std::move(imported.model.config),
-          .tokenizers = std::move(imported.tokenizers),
-          .tensors = TensorReader(source)};
 }
 
 }  // namespace tapestry::interop

@@ -1,85 +1,51 @@
 // Llama and its kin: Mistral, Qwen2 and Qwen3.
+#include <array>
+
 #include "apps/interop/architectures.h"
 
 namespace tapestry::interop {
 namespace {
 
-constexpr KeyRow kLlamaKeys[] = {
-    {"hidden_size", "hidden_size", "4096"},
-    {"intermediate_size", "intermediate_size", "11008"},
-    {"num_hidden_layers", "num_hidden_layers", "32"},
-    {"num_attention_heads", "num_attention_heads", "32"},
-    {"num_key_value_heads", "num_key_value_heads", "null"},
-    {"hidden_act", "hidden_act", "\"silu\""},
-    {"max_position_embeddings", "max_position_embeddings", "2048"},
-    {"rms_norm_eps", "norm_eps", "1e-06"},
-    {"initializer_range", "initializer_range", "0.02"},
-    {"attention_dropout", "attention_dropout", "0.0"},
-    {"tie_word_embeddings", "tie_word_embeddings", "false"},
-};
-constexpr KeyRow kMistralKeys[] = {
-    {"hidden_size", "hidden_size", "4096"},
-    {"intermediate_size", "intermediate_size", "14336"},
-    {"num_hidden_layers", "num_hidden_layers", "32"},
-    {"num_attention_heads", "num_attention_heads", "32"},
-    {"num_key_value_heads", "num_key_value_heads", "8"},
-    {"hidden_act", "hidden_act", "\"silu\""},
-    {"max_position_embeddings", "max_position_embeddings", "131072"},
-    {"rms_norm_eps", "norm_eps", "1e-06"},
-    {"initializer_range", "initializer_range", "0.02"},
-    {"attention_dropout", "attention_dropout", "0.0"},
-    {"tie_word_embeddings", "tie_word_embeddings", "false"},
-};
-constexpr KeyRow kQwenKeys[] = {
-    {"hidden_size", "hidden_size", "4096"},
-    {"intermediate_size", "intermediate_size", "22016"},
-    {"num_hidden_layers", "num_hidden_layers", "32"},
-    {"num_attention_heads", "num_attention_heads", "32"},
-    {"num_key_value_heads", "num_key_value_heads", "32"},
-    {"hidden_act", "hidden_act", "\"silu\""},
-    {"max_position_embeddings", "max_position_embeddings", "32768"},
-    {"rms_norm_eps", "norm_eps", "1e-06"},
-    {"initializer_range", "initializer_range", "0.02"},
-    {"attention_dropout", "attention_dropout", "0.0"},
-    {"tie_word_embeddings", "tie_word_embeddings", "false"},
-};
+constexpr std::array<KeyRow, 11> keys(const char* intermediate_size, const char* groups,
+                                      const char* positions) {
+  return {{
+      {"hidden_size", "hidden_size", "4096"},
+      {"intermediate_size", "intermediate_size", intermediate_size},
+      {"num_hidden_layers", "num_hidden_layers", "32"},
+      {"num_attention_heads", "num_attention_heads", "32"},
+      {"num_key_value_heads", "num_key_value_heads", groups},
+      {"hidden_act", "hidden_act", "\"silu\""},
+      {"max_position_embeddings", "max_position_embeddings", positions},
+      {"rms_norm_eps", "norm_eps", "1e-06"},
+      {"initializer_range", "initializer_range", "0.02"},
+      {"attention_dropout", "attention_dropout", "0.0"},
+      {"tie_word_embeddings", "tie_word_embeddings", "false"},
+  }};
+}
+constexpr auto kLlamaKeys = keys("11008", "null", "2048");
+constexpr auto kMistralKeys = keys("14336", "8", "131072");
+constexpr auto kQwenKeys = keys("22016", "32", "32768");
 constexpr FixedKey kQwenFixed[] = {{"use_sliding_window", "false", "false"}};
 constexpr ClassDefault kQwenIds[] = {{"vocab_size", "151936"}};
 constexpr ClassDefault kLlamaIds[] = {
     {"vocab_size", "32000"}, {"bos_token_id", "1"}, {"eos_token_id", "2"}};
-constexpr FixedOption kLlamaOptions[] = {
-    {"norm", "rmsnorm"},
-    {"norm_position", "pre"},
-    {"position_embedding", "rope"},
-    {"final_norm", "true"},
-    {"scale_embeddings", "false", true},
-};
-constexpr FixedOption kMistralOptions[] = {
-    {"norm", "rmsnorm"},
-    {"norm_position", "pre"},
-    {"position_embedding", "rope"},
-    {"final_norm", "true"},
-    {"scale_embeddings", "false", true},
-    {"bias", "false"},
-};
-constexpr FixedOption kQwen2Options[] = {
-    {"norm", "rmsnorm"},
-    {"norm_position", "pre"},
-    {"position_embedding", "rope"},
-    {"final_norm", "true"},
-    {"scale_embeddings", "false", true},
-    {"bias", "false"},
-    {"attention_bias", "qkv"},
-};
-constexpr FixedOption kQwen3Options[] = {
-    {"norm", "rmsnorm"},
-    {"norm_position", "pre"},
-    {"position_embedding", "rope"},
-    {"final_norm", "true"},
-    {"scale_embeddings", "false", true},
-    {"bias", "false"},
-    {"qk_norm", "head"},
-};
+// What all have, and what one has besides.
+template <class... Own>
+constexpr std::array<FixedOption, 5 + sizeof...(Own)> options(Own... own) {
+  return {{
+      {"norm", "rmsnorm"},
+      {"norm_position", "pre"},
+      {"position_embedding", "rope"},
+      {"final_norm", "true"},
+      {"scale_embeddings", "false", true},
+      own...,
+  }};
+}
+constexpr FixedOption kNoBias{"bias", "false"};
+constexpr auto kLlamaOptions = options();
+constexpr auto kMistralOptions = options(kNoBias);
+constexpr auto kQwen2Options = options(kNoBias, FixedOption{"attention_bias", "qkv"});
+constexpr auto kQwen3Options = options(kNoBias, FixedOption{"qk_norm", "head"});
 constexpr TensorRow kLlamaTensors[] = {
     {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
     {"model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", "D"},

@@ -62,6 +62,10 @@ inline ModelFiles files_of(const std::string& folder) {
   return model_files({std::move(model), std::move(tokenizers)}, folder);
 }
 
+inline nlohmann::json parsed_json(const std::string& path) {
+  return nlohmann::json::parse(read_file(path));
+}
+
 inline void flatten(const nlohmann::json& from, std::vector<int64_t>& shape,
                     std::vector<double>& values, size_t depth = 0) {
   if (!from.is_array()) return values.push_back(from.get<double>());

@@ -1,0 +1,30 @@
+// A folder of Hugging Face's as it is read: private to the import.
+#pragma once
+
+#include <string>
+
+#include "apps/checkpoint/safetensors.h"
+#include "apps/interop/architectures.h"
+#include "apps/interop/tensor_names.h"
+
+namespace tapestry::interop {
+
+struct Folder {
+  std::string path;
+  const Architecture* architecture;
+  Json config;
+  TensorReader reader;
+  TensorNames names;
+};
+
+/// An object; without keys if there is no such file.
+Json read_json_if_there(const std::string& path);
+/// config.json, with its class's defaults for ids that it does not name.
+Json config_with_defaults(const std::string& folder);
+/// Throws Error(kData) for a class that is unknown, or weights in another format.
+Folder open_folder(const std::string& path);
+
+/// Every place of a text has the same bias of spans: it changes no probability, and ours has none.
+inline constexpr const char* kUnreadBias = "span_head.bias";
+
+}  // namespace tapestry::interop
