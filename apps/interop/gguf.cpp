@@ -182,7 +182,7 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
 // The factors by which each frequency of a head is divided, if they are not all equal.
 void add_rope_factors(const ModelOptions& options, std::vector<TensorToWrite>& tensors) {
   if (options.rope_scaling.type != RopeScalingType::kLlama3) return;
-  const int64_t size = options.hidden_size / options.num_attention_heads;
+  const int64_t size = options.chosen_head_size();
   const RopeFrequencies usual(options.rope_theta), scaled(options.rope_theta, options.rope_scaling);
   std::vector<float> factors;
   for (int64_t i = 0; i < size / 2; ++i) {

@@ -527,5 +527,23 @@ TEST_F(ChangedFolder, TextsBeginAsTheTokenizerDoes) {
   EXPECT_EQ(number("tokenizer.ggml.add_bos_token"), 1);
 }
 
+// Their engine has a divisor of each frequency, of which a head of its own size has its own number.
+TEST_F(ChangedFolder, GgufDividesEachFrequencyOfAHead) {
+  ASSERT_EQ(folder_.train("clm", "run",
+                          {"training.max_steps=2", "model.norm=rmsnorm", "model.norm_position=pre",
+                           "model.hidden_act=swiglu", "model.position_embedding=rope",
+                           "model.scale_embeddings=false", "model.bias=false", "model.head_size=24",
+                           "model.value_head_size=24",
+                           "model.rope_scaling={type: llama3, factor: 8, low_freq_factor: 1, "
+                           "high_freq_factor: 4, original_max_position_embeddings: 16}"}),
+            0)
+      << folder_.messages();
+  folder_.output("export --model run --format gguf --output gguf");
+  const std::string gguf = read_file(path("gguf/model.gguf"));
+  const std::string name = "rope_freqs.weight";
+  const std::string shape("\1\0\0\0\14\0\0\0\0\0\0\0", 12);  // of one dimension, half of a head
+  EXPECT_EQ(gguf.substr(gguf.find(name) + name.size(), shape.size()), shape);
+}
+
 }  // namespace
 }  // namespace tapestry::interop
