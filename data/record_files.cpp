@@ -14,6 +14,9 @@ namespace tapestry {
 namespace {
 
 constexpr const RecordFormat* kFormats[] = {&kTsv, &kCsv, &kJsonl};
+// What a line looks like: JSON may hold tabs, and both may hold commas.
+constexpr const RecordFormat* kSurestFirst[] = {&kJsonl, &kTsv, &kCsv};
+static_assert(std::size(kSurestFirst) == std::size(kFormats));
 
 }  // namespace
 
@@ -32,8 +35,7 @@ std::string record_format_names(const char* last) {
 
 std::string advice_on_line(const std::string& line, int64_t number, const RecordFormat& format) {
   std::string look = format.advice(line);
-  // JSON may hold tabs, and both may hold commas.
-  for (const RecordFormat* other : {&kJsonl, &kTsv, &kCsv}) {
+  for (const RecordFormat* other : kSurestFirst) {
     if (!look.empty() || !other->looks_so(line)) continue;
     if (other == &format) return "";
     look = concat(other->look, ": use ", other->name);
