@@ -74,15 +74,17 @@ __device__ Pack<T, N> operand_pack(const T* row, int64_t col, bool is_vector) {
   return values;
 }
 
-// y (rows, cols) (=|+=) f(a, b, dy), dy dense; a thread takes N neighbours of a row per turn.
+// y (rows, cols) (=|+=) f(a, b, dy), dy dense; a thread takes N neighbours of a row per turn. The
+// loops stay where the parameters are: each thread would copy them to index them.
 template <class T, class Out, class F, int N>
-__global__ void broadcast_kernel(const BroadcastLoops loops, const T* a, const T* b, const T* dy,
-                                 Out* y, Write write) {
+__global__ void broadcast_kernel(const __grid_constant__ BroadcastLoops loops, const T* a,
+                                 const T* b, const T* dy, Out* y, Write write) {
   const int64_t row_packs = loops.cols / N, packs = loops.rows * row_packs;
   for (int64_t i = global_thread(); i < packs; i += global_threads()) {
+    const int64_t row = loops.rows == 1 ? 0 : i / row_packs;
     int64_t a_row, b_row;
-    loops.offsets(i / row_packs, a_row, b_row);
-    const int64_t col = i % row_packs * N;
+    loops.offsets(row, a_row, b_row);
+    const int64_t col = (i - row * row_packs) * N;
     Pack<T, N> p{}, q{}, g{};
     if (F::kA) p = operand_pack<T, N>(a + a_row, col, loops.a_is_vector);
     if (F::kB) q = operand_pack<T, N>(b + b_row, col, loops.b_is_vector);

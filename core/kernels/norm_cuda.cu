@@ -152,23 +152,20 @@ struct RowGradient {
       : mean(shape.kind == NormKind::kLayer ? args.mean[r] : W(0)), rstd(args.rstd[r]) {}
 
   __device__ W xhat(W s) const { return (s - mean) * rstd; }
-  __device__ W of_norm(W g, W xhat) const { return rstd * (g - g_mean - xhat * gx_mean); }
+  __device__ W of_norm(W g, W xhat) const { return rstd * ((g - g_mean) - xhat * gx_mean); }
 };
 
-// d_residual (=|+=) ds and dx (=|+=) dropout(ds), N elements from `i` on; dsum is added to ds here.
+// d_residual (=|+=) ds and dx (=|+=) dropout(ds), N elements from `i` on.
 template <class T, int N>
 __device__ void deliver_gradient(const NormBackward<T>& args, const DropoutFactors<T>& dropout,
                                  int64_t i, Wider<T> (&ds)[N]) {
-  if (args.dsum != nullptr) {
-    Wider<T> dsum[N];
-    load_pack(args.dsum + i, dsum);
-    for (int j = 0; j < N; ++j) ds[j] += dsum[j];
-  }
   if (args.d_residual != nullptr) deliver_pack(args.d_residual + i, ds, args.d_residual_write);
   if (args.dx == nullptr) return;
-  Wider<T> factor[N];
-  factor_pack(dropout, static_cast<uint64_t>(i), factor);
-  for (int j = 0; j < N; ++j) ds[j] *= factor[j];
+  if (dropout.on) {
+    Wider<T> factor[N];
+    factor_pack(dropout, static_cast<uint64_t>(i), factor);
+    for (int j = 0; j < N; ++j) ds[j] *= factor[j];
+  }
   deliver_pack(args.dx + i, ds, args.dx_write);
 }
 
@@ -195,36 +192,54 @@ __device__ void add_warps(const W (&v)[N], int64_t first_col, int64_t cols, W* o
 
 // As forward_in_registers, but each block takes many rows: a thread has the same columns in all of
 // them and sums its part of d_gamma and d_beta. No more blocks than run at the same time, so that
-// all end together.
+// all end together. All of a row is asked for before any of it is used, and stays as it was read:
+// in fewer registers than its numbers would need, for as many blocks as possible at a time.
+template <class T, int kValues, bool kWarpRow>
+constexpr int kBackwardBlocks = !kWarpRow || sizeof(T) == 8 ? 1
+                                : kValues > 24              ? 2
+                                : kValues > 16              ? 3
+                                : kValues > 8               ? 4
+                                                            : 5;
+
 template <class T, int N, int kPacks, bool kWarpRow>
-__global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
+__global__ void __launch_bounds__(kMaxThreads<kWarpRow>, kBackwardBlocks<T, kPacks * N, kWarpRow>)
     backward_in_registers(NormShape shape, NormBackward<T> args, DropoutFactors<T> dropout,
                           Wider<T>* parts) {
   using W = Wider<T>;
   using Row = RowThreads<kWarpRow>;
+  using Packed = Pack<T, N>;
   const int64_t cols = shape.cols, begin = Row::thread() * N, step = Row::threads() * N;
+  const auto pack_at = [](const T* x) { return *reinterpret_cast<const Packed*>(x); };
   W d_gamma[kPacks][N] = {}, d_beta[kPacks][N] = {};
   for (int64_t r = Row::first_row(); r < shape.rows; r += Row::rows_of_grid()) {
     const int64_t first = r * cols;
+    Packed s[kPacks] = {}, dy[kPacks] = {}, dsum[kPacks] = {};
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const int64_t c = begin + p * step;
+      if (c >= cols) continue;
+      if (args.dy != nullptr) {
+        s[p] = pack_at(args.sum + first + c);
+        dy[p] = pack_at(args.dy + first + c);
+      }
+      if (args.dsum != nullptr) dsum[p] = pack_at(args.dsum + first + c);
+    }
     RowGradient<T> row(shape, args, r);
-    W xhat[kPacks][N] = {}, g[kPacks][N] = {};
     if (args.dy != nullptr) {
       W g_sum = 0, gx_sum = 0;
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        const int64_t c = begin + p * step;
-        if (c >= cols) continue;
-        load_pack(args.sum + first + c, xhat[p]);
-        load_pack(args.dy + first + c, g[p]);
-        W gamma[N];
-        load_pack(args.gamma + c, gamma);
+        if (begin + p * step >= cols) continue;
+        const Packed gamma = pack_at(args.gamma + begin + p * step);
+        W sum[N], d[N], weight[N];
+        unpack(s[p], sum), unpack(dy[p], d), unpack(gamma, weight);
+#pragma unroll
         for (int j = 0; j < N; ++j) {
-          xhat[p][j] = row.xhat(xhat[p][j]);
-          d_gamma[p][j] += g[p][j] * xhat[p][j];
-          d_beta[p][j] += g[p][j];
-          g[p][j] *= gamma[j];
-          g_sum += g[p][j];
-          gx_sum += g[p][j] * xhat[p][j];
+          const W xhat = row.xhat(sum[j]), g = d[j] * weight[j];
+          d_gamma[p][j] += d[j] * xhat;
+          d_beta[p][j] += d[j];
+          g_sum += g;
+          gx_sum += g * xhat;
         }
       }
       const W n = static_cast<W>(cols);
@@ -235,8 +250,14 @@ __global__ void __launch_bounds__(kMaxThreads<kWarpRow>)
     for (int p = 0; p < kPacks; ++p) {
       const int64_t c = begin + p * step;
       if (c >= cols) continue;
-      for (int j = 0; j < N; ++j) g[p][j] = row.of_norm(g[p][j], xhat[p][j]);
-      deliver_gradient(args, dropout, first + c, g[p]);
+      keep_as_read(s[p]);
+      keep_as_read(dy[p]);
+      const Packed gamma = pack_at(args.gamma + c);
+      W sum[N], d[N], weight[N], ds[N];
+      unpack(s[p], sum), unpack(dy[p], d), unpack(gamma, weight), unpack(dsum[p], ds);
+#pragma unroll
+      for (int j = 0; j < N; ++j) ds[j] += row.of_norm(d[j] * weight[j], row.xhat(sum[j]));
+      deliver_gradient(args, dropout, first + c, ds);
     }
   }
   if (parts == nullptr) return;
@@ -283,6 +304,7 @@ __global__ void backward_by_passes(NormShape shape, NormBackward<T> args, Dropou
         ds[0] = row.of_norm(widen(args.dy[first + c]) * widen(args.gamma[c]),
                             row.xhat(widen(args.sum[first + c])));
       }
+      if (args.dsum != nullptr) ds[0] += widen(args.dsum[first + c]);
       deliver_gradient(args, dropout, first + c, ds);
     }
   }
@@ -340,7 +362,12 @@ void norm(Cuda, const NormShape& shape, const NormForward<T>& args) {
 }
 
 template <class T>
-void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args) {
+void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& given) {
+  NormBackward<T> args = given;
+  // Gradients that dx is added to are read early, with the rest of the row.
+  const bool is_addend = args.dsum == nullptr && args.d_residual == nullptr &&
+                         args.dx_write == Write::kAdd && args.dropout.p == 0;
+  if (is_addend) args.dsum = args.dx, args.dx_write = Write::kSet;
   const DropoutFactors<T> dropout(args.dropout);
   const bool sums = args.d_gamma != nullptr || args.d_beta != nullptr;
   DeviceScratch<Wider<T>> memory(sums ? 2 * std::min(shape.rows, kMaxParts) * shape.cols : 0);
@@ -368,13 +395,8 @@ void norm_backward(Cuda, const NormShape& shape, const NormBackward<T>& args) {
     launch({.kernel = "norm_backward", .grid = blocks}, backward_by_passes<T>, shape, args, dropout,
            parts);
   }
-  if (args.d_gamma != nullptr) {
-    sum_parts(parts, blocks, shape.cols, Wider<T>(1), args.d_gamma, args.d_gamma_write);
-  }
-  if (args.d_beta != nullptr) {
-    sum_parts(parts + blocks * shape.cols, blocks, shape.cols, Wider<T>(1), args.d_beta,
-              args.d_beta_write);
-  }
+  sum_parts<T>({parts, args.d_gamma, args.d_gamma_write},
+               {parts + blocks * shape.cols, args.d_beta, args.d_beta_write}, blocks, shape.cols);
 }
 
 #define TAPESTRY_NORM(T)                                             \

@@ -9,8 +9,8 @@ namespace {
 // The innermost axis, `row_packs` packs of N elements, stays innermost, so rows are copied. `outer`
 // holds the other axes.
 template <class T, int N>
-__global__ void permute_rows(const PermuteAxes outer, const T* x, T* y, int64_t row_packs,
-                             int64_t packs, Write write) {
+__global__ void permute_rows(const __grid_constant__ PermuteAxes outer, const T* x, T* y,
+                             int64_t row_packs, int64_t packs, Write write) {
   for (int64_t i = global_thread(); i < packs; i += global_threads()) {
     int64_t x_row, y_row;
     outer.offsets(i / row_packs, x_row, y_row);
@@ -38,8 +38,8 @@ constexpr int kTile = kWarp, kTileThreads = 8;
 // along x's innermost axis and, after the exchange through shared memory, writes along y's. The
 // extra column keeps the lanes in different banks.
 template <class T>
-__global__ void permute_transposed(const PermuteAxes outer, const Transposed axes, const T* x, T* y,
-                                   Write write) {
+__global__ void permute_transposed(const __grid_constant__ PermuteAxes outer, const Transposed axes,
+                                   const T* x, T* y, Write write) {
   static __shared__ Wider<T> tile[kTile][kTile + 1];
   int64_t block = blockIdx.x;
   const int64_t col = block % axes.col_tiles * kTile;

@@ -5,38 +5,55 @@
 #include "core/kernels/cuda/common.cuh"
 
 namespace tapestry {
+
+/// Partial rows and where their sum goes; nowhere if `total` is null.
+template <class T>
+struct PartSums {
+  const Wider<T>* parts = nullptr;  ///< (count, cols)
+  T* total = nullptr;               ///< (cols)
+  Write write = Write::kSet;
+};
+
 namespace column_sums {
 
 constexpr int kLanes = 8;  // threads that share a column
 
-// parts (count, cols) -> total (cols). A block of (32, 8) threads has 32 columns; thread (x, y)
-// adds parts y, y + 8, ... of column x, and thread (x, 0) the eight sums.
+// A block of (32, 8) threads has 32 columns; thread (x, y) adds parts y, y + 8, ... of column x,
+// and thread (x, 0) the eight sums. The second row of blocks has the second sums.
 template <class T>
-__global__ void sum_parts_kernel(const Wider<T>* parts, int64_t count, int64_t cols,
-                                 Wider<T> factor, T* total, Write write) {
+__global__ void sum_parts_kernel(PartSums<T> first, PartSums<T> second, int64_t count, int64_t cols,
+                                 Wider<T> factor) {
   static __shared__ Wider<T> sums[kLanes][kWarp];
+  const PartSums<T>& own = blockIdx.y == 0 ? first : second;
+  if (own.total == nullptr) return;
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   Wider<T> sum = 0;
   if (c < cols) {
-    for (int64_t p = threadIdx.y; p < count; p += kLanes) sum += parts[p * cols + c];
+    for (int64_t p = threadIdx.y; p < count; p += kLanes) sum += own.parts[p * cols + c];
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || c >= cols) return;
   for (int lane = 1; lane < kLanes; ++lane) sum += sums[lane][threadIdx.x];
-  deliver(total + c, factor * sum, write);
+  deliver(own.total + c, factor * sum, own.write);
 }
 
 }  // namespace column_sums
 
-/// total[c] (=|+=) factor * sum over p of parts[p * cols + c], p < count >= 0.
+/// total[c] (=|+=) factor * sum over p of parts[p * cols + c], p < count >= 0, for both.
+template <class T>
+void sum_parts(const PartSums<T>& first, const PartSums<T>& second, int64_t count, int64_t cols,
+               Wider<T> factor = 1) {
+  if (first.total == nullptr && second.total == nullptr) return;
+  launch({.kernel = "sum_parts",
+          .grid = dim3(blocks_for(cols, kWarp), second.total != nullptr ? 2 : 1),
+          .block = dim3(kWarp, column_sums::kLanes)},
+         column_sums::sum_parts_kernel<T>, first, second, count, cols, factor);
+}
 template <class T>
 void sum_parts(const Wider<T>* parts, int64_t count, int64_t cols, Wider<T> factor, T* total,
                Write write) {
-  launch({.kernel = "sum_parts",
-          .grid = blocks_for(cols, kWarp),
-          .block = dim3(kWarp, column_sums::kLanes)},
-         column_sums::sum_parts_kernel<T>, parts, count, cols, factor, total, write);
+  sum_parts<T>({parts, total, write}, {}, count, cols, factor);
 }
 
 }  // namespace tapestry

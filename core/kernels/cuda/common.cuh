@@ -60,7 +60,10 @@ template <class... Params>
 class KernelCall final : public cuda::internal::Work {
  public:
   KernelCall(const Launch& what, void (*kernel)(Params...), const Params&... args)
-      : what_(what), kernel_(kernel), args_(args...) {}
+      : what_(what), kernel_(kernel), args_(args...) {
+    // The compiler may read the last few elements as 16 bytes.
+    what_.shared_bytes = (what_.shared_bytes + 15) / 16 * 16;
+  }
 
   void issue() const override {
     allow_shared_bytes();
